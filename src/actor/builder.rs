@@ -1,0 +1,130 @@
+//! Building an actor that is more than plain.
+
+use std::fmt;
+
+use super::Actor;
+use crate::drain::block::{Hooks, Panic};
+use crate::drain::handle::Handle;
+use crate::error::{BuildError, StopCause};
+use crate::mailbox::word::{MAX_CAPACITY, UNBOUNDED};
+
+/// What a full mailbox does with one more message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Overflow {
+    /// Hands it back with [`Reason::Full`](crate::Reason::Full).
+    Reject,
+}
+
+/// Describes an actor before it is made: see [`Actor::builder`].
+#[must_use = "nothing is made before `spawn`"]
+pub struct ActorBuilder<S> {
+    state: S,
+    name: Option<Box<str>>,
+    capacity: Option<usize>,
+    hooks: Hooks<S>,
+}
+
+impl<S: Send + 'static> ActorBuilder<S> {
+    pub(crate) fn new(state: S) -> Self {
+        ActorBuilder { state, name: None, capacity: None, hooks: Hooks::NONE }
+    }
+
+    /// A name, for `Debug` and for people.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into().into_boxed_str());
+        self
+    }
+
+    /// At most so many messages wait, the running one not counted; `overflow` says what happens to one more.
+    ///
+    /// The limit is exact at every moment, for up to 65,533 messages.
+    pub fn capacity(mut self, messages: usize, overflow: Overflow) -> Self {
+        match overflow {
+            Overflow::Reject => self.capacity = Some(messages),
+        }
+        self
+    }
+
+    /// What becomes of the actor when a turn panics. Without this, it stops.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::{Actor, Panic};
+    ///
+    /// let n = Actor::builder(1).on_panic(Panic::restart(|| 10)).spawn()?;
+    /// n.send(|_| panic!("oops"))?;
+    /// assert_eq!(n.with(|n| *n)?, 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_panic(mut self, policy: Panic<S>) -> Self {
+        self.hooks.policy = policy;
+        self
+    }
+
+    /// Called with the text of every panic of a turn, before the policy acts. It is called by the owner, between two turns.
+    pub fn panic_hook(mut self, hook: impl FnMut(&str) + Send + 'static) -> Self {
+        self.hooks.on_panic = Some(Box::new(hook));
+        self
+    }
+
+    /// Called once for each closure that was accepted and will not be run, because the actor was stopped: it is the hook's now.
+    ///
+    /// Questions are not handed to it (their askers are told), nor are closures of a waiting caller (they stay with him).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::mpsc;
+    /// use turnwise::Actor;
+    ///
+    /// let (tx, rx) = mpsc::channel();
+    /// let n = Actor::builder(0).undelivered(move |message| tx.send(message).unwrap()).spawn()?;
+    /// n.enqueue(|n| *n += 5)?;
+    /// n.stop();
+    /// let mut elsewhere = 1;
+    /// rx.recv()?(&mut elsewhere);
+    /// assert_eq!(elsewhere, 6);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn undelivered(mut self, hook: impl FnMut(Box<dyn FnOnce(&mut S) + Send>) + Send + 'static) -> Self {
+        self.hooks.undelivered = Some(Box::new(hook));
+        self
+    }
+
+    /// Called once, when the actor is closed, stopped or its last handle dropped and everything accepted is done: with the state, and why it
+    /// was stopped, if it was.
+    pub fn on_end(mut self, hook: impl FnOnce(Option<S>, Option<StopCause>) + Send + 'static) -> Self {
+        self.hooks.on_end = Some(Box::new(hook));
+        self
+    }
+
+    /// Makes the actor.
+    ///
+    /// # Errors
+    /// A capacity of 0, or one too large to be exact.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::{Actor, BuildError, Overflow};
+    ///
+    /// let error = Actor::builder(()).capacity(0, Overflow::Reject).spawn().unwrap_err();
+    /// assert_eq!(error, BuildError::CapacityZero);
+    /// ```
+    pub fn spawn(self) -> Result<Actor<S>, BuildError> {
+        let limit = match self.capacity {
+            None => UNBOUNDED,
+            Some(0) => return Err(BuildError::CapacityZero),
+            Some(asked) if asked > MAX_CAPACITY as usize => {
+                return Err(BuildError::CapacityTooLarge { asked, largest: MAX_CAPACITY as usize });
+            }
+            Some(messages) => messages as u32,
+        };
+        Ok(Actor { handle: Handle::described(self.state, limit, self.name, self.hooks) })
+    }
+}
+
+impl<S> fmt::Debug for ActorBuilder<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ActorBuilder").field("name", &self.name).field("capacity", &self.capacity).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,255 @@
+//! The three kinds of messages, as the mailbox sees them: how each is run, given back, and told of a panic.
+//!
+//! | kind         | lies in           | result goes to            | not run: goes to                | panicked                       |
+//! |--------------|-------------------|---------------------------|---------------------------------|--------------------------------|
+//! | [`Post`]     | the node          | nobody                    | the undelivered hook, or drop   | the panic hook alone           |
+//! | [`Ask`]      | a reply cell      | the asker, by the cell    | dropped; the asker is told why  | the asker is told the text     |
+//! | [`Borrowed`] | the caller's frame| the caller, in the frame  | stays with the caller           | resumed on the caller          |
+//!
+//! - E1: a message's functions are called by the owner of the mailbox it was pushed to, whose block is of the state type in its type.
+//! - E2: a frame of a [`Borrowed`] stays until its `state` is DONE, and until then is reached only through the pointer that was pushed.
+//!   The store of DONE is the drainer's last access to it: before it, the parked thread's handle has been taken out.
+//! - DELIVERY: `complete` Release -> `is_done`, or `sleep` that comes too late, Acquire. The caller sees result and everything the turn did.
+//! - SLEEPER: `sleep` Release -> `complete` Acquire. The drainer sees the thread's handle.
+
+use std::any::Any;
+use std::marker::PhantomData;
+
+use super::block::{Block, Core};
+use crate::error::{AskError, Reason, panic_text};
+use crate::mailbox::node::{Message, Panic, VTable};
+use crate::reply::Answerer;
+use crate::sync::atomic::AtomicU32;
+use crate::sync::atomic::Ordering::{Acquire, Release};
+use crate::sync::cell::UnsafeCell;
+use crate::sync::thread::Thread;
+
+/// A closure that nobody waits for.
+#[repr(transparent)]
+pub(crate) struct Post<S, F> {
+    pub(crate) f: F,
+    of: PhantomData<fn(S)>,
+}
+
+impl<S, F: FnOnce(&mut S) + Send + 'static> Post<S, F> {
+    pub(crate) fn new(f: F) -> Self {
+        Post { f, of: PhantomData }
+    }
+
+    /// # Safety
+    /// E1; moves the message out.
+    unsafe fn run(payload: *mut u8, env: *const ()) {
+        // SAFETY: E1: the payload is a `Post<S, F>`, moved out once; the owner's state.
+        unsafe {
+            let post = payload.cast::<Self>().read();
+            Block::<S>::with_state(env.cast::<Core>(), post.f);
+        }
+    }
+
+    /// # Safety
+    /// E1; moves the message out.
+    unsafe fn discard(payload: *mut u8, env: *const ()) {
+        // SAFETY: E1: as above; the hook is the owner's.
+        unsafe {
+            let post = payload.cast::<Self>().read();
+            give_back(env.cast::<Core>(), post.f);
+        }
+    }
+
+    /// # Safety
+    /// E1.
+    unsafe fn panicked(_: *mut u8, _: *const (), panic: Panic) {
+        drop(panic);
+    }
+}
+
+impl<S, F: FnOnce(&mut S) + Send + 'static> Message for Post<S, F> {
+    const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::discard, Self::panicked);
+}
+
+/// Hands an undelivered closure to the hook, or drops it.
+///
+/// # Safety
+/// The caller owns the mailbox of `core`, of this state type, between two turns.
+unsafe fn give_back<S, F: FnOnce(&mut S) + Send + 'static>(core: *const Core, f: F) {
+    // SAFETY: the caller's word. The hook is out while it runs, so it cannot be reached twice.
+    let hook = unsafe { Block::<S>::with_hooks(core, |hooks| hooks.undelivered.take()) }.flatten();
+    if let Some(mut hook) = hook {
+        let told = crate::sync::panic::catch(|| hook(Box::new(f)));
+        // SAFETY: as above.
+        unsafe { Block::<S>::with_hooks(core, |hooks| hooks.undelivered = Some(hook)) };
+        if let Err(panic) = told {
+            drop(panic);
+        }
+    }
+}
+
+/// Why a message that was accepted is not run.
+///
+/// # Safety
+/// The block is alive.
+unsafe fn why_not(env: *const ()) -> Reason {
+    // SAFETY: the caller's word.
+    unsafe { (*env.cast::<Core>()).stop_cause() }.map_or(Reason::Closed, Reason::Stopped)
+}
+
+/// A question in a reply cell. Taken out when it is answered, so that a panic in giving the answer is not answered again.
+pub(crate) struct Ask<S, F, R> {
+    pub(crate) answerer: Option<Answerer<F, R>>,
+    of: PhantomData<fn(S)>,
+}
+
+impl<S, R: Send + 'static, F: FnOnce(&mut S) -> R + Send + 'static> Ask<S, F, R> {
+    pub(crate) fn new(answerer: Answerer<F, R>) -> Self {
+        Ask { answerer: Some(answerer), of: PhantomData }
+    }
+
+    /// # Safety
+    /// E1.
+    unsafe fn run(payload: *mut u8, env: *const ()) {
+        // SAFETY: E1: the payload is an `Ask<S, F, R>`, and the owner alone reaches it.
+        let this = unsafe { &mut *payload.cast::<Self>() };
+        let Some(question) = this.answerer.as_mut().and_then(Answerer::start) else {
+            this.answerer = None;
+            return;
+        };
+        // SAFETY: E1: the owner's state.
+        let answer = unsafe { Block::<S>::with_state(env.cast::<Core>(), question) };
+        if let Some(mut answerer) = this.answerer.take() {
+            answerer.finish(Ok(answer));
+        }
+    }
+
+    /// # Safety
+    /// E1.
+    unsafe fn discard(payload: *mut u8, env: *const ()) {
+        // SAFETY: E1, as above.
+        let this = unsafe { &mut *payload.cast::<Self>() };
+        if let Some(mut answerer) = this.answerer.take()
+            && let Some(question) = answerer.start()
+        {
+            // SAFETY: the owner keeps the block.
+            answerer.finish(Err(unsafe { why_not(env) }.into()));
+            drop(question);
+        }
+    }
+
+    /// # Safety
+    /// E1, after `run` has unwound.
+    unsafe fn panicked(payload: *mut u8, _: *const (), panic: Panic) {
+        // SAFETY: E1, as above.
+        let this = unsafe { &mut *payload.cast::<Self>() };
+        if let Some(mut answerer) = this.answerer.take() {
+            answerer.finish(Err(AskError::Panicked(panic_text(panic.as_ref()))));
+        }
+        drop(panic);
+    }
+}
+
+impl<S, R: Send + 'static, F: FnOnce(&mut S) -> R + Send + 'static> Message for Ask<S, F, R> {
+    const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::discard, Self::panicked);
+}
+
+const OPEN: u32 = 0;
+const ASLEEP: u32 = 1;
+const DONE: u32 = 2;
+
+/// A closure in the frame of a caller who waits.
+pub(crate) struct Borrowed<S, F, R> {
+    state: AtomicU32,
+    sleeper: UnsafeCell<Option<Thread>>,
+    job: UnsafeCell<Option<F>>,
+    outcome: UnsafeCell<Option<Outcome<R>>>,
+    of: PhantomData<fn(S)>,
+}
+
+/// What became of a borrowed message.
+pub(crate) enum Outcome<R> {
+    Returned(R),
+    Panicked(Box<dyn Any + Send>),
+    NotRun(Reason),
+}
+
+impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
+    pub(crate) fn new(job: F) -> Self {
+        Borrowed {
+            state: AtomicU32::new(OPEN),
+            sleeper: UnsafeCell::new(None),
+            job: UnsafeCell::new(Some(job)),
+            outcome: UnsafeCell::new(None),
+            of: PhantomData,
+        }
+    }
+
+    /// Is it done? Then the frame is the caller's own again.
+    pub(crate) fn is_done(&self) -> bool {
+        // Ordering: Acquire, reader side of DELIVERY.
+        self.state.load(Acquire) == DONE
+    }
+
+    /// Leaves this thread's handle for the drainer; false if it is done already. At most once.
+    pub(crate) fn sleep(&self, thread: Thread) -> bool {
+        // SAFETY: the drainer looks at the slot only after ASLEEP, which is set once, below.
+        self.sleeper.with_mut(|slot| unsafe { *slot = Some(thread) });
+        // Ordering: Release, writer side of SLEEPER. Acquire on failure: reader side of DELIVERY.
+        self.state.compare_exchange(OPEN, ASLEEP, Release, Acquire).is_ok()
+    }
+
+    /// Takes the outcome, after [`is_done`](Self::is_done).
+    pub(crate) fn take(&self) -> Outcome<R> {
+        // SAFETY: E2: done, so the frame is the caller's.
+        self.outcome.with_mut(|slot| unsafe { (*slot).take() }).expect("a message that is done has an outcome")
+    }
+
+    /// # Safety
+    /// E1, E2: not done yet. The frame is not touched afterwards.
+    unsafe fn complete(this: *const Self, outcome: Outcome<R>) {
+        // SAFETY: E2: the caller waits, so the frame is there; the outcome is ours until DONE.
+        unsafe { (*this).outcome.with_mut(|slot| *slot = Some(outcome)) };
+        // SAFETY: as above; after a success the frame is not touched.
+        // Ordering: Release, writer side of DELIVERY. Acquire on failure: reader side of SLEEPER.
+        if unsafe { (*this).state.compare_exchange(OPEN, DONE, Release, Acquire) }.is_ok() {
+            return;
+        }
+        // SAFETY: SLEEPER: it sleeps and has left its handle, which is ours now.
+        let sleeper = unsafe { (*this).sleeper.with_mut(|slot| (*slot).take()) };
+        // SAFETY: E2: the last access to the frame. A swap, so that the store is a read-modify-write like every other on this word.
+        // Ordering: Release, writer side of DELIVERY.
+        unsafe { (*this).state.swap(DONE, Release) };
+        if let Some(sleeper) = sleeper {
+            sleeper.unpark();
+        }
+    }
+
+    /// # Safety
+    /// E1, E2.
+    unsafe fn run(payload: *mut u8, env: *const ()) {
+        let this = payload.cast::<Self>().cast_const();
+        // SAFETY: E1, E2: the caller waits and does not look at the job.
+        let job = unsafe { (*this).job.with_mut(|job| (*job).take()) };
+        if let Some(job) = job {
+            // SAFETY: E1: the owner's state.
+            let value = unsafe { Block::<S>::with_state(env.cast::<Core>(), job) };
+            // SAFETY: E2: the frame is not touched afterwards.
+            unsafe { Self::complete(this, Outcome::Returned(value)) };
+        }
+    }
+
+    /// # Safety
+    /// E1, E2.
+    unsafe fn discard(payload: *mut u8, env: *const ()) {
+        // SAFETY: E2: the job stays in the frame, for the caller to drop; the frame is not touched afterwards.
+        unsafe { Self::complete(payload.cast(), Outcome::NotRun(why_not(env))) }
+    }
+
+    /// # Safety
+    /// E1, E2, after `run` has unwound: it was not completed.
+    unsafe fn panicked(payload: *mut u8, _: *const (), panic: Panic) {
+        // SAFETY: E2: the frame is not touched afterwards.
+        unsafe { Self::complete(payload.cast(), Outcome::Panicked(panic)) }
+    }
+}
+
+impl<S, R: Send, F: FnOnce(&mut S) -> R + Send> Message for Borrowed<S, F, R> {
+    const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::discard, Self::panicked);
+}

@@ -1,0 +1,166 @@
+//! What this thread is running, and which mailboxes it has promised to run next.
+//!
+//! A turn never starts inside another one by a send. A send from inside a turn parks the idle mailbox it meets and lists it here (R9);
+//! the outermost loop runs the list when its own turn is over, so a chain of any length runs in constant stack and in the order sent.
+//!
+//! - F1: `top` is the innermost mailbox that this thread owns and is running, the frames below hang on `prev`. Frames are pushed and popped
+//!   in stack order, also when a turn unwinds.
+//! - F2: the list is empty whenever `top` is null, but inside [`run_list`](super::turns::run_list).
+//! - F3: an entry holds storage (never a handle) and is a hint: whoever runs it must first win the mailbox by clearing PARKED. A mailbox
+//!   stands at most once in one thread's list.
+//!
+//! The first [`RING`] entries lie in the thread-local itself, which has no destructor; more spill into an allocation that lives until
+//! the list is empty.
+
+use std::cell::Cell;
+use std::collections::{HashSet, VecDeque};
+use std::ptr::{null, null_mut};
+
+use super::block::Core;
+use crate::sync::thread_plain;
+
+const RING: usize = 8;
+
+/// One mailbox that this thread owns and runs.
+pub(crate) struct Frame {
+    core: *const Core,
+    prev: *const Frame,
+}
+
+#[derive(Default)]
+struct Spill {
+    queue: VecDeque<*const Core>,
+    listed: HashSet<*const Core>,
+}
+
+/// This thread's part.
+pub(crate) struct Local {
+    top: Cell<*const Frame>,
+    len: Cell<usize>,
+    first: Cell<usize>,
+    ring: [Cell<*const Core>; RING],
+    in_ring: Cell<usize>,
+    spill: Cell<*mut Spill>,
+}
+
+thread_plain! {
+    static LOCAL: Local = Local {
+        top: Cell::new(null()),
+        len: Cell::new(0),
+        first: Cell::new(0),
+        ring: [const { Cell::new(null()) }; RING],
+        in_ring: Cell::new(0),
+        spill: Cell::new(null_mut()),
+    };
+}
+
+/// Calls `f` with this thread's part.
+#[inline(always)]
+pub(crate) fn with_local<R>(f: impl FnOnce(&Local) -> R) -> R {
+    LOCAL.with(f)
+}
+
+impl Local {
+    /// Is this thread inside a turn (or whatever else must not be interrupted by one)?
+    #[inline(always)]
+    pub(crate) fn in_turn(&self) -> bool {
+        !self.top.get().is_null()
+    }
+
+    /// Is this thread running that mailbox, at any depth?
+    pub(crate) fn is_running(&self, core: *const Core) -> bool {
+        let mut at = self.top.get();
+        // SAFETY: F1: every frame on the chain is on this thread's stack, below us.
+        while let Some(frame) = unsafe { at.as_ref() } {
+            if frame.core == core {
+                return true;
+            }
+            at = frame.prev;
+        }
+        false
+    }
+
+    /// Runs `f` with `core` as the innermost mailbox. `f` does not unwind: user code in it is caught.
+    #[inline(always)]
+    pub(crate) fn enter<R>(&self, core: *const Core, f: impl FnOnce() -> R) -> R {
+        let frame = Frame { core, prev: self.top.get() };
+        self.top.set(&raw const frame);
+        let result = f();
+        self.top.set(frame.prev);
+        result
+    }
+
+    /// Does the list have an entry?
+    #[inline(always)]
+    pub(crate) fn owes(&self) -> bool {
+        self.len.get() > 0
+    }
+
+    fn spill(&self) -> Option<&mut Spill> {
+        // SAFETY: `spill` is null or a box of ours, reached by this thread only, and no caller keeps the reference across user code.
+        unsafe { self.spill.get().as_mut() }
+    }
+
+    fn is_listed(&self, core: *const Core) -> bool {
+        let in_ring = (0..self.in_ring.get()).any(|i| self.ring[(self.first.get() + i) % RING].get() == core);
+        in_ring || self.spill().is_some_and(|spill| spill.listed.contains(&core))
+    }
+
+    /// Makes room for one entry, so that listing cannot fail later; false if `core` is listed already.
+    pub(crate) fn reserve(&self, core: *const Core) -> bool {
+        if self.is_listed(core) {
+            return false;
+        }
+        if self.in_ring.get() == RING || !self.spill.get().is_null() {
+            if self.spill.get().is_null() {
+                self.spill.set(Box::into_raw(Box::default()));
+            }
+            if let Some(spill) = self.spill() {
+                spill.queue.reserve(1);
+                spill.listed.reserve(1);
+            }
+        }
+        true
+    }
+
+    /// Lists a mailbox, with the storage that the entry holds; after [`reserve`](Self::reserve).
+    pub(crate) fn list(&self, core: *const Core) {
+        self.len.set(self.len.get() + 1);
+        match self.spill() {
+            None => {
+                self.ring[(self.first.get() + self.in_ring.get()) % RING].set(core);
+                self.in_ring.set(self.in_ring.get() + 1);
+            }
+            Some(spill) => {
+                spill.queue.push_back(core);
+                spill.listed.insert(core);
+            }
+        }
+    }
+
+    /// Takes the first entry, with its storage.
+    pub(crate) fn unlist(&self) -> Option<*const Core> {
+        let len = self.len.get().checked_sub(1)?;
+        self.len.set(len);
+        let core = if self.in_ring.get() > 0 {
+            let first = self.first.get();
+            self.first.set((first + 1) % RING);
+            self.in_ring.set(self.in_ring.get() - 1);
+            Some(self.ring[first].get())
+        } else {
+            self.spill().and_then(|spill| {
+                let core = spill.queue.pop_front()?;
+                spill.listed.remove(&core);
+                Some(core)
+            })
+        };
+        if len == 0 {
+            let spill = self.spill.replace(null_mut());
+            if !spill.is_null() {
+                // SAFETY: it is a box of ours, taken out once; the list is empty.
+                drop(unsafe { Box::from_raw(spill) });
+            }
+        }
+        core
+    }
+}

@@ -1,0 +1,348 @@
+//! One thread's run of turns over one mailbox, and the list of mailboxes it runs after that.
+//!
+//! [`drive`] is called by an owner with its private list and ends in release or park. Its loop stands outside of what may unwind: the
+//! cursor (list, turns done, message in hand) is a [`Drive`] in the outer frame, one `catch` goes around a whole batch, and no user code
+//! runs while a thread unwinds (R11).
+//!
+//! | what is left, at the end of the private list   | step                                                                     |
+//! |------------------------------------------------|--------------------------------------------------------------------------|
+//! | nothing, no flag                               | `release` by its first guess; the mailbox is not touched again           |
+//! | messages in HEAD                               | `take`, and on with them                                                 |
+//! | nothing, CLOSED or ORPHAN, not yet ended       | the end-of-life step, once (ENDED), then look again                      |
+//! | nothing, ORPHAN, ended                         | the handles' storage is given up: the block may be gone                  |
+//! | nothing, CLOSED or WATCH                       | `release`, which keeps CLOSED; then those who watch are woken            |
+//!
+//! With the outermost drain of a thread ([`Place::Outermost`]) one thing is added: as soon as this thread's list has an entry (R9), the drain
+//! parks its own mailbox at the list's tail, or releases it, and [`run_list`] runs the head. No mailbox is run between the turns of another.
+
+use super::block::{Core, ENDED, Recovered, STOP, end, recover, release_storage, retain_storage};
+use super::local::{Local, with_local};
+use crate::error::{StopCause, panic_text};
+use crate::mailbox::chunk::Row;
+use crate::mailbox::node::{Batch, Panic, Taken};
+use crate::mailbox::word::{CLOSED, Duty, Entry, ORPHAN, Snapshot, UNBOUNDED};
+use crate::sync::panic::catch;
+
+/// Where on this thread's stack a drain stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It is the thread's only one: it gives way to the thread's list.
+    Outermost,
+    /// It runs on top of a turn which waits for it.
+    Nested,
+}
+
+struct Drive<'a> {
+    core: &'a Core,
+    local: &'a Local,
+    batch: Batch,
+    /// Turns since COUNT was settled last.
+    done: u64,
+    row: Row,
+    /// The message in hand, and whether it is run (or given back).
+    in_hand: Option<(Taken, bool)>,
+    place: Place,
+    bounded: bool,
+}
+
+/// Why a run of turns stopped.
+enum Halt {
+    Empty,
+    GiveWay,
+}
+
+/// Runs `batch`, then whatever has arrived meanwhile, and lets go.
+///
+/// # Safety
+/// The caller owns the mailbox of `core`, with `batch` as its private list and `done` turns not settled, and does not touch it afterwards.
+/// It keeps the block alive until the release, by a handle, an entry's storage, or (ORPHAN) the handles' storage.
+#[inline(never)]
+pub(crate) unsafe fn drive(core: *const Core, batch: Batch, done: u64, place: Place) {
+    // SAFETY: the caller's word: the block is there until we let go, and `Drive` is not used after that.
+    let this = unsafe { &*core };
+    with_local(|local| {
+        local.enter(core, || {
+            let bounded = this.about().limit != UNBOUNDED;
+            let mut drive = Drive { core: this, local, batch, done, row: Row::new(), in_hand: None, place, bounded };
+            // SAFETY: the caller's word.
+            unsafe { drive.run() }
+        });
+    });
+}
+
+impl Drive<'_> {
+    fn env(&self) -> *const () {
+        std::ptr::from_ref(self.core).cast()
+    }
+
+    /// # Safety
+    /// As [`drive`].
+    unsafe fn run(&mut self) {
+        loop {
+            // SAFETY: the caller's word, for all the steps below.
+            let halt = match catch(|| unsafe { self.turns() }) {
+                Ok(halt) => halt,
+                Err(panic) => {
+                    unsafe { self.panicked(panic) };
+                    continue;
+                }
+            };
+            let more = match halt {
+                Halt::GiveWay => false,
+                // SAFETY: as above; the private list is at its end.
+                Halt::Empty => match unsafe { self.let_go() } {
+                    LetGo::Gone => return,
+                    LetGo::Taken(head) => {
+                        self.batch.append_newest_first(head);
+                        true
+                    }
+                    LetGo::GiveWay => false,
+                },
+            };
+            if !more {
+                // SAFETY: as above; something is left.
+                unsafe { self.park() };
+                return;
+            }
+        }
+    }
+
+    /// Must this drain let others of this thread go first?
+    #[inline(always)]
+    fn gives_way(&self) -> bool {
+        self.place == Place::Outermost && self.local.owes()
+    }
+
+    /// # Safety
+    /// As [`drive`]. What it unwinds with is followed by [`panicked`](Self::panicked).
+    unsafe fn turns(&mut self) -> Halt {
+        let env = self.env();
+        while let Some(taken) = self.batch.pop() {
+            if self.bounded && self.done > 0 {
+                self.settle_one();
+            }
+            let run = !self.core.side_has(STOP);
+            self.in_hand = Some((taken, run));
+            // SAFETY: this mailbox's own message, run or discarded once, with its own block.
+            unsafe {
+                if run {
+                    taken.run(env)
+                } else {
+                    taken.discard(env)
+                }
+                self.finish(taken);
+            }
+            if self.gives_way() && !self.batch.is_empty() {
+                return Halt::GiveWay;
+            }
+        }
+        Halt::Empty
+    }
+
+    /// # Safety
+    /// The message has been run or discarded.
+    #[inline(always)]
+    unsafe fn finish(&mut self, taken: Taken) {
+        self.in_hand = None;
+        self.done += 1;
+        // SAFETY: the caller's word: moved out, and forgotten here.
+        unsafe { taken.free(&mut self.row) };
+    }
+
+    /// R6: the waiting number of a bounded mailbox is exact at every turn.
+    fn settle_one(&mut self) {
+        self.done -= 1;
+        let before = self.core.word.settle_one();
+        if before.is_watched() {
+            self.core.word.unwatch();
+            self.core.wake_watchers();
+        }
+    }
+
+    /// # Safety
+    /// As [`drive`]; `turns` has unwound.
+    #[cold]
+    unsafe fn panicked(&mut self, panic: Panic) {
+        let Some((taken, run)) = self.in_hand.take() else {
+            // Nothing was in hand: a step of our own failed. The list and the word are as they were.
+            drop(catch(|| drop(panic)));
+            return;
+        };
+        // A message that panics while it is given back hurts nobody else: the actor is stopping anyway.
+        if run {
+            // SAFETY: the caller's word: this is the owner, between two turns.
+            unsafe { after_panic(self.core, panic.as_ref()) };
+            // SAFETY: `run` of this message has just unwound.
+            let told = catch(|| unsafe { taken.panicked(self.env(), panic) });
+            drop(told.map_err(|second| catch(|| drop(second))));
+        } else {
+            drop(catch(|| drop(panic)));
+        }
+        // SAFETY: the message was moved out before it unwound.
+        unsafe { self.finish(taken) };
+    }
+
+    /// # Safety
+    /// As [`drive`]; the private list is at its end. After `Gone` the mailbox is not touched again.
+    unsafe fn let_go(&mut self) -> LetGo {
+        let Err(mut seen) = self.core.word.release_guess(self.done) else { return LetGo::Gone };
+        loop {
+            if seen.head() != 0 {
+                if self.gives_way() {
+                    return LetGo::GiveWay;
+                }
+                let before = self.core.word.take(seen, std::mem::take(&mut self.done));
+                if before.is_watched() {
+                    self.core.wake_watchers();
+                }
+                return LetGo::Taken(before.head());
+            }
+            if seen.has(CLOSED | ORPHAN) {
+                seen = self.core.word.look();
+                if seen.head() == 0 && self.core.raise_side(ENDED) {
+                    // SAFETY: this is the owner. No handle can send any more (ORPHAN), or none is let in (CLOSED), and all has been run.
+                    unsafe { end(self.core) };
+                    continue;
+                }
+            }
+            match seen.release() {
+                None if seen.has(ORPHAN) && seen.head() == 0 => {
+                    self.row.flush();
+                    // SAFETY: B3: the last handle has gone and left its storage to the owner, who has ended the actor.
+                    unsafe { release_storage(self.core) };
+                    return LetGo::Gone;
+                }
+                None => {}
+                Some(next) => {
+                    // SAFETY: the mailbox is still ours: the block is there.
+                    match unsafe { self.release_flagged(seen, next) } {
+                        Ok(()) => return LetGo::Gone,
+                        Err(now) => seen = now,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Releases a word with flags. Those who wait are woken after it, so the block is held until then.
+    ///
+    /// # Safety
+    /// As [`drive`].
+    unsafe fn release_flagged(&self, seen: Snapshot, next: Snapshot) -> Result<(), Snapshot> {
+        if !seen.has(CLOSED) && !seen.is_watched() {
+            return self.core.word.release_from(seen, next);
+        }
+        let core = std::ptr::from_ref(self.core);
+        // SAFETY: the mailbox is ours, so the block is there; the storage is given back below.
+        unsafe { retain_storage(core) };
+        let released = self.core.word.release_met(seen, next);
+        if released.is_ok() {
+            if seen.is_watched() {
+                self.core.wake_watchers();
+            }
+            if seen.has(CLOSED) {
+                self.core.wake_mourners();
+            }
+        }
+        // SAFETY: retained above.
+        unsafe { release_storage(core) };
+        released
+    }
+
+    /// Parks the mailbox at the tail of this thread's list.
+    ///
+    /// # Safety
+    /// As [`drive`]; something is left to run.
+    unsafe fn park(&mut self) {
+        self.row.flush();
+        let core = std::ptr::from_ref(self.core);
+        let listed = !self.local.reserve(core);
+        self.core.save(std::mem::replace(&mut self.batch, Batch::new()).into_saved());
+        // SAFETY: the mailbox is ours, so the block is there; the entry keeps it from here on, and the wake below comes before it ends.
+        unsafe { retain_storage(core) };
+        if self.core.word.park(self.done).is_watched() {
+            self.core.wake_watchers();
+        }
+        if listed {
+            // SAFETY: retained above, and the entry that is there holds its own.
+            unsafe { release_storage(core) };
+        } else {
+            self.local.list(core);
+        }
+    }
+}
+
+enum LetGo {
+    Gone,
+    Taken(u64),
+    GiveWay,
+}
+
+/// What a panic in a turn does to the actor: the hook is told, the policy acts.
+///
+/// # Safety
+/// The caller owns the mailbox, between two turns.
+pub(crate) unsafe fn after_panic(core: &Core, panic: &(dyn std::any::Any + Send)) {
+    let text = panic_text(panic);
+    // SAFETY: the caller's word.
+    match unsafe { recover(core, &text) } {
+        Recovered::Resumed => {}
+        Recovered::Stopped => stop(core, StopCause::Panicked(text)),
+    }
+}
+
+/// Marks the mailbox as stopped; the caller owns it.
+fn stop(core: &Core, cause: StopCause) {
+    core.tell_cause(cause);
+    core.raise_side(STOP);
+    if let Some((duty, _)) = core.word.raise(CLOSED, Entry::Park) {
+        debug_assert_eq!(duty, Duty::Nothing, "an owner's mailbox is neither idle nor parked");
+    }
+}
+
+/// Runs what this thread has promised, until the list is empty.
+#[cold]
+pub(crate) fn run_list(local: &Local) {
+    // The list's own work (freeing a block) is a turn too: what it sends is listed.
+    local.enter(std::ptr::null(), || {
+        while let Some(core) = local.unlist() {
+            // SAFETY: F3: the entry holds storage, which is given up at the end.
+            unsafe {
+                take_over(core, Place::Outermost);
+                let _ = catch(|| release_storage(core));
+            }
+        }
+    });
+}
+
+/// Runs what this thread has promised, on top of a turn that is about to block.
+#[cold]
+pub(crate) fn run_list_nested(local: &Local) {
+    while let Some(core) = local.unlist() {
+        // SAFETY: F3, as above. What this thread is running below is not parked, so it is passed over.
+        unsafe {
+            take_over(core, Place::Nested);
+            let _ = catch(|| release_storage(core));
+        }
+    }
+}
+
+/// Takes a parked mailbox over and drains it; false if it is not parked.
+///
+/// # Safety
+/// The caller keeps the block of `core` by a handle or storage.
+pub(crate) unsafe fn take_over(core: *const Core, place: Place) -> bool {
+    // SAFETY: the caller's word.
+    let this = unsafe { &*core };
+    let Some(before) = this.word.unpark() else { return false };
+    // SAFETY: parked until now, so it is ours, with this private list.
+    unsafe { drive(core, taken_over(this, before.head()), 0, place) };
+    true
+}
+
+/// The private list of a mailbox that was parked with `head`.
+pub(crate) fn taken_over(core: &Core, head: u64) -> Batch {
+    let mut batch = Batch::from_saved(core.saved());
+    batch.append_newest_first(head);
+    batch
+}

@@ -1,0 +1,209 @@
+//! Every public error.
+
+#![forbid(unsafe_code)]
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+/// A message that was not accepted, and why. The message is handed back: nothing is lost in silence.
+///
+/// # Examples
+/// ```
+/// # use turnwise::{Actor, Reason};
+/// let numbers = Actor::new(Vec::new());
+/// numbers.close();
+/// let refused = numbers.send(|numbers| numbers.push(1)).unwrap_err();
+/// assert_eq!(refused.reason(), &Reason::Closed);
+/// let message = refused.into_message();
+/// message(&mut vec![0]); // it is the caller's again
+/// ```
+pub struct SendError<M> {
+    message: M,
+    reason: Reason,
+}
+
+impl<M> SendError<M> {
+    pub(crate) fn new(message: M, reason: Reason) -> Self {
+        SendError { message, reason }
+    }
+
+    /// Why it was not accepted.
+    pub fn reason(&self) -> &Reason {
+        &self.reason
+    }
+
+    /// The message.
+    pub fn message(&self) -> &M {
+        &self.message
+    }
+
+    /// Gives the message back.
+    pub fn into_message(self) -> M {
+        self.message
+    }
+
+    /// Gives the message and the reason back.
+    pub fn into_parts(self) -> (M, Reason) {
+        (self.message, self.reason)
+    }
+}
+
+impl<M> fmt::Debug for SendError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendError").field("reason", &self.reason).finish_non_exhaustive()
+    }
+}
+
+impl<M> fmt::Display for SendError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "message not accepted: {}", self.reason)
+    }
+}
+
+impl<M> Error for SendError<M> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.reason.cause()
+    }
+}
+
+/// Why a message was not accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// As many messages wait as the mailbox has room for.
+    Full,
+    /// The actor was closed: it takes no new messages.
+    Closed,
+    /// The actor was stopped.
+    Stopped(StopCause),
+}
+
+impl Reason {
+    fn cause(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Reason::Stopped(cause @ StopCause::Panicked(_)) => Some(cause),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Full => f.write_str("the mailbox is full"),
+            Reason::Closed => f.write_str("the actor is closed"),
+            Reason::Stopped(cause) => write!(f, "the actor has stopped: {cause}"),
+        }
+    }
+}
+
+/// Why an actor stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StopCause {
+    /// Somebody called `stop`.
+    Requested,
+    /// A turn panicked, with this text.
+    Panicked(Arc<str>),
+}
+
+impl fmt::Display for StopCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StopCause::Requested => f.write_str("stop was requested"),
+            StopCause::Panicked(text) => write!(f, "a turn panicked: {text}"),
+        }
+    }
+}
+
+impl Error for StopCause {}
+
+/// Why an asker gets no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AskError {
+    /// The mailbox was full: the question was not accepted and never ran.
+    Full,
+    /// The actor was closed: the question was not accepted and never ran.
+    Closed,
+    /// The actor stopped before it came to the question, which never ran.
+    Stopped(StopCause),
+    /// The question panicked, with this text.
+    Panicked(Arc<str>),
+    /// The question was cancelled before it ran.
+    Cancelled,
+    /// Waiting here could never end: this thread is inside a turn of the very actor.
+    Deadlock,
+}
+
+impl From<Reason> for AskError {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Full => AskError::Full,
+            Reason::Closed => AskError::Closed,
+            Reason::Stopped(cause) => AskError::Stopped(cause),
+        }
+    }
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AskError::Full => f.write_str("the mailbox is full"),
+            AskError::Closed => f.write_str("the actor is closed"),
+            AskError::Stopped(cause) => write!(f, "the actor has stopped: {cause}"),
+            AskError::Panicked(text) => write!(f, "the message panicked: {text}"),
+            AskError::Cancelled => f.write_str("the message was cancelled"),
+            AskError::Deadlock => f.write_str("an actor waited for itself"),
+        }
+    }
+}
+
+impl Error for AskError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            AskError::Stopped(cause @ StopCause::Panicked(_)) => Some(cause),
+            _ => None,
+        }
+    }
+}
+
+/// A number that an actor cannot be built with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A mailbox without room could accept nothing.
+    CapacityZero,
+    /// Beyond this limit the count of waiting messages is not exact.
+    CapacityTooLarge {
+        /// What was asked for.
+        asked: usize,
+        /// The largest capacity there is.
+        largest: usize,
+    },
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildError::CapacityZero => f.write_str("a mailbox needs a capacity of at least 1"),
+            BuildError::CapacityTooLarge { asked, largest } => {
+                write!(f, "a capacity of {asked} is over the limit of {largest} waiting messages")
+            }
+        }
+    }
+}
+
+impl Error for BuildError {}
+
+/// The text of a panic's payload.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> Arc<str> {
+    if let Some(text) = panic.downcast_ref::<&'static str>() {
+        Arc::from(*text)
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        Arc::from(text.as_str())
+    } else {
+        Arc::from("a panic without a text")
+    }
+}

@@ -1,0 +1,358 @@
+//! Nodes: one message each, and the lists that they form.
+//!
+//! | offset | field                                                       |
+//! |--------|-------------------------------------------------------------|
+//! | 0      | LINK: the next node's address, and this node's home in bits 0 and 1 |
+//! | 8      | VTABLE: how to run, give back and free the message          |
+//! | 16     | the message, as it is                                       |
+//!
+//! A message of at most 16 bytes takes one slot of a chunk, one of at most 48 bytes two ([`Home::One`], [`Home::Two`]); a larger or more
+//! strictly aligned one gets an allocation of its real size ([`Home::Own`]); that of a caller who waits lies in his frame
+//! ([`Home::Borrowed`]).
+//!
+//! - N1: a node has one holder: its sender until it is pushed, then whoever owns the mailbox. Only the holder touches or frees it. HEAD and
+//!   a pushed node's LINK are integers; the holder turns them into pointers when it walks (R3). A stale address in a failing
+//!   compare-and-swap is compared, never followed.
+//! - N2: LINK and home are read before the message runs: a borrowed node is gone when its completion is stored.
+//! - N3: all memory of nodes is exposed when it is made (chunk, own allocation, frame), so an address that was pushed can be resolved.
+
+use std::alloc::Layout;
+use std::mem::offset_of;
+
+use crate::mailbox::chunk::{Row, bump, unbump};
+use crate::mailbox::word::FLAGS;
+use crate::sync::alloc::{Life, alloc, dealloc};
+use crate::sync::cell::UnsafeCell;
+use crate::sync::config::SLOT;
+use crate::sync::hint::prefetch;
+
+/// What the owner can do with a message without knowing its type. `payload` points to it, `env` is what the owner hands through.
+pub(crate) struct VTable {
+    /// Runs the message, moving it out. If it unwinds, `panicked` follows.
+    pub(crate) run: unsafe fn(payload: *mut u8, env: *const ()),
+    /// The message was accepted but will not be run: gives it back, moving it out.
+    pub(crate) discard: unsafe fn(payload: *mut u8, env: *const ()),
+    /// `run` has unwound with this panic: tells whoever waits for the message.
+    pub(crate) panicked: unsafe fn(payload: *mut u8, env: *const (), panic: Panic),
+    layout: Layout,
+    payload: usize,
+}
+
+/// The payload of a panic.
+pub(crate) type Panic = Box<dyn std::any::Any + Send>;
+
+/// A type that can be put into a node.
+pub(crate) trait Message: Sized {
+    const VTABLE: &'static VTable;
+}
+
+impl VTable {
+    pub(crate) const fn of<M>(
+        run: unsafe fn(*mut u8, *const ()),
+        discard: unsafe fn(*mut u8, *const ()),
+        panicked: unsafe fn(*mut u8, *const (), Panic),
+    ) -> Self {
+        VTable { run, discard, panicked, layout: Layout::new::<NodeOf<M>>(), payload: offset_of!(NodeOf<M>, message) }
+    }
+}
+
+/// Where a node's memory is from: the low bits of its LINK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    One = 0,
+    Two = 1,
+    Own = 2,
+    Borrowed = 3,
+}
+
+const HOME: u64 = 3;
+const _: () = assert!(HOME & !FLAGS == 0);
+
+/// What every node begins with.
+#[repr(C)]
+struct Node {
+    life: Life,
+    link: UnsafeCell<u64>,
+    vtable: &'static VTable,
+}
+
+/// A node with its message. The alignment leaves the low bits of its address free.
+#[repr(C, align(32))]
+pub(crate) struct NodeOf<M> {
+    node: Node,
+    message: M,
+}
+
+impl<M: Message> NodeOf<M> {
+    const HOME: Home = match (size_of::<Self>(), align_of::<Self>()) {
+        (size, 32) if size <= SLOT => Home::One,
+        (size, 32) if size <= 2 * SLOT => Home::Two,
+        _ => Home::Own,
+    };
+
+    /// A node in the caller's frame: whoever pushes [`NodePtr::of_frame`] of it must not leave before the message is done.
+    pub(crate) fn in_frame(message: M) -> Self {
+        let link = UnsafeCell::new(Home::Borrowed as u64);
+        NodeOf { node: Node { life: Life::new(), link, vtable: M::VTABLE }, message }
+    }
+
+    /// The message in a node.
+    ///
+    /// # Safety
+    /// `node` points to one.
+    pub(crate) unsafe fn message(node: *mut Self) -> *const M {
+        // SAFETY: the caller's word.
+        unsafe { &raw const (*node).message }
+    }
+}
+
+/// The address of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NodePtr(*mut Node);
+
+impl NodePtr {
+    /// Puts a message into a node of this thread's chunk, or of its own.
+    #[inline]
+    pub(crate) fn new<M: Message>(message: M) -> Self {
+        let (memory, home) = match NodeOf::<M>::HOME {
+            Home::One => (bump(1), Home::One),
+            Home::Two => (bump(2), Home::Two),
+            other => (None, other),
+        };
+        let (memory, home) = match memory {
+            Some(memory) => (memory.cast::<NodeOf<M>>(), home),
+            None => Self::own(Layout::new::<NodeOf<M>>()),
+        };
+        let node = Node { life: Life::new(), link: UnsafeCell::new(home as u64), vtable: M::VTABLE };
+        // SAFETY: N1: fresh memory of this size (HOME) and alignment (slots are 32-byte aligned, an own allocation has its layout).
+        unsafe { memory.write(NodeOf { node, message }) };
+        NodePtr(memory.cast())
+    }
+
+    #[cold]
+    fn own<M>(layout: Layout) -> (*mut NodeOf<M>, Home) {
+        let memory = alloc(layout);
+        let _ = memory.expose_provenance(); // N3
+        (memory.cast(), Home::Own)
+    }
+
+    /// The node that lies in a frame, by the pointer through which alone the frame looks at it from now on.
+    pub(crate) fn of_frame<M>(node: *mut NodeOf<M>) -> Self {
+        let _ = node.expose_provenance(); // N3
+        NodePtr(node.cast())
+    }
+
+    /// Takes the message back out of a node that was made by [`new`](Self::new) on this thread and pushed nowhere.
+    ///
+    /// # Safety
+    /// The node holds an `M`, the caller is its holder and forgets it.
+    pub(crate) unsafe fn take_back<M: Message>(self) -> M {
+        let whole = self.0.cast::<NodeOf<M>>();
+        let (_, home) = self.link();
+        // SAFETY: N1, and the caller's word that it is an M; it is moved out once.
+        let message = unsafe { (&raw const (*whole).message).read() };
+        self.end();
+        match home {
+            Home::One => unbump(self.0.cast(), 1),
+            Home::Two => unbump(self.0.cast(), 2),
+            // SAFETY: N1, and its home says that it is an allocation of this layout.
+            Home::Own => unsafe { dealloc(self.0.cast(), Layout::new::<NodeOf<M>>()) },
+            Home::Borrowed => {}
+        }
+        message
+    }
+
+    #[inline]
+    fn at(addr: u64) -> Self {
+        NodePtr(std::ptr::with_exposed_provenance_mut(addr as usize))
+    }
+
+    /// The address as the word holds it.
+    #[inline]
+    pub(crate) fn addr(self) -> u64 {
+        let addr = self.0.addr() as u64;
+        // A wider address would lose its top in the word: better to stop here than to run somebody else's memory.
+        assert!(addr >> 48 == 0 && addr & FLAGS == 0, "turnwise needs user addresses below 2^48");
+        addr
+    }
+
+    /// The next node's address, and where this node's memory is from.
+    #[inline]
+    fn link(self) -> (u64, Home) {
+        // SAFETY: N1: the caller is the holder, so the node is there and nobody writes it.
+        let link = unsafe {
+            (*self.0).life.check();
+            (*self.0).link.with(|link| *link)
+        };
+        let home = match link & HOME {
+            0 => Home::One,
+            1 => Home::Two,
+            2 => Home::Own,
+            _ => Home::Borrowed,
+        };
+        (link & !HOME, home)
+    }
+
+    /// Sets the next node's address; the home stays.
+    #[inline]
+    pub(crate) fn set_next(self, next: u64) {
+        // SAFETY: N1: the caller is the holder, so the node is there and nobody else reads or writes it.
+        unsafe { (*self.0).link.with_mut(|link| *link = *link & HOME | next) }
+    }
+
+    #[inline]
+    fn vtable(self) -> &'static VTable {
+        // SAFETY: N1: the caller is the holder, so the node is there; the field never changes.
+        unsafe { (*self.0).vtable }
+    }
+
+    /// Ends the header's life: its memory is given back next.
+    fn end(self) {
+        // SAFETY: N1: the caller is the holder and forgets the node.
+        unsafe {
+            (*self.0).life.end();
+            self.0.drop_in_place();
+        }
+    }
+}
+
+/// A message taken off a list: to be run or discarded once, then freed.
+#[derive(Clone, Copy)]
+pub(crate) struct Taken {
+    node: NodePtr,
+    home: Home,
+    vtable: &'static VTable,
+}
+
+impl Taken {
+    /// The node again, with its message unmoved.
+    pub(crate) fn into_node(self) -> NodePtr {
+        self.node
+    }
+
+    #[inline]
+    fn payload(self) -> *mut u8 {
+        self.node.0.cast::<u8>().wrapping_add(self.vtable.payload)
+    }
+
+    /// Runs the message.
+    ///
+    /// # Safety
+    /// `env` is what this mailbox's messages expect; the message was not run or discarded before. On unwinding `panicked` must follow.
+    #[inline]
+    pub(crate) unsafe fn run(self, env: *const ()) {
+        // SAFETY: N1: the payload is there; the rest is the caller's word.
+        unsafe { (self.vtable.run)(self.payload(), env) }
+    }
+
+    /// Gives the message back unrun.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run), but nothing follows an unwinding.
+    pub(crate) unsafe fn discard(self, env: *const ()) {
+        // SAFETY: N1: the payload is there; the rest is the caller's word.
+        unsafe { (self.vtable.discard)(self.payload(), env) }
+    }
+
+    /// Tells whoever waits for the message that it panicked.
+    ///
+    /// # Safety
+    /// `run` has just unwound, with the same `env`.
+    pub(crate) unsafe fn panicked(self, env: *const (), panic: Panic) {
+        // SAFETY: N1: the node is not freed yet; the rest is the caller's word.
+        unsafe { (self.vtable.panicked)(self.payload(), env, panic) }
+    }
+
+    /// Frees the node, or counts it into `row`. A borrowed one is gone already (N2).
+    ///
+    /// # Safety
+    /// The message has been moved out; nothing of the node is used again.
+    #[inline]
+    pub(crate) unsafe fn free(self, row: &mut Row) {
+        if self.home == Home::Borrowed {
+            return;
+        }
+        self.node.end();
+        match self.home {
+            Home::One => row.free(self.node.0.cast(), 1),
+            Home::Two => row.free(self.node.0.cast(), 2),
+            // SAFETY: N1, and its home says that it is an allocation of its real layout.
+            _ => unsafe { dealloc(self.node.0.cast(), self.vtable.layout) },
+        }
+    }
+}
+
+/// A private list, oldest first.
+pub(crate) struct Batch {
+    head: u64,
+    tail: u64,
+}
+
+impl Batch {
+    pub(crate) const fn new() -> Self {
+        Batch { head: 0, tail: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head == 0
+    }
+
+    /// Appends a list that is newest first, as it was in HEAD; 0 is an empty one. The caller is the holder of all its nodes.
+    pub(crate) fn append_newest_first(&mut self, newest: u64) {
+        if newest == 0 {
+            return;
+        }
+        let mut oldest_first = 0;
+        let mut at = newest;
+        while at != 0 {
+            let node = NodePtr::at(at);
+            let (older, _) = node.link();
+            node.set_next(oldest_first);
+            oldest_first = at;
+            at = older;
+        }
+        if self.tail == 0 {
+            self.head = oldest_first;
+        } else {
+            NodePtr::at(self.tail).set_next(oldest_first);
+        }
+        self.tail = newest;
+    }
+
+    /// Takes the oldest, and has the next one fetched into the cache.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Taken> {
+        if self.head == 0 {
+            return None;
+        }
+        let node = NodePtr::at(self.head);
+        let (next, home) = node.link();
+        self.head = next;
+        if next == 0 {
+            self.tail = 0;
+        } else {
+            prefetch(std::ptr::without_provenance(next as usize));
+        }
+        Some(Taken { node, home, vtable: node.vtable() })
+    }
+
+    /// The list as one address, for the time in which nobody owns it: its tail, linked to its head.
+    pub(crate) fn into_saved(self) -> u64 {
+        if self.tail != 0 {
+            NodePtr::at(self.tail).set_next(self.head);
+        }
+        self.tail
+    }
+
+    /// The list that [`into_saved`](Self::into_saved) made; the caller is the holder of its nodes.
+    pub(crate) fn from_saved(tail: u64) -> Self {
+        if tail == 0 {
+            return Batch::new();
+        }
+        let node = NodePtr::at(tail);
+        let (head, _) = node.link();
+        node.set_next(0);
+        Batch { head, tail }
+    }
+}

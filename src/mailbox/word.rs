@@ -1,0 +1,419 @@
+//! The word of a mailbox, and all its transitions.
+//!
+//! One `u64` counts the messages, holds the newest waiting one and says whether anything special is going on. So "do I own it now?", "is
+//! my message in?" and "may I let go?" are each answered by the one compare-and-swap that makes it so. With counter and queue in two
+//! words there is a gap between the two steps of a send, in which an owner spins (counted, not yet queued) or a second owner slips in
+//! (queued and run, not yet counted).
+//!
+//! | 63 .. 48                                              | 47 .. 5                              | 4     | 3      | 2      | 1 .. 0 |
+//! |-------------------------------------------------------|--------------------------------------|-------|--------|--------|--------|
+//! | COUNT `c`: accepted, not settled, the running one too | HEAD `h`: newest waiting node, 0 = none | WATCH | ORPHAN | CLOSED | RUN    |
+//!
+//! HEAD is the address of the node itself: nodes are 32-byte aligned and lie below 2^48. RUN is 00 running (or idle, if `c` = 0), 01 woken,
+//! 10 suspended, 11 parked. `S` is [`COUNT_MAX`]: `c` = `S` means "at least". `f` stands for the flags.
+//!
+//! | call                | from               | to                                  | the caller now owes ([`Duty`])                       |
+//! |---------------------|--------------------|-------------------------------------|------------------------------------------------------|
+//! | `claim`             | `0, -, 0`          | `1, -, 0`                           | runs its message, which was never stored, and drains |
+//! | `push` n, may drain | `0, -, f`          | `n, -, f` RUN 00                    | `Drain`: its messages are private, run them          |
+//! |                     | `c, h, f` parked   | `min(c+n,S), -, f` RUN 00           | `TakeOver`: the saved list, then `h`, then its own   |
+//! |                     | `c, h, f` else     | `min(c+n,S), node->h, f`            | `Nothing`                                            |
+//! | `push` n, may not   | `0, -, f`          | `n, node, f` parked                 | `Carry`: somebody has to be told                     |
+//! |                     | `c, h, f` parked   | `min(c+n,S), node->h, f`            | `Carry`, unless it is carried already                |
+//! |                     | `c, h, f` else     | `min(c+n,S), node->h, f`            | `Nothing`                                            |
+//! | `push`, any         | closed, or full    | same                                | refused, with its message                            |
+//! | `raise` a flag      | as `push` with n = 0 and without a node; from `c` = 0 it becomes 1    || as `push`; `None` if it was raised already           |
+//! | `unpark`            | `c, h, f` parked   | `c, -, f` RUN 00                    | owns; `h` comes after the saved list                 |
+//! | `take` after `done` | `c, h, f`          | `c==S ? S : c-done, -, f - WATCH`   | runs `h`, reversed; wakes if WATCH was set           |
+//! | `settle_one`        | `c, h, f`          | `c-1, h, f`                         | wakes if WATCH is set (bounded mailboxes, R6)        |
+//! | `release`           | `c, -, f` not ORPHAN | `0, -, f & CLOSED`                | touches it no more; wakes if WATCH was set           |
+//! | `park` after `done` | `c, h, f` RUN 00   | `c==S ? S : c-done, h, f` parked, - WATCH | touches it no more but to carry it; wakes      |
+//! | `watch`             | `c, h, f`, c > 0   | `c, h, f + WATCH`                   | is woken by the next step of the owner               |
+//!
+//! - R1: whoever moves `c` from 0 owns, whatever the flags. From then on only the owner lowers `c`, until `release` or `park`.
+//! - COUNT is no condition of `release`: a private list run to its end and `h` = 0 mean that everything accepted has been run. `S` is left
+//!   only so; therefore a `c` below `S` was never `S` since the last idle and is exact.
+//! - All flags are zero on the fast path: `claim` and the first try of `release` are one compare-and-swap each, and any flag fails them.
+//!   RUN 01 and 10 are laid out for suspended turns; woken on an idle word is noise, and `push` and `raise` clear it.
+//! - HANDOVER: `release`, `park` Release -> `claim`, `push`, `raise`, `unpark` Acquire. The next owner sees all that the last one did.
+//! - MESSAGE: `push` Release -> `take`, `unpark`, `push` (TakeOver), `raise` (TakeOver) Acquire. Later pushes are read-modify-writes
+//!   and continue the release sequence, so the owner sees every node below HEAD, not only the newest.
+//! - MEETING: `meet` Release -> `release_met` Acquire. A waiter for the end who stands in the list before his `meet` is seen by the one who
+//!   ends the mailbox after it; one who meets later sees that it has ended.
+//! - FAREWELL: `raise` Release -> `look` Acquire on a raised flag. Who acts on CLOSED or ORPHAN sees all that the raiser did.
+
+#![forbid(unsafe_code)]
+
+use crate::sync::Backoff;
+use crate::sync::atomic::AtomicU64;
+use crate::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::sync::config::COUNT_MAX;
+
+const COUNT_SHIFT: u32 = 48;
+/// One message.
+const ONE: u64 = 1 << COUNT_SHIFT;
+const HEAD: u64 = (ONE - 1) & !FLAGS;
+/// The low bits that a node's address leaves free.
+pub(crate) const FLAGS: u64 = 31;
+const RUN: u64 = 3;
+const PARKED: u64 = 3;
+pub(crate) const CLOSED: u64 = 4;
+pub(crate) const ORPHAN: u64 = 8;
+const WATCH: u64 = 16;
+
+/// The largest capacity whose limit is exact: the running message and one refused step must stay below saturation.
+pub(crate) const MAX_CAPACITY: u32 = COUNT_MAX as u32 - 2;
+/// The limit of a mailbox without one.
+pub(crate) const UNBOUNDED: u32 = u32::MAX;
+
+/// A value of the word, read once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Snapshot(u64);
+
+/// What one who wins the ownership may do with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// Drain here and now.
+    Drain,
+    /// Leave it parked, for a carrier.
+    Park,
+}
+
+/// What a transition leaves its caller owing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "an owner that forgets its duty strands the mailbox"]
+pub(crate) enum Duty {
+    /// Nothing: somebody else owns the mailbox and will see to it.
+    Nothing,
+    /// The mailbox is parked: somebody has to carry it.
+    Carry,
+    /// It was idle: the caller owns it, and what it pushed is its private list.
+    Drain,
+    /// It was parked: the caller owns it; its private list is the saved one, then the HEAD it replaced, then what it pushed.
+    TakeOver,
+}
+
+/// Why nothing was pushed; the word is unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Closed,
+    Full,
+}
+
+impl Snapshot {
+    pub(crate) const IDLE: Snapshot = Snapshot(0);
+
+    /// Messages accepted and not settled; at [`COUNT_MAX`], at least so many.
+    #[inline]
+    pub(crate) fn count(self) -> u64 {
+        self.0 >> COUNT_SHIFT
+    }
+    /// The address of the newest waiting node, or 0.
+    #[inline]
+    pub(crate) fn head(self) -> u64 {
+        self.0 & HEAD
+    }
+    #[inline]
+    pub(crate) fn has(self, flag: u64) -> bool {
+        self.0 & flag != 0
+    }
+    #[inline]
+    pub(crate) fn is_parked(self) -> bool {
+        self.0 & RUN == PARKED
+    }
+    #[inline]
+    pub(crate) fn is_watched(self) -> bool {
+        self.has(WATCH)
+    }
+    /// Messages that wait: all but the running one.
+    #[inline]
+    pub(crate) fn waiting(self) -> u64 {
+        if self.is_parked() { self.count() } else { self.count().saturating_sub(1) }
+    }
+
+    #[inline]
+    fn flags(self) -> u64 {
+        self.0 & FLAGS
+    }
+    #[inline]
+    fn new(count: u64, head: u64, flags: u64) -> Self {
+        debug_assert!(count <= COUNT_MAX && head & !HEAD == 0 && flags & !FLAGS == 0);
+        Snapshot(count << COUNT_SHIFT | head | flags)
+    }
+    /// COUNT after `done` turns: saturation is sticky.
+    #[inline]
+    fn settled(self, done: u64) -> u64 {
+        let count = self.count();
+        if count == COUNT_MAX {
+            COUNT_MAX
+        } else {
+            debug_assert!(done <= count, "settling {done} of {self:?}");
+            count - done
+        }
+    }
+
+    /// `push` of a chain of `n` nodes whose newest is at `top`; the chain's oldest node must link to [`Snapshot::head`].
+    #[inline]
+    pub(crate) fn push(self, top: u64, n: u64, limit: u32, entry: Entry) -> Result<(Snapshot, Duty), Refusal> {
+        if self.has(CLOSED) {
+            return Err(Refusal::Closed);
+        }
+        // An idle mailbox runs the first one at once, unless it may not be drained now.
+        let room = u64::from(limit) + u64::from(self.count() == 0 && entry == Entry::Drain);
+        if limit != UNBOUNDED && self.waiting() + n > room {
+            return Err(Refusal::Full);
+        }
+        let count = (self.count() + n).min(COUNT_MAX);
+        Ok(self.enter(count, top, entry))
+    }
+
+    /// `raise` of CLOSED or ORPHAN; `None` if it is raised already.
+    #[inline]
+    pub(crate) fn raise(self, flag: u64, entry: Entry) -> Option<(Snapshot, Duty)> {
+        if self.has(flag) {
+            return None;
+        }
+        Some(Snapshot(self.0 | flag).enter(self.count().max(1), self.head(), entry))
+    }
+
+    #[inline]
+    fn enter(self, count: u64, top: u64, entry: Entry) -> (Snapshot, Duty) {
+        let kept = self.flags() & !RUN;
+        match (self.count(), self.is_parked(), entry) {
+            (0, _, Entry::Drain) => (Snapshot::new(count, 0, kept), Duty::Drain),
+            (0, _, Entry::Park) => (Snapshot::new(count, top, kept | PARKED), Duty::Carry),
+            (_, true, Entry::Drain) => (Snapshot::new(count, 0, kept), Duty::TakeOver),
+            (_, true, Entry::Park) => (Snapshot::new(count, top, self.flags()), Duty::Carry),
+            (_, false, _) => (Snapshot::new(count, top, self.flags()), Duty::Nothing),
+        }
+    }
+
+    /// `unpark`; `None` if it is not parked (anybody may have taken it over).
+    #[inline]
+    pub(crate) fn unpark(self) -> Option<Snapshot> {
+        self.is_parked().then(|| Snapshot::new(self.count(), 0, self.flags() & !RUN))
+    }
+
+    /// `take` after `done` turns.
+    #[inline]
+    pub(crate) fn take(self, done: u64) -> Snapshot {
+        Snapshot::new(self.settled(done), 0, self.flags() & !WATCH)
+    }
+
+    /// `release`, with the private list at its end; `None` if messages wait or the last handle has gone, so that the owner has to end it.
+    #[inline]
+    pub(crate) fn release(self) -> Option<Snapshot> {
+        (self.head() == 0 && !self.has(ORPHAN)).then(|| Snapshot::new(0, 0, self.flags() & CLOSED))
+    }
+
+    /// `park` after `done` turns, with something left to run.
+    #[inline]
+    pub(crate) fn park(self, done: u64) -> Snapshot {
+        Snapshot::new(self.settled(done), self.head(), self.flags() & !(WATCH | RUN) | PARKED)
+    }
+
+    /// `watch`; `None` if nothing runs or waits.
+    #[inline]
+    pub(crate) fn watch(self) -> Option<Snapshot> {
+        (self.count() > 0).then_some(Snapshot(self.0 | WATCH))
+    }
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("count", &self.count())
+            .field("head", &format_args!("{:#x}", self.head()))
+            .field("run", &(self.0 & RUN))
+            .field("closed", &self.has(CLOSED))
+            .field("orphan", &self.has(ORPHAN))
+            .field("watch", &self.has(WATCH))
+            .finish()
+    }
+}
+
+/// The word itself.
+pub(crate) struct Word(AtomicU64);
+
+impl Word {
+    pub(crate) fn new() -> Self {
+        Word(AtomicU64::new(0))
+    }
+
+    /// A value that may be stale on return.
+    #[inline]
+    pub(crate) fn load(&self) -> Snapshot {
+        // Ordering: Relaxed. Nothing is read through it: the value is shown to users or is the guess of a compare-and-swap.
+        Snapshot(self.0.load(Relaxed))
+    }
+
+    /// The owner's look at what keeps it from letting go.
+    #[inline]
+    pub(crate) fn look(&self) -> Snapshot {
+        // Ordering: Acquire, reader side of FAREWELL: an owner that ends a mailbox comes after everything that its handles did.
+        Snapshot(self.0.load(Acquire))
+    }
+
+    /// The blind first attempt of a send: never a load before it, so the line comes over once.
+    #[inline(always)]
+    pub(crate) fn claim(&self) -> Result<(), Snapshot> {
+        // Ordering: Acquire, reader side of HANDOVER. A failure is only the guess of the next attempt.
+        match self.0.compare_exchange(0, ONE, Acquire, Relaxed) {
+            Ok(_) => Ok(()),
+            Err(now) => Err(Snapshot(now)),
+        }
+    }
+
+    /// The blind first attempt of letting go after one turn.
+    #[inline(always)]
+    pub(crate) fn release_one(&self) -> bool {
+        // Ordering: Release, writer side of HANDOVER.
+        self.0.compare_exchange(ONE, 0, Release, Relaxed).is_ok()
+    }
+
+    /// `push` with back-off; `link` is told the head that the chain's oldest node must link to.
+    pub(crate) fn push(
+        &self,
+        seen: Snapshot,
+        (top, n): (u64, u64),
+        limit: u32,
+        entry: Entry,
+        mut link: impl FnMut(u64),
+    ) -> Result<Duty, Refusal> {
+        let backoff = Backoff::new();
+        let mut now = seen;
+        loop {
+            let (next, duty) = now.push(top, n, limit, entry)?;
+            link(if duty == Duty::Drain { 0 } else { now.head() });
+            let swapped = match duty {
+                // Ordering: Release, writer side of MESSAGE. The mailbox stays somebody else's: nothing is read.
+                Duty::Nothing | Duty::Carry => self.0.compare_exchange(now.0, next.0, Release, Relaxed),
+                // Ordering: Acquire, reader side of HANDOVER, and of MESSAGE for what waits below. The chain stays private.
+                Duty::Drain | Duty::TakeOver => self.0.compare_exchange(now.0, next.0, Acquire, Relaxed),
+            };
+            match swapped {
+                Ok(_) => return Ok(duty),
+                Err(seen) => now = Snapshot(seen),
+            }
+            backoff.spin();
+        }
+    }
+
+    /// `raise` of CLOSED or ORPHAN, with the value it replaced; `None` if it was raised already.
+    pub(crate) fn raise(&self, flag: u64, entry: Entry) -> Option<(Duty, Snapshot)> {
+        self.raise_if(flag, entry, |_| true)
+    }
+
+    /// `raise` of CLOSED if the mailbox is idle.
+    pub(crate) fn raise_if_idle(&self, flag: u64, entry: Entry) -> Option<(Duty, Snapshot)> {
+        self.raise_if(flag, entry, |now| now.count() == 0)
+    }
+
+    fn raise_if(&self, flag: u64, entry: Entry, wanted: impl Fn(Snapshot) -> bool) -> Option<(Duty, Snapshot)> {
+        let mut now = self.load();
+        loop {
+            let (next, duty) = if wanted(now) { now.raise(flag, entry)? } else { return None };
+            // Ordering: AcqRel. Release: writer side of FAREWELL. Acquire: reader side of HANDOVER and MESSAGE, if it now owns.
+            match self.0.compare_exchange(now.0, next.0, AcqRel, Relaxed) {
+                Ok(_) => return Some((duty, now)),
+                Err(seen) => now = Snapshot(seen),
+            }
+        }
+    }
+
+    /// `unpark`: the value it replaced, with the HEAD that is now the caller's.
+    pub(crate) fn unpark(&self) -> Option<Snapshot> {
+        let mut now = self.load();
+        loop {
+            // Ordering: Acquire, reader side of HANDOVER (the saved list too) and of MESSAGE.
+            match self.0.compare_exchange(now.0, now.unpark()?.0, Acquire, Relaxed) {
+                Ok(_) => return Some(now),
+                Err(seen) => now = Snapshot(seen),
+            }
+        }
+    }
+
+    /// `take` by the owner: the value it replaced.
+    pub(crate) fn take(&self, seen: Snapshot, done: u64) -> Snapshot {
+        let mut now = seen;
+        loop {
+            // Ordering: Acquire, reader side of MESSAGE.
+            match self.0.compare_exchange(now.0, now.take(done).0, Acquire, Relaxed) {
+                Ok(_) => return now,
+                Err(seen) => now = Snapshot(seen),
+            }
+        }
+    }
+
+    /// The guess of `release` after `done` turns since the last step: no load, as on the fast path.
+    pub(crate) fn release_guess(&self, done: u64) -> Result<(), Snapshot> {
+        let guess = Snapshot::new(done.min(COUNT_MAX), 0, 0);
+        // Ordering: Release, writer side of HANDOVER.
+        match self.0.compare_exchange(guess.0, 0, Release, Relaxed) {
+            Ok(_) => Ok(()),
+            Err(now) => Err(Snapshot(now)),
+        }
+    }
+
+    /// `release` from `seen`, which has no message and no ORPHAN.
+    pub(crate) fn release_from(&self, seen: Snapshot, next: Snapshot) -> Result<(), Snapshot> {
+        // Ordering: Release, writer side of HANDOVER.
+        match self.0.compare_exchange(seen.0, next.0, Release, Relaxed) {
+            Ok(_) => Ok(()),
+            Err(now) => Err(Snapshot(now)),
+        }
+    }
+
+    /// `release` from `seen` of a mailbox that has ended, or is watched.
+    pub(crate) fn release_met(&self, seen: Snapshot, next: Snapshot) -> Result<(), Snapshot> {
+        // Ordering: AcqRel. Release: writer side of HANDOVER. Acquire: reader side of MEETING.
+        match self.0.compare_exchange(seen.0, next.0, AcqRel, Relaxed) {
+            Ok(_) => Ok(()),
+            Err(now) => Err(Snapshot(now)),
+        }
+    }
+
+    /// A look that cannot be missed: either it sees that the mailbox has ended, or the one who ends it sees all that came before this look.
+    pub(crate) fn meet(&self) -> Snapshot {
+        // Ordering: AcqRel. Release: writer side of MEETING. Acquire: as in `look`.
+        Snapshot(self.0.fetch_or(0, AcqRel))
+    }
+
+    /// One turn of a bounded mailbox settled, with more on the private list: the value it replaced.
+    pub(crate) fn settle_one(&self) -> Snapshot {
+        // Ordering: Relaxed. Ownership and nodes stay where they are; as a read-modify-write it continues every release sequence.
+        Snapshot(self.0.fetch_sub(ONE, Relaxed))
+    }
+
+    /// Clears WATCH, seen by `settle_one`.
+    pub(crate) fn unwatch(&self) {
+        // Ordering: Relaxed, as in `watch`: the list of waiters has its lock.
+        self.0.fetch_and(!WATCH, Relaxed);
+    }
+
+    /// `park` by the owner, with its saved list in place: the value it replaced.
+    pub(crate) fn park(&self, done: u64) -> Snapshot {
+        let mut now = self.load();
+        loop {
+            // Ordering: Release, writer side of HANDOVER (the saved list too).
+            match self.0.compare_exchange(now.0, now.park(done).0, Release, Relaxed) {
+                Ok(_) => return now,
+                Err(seen) => now = Snapshot(seen),
+            }
+        }
+    }
+
+    /// `watch` as long as `still` holds; the value it replaced, or the one in which the wait is over.
+    pub(crate) fn watch(&self, still: impl Fn(Snapshot) -> bool) -> Result<Snapshot, Snapshot> {
+        let mut now = self.load();
+        loop {
+            let Some(next) = now.watch().filter(|_| still(now)) else { return Err(now) };
+            // Ordering: Relaxed. The waiter stands in a list under a lock. An owner that sees WATCH and then locks comes after the waiter
+            // in the lock's order: were it before, its look would happen before this step.
+            match self.0.compare_exchange(now.0, next.0, Relaxed, Relaxed) {
+                Ok(_) => return Ok(now),
+                Err(seen) => now = Snapshot(seen),
+            }
+        }
+    }
+}

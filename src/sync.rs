@@ -1,0 +1,163 @@
+//! The only door to atomics, cells, locks, threads, thread-locals and raw memory.
+//!
+//! Every floor above speaks of `crate::sync` alone, so the same files compile against other flavours of this module: the loom
+//! one in `loom-tests`, where each operation is a scheduling point and each ordering can be weakened, and the one that pauses and
+//! yields between atomics in `loom-tests/paused`. Here everything inlines to `std` and `parking_lot`.
+
+/// Sizes that the models shrink, so that growth and saturation are reached.
+pub(crate) mod config {
+    /// Bytes of one slot of a chunk: a node is one slot or two.
+    pub(crate) const SLOT: usize = 32;
+    /// Slots of one chunk, its header's included: a page.
+    pub(crate) const CHUNK_SLOTS: usize = 128;
+    /// The saturated COUNT of the word: "at least this many".
+    pub(crate) const COUNT_MAX: u64 = 65_535;
+    /// Looks at a completion before the thread parks.
+    pub(crate) const SPINS: u32 = 100;
+    /// Empty chunks that one thread keeps.
+    pub(crate) const CACHED_CHUNKS: usize = 8;
+    /// Empty chunks that the depot keeps for all threads together.
+    pub(crate) const DEPOT_CHUNKS: usize = 64;
+}
+
+pub(crate) mod atomic {
+    pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+}
+
+pub(crate) mod cell {
+    /// `std::cell::UnsafeCell` with the closure face of loom's, which checks every access there.
+    #[derive(Debug)]
+    #[repr(transparent)]
+    pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        #[inline(always)]
+        pub(crate) const fn new(value: T) -> Self {
+            Self(std::cell::UnsafeCell::new(value))
+        }
+
+        #[inline(always)]
+        pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+            f(self.0.get())
+        }
+
+        #[inline(always)]
+        pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+            f(self.0.get())
+        }
+    }
+}
+
+pub(crate) mod thread {
+    pub(crate) use std::thread::Thread;
+    use std::time::Duration;
+
+    /// A handle by which others can unpark this thread.
+    pub(crate) fn current() -> Thread {
+        std::thread::current()
+    }
+
+    /// Blocks until unparked; may return without cause.
+    pub(crate) fn park() {
+        std::thread::park();
+    }
+
+    /// Blocks until unparked or until `limit` has passed; may return without cause.
+    pub(crate) fn park_timeout(limit: Duration) {
+        std::thread::park_timeout(limit);
+    }
+}
+
+pub(crate) mod hint {
+    /// One look at something that another thread is about to change.
+    #[inline(always)]
+    pub(crate) fn spin_loop() {
+        std::hint::spin_loop();
+    }
+
+    /// Asks the processor to fetch the line at `addr`; no access in the language's sense.
+    #[inline(always)]
+    pub(crate) fn prefetch(addr: *const u8) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing that a program can see and never faults, whatever the address.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(addr.cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = addr;
+    }
+}
+
+pub(crate) mod panic {
+    use std::any::Any;
+
+    /// Runs user code; a panic comes back as its payload.
+    #[inline(always)]
+    pub(crate) fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Box<dyn Any + Send>> {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(f))
+    }
+}
+
+pub(crate) mod alloc {
+    use std::alloc::Layout;
+
+    /// Memory from the global allocator; aborts when there is none.
+    pub(crate) fn alloc(layout: Layout) -> *mut u8 {
+        assert!(layout.size() > 0);
+        // SAFETY: the size is not zero.
+        let memory = unsafe { std::alloc::alloc(layout) };
+        if memory.is_null() {
+            std::alloc::handle_alloc_error(layout);
+        }
+        memory
+    }
+
+    /// Gives memory back.
+    ///
+    /// # Safety
+    /// `memory` came from [`alloc`] with this `layout` and is not used again.
+    pub(crate) unsafe fn dealloc(memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's duty, word for word.
+        unsafe { std::alloc::dealloc(memory, layout) }
+    }
+
+    /// Marks a piece of memory as alive. Nothing here; in the models, use after free, double free and leaks are failures.
+    #[derive(Debug)]
+    pub(crate) struct Life;
+
+    impl Life {
+        #[inline(always)]
+        pub(crate) const fn new() -> Self {
+            Life
+        }
+        /// The memory is used now.
+        #[inline(always)]
+        pub(crate) fn check(&self) {}
+        /// The memory is given back now: nobody may use it at the same time or later.
+        #[inline(always)]
+        pub(crate) fn end(&self) {}
+    }
+}
+
+pub(crate) use crossbeam_utils::Backoff;
+pub(crate) use parking_lot::Mutex;
+
+/// A thread-local without a destructor: usable at any time, in other destructors too.
+macro_rules! thread_plain {
+    ($(#[$meta:meta])* static $name:ident: $type:ty = $init:expr;) => {
+        std::thread_local! { $(#[$meta])* static $name: $type = const { $init } }
+    };
+}
+/// A thread-local that is dropped at thread exit: use it by `try_with`.
+macro_rules! thread_owned {
+    ($(#[$meta:meta])* static $name:ident: $type:ty = $init:expr;) => {
+        std::thread_local! { $(#[$meta])* static $name: $type = const { $init } }
+    };
+}
+/// A static; in the models it lives for one execution.
+macro_rules! global {
+    ($(#[$meta:meta])* static $name:ident: $type:ty = $init:expr;) => {
+        $(#[$meta])* static $name: $type = $init;
+    };
+}
+pub(crate) use {global, thread_owned, thread_plain};
