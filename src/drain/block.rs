@@ -147,7 +147,6 @@ pub(crate) struct Extra {
 
 /// The functions of one state type.
 struct Types {
-    state: usize,
     counts: usize,
     extra: usize,
     end: unsafe fn(*const Core),
@@ -165,7 +164,6 @@ pub(crate) enum Recovered {
 
 impl<S> Block<S> {
     const TYPES: &'static Types = &Types {
-        state: offset_of!(Block<S>, state),
         counts: offset_of!(Block<S>, counts),
         extra: offset_of!(Rest<S>, extra),
         end: Self::end,
@@ -537,14 +535,4 @@ pub(crate) unsafe fn end(core: *const Core) {
 pub(crate) unsafe fn recover(core: *const Core, text: &str) -> Recovered {
     // SAFETY: the caller's word.
     unsafe { (types(core).recover)(core, text) }
-}
-
-/// The address of the state's cell, for a prefetch.
-///
-/// # Safety
-/// `core` is alive.
-#[inline]
-pub(crate) unsafe fn state_addr(core: *const Core) -> *const u8 {
-    // SAFETY: the caller's word.
-    unsafe { core.cast::<u8>().wrapping_add(types(core).state) }
 }

@@ -38,8 +38,9 @@
 //! - HANDOVER: `release`, `park` Release -> `claim`, `push`, `raise`, `unpark` Acquire. The next owner sees all that the last one did.
 //! - MESSAGE: `push` Release -> `take`, `unpark`, `push` (TakeOver), `raise` (TakeOver) Acquire. Later pushes are read-modify-writes
 //!   and continue the release sequence, so the owner sees every node below HEAD, not only the newest.
-//! - MEETING: `meet` Release -> `release_met` Acquire. A waiter for the end who stands in the list before his `meet` is seen by the one who
-//!   ends the mailbox after it; one who meets later sees that it has ended.
+//! - MEETING: `watch`, `meet` Release -> `take`, `unwatch`, `park`, `release_met` Acquire. An owner that sees WATCH finds the waiter in the
+//!   list. A waiter for the end who stands in the list before his `meet` is seen by whoever ends the mailbox after it; one who meets
+//!   later sees that it has ended.
 //! - FAREWELL: `raise` Release -> `look` Acquire on a raised flag. Who acts on CLOSED or ORPHAN sees all that the raiser did.
 
 #![forbid(unsafe_code)]
@@ -337,7 +338,7 @@ impl Word {
     pub(crate) fn take(&self, seen: Snapshot, done: u64) -> Snapshot {
         let mut now = seen;
         loop {
-            // Ordering: Acquire, reader side of MESSAGE.
+            // Ordering: Acquire, reader side of MESSAGE and of MEETING.
             match self.0.compare_exchange(now.0, now.take(done).0, Acquire, Relaxed) {
                 Ok(_) => return now,
                 Err(seen) => now = Snapshot(seen),
@@ -387,16 +388,16 @@ impl Word {
 
     /// Clears WATCH, seen by `settle_one`.
     pub(crate) fn unwatch(&self) {
-        // Ordering: Relaxed, as in `watch`: the list of waiters has its lock.
-        self.0.fetch_and(!WATCH, Relaxed);
+        // Ordering: Acquire, reader side of MEETING.
+        self.0.fetch_and(!WATCH, Acquire);
     }
 
     /// `park` by the owner, with its saved list in place: the value it replaced.
     pub(crate) fn park(&self, done: u64) -> Snapshot {
         let mut now = self.load();
         loop {
-            // Ordering: Release, writer side of HANDOVER (the saved list too).
-            match self.0.compare_exchange(now.0, now.park(done).0, Release, Relaxed) {
+            // Ordering: AcqRel. Release: writer side of HANDOVER (the saved list too). Acquire: reader side of MEETING.
+            match self.0.compare_exchange(now.0, now.park(done).0, AcqRel, Relaxed) {
                 Ok(_) => return now,
                 Err(seen) => now = Snapshot(seen),
             }
@@ -408,9 +409,8 @@ impl Word {
         let mut now = self.load();
         loop {
             let Some(next) = now.watch().filter(|_| still(now)) else { return Err(now) };
-            // Ordering: Relaxed. The waiter stands in a list under a lock. An owner that sees WATCH and then locks comes after the waiter
-            // in the lock's order: were it before, its look would happen before this step.
-            match self.0.compare_exchange(now.0, next.0, Relaxed, Relaxed) {
+            // Ordering: Release, writer side of MEETING.
+            match self.0.compare_exchange(now.0, next.0, Release, Relaxed) {
                 Ok(_) => return Ok(now),
                 Err(seen) => now = Snapshot(seen),
             }
