@@ -82,7 +82,7 @@ pub enum Reason {
 impl Reason {
     fn cause(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Reason::Stopped(cause @ StopCause::Panicked(_)) => Some(cause),
+            Reason::Stopped(cause) if *cause != StopCause::Requested => Some(cause),
             _ => None,
         }
     }
@@ -106,6 +106,8 @@ pub enum StopCause {
     Requested,
     /// A turn panicked, with this text.
     Panicked(Arc<str>),
+    /// Its executor dropped a [`Drain`](crate::Drain) without running it.
+    ExecutorGone,
 }
 
 impl fmt::Display for StopCause {
@@ -113,6 +115,7 @@ impl fmt::Display for StopCause {
         match self {
             StopCause::Requested => f.write_str("stop was requested"),
             StopCause::Panicked(text) => write!(f, "a turn panicked: {text}"),
+            StopCause::ExecutorGone => f.write_str("its executor is gone"),
         }
     }
 }
@@ -163,7 +166,7 @@ impl fmt::Display for AskError {
 impl Error for AskError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            AskError::Stopped(cause @ StopCause::Panicked(_)) => Some(cause),
+            AskError::Stopped(cause) if *cause != StopCause::Requested => Some(cause),
             _ => None,
         }
     }

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::Actor;
-use crate::drain::block::{Hooks, Panic};
+use crate::drain::block::{DEFAULT_BUDGET, Hooks, Panic, Plan};
+use crate::drain::carrier::Executor;
 use crate::drain::handle::Handle;
 use crate::error::{BuildError, StopCause};
 use crate::mailbox::word::{MAX_CAPACITY, UNBOUNDED};
@@ -22,12 +23,14 @@ pub struct ActorBuilder<S> {
     state: S,
     name: Option<Box<str>>,
     capacity: Option<usize>,
+    executor: Option<Box<dyn Executor>>,
+    budget: u32,
     hooks: Hooks<S>,
 }
 
 impl<S: Send + 'static> ActorBuilder<S> {
     pub(crate) fn new(state: S) -> Self {
-        ActorBuilder { state, name: None, capacity: None, hooks: Hooks::NONE }
+        ActorBuilder { state, name: None, capacity: None, executor: None, budget: DEFAULT_BUDGET, hooks: Hooks::NONE }
     }
 
     /// A name, for `Debug` and for people.
@@ -43,6 +46,20 @@ impl<S: Send + 'static> ActorBuilder<S> {
         match overflow {
             Overflow::Reject => self.capacity = Some(messages),
         }
+        self
+    }
+
+    /// Where messages are run: senders leave them, and a [`Drain`](crate::Drain) is given to this executor. A caller of
+    /// [`with`](Actor::with) still runs his own message on the spot if the actor is idle.
+    pub fn executor(mut self, executor: impl Executor + 'static) -> Self {
+        self.executor = Some(Box::new(executor));
+        self
+    }
+
+    /// Most turns of one drain in the executor, 256 without this: what is left then is given to the executor again, so that others get
+    /// their turn. Zero counts as one.
+    pub fn budget(mut self, turns: u32) -> Self {
+        self.budget = turns.clamp(1, u32::MAX - 1);
         self
     }
 
@@ -119,7 +136,8 @@ impl<S: Send + 'static> ActorBuilder<S> {
             }
             Some(messages) => messages as u32,
         };
-        Ok(Actor { handle: Handle::described(self.state, limit, self.name, self.hooks) })
+        let Self { state, name, executor, budget, hooks, .. } = self;
+        Ok(Actor { handle: Handle::planned(state, Plan { limit, name, executor, budget, hooks }) })
     }
 }
 

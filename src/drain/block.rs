@@ -21,6 +21,7 @@
 use std::alloc::Layout;
 use std::mem::{MaybeUninit, offset_of};
 
+use super::carrier::Executor;
 use crate::error::StopCause;
 use crate::mailbox::word::{UNBOUNDED, Word};
 use crate::sync::Mutex;
@@ -38,7 +39,7 @@ pub(crate) const ENDED: u64 = 2;
 /// The state was taken out. Owner only.
 pub(crate) const EMPTY: u64 = 4;
 /// A carrier of an executor is out, which will come by and look whether the mailbox is parked.
-pub(crate) const TOKEN: u64 = 8;
+const TOKEN: u64 = 8;
 const SIDE_FLAGS: u64 = 31;
 
 /// The part of the block that does not depend on the state's type.
@@ -125,7 +126,27 @@ pub(crate) struct About {
     owned: bool,
     pub(crate) limit: u32,
     pub(crate) name: Option<Box<str>>,
+    /// Where drains run; without one, on the senders' threads.
+    pub(crate) executor: Option<Box<dyn Executor>>,
+    /// Most turns of one drain in an executor.
+    pub(crate) budget: u32,
 }
+
+/// What is said when an actor is built.
+pub(crate) struct Plan<S> {
+    pub(crate) limit: u32,
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) executor: Option<Box<dyn Executor>>,
+    pub(crate) budget: u32,
+    pub(crate) hooks: Hooks<S>,
+}
+
+impl<S> Plan<S> {
+    pub(crate) const PLAIN: Self = Plan { limit: UNBOUNDED, name: None, executor: None, budget: DEFAULT_BUDGET, hooks: Hooks::NONE };
+}
+
+/// Turns of one drain in an executor, unless the builder says otherwise.
+pub(crate) const DEFAULT_BUDGET: u32 = 256;
 
 /// `About` and what needs an allocation.
 #[repr(C)]
@@ -172,7 +193,8 @@ impl<S> Block<S> {
         free_rest: Self::free_rest,
         free: Self::free,
     };
-    const PLAIN: &'static About = &About { types: Self::TYPES, owned: false, limit: UNBOUNDED, name: None };
+    const PLAIN: &'static About =
+        &About { types: Self::TYPES, owned: false, limit: UNBOUNDED, name: None, executor: None, budget: DEFAULT_BUDGET };
 
     /// A new block with one handle, idle.
     pub(crate) fn create(state: S) -> *const Core {
@@ -180,8 +202,8 @@ impl<S> Block<S> {
     }
 
     /// The same, with more to say about it.
-    pub(crate) fn create_described(state: S, limit: u32, name: Option<Box<str>>, hooks: Hooks<S>) -> *const Core {
-        Self::create_with(state, Self::new_rest(limit, name, hooks))
+    pub(crate) fn create_planned(state: S, plan: Plan<S>) -> *const Core {
+        Self::create_with(state, Self::new_rest(plan))
     }
 
     fn create_with(state: S, about: *mut About) -> *const Core {
@@ -193,13 +215,14 @@ impl<S> Block<S> {
         block.cast()
     }
 
-    fn new_rest(limit: u32, name: Option<Box<str>>, hooks: Hooks<S>) -> *mut About {
-        let about = About { types: Self::TYPES, owned: true, limit, name };
+    fn new_rest(plan: Plan<S>) -> *mut About {
+        let Plan { limit, name, executor, budget, hooks } = plan;
+        let about = About { types: Self::TYPES, owned: true, limit, name, executor, budget };
         Box::into_raw(Box::new(Rest { about, extra: Extra::default(), hooks: UnsafeCell::new(hooks) })).cast()
     }
 
     fn default_rest() -> *mut About {
-        Self::new_rest(UNBOUNDED, None, Hooks::NONE)
+        Self::new_rest(Plan::PLAIN)
     }
 
     /// # Safety
@@ -361,6 +384,18 @@ impl Core {
     pub(crate) fn raise_side(&self, flag: u64) -> bool {
         // Ordering: Relaxed. The cause of a stop lies under a lock; what the owner's bits speak of is carried by HANDOVER.
         self.side.fetch_or(flag, Relaxed) & flag == 0
+    }
+
+    /// Raises TOKEN; true if this call did it, and so owes a carrier.
+    pub(crate) fn raise_token(&self) -> bool {
+        // Ordering: Release, writer side of CARRY.
+        self.side.fetch_or(TOKEN, Release) & TOKEN == 0
+    }
+
+    /// Lowers TOKEN: the carrier is about to look.
+    pub(crate) fn lower_token(&self) {
+        // Ordering: Acquire, reader side of CARRY.
+        self.side.fetch_and(!TOKEN, Acquire);
     }
 
     /// Saves the private list of a mailbox about to be parked.

@@ -6,7 +6,8 @@
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use super::block::{self, Block, Core, Extra, Hooks, STOP};
+use super::block::{self, Block, Core, Extra, Plan, STOP};
+use super::carrier::carry;
 use super::envelope::{Ask, Borrowed, Outcome, Post};
 use super::local::{Local, with_local};
 use super::turns::{Place, after_panic, drive, run_list, run_list_nested, take_over, taken_over};
@@ -19,8 +20,13 @@ use crate::sync::panic::catch;
 use crate::sync::{hint, thread};
 use crate::wait::{Deadline, Waiter, Waiters};
 
-/// One of the handles that keep an actor going.
+/// One of the handles that keep an actor going: the block's address, with [`POSTS`] in its lowest bit. The bit is in the handle so that a
+/// send knows it without looking at the block: the word's line comes over by the claim alone.
 pub(crate) struct Handle<S>(NonNull<Core>, PhantomData<fn(S) -> S>);
+
+/// The mailbox has an executor: senders post, and do not drain.
+const POSTS: usize = 1;
+const _: () = assert!(align_of::<Core>() > POSTS);
 
 /// Storage of an actor: it may have ended.
 pub(crate) struct Storage(NonNull<Core>);
@@ -59,32 +65,45 @@ enum By {
 
 impl<S> Handle<S> {
     pub(crate) fn new(state: S) -> Self {
-        Self::of(Block::create(state))
+        // SAFETY: the new block's one handle.
+        unsafe { Self::of(Block::create(state)) }
     }
 
-    pub(crate) fn described(state: S, limit: u32, name: Option<Box<str>>, hooks: Hooks<S>) -> Self {
-        Self::of(Block::create_described(state, limit, name, hooks))
+    pub(crate) fn planned(state: S, plan: Plan<S>) -> Self {
+        // SAFETY: the new block's one handle.
+        unsafe { Self::of(Block::create_planned(state, plan)) }
     }
 
-    fn of(core: *const Core) -> Self {
-        Handle(NonNull::new(core.cast_mut()).expect("a block has an address"), PhantomData)
+    /// # Safety
+    /// `core` is alive, its state an S, and one of its handles is this one.
+    unsafe fn of(core: *const Core) -> Self {
+        // SAFETY: the caller's word.
+        let posts = unsafe { (*core).about().executor.is_some() };
+        let tagged = core.cast_mut().map_addr(|addr| addr | usize::from(posts) * POSTS);
+        Handle(NonNull::new(tagged).expect("a block has an address"), PhantomData)
+    }
+
+    /// Do senders post, and not drain?
+    #[inline(always)]
+    fn posts(&self) -> bool {
+        self.0.addr().get() & POSTS != 0
     }
 
     #[inline(always)]
     fn ptr(&self) -> *const Core {
-        self.0.as_ptr()
+        self.0.as_ptr().map_addr(|addr| addr & !POSTS)
     }
 
     #[inline(always)]
     pub(crate) fn core(&self) -> &Core {
         // SAFETY: a handle keeps the block (B3).
-        unsafe { self.0.as_ref() }
+        unsafe { &*self.ptr() }
     }
 
     pub(crate) fn storage(&self) -> Storage {
         // SAFETY: this handle keeps the block.
         unsafe { block::retain_storage(self.ptr()) };
-        Storage(self.0)
+        Storage(NonNull::new(self.ptr().cast_mut()).expect("a block has an address"))
     }
 
     /// How many handles there are; stale on return.
@@ -110,7 +129,7 @@ impl<S> Handle<S> {
             let result = catch(|| unsafe { Block::with_state(self.ptr(), f) });
             if let Err(panic) = &result {
                 // SAFETY: ours, and the turn is over.
-                unsafe { after_panic(self.core(), panic.as_ref()) };
+                unsafe { after_panic(self.ptr(), panic.as_ref()) };
             }
             result
         });
@@ -132,7 +151,7 @@ impl<S> Handle<S> {
     {
         with_local(|local| {
             let mut seen = Snapshot::IDLE;
-            if !local.in_turn() {
+            if !local.in_turn() && !self.posts() {
                 match self.core().word.claim() {
                     Ok(()) => {
                         if let Err(panic) = self.run_claimed(local, Place::Outermost, f) {
@@ -184,7 +203,7 @@ impl<S> Handle<S> {
     {
         with_local(|local| {
             let mut seen = Snapshot::IDLE;
-            if !local.in_turn() {
+            if !local.in_turn() && !self.posts() {
                 match self.core().word.claim() {
                     Ok(()) => {
                         let answer = self.run_claimed(local, Place::Outermost, question);
@@ -306,12 +325,15 @@ impl<S> Handle<S> {
     /// Pushes a chain of `len` nodes from `first`, the oldest, to `top`, and does what the push leaves owing.
     fn push_chain(&self, local: &Local, seen: Snapshot, (first, top, len): (NodePtr, u64, u64), by: By) -> Result<(), Reason> {
         let nested = local.in_turn();
-        let lists = nested && by == By::Sender && local.reserve(self.ptr());
-        let entry = if nested || by == By::Enqueuer { Entry::Park } else { Entry::Drain };
+        let carries = by == By::Sender && self.posts();
+        let lists = nested && by == By::Sender && !carries && local.reserve(self.ptr());
+        let entry = if nested || carries || by == By::Enqueuer { Entry::Park } else { Entry::Drain };
         let limit = self.core().about().limit;
         let pushed = self.core().word.push(seen, (top, len), limit, entry, |head| first.set_next(head));
         match pushed.map_err(|refusal| self.reason(refusal))? {
             Duty::Carry if lists => self.list(local),
+            // SAFETY: this handle keeps the block.
+            Duty::Carry if carries => unsafe { carry(self.ptr()) },
             // SAFETY: the duty is that of this push; only a thread that is not inside a turn asked to drain.
             duty => unsafe { self.perform(local, Place::Outermost, duty, top) },
         }
@@ -446,20 +468,27 @@ impl<S> Drop for Handle<S> {
 #[inline(never)]
 unsafe fn raise(core: *const Core, flag: u64, only_if_idle: bool) -> bool {
     with_local(|local| {
-        let nested = local.in_turn();
-        let entry = if nested { Entry::Park } else { Entry::Drain };
-        if nested {
-            // SAFETY: the block is there until the step. After it, this storage keeps it for the entry.
-            unsafe { block::retain_storage(core) };
-        }
-        let lists = nested && local.reserve(core);
         // SAFETY: the block is there until the step.
         let this = unsafe { &*core };
+        let nested = local.in_turn();
+        let carries = this.about().executor.is_some();
+        let parks = nested || carries;
+        if parks {
+            // SAFETY: the block is there until the step. After it, this storage keeps it.
+            unsafe { block::retain_storage(core) };
+        }
+        let lists = nested && !carries && local.reserve(core);
+        let entry = if parks { Entry::Park } else { Entry::Drain };
         let raised = if only_if_idle { this.word.raise_if_idle(flag, entry) } else { this.word.raise(flag, entry) };
         match raised {
             Some((Duty::Carry, _)) if lists => local.list(core),
+            // SAFETY: retained above; the carrier holds its own.
+            Some((Duty::Carry, _)) if carries => unsafe {
+                carry(core);
+                block::release_storage(core);
+            },
             // SAFETY: retained above.
-            _ if nested => unsafe { block::release_storage(core) },
+            _ if parks => unsafe { block::release_storage(core) },
             Some((Duty::Drain, _)) => {
                 // SAFETY: from idle: it is ours, and the step counted for one turn, which is none.
                 unsafe { drive(core, Batch::new(), 1, Place::Outermost) };
@@ -557,7 +586,7 @@ impl<S> Weak<S> {
     /// A handle, unless they have all gone.
     pub(crate) fn upgrade(&self) -> Option<Handle<S>> {
         // SAFETY: this storage keeps the block, whose state is an S because it came from such a handle.
-        unsafe { block::try_retain_handle(self.0.ptr()) }.then(|| Handle(self.0.0, PhantomData))
+        unsafe { block::try_retain_handle(self.0.ptr()) }.then(|| unsafe { Handle::of(self.0.ptr()) })
     }
 
     pub(crate) fn storage(&self) -> &Storage {

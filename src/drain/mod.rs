@@ -5,6 +5,7 @@
 //! out does not exist, so ownership is never lost, whatever panics.
 
 pub(crate) mod block;
+pub(crate) mod carrier;
 pub(crate) mod envelope;
 pub(crate) mod handle;
 pub(crate) mod local;

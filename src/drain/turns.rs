@@ -16,6 +16,7 @@
 //! parks its own mailbox at the list's tail, or releases it, and [`run_list`] runs the head. No mailbox is run between the turns of another.
 
 use super::block::{Core, ENDED, Recovered, STOP, end, recover, release_storage, retain_storage};
+use super::carrier::carry;
 use super::local::{Local, with_local};
 use crate::error::{StopCause, panic_text};
 use crate::mailbox::chunk::Row;
@@ -33,6 +34,8 @@ pub(crate) enum Place {
 }
 
 struct Drive<'a> {
+    /// The whole block's address; `core` is its first part.
+    ptr: *const Core,
     core: &'a Core,
     local: &'a Local,
     batch: Batch,
@@ -43,13 +46,20 @@ struct Drive<'a> {
     in_hand: Option<(Taken, bool)>,
     place: Place,
     bounded: bool,
+    /// Turns that this drain may still run; without an executor there is no end to them.
+    budget: u32,
 }
 
-/// Why a run of turns stopped.
+/// Why a run of turns stopped, or a mailbox was not let go.
 enum Halt {
+    /// The private list is at its end.
     Empty,
+    /// Something is left, and somebody else is to go on.
     GiveWay,
 }
+
+/// A drain without a limit.
+const NO_BUDGET: u32 = u32::MAX;
 
 /// Runs `batch`, then whatever has arrived meanwhile, and lets go.
 ///
@@ -58,12 +68,21 @@ enum Halt {
 /// It keeps the block alive until the release, by a handle, an entry's storage, or (ORPHAN) the handles' storage.
 #[inline(never)]
 pub(crate) unsafe fn drive(core: *const Core, batch: Batch, done: u64, place: Place) {
+    // SAFETY: the caller's word.
+    unsafe { drive_within(core, batch, done, place, NO_BUDGET) }
+}
+
+/// [`drive`] for `budget` turns at most: the rest is for the executor.
+///
+/// # Safety
+/// As [`drive`]; with a budget, the mailbox has an executor.
+unsafe fn drive_within(core: *const Core, batch: Batch, done: u64, place: Place, budget: u32) {
     // SAFETY: the caller's word: the block is there until we let go, and `Drive` is not used after that.
     let this = unsafe { &*core };
     with_local(|local| {
         local.enter(core, || {
             let bounded = this.about().limit != UNBOUNDED;
-            let mut drive = Drive { core: this, local, batch, done, row: Row::new(), in_hand: None, place, bounded };
+            let mut drive = Drive { ptr: core, core: this, local, batch, done, row: Row::new(), in_hand: None, place, bounded, budget };
             // SAFETY: the caller's word.
             unsafe { drive.run() }
         });
@@ -72,7 +91,7 @@ pub(crate) unsafe fn drive(core: *const Core, batch: Batch, done: u64, place: Pl
 
 impl Drive<'_> {
     fn env(&self) -> *const () {
-        std::ptr::from_ref(self.core).cast()
+        self.ptr.cast()
     }
 
     /// # Safety
@@ -107,10 +126,10 @@ impl Drive<'_> {
         }
     }
 
-    /// Must this drain let others of this thread go first?
+    /// Must this drain let others go first?
     #[inline(always)]
     fn gives_way(&self) -> bool {
-        self.place == Place::Outermost && self.local.owes()
+        self.budget == 0 || self.place == Place::Outermost && self.local.owes()
     }
 
     /// # Safety
@@ -145,6 +164,9 @@ impl Drive<'_> {
     unsafe fn finish(&mut self, taken: Taken) {
         self.in_hand = None;
         self.done += 1;
+        if self.budget != NO_BUDGET {
+            self.budget = self.budget.saturating_sub(1);
+        }
         // SAFETY: the caller's word: moved out, and forgotten here.
         unsafe { taken.free(&mut self.row) };
     }
@@ -171,7 +193,7 @@ impl Drive<'_> {
         // A message that panics while it is given back hurts nobody else: the actor is stopping anyway.
         if run {
             // SAFETY: the caller's word: this is the owner, between two turns.
-            unsafe { after_panic(self.core, panic.as_ref()) };
+            unsafe { after_panic(self.ptr, panic.as_ref()) };
             // SAFETY: `run` of this message has just unwound.
             let told = catch(|| unsafe { taken.panicked(self.env(), panic) });
             drop(told.map_err(|second| catch(|| drop(second))));
@@ -201,7 +223,7 @@ impl Drive<'_> {
                 seen = self.core.word.look();
                 if seen.head() == 0 && self.core.raise_side(ENDED) {
                     // SAFETY: this is the owner. No handle can send any more (ORPHAN), or none is let in (CLOSED), and all has been run.
-                    unsafe { end(self.core) };
+                    unsafe { end(self.ptr) };
                     continue;
                 }
             }
@@ -209,7 +231,7 @@ impl Drive<'_> {
                 None if seen.has(ORPHAN) && seen.head() == 0 => {
                     self.row.flush();
                     // SAFETY: B3: the last handle has gone and left its storage to the owner, who has ended the actor.
-                    unsafe { release_storage(self.core) };
+                    unsafe { release_storage(self.ptr) };
                     return LetGo::Gone;
                 }
                 None => {}
@@ -232,7 +254,7 @@ impl Drive<'_> {
         if !seen.has(CLOSED) && !seen.is_watched() {
             return self.core.word.release_from(seen, next);
         }
-        let core = std::ptr::from_ref(self.core);
+        let core = self.ptr;
         // SAFETY: the mailbox is ours, so the block is there; the storage is given back below.
         unsafe { retain_storage(core) };
         let released = self.core.word.release_met(seen, next);
@@ -249,25 +271,31 @@ impl Drive<'_> {
         released
     }
 
-    /// Parks the mailbox at the tail of this thread's list.
+    /// Parks the mailbox, with the executor if the budget is used up, else at the tail of this thread's list.
     ///
     /// # Safety
     /// As [`drive`]; something is left to run.
     unsafe fn park(&mut self) {
         self.row.flush();
-        let core = std::ptr::from_ref(self.core);
-        let listed = !self.local.reserve(core);
+        let core = self.ptr;
+        let handed_off = self.budget == 0;
+        let lists = !handed_off && self.local.reserve(core);
         self.core.save(std::mem::replace(&mut self.batch, Batch::new()).into_saved());
         // SAFETY: the mailbox is ours, so the block is there; the entry keeps it from here on, and the wake below comes before it ends.
         unsafe { retain_storage(core) };
         if self.core.word.park(self.done).is_watched() {
             self.core.wake_watchers();
         }
-        if listed {
-            // SAFETY: retained above, and the entry that is there holds its own.
-            unsafe { release_storage(core) };
-        } else {
+        if lists {
             self.local.list(core);
+            return;
+        }
+        // SAFETY: retained above. An entry that is there already, or the carrier, holds its own.
+        unsafe {
+            if handed_off {
+                carry(core);
+            }
+            release_storage(core);
         }
     }
 }
@@ -282,12 +310,13 @@ enum LetGo {
 ///
 /// # Safety
 /// The caller owns the mailbox, between two turns.
-pub(crate) unsafe fn after_panic(core: &Core, panic: &(dyn std::any::Any + Send)) {
+pub(crate) unsafe fn after_panic(core: *const Core, panic: &(dyn std::any::Any + Send)) {
     let text = panic_text(panic);
     // SAFETY: the caller's word.
     match unsafe { recover(core, &text) } {
         Recovered::Resumed => {}
-        Recovered::Stopped => stop(core, StopCause::Panicked(text)),
+        // SAFETY: the owner keeps the block.
+        Recovered::Stopped => stop(unsafe { &*core }, StopCause::Panicked(text)),
     }
 }
 
@@ -338,6 +367,40 @@ pub(crate) unsafe fn take_over(core: *const Core, place: Place) -> bool {
     // SAFETY: parked until now, so it is ours, with this private list.
     unsafe { drive(core, taken_over(this, before.head()), 0, place) };
     true
+}
+
+/// Takes a parked mailbox over and drains it within its budget; nothing if it is not parked.
+///
+/// # Safety
+/// The caller keeps the block of `core`, which has an executor, and is not inside a turn.
+pub(crate) unsafe fn take_over_within(core: *const Core) {
+    // SAFETY: the caller's word.
+    let this = unsafe { &*core };
+    if let Some(before) = this.word.unpark() {
+        let budget = this.about().budget;
+        // SAFETY: parked until now, so it is ours, with this private list.
+        unsafe { drive_within(core, taken_over(this, before.head()), 0, Place::Outermost, budget) };
+    }
+}
+
+/// Stops a mailbox whose carrier was dropped, if it is still parked: everything that waits is given back.
+///
+/// # Safety
+/// The caller keeps the block of `core`.
+pub(crate) unsafe fn drive_dropped(core: *const Core) {
+    // SAFETY: the caller's word.
+    let this = unsafe { &*core };
+    if let Some(before) = this.word.unpark() {
+        stop(this, StopCause::ExecutorGone);
+        with_local(|local| {
+            let place = if local.in_turn() { Place::Nested } else { Place::Outermost };
+            // SAFETY: parked until now, so it is ours, with this private list.
+            unsafe { drive(core, taken_over(this, before.head()), 0, place) };
+            if place == Place::Outermost && local.owes() {
+                run_list(local);
+            }
+        });
+    }
 }
 
 /// The private list of a mailbox that was parked with `head`.

@@ -1,0 +1,130 @@
+//! Carrying a parked mailbox to another thread: the [`Executor`], and the [`Drain`] it is given (R8).
+//!
+//! A mailbox has one carrier out at most: the TOKEN bit beside its word says so. Whoever parks it, or leaves a message in a parked one,
+//! raises TOKEN, and submits a carrier only if it was not raised. A carrier that is run or dropped lowers TOKEN first and then tries to
+//! take the mailbox over; if it is not parked (anybody may have come by), the carrier is stale and does nothing.
+//!
+//! - T1: from the step that parked it until somebody takes it over, a mailbox with an executor has TOKEN raised, or somebody about to raise it.
+//! - CARRY: raising TOKEN Release -> lowering it Acquire. A sender that finds TOKEN raised may go: the carrier lowers it later, and then sees
+//!   the mailbox parked, with the sender's message.
+
+use std::fmt;
+use std::ptr::NonNull;
+
+use super::block::{self, Core};
+use super::local::with_local;
+use super::turns::{drive_dropped, run_list, take_over_within};
+use crate::sync::panic::catch;
+
+/// Where drains run that are not run by their sender: a thread pool, a runtime, an event loop.
+///
+/// A closure that takes a [`Drain`] is one. `execute` is called by senders and by drainers that have used up their budget. It should hand
+/// the drain to a thread that calls [`Drain::run`] soon, and return; it may also run it at once.
+///
+/// # Examples
+/// ```
+/// use std::sync::mpsc;
+/// use turnwise::{Actor, Drain};
+///
+/// let (tx, rx) = mpsc::channel::<Drain>();
+/// let worker = std::thread::spawn(move || rx.into_iter().for_each(Drain::run));
+/// let n = Actor::builder(0).executor(move |drain| tx.send(drain).unwrap()).spawn()?;
+/// n.send(|n| *n += 1)?; // runs on the worker
+/// assert_eq!(n.ask(|n| *n).wait()?, 1);
+/// drop(n);
+/// worker.join().unwrap();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Executor: Send + Sync {
+    /// Has the drain run soon, by some thread.
+    fn execute(&self, drain: Drain);
+}
+
+impl<F: Fn(Drain) + Send + Sync> Executor for F {
+    fn execute(&self, drain: Drain) {
+        self(drain);
+    }
+}
+
+/// A mailbox to be drained: one pointer wide, made without an allocation.
+///
+/// Run it once, on any thread. Dropping it un-run means that its executor is gone: the actor is stopped with
+/// [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone), waiting messages are given back, every asker is answered. Leaking it leaves the
+/// messages waiting for the next caller that comes by.
+#[must_use = "dropping a drain stops its actor"]
+pub struct Drain(NonNull<Core>);
+
+// SAFETY: it holds storage (B3), and whoever runs it becomes the owner by an atomic step. The state's type is Send.
+unsafe impl Send for Drain {}
+// SAFETY: a shared reference can do nothing.
+unsafe impl Sync for Drain {}
+
+impl Drain {
+    fn into_core(self) -> *const Core {
+        let core = self.0.as_ptr();
+        std::mem::forget(self);
+        core
+    }
+
+    /// Runs the mailbox's messages on this thread, within the actor's budget; what is left then goes back to the executor.
+    ///
+    /// Inside a turn of another actor it is run as soon as that turn is over.
+    pub fn run(self) {
+        let core = self.into_core();
+        with_local(|local| {
+            // SAFETY: the storage is ours, and is given to the list or back at the end.
+            unsafe {
+                (*core).lower_token();
+                if local.in_turn() {
+                    if local.reserve(core) {
+                        local.list(core);
+                        return;
+                    }
+                } else {
+                    take_over_within(core);
+                    if local.owes() {
+                        run_list(local);
+                    }
+                }
+                block::release_storage(core);
+            }
+        });
+    }
+}
+
+impl Drop for Drain {
+    fn drop(&mut self) {
+        let core: *const Core = self.0.as_ptr();
+        // SAFETY: the storage is ours, and is given back at the end.
+        unsafe {
+            (*core).lower_token();
+            drive_dropped(core);
+            block::release_storage(core);
+        }
+    }
+}
+
+impl fmt::Debug for Drain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // SAFETY: the storage is ours.
+        let name = unsafe { self.0.as_ref() }.about().name.as_deref();
+        f.debug_struct("Drain").field("actor", &name).finish_non_exhaustive()
+    }
+}
+
+/// Sees to it that a carrier is out for a mailbox that has just been parked, or left parked; it has an executor.
+///
+/// # Safety
+/// The caller keeps the block.
+pub(crate) unsafe fn carry(core: *const Core) {
+    // SAFETY: the caller's word.
+    let this = unsafe { &*core };
+    let Some(executor) = &this.about().executor else { return };
+    if this.raise_token() {
+        // SAFETY: the caller keeps the block; the carrier holds this storage.
+        unsafe { block::retain_storage(core) };
+        let drain = Drain(NonNull::new(core.cast_mut()).expect("a block has an address"));
+        // An executor that panics has dropped the drain.
+        let _ = catch(|| executor.execute(drain)).map_err(std::mem::forget);
+    }
+}
