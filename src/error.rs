@@ -77,6 +77,8 @@ pub enum Reason {
     Closed,
     /// The actor was stopped.
     Stopped(StopCause),
+    /// Waiting for room could never end: this thread is inside a turn of the very actor.
+    Deadlock,
 }
 
 impl Reason {
@@ -94,6 +96,7 @@ impl fmt::Display for Reason {
             Reason::Full => f.write_str("the mailbox is full"),
             Reason::Closed => f.write_str("the actor is closed"),
             Reason::Stopped(cause) => write!(f, "the actor has stopped: {cause}"),
+            Reason::Deadlock => f.write_str("an actor waited for itself"),
         }
     }
 }
@@ -134,8 +137,6 @@ pub enum AskError {
     Stopped(StopCause),
     /// The question panicked, with this text.
     Panicked(Arc<str>),
-    /// The question was cancelled before it ran.
-    Cancelled,
     /// Waiting here could never end: this thread is inside a turn of the very actor.
     Deadlock,
 }
@@ -146,6 +147,7 @@ impl From<Reason> for AskError {
             Reason::Full => AskError::Full,
             Reason::Closed => AskError::Closed,
             Reason::Stopped(cause) => AskError::Stopped(cause),
+            Reason::Deadlock => AskError::Deadlock,
         }
     }
 }
@@ -157,7 +159,6 @@ impl fmt::Display for AskError {
             AskError::Closed => f.write_str("the actor is closed"),
             AskError::Stopped(cause) => write!(f, "the actor has stopped: {cause}"),
             AskError::Panicked(text) => write!(f, "the message panicked: {text}"),
-            AskError::Cancelled => f.write_str("the message was cancelled"),
             AskError::Deadlock => f.write_str("an actor waited for itself"),
         }
     }

@@ -9,7 +9,9 @@ mod reply;
 mod sync;
 mod wait;
 
-pub use actor::{Actor, ActorBuilder, Overflow, Reply, WaitError, WeakActor};
-pub use drain::block::Panic;
+pub use actor::{Actor, ActorBuilder, Context, Handler, Recipient, Reply, Unanswered, WaitError, WeakActor};
+pub use drain::block::{Overflow, Panic};
 pub use drain::carrier::{Drain, Executor};
+pub use drain::letter::Undelivered;
 pub use error::{AskError, BuildError, Reason, SendError, StopCause};
+pub use wait::{Clock, Limit, MonotonicClock};

@@ -42,43 +42,49 @@ const LEFT: u32 = 8;
 
 /// The part that the asker knows: he does not know the question's type.
 #[repr(C)]
-struct Cell<R> {
+struct Cell<R, P> {
     state: AtomicU32,
     life: Life,
     waiter: UnsafeCell<Option<Waiter>>,
     answer: UnsafeCell<Option<Result<R, AskError>>>,
-    drop_question: unsafe fn(NonNull<Cell<R>>),
-    free: unsafe fn(NonNull<Cell<R>>),
+    give_back: unsafe fn(NonNull<Cell<R, P>>) -> P,
+    free: unsafe fn(NonNull<Cell<R, P>>),
 }
 
 #[repr(C)]
-struct Whole<F, R> {
-    cell: Cell<R>,
+struct Whole<F: Question, R> {
+    cell: Cell<R, F::Payload>,
     question: UnsafeCell<ManuallyDrop<F>>,
 }
 
+/// What can be put into a cell; `Payload` is what its asker gets back if he cancels it.
+pub(crate) trait Question: Sized {
+    type Payload;
+    fn payload(self) -> Self::Payload;
+}
+
 /// The asker's side.
-pub(crate) struct Asker<R>(NonNull<Cell<R>>);
+pub(crate) struct Asker<R, P>(NonNull<Cell<R, P>>);
 
 /// The drainer's side.
-pub(crate) struct Answerer<F, R>(NonNull<Whole<F, R>>);
+pub(crate) struct Answerer<F: Question, R>(NonNull<Whole<F, R>>);
 
 // SAFETY: the cell's parts are touched by one side at a time (Q1-Q3), whichever thread it is on; question and answer are sent across.
-unsafe impl<R: Send> Send for Asker<R> {}
+unsafe impl<R: Send, P: Send> Send for Asker<R, P> {}
 // SAFETY: a shared reference to it reads the state word only.
-unsafe impl<R: Send> Sync for Asker<R> {}
+unsafe impl<R: Send, P: Send> Sync for Asker<R, P> {}
 // SAFETY: as for the asker.
-unsafe impl<F: Send, R: Send> Send for Answerer<F, R> {}
+unsafe impl<F: Question + Send, R: Send> Send for Answerer<F, R> {}
 
 /// A new cell with its two sides: one allocation.
-pub(crate) fn cell<F, R>(question: F) -> (Answerer<F, R>, Asker<R>) {
+pub(crate) fn cell<F: Question, R>(question: F) -> (Answerer<F, R>, Asker<R, F::Payload>) {
     let memory = NonNull::new(alloc(Layout::new::<Whole<F, R>>())).expect("alloc never returns null").cast::<Whole<F, R>>();
     let cell = Cell {
         state: AtomicU32::new(QUEUED),
         life: Life::new(),
         waiter: UnsafeCell::new(None),
         answer: UnsafeCell::new(None),
-        drop_question: drop_question::<F, R>,
+        give_back: give_back::<F, R>,
         free: free::<F, R>,
     };
     // SAFETY: fresh memory of this layout.
@@ -87,17 +93,18 @@ pub(crate) fn cell<F, R>(question: F) -> (Answerer<F, R>, Asker<R>) {
 }
 
 /// # Safety
-/// The cell is a `Whole<F, R>`, and the caller has won the question (Q1).
-unsafe fn drop_question<F, R>(cell: NonNull<Cell<R>>) {
+/// The cell is a `Whole<F, R>`, and the caller has won the question (Q1), which is moved out.
+unsafe fn give_back<F: Question, R>(cell: NonNull<Cell<R, F::Payload>>) -> F::Payload {
     // SAFETY: the caller's word.
-    unsafe { cell.cast::<Whole<F, R>>().as_ref().question.with_mut(|question| ManuallyDrop::drop(&mut *question)) }
+    let question = unsafe { cell.cast::<Whole<F, R>>().as_ref().question.with_mut(|question| ManuallyDrop::take(&mut *question)) };
+    question.payload()
 }
 
 /// # Safety
 /// The cell is a `Whole<F, R>`, and both sides have left.
-unsafe fn free<F, R>(cell: NonNull<Cell<R>>) {
-    struct Memory<F, R>(NonNull<Whole<F, R>>);
-    impl<F, R> Drop for Memory<F, R> {
+unsafe fn free<F: Question, R>(cell: NonNull<Cell<R, F::Payload>>) {
+    struct Memory<F: Question, R>(NonNull<Whole<F, R>>);
+    impl<F: Question, R> Drop for Memory<F, R> {
         fn drop(&mut self) {
             // SAFETY: freed once, also if dropping an answer unwinds.
             unsafe { dealloc(self.0.cast().as_ptr(), Layout::new::<Whole<F, R>>()) }
@@ -111,7 +118,7 @@ unsafe fn free<F, R>(cell: NonNull<Cell<R>>) {
     }
 }
 
-impl<R> Cell<R> {
+impl<R, P> Cell<R, P> {
     fn leave(cell: NonNull<Self>) {
         // SAFETY: this side has not left yet, so the cell is there.
         let this = unsafe { cell.as_ref() };
@@ -137,26 +144,28 @@ impl<R> Cell<R> {
     }
 }
 
-impl<F, R> Answerer<F, R> {
-    fn cell(&self) -> &Cell<R> {
+impl<F: Question, R> Answerer<F, R> {
+    fn cell(&self) -> &Cell<R, F::Payload> {
         // SAFETY: this side has not left yet, so the cell is there.
         let cell = unsafe { &self.0.as_ref().cell };
         cell.life.check();
         cell
     }
 
-    /// Takes the question, unless it was cancelled; then this side has left.
-    pub(crate) fn start(&mut self) -> Option<F> {
-        if !self.cell().phase_from_queued(RUNNING) {
-            Cell::leave(self.0.cast::<Cell<R>>());
-            return None;
-        }
+    /// Takes the question, unless it was cancelled.
+    pub(crate) fn start(&self) -> Option<F> {
         // SAFETY: Q1: won, and moved out once.
-        Some(unsafe { self.0.as_ref().question.with_mut(|question| ManuallyDrop::take(&mut *question)) })
+        self.accept().then(|| unsafe { self.take_accepted() })
     }
 
     /// Gives the answer and leaves; once, after [`start`](Self::start).
-    pub(crate) fn finish(&mut self, answer: Result<R, AskError>) {
+    pub(crate) fn finish(self, answer: Result<R, AskError>) {
+        self.answer(answer);
+        self.leave();
+    }
+
+    /// Gives the answer; once, after [`start`](Self::start) or [`accept`](Self::accept).
+    pub(crate) fn answer(&self, answer: Result<R, AskError>) {
         let cell = self.cell();
         // SAFETY: Q2: not done yet.
         cell.answer.with_mut(|slot| unsafe { *slot = Some(answer) });
@@ -168,20 +177,38 @@ impl<F, R> Answerer<F, R> {
             let waiter = cell.waiter.with_mut(|slot| unsafe { (*slot).take() });
             waiter.into_iter().for_each(Waiter::wake);
         }
-        Cell::leave(self.0.cast::<Cell<R>>());
+    }
+
+    /// This side is done with the cell. Its question must have been moved out.
+    pub(crate) fn leave(self) {
+        Cell::leave(self.0.cast::<Cell<R, F::Payload>>());
+    }
+
+    /// Wins the question without moving it out; false if it was cancelled.
+    pub(crate) fn accept(&self) -> bool {
+        self.cell().phase_from_queued(RUNNING)
+    }
+
+    /// Moves the question out.
+    ///
+    /// # Safety
+    /// [`accept`](Self::accept) has won it, and it is moved out once.
+    pub(crate) unsafe fn take_accepted(&self) -> F {
+        // SAFETY: Q1, by the caller's word.
+        unsafe { self.0.as_ref().question.with_mut(|question| ManuallyDrop::take(&mut *question)) }
     }
 
     /// Takes a question back that was not accepted; frees the cell.
-    pub(crate) fn take_back(mut self, asker: Asker<R>) -> F {
+    pub(crate) fn take_back(self, asker: Asker<R, F::Payload>) -> F {
         let question = self.start().expect("a question in the asker's hand is not cancelled");
-        Cell::leave(self.0.cast::<Cell<R>>());
+        self.leave();
         drop(asker);
         question
     }
 }
 
-impl<R> Asker<R> {
-    fn cell(&self) -> &Cell<R> {
+impl<R, P> Asker<R, P> {
+    fn cell(&self) -> &Cell<R, P> {
         // SAFETY: this side has not left yet, so the cell is there.
         let cell = unsafe { self.0.as_ref() };
         cell.life.check();
@@ -216,19 +243,18 @@ impl<R> Asker<R> {
         cell.state.fetch_or(WAITING, Release) & PHASE != DONE
     }
 
-    /// Cancels the question, unless it has started: then it certainly never runs.
-    pub(crate) fn cancel(&mut self) -> bool {
+    /// Cancels the question, unless it has started: then it certainly never runs, and here is what it was made of.
+    pub(crate) fn cancel(&mut self) -> Option<P> {
         let won = self.cell().phase_from_queued(CANCELLED);
-        if won {
-            let drop_question = self.cell().drop_question;
+        won.then(|| {
+            let give_back = self.cell().give_back;
             // SAFETY: Q1: won.
-            unsafe { drop_question(self.0) };
-        }
-        won
+            unsafe { give_back(self.0) }
+        })
     }
 }
 
-impl<R> Drop for Asker<R> {
+impl<R, P> Drop for Asker<R, P> {
     fn drop(&mut self) {
         Cell::leave(self.0);
     }

@@ -1,9 +1,12 @@
-//! Waiting: who sleeps, and how to wake him.
+//! Waiting: who sleeps, how to wake him, and by which clock a wait ends.
 
+use std::fmt;
+use std::sync::OnceLock;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::sync::Mutex;
+use crate::sync::panic::catch;
 use crate::sync::thread::{self, Thread};
 
 /// Somebody who sleeps.
@@ -14,37 +17,104 @@ pub(crate) enum Waiter {
 }
 
 impl Waiter {
+    /// Wakes him. A waker that panics hurts nobody else.
     pub(crate) fn wake(self) {
-        match self {
+        let woken = catch(|| match self {
             Waiter::Thread(thread) => thread.unpark(),
             Waiter::Task(waker) => waker.wake(),
-        }
+        });
+        woken.unwrap_or_else(std::mem::forget);
     }
 }
 
-/// When a wait ends at the latest: made once, at the call, on the monotonic clock.
+/// A monotonic clock: every limit of an actor is measured on one, so tests can bring their own.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use turnwise::{Actor, Clock, MonotonicClock};
+///
+/// #[derive(Debug)]
+/// struct Doubled;
+/// impl Clock for Doubled {
+///     fn now(&self) -> Duration {
+///         MonotonicClock.now() * 2
+///     }
+/// }
+/// let hasty = Actor::builder(0).clock(Doubled).spawn()?;
+/// assert!(!hasty.wait_ended(Duration::from_millis(2))?); // after one millisecond
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// The time since some fixed moment. Never goes back.
+    fn now(&self) -> Duration;
+
+    /// Blocks this thread until it is unparked or the clock shows `at`. It may return earlier: the caller looks again.
+    ///
+    /// A clock that does not follow real time should unpark the thread when it has been moved to `at`.
+    fn park_until(&self, at: Duration) {
+        thread::park_timeout(at.saturating_sub(self.now()).min(Duration::from_millis(10)));
+    }
+}
+
+/// The system's monotonic clock: every actor's, unless it was built with another.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MonotonicClock;
+
+impl Clock for MonotonicClock {
+    fn now(&self) -> Duration {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed()
+    }
+
+    fn park_until(&self, at: Duration) {
+        thread::park_timeout(at.saturating_sub(self.now()));
+    }
+}
+
+/// How long a caller is ready to wait. A `Duration` is one: of zero, it is [`Limit::Immediate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Limit {
+    /// As long as it takes.
+    Unlimited,
+    /// Not at all: one attempt.
+    Immediate,
+    /// So long at most, from the call on.
+    Within(Duration),
+}
+
+impl From<Duration> for Limit {
+    fn from(limit: Duration) -> Self {
+        if limit.is_zero() { Limit::Immediate } else { Limit::Within(limit) }
+    }
+}
+
+/// When a wait ends at the latest: made once, at the call, and carried along.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline(Option<Instant>);
+pub(crate) struct Deadline<'a> {
+    clock: &'a dyn Clock,
+    /// Never, or at this time; zero is in the past.
+    at: Option<Duration>,
+}
 
-impl Deadline {
-    pub(crate) const NEVER: Deadline = Deadline(None);
-
+impl<'a> Deadline<'a> {
     /// A limit too large for the clock is no limit.
-    pub(crate) fn after(limit: Duration) -> Self {
-        Deadline(Instant::now().checked_add(limit))
+    pub(crate) fn new(clock: &'a dyn Clock, limit: Limit) -> Self {
+        let at = match limit {
+            Limit::Unlimited => None,
+            Limit::Immediate => Some(Duration::ZERO),
+            Limit::Within(limit) => clock.now().checked_add(limit),
+        };
+        Deadline { clock, at }
     }
 
     /// Parks this thread until it is woken or the time is over (false). May return true without cause.
     pub(crate) fn park(self) -> bool {
-        let Some(at) = self.0 else {
-            thread::park();
-            return true;
-        };
-        let left = at.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return false;
+        match self.at {
+            None => thread::park(),
+            Some(at) if at.is_zero() || self.clock.now() >= at => return false,
+            Some(at) => self.clock.park_until(at),
         }
-        thread::park_timeout(left);
         true
     }
 }

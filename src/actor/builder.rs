@@ -3,19 +3,13 @@
 use std::fmt;
 
 use super::Actor;
-use crate::drain::block::{DEFAULT_BUDGET, Hooks, Panic, Plan};
+use crate::drain::block::{DEFAULT_BUDGET, Hooks, Overflow, Panic, Plan, UndeliveredHook};
 use crate::drain::carrier::Executor;
 use crate::drain::handle::Handle;
+use crate::drain::letter::Undelivered;
 use crate::error::{BuildError, StopCause};
 use crate::mailbox::word::{MAX_CAPACITY, UNBOUNDED};
-
-/// What a full mailbox does with one more message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Overflow {
-    /// Hands it back with [`Reason::Full`](crate::Reason::Full).
-    Reject,
-}
+use crate::wait::Clock;
 
 /// Describes an actor before it is made: see [`Actor::builder`].
 #[must_use = "nothing is made before `spawn`"]
@@ -25,12 +19,25 @@ pub struct ActorBuilder<S> {
     capacity: Option<usize>,
     executor: Option<Box<dyn Executor>>,
     budget: u32,
+    overflow: Overflow,
+    clock: Option<Box<dyn Clock>>,
     hooks: Hooks<S>,
+    undelivered: Option<UndeliveredHook<S>>,
 }
 
 impl<S: Send + 'static> ActorBuilder<S> {
     pub(crate) fn new(state: S) -> Self {
-        ActorBuilder { state, name: None, capacity: None, executor: None, budget: DEFAULT_BUDGET, hooks: Hooks::NONE }
+        ActorBuilder {
+            state,
+            name: None,
+            capacity: None,
+            executor: None,
+            budget: DEFAULT_BUDGET,
+            overflow: Overflow::Reject,
+            clock: None,
+            hooks: Hooks::NONE,
+            undelivered: None,
+        }
     }
 
     /// A name, for `Debug` and for people.
@@ -43,9 +50,14 @@ impl<S: Send + 'static> ActorBuilder<S> {
     ///
     /// The limit is exact at every moment, for up to 65,533 messages.
     pub fn capacity(mut self, messages: usize, overflow: Overflow) -> Self {
-        match overflow {
-            Overflow::Reject => self.capacity = Some(messages),
-        }
+        self.capacity = Some(messages);
+        self.overflow = overflow;
+        self
+    }
+
+    /// The clock that limits are measured on, for tests above all; without this, the system's monotonic one.
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Some(Box::new(clock));
         self
     }
 
@@ -85,26 +97,28 @@ impl<S: Send + 'static> ActorBuilder<S> {
         self
     }
 
-    /// Called once for each closure that was accepted and will not be run, because the actor was stopped: it is the hook's now.
+    /// Called once for each message that was accepted and is not handled: its actor was stopped, or it had to make room
+    /// ([`Overflow`]). It is the hook's now. By any thread, and by several at a time.
     ///
     /// Questions are not handed to it (their askers are told), nor are closures of a waiting caller (they stay with him).
     ///
     /// # Examples
     /// ```
     /// use std::sync::mpsc;
-    /// use turnwise::Actor;
+    /// use turnwise::{Actor, Undelivered};
     ///
     /// let (tx, rx) = mpsc::channel();
     /// let n = Actor::builder(0).undelivered(move |message| tx.send(message).unwrap()).spawn()?;
     /// n.enqueue(|n| *n += 5)?;
     /// n.stop();
+    /// let Undelivered::Closure(message) = rx.recv()? else { panic!() };
     /// let mut elsewhere = 1;
-    /// rx.recv()?(&mut elsewhere);
+    /// message(&mut elsewhere);
     /// assert_eq!(elsewhere, 6);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn undelivered(mut self, hook: impl FnMut(Box<dyn FnOnce(&mut S) + Send>) + Send + 'static) -> Self {
-        self.hooks.undelivered = Some(Box::new(hook));
+    pub fn undelivered(mut self, hook: impl Fn(Undelivered<S>) + Send + Sync + 'static) -> Self {
+        self.undelivered = Some(Box::new(hook));
         self
     }
 
@@ -136,8 +150,9 @@ impl<S: Send + 'static> ActorBuilder<S> {
             }
             Some(messages) => messages as u32,
         };
-        let Self { state, name, executor, budget, hooks, .. } = self;
-        Ok(Actor { handle: Handle::planned(state, Plan { limit, name, executor, budget, hooks }) })
+        let Self { state, name, executor, budget, overflow, clock, hooks, undelivered, .. } = self;
+        let plan = Plan { limit, name, executor, budget, overflow, clock, hooks, undelivered };
+        Ok(Actor { handle: Handle::planned(state, plan) })
     }
 }
 

@@ -3,21 +3,25 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod message;
 mod reply;
 mod weak;
 
 use std::fmt;
-use std::time::Duration;
+use std::future::Future;
 
-pub use builder::{ActorBuilder, Overflow};
-pub use reply::{Reply, WaitError};
+pub use builder::ActorBuilder;
+pub use message::{Context, Handler, Recipient};
+pub use reply::{Reply, Unanswered, WaitError};
 pub use weak::WeakActor;
 
 use crate::drain::block::STOP;
-use crate::drain::handle::{Handle, NotWaited};
-use crate::error::{AskError, SendError, StopCause};
+use crate::drain::handle::Handle;
+use crate::drain::letter::Closure;
+use crate::drain::waits::NotWaited;
+use crate::error::{AskError, Reason, SendError, StopCause};
 use crate::mailbox::word::CLOSED;
-use crate::wait::Deadline;
+use crate::wait::Limit;
 
 /// A handle to an object that takes one message at a time, with no lock around it and no thread of its own.
 ///
@@ -98,10 +102,10 @@ impl<S: Send + 'static> Actor<S> {
     where
         F: FnOnce(&mut S) + Send + 'static,
     {
-        self.handle.send(message).map_err(|(message, reason)| SendError::new(message, reason))
+        self.handle.send(Closure::new(message)).map_err(closure_back)
     }
 
-    /// Sends a message if there is room for it; the same as [`send`](Self::send) with [`Overflow::Reject`], whatever was chosen.
+    /// Sends a message if there is room for it; the same as [`send`](Self::send) with [`Overflow::Reject`](crate::Overflow::Reject), whatever was chosen.
     ///
     /// # Errors
     /// The message comes back if the actor is closed, stopped, or its mailbox full.
@@ -124,7 +128,58 @@ impl<S: Send + 'static> Actor<S> {
     where
         F: FnOnce(&mut S) + Send + 'static,
     {
-        self.send(message)
+        self.handle.try_send(Closure::new(message)).map_err(closure_back)
+    }
+
+    /// Sends a message, and waits for room until `limit` is over if the mailbox is full. May block.
+    ///
+    /// Those who wait are let in by the drainer in the order in which they came, several at a time. With another
+    /// [`Overflow`](crate::Overflow) than `Reject`, nobody has to wait. Inside a turn of another actor, what that turn has sent is run first.
+    ///
+    /// # Errors
+    /// The message comes back, and certainly was not sent: [`Reason::Full`](crate::Reason::Full) when the time is over,
+    /// [`Reason::Deadlock`](crate::Reason::Deadlock) at once inside a turn of this very actor, or if the actor is closed or stopped.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::{Actor, Limit, Overflow};
+    ///
+    /// let n = Actor::builder(0).capacity(1, Overflow::Reject).spawn()?;
+    /// n.send_within(Duration::from_millis(500), |n| *n += 1)?;
+    /// n.send_within(Limit::Unlimited, |n| *n += 1)?;
+    /// assert_eq!(n.with(|n| *n)?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn send_within<F>(&self, limit: impl Into<Limit>, message: F) -> Result<(), SendError<F>>
+    where
+        F: FnOnce(&mut S) + Send + 'static,
+    {
+        self.handle.send_within(Closure::new(message), limit.into()).map_err(closure_back)
+    }
+
+    /// Sends a message, and waits for room without blocking the thread. Dropping the future before it is ready withdraws the message, unless
+    /// it was let in meanwhile.
+    ///
+    /// # Errors
+    /// The message comes back if the actor is closed or stopped, or if this is awaited inside a turn of this very actor.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::future::Future;
+    /// let n = turnwise::Actor::new(0);
+    /// let mut sending = std::pin::pin!(n.send_async(|n| *n += 1));
+    /// let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    /// assert!(sending.as_mut().poll(&mut cx).is_ready());
+    /// assert_eq!(n.with(|n| *n)?, 1);
+    /// # Ok::<(), turnwise::AskError>(())
+    /// ```
+    pub fn send_async<F>(&self, message: F) -> impl Future<Output = Result<(), SendError<F>>> + Send
+    where
+        F: FnOnce(&mut S) + Send + 'static,
+    {
+        let sending = self.handle.send_async(Closure::new(message));
+        async move { sending.await.map_err(closure_back) }
     }
 
     /// Sends many messages in one step, in their order: all are accepted, side by side, or none.
@@ -146,8 +201,8 @@ impl<S: Send + 'static> Actor<S> {
         I: IntoIterator,
         I::Item: FnOnce(&mut S) + Send + 'static,
     {
-        let sent = self.handle.send_many(messages.into_iter());
-        sent.map_err(|(messages, reason)| SendError::new(messages, reason))
+        let sent = self.handle.send_many(messages.into_iter().map(Closure::new));
+        sent.map_err(|(messages, reason)| SendError::new(messages.into_iter().map(|message| message.f).collect(), reason))
     }
 
     /// Leaves a message in the mailbox and never drains here: for callers that hold a lock which a message may want.
@@ -171,7 +226,7 @@ impl<S: Send + 'static> Actor<S> {
     where
         F: FnOnce(&mut S) + Send + 'static,
     {
-        self.handle.enqueue(message).map_err(|(message, reason)| SendError::new(message, reason))
+        self.handle.enqueue(Closure::new(message)).map_err(closure_back)
     }
 
     /// Runs what waits in the mailbox here and now, if nobody else does. True if this call ran something.
@@ -210,8 +265,8 @@ impl<S: Send + 'static> Actor<S> {
         F: FnOnce(&mut S) -> R + Send + 'static,
         R: Send + 'static,
     {
-        match self.handle.ask(question) {
-            Ok(asked) => Reply::new(asked),
+        match self.handle.ask(Closure::new(question)) {
+            Ok(answer) => Reply::new(answer),
             Err((_, reason)) => Reply::failed(reason.into()),
         }
     }
@@ -233,8 +288,28 @@ impl<S: Send + 'static> Actor<S> {
         F: FnOnce(&mut S) -> R + Send + 'static,
         R: Send + 'static,
     {
-        let asked = self.handle.ask(question);
-        asked.map(Reply::new).map_err(|(question, reason)| SendError::new(question, reason))
+        self.handle.ask(Closure::new(question)).map(Reply::new).map_err(closure_back)
+    }
+
+    /// Asks and waits, for `limit` at most; a question that has not started by then is cancelled. May block.
+    ///
+    /// # Errors
+    /// [`Unanswered::Cancelled`]: it certainly never runs. [`Unanswered::Running`]: it is running, and here is its reply.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let n = turnwise::Actor::new(2);
+    /// let answer = n.ask_within(Duration::from_millis(100), |n| *n * 2);
+    /// assert!(matches!(answer, Ok(4)));
+    /// ```
+    pub fn ask_within<F, R>(&self, limit: impl Into<Limit>, question: F) -> Result<R, Unanswered<R>>
+    where
+        F: FnOnce(&mut S) -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        self.ask(question).wait_or_cancel(limit)
     }
 
     /// Runs a closure on the state and waits for its result; the closure may borrow the caller's locals.
@@ -326,7 +401,7 @@ impl<S: Send + 'static> Actor<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn wait_idle(&self) -> Result<(), AskError> {
-        self.handle.wait_idle(Deadline::NEVER).map_err(|_| AskError::Deadlock)
+        self.handle.wait_idle(self.handle.deadline(Limit::Unlimited)).map_err(|_| AskError::Deadlock)
     }
 
     /// Waits until the actor is closed and everything accepted has been run or given back, its end hook included. May block.
@@ -345,8 +420,8 @@ impl<S: Send + 'static> Actor<S> {
     /// assert!(n.wait_ended(Duration::from_secs(1))?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn wait_ended(&self, limit: Duration) -> Result<bool, AskError> {
-        match self.handle.wait_ended(Deadline::after(limit)) {
+    pub fn wait_ended(&self, limit: impl Into<Limit>) -> Result<bool, AskError> {
+        match self.handle.wait_ended(self.handle.deadline(limit.into())) {
             Ok(()) => Ok(true),
             Err(NotWaited::TimedOut) => Ok(false),
             Err(NotWaited::Deadlock) => Err(AskError::Deadlock),
@@ -364,8 +439,14 @@ impl<S: Send + 'static> Actor<S> {
     /// assert!(weak.upgrade().is_none());
     /// ```
     pub fn downgrade(&self) -> WeakActor<S> {
-        WeakActor::of(&self.handle)
+        WeakActor::of(self.handle.downgrade())
     }
+}
+
+/// A refused closure, for its sender.
+#[cold]
+fn closure_back<F, R>((message, reason): (Closure<F, R>, Reason)) -> SendError<F> {
+    SendError::new(message.f, reason)
 }
 
 impl<S> Actor<S> {

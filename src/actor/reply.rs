@@ -4,43 +4,54 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use crate::drain::handle::{Asked, Storage};
+use crate::drain::handle::Answer;
+use crate::drain::storage::Storage;
 use crate::error::AskError;
 use crate::reply::Asker;
-use crate::wait::{Deadline, Waiter};
+use crate::wait::{Limit, Waiter};
 
 /// The answer to a question: a `Future` on any runtime, or something to wait for.
 ///
 /// Every reply comes to an end: with the result, or with the reason why there is none. Dropping it leaves the question in the mailbox.
+/// `M` is what [`cancel`](Self::cancel) gives back: the message of a [`call`](crate::Actor::call), nothing for a closure.
 #[must_use = "an answer that nobody looks at was not worth a question: use `send`"]
-pub struct Reply<R> {
-    inner: Inner<R>,
+pub struct Reply<R, M = ()> {
+    inner: Inner<R, M>,
 }
 
-enum Inner<R> {
+enum Inner<R, M> {
     Ready(Result<R, AskError>),
-    Pending(Asker<R>, Storage),
+    Pending(Asker<R, M>, Storage),
     Taken,
 }
 
 /// Why a limited wait has no result.
-#[derive(Debug)]
 #[non_exhaustive]
-pub enum WaitError<R> {
+pub enum WaitError<R, M = ()> {
     /// There will be none.
     Ask(AskError),
     /// The time is over; the question is still waiting or running, and here is its reply.
-    TimedOut(Reply<R>),
+    TimedOut(Reply<R, M>),
 }
 
-impl<R> Reply<R> {
+/// Why a limited question has no answer. `Cancelled` and having run exclude each other.
+#[non_exhaustive]
+pub enum Unanswered<R, M = ()> {
+    /// There will be none.
+    Ask(AskError),
+    /// The time was over before its turn: it certainly never runs. Here is the message.
+    Cancelled(M),
+    /// The time was over during its turn: it is running, and here is its reply.
+    Running(Reply<R, M>),
+}
+
+impl<R, M> Reply<R, M> {
     #[inline]
-    pub(crate) fn new(asked: Asked<R>) -> Self {
-        let inner = match asked {
-            Asked::Ready(answer) => Inner::Ready(answer),
-            Asked::Pending(asker, storage) => Inner::Pending(asker, storage),
+    pub(crate) fn new(answer: Answer<R, M>) -> Self {
+        let inner = match answer {
+            Answer::Ready(answer) => Inner::Ready(answer),
+            Answer::Pending(asker, storage) => Inner::Pending(asker, storage),
         };
         Reply { inner }
     }
@@ -75,7 +86,8 @@ impl<R> Reply<R> {
         match std::mem::replace(&mut self.inner, Inner::Taken) {
             Inner::Ready(answer) => answer,
             Inner::Pending(mut asker, storage) => {
-                storage.wait_for(&mut asker, Deadline::NEVER).expect("a wait without a limit ends with an answer")
+                let answer = storage.wait_for(&mut asker, storage.deadline(Limit::Unlimited));
+                answer.expect("a wait without a limit ends with an answer")
             }
             Inner::Taken => panic!("the reply was taken by a poll before"),
         }
@@ -97,18 +109,55 @@ impl<R> Reply<R> {
     /// assert!(matches!(answer, Ok(2)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn wait_timeout(mut self, limit: Duration) -> Result<R, WaitError<R>> {
+    pub fn wait_timeout(mut self, limit: impl Into<Limit>) -> Result<R, WaitError<R, M>> {
         match std::mem::replace(&mut self.inner, Inner::Taken) {
             Inner::Ready(answer) => answer.map_err(WaitError::Ask),
-            Inner::Pending(mut asker, storage) => match storage.wait_for(&mut asker, Deadline::after(limit)) {
-                Some(answer) => answer.map_err(WaitError::Ask),
-                None => Err(WaitError::TimedOut(Reply { inner: Inner::Pending(asker, storage) })),
-            },
+            Inner::Pending(mut asker, storage) => {
+                let answer = storage.wait_for(&mut asker, storage.deadline(limit.into()));
+                match answer {
+                    Some(answer) => answer.map_err(WaitError::Ask),
+                    None => Err(WaitError::TimedOut(Reply { inner: Inner::Pending(asker, storage) })),
+                }
+            }
             Inner::Taken => panic!("the reply was taken by a poll before"),
         }
     }
 
-    /// Cancels the question, if it has not started: then it certainly never runs, and is dropped here. Lock-free.
+    /// Waits for the answer, for `limit` at most, and then cancels the question if it has not started. May block.
+    ///
+    /// # Errors
+    /// [`Unanswered::Cancelled`] gives the message back: it certainly never runs. [`Unanswered::Running`] gives the reply back: it is running.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::{Actor, Drain, Unanswered};
+    ///
+    /// let nobody = Actor::builder(0).executor(std::mem::forget::<Drain>).spawn()?;
+    /// nobody.with(|_| ())?;
+    /// let busy = nobody.ask(|n| *n);
+    /// assert!(busy.wait_or_cancel(Duration::from_millis(5)).is_ok(), "a waiting caller comes by himself");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait_or_cancel(self, limit: impl Into<Limit>) -> Result<R, Unanswered<R, M>> {
+        match self.wait_timeout(limit) {
+            Ok(answer) => Ok(answer),
+            Err(WaitError::Ask(error)) => Err(Unanswered::Ask(error)),
+            Err(WaitError::TimedOut(reply)) => match reply.cancel() {
+                Ok(message) => Err(Unanswered::Cancelled(message)),
+                // It may have been done since: a last look.
+                Err(reply) => match reply.wait_timeout(Limit::Immediate) {
+                    Ok(answer) => Ok(answer),
+                    Err(WaitError::Ask(error)) => Err(Unanswered::Ask(error)),
+                    Err(WaitError::TimedOut(reply)) => Err(Unanswered::Running(reply)),
+                },
+            },
+        }
+    }
+
+    /// Cancels the question, if it has not started: then it certainly never runs, and its message comes back. Lock-free.
+    ///
+    /// The question keeps its place in the mailbox until that is reached.
     ///
     /// # Errors
     /// The reply comes back if the question is running or done.
@@ -121,16 +170,16 @@ impl<R> Reply<R> {
     /// reply.wait()?;
     /// # Ok::<(), turnwise::AskError>(())
     /// ```
-    pub fn cancel(mut self) -> Result<(), Self> {
+    pub fn cancel(mut self) -> Result<M, Self> {
         let cancelled = match &mut self.inner {
             Inner::Pending(asker, _) => asker.cancel(),
-            _ => false,
+            _ => None,
         };
-        if cancelled { Ok(()) } else { Err(self) }
+        cancelled.ok_or(self)
     }
 }
 
-impl<R> Future for Reply<R> {
+impl<R, M> Future for Reply<R, M> {
     type Output = Result<R, AskError>;
 
     /// # Panics
@@ -157,15 +206,24 @@ impl<R> Future for Reply<R> {
 }
 
 // The answer is not pinned: it is handed out by value.
-impl<R> Unpin for Reply<R> {}
+impl<R, M> Unpin for Reply<R, M> {}
 
-impl<R> fmt::Debug for Reply<R> {
+impl<R, M> fmt::Debug for Reply<R, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reply").field("ready", &self.is_ready()).finish_non_exhaustive()
     }
 }
 
-impl<R> fmt::Display for WaitError<R> {
+impl<R, M> fmt::Debug for WaitError<R, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WaitError::Ask(error) => f.debug_tuple("Ask").field(error).finish(),
+            WaitError::TimedOut(reply) => f.debug_tuple("TimedOut").field(reply).finish(),
+        }
+    }
+}
+
+impl<R, M> fmt::Display for WaitError<R, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WaitError::Ask(error) => error.fmt(f),
@@ -174,11 +232,40 @@ impl<R> fmt::Display for WaitError<R> {
     }
 }
 
-impl<R: fmt::Debug> std::error::Error for WaitError<R> {
+impl<R, M> std::error::Error for WaitError<R, M> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             WaitError::Ask(error) => Some(error),
             WaitError::TimedOut(_) => None,
+        }
+    }
+}
+
+impl<R, M> fmt::Debug for Unanswered<R, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unanswered::Ask(error) => f.debug_tuple("Ask").field(error).finish(),
+            Unanswered::Cancelled(_) => f.debug_tuple("Cancelled").finish_non_exhaustive(),
+            Unanswered::Running(reply) => f.debug_tuple("Running").field(reply).finish(),
+        }
+    }
+}
+
+impl<R, M> fmt::Display for Unanswered<R, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unanswered::Ask(error) => error.fmt(f),
+            Unanswered::Cancelled(_) => f.write_str("not started in time: the message was cancelled and never runs"),
+            Unanswered::Running(_) => f.write_str("not done in time: the message is running"),
+        }
+    }
+}
+
+impl<R, M> std::error::Error for Unanswered<R, M> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Unanswered::Ask(error) => Some(error),
+            _ => None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Actor;
-use crate::drain::handle::{Handle, Weak};
+use crate::drain::storage::Weak;
 
 /// A handle to an actor that does not keep it going: [`upgrade`](Self::upgrade) gives an [`Actor`] as long as another one is there.
 ///
@@ -13,8 +13,8 @@ pub struct WeakActor<S> {
 }
 
 impl<S> WeakActor<S> {
-    pub(crate) fn of(handle: &Handle<S>) -> Self {
-        WeakActor { weak: Weak::of(handle) }
+    pub(crate) fn of(weak: Weak<S>) -> Self {
+        WeakActor { weak }
     }
 
     /// A handle, unless all of them have been dropped: an actor never comes back. Lock-free.

@@ -22,6 +22,8 @@ use std::alloc::Layout;
 use std::mem::{MaybeUninit, offset_of};
 
 use super::carrier::Executor;
+use super::letter::Undelivered;
+use super::room::{Ring, Room};
 use crate::error::StopCause;
 use crate::mailbox::word::{UNBOUNDED, Word};
 use crate::sync::Mutex;
@@ -30,7 +32,7 @@ use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, fence};
 use crate::sync::cell::UnsafeCell;
 use crate::sync::panic::catch;
-use crate::wait::Waiters;
+use crate::wait::{Clock, MonotonicClock, Waiters};
 
 /// Queued messages are given back from now on. Set before CLOSED, by anybody.
 pub(crate) const STOP: u64 = 1;
@@ -107,15 +109,13 @@ pub(crate) struct Hooks<S> {
     pub(crate) on_panic: Option<Box<dyn FnMut(&str) + Send>>,
     /// The actor has ended: its state, if it is still there, and why it stopped, if it did.
     pub(crate) on_end: Option<Box<dyn FnOnce(Option<S>, Option<StopCause>) + Send>>,
-    /// A message was accepted and will not be handled.
-    pub(crate) undelivered: Option<Undelivered<S>>,
 }
 
-pub(crate) type Job<S> = Box<dyn FnOnce(&mut S) + Send>;
-pub(crate) type Undelivered<S> = Box<dyn FnMut(Job<S>) + Send>;
+/// Told of every message that was accepted and is not handled; by any thread.
+pub(crate) type UndeliveredHook<S> = Box<dyn Fn(Undelivered<S>) + Send + Sync>;
 
 impl<S> Hooks<S> {
-    pub(crate) const NONE: Self = Hooks { policy: Panic::Stop, on_panic: None, on_end: None, undelivered: None };
+    pub(crate) const NONE: Self = Hooks { policy: Panic::Stop, on_panic: None, on_end: None };
 }
 
 /// What an actor is: its type's functions, and what was said when it was built.
@@ -130,6 +130,27 @@ pub(crate) struct About {
     pub(crate) executor: Option<Box<dyn Executor>>,
     /// Most turns of one drain in an executor.
     pub(crate) budget: u32,
+    pub(crate) overflow: Overflow,
+    /// The letters of a mailbox that drops the oldest.
+    ring: Option<Box<Ring>>,
+    clock: Option<Box<dyn Clock>>,
+}
+
+/// What a full mailbox does with one more message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Overflow {
+    /// Hands it back with [`Reason::Full`](crate::Reason::Full). A sender that would rather wait has
+    /// [`send_within`](crate::Actor::send_within) and [`send_async`](crate::Actor::send_async).
+    Reject,
+    /// Accepts it and gives it to the undelivered hook at once: those that wait are worth more.
+    DropNewest,
+    /// Accepts it and gives the one that has waited longest to the undelivered hook at once, whatever a handler is busy with: its memory is
+    /// freed then. With a capacity of 1, only the newest message waits.
+    ///
+    /// Messages stand in a ring beside the mailbox, under a lock of a few instructions, and the mailbox holds a token for each; so in this
+    /// mode a busy `send` may wait that long for another one. Questions and `with` are never dropped: at a full mailbox they are refused.
+    DropOldest,
 }
 
 /// What is said when an actor is built.
@@ -138,11 +159,23 @@ pub(crate) struct Plan<S> {
     pub(crate) name: Option<Box<str>>,
     pub(crate) executor: Option<Box<dyn Executor>>,
     pub(crate) budget: u32,
+    pub(crate) overflow: Overflow,
+    pub(crate) clock: Option<Box<dyn Clock>>,
     pub(crate) hooks: Hooks<S>,
+    pub(crate) undelivered: Option<UndeliveredHook<S>>,
 }
 
 impl<S> Plan<S> {
-    pub(crate) const PLAIN: Self = Plan { limit: UNBOUNDED, name: None, executor: None, budget: DEFAULT_BUDGET, hooks: Hooks::NONE };
+    pub(crate) const PLAIN: Self = Plan {
+        limit: UNBOUNDED,
+        name: None,
+        executor: None,
+        budget: DEFAULT_BUDGET,
+        overflow: Overflow::Reject,
+        clock: None,
+        hooks: Hooks::NONE,
+        undelivered: None,
+    };
 }
 
 /// Turns of one drain in an executor, unless the builder says otherwise.
@@ -154,6 +187,7 @@ struct Rest<S> {
     about: About,
     extra: Extra,
     hooks: UnsafeCell<Hooks<S>>,
+    undelivered: Option<UndeliveredHook<S>>,
 }
 
 /// What any thread may reach.
@@ -163,6 +197,8 @@ pub(crate) struct Extra {
     pub(crate) watchers: Waiters,
     /// Those who wait for the end: woken then.
     pub(crate) mourners: Waiters,
+    /// Those who wait for room: let in by the owner.
+    pub(crate) room: Room,
     cause: Mutex<Option<StopCause>>,
 }
 
@@ -193,8 +229,17 @@ impl<S> Block<S> {
         free_rest: Self::free_rest,
         free: Self::free,
     };
-    const PLAIN: &'static About =
-        &About { types: Self::TYPES, owned: false, limit: UNBOUNDED, name: None, executor: None, budget: DEFAULT_BUDGET };
+    const PLAIN: &'static About = &About {
+        types: Self::TYPES,
+        owned: false,
+        limit: UNBOUNDED,
+        name: None,
+        executor: None,
+        budget: DEFAULT_BUDGET,
+        overflow: Overflow::Reject,
+        ring: None,
+        clock: None,
+    };
 
     /// A new block with one handle, idle.
     pub(crate) fn create(state: S) -> *const Core {
@@ -216,9 +261,11 @@ impl<S> Block<S> {
     }
 
     fn new_rest(plan: Plan<S>) -> *mut About {
-        let Plan { limit, name, executor, budget, hooks } = plan;
-        let about = About { types: Self::TYPES, owned: true, limit, name, executor, budget };
-        Box::into_raw(Box::new(Rest { about, extra: Extra::default(), hooks: UnsafeCell::new(hooks) })).cast()
+        let Plan { limit, name, executor, budget, overflow, clock, hooks, undelivered } = plan;
+        let ring = (overflow == Overflow::DropOldest).then(|| Box::new(Ring::new(limit)));
+        let about = About { types: Self::TYPES, owned: true, limit, name, executor, budget, overflow, ring, clock };
+        let rest = Rest { about, extra: Extra::default(), hooks: UnsafeCell::new(hooks), undelivered };
+        Box::into_raw(Box::new(rest)).cast()
     }
 
     fn default_rest() -> *mut About {
@@ -252,6 +299,17 @@ impl<S> Block<S> {
         let rest = unsafe { (*core).rest() }?.cast::<Rest<S>>();
         // SAFETY: B4: an owned `about` is the first field of its `Rest`; the hooks are the owner's as the state is (B1).
         Some(unsafe { (*rest).hooks.with_mut(|hooks| f(&mut *hooks)) })
+    }
+
+    /// The hook for undelivered messages, if there is one.
+    ///
+    /// # Safety
+    /// The block is alive for as long as the result is used, and of this state type.
+    pub(crate) unsafe fn undelivered<'a>(core: *const Core) -> Option<&'a UndeliveredHook<S>> {
+        // SAFETY: the caller's word.
+        let rest = unsafe { (*core).rest() }?.cast::<Rest<S>>();
+        // SAFETY: B4: an owned `about` is the first field of its `Rest`; this field never changes.
+        unsafe { (*rest).undelivered.as_ref() }
     }
 
     /// Takes the state out, tells the end hook, drops what is left. Never unwinds.
@@ -436,6 +494,16 @@ impl Core {
         if let Some(extra) = self.extra() {
             extra.watchers.wake_all();
         }
+    }
+
+    /// The letters of a mailbox that drops the oldest.
+    pub(crate) fn ring(&self) -> Option<&Ring> {
+        self.about().ring.as_deref()
+    }
+
+    /// The clock that limits are measured on.
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        self.about().clock.as_deref().unwrap_or(&MonotonicClock)
     }
 
     /// Wakes everybody who waits for the end, which has come.

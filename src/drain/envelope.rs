@@ -16,43 +16,45 @@ use std::any::Any;
 use std::marker::PhantomData;
 
 use super::block::{Block, Core};
+use super::letter::{Here, Letter};
 use crate::error::{AskError, Reason, panic_text};
 use crate::mailbox::node::{Message, Panic, VTable};
-use crate::reply::Answerer;
+use crate::reply::{Answerer, Question};
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Release};
 use crate::sync::cell::UnsafeCell;
 use crate::sync::thread::Thread;
 
-/// A closure that nobody waits for.
+/// A letter that nobody waits for.
 #[repr(transparent)]
-pub(crate) struct Post<S, F> {
-    pub(crate) f: F,
+pub(crate) struct Post<S, L> {
+    pub(crate) letter: L,
     of: PhantomData<fn(S)>,
 }
 
-impl<S, F: FnOnce(&mut S) + Send + 'static> Post<S, F> {
-    pub(crate) fn new(f: F) -> Self {
-        Post { f, of: PhantomData }
+impl<S: 'static, L: Letter<S>> Post<S, L> {
+    #[inline(always)]
+    pub(crate) fn new(letter: L) -> Self {
+        Post { letter, of: PhantomData }
     }
 
     /// # Safety
     /// E1; moves the message out.
     unsafe fn run(payload: *mut u8, env: *const ()) {
-        // SAFETY: E1: the payload is a `Post<S, F>`, moved out once; the owner's state.
+        // SAFETY: E1: the payload is a `Post<S, L>`, moved out once; the owner's state and block.
         unsafe {
             let post = payload.cast::<Self>().read();
-            Block::<S>::with_state(env.cast::<Core>(), post.f);
+            run_letter::<S, L>(env.cast::<Core>(), post.letter);
         }
     }
 
     /// # Safety
     /// E1; moves the message out.
     unsafe fn discard(payload: *mut u8, env: *const ()) {
-        // SAFETY: E1: as above; the hook is the owner's.
+        // SAFETY: E1: as above.
         unsafe {
             let post = payload.cast::<Self>().read();
-            give_back(env.cast::<Core>(), post.f);
+            give_back(env.cast::<Core>(), post.letter);
         }
     }
 
@@ -63,24 +65,29 @@ impl<S, F: FnOnce(&mut S) + Send + 'static> Post<S, F> {
     }
 }
 
-impl<S, F: FnOnce(&mut S) + Send + 'static> Message for Post<S, F> {
+impl<S: 'static, L: Letter<S>> Message for Post<S, L> {
     const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::discard, Self::panicked);
 }
 
-/// Hands an undelivered closure to the hook, or drops it.
+/// Runs a letter that nobody waits for.
 ///
 /// # Safety
-/// The caller owns the mailbox of `core`, of this state type, between two turns.
-unsafe fn give_back<S, F: FnOnce(&mut S) + Send + 'static>(core: *const Core, f: F) {
-    // SAFETY: the caller's word. The hook is out while it runs, so it cannot be reached twice.
-    let hook = unsafe { Block::<S>::with_hooks(core, |hooks| hooks.undelivered.take()) }.flatten();
-    if let Some(mut hook) = hook {
-        let told = crate::sync::panic::catch(|| hook(Box::new(f)));
-        // SAFETY: as above.
-        unsafe { Block::<S>::with_hooks(core, |hooks| hooks.undelivered = Some(hook)) };
-        if let Err(panic) = told {
-            drop(panic);
-        }
+/// E1.
+#[inline(always)]
+pub(crate) unsafe fn run_letter<S: 'static, L: Letter<S>>(core: *const Core, letter: L) {
+    // SAFETY: E1: the owner's state and block.
+    drop(unsafe { Block::<S>::with_state(core, |state| letter.run(state, Here::new(core))) });
+}
+
+/// Hands an undelivered letter to the hook, or drops it.
+///
+/// # Safety
+/// The block is alive, and of this state type.
+pub(crate) unsafe fn give_back<S: 'static, L: Letter<S>>(core: *const Core, letter: L) {
+    // SAFETY: the caller's word.
+    match unsafe { Block::<S>::undelivered(core) } {
+        Some(hook) => hook(letter.undelivered()),
+        None => drop(letter),
     }
 }
 
@@ -93,29 +100,49 @@ unsafe fn why_not(env: *const ()) -> Reason {
     unsafe { (*env.cast::<Core>()).stop_cause() }.map_or(Reason::Closed, Reason::Stopped)
 }
 
-/// A question in a reply cell. Taken out when it is answered, so that a panic in giving the answer is not answered again.
-pub(crate) struct Ask<S, F, R> {
-    pub(crate) answerer: Option<Answerer<F, R>>,
+/// A letter in a reply cell.
+pub(crate) struct Asked<S, L> {
+    pub(crate) letter: L,
     of: PhantomData<fn(S)>,
 }
 
-impl<S, R: Send + 'static, F: FnOnce(&mut S) -> R + Send + 'static> Ask<S, F, R> {
-    pub(crate) fn new(answerer: Answerer<F, R>) -> Self {
-        Ask { answerer: Some(answerer), of: PhantomData }
+impl<S, L> Asked<S, L> {
+    pub(crate) fn new(letter: L) -> Self {
+        Asked { letter, of: PhantomData }
+    }
+}
+
+impl<S, L: Letter<S>> Question for Asked<S, L> {
+    type Payload = L::Payload;
+    fn payload(self) -> L::Payload {
+        self.letter.payload()
+    }
+}
+
+/// A question in a reply cell. Taken out when it is answered, so that a panic in giving the answer is not answered again.
+pub(crate) struct Ask<S, L: Letter<S>> {
+    pub(crate) answerer: Option<Answerer<Asked<S, L>, L::Answer>>,
+}
+
+impl<S: 'static, L: Letter<S>> Ask<S, L> {
+    pub(crate) fn new(answerer: Answerer<Asked<S, L>, L::Answer>) -> Self {
+        Ask { answerer: Some(answerer) }
     }
 
     /// # Safety
     /// E1.
     unsafe fn run(payload: *mut u8, env: *const ()) {
-        // SAFETY: E1: the payload is an `Ask<S, F, R>`, and the owner alone reaches it.
+        // SAFETY: E1: the payload is an `Ask<S, L>`, and the owner alone reaches it.
         let this = unsafe { &mut *payload.cast::<Self>() };
-        let Some(question) = this.answerer.as_mut().and_then(Answerer::start) else {
-            this.answerer = None;
-            return;
+        let Some(answerer) = this.answerer.take() else { return };
+        let Some(question) = answerer.start() else { return answerer.leave() };
+        this.answerer = Some(answerer);
+        // SAFETY: E1: the owner's state and block.
+        let answer = unsafe {
+            let here = Here::new(env.cast::<Core>());
+            Block::<S>::with_state(env.cast::<Core>(), |state| question.letter.run(state, here))
         };
-        // SAFETY: E1: the owner's state.
-        let answer = unsafe { Block::<S>::with_state(env.cast::<Core>(), question) };
-        if let Some(mut answerer) = this.answerer.take() {
+        if let Some(answerer) = this.answerer.take() {
             answerer.finish(Ok(answer));
         }
     }
@@ -125,13 +152,11 @@ impl<S, R: Send + 'static, F: FnOnce(&mut S) -> R + Send + 'static> Ask<S, F, R>
     unsafe fn discard(payload: *mut u8, env: *const ()) {
         // SAFETY: E1, as above.
         let this = unsafe { &mut *payload.cast::<Self>() };
-        if let Some(mut answerer) = this.answerer.take()
-            && let Some(question) = answerer.start()
-        {
-            // SAFETY: the owner keeps the block.
-            answerer.finish(Err(unsafe { why_not(env) }.into()));
-            drop(question);
-        }
+        let Some(answerer) = this.answerer.take() else { return };
+        let Some(question) = answerer.start() else { return answerer.leave() };
+        // SAFETY: the owner keeps the block.
+        answerer.finish(Err(unsafe { why_not(env) }.into()));
+        drop(question);
     }
 
     /// # Safety
@@ -139,14 +164,14 @@ impl<S, R: Send + 'static, F: FnOnce(&mut S) -> R + Send + 'static> Ask<S, F, R>
     unsafe fn panicked(payload: *mut u8, _: *const (), panic: Panic) {
         // SAFETY: E1, as above.
         let this = unsafe { &mut *payload.cast::<Self>() };
-        if let Some(mut answerer) = this.answerer.take() {
+        if let Some(answerer) = this.answerer.take() {
             answerer.finish(Err(AskError::Panicked(panic_text(panic.as_ref()))));
         }
         drop(panic);
     }
 }
 
-impl<S, R: Send + 'static, F: FnOnce(&mut S) -> R + Send + 'static> Message for Ask<S, F, R> {
+impl<S: 'static, L: Letter<S>> Message for Ask<S, L> {
     const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::discard, Self::panicked);
 }
 

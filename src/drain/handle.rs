@@ -6,19 +6,23 @@
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use super::block::{self, Block, Core, Extra, Plan, STOP};
+use super::block::{self, Block, Core, Overflow, Plan, STOP};
 use super::carrier::carry;
-use super::envelope::{Ask, Borrowed, Outcome, Post};
+use super::chain::Chain;
+use super::envelope::{Ask, Asked, Borrowed, Outcome, Post, give_back};
+use super::letter::{Here, Letter};
 use super::local::{Local, with_local};
-use super::turns::{Place, after_panic, drive, run_list, run_list_nested, take_over, taken_over};
+use super::room::Token;
+use super::storage::{Storage, Weak, drain_here};
+use super::turns::{Place, after_panic, drive, run_list, run_list_nested, taken_over};
 use crate::error::{AskError, Reason, panic_text};
+use crate::mailbox::chunk::Row;
 use crate::mailbox::node::{Batch, Message, NodeOf, NodePtr, Panic};
-use crate::mailbox::word::{CLOSED, Duty, Entry, ORPHAN, Refusal, Snapshot};
+use crate::mailbox::word::{CLOSED, Duty, Entry, ORPHAN, Refusal, Snapshot, UNBOUNDED};
 use crate::reply::{Asker, cell};
 use crate::sync::config::SPINS;
 use crate::sync::panic::catch;
 use crate::sync::{hint, thread};
-use crate::wait::{Deadline, Waiter, Waiters};
 
 /// One of the handles that keep an actor going: the block's address, with [`POSTS`] in its lowest bit. The bit is in the handle so that a
 /// send knows it without looking at the block: the word's line comes over by the claim alone.
@@ -28,30 +32,15 @@ pub(crate) struct Handle<S>(NonNull<Core>, PhantomData<fn(S) -> S>);
 const POSTS: usize = 1;
 const _: () = assert!(align_of::<Core>() > POSTS);
 
-/// Storage of an actor: it may have ended.
-pub(crate) struct Storage(NonNull<Core>);
-
 // SAFETY: the state is touched by one thread at a time (B1) and sent from one to the next; everything else in the block is atomic, locked,
 // or the owner's.
 unsafe impl<S: Send> Send for Handle<S> {}
 // SAFETY: as above; a shared handle can do nothing that an owned one cannot.
 unsafe impl<S: Send> Sync for Handle<S> {}
-// SAFETY: storage alone touches atomics; the last one to go drops hooks, which are Send.
-unsafe impl Send for Storage {}
-// SAFETY: as above.
-unsafe impl Sync for Storage {}
-
 /// The answer to a question, or where it will be.
-pub(crate) enum Asked<R> {
+pub(crate) enum Answer<R, P> {
     Ready(Result<R, AskError>),
-    Pending(Asker<R>, Storage),
-}
-
-/// Why a wait ended without what was waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotWaited {
-    TimedOut,
-    Deadlock,
+    Pending(Asker<R, P>, Storage),
 }
 
 /// Who a push was made by.
@@ -59,8 +48,17 @@ pub(crate) enum NotWaited {
 enum By {
     /// It drains if it can.
     Sender,
+    /// The same, and it takes no for an answer.
+    Trier,
     /// It never drains, and nobody is told.
     Enqueuer,
+}
+
+/// A push that was accepted.
+struct Entered {
+    duty: Duty,
+    lists: bool,
+    carries: bool,
 }
 
 impl<S> Handle<S> {
@@ -76,7 +74,7 @@ impl<S> Handle<S> {
 
     /// # Safety
     /// `core` is alive, its state an S, and one of its handles is this one.
-    unsafe fn of(core: *const Core) -> Self {
+    pub(crate) unsafe fn of(core: *const Core) -> Self {
         // SAFETY: the caller's word.
         let posts = unsafe { (*core).about().executor.is_some() };
         let tagged = core.cast_mut().map_addr(|addr| addr | usize::from(posts) * POSTS);
@@ -90,7 +88,7 @@ impl<S> Handle<S> {
     }
 
     #[inline(always)]
-    fn ptr(&self) -> *const Core {
+    pub(crate) fn ptr(&self) -> *const Core {
         self.0.as_ptr().map_addr(|addr| addr & !POSTS)
     }
 
@@ -102,8 +100,12 @@ impl<S> Handle<S> {
 
     pub(crate) fn storage(&self) -> Storage {
         // SAFETY: this handle keeps the block.
-        unsafe { block::retain_storage(self.ptr()) };
-        Storage(NonNull::new(self.ptr().cast_mut()).expect("a block has an address"))
+        unsafe { Storage::of(self.ptr()) }
+    }
+
+    pub(crate) fn downgrade(&self) -> Weak<S> {
+        // SAFETY: this handle keeps the block.
+        unsafe { Weak::of(self.ptr()) }
     }
 
     /// How many handles there are; stale on return.
@@ -111,10 +113,12 @@ impl<S> Handle<S> {
         // SAFETY: this handle keeps the block.
         unsafe { block::handles(self.ptr()) }
     }
+}
 
+impl<S: 'static> Handle<S> {
     /// Why nothing is accepted.
     #[cold]
-    fn reason(&self, refusal: Refusal) -> Reason {
+    pub(crate) fn reason(&self, refusal: Refusal) -> Reason {
         match refusal {
             Refusal::Full => Reason::Full,
             Refusal::Closed => self.core().stop_cause().map_or(Reason::Closed, Reason::Stopped),
@@ -143,18 +147,28 @@ impl<S> Handle<S> {
         result
     }
 
-    /// Sends a closure: runs it here if the mailbox is idle and this thread is not inside a turn.
+    /// Sends a letter: runs it here if the mailbox is idle and this thread is not inside a turn.
     #[inline]
-    pub(crate) fn send<F>(&self, f: F) -> Result<(), (F, Reason)>
-    where
-        F: FnOnce(&mut S) + Send + 'static,
-    {
+    pub(crate) fn send<L: Letter<S>>(&self, letter: L) -> Result<(), (L, Reason)> {
+        self.send_by(letter, By::Sender)
+    }
+
+    /// The same; a full mailbox hands it back, whatever was said at its building.
+    #[inline]
+    pub(crate) fn try_send<L: Letter<S>>(&self, letter: L) -> Result<(), (L, Reason)> {
+        self.send_by(letter, By::Trier)
+    }
+
+    #[inline(always)]
+    fn send_by<L: Letter<S>>(&self, letter: L, by: By) -> Result<(), (L, Reason)> {
         with_local(|local| {
             let mut seen = Snapshot::IDLE;
             if !local.in_turn() && !self.posts() {
                 match self.core().word.claim() {
                     Ok(()) => {
-                        if let Err(panic) = self.run_claimed(local, Place::Outermost, f) {
+                        // SAFETY: claimed: the turn is this thread's.
+                        let here = unsafe { Here::new(self.ptr()) };
+                        if let Err(panic) = self.run_claimed(local, Place::Outermost, |state| letter.run(state, here)) {
                             drop_panic(panic);
                         }
                         return Ok(());
@@ -162,52 +176,91 @@ impl<S> Handle<S> {
                     Err(now) => seen = now,
                 }
             }
-            self.push(local, seen, Post::new(f), By::Sender).map_err(|(post, reason)| (post.f, reason))
+            self.post(local, seen, letter, by)
         })
     }
 
-    /// Leaves a closure in the mailbox and never drains here.
-    pub(crate) fn enqueue<F>(&self, f: F) -> Result<(), (F, Reason)>
-    where
-        F: FnOnce(&mut S) + Send + 'static,
-    {
-        with_local(|local| {
-            let pushed = self.push(local, Snapshot::IDLE, Post::new(f), By::Enqueuer);
-            pushed.map_err(|(post, reason)| (post.f, reason))
-        })
+    /// Leaves a letter in the mailbox and never drains here.
+    pub(crate) fn enqueue<L: Letter<S>>(&self, letter: L) -> Result<(), (L, Reason)> {
+        with_local(|local| self.post(local, Snapshot::IDLE, letter, By::Enqueuer))
     }
 
-    /// Sends many closures in one step, in their order: all or none.
-    pub(crate) fn send_many<F>(&self, messages: impl Iterator<Item = F>) -> Result<(), (Vec<F>, Reason)>
-    where
-        F: FnOnce(&mut S) + Send + 'static,
-    {
-        let mut chain = Chain::<Post<S, F>> { first: None, top: 0, len: 0, of: PhantomData };
-        messages.for_each(|f| chain.append(Post::new(f)));
+    /// Puts a letter into the mailbox, by the rules for a full one.
+    #[inline(never)]
+    fn post<L: Letter<S>>(&self, local: &Local, seen: Snapshot, letter: L, by: By) -> Result<(), (L, Reason)> {
+        let about = self.core().about();
+        if about.overflow == Overflow::DropOldest {
+            return self.post_to_ring(local, letter, by);
+        }
+        match self.push(local, seen, Post::new(letter), by) {
+            Ok(()) => Ok(()),
+            Err((post, Reason::Full)) if about.overflow == Overflow::DropNewest && by != By::Trier => {
+                // SAFETY: this handle keeps the block, whose state is an S.
+                let told = catch(|| unsafe { give_back::<S, L>(self.ptr(), post.letter) });
+                told.unwrap_or_else(drop_panic);
+                Ok(())
+            }
+            Err((post, reason)) => Err((post.letter, reason)),
+        }
+    }
+
+    #[cold]
+    fn post_to_ring<L: Letter<S>>(&self, local: &Local, letter: L, by: By) -> Result<(), (L, Reason)> {
+        let Some(ring) = self.core().ring() else { return Err((letter, Reason::Closed)) };
+        let node = NodePtr::new(Post::<S, L>::new(letter));
+        let token = NodePtr::new(Token::new());
+        let put = ring.put(self.core(), node, by != By::Trier, || {
+            self.link_in(local, Snapshot::IDLE, (token, token.addr(), 1), UNBOUNDED, by).map(|entered| (entered, token))
+        });
+        if !matches!(put, Ok((Some(_), _))) {
+            // SAFETY: made here, and pushed nowhere.
+            drop(unsafe { token.take_back::<Token>() });
+        }
+        match put {
+            Ok((entered, displaced)) => {
+                if let Some(letter) = displaced {
+                    // SAFETY: out of the ring, so it is ours; it is discarded once, with its own block, and then freed.
+                    unsafe {
+                        catch(|| letter.discard(self.ptr().cast())).unwrap_or_else(drop_panic);
+                        letter.free(&mut Row::new());
+                    }
+                }
+                if let Some((entered, token)) = entered {
+                    self.follow(local, entered, token.addr());
+                }
+                Ok(())
+            }
+            // SAFETY: made here of such a post, and put nowhere.
+            Err(refusal) => Err((unsafe { node.take_back::<Post<S, L>>() }.letter, self.reason(refusal))),
+        }
+    }
+
+    /// Sends many letters in one step, in their order: all or none.
+    pub(crate) fn send_many<L: Letter<S>>(&self, letters: impl Iterator<Item = L>) -> Result<(), (Vec<L>, Reason)> {
+        let mut chain = Chain::<Post<S, L>>::new();
+        letters.for_each(|letter| chain.append(Post::new(letter)));
         let Some(first) = chain.first else { return Ok(()) };
         with_local(|local| match self.push_chain(local, Snapshot::IDLE, (first, chain.top, chain.len), By::Sender) {
             Ok(()) => {
                 chain.forget();
                 Ok(())
             }
-            Err(reason) => Err((chain.take_back().map(|post| post.f).collect(), reason)),
+            Err(reason) => Err((chain.take_back().map(|post| post.letter).collect(), reason)),
         })
     }
 
     /// Asks: runs the question here if the mailbox is idle and this thread is not inside a turn.
     #[inline]
-    pub(crate) fn ask<F, R>(&self, question: F) -> Result<Asked<R>, (F, Reason)>
-    where
-        F: FnOnce(&mut S) -> R + Send + 'static,
-        R: Send + 'static,
-    {
+    pub(crate) fn ask<L: Letter<S>>(&self, letter: L) -> Result<Answer<L::Answer, L::Payload>, (L, Reason)> {
         with_local(|local| {
             let mut seen = Snapshot::IDLE;
             if !local.in_turn() && !self.posts() {
                 match self.core().word.claim() {
                     Ok(()) => {
-                        let answer = self.run_claimed(local, Place::Outermost, question);
-                        return Ok(Asked::Ready(answer.map_err(|panic| {
+                        // SAFETY: claimed: the turn is this thread's.
+                        let here = unsafe { Here::new(self.ptr()) };
+                        let answer = self.run_claimed(local, Place::Outermost, |state| letter.run(state, here));
+                        return Ok(Answer::Ready(answer.map_err(|panic| {
                             let text = panic_text(panic.as_ref());
                             drop_panic(panic);
                             AskError::Panicked(text)
@@ -216,22 +269,18 @@ impl<S> Handle<S> {
                     Err(now) => seen = now,
                 }
             }
-            self.ask_slow(local, seen, question)
+            self.ask_slow(local, seen, letter)
         })
     }
 
     #[inline(never)]
-    fn ask_slow<F, R>(&self, local: &Local, seen: Snapshot, question: F) -> Result<Asked<R>, (F, Reason)>
-    where
-        F: FnOnce(&mut S) -> R + Send + 'static,
-        R: Send + 'static,
-    {
-        let (answerer, asker) = cell(question);
-        match self.push(local, seen, Ask::<S, F, R>::new(answerer), By::Sender) {
-            Ok(()) => Ok(Asked::Pending(asker, self.storage())),
+    fn ask_slow<L: Letter<S>>(&self, local: &Local, seen: Snapshot, letter: L) -> Result<Answer<L::Answer, L::Payload>, (L, Reason)> {
+        let (answerer, asker) = cell(Asked::new(letter));
+        match self.push(local, seen, Ask::<S, L>::new(answerer), By::Sender) {
+            Ok(()) => Ok(Answer::Pending(asker, self.storage())),
             Err((mut ask, reason)) => {
                 let answerer = ask.answerer.take().expect("a question that was not accepted was not answered");
-                Err((answerer.take_back(asker), reason))
+                Err((answerer.take_back(asker).letter, reason))
             }
         }
     }
@@ -323,21 +372,38 @@ impl<S> Handle<S> {
     }
 
     /// Pushes a chain of `len` nodes from `first`, the oldest, to `top`, and does what the push leaves owing.
-    fn push_chain(&self, local: &Local, seen: Snapshot, (first, top, len): (NodePtr, u64, u64), by: By) -> Result<(), Reason> {
+    fn push_chain(&self, local: &Local, seen: Snapshot, chain: (NodePtr, u64, u64), by: By) -> Result<(), Reason> {
+        let entered = self.link_in(local, seen, chain, self.core().about().limit, by);
+        self.follow(local, entered.map_err(|refusal| self.reason(refusal))?, chain.1);
+        Ok(())
+    }
+
+    /// Pushes a chain; what that leaves owing is for [`follow`](Self::follow).
+    fn link_in(
+        &self,
+        local: &Local,
+        seen: Snapshot,
+        (first, top, len): (NodePtr, u64, u64),
+        limit: u32,
+        by: By,
+    ) -> Result<Entered, Refusal> {
         let nested = local.in_turn();
-        let carries = by == By::Sender && self.posts();
-        let lists = nested && by == By::Sender && !carries && local.reserve(self.ptr());
+        let carries = by != By::Enqueuer && self.posts();
+        let lists = nested && by != By::Enqueuer && !carries && local.reserve(self.ptr());
         let entry = if nested || carries || by == By::Enqueuer { Entry::Park } else { Entry::Drain };
-        let limit = self.core().about().limit;
-        let pushed = self.core().word.push(seen, (top, len), limit, entry, |head| first.set_next(head));
-        match pushed.map_err(|refusal| self.reason(refusal))? {
+        let duty = self.core().word.push(seen, (top, len), limit, entry, |head| first.set_next(head))?;
+        Ok(Entered { duty, lists, carries })
+    }
+
+    /// Does what a push of `top` left owing.
+    fn follow(&self, local: &Local, Entered { duty, lists, carries }: Entered, top: u64) {
+        match duty {
             Duty::Carry if lists => self.list(local),
             // SAFETY: this handle keeps the block.
             Duty::Carry if carries => unsafe { carry(self.ptr()) },
             // SAFETY: the duty is that of this push; only a thread that is not inside a turn asked to drain.
             duty => unsafe { self.perform(local, Place::Outermost, duty, top) },
         }
-        Ok(())
     }
 
     /// Lists this mailbox on this thread, after a `reserve` that said so.
@@ -392,52 +458,6 @@ impl<S> Handle<S> {
     pub(crate) fn drain(&self) -> bool {
         // SAFETY: this handle keeps the block.
         unsafe { drain_here(self.ptr()) }
-    }
-
-    /// Waits until nothing runs or waits in the mailbox (R14).
-    pub(crate) fn wait_idle(&self, deadline: Deadline) -> Result<(), NotWaited> {
-        let idle = |now: Snapshot| now.count() == 0;
-        self.wait_until(deadline, idle, |extra| &extra.watchers, || self.core().word.watch(|now| !now.is_parked()).is_ok())
-    }
-
-    /// Waits until the mailbox is closed, and has ended.
-    pub(crate) fn wait_ended(&self, deadline: Deadline) -> Result<(), NotWaited> {
-        let ended = |now: Snapshot| now.has(CLOSED) && now.count() == 0;
-        self.wait_until(deadline, ended, |extra| &extra.mourners, || !ended(self.core().word.meet()))
-    }
-
-    /// Waits until `over` holds of the word: stands in a list, sees by `stay` that it will be woken, and sleeps.
-    fn wait_until(
-        &self,
-        deadline: Deadline,
-        over: impl Fn(Snapshot) -> bool,
-        list: impl Fn(&Extra) -> &Waiters,
-        stay: impl Fn() -> bool,
-    ) -> Result<(), NotWaited> {
-        loop {
-            if over(self.core().word.look()) {
-                return Ok(());
-            }
-            with_local(|local| {
-                if local.is_running(self.ptr()) {
-                    return Err(NotWaited::Deadlock);
-                }
-                if local.in_turn() {
-                    run_list_nested(local);
-                }
-                Ok(())
-            })?;
-            if self.drain() {
-                continue;
-            }
-            let waiters = list(self.core().extra_made());
-            let number = waiters.add(Waiter::Thread(thread::current()));
-            let in_time = !stay() || deadline.park();
-            waiters.remove(number);
-            if !in_time {
-                return if over(self.core().word.look()) { Ok(()) } else { Err(NotWaited::TimedOut) };
-            }
-        }
     }
 }
 
@@ -506,159 +526,6 @@ unsafe fn raise(core: *const Core, flag: u64, only_if_idle: bool) -> bool {
     })
 }
 
-/// Takes a parked mailbox over and drains it here; false if it is not parked.
-///
-/// # Safety
-/// The caller keeps the block of `core`.
-unsafe fn drain_here(core: *const Core) -> bool {
-    with_local(|local| {
-        let place = if local.in_turn() { Place::Nested } else { Place::Outermost };
-        // SAFETY: the caller's word.
-        let drained = unsafe { take_over(core, place) };
-        if place == Place::Outermost && local.owes() {
-            run_list(local);
-        }
-        drained
-    })
-}
-
-impl Storage {
-    fn ptr(&self) -> *const Core {
-        self.0.as_ptr()
-    }
-
-    fn core(&self) -> &Core {
-        // SAFETY: storage keeps the block (B3).
-        unsafe { self.0.as_ref() }
-    }
-
-    /// The name that the actor was built with.
-    pub(crate) fn name(&self) -> Option<&str> {
-        self.core().about().name.as_deref()
-    }
-
-    /// Waits for an answer of this actor; `None` when the time is over, with the answer still to come.
-    pub(crate) fn wait_for<R>(&self, asker: &mut Asker<R>, deadline: Deadline) -> Option<Result<R, AskError>> {
-        for _ in 0..SPINS {
-            if asker.is_done() {
-                return asker.take();
-            }
-            hint::spin_loop();
-        }
-        with_local(|local| {
-            if asker.is_done() {
-                return asker.take();
-            }
-            if local.is_running(self.ptr()) {
-                return Some(Err(AskError::Deadlock));
-            }
-            if local.in_turn() {
-                run_list_nested(local);
-            }
-            self.come_by();
-            if asker.watch(Waiter::Thread(thread::current())) {
-                while !asker.is_done() && deadline.park() {}
-            }
-            asker.take()
-        })
-    }
-
-    /// Drains the mailbox if it is parked. True if it was.
-    pub(crate) fn come_by(&self) -> bool {
-        // SAFETY: this storage keeps the block.
-        unsafe { drain_here(self.ptr()) }
-    }
-
-    /// Is this thread inside a turn of this actor?
-    pub(crate) fn is_running_here(&self) -> bool {
-        with_local(|local| local.is_running(self.ptr()))
-    }
-}
-
-/// Storage of an actor whose type is known.
-pub(crate) struct Weak<S>(Storage, PhantomData<fn(S) -> S>);
-
-impl<S> Weak<S> {
-    pub(crate) fn of(handle: &Handle<S>) -> Self {
-        Weak(handle.storage(), PhantomData)
-    }
-
-    /// A handle, unless they have all gone.
-    pub(crate) fn upgrade(&self) -> Option<Handle<S>> {
-        // SAFETY: this storage keeps the block, whose state is an S because it came from such a handle.
-        unsafe { block::try_retain_handle(self.0.ptr()) }.then(|| unsafe { Handle::of(self.0.ptr()) })
-    }
-
-    pub(crate) fn storage(&self) -> &Storage {
-        &self.0
-    }
-}
-
-impl<S> Clone for Weak<S> {
-    fn clone(&self) -> Self {
-        Weak(self.0.clone(), PhantomData)
-    }
-}
-
-impl Clone for Storage {
-    fn clone(&self) -> Self {
-        // SAFETY: this storage keeps the block.
-        unsafe { block::retain_storage(self.ptr()) };
-        Storage(self.0)
-    }
-}
-
-impl Drop for Storage {
-    fn drop(&mut self) {
-        // SAFETY: this is one, and it is not used again.
-        unsafe { block::release_storage(self.ptr()) }
-    }
-}
-
-/// Messages of one call, not pushed yet: newest first, as the mailbox wants them.
-struct Chain<M: Message> {
-    first: Option<NodePtr>,
-    top: u64,
-    len: u64,
-    of: PhantomData<M>,
-}
-
-impl<M: Message> Chain<M> {
-    fn append(&mut self, message: M) {
-        let node = NodePtr::new(message);
-        node.set_next(self.top);
-        self.first.get_or_insert(node);
-        self.top = node.addr();
-        self.len += 1;
-    }
-
-    /// They are the mailbox's now.
-    fn forget(&mut self) {
-        self.top = 0;
-    }
-
-    /// The messages, oldest first; their nodes are freed.
-    fn take_back(&mut self) -> impl Iterator<Item = M> {
-        // A failed push has linked the oldest to a head that is not ours.
-        if let Some(first) = self.first.take().filter(|_| self.top != 0) {
-            first.set_next(0);
-        }
-        let mut batch = Batch::new();
-        batch.append_newest_first(std::mem::take(&mut self.top));
-        std::iter::from_fn(move || {
-            let node = batch.pop()?.into_node();
-            // SAFETY: all nodes of this chain were made of an M by this thread, and none is pushed.
-            Some(unsafe { node.take_back::<M>() })
-        })
-    }
-}
-
-impl<M: Message> Drop for Chain<M> {
-    fn drop(&mut self) {
-        self.take_back().for_each(drop);
-    }
-}
-
 /// Aborts when it is dropped: the frame it guards must not be left.
 struct AbortOnUnwind;
 
@@ -671,5 +538,5 @@ impl Drop for AbortOnUnwind {
 /// Drops a panic's payload, whose own drop may panic.
 #[cold]
 fn drop_panic(panic: Panic) {
-    let _ = catch(|| drop(panic)).map_err(std::mem::forget);
+    catch(|| drop(panic)).unwrap_or_else(std::mem::forget);
 }

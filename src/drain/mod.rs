@@ -6,7 +6,12 @@
 
 pub(crate) mod block;
 pub(crate) mod carrier;
+pub(crate) mod chain;
 pub(crate) mod envelope;
 pub(crate) mod handle;
+pub(crate) mod letter;
 pub(crate) mod local;
+pub(crate) mod room;
+pub(crate) mod storage;
 pub(crate) mod turns;
+pub(crate) mod waits;

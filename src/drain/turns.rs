@@ -175,9 +175,10 @@ impl Drive<'_> {
     fn settle_one(&mut self) {
         self.done -= 1;
         let before = self.core.word.settle_one();
-        if before.is_watched() {
+        // Those who wait for room are let in several at a time: when half of it is free, or at the end of the private list.
+        if before.is_watched() && before.waiting() <= u64::from(self.core.about().limit / 2) {
             self.core.word.unwatch();
-            self.core.wake_watchers();
+            self.attend();
         }
     }
 
@@ -215,7 +216,7 @@ impl Drive<'_> {
                 }
                 let before = self.core.word.take(seen, std::mem::take(&mut self.done));
                 if before.is_watched() {
-                    self.core.wake_watchers();
+                    self.attend();
                 }
                 return LetGo::Taken(before.head());
             }
@@ -226,6 +227,10 @@ impl Drive<'_> {
                     unsafe { end(self.ptr) };
                     continue;
                 }
+            }
+            if seen.is_watched() && self.lets_in() {
+                seen = self.core.word.load();
+                continue;
             }
             match seen.release() {
                 None if seen.has(ORPHAN) && seen.head() == 0 => {
@@ -244,6 +249,25 @@ impl Drive<'_> {
                 }
             }
         }
+    }
+
+    /// WATCH was seen and cleared: wakes those who watch, and lets in those who wait for room.
+    #[cold]
+    fn attend(&self) {
+        self.core.wake_watchers();
+        self.lets_in();
+        if self.core.extra().is_some_and(|extra| !extra.room.is_empty()) {
+            // Some are left: the mailbox is ours, so WATCH can be set, and is seen by our next step.
+            let _ = self.core.word.watch(|_| true);
+        }
+    }
+
+    /// Lets in those who wait for room; false if nobody does.
+    fn lets_in(&self) -> bool {
+        let Some(extra) = self.core.extra().filter(|extra| !extra.room.is_empty()) else { return false };
+        // SAFETY: this is the owner.
+        unsafe { extra.room.admit(self.core) };
+        true
     }
 
     /// Releases a word with flags. Those who wait are woken after it, so the block is held until then.
@@ -283,9 +307,7 @@ impl Drive<'_> {
         self.core.save(std::mem::replace(&mut self.batch, Batch::new()).into_saved());
         // SAFETY: the mailbox is ours, so the block is there; the entry keeps it from here on, and the wake below comes before it ends.
         unsafe { retain_storage(core) };
-        if self.core.word.park(self.done).is_watched() {
-            self.core.wake_watchers();
-        }
+        self.core.word.park(self.done);
         if lists {
             self.local.list(core);
             return;
@@ -321,7 +343,7 @@ pub(crate) unsafe fn after_panic(core: *const Core, panic: &(dyn std::any::Any +
 }
 
 /// Marks the mailbox as stopped; the caller owns it.
-fn stop(core: &Core, cause: StopCause) {
+pub(crate) fn stop(core: &Core, cause: StopCause) {
     core.tell_cause(cause);
     core.raise_side(STOP);
     if let Some((duty, _)) = core.word.raise(CLOSED, Entry::Park) {

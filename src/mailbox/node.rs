@@ -206,6 +206,12 @@ impl NodePtr {
         unsafe { (*self.0).vtable }
     }
 
+    /// The node by itself, as if taken off a list; the caller is its holder.
+    pub(crate) fn alone(self) -> Taken {
+        let (_, home) = self.link();
+        Taken { node: self, home, vtable: self.vtable() }
+    }
+
     /// Ends the header's life: its memory is given back next.
     fn end(self) {
         // SAFETY: N1: the caller is the holder and forgets the node.
@@ -231,7 +237,7 @@ impl Taken {
     }
 
     #[inline]
-    fn payload(self) -> *mut u8 {
+    pub(crate) fn payload(self) -> *mut u8 {
         self.node.0.cast::<u8>().wrapping_add(self.vtable.payload)
     }
 

@@ -27,7 +27,7 @@
 //! | `take` after `done` | `c, h, f`          | `c==S ? S : c-done, -, f - WATCH`   | runs `h`, reversed; wakes if WATCH was set           |
 //! | `settle_one`        | `c, h, f`          | `c-1, h, f`                         | wakes if WATCH is set (bounded mailboxes, R6)        |
 //! | `release`           | `c, -, f` not ORPHAN | `0, -, f & CLOSED`                | touches it no more; wakes if WATCH was set           |
-//! | `park` after `done` | `c, h, f` RUN 00   | `c==S ? S : c-done, h, f` parked, - WATCH | touches it no more but to carry it; wakes      |
+//! | `park` after `done` | `c, h, f` RUN 00   | `c==S ? S : c-done, h, f` parked    | touches it no more but to carry it; WATCH stays      |
 //! | `watch`             | `c, h, f`, c > 0   | `c, h, f + WATCH`                   | is woken by the next step of the owner               |
 //!
 //! - R1: whoever moves `c` from 0 owns, whatever the flags. From then on only the owner lowers `c`, until `release` or `park`.
@@ -38,7 +38,7 @@
 //! - HANDOVER: `release`, `park` Release -> `claim`, `push`, `raise`, `unpark` Acquire. The next owner sees all that the last one did.
 //! - MESSAGE: `push` Release -> `take`, `unpark`, `push` (TakeOver), `raise` (TakeOver) Acquire. Later pushes are read-modify-writes
 //!   and continue the release sequence, so the owner sees every node below HEAD, not only the newest.
-//! - MEETING: `watch`, `meet` Release -> `take`, `unwatch`, `park`, `release_met` Acquire. An owner that sees WATCH finds the waiter in the
+//! - MEETING: `watch`, `meet` Release -> `take`, `unwatch`, `release_met` Acquire. An owner that sees WATCH finds the waiter in the
 //!   list. A waiter for the end who stands in the list before his `meet` is seen by whoever ends the mailbox after it; one who meets
 //!   later sees that it has ended.
 //! - FAREWELL: `raise` Release -> `look` Acquire on a raised flag. Who acts on CLOSED or ORPHAN sees all that the raiser did.
@@ -210,7 +210,7 @@ impl Snapshot {
     /// `park` after `done` turns, with something left to run.
     #[inline]
     pub(crate) fn park(self, done: u64) -> Snapshot {
-        Snapshot::new(self.settled(done), self.head(), self.flags() & !(WATCH | RUN) | PARKED)
+        Snapshot::new(self.settled(done), self.head(), self.flags() & !RUN | PARKED)
     }
 
     /// `watch`; `None` if nothing runs or waits.
@@ -392,13 +392,13 @@ impl Word {
         self.0.fetch_and(!WATCH, Acquire);
     }
 
-    /// `park` by the owner, with its saved list in place: the value it replaced.
-    pub(crate) fn park(&self, done: u64) -> Snapshot {
+    /// `park` by the owner, with its saved list in place.
+    pub(crate) fn park(&self, done: u64) {
         let mut now = self.load();
         loop {
-            // Ordering: AcqRel. Release: writer side of HANDOVER (the saved list too). Acquire: reader side of MEETING.
-            match self.0.compare_exchange(now.0, now.park(done).0, AcqRel, Relaxed) {
-                Ok(_) => return now,
+            // Ordering: Release, writer side of HANDOVER (the saved list too).
+            match self.0.compare_exchange(now.0, now.park(done).0, Release, Relaxed) {
+                Ok(_) => return,
                 Err(seen) => now = Snapshot(seen),
             }
         }

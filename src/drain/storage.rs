@@ -1,0 +1,146 @@
+//! Storage of an actor that may have ended: weak handles, and what a waiting reply needs.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use super::block::{self, Core};
+use super::handle::Handle;
+use super::local::with_local;
+use super::turns::{Place, run_list, run_list_nested, take_over};
+use crate::error::AskError;
+use crate::reply::Asker;
+use crate::sync::config::SPINS;
+use crate::sync::{hint, thread};
+use crate::wait::{Deadline, Limit, Waiter};
+
+/// Storage of an actor: it may have ended.
+pub(crate) struct Storage(NonNull<Core>);
+
+// SAFETY: storage alone touches atomics; the last one to go drops hooks, which are Send.
+unsafe impl Send for Storage {}
+// SAFETY: as above.
+unsafe impl Sync for Storage {}
+
+impl Storage {
+    /// # Safety
+    /// The caller keeps the block of `core` during this call.
+    pub(crate) unsafe fn of(core: *const Core) -> Self {
+        // SAFETY: the caller's word.
+        unsafe { block::retain_storage(core) };
+        Storage(NonNull::new(core.cast_mut()).expect("a block has an address"))
+    }
+
+    fn ptr(&self) -> *const Core {
+        self.0.as_ptr()
+    }
+
+    fn core(&self) -> &Core {
+        // SAFETY: storage keeps the block (B3).
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The name that the actor was built with.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.core().about().name.as_deref()
+    }
+
+    /// When a wait that begins now ends, by the actor's clock.
+    pub(crate) fn deadline(&self, limit: Limit) -> Deadline<'_> {
+        Deadline::new(self.core().clock(), limit)
+    }
+
+    /// Waits for an answer of this actor; `None` when the time is over, with the answer still to come.
+    pub(crate) fn wait_for<R, P>(&self, asker: &mut Asker<R, P>, deadline: Deadline<'_>) -> Option<Result<R, AskError>> {
+        for _ in 0..SPINS {
+            if asker.is_done() {
+                return asker.take();
+            }
+            hint::spin_loop();
+        }
+        with_local(|local| {
+            if asker.is_done() {
+                return asker.take();
+            }
+            if local.is_running(self.ptr()) {
+                return Some(Err(AskError::Deadlock));
+            }
+            if local.in_turn() {
+                run_list_nested(local);
+            }
+            self.come_by();
+            if asker.watch(Waiter::Thread(thread::current())) {
+                while !asker.is_done() && deadline.park() {}
+            }
+            asker.take()
+        })
+    }
+
+    /// Drains the mailbox if it is parked. True if it was.
+    pub(crate) fn come_by(&self) -> bool {
+        // SAFETY: this storage keeps the block.
+        unsafe { drain_here(self.ptr()) }
+    }
+
+    /// Is this thread inside a turn of this actor?
+    pub(crate) fn is_running_here(&self) -> bool {
+        with_local(|local| local.is_running(self.ptr()))
+    }
+}
+
+impl Clone for Storage {
+    fn clone(&self) -> Self {
+        // SAFETY: this storage keeps the block.
+        unsafe { Self::of(self.ptr()) }
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        // SAFETY: this is one, and it is not used again.
+        unsafe { block::release_storage(self.ptr()) }
+    }
+}
+
+/// Storage of an actor whose type is known.
+pub(crate) struct Weak<S>(Storage, PhantomData<fn(S) -> S>);
+
+impl<S> Weak<S> {
+    /// # Safety
+    /// The caller keeps the block of `core` during this call, and its state is an S.
+    pub(crate) unsafe fn of(core: *const Core) -> Self {
+        // SAFETY: the caller's word.
+        Weak(unsafe { Storage::of(core) }, PhantomData)
+    }
+
+    /// A handle, unless they have all gone.
+    pub(crate) fn upgrade(&self) -> Option<Handle<S>> {
+        // SAFETY: this storage keeps the block, whose state is an S because it came from such a one; the handle was counted.
+        unsafe { block::try_retain_handle(self.0.ptr()).then(|| Handle::of(self.0.ptr())) }
+    }
+
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.0
+    }
+}
+
+impl<S> Clone for Weak<S> {
+    fn clone(&self) -> Self {
+        Weak(self.0.clone(), PhantomData)
+    }
+}
+
+/// Takes a parked mailbox over and drains it here; false if it is not parked.
+///
+/// # Safety
+/// The caller keeps the block of `core`.
+pub(crate) unsafe fn drain_here(core: *const Core) -> bool {
+    with_local(|local| {
+        let place = if local.in_turn() { Place::Nested } else { Place::Outermost };
+        // SAFETY: the caller's word.
+        let drained = unsafe { take_over(core, place) };
+        if place == Place::Outermost && local.owes() {
+            run_list(local);
+        }
+        drained
+    })
+}

@@ -1,0 +1,228 @@
+//! Typed messages, certain outcomes and limits.
+
+mod blocked;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use blocked::Blocked;
+use turnwise::{Actor, AskError, Clock, Context, Handler, MonotonicClock, StopCause, Unanswered, Undelivered, WaitError};
+
+#[derive(Default)]
+struct Counter(Vec<u32>);
+#[derive(Debug, PartialEq)]
+struct Add(u32);
+struct StopNow;
+struct Clone3;
+
+impl Handler<Add> for Counter {
+    type Reply = usize;
+    fn handle(&mut self, Add(n): Add, _: &mut Context<'_, Self>) -> usize {
+        self.0.push(n);
+        self.0.len()
+    }
+}
+impl Handler<StopNow> for Counter {
+    type Reply = ();
+    fn handle(&mut self, _: StopNow, cx: &mut Context<'_, Self>) {
+        cx.stop();
+    }
+}
+impl Handler<Clone3> for Counter {
+    type Reply = bool;
+    fn handle(&mut self, _: Clone3, cx: &mut Context<'_, Self>) -> bool {
+        match cx.actor() {
+            Some(actor) => {
+                for n in [7, 8, 9] {
+                    actor.tell(Add(n)).unwrap();
+                }
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+#[test]
+fn messages_and_closures_run_in_one_order() {
+    let counter = Actor::new(Counter::default());
+    let busy = Blocked::start(&counter);
+    counter.tell(Add(1)).unwrap();
+    counter.send(|counter| counter.0.push(2)).unwrap();
+    let third = counter.call(Add(3));
+    counter.send(|counter| counter.0.push(4)).unwrap();
+    busy.end();
+    assert_eq!(third.wait(), Ok(3));
+    assert_eq!(counter.with(|counter| counter.0.clone()).unwrap(), [1, 2, 3, 4]);
+}
+
+#[test]
+fn a_handler_reaches_its_own_actor_and_stops_it() {
+    let counter = Actor::new(Counter::default());
+    assert_eq!(counter.call(Clone3).wait(), Ok(true));
+    assert_eq!(counter.with(|counter| counter.0.clone()).unwrap(), [7, 8, 9]);
+    counter.tell(StopNow).unwrap();
+    let refused = counter.tell(Add(5)).unwrap_err();
+    assert_eq!(refused.into_message(), Add(5));
+    assert_eq!(counter.stop_cause(), Some(StopCause::Requested));
+}
+
+#[test]
+fn a_turn_of_an_actor_without_handles_gets_none() {
+    let seen = Arc::new(AtomicBool::new(true));
+    struct Probe(Arc<AtomicBool>);
+    struct Look;
+    impl Handler<Look> for Probe {
+        type Reply = ();
+        fn handle(&mut self, _: Look, cx: &mut Context<'_, Self>) {
+            self.0.store(cx.actor().is_some(), SeqCst);
+        }
+    }
+    let probe = Actor::new(Probe(seen.clone()));
+    let weak = probe.downgrade();
+    Actor::new(())
+        .with(move |()| {
+            // inside a turn, so that the message waits
+            probe.tell(Look).unwrap();
+            drop(probe);
+        })
+        .unwrap();
+    assert!(!seen.load(SeqCst));
+    assert!(weak.upgrade().is_none());
+}
+
+#[test]
+fn a_cancelled_call_gives_its_message_back_and_never_runs() {
+    let counter = Actor::new(Counter::default());
+    let busy = Blocked::start(&counter);
+    let call = counter.call(Add(1));
+    assert_eq!(call.cancel().unwrap(), Add(1));
+    let late = counter.call(Add(2)).wait_or_cancel(Duration::from_millis(5));
+    assert!(matches!(late, Err(Unanswered::Cancelled(Add(2)))));
+    busy.end();
+    assert_eq!(counter.with(|counter| counter.0.len()).unwrap(), 0);
+}
+
+#[test]
+fn a_limit_behind_a_longer_turn_ends_in_time_and_the_message_never_runs() {
+    let ran = Arc::new(AtomicBool::new(false));
+    let n = Actor::new(());
+    let busy = Blocked::start(&n);
+    let flag = ran.clone();
+    let start = Instant::now();
+    let late = n.ask_within(Duration::from_millis(100), move |_| flag.store(true, SeqCst));
+    let took = start.elapsed();
+    assert!(matches!(late, Err(Unanswered::Cancelled(()))));
+    assert!(took >= Duration::from_millis(100), "{took:?}");
+    busy.end();
+    n.wait_idle().unwrap();
+    assert!(!ran.load(SeqCst));
+}
+
+#[test]
+fn a_running_question_is_reported_as_running() {
+    let n = Actor::new(0);
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let (begun, running) = std::sync::mpsc::channel();
+    let asker = n.clone();
+    let held = Blocked::start(&n);
+    let reply = asker.ask(move |n| {
+        begun.send(()).unwrap();
+        let _ = wait.recv();
+        *n += 1;
+        *n
+    });
+    held.go_on();
+    running.recv().unwrap();
+    let Err(Unanswered::Running(reply)) = reply.wait_or_cancel(Duration::from_millis(5)) else { panic!("it is running") };
+    let Err(reply) = reply.cancel() else { panic!("it cannot be cancelled") };
+    drop(go);
+    assert_eq!(reply.wait(), Ok(1));
+    held.join();
+}
+
+#[test]
+fn a_thousand_waiters_on_a_stopped_actor_are_answered_at_once() {
+    let n = Actor::new(0);
+    let busy = Blocked::start(&n);
+    let replies: Vec<_> = (0..1000).map(|_| n.ask(|n| *n)).collect();
+    n.stop();
+    let start = Instant::now();
+    busy.end();
+    for reply in replies {
+        assert_eq!(reply.wait(), Err(AskError::Stopped(StopCause::Requested)));
+    }
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn undelivered_messages_come_as_what_they_are() {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let sum = seen.clone();
+    let counter = Actor::builder(Counter::default())
+        .undelivered(move |message| match message {
+            Undelivered::Message(message) => {
+                sum.fetch_add(message.downcast::<Add>().unwrap().0 as usize, SeqCst);
+            }
+            Undelivered::Closure(closure) => {
+                let mut other = Counter::default();
+                closure(&mut other);
+                sum.fetch_add(other.0[0] as usize, SeqCst);
+            }
+            _ => unreachable!(),
+        })
+        .spawn()
+        .unwrap();
+    let busy = Blocked::start(&counter);
+    counter.tell(Add(3)).unwrap();
+    counter.send(|counter| counter.0.push(4)).unwrap();
+    counter.stop();
+    busy.end();
+    assert_eq!(seen.load(SeqCst), 7);
+}
+
+#[test]
+fn limits_are_measured_on_the_actors_own_clock() {
+    #[derive(Debug)]
+    struct Fast;
+    impl Clock for Fast {
+        fn now(&self) -> Duration {
+            MonotonicClock.now() * 1_000_000
+        }
+    }
+    let n = Actor::builder(0).clock(Fast).spawn().unwrap();
+    let busy = Blocked::start(&n);
+    let late = n.ask(|n| *n).wait_timeout(Duration::from_secs(60));
+    assert!(matches!(late, Err(WaitError::TimedOut(_))));
+    busy.end();
+}
+
+#[test]
+fn replies_are_dropped_cancelled_and_answered_under_load_without_loss() {
+    let rounds = if cfg!(debug_assertions) { 3_000 } else { 50_000 };
+    let n = Actor::new(0usize);
+    let cancelled = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let (n, cancelled) = (n.clone(), &cancelled);
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    let reply = n.ask(|n| *n += 1);
+                    match (round + thread) % 3 {
+                        0 => drop(reply),
+                        1 => reply.wait().unwrap(),
+                        _ => match reply.cancel() {
+                            Ok(()) => {
+                                cancelled.fetch_add(1, SeqCst);
+                            }
+                            Err(reply) => reply.wait().unwrap(),
+                        },
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(n.with(|n| *n).unwrap() + cancelled.load(SeqCst), 4 * rounds);
+}
