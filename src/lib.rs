@@ -7,6 +7,7 @@ mod error;
 mod mailbox;
 mod reply;
 mod sync;
+mod unwind;
 mod wait;
 
 pub use actor::{Actor, ActorBuilder, Context, Handler, Recipient, Reply, Unanswered, WaitError, WeakActor};

@@ -6,8 +6,8 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::sync::Mutex;
-use crate::sync::panic::catch;
 use crate::sync::thread::{self, Thread};
+use crate::unwind::shrug_off;
 
 /// Somebody who sleeps.
 #[derive(Debug)]
@@ -19,11 +19,10 @@ pub(crate) enum Waiter {
 impl Waiter {
     /// Wakes him. A waker that panics hurts nobody else.
     pub(crate) fn wake(self) {
-        let woken = catch(|| match self {
+        shrug_off(|| match self {
             Waiter::Thread(thread) => thread.unpark(),
             Waiter::Task(waker) => waker.wake(),
         });
-        woken.unwrap_or_else(std::mem::forget);
     }
 }
 

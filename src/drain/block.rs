@@ -16,6 +16,7 @@
 //!   has been dealt with. The block is freed at 0.
 //! - B4: `about` changes once at most, from the static to an allocation; that one lives as long as the block.
 //! - GONE: `fetch_sub` Release -> Acquire fence at 0, for both counts.
+//! - CAUSE: STOP raised Release -> `stop_cause` Acquire. Who sees that the actor was stopped finds why.
 //! - ABOUT: compare-and-swap Release -> `load` Acquire. Who finds the allocation finds it written.
 
 use std::alloc::Layout;
@@ -32,6 +33,7 @@ use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, fence};
 use crate::sync::cell::UnsafeCell;
 use crate::sync::panic::catch;
+use crate::unwind::shrug_off;
 use crate::wait::{Clock, MonotonicClock, Waiters};
 
 /// Queued messages are given back from now on. Set before CLOSED, by anybody.
@@ -328,7 +330,7 @@ impl<S> Block<S> {
         // SAFETY: the caller owns it; the hook runs after the borrow.
         let hook = unsafe { Self::with_hooks(core, |hooks| hooks.on_end.take()) }.flatten();
         let cause = this.stop_cause();
-        let _ = catch(|| match hook {
+        shrug_off(|| match hook {
             Some(hook) => hook(state, cause),
             None => drop(state),
         });
@@ -343,12 +345,12 @@ impl<S> Block<S> {
         let fresh = unsafe {
             Self::with_hooks(core, |hooks| {
                 if let Some(on_panic) = &mut hooks.on_panic {
-                    let _ = catch(|| on_panic(text));
+                    shrug_off(|| on_panic(text));
                 }
                 match &mut hooks.policy {
                     Panic::Stop => None,
                     Panic::Resume => Some(None),
-                    Panic::Restart(factory) => catch(factory).ok().map(Some),
+                    Panic::Restart(factory) => catch(factory).map_err(|panic| shrug_off(|| drop(panic))).ok().map(Some),
                 }
             })
         };
@@ -358,7 +360,7 @@ impl<S> Block<S> {
             Some(Some(fresh)) => {
                 // SAFETY: the caller owns it, no turn is under way.
                 let old = unsafe { Self::with_state(core, |state| std::mem::replace(state, fresh)) };
-                let _ = catch(|| drop(old));
+                shrug_off(|| drop(old));
                 Recovered::Resumed
             }
         }
@@ -371,7 +373,7 @@ impl<S> Block<S> {
         // SAFETY: the caller's word: nobody else is there. The state was taken out (B2, B1).
         unsafe {
             if let Some(rest) = (*block).core.rest() {
-                let _ = catch(|| Self::free_rest(rest));
+                shrug_off(|| Self::free_rest(rest));
             }
             (*block).counts.life.end();
             block.drop_in_place();
@@ -440,8 +442,8 @@ impl Core {
 
     /// Raises a bit; true if this call did it.
     pub(crate) fn raise_side(&self, flag: u64) -> bool {
-        // Ordering: Relaxed. The cause of a stop lies under a lock; what the owner's bits speak of is carried by HANDOVER.
-        self.side.fetch_or(flag, Relaxed) & flag == 0
+        // Ordering: Release, writer side of CAUSE. What the owner's bits speak of is carried by HANDOVER.
+        self.side.fetch_or(flag, Release) & flag == 0
     }
 
     /// Raises TOKEN; true if this call did it, and so owes a carrier.
@@ -477,7 +479,8 @@ impl Core {
 
     /// Why the actor was stopped, if it was.
     pub(crate) fn stop_cause(&self) -> Option<StopCause> {
-        self.side_has(STOP).then(|| {
+        // Ordering: Acquire, reader side of CAUSE.
+        (self.side.load(Acquire) & STOP != 0).then(|| {
             let told = self.extra().and_then(|extra| extra.cause.lock().clone());
             told.unwrap_or(StopCause::Requested)
         })

@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 use super::block::{self, Core};
 use super::local::with_local;
 use super::turns::{drive_dropped, run_list, take_over_within};
-use crate::sync::panic::catch;
+use crate::unwind::shrug_off;
 
 /// Where drains run that are not run by their sender: a thread pool, a runtime, an event loop.
 ///
@@ -125,6 +125,6 @@ pub(crate) unsafe fn carry(core: *const Core) {
         unsafe { block::retain_storage(core) };
         let drain = Drain(NonNull::new(core.cast_mut()).expect("a block has an address"));
         // An executor that panics has dropped the drain.
-        let _ = catch(|| executor.execute(drain)).map_err(std::mem::forget);
+        shrug_off(|| executor.execute(drain));
     }
 }

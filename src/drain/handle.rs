@@ -23,6 +23,7 @@ use crate::reply::{Asker, cell};
 use crate::sync::config::SPINS;
 use crate::sync::panic::catch;
 use crate::sync::{hint, thread};
+use crate::unwind::shrug_off;
 
 /// One of the handles that keep an actor going: the block's address, with [`POSTS`] in its lowest bit. The bit is in the handle so that a
 /// send knows it without looking at the block: the word's line comes over by the claim alone.
@@ -121,7 +122,11 @@ impl<S: 'static> Handle<S> {
     pub(crate) fn reason(&self, refusal: Refusal) -> Reason {
         match refusal {
             Refusal::Full => Reason::Full,
-            Refusal::Closed => self.core().stop_cause().map_or(Reason::Closed, Reason::Stopped),
+            Refusal::Closed => {
+                // The push that was refused read the word Relaxed: FAREWELL shows a STOP that was raised before CLOSED.
+                self.core().word.look();
+                self.core().stop_cause().map_or(Reason::Closed, Reason::Stopped)
+            }
         }
     }
 
@@ -169,7 +174,7 @@ impl<S: 'static> Handle<S> {
                         // SAFETY: claimed: the turn is this thread's.
                         let here = unsafe { Here::new(self.ptr()) };
                         if let Err(panic) = self.run_claimed(local, Place::Outermost, |state| letter.run(state, here)) {
-                            drop_panic(panic);
+                            shrug_off(|| drop(panic));
                         }
                         return Ok(());
                     }
@@ -196,8 +201,7 @@ impl<S: 'static> Handle<S> {
             Ok(()) => Ok(()),
             Err((post, Reason::Full)) if about.overflow == Overflow::DropNewest && by != By::Trier => {
                 // SAFETY: this handle keeps the block, whose state is an S.
-                let told = catch(|| unsafe { give_back::<S, L>(self.ptr(), post.letter) });
-                told.unwrap_or_else(drop_panic);
+                shrug_off(|| unsafe { give_back::<S, L>(self.ptr(), post.letter) });
                 Ok(())
             }
             Err((post, reason)) => Err((post.letter, reason)),
@@ -221,7 +225,7 @@ impl<S: 'static> Handle<S> {
                 if let Some(letter) = displaced {
                     // SAFETY: out of the ring, so it is ours; it is discarded once, with its own block, and then freed.
                     unsafe {
-                        catch(|| letter.discard(self.ptr().cast())).unwrap_or_else(drop_panic);
+                        shrug_off(|| letter.discard(self.ptr().cast()));
                         letter.free(&mut Row::new());
                     }
                 }
@@ -262,7 +266,7 @@ impl<S: 'static> Handle<S> {
                         let answer = self.run_claimed(local, Place::Outermost, |state| letter.run(state, here));
                         return Ok(Answer::Ready(answer.map_err(|panic| {
                             let text = panic_text(panic.as_ref());
-                            drop_panic(panic);
+                            shrug_off(|| drop(panic));
                             AskError::Panicked(text)
                         })));
                     }
@@ -533,10 +537,4 @@ impl Drop for AbortOnUnwind {
     fn drop(&mut self) {
         std::process::abort();
     }
-}
-
-/// Drops a panic's payload, whose own drop may panic.
-#[cold]
-fn drop_panic(panic: Panic) {
-    catch(|| drop(panic)).unwrap_or_else(std::mem::forget);
 }

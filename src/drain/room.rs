@@ -24,7 +24,7 @@ use crate::mailbox::node::{Message, NodePtr, Panic, Taken, VTable};
 use crate::mailbox::word::{CLOSED, Entry, Refusal};
 use crate::reply::{Answerer, Question};
 use crate::sync::Mutex;
-use crate::sync::panic::catch;
+use crate::unwind::shrug_off;
 
 /// Senders who wait for room, first come first served.
 #[derive(Default)]
@@ -291,7 +291,7 @@ impl Token {
         // SAFETY: E1; the letter is discarded once.
         unsafe {
             Self::with_letter(payload, env, |letter| {
-                catch(|| letter.discard(env)).unwrap_or_else(std::mem::forget);
+                shrug_off(|| letter.discard(env));
             });
         }
     }

@@ -23,6 +23,7 @@ use crate::mailbox::chunk::Row;
 use crate::mailbox::node::{Batch, Panic, Taken};
 use crate::mailbox::word::{CLOSED, Duty, Entry, ORPHAN, Snapshot, UNBOUNDED};
 use crate::sync::panic::catch;
+use crate::unwind::shrug_off;
 
 /// Where on this thread's stack a drain stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +189,7 @@ impl Drive<'_> {
     unsafe fn panicked(&mut self, panic: Panic) {
         let Some((taken, run)) = self.in_hand.take() else {
             // Nothing was in hand: a step of our own failed. The list and the word are as they were.
-            drop(catch(|| drop(panic)));
+            shrug_off(|| drop(panic));
             return;
         };
         // A message that panics while it is given back hurts nobody else: the actor is stopping anyway.
@@ -196,10 +197,9 @@ impl Drive<'_> {
             // SAFETY: the caller's word: this is the owner, between two turns.
             unsafe { after_panic(self.ptr, panic.as_ref()) };
             // SAFETY: `run` of this message has just unwound.
-            let told = catch(|| unsafe { taken.panicked(self.env(), panic) });
-            drop(told.map_err(|second| catch(|| drop(second))));
+            shrug_off(|| unsafe { taken.panicked(self.env(), panic) });
         } else {
-            drop(catch(|| drop(panic)));
+            shrug_off(|| drop(panic));
         }
         // SAFETY: the message was moved out before it unwound.
         unsafe { self.finish(taken) };
@@ -360,7 +360,7 @@ pub(crate) fn run_list(local: &Local) {
             // SAFETY: F3: the entry holds storage, which is given up at the end.
             unsafe {
                 take_over(core, Place::Outermost);
-                let _ = catch(|| release_storage(core));
+                shrug_off(|| release_storage(core));
             }
         }
     });
@@ -373,7 +373,7 @@ pub(crate) fn run_list_nested(local: &Local) {
         // SAFETY: F3, as above. What this thread is running below is not parked, so it is passed over.
         unsafe {
             take_over(core, Place::Nested);
-            let _ = catch(|| release_storage(core));
+            shrug_off(|| release_storage(core));
         }
     }
 }
