@@ -11,8 +11,8 @@ mod unwind;
 mod wait;
 
 pub use actor::{Actor, ActorBuilder, Context, Handler, Recipient, Reply, Unanswered, WaitError, WeakActor};
-pub use drain::block::{Overflow, Panic};
 pub use drain::carrier::{Drain, Executor};
 pub use drain::letter::Undelivered;
+pub use drain::plan::{Overflow, Panic};
 pub use error::{AskError, BuildError, Reason, SendError, StopCause};
 pub use wait::{Clock, Limit, MonotonicClock};

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use super::Actor;
-use crate::drain::block::{DEFAULT_BUDGET, Hooks, Overflow, Panic, Plan, UndeliveredHook};
 use crate::drain::carrier::Executor;
 use crate::drain::handle::Handle;
 use crate::drain::letter::Undelivered;
+use crate::drain::plan::{DEFAULT_BUDGET, Hooks, Overflow, Panic, Plan, UndeliveredHook};
 use crate::error::{BuildError, StopCause};
 use crate::mailbox::word::{MAX_CAPACITY, UNBOUNDED};
 use crate::wait::Clock;

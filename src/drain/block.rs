@@ -15,7 +15,6 @@
 //! - B3: `storage` counts weak handles, list entries, carriers, waiting replies, plus one for the handles all together, given up when ORPHAN
 //!   has been dealt with. The block is freed at 0.
 //! - B4: `about` changes once at most, from the static to an allocation; that one lives as long as the block.
-//! - GONE: `fetch_sub` Release -> Acquire fence at 0, for both counts.
 //! - CAUSE: STOP raised Release -> `stop_cause` Acquire. Who sees that the actor was stopped finds why.
 //! - ABOUT: compare-and-swap Release -> `load` Acquire. Who finds the allocation finds it written.
 
@@ -23,14 +22,15 @@ use std::alloc::Layout;
 use std::mem::{MaybeUninit, offset_of};
 
 use super::carrier::Executor;
-use super::letter::Undelivered;
+use super::counts::Counts;
+use super::plan::{DEFAULT_BUDGET, Hooks, Overflow, Panic, Plan, UndeliveredHook};
 use super::room::{Ring, Room};
 use crate::error::StopCause;
 use crate::mailbox::word::{UNBOUNDED, Word};
 use crate::sync::Mutex;
-use crate::sync::alloc::{Life, alloc, dealloc};
+use crate::sync::alloc::{alloc, dealloc};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, fence};
+use crate::sync::atomic::{AtomicPtr, AtomicU64};
 use crate::sync::cell::UnsafeCell;
 use crate::sync::panic::catch;
 use crate::unwind::shrug_off;
@@ -61,65 +61,6 @@ pub(crate) struct Block<S> {
     counts: Counts,
 }
 
-struct Counts {
-    handles: AtomicU32,
-    storage: AtomicU32,
-    life: Life,
-}
-
-/// What becomes of an actor when one of its turns panics.
-///
-/// The message that panicked is never run again, and the mailbox is never lost: an asker gets [`AskError::Panicked`], a caller of
-/// [`Actor::with`] gets the panic itself, and the panic hook is told in any case. In a program built with `panic = "abort"` the first
-/// panic ends the program, whatever is chosen here.
-///
-/// [`AskError::Panicked`]: crate::AskError::Panicked
-/// [`Actor::with`]: crate::Actor::with
-#[derive(Default)]
-#[non_exhaustive]
-pub enum Panic<S> {
-    /// The actor stops with that cause: its state may be half changed. Waiting messages are given back, later ones refused.
-    #[default]
-    Stop,
-    /// The actor goes on with the state as the panic left it.
-    Resume,
-    /// The actor goes on with a fresh state from this factory; if that panics too, it stops.
-    Restart(Box<dyn FnMut() -> S + Send>),
-}
-
-impl<S> Panic<S> {
-    /// [`Panic::Restart`] with this factory.
-    pub fn restart(factory: impl FnMut() -> S + Send + 'static) -> Self {
-        Panic::Restart(Box::new(factory))
-    }
-}
-
-impl<S> std::fmt::Debug for Panic<S> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Panic::Stop => "Stop",
-            Panic::Resume => "Resume",
-            Panic::Restart(_) => "Restart",
-        })
-    }
-}
-
-/// What the owner calls at certain moments, with the state it owns.
-pub(crate) struct Hooks<S> {
-    pub(crate) policy: Panic<S>,
-    /// A turn panicked.
-    pub(crate) on_panic: Option<Box<dyn FnMut(&str) + Send>>,
-    /// The actor has ended: its state, if it is still there, and why it stopped, if it did.
-    pub(crate) on_end: Option<Box<dyn FnOnce(Option<S>, Option<StopCause>) + Send>>,
-}
-
-/// Told of every message that was accepted and is not handled; by any thread.
-pub(crate) type UndeliveredHook<S> = Box<dyn Fn(Undelivered<S>) + Send + Sync>;
-
-impl<S> Hooks<S> {
-    pub(crate) const NONE: Self = Hooks { policy: Panic::Stop, on_panic: None, on_end: None };
-}
-
 /// What an actor is: its type's functions, and what was said when it was built.
 #[repr(C)]
 pub(crate) struct About {
@@ -137,51 +78,6 @@ pub(crate) struct About {
     ring: Option<Box<Ring>>,
     clock: Option<Box<dyn Clock>>,
 }
-
-/// What a full mailbox does with one more message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Overflow {
-    /// Hands it back with [`Reason::Full`](crate::Reason::Full). A sender that would rather wait has
-    /// [`send_within`](crate::Actor::send_within) and [`send_async`](crate::Actor::send_async).
-    Reject,
-    /// Accepts it and gives it to the undelivered hook at once: those that wait are worth more.
-    DropNewest,
-    /// Accepts it and gives the one that has waited longest to the undelivered hook at once, whatever a handler is busy with: its memory is
-    /// freed then. With a capacity of 1, only the newest message waits.
-    ///
-    /// Messages stand in a ring beside the mailbox, under a lock of a few instructions, and the mailbox holds a token for each; so in this
-    /// mode a busy `send` may wait that long for another one. Questions and `with` are never dropped: at a full mailbox they are refused.
-    DropOldest,
-}
-
-/// What is said when an actor is built.
-pub(crate) struct Plan<S> {
-    pub(crate) limit: u32,
-    pub(crate) name: Option<Box<str>>,
-    pub(crate) executor: Option<Box<dyn Executor>>,
-    pub(crate) budget: u32,
-    pub(crate) overflow: Overflow,
-    pub(crate) clock: Option<Box<dyn Clock>>,
-    pub(crate) hooks: Hooks<S>,
-    pub(crate) undelivered: Option<UndeliveredHook<S>>,
-}
-
-impl<S> Plan<S> {
-    pub(crate) const PLAIN: Self = Plan {
-        limit: UNBOUNDED,
-        name: None,
-        executor: None,
-        budget: DEFAULT_BUDGET,
-        overflow: Overflow::Reject,
-        clock: None,
-        hooks: Hooks::NONE,
-        undelivered: None,
-    };
-}
-
-/// Turns of one drain in an executor, unless the builder says otherwise.
-pub(crate) const DEFAULT_BUDGET: u32 = 256;
 
 /// `About` and what needs an allocation.
 #[repr(C)]
@@ -256,7 +152,7 @@ impl<S> Block<S> {
     fn create_with(state: S, about: *mut About) -> *const Core {
         let block = alloc(Layout::new::<Self>()).cast::<Self>();
         let core = Core { side: AtomicU64::new(0), about: AtomicPtr::new(about), word: Word::new() };
-        let counts = Counts { handles: AtomicU32::new(1), storage: AtomicU32::new(1), life: Life::new() };
+        let counts = Counts::new();
         // SAFETY: fresh memory of this layout.
         unsafe { block.write(Block { core, state: UnsafeCell::new(MaybeUninit::new(state)), counts }) };
         block.cast()
@@ -375,7 +271,7 @@ impl<S> Block<S> {
             if let Some(rest) = (*block).core.rest() {
                 shrug_off(|| Self::free_rest(rest));
             }
-            (*block).counts.life.end();
+            (*block).counts.end();
             block.drop_in_place();
             dealloc(block.cast(), Layout::new::<Self>());
         }
@@ -528,101 +424,18 @@ unsafe fn types(core: *const Core) -> &'static Types {
 /// # Safety
 /// `core` is alive for as long as the result is used.
 #[inline]
-unsafe fn counts<'a>(core: *const Core) -> &'a Counts {
+pub(crate) unsafe fn counts<'a>(core: *const Core) -> &'a Counts {
     // SAFETY: the caller's word; the offset is that of this block's type.
     unsafe { &*core.byte_add(types(core).counts).cast::<Counts>() }
 }
 
-/// One more handle.
+/// Frees a block that nobody uses any more.
 ///
 /// # Safety
-/// The caller has a handle.
-#[inline]
-pub(crate) unsafe fn retain_handle(core: *const Core) {
-    // SAFETY: the caller's handle keeps the block.
-    let counts = unsafe { counts(core) };
-    // Ordering: Relaxed. The new handle comes from one that is there.
-    let before = counts.handles.fetch_add(1, Relaxed);
-    guard_overflow(before);
-}
-
-/// One more handle, unless they have all gone (B2).
-///
-/// # Safety
-/// The caller has storage.
-pub(crate) unsafe fn try_retain_handle(core: *const Core) -> bool {
-    // SAFETY: the caller's storage keeps the block.
-    let counts = unsafe { counts(core) };
-    // Ordering: Relaxed, as for a clone: what a handle reaches is carried by the word.
-    let raised = counts.handles.fetch_update(Relaxed, Relaxed, |n| if n == 0 { None } else { Some(n + 1) });
-    raised.map(guard_overflow).is_ok()
-}
-
-/// One handle less; true if it was the last: the caller owes ORPHAN, and holds the handles' storage until that is dealt with.
-///
-/// # Safety
-/// The caller has a handle and forgets it.
-#[inline]
-#[must_use]
-pub(crate) unsafe fn release_handle(core: *const Core) -> bool {
-    // SAFETY: the caller's handle keeps the block.
-    let counts = unsafe { counts(core) };
-    // Ordering: Release, writer side of GONE.
-    if counts.handles.fetch_sub(1, Release) != 1 {
-        return false;
-    }
-    // Ordering: Acquire, reader side of GONE: the end comes after everything that any handle did.
-    fence(Acquire);
-    true
-}
-
-/// One more holder of storage.
-///
-/// # Safety
-/// The caller has a handle or storage.
-#[inline]
-pub(crate) unsafe fn retain_storage(core: *const Core) {
-    // SAFETY: the caller keeps the block.
-    let counts = unsafe { counts(core) };
-    counts.life.check();
-    // Ordering: Relaxed. The new holder comes from one that is there.
-    let before = counts.storage.fetch_add(1, Relaxed);
-    guard_overflow(before);
-}
-
-/// One holder of storage less; the last one frees the block.
-///
-/// # Safety
-/// The caller has storage and forgets it.
-#[inline]
-pub(crate) unsafe fn release_storage(core: *const Core) {
-    // SAFETY: the caller's storage keeps the block.
-    let (types, counts) = unsafe { (types(core), counts(core)) };
-    counts.life.check();
-    // Ordering: Release, writer side of GONE.
-    if counts.storage.fetch_sub(1, Release) == 1 {
-        // Ordering: Acquire, reader side of GONE.
-        fence(Acquire);
-        // SAFETY: B3: nobody is left. The state went with ORPHAN.
-        unsafe { (types.free)(core) }
-    }
-}
-
-/// Handles that are there now; stale on return.
-///
-/// # Safety
-/// The caller has a handle or storage.
-pub(crate) unsafe fn handles(core: *const Core) -> u32 {
-    // SAFETY: the caller keeps the block.
-    // Ordering: Relaxed. A figure for users.
-    unsafe { counts(core) }.handles.load(Relaxed)
-}
-
-/// As in the standard library: a program that leaks two thousand million handles cannot be saved.
-fn guard_overflow(before: u32) {
-    if before > i32::MAX as u32 {
-        std::process::abort();
-    }
+/// B3: nobody is left, and the state went with ORPHAN.
+pub(crate) unsafe fn free(core: *const Core) {
+    // SAFETY: the caller's word.
+    unsafe { (types(core).free)(core) }
 }
 
 /// Ends an actor: see [`Block::end`].

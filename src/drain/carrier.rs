@@ -11,7 +11,8 @@
 use std::fmt;
 use std::ptr::NonNull;
 
-use super::block::{self, Core};
+use super::block::Core;
+use super::counts;
 use super::local::with_local;
 use super::turns::{drive_dropped, run_list, take_over_within};
 use crate::unwind::shrug_off;
@@ -86,7 +87,7 @@ impl Drain {
                         run_list(local);
                     }
                 }
-                block::release_storage(core);
+                counts::release_storage(core);
             }
         });
     }
@@ -99,7 +100,7 @@ impl Drop for Drain {
         unsafe {
             (*core).lower_token();
             drive_dropped(core);
-            block::release_storage(core);
+            counts::release_storage(core);
         }
     }
 }
@@ -122,7 +123,7 @@ pub(crate) unsafe fn carry(core: *const Core) {
     let Some(executor) = &this.about().executor else { return };
     if this.raise_token() {
         // SAFETY: the caller keeps the block; the carrier holds this storage.
-        unsafe { block::retain_storage(core) };
+        unsafe { counts::retain_storage(core) };
         let drain = Drain(NonNull::new(core.cast_mut()).expect("a block has an address"));
         // An executor that panics has dropped the drain.
         shrug_off(|| executor.execute(drain));

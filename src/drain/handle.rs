@@ -6,12 +6,14 @@
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use super::block::{self, Block, Core, Overflow, Plan, STOP};
+use super::block::{Block, Core, STOP};
 use super::carrier::carry;
 use super::chain::Chain;
+use super::counts;
 use super::envelope::{Ask, Asked, Borrowed, Outcome, Post, give_back};
 use super::letter::{Here, Letter};
 use super::local::{Local, with_local};
+use super::plan::{Overflow, Plan};
 use super::room::Token;
 use super::storage::{Storage, Weak, drain_here};
 use super::turns::{Place, after_panic, drive, run_list, run_list_nested, taken_over};
@@ -112,7 +114,7 @@ impl<S> Handle<S> {
     /// How many handles there are; stale on return.
     pub(crate) fn handles(&self) -> u32 {
         // SAFETY: this handle keeps the block.
-        unsafe { block::handles(self.ptr()) }
+        unsafe { counts::handles(self.ptr()) }
     }
 }
 
@@ -413,7 +415,7 @@ impl<S: 'static> Handle<S> {
     /// Lists this mailbox on this thread, after a `reserve` that said so.
     fn list(&self, local: &Local) {
         // SAFETY: this handle keeps the block; the entry holds the storage (F3).
-        unsafe { block::retain_storage(self.ptr()) };
+        unsafe { counts::retain_storage(self.ptr()) };
         local.list(self.ptr());
     }
 
@@ -469,7 +471,7 @@ impl<S> Clone for Handle<S> {
     #[inline]
     fn clone(&self) -> Self {
         // SAFETY: this handle is one.
-        unsafe { block::retain_handle(self.ptr()) };
+        unsafe { counts::retain_handle(self.ptr()) };
         Handle(self.0, PhantomData)
     }
 }
@@ -478,7 +480,7 @@ impl<S> Drop for Handle<S> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: this handle is one, and is not used again.
-        if unsafe { block::release_handle(self.ptr()) } {
+        if unsafe { counts::release_handle(self.ptr()) } {
             // SAFETY: the handles' storage is there until the one who ends the actor gives it up: that may be this call, or the owner.
             unsafe { raise(self.ptr(), ORPHAN, false) };
         }
@@ -499,7 +501,7 @@ unsafe fn raise(core: *const Core, flag: u64, only_if_idle: bool) -> bool {
         let parks = nested || carries;
         if parks {
             // SAFETY: the block is there until the step. After it, this storage keeps it.
-            unsafe { block::retain_storage(core) };
+            unsafe { counts::retain_storage(core) };
         }
         let lists = nested && !carries && local.reserve(core);
         let entry = if parks { Entry::Park } else { Entry::Drain };
@@ -509,10 +511,10 @@ unsafe fn raise(core: *const Core, flag: u64, only_if_idle: bool) -> bool {
             // SAFETY: retained above; the carrier holds its own.
             Some((Duty::Carry, _)) if carries => unsafe {
                 carry(core);
-                block::release_storage(core);
+                counts::release_storage(core);
             },
             // SAFETY: retained above.
-            _ if parks => unsafe { block::release_storage(core) },
+            _ if parks => unsafe { counts::release_storage(core) },
             Some((Duty::Drain, _)) => {
                 // SAFETY: from idle: it is ours, and the step counted for one turn, which is none.
                 unsafe { drive(core, Batch::new(), 1, Place::Outermost) };

@@ -7,10 +7,12 @@
 pub(crate) mod block;
 pub(crate) mod carrier;
 pub(crate) mod chain;
+pub(crate) mod counts;
 pub(crate) mod envelope;
 pub(crate) mod handle;
 pub(crate) mod letter;
 pub(crate) mod local;
+pub(crate) mod plan;
 pub(crate) mod room;
 pub(crate) mod storage;
 pub(crate) mod turns;

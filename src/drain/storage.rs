@@ -3,7 +3,8 @@
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use super::block::{self, Core};
+use super::block::Core;
+use super::counts;
 use super::handle::Handle;
 use super::local::with_local;
 use super::turns::{Place, run_list, run_list_nested, take_over};
@@ -26,7 +27,7 @@ impl Storage {
     /// The caller keeps the block of `core` during this call.
     pub(crate) unsafe fn of(core: *const Core) -> Self {
         // SAFETY: the caller's word.
-        unsafe { block::retain_storage(core) };
+        unsafe { counts::retain_storage(core) };
         Storage(NonNull::new(core.cast_mut()).expect("a block has an address"))
     }
 
@@ -97,7 +98,7 @@ impl Clone for Storage {
 impl Drop for Storage {
     fn drop(&mut self) {
         // SAFETY: this is one, and it is not used again.
-        unsafe { block::release_storage(self.ptr()) }
+        unsafe { counts::release_storage(self.ptr()) }
     }
 }
 
@@ -115,7 +116,7 @@ impl<S> Weak<S> {
     /// A handle, unless they have all gone.
     pub(crate) fn upgrade(&self) -> Option<Handle<S>> {
         // SAFETY: this storage keeps the block, whose state is an S because it came from such a one; the handle was counted.
-        unsafe { block::try_retain_handle(self.0.ptr()).then(|| Handle::of(self.0.ptr())) }
+        unsafe { counts::try_retain_handle(self.0.ptr()).then(|| Handle::of(self.0.ptr())) }
     }
 
     pub(crate) fn storage(&self) -> &Storage {

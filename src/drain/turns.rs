@@ -15,8 +15,9 @@
 //! With the outermost drain of a thread ([`Place::Outermost`]) one thing is added: as soon as this thread's list has an entry (R9), the drain
 //! parks its own mailbox at the list's tail, or releases it, and [`run_list`] runs the head. No mailbox is run between the turns of another.
 
-use super::block::{Core, ENDED, Recovered, STOP, end, recover, release_storage, retain_storage};
+use super::block::{Core, ENDED, Recovered, STOP, end, recover};
 use super::carrier::carry;
+use super::counts::{release_storage, retain_storage};
 use super::local::{Local, with_local};
 use crate::error::{StopCause, panic_text};
 use crate::mailbox::chunk::Row;

@@ -4,10 +4,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::block::{Extra, Overflow};
+use super::block::Extra;
 use super::handle::Handle;
 use super::letter::Letter;
 use super::local::with_local;
+use super::plan::Overflow;
 use super::room::{Held, Seated, Waiting};
 use super::turns::run_list_nested;
 use crate::error::{AskError, Reason};

@@ -1,0 +1,107 @@
+//! What is said about an actor when it is built.
+
+#![forbid(unsafe_code)]
+
+use super::carrier::Executor;
+use super::letter::Undelivered;
+use crate::error::StopCause;
+use crate::mailbox::word::UNBOUNDED;
+use crate::wait::Clock;
+
+/// What becomes of an actor when one of its turns panics.
+///
+/// The message that panicked is never run again, and the mailbox is never lost: an asker gets [`AskError::Panicked`], a caller of
+/// [`Actor::with`] gets the panic itself, and the panic hook is told in any case. In a program built with `panic = "abort"` the first
+/// panic ends the program, whatever is chosen here.
+///
+/// [`AskError::Panicked`]: crate::AskError::Panicked
+/// [`Actor::with`]: crate::Actor::with
+#[derive(Default)]
+#[non_exhaustive]
+pub enum Panic<S> {
+    /// The actor stops with that cause: its state may be half changed. Waiting messages are given back, later ones refused.
+    #[default]
+    Stop,
+    /// The actor goes on with the state as the panic left it.
+    Resume,
+    /// The actor goes on with a fresh state from this factory; if that panics too, it stops.
+    Restart(Box<dyn FnMut() -> S + Send>),
+}
+
+impl<S> Panic<S> {
+    /// [`Panic::Restart`] with this factory.
+    pub fn restart(factory: impl FnMut() -> S + Send + 'static) -> Self {
+        Panic::Restart(Box::new(factory))
+    }
+}
+
+impl<S> std::fmt::Debug for Panic<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Panic::Stop => "Stop",
+            Panic::Resume => "Resume",
+            Panic::Restart(_) => "Restart",
+        })
+    }
+}
+
+/// What the owner calls at certain moments, with the state it owns.
+pub(crate) struct Hooks<S> {
+    pub(crate) policy: Panic<S>,
+    /// A turn panicked.
+    pub(crate) on_panic: Option<Box<dyn FnMut(&str) + Send>>,
+    /// The actor has ended: its state, if it is still there, and why it stopped, if it did.
+    pub(crate) on_end: Option<Box<dyn FnOnce(Option<S>, Option<StopCause>) + Send>>,
+}
+
+/// Told of every message that was accepted and is not handled; by any thread.
+pub(crate) type UndeliveredHook<S> = Box<dyn Fn(Undelivered<S>) + Send + Sync>;
+
+impl<S> Hooks<S> {
+    pub(crate) const NONE: Self = Hooks { policy: Panic::Stop, on_panic: None, on_end: None };
+}
+
+/// What a full mailbox does with one more message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Overflow {
+    /// Hands it back with [`Reason::Full`](crate::Reason::Full). A sender that would rather wait has
+    /// [`send_within`](crate::Actor::send_within) and [`send_async`](crate::Actor::send_async).
+    Reject,
+    /// Accepts it and gives it to the undelivered hook at once: those that wait are worth more.
+    DropNewest,
+    /// Accepts it and gives the one that has waited longest to the undelivered hook at once, whatever a handler is busy with: its memory is
+    /// freed then. With a capacity of 1, only the newest message waits.
+    ///
+    /// Messages stand in a ring beside the mailbox, under a lock of a few instructions, and the mailbox holds a token for each; so in this
+    /// mode a busy `send` may wait that long for another one. Questions and `with` are never dropped: at a full mailbox they are refused.
+    DropOldest,
+}
+
+/// What is said when an actor is built.
+pub(crate) struct Plan<S> {
+    pub(crate) limit: u32,
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) executor: Option<Box<dyn Executor>>,
+    pub(crate) budget: u32,
+    pub(crate) overflow: Overflow,
+    pub(crate) clock: Option<Box<dyn Clock>>,
+    pub(crate) hooks: Hooks<S>,
+    pub(crate) undelivered: Option<UndeliveredHook<S>>,
+}
+
+impl<S> Plan<S> {
+    pub(crate) const PLAIN: Self = Plan {
+        limit: UNBOUNDED,
+        name: None,
+        executor: None,
+        budget: DEFAULT_BUDGET,
+        overflow: Overflow::Reject,
+        clock: None,
+        hooks: Hooks::NONE,
+        undelivered: None,
+    };
+}
+
+/// Turns of one drain in an executor, unless the builder says otherwise.
+pub(crate) const DEFAULT_BUDGET: u32 = 256;
