@@ -40,8 +40,8 @@ pub(crate) struct Model {
 
 /// Every interleaving.
 const ALL: Option<usize> = None;
-/// All with at most two preemptions.
-const TWO: Option<usize> = Some(2);
+/// All with at most one preemption.
+const ONE: Option<usize> = Some(1);
 /// All with at most three preemptions.
 const THREE: Option<usize> = Some(3);
 
@@ -118,7 +118,7 @@ pub(crate) const MODELS: &[Model] = models![
     THREE room::room_let_in,
     THREE room::room_given_up ["sat down", "withdrawn"],
     THREE room::room_closed ["turned away"],
-    TWO room::room_two_wait,
+    ONE room::room_two_wait,
     THREE room::ring_drops_the_oldest,
     THREE room::ring_closed,
     THREE room::limit_or_answer ["answered", "cancelled"],
