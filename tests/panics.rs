@@ -468,7 +468,7 @@ fn a_waker_that_panics_costs_neither_the_answer_nor_the_mailbox() {
 
 #[test]
 fn a_waker_that_panics_in_its_drop_is_survived() {
-    struct Quiet(#[expect(dead_code, reason = "it is there to be dropped")] PanicsInDrop);
+    struct Quiet(#[allow(dead_code, reason = "it is there to be dropped")] PanicsInDrop);
     impl Wake for Quiet {
         fn wake(self: Arc<Self>) {}
     }
