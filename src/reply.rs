@@ -163,12 +163,15 @@ impl<F, R> Answerer<F, R> {
         // Ordering: AcqRel. Release: writer side of ANSWER. Acquire: reader side of WAITER.
         let before = cell.state.fetch_xor(RUNNING ^ DONE, AcqRel);
         debug_assert_eq!(before & PHASE, RUNNING);
-        if before & WAITING != 0 {
+        let waiter = if before & WAITING != 0 {
             // SAFETY: Q3: done, and WAITING was set.
-            let waiter = cell.waiter.with_mut(|slot| unsafe { (*slot).take() });
-            waiter.into_iter().for_each(Waiter::wake);
-        }
+            cell.waiter.with_mut(|slot| unsafe { (*slot).take() })
+        } else {
+            None
+        };
+        // Leaves first: a waker may panic, and the cell would be lost.
         Cell::leave(self.0.cast::<Cell<R>>());
+        waiter.into_iter().for_each(Waiter::wake);
     }
 
     /// Takes a question back that was not accepted; frees the cell.

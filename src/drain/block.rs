@@ -22,6 +22,7 @@ use std::alloc::Layout;
 use std::mem::{MaybeUninit, offset_of};
 
 use super::carrier::Executor;
+use super::shrug_off;
 use crate::error::StopCause;
 use crate::mailbox::word::{UNBOUNDED, Word};
 use crate::sync::Mutex;
@@ -270,7 +271,7 @@ impl<S> Block<S> {
         // SAFETY: the caller owns it; the hook runs after the borrow.
         let hook = unsafe { Self::with_hooks(core, |hooks| hooks.on_end.take()) }.flatten();
         let cause = this.stop_cause();
-        let _ = catch(|| match hook {
+        shrug_off(|| match hook {
             Some(hook) => hook(state, cause),
             None => drop(state),
         });
@@ -285,12 +286,12 @@ impl<S> Block<S> {
         let fresh = unsafe {
             Self::with_hooks(core, |hooks| {
                 if let Some(on_panic) = &mut hooks.on_panic {
-                    let _ = catch(|| on_panic(text));
+                    shrug_off(|| on_panic(text));
                 }
                 match &mut hooks.policy {
                     Panic::Stop => None,
                     Panic::Resume => Some(None),
-                    Panic::Restart(factory) => catch(factory).ok().map(Some),
+                    Panic::Restart(factory) => catch(factory).map_err(|panic| shrug_off(|| drop(panic))).ok().map(Some),
                 }
             })
         };
@@ -300,7 +301,7 @@ impl<S> Block<S> {
             Some(Some(fresh)) => {
                 // SAFETY: the caller owns it, no turn is under way.
                 let old = unsafe { Self::with_state(core, |state| std::mem::replace(state, fresh)) };
-                let _ = catch(|| drop(old));
+                shrug_off(|| drop(old));
                 Recovered::Resumed
             }
         }
@@ -313,7 +314,7 @@ impl<S> Block<S> {
         // SAFETY: the caller's word: nobody else is there. The state was taken out (B2, B1).
         unsafe {
             if let Some(rest) = (*block).core.rest() {
-                let _ = catch(|| Self::free_rest(rest));
+                shrug_off(|| Self::free_rest(rest));
             }
             (*block).counts.life.end();
             block.drop_in_place();

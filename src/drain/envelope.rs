@@ -16,6 +16,7 @@ use std::any::Any;
 use std::marker::PhantomData;
 
 use super::block::{Block, Core};
+use super::shrug_off;
 use crate::error::{AskError, Reason, panic_text};
 use crate::mailbox::node::{Message, Panic, VTable};
 use crate::reply::Answerer;
@@ -75,12 +76,9 @@ unsafe fn give_back<S, F: FnOnce(&mut S) + Send + 'static>(core: *const Core, f:
     // SAFETY: the caller's word. The hook is out while it runs, so it cannot be reached twice.
     let hook = unsafe { Block::<S>::with_hooks(core, |hooks| hooks.undelivered.take()) }.flatten();
     if let Some(mut hook) = hook {
-        let told = crate::sync::panic::catch(|| hook(Box::new(f)));
+        shrug_off(|| hook(Box::new(f)));
         // SAFETY: as above.
         unsafe { Block::<S>::with_hooks(core, |hooks| hooks.undelivered = Some(hook)) };
-        if let Err(panic) = told {
-            drop(panic);
-        }
     }
 }
 

@@ -10,6 +10,7 @@ use super::block::{self, Block, Core, Extra, Plan, STOP};
 use super::carrier::carry;
 use super::envelope::{Ask, Borrowed, Outcome, Post};
 use super::local::{Local, with_local};
+use super::shrug_off;
 use super::turns::{Place, after_panic, drive, run_list, run_list_nested, take_over, taken_over};
 use crate::error::{AskError, Reason, panic_text};
 use crate::mailbox::node::{Batch, Message, NodeOf, NodePtr, Panic};
@@ -155,7 +156,7 @@ impl<S> Handle<S> {
                 match self.core().word.claim() {
                     Ok(()) => {
                         if let Err(panic) = self.run_claimed(local, Place::Outermost, f) {
-                            drop_panic(panic);
+                            shrug_off(|| drop(panic));
                         }
                         return Ok(());
                     }
@@ -209,7 +210,7 @@ impl<S> Handle<S> {
                         let answer = self.run_claimed(local, Place::Outermost, question);
                         return Ok(Asked::Ready(answer.map_err(|panic| {
                             let text = panic_text(panic.as_ref());
-                            drop_panic(panic);
+                            shrug_off(|| drop(panic));
                             AskError::Panicked(text)
                         })));
                     }
@@ -666,10 +667,4 @@ impl Drop for AbortOnUnwind {
     fn drop(&mut self) {
         std::process::abort();
     }
-}
-
-/// Drops a panic's payload, whose own drop may panic.
-#[cold]
-fn drop_panic(panic: Panic) {
-    let _ = catch(|| drop(panic)).map_err(std::mem::forget);
 }

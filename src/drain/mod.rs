@@ -10,3 +10,12 @@ pub(crate) mod envelope;
 pub(crate) mod handle;
 pub(crate) mod local;
 pub(crate) mod turns;
+
+use crate::sync::panic::catch;
+
+/// Runs user code whose panic is nobody's business. A payload that panics in its drop is forgotten with what it panicked with.
+pub(crate) fn shrug_off(f: impl FnOnce()) {
+    if let Err(panic) = catch(f) {
+        let _ = catch(|| drop(panic)).map_err(std::mem::forget);
+    }
+}

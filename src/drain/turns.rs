@@ -18,6 +18,7 @@
 use super::block::{Core, ENDED, Recovered, STOP, end, recover, release_storage, retain_storage};
 use super::carrier::carry;
 use super::local::{Local, with_local};
+use super::shrug_off;
 use crate::error::{StopCause, panic_text};
 use crate::mailbox::chunk::Row;
 use crate::mailbox::node::{Batch, Panic, Taken};
@@ -187,7 +188,7 @@ impl Drive<'_> {
     unsafe fn panicked(&mut self, panic: Panic) {
         let Some((taken, run)) = self.in_hand.take() else {
             // Nothing was in hand: a step of our own failed. The list and the word are as they were.
-            drop(catch(|| drop(panic)));
+            shrug_off(|| drop(panic));
             return;
         };
         // A message that panics while it is given back hurts nobody else: the actor is stopping anyway.
@@ -195,10 +196,9 @@ impl Drive<'_> {
             // SAFETY: the caller's word: this is the owner, between two turns.
             unsafe { after_panic(self.ptr, panic.as_ref()) };
             // SAFETY: `run` of this message has just unwound.
-            let told = catch(|| unsafe { taken.panicked(self.env(), panic) });
-            drop(told.map_err(|second| catch(|| drop(second))));
+            shrug_off(|| unsafe { taken.panicked(self.env(), panic) });
         } else {
-            drop(catch(|| drop(panic)));
+            shrug_off(|| drop(panic));
         }
         // SAFETY: the message was moved out before it unwound.
         unsafe { self.finish(taken) };
@@ -338,7 +338,7 @@ pub(crate) fn run_list(local: &Local) {
             // SAFETY: F3: the entry holds storage, which is given up at the end.
             unsafe {
                 take_over(core, Place::Outermost);
-                let _ = catch(|| release_storage(core));
+                shrug_off(|| release_storage(core));
             }
         }
     });
@@ -351,7 +351,7 @@ pub(crate) fn run_list_nested(local: &Local) {
         // SAFETY: F3, as above. What this thread is running below is not parked, so it is passed over.
         unsafe {
             take_over(core, Place::Nested);
-            let _ = catch(|| release_storage(core));
+            shrug_off(|| release_storage(core));
         }
     }
 }
