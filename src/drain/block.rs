@@ -41,6 +41,8 @@ pub(crate) const ENDED: u64 = 2;
 pub(crate) const EMPTY: u64 = 4;
 /// A carrier of an executor is out, which will come by and look whether the mailbox is parked.
 const TOKEN: u64 = 8;
+/// Its owner stopped it, and has told why. Set together with STOP, or never.
+const TOLD: u64 = 16;
 const SIDE_FLAGS: u64 = 31;
 
 /// The part of the block that does not depend on the state's type.
@@ -421,14 +423,16 @@ impl Core {
     /// Why the actor was stopped, if it was.
     pub(crate) fn stop_cause(&self) -> Option<StopCause> {
         self.side_has(STOP).then(|| {
-            let told = self.extra().and_then(|extra| extra.cause.lock().clone());
+            let told = if self.side_has(TOLD) { self.extra().and_then(|extra| extra.cause.lock().clone()) } else { None };
             told.unwrap_or(StopCause::Requested)
         })
     }
 
-    /// Says why before STOP is raised; the first one counts.
-    pub(crate) fn tell_cause(&self, cause: StopCause) {
+    /// Raises STOP and says why, unless it is raised already: the first one counts. Owner only.
+    pub(crate) fn stop_because(&self, cause: StopCause) {
         self.extra_made().cause.lock().get_or_insert(cause);
+        // Ordering: Relaxed. The cause lies under a lock. One step, so that a stop from outside is before it or after it.
+        let _ = self.side.fetch_update(Relaxed, Relaxed, |side| (side & STOP == 0).then_some(side | STOP | TOLD));
     }
 
     /// Wakes everybody who set WATCH.
