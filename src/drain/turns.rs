@@ -104,7 +104,10 @@ impl Drive<'_> {
                 Ok(halt) => halt,
                 Err(panic) => {
                     unsafe { self.panicked(panic) };
-                    continue;
+                    if !self.gives_way() || self.batch.is_empty() {
+                        continue;
+                    }
+                    Halt::GiveWay
                 }
             };
             let more = match halt {
