@@ -117,8 +117,9 @@ impl<S> Handle<S> {
     #[cold]
     fn reason(&self, refusal: Refusal) -> Reason {
         match refusal {
-            Refusal::Full => Reason::Full,
-            Refusal::Closed => self.core().stop_cause().map_or(Reason::Closed, Reason::Stopped),
+            // A long chain is found too long before anything is read.
+            Refusal::Full if !self.core().word.load().has(CLOSED) => Reason::Full,
+            _ => self.core().stop_cause().map_or(Reason::Closed, Reason::Stopped),
         }
     }
 
