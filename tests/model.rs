@@ -155,8 +155,8 @@ struct Packet {
 }
 
 impl Packet {
-    fn run(self: Box<Self>, state: &mut State) -> u8 {
-        let Packet { actor, note, token, _grenade } = *self;
+    fn run(self, state: &mut State) -> u8 {
+        let Packet { actor, note, token, _grenade } = self;
         token.handle();
         state.push(note.id);
         tell(Event::Run { actor, id: note.id, after: state.len() - 1 });
@@ -175,7 +175,7 @@ fn message<const N: usize>(actor: usize, note: &Note) -> impl FnOnce(&mut State)
     let ballast = [7_u8; N];
     move |state| {
         assert!(ballast.iter().all(|&byte| byte == 7), "the message was overwritten");
-        packet.run(state)
+        (*packet).run(state)
     }
 }
 

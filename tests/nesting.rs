@@ -33,7 +33,7 @@ fn chain(len: usize, visited: &Arc<AtomicUsize>) -> Actor<Link> {
 
 #[test]
 fn a_million_actors_wake_each_other_and_are_dropped_on_a_small_stack() {
-    let len = size(100_000, 1_000_000);
+    let len = size(300_000, 1_000_000);
     on_small_stack(move || {
         let visited = Arc::new(AtomicUsize::new(0));
         let first = chain(len, &visited);
@@ -46,7 +46,7 @@ fn a_million_actors_wake_each_other_and_are_dropped_on_a_small_stack() {
 
 #[test]
 fn a_chain_is_dropped_inside_a_turn() {
-    let len = size(100_000, 1_000_000);
+    let len = size(300_000, 1_000_000);
     on_small_stack(move || {
         let visited = Arc::new(AtomicUsize::new(0));
         let first = chain(len, &visited);
@@ -87,7 +87,7 @@ fn a_million_sends_to_oneself_run_on_a_small_stack() {
         }
     }
     on_small_stack(|| {
-        let own = Actor::new(Own { me: None, left: size(100_000, 1_000_000) });
+        let own = Actor::new(Own { me: None, left: size(300_000, 1_000_000) });
         own.with(|state| state.me = Some(own.clone())).unwrap();
         own.send(again).unwrap();
         assert_eq!(own.with(|own| own.left).unwrap(), 0);

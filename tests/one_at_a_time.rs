@@ -31,7 +31,7 @@ fn counter() -> Actor<Counter> {
 
 #[test]
 fn a_hundred_and_twenty_eight_threads_count_exactly() {
-    let each = size(2_048, 65_536);
+    let each = size(8_192, 65_536);
     let counter = counter();
     thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -48,7 +48,7 @@ fn a_hundred_and_twenty_eight_threads_count_exactly() {
 
 #[test]
 fn all_ways_of_sending_together_count_exactly() {
-    let each = size(500, 20_000);
+    let each = size(2_000, 20_000);
     let counter = counter();
     let tally = Tally::default();
     thread::scope(|scope| {
@@ -86,7 +86,7 @@ fn all_ways_of_sending_together_count_exactly() {
 
 #[test]
 fn with_sees_everything_that_came_before() {
-    let each = size(5_000, 200_000);
+    let each = size(10_000, 200_000);
     let counter = counter();
     thread::scope(|scope| {
         for _ in 0..4 {

@@ -32,7 +32,7 @@ fn check(ledger: &Actor<Ledger>, each: u64) {
 
 #[test]
 fn each_senders_messages_run_in_its_order() {
-    let each = size(10_000, 125_000) as u64;
+    let each = size(25_000, 125_000) as u64;
     let ledger = Actor::new(Ledger::default());
     thread::scope(|scope| {
         for sender in 0..SENDERS {
@@ -80,7 +80,7 @@ fn the_order_holds_across_all_ways_of_sending() {
 
 #[test]
 fn the_order_holds_for_sends_from_inside_turns() {
-    let each = size(10_000, 125_000) as u64;
+    let each = size(25_000, 125_000) as u64;
     let ledger = Actor::new(Ledger::default());
     thread::scope(|scope| {
         for sender in 0..SENDERS {

@@ -33,7 +33,7 @@ fn rounds<S: Send + 'static>(actor: &Actor<S>, rounds: usize, send: impl Fn(&Act
 
 #[test]
 fn two_sends_at_the_edge_are_both_handled() {
-    let many = size_from_env("TURNWISE_ROUNDS", size(20_000, 1_000_000));
+    let many = size_from_env("TURNWISE_ROUNDS", size(50_000, 1_000_000));
     static HANDLED: AtomicU64 = AtomicU64::new(0);
     let send = |actor: &Actor<()>, _| {
         actor.send(|()| _ = HANDLED.fetch_add(1, Relaxed)).unwrap();

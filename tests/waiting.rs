@@ -301,7 +301,7 @@ fn waiting_under_fire_always_ends() {
                     for i in 0..each {
                         match (me + i) % 4 {
                             0 => actor.wait_idle().unwrap(),
-                            1 => _ = block_on(actor.ask(|n| *n += 1)).unwrap(),
+                            1 => block_on(actor.ask(|n| *n += 1)).unwrap(),
                             2 => _ = actor.ask(|n| *n += 1).wait_timeout(Duration::from_nanos(i % 5_000)),
                             _ => actor.enqueue(|n| *n += 1).unwrap(),
                         }

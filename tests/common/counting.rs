@@ -1,5 +1,7 @@
 //! A global allocator that counts. One per test program, and then only one test at a time: see [`alone`].
 
+#![allow(dead_code)]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::AtomicUsize;

@@ -72,7 +72,7 @@ impl Gate {
         let mut looks = 0_u32;
         while self.arrived.load(SeqCst) < all {
             looks += 1;
-            if looks.is_multiple_of(256) { thread::yield_now() } else { std::hint::spin_loop() }
+            if looks % 256 == 0 { thread::yield_now() } else { std::hint::spin_loop() }
         }
     }
 }
