@@ -44,6 +44,8 @@ pub(crate) const ENDED: u64 = 2;
 pub(crate) const EMPTY: u64 = 4;
 /// A carrier of an executor is out, which will come by and look whether the mailbox is parked.
 const TOKEN: u64 = 8;
+/// Its owner stopped it, and has told why. Set together with STOP, or never.
+const TOLD: u64 = 16;
 const SIDE_FLAGS: u64 = 31;
 
 /// The part of the block that does not depend on the state's type.
@@ -376,15 +378,18 @@ impl Core {
     /// Why the actor was stopped, if it was.
     pub(crate) fn stop_cause(&self) -> Option<StopCause> {
         // Ordering: Acquire, reader side of CAUSE.
-        (self.side.load(Acquire) & STOP != 0).then(|| {
-            let told = self.extra().and_then(|extra| extra.cause.lock().clone());
+        let side = self.side.load(Acquire);
+        (side & STOP != 0).then(|| {
+            let told = if side & TOLD != 0 { self.extra().and_then(|extra| extra.cause.lock().clone()) } else { None };
             told.unwrap_or(StopCause::Requested)
         })
     }
 
-    /// Says why before STOP is raised; the first one counts.
-    pub(crate) fn tell_cause(&self, cause: StopCause) {
+    /// Raises STOP and says why, unless it is raised already: the first one counts. Owner only.
+    pub(crate) fn stop_because(&self, cause: StopCause) {
         self.extra_made().cause.lock().get_or_insert(cause);
+        // Ordering: Release, writer side of CAUSE. One step, so that a stop from outside is before it or after it.
+        let _ = self.side.fetch_update(Release, Relaxed, |side| (side & STOP == 0).then_some(side | STOP | TOLD));
     }
 
     /// Wakes everybody who set WATCH.

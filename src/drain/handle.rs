@@ -123,8 +123,9 @@ impl<S: 'static> Handle<S> {
     #[cold]
     pub(crate) fn reason(&self, refusal: Refusal) -> Reason {
         match refusal {
-            Refusal::Full => Reason::Full,
-            Refusal::Closed => {
+            // A long chain is found too long before anything is read.
+            Refusal::Full if !self.core().word.load().has(CLOSED) => Reason::Full,
+            _ => {
                 // The push that was refused read the word Relaxed: FAREWELL shows a STOP that was raised before CLOSED.
                 self.core().word.look();
                 self.core().stop_cause().map_or(Reason::Closed, Reason::Stopped)

@@ -105,7 +105,10 @@ impl Drive<'_> {
                 Ok(halt) => halt,
                 Err(panic) => {
                     unsafe { self.panicked(panic) };
-                    continue;
+                    if !self.gives_way() || self.batch.is_empty() {
+                        continue;
+                    }
+                    Halt::GiveWay
                 }
             };
             let more = match halt {
@@ -345,8 +348,7 @@ pub(crate) unsafe fn after_panic(core: *const Core, panic: &(dyn std::any::Any +
 
 /// Marks the mailbox as stopped; the caller owns it.
 pub(crate) fn stop(core: &Core, cause: StopCause) {
-    core.tell_cause(cause);
-    core.raise_side(STOP);
+    core.stop_because(cause);
     if let Some((duty, _)) = core.word.raise(CLOSED, Entry::Park) {
         debug_assert_eq!(duty, Duty::Nothing, "an owner's mailbox is neither idle nor parked");
     }

@@ -1,0 +1,167 @@
+//! A thread that blocks inside a turn first runs what that turn has sent: nobody else might.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use common::{Tally, must_end, size, until};
+use turnwise::{Actor, AskError};
+
+/// Blocks inside a turn on an actor that is busy until a message, sent in the same turn to a third actor, has run.
+fn blocks_inside_a_turn(block: impl FnOnce(&Actor<u32>) + Send + 'static) {
+    must_end(move || {
+        let (outer, busy, helper) = (Actor::new(()), Actor::new(7), Actor::new(()));
+        let helped = Arc::new(AtomicBool::new(false));
+        let (tell, told) = mpsc::channel();
+        let holder = thread::spawn({
+            let (busy, helped) = (busy.clone(), helped.clone());
+            move || {
+                busy.send(move |_| {
+                    tell.send(()).unwrap();
+                    until(|| helped.load(SeqCst));
+                })
+                .unwrap();
+            }
+        });
+        told.recv().unwrap();
+        let seen = helped.clone();
+        outer
+            .with(|()| {
+                helper.send(move |()| helped.store(true, SeqCst)).unwrap();
+                block(&busy);
+                assert!(seen.load(SeqCst));
+            })
+            .unwrap();
+        holder.join().unwrap();
+    });
+}
+
+#[test]
+fn with_inside_a_turn_does_not_hang() {
+    blocks_inside_a_turn(|busy| assert_eq!(busy.with(|n| *n), Ok(7)));
+}
+
+#[test]
+fn waiting_for_a_reply_inside_a_turn_does_not_hang() {
+    blocks_inside_a_turn(|busy| assert_eq!(busy.ask(|n| *n).wait(), Ok(7)));
+}
+
+#[test]
+fn waiting_for_a_reply_with_a_limit_inside_a_turn_does_not_hang() {
+    blocks_inside_a_turn(|busy| assert_eq!(busy.ask(|n| *n).wait_timeout(Duration::MAX).unwrap(), 7));
+}
+
+#[test]
+fn waiting_for_idle_inside_a_turn_does_not_hang() {
+    blocks_inside_a_turn(|busy| assert_eq!(busy.wait_idle(), Ok(())));
+}
+
+#[test]
+fn waiting_for_the_end_inside_a_turn_does_not_hang() {
+    blocks_inside_a_turn(|busy| {
+        busy.close();
+        assert_eq!(busy.wait_ended(Duration::MAX), Ok(true));
+    });
+}
+
+#[test]
+fn with_on_an_actor_that_this_very_turn_has_sent_to_runs_both() {
+    must_end(|| {
+        let (outer, other) = (Actor::new(()), Actor::new(vec![0]));
+        let seen = outer
+            .with(|()| {
+                other.send(|list| list.push(1)).unwrap();
+                other.send(|list| list.push(2)).unwrap();
+                other.with(|list| list.clone()).unwrap()
+            })
+            .unwrap();
+        assert_eq!(seen, [0, 1, 2]);
+        assert!(other.is_idle());
+    });
+}
+
+#[test]
+fn a_reply_from_an_actor_that_this_very_turn_has_asked_comes() {
+    must_end(|| {
+        let (outer, other) = (Actor::new(()), Actor::new(1));
+        let seen = outer
+            .with(|()| {
+                let first = other.ask(|n| *n);
+                let second = other.ask(|n| *n + 1);
+                assert!(!second.is_ready(), "it runs after this turn, or in the wait");
+                (second.wait(), first.wait())
+            })
+            .unwrap();
+        assert_eq!(seen, (Ok(2), Ok(1)));
+    });
+}
+
+#[test]
+fn waiting_in_turns_of_turns_goes_down_and_comes_back() {
+    must_end(|| {
+        let actors: Vec<_> = (0..50).map(Actor::new).collect();
+        fn sum(actors: &[Actor<i32>]) -> i32 {
+            let Some((first, rest)) = actors.split_first() else { return 0 };
+            first.with(|n| *n + sum(rest)).unwrap()
+        }
+        assert_eq!(sum(&actors), (0..50).sum());
+    });
+}
+
+#[test]
+fn an_actor_that_waits_for_itself_is_told_at_once_at_any_depth() {
+    must_end(|| {
+        let (one, two) = (Actor::new(()), Actor::new(()));
+        let answers = one.with(|()| two.with(|()| (one.with(|()| ()), one.ask(|()| ()).wait(), one.wait_idle())).unwrap());
+        assert_eq!(answers.unwrap(), (Err(AskError::Deadlock), Err(AskError::Deadlock), Err(AskError::Deadlock)));
+        one.wait_idle().unwrap();
+    });
+}
+
+#[test]
+fn threads_that_block_in_turns_of_a_ring_free_of_cycles_all_come_through() {
+    // Everybody's turn waits for an actor with a higher number, and sends to one with a lower.
+    let tally = Tally::default();
+    must_end({
+        let tally = tally.clone();
+        move || {
+            let actors: Arc<Vec<_>> = Arc::new((0..6).map(|_| Actor::new(0_u32)).collect());
+            let threads: Vec<_> = (0..4)
+                .map(|me| {
+                    let (actors, tally) = (actors.clone(), tally.clone());
+                    thread::spawn(move || {
+                        for round in 0..size(1_000, 30_000) {
+                            let at = (me + round) % 5;
+                            let (token, nested) = (tally.token(), tally.token());
+                            actors[at]
+                                .with(|_| {
+                                    let sent = actors[(at + round) % (at + 1)].send(move |n: &mut u32| {
+                                        *n += 1;
+                                        nested.handle();
+                                    });
+                                    sent.map_err(|_| ()).unwrap();
+                                    let up = &actors[at + 1];
+                                    if round % 2 == 0 {
+                                        up.with(|n| *n).unwrap()
+                                    } else {
+                                        up.ask(|n| *n).wait().unwrap()
+                                    };
+                                })
+                                .unwrap();
+                            token.handle();
+                        }
+                    })
+                })
+                .collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            let sum: u32 = actors.iter().map(|actor| actor.with(|n| *n).unwrap()).sum();
+            assert_eq!(2 * sum as usize, tally.created());
+        }
+    });
+    tally.check_all_handled();
+}

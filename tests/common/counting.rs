@@ -1,0 +1,77 @@
+//! A global allocator that counts. One per test program, and then only one test at a time: see [`alone`].
+
+#![allow(dead_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub(crate) struct Counting;
+
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// The test harness prints on other threads: only threads that ask for it are counted.
+    static COUNTED: Cell<bool> = const { Cell::new(false) };
+}
+
+// SAFETY: the system's allocator does the work.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if COUNTED.get() {
+            CALLS.fetch_add(1, SeqCst);
+            let now = BYTES.fetch_add(layout.size(), SeqCst).wrapping_add(layout.size());
+            // Frees of what was allocated uncounted may have taken it below zero.
+            if now < usize::MAX / 2 {
+                PEAK.fetch_max(now, SeqCst);
+            }
+        }
+        // SAFETY: the caller's duty, word for word.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        if COUNTED.get() {
+            BYTES.fetch_sub(layout.size(), SeqCst);
+        }
+        // SAFETY: the caller's duty, word for word.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+/// From here on this thread's allocations are counted.
+pub(crate) fn count_this_thread() {
+    COUNTED.set(true);
+}
+
+/// What the counted threads requested while `f` ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cost {
+    pub(crate) calls: usize,
+    /// Still held at the end.
+    pub(crate) bytes: isize,
+    /// The most that was held at a time.
+    pub(crate) peak: usize,
+}
+
+/// Runs `f`, with this thread counted.
+pub(crate) fn cost(f: impl FnOnce()) -> Cost {
+    let counted = COUNTED.replace(true);
+    let (calls, bytes) = (CALLS.load(SeqCst), BYTES.load(SeqCst));
+    PEAK.store(if bytes < usize::MAX / 2 { bytes } else { 0 }, SeqCst);
+    f();
+    let peak = PEAK.load(SeqCst).saturating_sub(if bytes < usize::MAX / 2 { bytes } else { 0 });
+    let cost = Cost { calls: CALLS.load(SeqCst) - calls, bytes: BYTES.load(SeqCst).wrapping_sub(bytes) as isize, peak };
+    COUNTED.set(counted);
+    cost
+}
+
+/// Tests that measure run one after the other.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}

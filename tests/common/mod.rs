@@ -1,0 +1,238 @@
+//! What the tests share. Each test file is a program of its own and uses a part of it.
+
+#![allow(dead_code)]
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::mpsc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use turnwise::Actor;
+
+/// How much of a load is run: a small part in debug builds, all of it in release builds.
+pub(crate) fn size(debug: usize, release: usize) -> usize {
+    if cfg!(miri) {
+        (debug / 100).clamp(2, 50)
+    } else if cfg!(debug_assertions) {
+        debug
+    } else {
+        release
+    }
+}
+
+/// A number from the environment, for loads that take too long even in release builds.
+pub(crate) fn size_from_env(variable: &str, otherwise: usize) -> usize {
+    std::env::var(variable).ok().map_or(otherwise, |text| text.parse().expect("a number"))
+}
+
+/// A panic that is not reported on stderr.
+pub(crate) fn quiet_panic(text: &'static str) -> ! {
+    std::panic::resume_unwind(Box::new(text))
+}
+
+/// Runs `f` on a thread of its own, and fails if it takes a minute: a test that hangs should say so.
+pub(crate) fn must_end<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
+    let (tell, told) = mpsc::channel();
+    let runner = thread::spawn(move || {
+        let result = f();
+        let _ = tell.send(());
+        result
+    });
+    if told.recv_timeout(Duration::from_secs(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
+        panic!("it hangs");
+    }
+    runner.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Runs `f` on a thread with a stack of 256 KiB.
+pub(crate) fn on_small_stack<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
+    let thread = thread::Builder::new().stack_size(256 * 1024).spawn(f).unwrap();
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Lets threads go together, again and again; spins, so that they leave within nanoseconds of each other.
+pub(crate) struct Gate {
+    threads: usize,
+    arrived: AtomicUsize,
+}
+
+impl Gate {
+    pub(crate) fn new(threads: usize) -> Self {
+        Gate { threads, arrived: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn pass(&self) {
+        let ticket = self.arrived.fetch_add(1, SeqCst);
+        let all = (ticket / self.threads + 1) * self.threads;
+        let mut looks = 0_u32;
+        while self.arrived.load(SeqCst) < all {
+            looks += 1;
+            if looks % 256 == 0 { thread::yield_now() } else { std::hint::spin_loop() }
+        }
+    }
+}
+
+/// Waits until `f` is true, without sleeping.
+pub(crate) fn until(f: impl Fn() -> bool) {
+    while !f() {
+        thread::yield_now();
+    }
+}
+
+/// Counts what becomes of messages: created = handled + returned + dropped.
+#[derive(Clone, Default)]
+pub(crate) struct Tally(Arc<Fates>);
+
+#[derive(Default)]
+struct Fates {
+    created: AtomicUsize,
+    handled: AtomicUsize,
+    returned: AtomicUsize,
+    dropped: AtomicUsize,
+}
+
+/// Part of one message: it has exactly one fate.
+pub(crate) struct Token {
+    fates: Arc<Fates>,
+    fate: fn(&Fates) -> &AtomicUsize,
+}
+
+impl Tally {
+    pub(crate) fn token(&self) -> Token {
+        self.0.created.fetch_add(1, SeqCst);
+        Token { fates: self.0.clone(), fate: |fates| &fates.dropped }
+    }
+    pub(crate) fn created(&self) -> usize {
+        self.0.created.load(SeqCst)
+    }
+    pub(crate) fn handled(&self) -> usize {
+        self.0.handled.load(SeqCst)
+    }
+    pub(crate) fn returned(&self) -> usize {
+        self.0.returned.load(SeqCst)
+    }
+    pub(crate) fn dropped(&self) -> usize {
+        self.0.dropped.load(SeqCst)
+    }
+    /// Every message has met its fate, once.
+    #[track_caller]
+    pub(crate) fn check(&self) {
+        assert_eq!(self.created(), self.handled() + self.returned() + self.dropped(), "a message was lost or doubled");
+    }
+    /// Every message was handled.
+    #[track_caller]
+    pub(crate) fn check_all_handled(&self) {
+        self.check();
+        assert_eq!(self.created(), self.handled());
+    }
+}
+
+impl Token {
+    pub(crate) fn handle(mut self) {
+        self.fate = |fates| &fates.handled;
+    }
+    pub(crate) fn come_back(mut self) {
+        self.fate = |fates| &fates.returned;
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        (self.fate)(&self.fates).fetch_add(1, SeqCst);
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future to its end on this thread.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut cx) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// A waker that counts its calls.
+#[derive(Default)]
+pub(crate) struct CountWakes(pub(crate) AtomicUsize);
+
+impl Wake for CountWakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// An actor's turn that is held open by another thread, so that the actor is certainly busy.
+pub(crate) struct Held {
+    released: Arc<AtomicBool>,
+    holder: Option<thread::JoinHandle<()>>,
+}
+
+impl Held {
+    /// Returns when the turn runs.
+    pub(crate) fn hold<S: Send + 'static>(actor: &Actor<S>) -> Self {
+        Self::hold_while(actor, |_| true)
+    }
+
+    /// The turn ends by itself when so many messages wait behind it.
+    pub(crate) fn hold_until_waiting<S: Send + 'static>(actor: &Actor<S>, messages: usize) -> Self {
+        Self::hold_while(actor, move |actor| actor.len() <= messages)
+    }
+
+    fn hold_while<S: Send + 'static>(actor: &Actor<S>, hold: impl Fn(&Actor<S>) -> bool + Send + 'static) -> Self {
+        let (released, runs) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let holder = thread::spawn({
+            let (actor, released, runs) = (actor.clone(), released.clone(), runs.clone());
+            move || {
+                let weak = actor.downgrade();
+                let turn = move |_: &mut S| {
+                    runs.store(true, SeqCst);
+                    until(|| released.load(SeqCst) || weak.upgrade().is_some_and(|actor| !hold(&actor)));
+                };
+                actor.send(turn).unwrap_or_else(|refused| panic!("{refused}"));
+            }
+        });
+        until(|| runs.load(SeqCst));
+        Held { released, holder: Some(holder) }
+    }
+
+    /// Ends the turn, soon; the actor goes on on the holder's thread.
+    pub(crate) fn let_go_soon(&self) {
+        self.released.store(true, SeqCst);
+    }
+
+    /// Ends the turn, and returns when the holder has drained.
+    pub(crate) fn let_go(self) {}
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.let_go_soon();
+        let ended = self.holder.take().map(thread::JoinHandle::join);
+        assert!(thread::panicking() || matches!(ended, Some(Ok(()))), "the holder panicked");
+    }
+}
+
+/// An undelivered message of a test that sends closures only.
+pub(crate) fn closure<S>(message: turnwise::Undelivered<S>) -> Box<dyn FnOnce(&mut S) + Send> {
+    match message {
+        turnwise::Undelivered::Closure(closure) => closure,
+        other => panic!("not a closure: {other:?}"),
+    }
+}

@@ -1,0 +1,201 @@
+//! Handles: who keeps an actor going, and what happens when nobody does.
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use common::{Gate, Held, Tally, must_end, size};
+use turnwise::{Actor, WeakActor};
+
+#[test]
+fn the_last_drop_lets_what_waits_run_and_then_drops_the_state() {
+    let ended = Arc::new(Mutex::new(Vec::new()));
+    let told = ended.clone();
+    let actor = Actor::builder(0).on_end(move |state, cause| told.lock().unwrap().push((state, cause))).spawn().unwrap();
+    let other = actor.clone();
+    (0..5).for_each(|_| actor.enqueue(|n| *n += 1).unwrap());
+    drop(other);
+    assert!(ended.lock().unwrap().is_empty());
+    drop(actor);
+    assert_eq!(*ended.lock().unwrap(), [(Some(5), None)]);
+}
+
+#[test]
+fn the_last_drop_while_another_thread_drains_leaves_the_rest_to_it() {
+    let tally = Tally::default();
+    let part = Arc::new(());
+    let actor = Actor::new(part.clone());
+    let held = Held::hold(&actor);
+    for _ in 0..10 {
+        let token = tally.token();
+        actor.send(move |_| token.handle()).map_err(|_| ()).unwrap();
+    }
+    drop(actor);
+    held.let_go();
+    tally.check_all_handled();
+    assert_eq!(Arc::strong_count(&part), 1);
+}
+
+#[test]
+fn the_last_drop_inside_its_own_turn_ends_the_actor_after_it() {
+    let ended = Arc::new(Mutex::new(0));
+    let told = ended.clone();
+    let actor = Actor::builder(()).on_end(move |_, _| *told.lock().unwrap() += 1).spawn().unwrap();
+    let (me, seen) = (actor.clone(), ended.clone());
+    let outer = Actor::new(());
+    outer
+        .send(move |()| {
+            let last = move |(): &mut ()| {
+                drop(me);
+                assert_eq!(*seen.lock().unwrap(), 0, "not inside its turn");
+            };
+            actor.send(last).unwrap();
+        })
+        .unwrap();
+    assert_eq!(*ended.lock().unwrap(), 1);
+}
+
+#[test]
+fn a_weak_handle_keeps_nothing_going_and_never_brings_it_back() {
+    let part = Arc::new(());
+    let actor = Actor::builder(part.clone()).name("weak").spawn().unwrap();
+    let weak = actor.downgrade();
+    let again = weak.clone();
+    assert!(weak.upgrade().unwrap().same_actor(&actor));
+    drop(actor);
+    assert_eq!(Arc::strong_count(&part), 1);
+    assert!(weak.upgrade().is_none() && again.upgrade().is_none());
+    assert_eq!(again.name(), Some("weak"), "the name is there as long as anything is");
+}
+
+#[test]
+fn an_upgraded_handle_is_a_handle() {
+    let actor = Actor::new(1);
+    let weak = actor.downgrade();
+    let strong = weak.upgrade().unwrap();
+    drop(actor);
+    strong.send(|n| *n += 1).unwrap();
+    assert_eq!(strong.with(|n| *n), Ok(2));
+    drop(strong);
+    assert!(weak.upgrade().is_none());
+}
+
+#[test]
+fn a_closed_actor_can_still_be_upgraded() {
+    let actor = Actor::new(1);
+    let weak = actor.downgrade();
+    actor.close();
+    assert!(weak.upgrade().is_some_and(|actor| actor.is_closed()));
+}
+
+#[test]
+fn a_handle_outlives_the_thread_that_made_it_and_the_one_that_used_it() {
+    let actor = thread::spawn(|| {
+        let actor = Actor::new(Vec::new());
+        (0..1_000).for_each(|n| actor.enqueue(move |list: &mut Vec<i32>| list.push(n)).unwrap());
+        actor
+    })
+    .join()
+    .unwrap();
+    let inner = actor.clone();
+    thread::spawn(move || (1_000..2_000).for_each(|n| inner.enqueue(move |list| list.push(n)).unwrap())).join().unwrap();
+    assert_eq!(actor.with(|list| list.clone()).unwrap(), (0..2_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_reply_outlives_every_handle() {
+    let actor = Actor::new(3);
+    actor.enqueue(|_| ()).unwrap();
+    let mut reply = None;
+    let inner = actor.clone();
+    Actor::new(()).with(|()| reply = Some(inner.ask(|n| *n))).unwrap();
+    drop((actor, inner));
+    assert_eq!(reply.unwrap().wait(), Ok(3));
+}
+
+#[test]
+fn same_actor_tells_handles_apart() {
+    let (one, two) = (Actor::new(1), Actor::new(1));
+    assert!(one.same_actor(&one.clone()));
+    assert!(!one.same_actor(&two));
+}
+
+#[test]
+fn debug_shows_what_an_operator_wants_to_know() {
+    let actor = Actor::builder(()).name("clerk").spawn().unwrap();
+    let _other = actor.clone();
+    actor.enqueue(|()| ()).unwrap();
+    let text = format!("{actor:?}");
+    assert!(text.contains("clerk") && text.contains("messages: 1") && text.contains("handles: 2"), "{text}");
+    assert!(format!("{:?}", actor.downgrade()).contains("clerk"));
+}
+
+#[test]
+fn a_state_that_holds_its_own_weak_handle_is_dropped() {
+    struct Own(Option<WeakActor<Own>>, #[expect(dead_code, reason = "it is there to be dropped")] Arc<()>);
+    let part = Arc::new(());
+    let actor = Actor::new(Own(None, part.clone()));
+    let weak = actor.downgrade();
+    actor.with(|own| own.0 = Some(weak)).unwrap();
+    drop(actor);
+    assert_eq!(Arc::strong_count(&part), 1);
+}
+
+#[test]
+fn dropping_and_upgrading_under_fire_ends_once_and_loses_nothing() {
+    must_end(|| {
+        let tally = Tally::default();
+        let ended = Arc::new(Mutex::new(0));
+        let rounds = size(300, 20_000);
+        for _ in 0..rounds {
+            let told = ended.clone();
+            let actor = Actor::builder(()).on_end(move |_, _| *told.lock().unwrap() += 1).spawn().unwrap();
+            let weak = actor.downgrade();
+            let gate = Gate::new(3);
+            thread::scope(|scope| {
+                for _ in 0..2 {
+                    let (weak, tally, gate) = (&weak, &tally, &gate);
+                    scope.spawn(move || {
+                        gate.pass();
+                        for i in 0..4 {
+                            let Some(actor) = weak.upgrade() else { return };
+                            let token = tally.token();
+                            let message = move |(): &mut ()| token.handle();
+                            let sent = if i % 2 == 0 { actor.send(message) } else { actor.enqueue(message) };
+                            sent.map_err(|_| ()).unwrap();
+                        }
+                    });
+                }
+                gate.pass();
+                drop(actor);
+            });
+            assert!(weak.upgrade().is_none());
+        }
+        assert_eq!(*ended.lock().unwrap(), rounds);
+        tally.check_all_handled();
+    });
+}
+
+#[test]
+fn clones_on_many_threads_are_all_counted() {
+    let part = Arc::new(());
+    let actor = Actor::new(part.clone());
+    let each = size(2_000, 200_000);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            let actor = actor.clone();
+            scope.spawn(move || {
+                for _ in 0..each {
+                    let clone = actor.clone();
+                    let weak = clone.downgrade();
+                    drop(clone);
+                    assert!(weak.upgrade().is_some());
+                }
+            });
+        }
+    });
+    assert_eq!(Arc::strong_count(&part), 2);
+    drop(actor);
+    assert_eq!(Arc::strong_count(&part), 1);
+}

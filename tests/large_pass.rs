@@ -1,0 +1,92 @@
+//! One drain of many messages takes no more memory than one of few. All of it: `cargo test --release --test large_pass`.
+
+mod common;
+#[path = "common/counting.rs"]
+mod counting;
+
+use common::{on_small_stack, size};
+use counting::{Counting, alone, cost, count_this_thread};
+use turnwise::Actor;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+struct Relay {
+    me: Option<Actor<Relay>>,
+    left: usize,
+    run: usize,
+}
+
+fn pass_on(relay: &mut Relay) {
+    relay.run += 1;
+    relay.left -= 1;
+    match relay.left {
+        0 => relay.me = None,
+        _ => relay.me.as_ref().unwrap().send(pass_on).unwrap(),
+    }
+}
+
+fn relay(left: usize) -> Actor<Relay> {
+    let relay = Actor::new(Relay { me: None, left, run: 0 });
+    relay.with(|state| state.me = Some(relay.clone())).unwrap();
+    relay
+}
+
+#[test]
+fn ten_million_messages_in_one_pass_take_constant_memory() {
+    let _alone = alone();
+    let many = size(500_000, 10_000_000);
+    let short = relay(1_000);
+    let few = cost(|| short.send(pass_on).unwrap());
+    let long = relay(many);
+    let all = cost(|| long.send(pass_on).unwrap());
+    assert_eq!(long.with(|relay| relay.run).unwrap(), many);
+    assert!(all.peak <= few.peak + 4096, "{many} messages: {all:?}, a thousand: {few:?}");
+    println!("{many} messages in one pass: {all:?}; a thousand: {few:?}");
+}
+
+#[test]
+fn a_pass_between_two_actors_takes_constant_memory() {
+    let _alone = alone();
+    struct Player {
+        other: Option<Actor<Player>>,
+        left: usize,
+    }
+    fn play(player: &mut Player) {
+        player.left -= 1;
+        match player.left {
+            0 => player.other = None,
+            _ => player.other.as_ref().unwrap().send(play).unwrap(),
+        }
+    }
+    let game = |left| {
+        let (ping, pong) = (Actor::new(Player { other: None, left }), Actor::new(Player { other: None, left }));
+        ping.with(|player| player.other = Some(pong.clone())).unwrap();
+        pong.with(|player| player.other = Some(ping.clone())).unwrap();
+        let cost = cost(|| ping.send(play).unwrap());
+        // The one who stopped first keeps the other one going.
+        pong.with(|player| player.other = None).unwrap();
+        ping.with(|player| player.other = None).unwrap();
+        cost
+    };
+    let few = game(1_000);
+    let all = game(size(200_000, 2_000_000));
+    assert!(all.peak <= few.peak + 4096, "many: {all:?}, few: {few:?}");
+}
+
+#[test]
+fn a_long_queue_is_drained_on_a_small_stack_without_further_memory() {
+    let _alone = alone();
+    let many = size(200_000, 2_000_000);
+    on_small_stack(move || {
+        count_this_thread();
+        let sum = Actor::new(0_u64);
+        for _ in 0..many {
+            sum.enqueue(|sum| *sum += 1).unwrap();
+        }
+        let drained = cost(|| assert!(sum.drain()));
+        assert_eq!(sum.with(|sum| *sum).unwrap(), many as u64);
+        // Empty chunks change hands, in lists that are small and do not grow with the queue.
+        assert!(drained.peak <= 4096 && drained.calls <= 20, "{drained:?}");
+    });
+}

@@ -1,0 +1,105 @@
+//! Messages run in the order in which they were accepted. All of it: `cargo test --release --test order`.
+
+mod common;
+
+use std::thread;
+
+use common::{Tally, size};
+use turnwise::Actor;
+
+const SENDERS: usize = 8;
+
+#[derive(Default)]
+struct Ledger {
+    next: [u64; SENDERS],
+    wrong: Option<(usize, u64)>,
+}
+
+impl Ledger {
+    fn enter(&mut self, sender: usize, number: u64) {
+        if self.next[sender] != number {
+            self.wrong.get_or_insert((sender, number));
+        }
+        self.next[sender] = number + 1;
+    }
+}
+
+fn check(ledger: &Actor<Ledger>, each: u64) {
+    let (next, wrong) = ledger.with(|ledger| (ledger.next, ledger.wrong)).unwrap();
+    assert_eq!(wrong, None, "out of order");
+    assert_eq!(next, [each; SENDERS]);
+}
+
+#[test]
+fn each_senders_messages_run_in_its_order() {
+    let each = size(25_000, 125_000) as u64;
+    let ledger = Actor::new(Ledger::default());
+    thread::scope(|scope| {
+        for sender in 0..SENDERS {
+            let ledger = &ledger;
+            scope.spawn(move || {
+                for number in 0..each {
+                    ledger.send(move |ledger: &mut Ledger| ledger.enter(sender, number)).unwrap();
+                }
+            });
+        }
+    });
+    check(&ledger, each);
+    println!("{} messages in order", SENDERS as u64 * each);
+}
+
+#[test]
+fn the_order_holds_across_all_ways_of_sending() {
+    let each = size(2_000, 50_000) as u64 * 6;
+    let ledger = Actor::new(Ledger::default());
+    let tally = Tally::default();
+    thread::scope(|scope| {
+        for sender in 0..SENDERS {
+            let (ledger, tally) = (&ledger, &tally);
+            scope.spawn(move || {
+                let message = |number| {
+                    let token = tally.token();
+                    move |ledger: &mut Ledger| {
+                        ledger.enter(sender, number);
+                        token.handle();
+                    }
+                };
+                for n in (0..each).step_by(6) {
+                    ledger.send(message(n)).map_err(|_| ()).unwrap();
+                    ledger.enqueue(message(n + 1)).map_err(|_| ()).unwrap();
+                    ledger.send_many([message(n + 2), message(n + 3)]).map_err(|_| ()).unwrap();
+                    drop(ledger.ask(message(n + 4)));
+                    ledger.with(message(n + 5)).unwrap();
+                }
+            });
+        }
+    });
+    check(&ledger, each);
+    tally.check_all_handled();
+}
+
+#[test]
+fn the_order_holds_for_sends_from_inside_turns() {
+    let each = size(25_000, 125_000) as u64;
+    let ledger = Actor::new(Ledger::default());
+    thread::scope(|scope| {
+        for sender in 0..SENDERS {
+            let ledger = &ledger;
+            scope.spawn(move || {
+                // Each sends from turns of its own actor.
+                let clock = Actor::new(0_u64);
+                for _ in 0..each {
+                    let ledger = ledger.clone();
+                    clock
+                        .send(move |clock| {
+                            let number = *clock;
+                            *clock += 1;
+                            ledger.send(move |ledger: &mut Ledger| ledger.enter(sender, number)).unwrap();
+                        })
+                        .unwrap();
+                }
+            });
+        }
+    });
+    check(&ledger, each);
+}

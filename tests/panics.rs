@@ -1,0 +1,527 @@
+//! A panic costs one message at most, never the mailbox: wherever it comes from, ownership is settled and the policy acts.
+
+mod common;
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use common::{Held, Tally, block_on, must_end, quiet_panic, size};
+use turnwise::{Actor, AskError, Panic, Reason, StopCause};
+
+/// Panics when it is dropped, unless that is while another panic unwinds.
+struct PanicsInDrop;
+
+impl Drop for PanicsInDrop {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            quiet_panic("in a drop");
+        }
+    }
+}
+
+/// A payload whose drop panics, with a payload whose drop panics, and so on.
+struct Bomb(u32);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if self.0 > 0 && !thread::panicking() {
+            resume_unwind(Box::new(Bomb(self.0 - 1)));
+        }
+    }
+}
+
+fn resuming<S: Send + 'static>(state: S) -> Actor<S> {
+    Actor::builder(state).on_panic(Panic::Resume).spawn().unwrap()
+}
+
+/// The actor is idle and takes messages, and this thread is not inside a turn any more: a send runs at once.
+#[track_caller]
+fn check_alive<S: Send + 'static>(actor: &Actor<S>) {
+    assert!(actor.is_idle(), "{actor:?}");
+    check_thread();
+    let ran = Arc::new(AtomicUsize::new(0));
+    let seen = ran.clone();
+    actor.send(move |_| _ = ran.fetch_add(1, SeqCst)).unwrap();
+    assert_eq!(seen.load(SeqCst), 1, "not run at once");
+}
+
+#[track_caller]
+fn check_stopped<S: Send + 'static>(actor: &Actor<S>, text: &str) {
+    let cause = StopCause::Panicked(text.into());
+    assert_eq!(actor.stop_cause(), Some(cause.clone()));
+    assert!(actor.is_closed() && actor.is_idle(), "{actor:?}");
+    assert_eq!(actor.send(|_| ()).unwrap_err().reason(), &Reason::Stopped(cause.clone()));
+    assert_eq!(actor.with(|_| ()), Err(AskError::Stopped(cause)));
+    assert_eq!(actor.wait_ended(Duration::ZERO), Ok(true));
+    check_thread();
+}
+
+/// This thread runs a send to an idle actor at once: nothing is left of an earlier turn.
+#[track_caller]
+fn check_thread() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let seen = ran.clone();
+    Actor::new(()).send(move |()| _ = ran.fetch_add(1, SeqCst)).unwrap();
+    assert_eq!(seen.load(SeqCst), 1, "this thread believes that it is inside a turn");
+}
+
+/// Every place from which a message can be run: the actor, and how to bring it a message that panics.
+#[expect(clippy::type_complexity, reason = "a table of closures")]
+const PLACES: [(&str, fn(&Actor<u32>)); 7] = [
+    ("inline", |actor| actor.send(|_| quiet_panic("x")).unwrap()),
+    ("ask, inline", |actor| assert_eq!(actor.ask(|_| -> () { quiet_panic("x") }).wait(), Err(AskError::Panicked("x".into())))),
+    ("mid-batch", |actor| {
+        actor.enqueue(|n| *n += 1).unwrap();
+        actor.enqueue(|_| quiet_panic("x")).unwrap();
+        actor.enqueue(|n| *n += 1).unwrap();
+        actor.drain();
+    }),
+    ("last before release", |actor| {
+        actor.enqueue(|n| *n += 1).unwrap();
+        actor.enqueue(|_| quiet_panic("x")).unwrap();
+        actor.drain();
+    }),
+    ("listed", |actor| {
+        let inner = actor.clone();
+        Actor::new(()).send(move |()| inner.send(|_| quiet_panic("x")).unwrap()).unwrap();
+    }),
+    ("in the message's drop", |actor| {
+        let part = PanicsInDrop;
+        actor.send(move |_| drop(part)).unwrap();
+    }),
+    ("in the queued message's drop", |actor| {
+        let part = PanicsInDrop;
+        actor.enqueue(move |_| _ = &part).unwrap();
+        actor.drain();
+    }),
+];
+
+#[test]
+fn resume_goes_on_with_the_state_from_every_place() {
+    for (place, panic) in PLACES {
+        println!("{place}");
+        let reports = Arc::new(AtomicUsize::new(0));
+        let count = reports.clone();
+        let hook = move |_: &str| _ = count.fetch_add(1, SeqCst);
+        let actor = Actor::builder(1).on_panic(Panic::Resume).panic_hook(hook).spawn().unwrap();
+        for round in 1..=3 {
+            panic(&actor);
+            assert_eq!(reports.load(SeqCst), round, "{place}");
+            check_alive(&actor);
+        }
+        assert!(actor.with(|n| *n).unwrap() >= 1);
+    }
+}
+
+#[test]
+fn restart_goes_on_with_a_fresh_state_from_every_place() {
+    for (place, panic) in PLACES {
+        println!("{place}");
+        let made = Arc::new(AtomicUsize::new(0));
+        let count = made.clone();
+        let fresh = move || {
+            count.fetch_add(1, SeqCst);
+            100
+        };
+        let actor = Actor::builder(1).on_panic(Panic::restart(fresh)).spawn().unwrap();
+        panic(&actor);
+        assert_eq!(made.load(SeqCst), 1, "{place}");
+        check_alive(&actor);
+        assert!(actor.with(|n| *n).unwrap() >= 100, "{place}");
+    }
+}
+
+#[test]
+fn stop_ends_the_actor_with_the_cause_from_every_place() {
+    for (place, panic) in PLACES {
+        println!("{place}");
+        let ends = Arc::new(Mutex::new(Vec::new()));
+        let told = ends.clone();
+        let actor = Actor::builder(1).on_end(move |state, cause| told.lock().unwrap().push((state, cause))).spawn().unwrap();
+        panic(&actor);
+        let text = if place.contains("drop") { "in a drop" } else { "x" };
+        check_stopped(&actor, text);
+        let ends = ends.lock().unwrap();
+        assert!(matches!(&ends[..], [(Some(_), Some(StopCause::Panicked(cause)))] if **cause == *text), "{place}: {ends:?}");
+    }
+}
+
+#[test]
+fn stop_by_a_panic_gives_back_what_waits() {
+    let tally = Tally::default();
+    let actor = Actor::builder(())
+        .undelivered({
+            let tally = tally.clone();
+            move |message| {
+                // Dropped unrun: its token says so.
+                drop(message);
+                tally.token().come_back();
+            }
+        })
+        .spawn()
+        .unwrap();
+    let held = Held::hold(&actor);
+    let before = tally.token();
+    actor.enqueue(move |()| before.handle()).unwrap();
+    actor.enqueue(|()| quiet_panic("x")).unwrap();
+    for _ in 0..5 {
+        let token = tally.token();
+        actor.enqueue(move |()| token.handle()).unwrap();
+    }
+    let reply = actor.ask(|()| 1);
+    held.let_go();
+    assert_eq!(reply.wait(), Err(AskError::Stopped(StopCause::Panicked("x".into()))));
+    check_stopped(&actor, "x");
+    assert_eq!((tally.handled(), tally.returned(), tally.dropped()), (1, 5, 5));
+    tally.check();
+}
+
+#[test]
+fn of_a_thousand_messages_every_seventh_panics_and_the_others_are_handled() {
+    let ways: [fn(&Actor<u32>, u32); 3] = [
+        |actor, n| actor.send(move |handled| handle(handled, n)).unwrap(),
+        |actor, n| actor.enqueue(move |handled| handle(handled, n)).unwrap(),
+        |actor, n| drop(actor.ask(move |handled| handle(handled, n))),
+    ];
+    fn handle(handled: &mut u32, n: u32) {
+        if n % 7 == 0 {
+            quiet_panic("a multiple of seven");
+        }
+        *handled += 1;
+    }
+    for send in ways {
+        for threads in [1, 4] {
+            let reports = Arc::new(AtomicUsize::new(0));
+            let count = reports.clone();
+            let hook = move |text: &str| {
+                assert_eq!(text, "a multiple of seven");
+                count.fetch_add(1, SeqCst);
+            };
+            let actor = Actor::builder(0).on_panic(Panic::Resume).panic_hook(hook).spawn().unwrap();
+            thread::scope(|scope| {
+                for me in 0..threads {
+                    let actor = &actor;
+                    scope.spawn(move || (1..=1_000).filter(|n| n % threads == me).for_each(|n| send(actor, n)));
+                }
+            });
+            actor.wait_idle().unwrap();
+            assert_eq!(actor.len(), 0);
+            actor.send(|handled| *handled += 1_000).unwrap();
+            assert_eq!(actor.with(|handled| *handled).unwrap(), 1_858);
+            assert_eq!(reports.load(SeqCst), 142);
+        }
+    }
+}
+
+#[test]
+fn a_panic_in_with_comes_back_to_its_caller_after_the_policy_has_acted() {
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let (hook, factory) = (order.clone(), order.clone());
+    let actor = Actor::builder(1)
+        .panic_hook(move |text| hook.lock().unwrap().push(text.to_owned()))
+        .on_panic(Panic::restart(move || {
+            factory.lock().unwrap().push("restart".to_owned());
+            2
+        }))
+        .spawn()
+        .unwrap();
+    let panic = catch_unwind(AssertUnwindSafe(|| actor.with(|_| quiet_panic("mine")))).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"mine"));
+    assert_eq!(*order.lock().unwrap(), ["mine", "restart"]);
+    check_alive(&actor);
+    assert_eq!(actor.with(|n| *n), Ok(2));
+}
+
+#[test]
+fn a_panic_in_a_with_that_waited_comes_back_too() {
+    must_end(|| {
+        let actor = Actor::new(1);
+        let held = Held::hold_until_waiting(&actor, 1);
+        let panic = catch_unwind(AssertUnwindSafe(|| actor.with(|_| -> () { quiet_panic("mine") }))).unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&"mine"));
+        assert_eq!(actor.stop_cause(), Some(StopCause::Panicked("mine".into())));
+        held.let_go();
+        check_stopped(&actor, "mine");
+    });
+}
+
+#[test]
+fn a_panic_in_with_inside_a_turn_unwinds_that_turn_alone() {
+    let (outer, inner) = (resuming(0), resuming(0));
+    let reached = inner.clone();
+    outer
+        .send(move |n| {
+            *n = 1;
+            reached.with(|_| quiet_panic("inside")).unwrap()
+        })
+        .unwrap();
+    check_alive(&inner);
+    check_alive(&outer);
+    assert_eq!(outer.with(|n| *n), Ok(1));
+}
+
+#[test]
+fn what_a_turn_sent_before_it_panicked_is_run() {
+    let (one, two) = (resuming(()), Actor::new(0));
+    let inner = two.clone();
+    one.send(move |()| {
+        inner.send(|n| *n += 1).unwrap();
+        inner.send(|n| *n += 1).unwrap();
+        quiet_panic("after sending")
+    })
+    .unwrap();
+    assert!(two.is_idle());
+    assert_eq!(two.with(|n| *n), Ok(2));
+}
+
+#[test]
+fn a_panicking_panic_hook_is_survived() {
+    for depth in 0..5 {
+        let hook = move |_: &str| resume_unwind(Box::new(Bomb(depth)));
+        let actor = Actor::builder(0).on_panic(Panic::Resume).panic_hook(hook).spawn().unwrap();
+        actor.send(|_| quiet_panic("x")).unwrap();
+        check_alive(&actor);
+        actor.enqueue(|_| quiet_panic("x")).unwrap();
+        actor.drain();
+        check_alive(&actor);
+    }
+}
+
+#[test]
+fn a_panicking_factory_stops_the_actor() {
+    for depth in 0..5 {
+        let actor = Actor::builder(0).on_panic(Panic::restart(move || resume_unwind(Box::new(Bomb(depth))))).spawn().unwrap();
+        actor.send(|_| quiet_panic("first")).unwrap();
+        check_stopped(&actor, "first");
+    }
+}
+
+#[test]
+fn a_panicking_undelivered_hook_is_told_of_every_message() {
+    for depth in 0..5 {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let count = calls.clone();
+        let actor = Actor::builder(())
+            .undelivered(move |_| {
+                count.fetch_add(1, SeqCst);
+                resume_unwind(Box::new(Bomb(depth)))
+            })
+            .spawn()
+            .unwrap();
+        (0..5).for_each(|_| actor.enqueue(|()| unreachable!("stopped")).unwrap());
+        actor.stop();
+        assert_eq!(calls.load(SeqCst), 5);
+        assert!(actor.is_idle());
+        check_thread();
+    }
+}
+
+#[test]
+fn a_panicking_end_hook_is_survived() {
+    for depth in 0..5 {
+        let actor = Actor::builder(()).on_end(move |_, _| resume_unwind(Box::new(Bomb(depth)))).spawn().unwrap();
+        assert!(actor.close());
+        assert!(actor.is_idle());
+        check_thread();
+    }
+}
+
+#[test]
+fn a_state_that_panics_in_its_drop_is_survived() {
+    // At the last drop, at close, at restart, and in a chain of them.
+    drop(Actor::new(PanicsInDrop));
+    check_thread();
+    let actor = Actor::new(PanicsInDrop);
+    actor.close();
+    assert!(actor.is_idle());
+    check_thread();
+    let actor = Actor::builder(Some(PanicsInDrop)).on_panic(Panic::restart(|| None)).spawn().unwrap();
+    actor.send(|_| quiet_panic("x")).unwrap();
+    check_alive(&actor);
+    let inner = Actor::new(PanicsInDrop);
+    drop(Actor::new((PanicsInDrop, inner)));
+    check_thread();
+    for depth in 0..5 {
+        drop(Actor::new(Bomb(depth)));
+        check_thread();
+        let actor = Actor::builder(Bomb(depth)).on_panic(Panic::restart(|| Bomb(0))).spawn().unwrap();
+        actor.send(|_| quiet_panic("x")).unwrap();
+        check_alive(&actor);
+    }
+}
+
+#[test]
+fn hooks_that_panic_in_their_drop_are_survived() {
+    let part = PanicsInDrop;
+    let actor = Actor::builder(()).panic_hook(move |_| _ = &part).spawn().unwrap();
+    drop(actor);
+    check_thread();
+    let part = Bomb(3);
+    let actor = Actor::builder(()).undelivered(move |_| _ = &part).spawn().unwrap();
+    let inside = Actor::new(());
+    inside.send(move |()| drop(actor)).unwrap();
+    check_thread();
+    check_alive(&inside);
+}
+
+#[test]
+fn a_message_that_panics_while_it_is_given_back_is_survived() {
+    let actor = Actor::new(());
+    for _ in 0..3 {
+        let part = PanicsInDrop;
+        actor.enqueue(move |()| _ = &part).unwrap();
+    }
+    let tally = Tally::default();
+    let token = tally.token();
+    actor.enqueue(move |()| token.handle()).unwrap();
+    let part = PanicsInDrop;
+    let reply = actor.ask(move |()| _ = &part);
+    drop(reply);
+    assert!(actor.is_idle());
+    // Now the same with a stop instead of the ask's drain.
+    let actor = Actor::new(());
+    for depth in 0..5 {
+        let (part, token) = (Bomb(depth), tally.token());
+        actor.enqueue(move |()| drop((part, token))).unwrap();
+    }
+    actor.stop();
+    assert!(actor.is_idle());
+    check_thread();
+    assert_eq!(tally.created(), 6);
+    tally.check();
+}
+
+#[test]
+fn a_panics_payload_that_panics_in_its_drop_is_survived() {
+    for depth in 0..6 {
+        let actor = resuming(0);
+        let blow_up = move |_: &mut i32| resume_unwind(Box::new(Bomb(depth)));
+        actor.send(blow_up).unwrap();
+        check_alive(&actor);
+        actor.enqueue(blow_up).unwrap();
+        actor.enqueue(blow_up).unwrap();
+        actor.enqueue(|n| *n = 5).unwrap();
+        actor.drain();
+        check_alive(&actor);
+        assert_eq!(actor.ask(blow_up).wait(), Err(AskError::Panicked("a panic without a text".into())));
+        check_alive(&actor);
+        actor.enqueue(|_| ()).unwrap();
+        assert_eq!(actor.ask(blow_up).wait(), Err(AskError::Panicked("a panic without a text".into())));
+        check_alive(&actor);
+        assert_eq!(actor.with(|n| *n), Ok(5));
+    }
+}
+
+#[test]
+fn an_answer_that_panics_in_its_drop_is_survived() {
+    for depth in 0..5 {
+        let actor = resuming(0);
+        actor.enqueue(|_| ()).unwrap();
+        // Its asker has gone before it is answered.
+        let held = Held::hold(&actor);
+        drop(actor.ask(move |_| Bomb(depth)));
+        let seen = actor.ask(|_| 5);
+        held.let_go();
+        assert_eq!(seen.wait(), Ok(5));
+        check_alive(&actor);
+    }
+}
+
+struct BadWaker;
+
+impl Wake for BadWaker {
+    fn wake(self: Arc<Self>) {
+        quiet_panic("in a wake");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_costs_neither_the_answer_nor_the_mailbox() {
+    let actor = resuming(7);
+    let tally = Tally::default();
+    for read in [true, false] {
+        let held = Held::hold(&actor);
+        let token = tally.token();
+        let mut reply = actor.ask(move |n| (*n, token));
+        let later = actor.ask(|n| *n + 1);
+        let waker = Waker::from(Arc::new(BadWaker));
+        let polled = std::pin::Pin::new(&mut reply).poll(&mut Context::from_waker(&waker));
+        assert!(matches!(polled, Poll::Pending));
+        held.let_go();
+        assert_eq!(later.wait(), Ok(8), "the next message is answered");
+        check_alive(&actor);
+        if read {
+            let (n, token) = block_on(reply).unwrap();
+            assert_eq!(n, 7);
+            token.handle();
+        }
+    }
+    assert_eq!(tally.created(), 2);
+    tally.check();
+}
+
+#[test]
+fn a_waker_that_panics_in_its_drop_is_survived() {
+    struct Quiet(#[allow(dead_code, reason = "it is there to be dropped")] PanicsInDrop);
+    impl Wake for Quiet {
+        fn wake(self: Arc<Self>) {}
+    }
+    let actor = resuming(7);
+    let held = Held::hold(&actor);
+    let mut reply = actor.ask(|n| *n);
+    let later = actor.ask(|n| *n + 1);
+    let waker = Waker::from(Arc::new(Quiet(PanicsInDrop)));
+    assert!(matches!(std::pin::Pin::new(&mut reply).poll(&mut Context::from_waker(&waker)), Poll::Pending));
+    // Another waker takes its place: the first one goes with the last clone of it, in the poll.
+    drop(waker);
+    let polled = catch_unwind(AssertUnwindSafe(|| std::pin::Pin::new(&mut reply).poll(&mut Context::from_waker(Waker::noop()))));
+    assert!(polled.is_err());
+    held.let_go();
+    assert_eq!(later.wait(), Ok(8));
+    assert_eq!(block_on(reply), Ok(7));
+    check_alive(&actor);
+}
+
+#[test]
+fn panics_under_load_lose_nothing() {
+    let each = size(3_000, 100_000);
+    let tally = Tally::default();
+    let reports = Arc::new(AtomicUsize::new(0));
+    let count = reports.clone();
+    let hook = move |_: &str| _ = count.fetch_add(1, SeqCst);
+    let actor = Actor::builder(0_usize).on_panic(Panic::Resume).panic_hook(hook).spawn().unwrap();
+    thread::scope(|scope| {
+        for me in 0..4 {
+            let (actor, tally) = (&actor, &tally);
+            scope.spawn(move || {
+                for i in 0..each {
+                    let token = tally.token();
+                    let message = move |n: &mut usize| {
+                        if i % 3 == 0 {
+                            quiet_panic("one of three");
+                        }
+                        *n += 1;
+                        token.handle();
+                    };
+                    match (me + i) % 4 {
+                        0 => _ = catch_unwind(AssertUnwindSafe(|| actor.with(message))),
+                        1 => drop(actor.ask(message).wait()),
+                        2 => actor.enqueue(message).map_err(|_| ()).unwrap(),
+                        _ => actor.send(message).map_err(|_| ()).unwrap(),
+                    }
+                }
+            });
+        }
+    });
+    let handled = actor.with(|n| *n).unwrap();
+    tally.check();
+    assert_eq!((handled, reports.load(SeqCst)), (tally.handled(), tally.dropped()));
+    assert_eq!(tally.dropped(), 4 * each.div_ceil(3));
+    check_alive(&actor);
+}
