@@ -183,10 +183,10 @@ fn print_tables(outcome: &Outcome) -> io::Result<()> {
         }
     }
     writeln!(out)?;
-    writeln!(out, "{:<12} {:>9} {:>12} {:>14}", "", "seconds", "lines/s", "of one thread")?;
+    writeln!(out, "{:<12} {:>9} {:>12} {:>14}", "", "ms", "lines/s", "of one thread")?;
     let alone = seconds.last().map_or(f64::NAN, |(_, seconds)| *seconds);
     for (name, seconds) in seconds {
-        writeln!(out, "{name:<12} {seconds:>9.4} {:>12.0} {:>13.2}x", truth.lines as f64 / seconds, alone / seconds)?;
+        writeln!(out, "{name:<12} {:>9.3} {:>12.0} {:>13.2}x", 1e3 * seconds, truth.lines as f64 / seconds, alone / seconds)?;
     }
     writeln!(out, "medians; {threads} threads, {shards} shards; results {}", if *matches { "agree" } else { "DIFFER" })
 }
