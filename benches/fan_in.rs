@@ -7,7 +7,7 @@ mod workloads;
 use std::time::Duration;
 
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime};
-use workloads::{ParkingLot, Send, Std, Subject, Textbook, With, exchange};
+use workloads::{ParkingLot, Std, Subject, Textbook, TurnwiseSend, TurnwiseWith, exchange};
 
 fn one<S: Subject>(group: &mut BenchmarkGroup<'_, WallTime>, producers: usize) {
     exchange::<S>(producers, 1000, 0, 0);
@@ -28,8 +28,8 @@ fn fan_in(criterion: &mut Criterion) {
         .measurement_time(Duration::from_secs(2))
         .throughput(Throughput::Elements(1));
     for producers in [1, 2, 8] {
-        one::<Send>(&mut group, producers);
-        one::<With>(&mut group, producers);
+        one::<TurnwiseSend>(&mut group, producers);
+        one::<TurnwiseWith>(&mut group, producers);
         one::<ParkingLot>(&mut group, producers);
         one::<Std>(&mut group, producers);
         one::<Textbook>(&mut group, producers);

@@ -7,7 +7,7 @@ mod workloads;
 use std::hint::black_box;
 
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime};
-use workloads::{Ask, ParkingLot, Send, Std, Subject, Textbook, TextbookAsk, With, exchange};
+use workloads::{ParkingLot, Std, Subject, Textbook, TextbookAsk, TurnwiseAsk, TurnwiseSend, TurnwiseWith, exchange};
 
 fn one<S: Subject>(group: &mut BenchmarkGroup<'_, WallTime>) {
     exchange::<S>(1, 1000, 3, 0);
@@ -17,9 +17,9 @@ fn one<S: Subject>(group: &mut BenchmarkGroup<'_, WallTime>) {
 
 fn idle(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("idle");
-    one::<Send>(&mut group);
-    one::<With>(&mut group);
-    one::<Ask>(&mut group);
+    one::<TurnwiseSend>(&mut group);
+    one::<TurnwiseWith>(&mut group);
+    one::<TurnwiseAsk>(&mut group);
     one::<ParkingLot>(&mut group);
     one::<Std>(&mut group);
     one::<Textbook>(&mut group);

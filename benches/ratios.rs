@@ -12,7 +12,9 @@ mod workloads;
 
 use std::time::{Duration, Instant};
 
-use workloads::{Ask, ParkingLot, Send, Std, Subject, Textbook, TextbookAsk, Took, With, contend, exchange, rounds_of, spend};
+use workloads::{
+    ParkingLot, Std, Subject, Textbook, TextbookAsk, Took, TurnwiseAsk, TurnwiseSend, TurnwiseWith, contend, exchange, rounds_of, spend,
+};
 
 const TRIAL: Duration = Duration::from_millis(5);
 
@@ -46,7 +48,7 @@ fn main() {
     let options = options();
     println!("{:<38} {:<14} {:>9} {:>9} {:>7} {:>7}", "workload", "subject", "wall ns", "cpu ns", "wall/PL", "cpu/PL");
     let load = |threads, handler: f64, own: f64| Load { threads, handler: rounds_of(handler), own: rounds_of(own) };
-    let (send, with, ask) = (of::<Send>, of::<With>, of::<Ask>);
+    let (send, with, ask) = (of::<TurnwiseSend>, of::<TurnwiseWith>, of::<TurnwiseAsk>);
     let (tb, tb_ask) = (Textbook::NAME, TextbookAsk::NAME);
     let others = || [of::<ParkingLot>(None), of::<Std>(None), of::<Textbook>(None), of::<TextbookAsk>(None)];
 
@@ -77,8 +79,8 @@ fn main() {
     for threads in [1, 2, 4, 8, 16] {
         let workload = format!("{threads} threads, handler 65, own 0");
         let load = load(threads, 65.0, 0.0);
-        latency::<Send>(&options, &workload, load);
-        latency::<With>(&options, &workload, load);
+        latency::<TurnwiseSend>(&options, &workload, load);
+        latency::<TurnwiseWith>(&options, &workload, load);
         latency::<ParkingLot>(&options, &workload, load);
         latency::<Std>(&options, &workload, load);
         latency::<Textbook>(&options, &workload, load);

@@ -7,7 +7,7 @@ mod workloads;
 use std::time::Duration;
 
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main, measurement::WallTime};
-use workloads::{ParkingLot, Send, Std, Subject, Textbook, With, exchange, rounds_of};
+use workloads::{ParkingLot, Std, Subject, Textbook, TurnwiseSend, TurnwiseWith, exchange, rounds_of};
 
 fn one<S: Subject>(group: &mut BenchmarkGroup<'_, WallTime>, handler_ns: u32, own_ns: u32) {
     exchange::<S>(2, 1000, 1, 1);
@@ -23,8 +23,8 @@ fn two_threads(criterion: &mut Criterion) {
     group.sample_size(20).warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_secs(1));
     for own_ns in [0, 37, 250] {
         for handler_ns in [0, 12, 37, 65] {
-            one::<Send>(&mut group, handler_ns, own_ns);
-            one::<With>(&mut group, handler_ns, own_ns);
+            one::<TurnwiseSend>(&mut group, handler_ns, own_ns);
+            one::<TurnwiseWith>(&mut group, handler_ns, own_ns);
             one::<ParkingLot>(&mut group, handler_ns, own_ns);
             one::<Std>(&mut group, handler_ns, own_ns);
             one::<Textbook>(&mut group, handler_ns, own_ns);

@@ -66,11 +66,11 @@ pub(crate) trait Subject: Sync + Send + 'static {
 }
 
 /// `Actor::send`: leaves the message if the actor is busy.
-pub(crate) struct Send(Actor<State>);
+pub(crate) struct TurnwiseSend(Actor<State>);
 /// `Actor::with`: waits for the result.
-pub(crate) struct With(Actor<State>);
+pub(crate) struct TurnwiseWith(Actor<State>);
 /// `Actor::ask`, and waiting for the reply.
-pub(crate) struct Ask(Actor<State>);
+pub(crate) struct TurnwiseAsk(Actor<State>);
 /// A `parking_lot::Mutex` around the state.
 pub(crate) struct ParkingLot(parking_lot::Mutex<State>);
 /// A `std::sync::Mutex` around the state.
@@ -88,10 +88,10 @@ unsafe impl Sync for Textbook {}
 /// The textbook's mailbox, with a reply to wait for.
 pub(crate) struct TextbookAsk(Textbook);
 
-impl Subject for Send {
+impl Subject for TurnwiseSend {
     const NAME: &'static str = "turnwise-send";
     fn new() -> Self {
-        Send(Actor::new(State::default()))
+        TurnwiseSend(Actor::new(State::default()))
     }
     #[inline]
     fn give(&self, rounds: u32) {
@@ -105,10 +105,10 @@ impl Subject for Send {
     }
 }
 
-impl Subject for With {
+impl Subject for TurnwiseWith {
     const NAME: &'static str = "turnwise-with";
     fn new() -> Self {
-        With(Actor::new(State::default()))
+        TurnwiseWith(Actor::new(State::default()))
     }
     #[inline]
     fn give(&self, rounds: u32) {
@@ -119,10 +119,10 @@ impl Subject for With {
     }
 }
 
-impl Subject for Ask {
+impl Subject for TurnwiseAsk {
     const NAME: &'static str = "turnwise-ask";
     fn new() -> Self {
-        Ask(Actor::new(State::default()))
+        TurnwiseAsk(Actor::new(State::default()))
     }
     #[inline]
     fn give(&self, rounds: u32) {
