@@ -246,6 +246,14 @@ pub(crate) struct Took {
     pub(crate) wall: Duration,
     /// Processor time of the whole process in between.
     pub(crate) cpu: Duration,
+    /// Somebody else had one of the processors for a while: the threads were not all at work at once.
+    pub(crate) disturbed: bool,
+}
+
+/// How often this thread has lost its processor to another one against its will, as far as the system tells.
+fn preemptions() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:")?.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Lets each of `threads` run `work` on a subject of its own making, all at once, and checks that `expected` messages have been handled.
@@ -254,13 +262,15 @@ pub(crate) fn contend<S: Subject>(threads: usize, expected: u64, work: impl Fn(&
     let subject = Arc::new(S::new());
     let (gate, at_work) = (Barrier::new(threads), AtomicUsize::new(threads));
     let run = || {
+        let preempted = preemptions();
         gate.wait();
         let (cpu, start) = (ProcessTime::now().as_duration(), Instant::now());
         work(&subject);
         if at_work.fetch_sub(1, Ordering::AcqRel) == 1 {
             assert_eq!(subject.handled(), expected, "{}: messages were lost", S::NAME);
         }
-        ((start, cpu), (Instant::now(), ProcessTime::now().as_duration()))
+        let end = (Instant::now(), ProcessTime::now().as_duration());
+        ((start, cpu), end, preemptions() > preempted)
     };
     let runs: Vec<_> = if threads == 1 {
         vec![run()]
@@ -272,7 +282,9 @@ pub(crate) fn contend<S: Subject>(threads: usize, expected: u64, work: impl Fn(&
     };
     let first = runs.iter().map(|run| run.0).min().expect("there is a thread");
     let last = runs.iter().map(|run| run.1).max().expect("there is a thread");
-    Took { wall: last.0 - first.0, cpu: last.1 - first.1 }
+    let wall = last.0 - first.0;
+    let late = runs.iter().any(|run| run.0.0 - first.0 > wall / 20);
+    Took { wall, cpu: last.1 - first.1, disturbed: late || runs.iter().any(|run| run.2) }
 }
 
 /// [`contend`] with `messages` from each thread, `own` rounds of its own work before each.
