@@ -1,0 +1,56 @@
+//! Actors that send to each other: messages sent inside a turn run after it, so a chain of any length needs no stack and cannot lock up.
+//!
+//! ```text
+//! cargo run --example cascade
+//! ```
+
+use std::error::Error;
+
+use turnwise::{Actor, AskError, StopCause};
+
+/// A cell in a row: it adds what it is given, and passes it on.
+struct Cell {
+    sum: u64,
+    next: Option<Actor<Cell>>,
+}
+
+fn give(cell: &Actor<Cell>, amount: u64) -> bool {
+    let given = cell.send(move |cell| {
+        cell.sum += amount;
+        if let Some(next) = &cell.next {
+            give(next, amount);
+        }
+    });
+    given.is_ok()
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    const CELLS: u64 = 100_000;
+
+    // The row is built from its end; the first cell keeps the next one, and so on.
+    let last = Actor::new(Cell { sum: 0, next: None });
+    let mut first = last.clone();
+    for _ in 1..CELLS {
+        first = Actor::new(Cell { sum: 0, next: Some(first) });
+    }
+
+    // One message in, a hundred thousand turns: no stack overflow, and all is done on return, for nobody else was at work.
+    assert!(give(&first, 7));
+    assert_eq!(last.with(|cell| cell.sum)?, 7);
+
+    // Waiting for oneself would never end. It is an error at once.
+    let myself = last.clone();
+    let answer = last.with(move |_| myself.with(|cell| cell.sum))?;
+    assert_eq!(answer, Err(AskError::Deadlock));
+
+    // Letting go of the first cell lets go of them all, one after the other.
+    drop(first);
+    assert_eq!(last.with(|cell| cell.sum)?, 7);
+
+    // A stopped actor says why it does not take the message.
+    last.stop();
+    assert_eq!(last.with(|cell| cell.sum), Err(AskError::Stopped(StopCause::Requested)));
+
+    println!("one message went through {CELLS} actors");
+    Ok(())
+}
