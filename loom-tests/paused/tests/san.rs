@@ -1,1 +1,106 @@
-fn main() {}
+//! The stress scenarios for the sanitizers: `loom-tests/sanitizers.sh` runs this program. Without a sanitizer it is a short stress test.
+//!
+//! No test harness, and only what std compiles here: see `stress`. Arguments:
+//!
+//! | argument          | what it does                                                                              |
+//! |-------------------|-------------------------------------------------------------------------------------------|
+//! | none              | all scenarios, on the shipped crate and on the flavour that yields                        |
+//! | `long`            | the same with more rounds                                                                 |
+//! | `planted-race`    | two threads write one plain static: ThreadSanitizer must report                           |
+//! | `planted-relaxed` | the shipped algorithm with every ordering Relaxed: ThreadSanitizer must report            |
+//! | `planted-use`     | reads memory that was given back: AddressSanitizer must report                            |
+//! | `planted-leak`    | forgets an allocation: LeakSanitizer must report                                          |
+
+#[path = "."]
+mod shipped {
+    mod api {
+        pub use turnwise::*;
+    }
+    #[path = "stress/mod.rs"]
+    pub mod stress;
+}
+#[path = "."]
+mod yields {
+    mod api {
+        pub use paused::*;
+    }
+    #[path = "stress/mod.rs"]
+    pub mod stress;
+}
+
+use std::cell::UnsafeCell;
+use std::env;
+use std::hint::black_box;
+use std::thread::spawn;
+use std::time::Instant;
+
+fn main() {
+    // libtest's own arguments (`--nocapture`, filters) are not ours.
+    match env::args().nth(1).as_deref() {
+        Some("planted-race") => planted_race(),
+        Some("planted-relaxed") => planted_relaxed(),
+        Some("planted-use") => planted_use(),
+        Some("planted-leak") => planted_leak(),
+        Some("long") => all(30_000),
+        _ => all(3000),
+    }
+}
+
+fn all(rounds: u64) {
+    let mut run = 0;
+    for threads in [2, 4] {
+        for (name, scenario) in shipped::stress::ALL {
+            let start = Instant::now();
+            scenario(shipped::stress::Size { threads, rounds });
+            println!("{name}, {threads} threads: {:.1?}", start.elapsed());
+            run += 1;
+        }
+    }
+    for seed in 1..=4 {
+        paused::pause::chaos(seed);
+        for (_, scenario) in yields::stress::ALL {
+            scenario(yields::stress::Size { threads: 3, rounds: rounds / 10 });
+            run += 1;
+        }
+    }
+    println!("san: {run} scenarios run");
+}
+
+struct Plain(UnsafeCell<u64>);
+// SAFETY: not at all; that is the bug.
+unsafe impl Sync for Plain {}
+static PLAIN: Plain = Plain(UnsafeCell::new(0));
+
+fn planted_race() {
+    let writers = [1, 2].map(|n| {
+        spawn(move || {
+            for _ in 0..1000 {
+                // SAFETY: none: two threads write it at the same time.
+                unsafe { PLAIN.0.get().write_volatile(n) };
+            }
+        })
+    });
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+}
+
+fn planted_relaxed() {
+    paused::pause::relax();
+    let (_, scenario) = yields::stress::ALL[0];
+    scenario(yields::stress::Size { threads: 2, rounds: 2000 });
+}
+
+fn planted_use() {
+    let memory = Box::into_raw(Box::new(7u64));
+    // SAFETY: the first is right; the second is the bug.
+    unsafe {
+        drop(Box::from_raw(memory));
+        println!("{}", black_box(memory).read_volatile());
+    }
+}
+
+fn planted_leak() {
+    let memory = black_box(Box::new([7u64; 100]));
+    std::mem::forget(memory);
+    // What lay in registers and on the stack is overwritten.
+    println!("{}", black_box([0u8; 4096]).iter().map(|&byte| u64::from(byte)).sum::<u64>());
+}

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::thread::{JoinHandle, spawn};
+use std::thread::{JoinHandle, spawn, yield_now};
 use std::time::Duration;
 
 use super::api::{Actor, AskError, Overflow, Panic, Reason, WaitError};
@@ -94,10 +94,18 @@ pub struct Size {
 
 fn on_threads<R: Send + 'static>(size: Size, f: impl Fn(usize) -> R + Send + Sync + 'static) -> Vec<R> {
     let f = Arc::new(f);
+    let ready = Arc::new(AtomicU64::new(0));
     let threads: Vec<JoinHandle<R>> = (0..size.threads)
         .map(|at| {
-            let f = f.clone();
-            spawn(move || f(at))
+            let (f, ready) = (f.clone(), ready.clone());
+            spawn(move || {
+                // All begin together. Relaxed: it hides no race.
+                ready.fetch_add(1, Relaxed);
+                while ready.load(Relaxed) < size.threads as u64 {
+                    yield_now();
+                }
+                f(at)
+            })
         })
         .collect();
     drop(f);
