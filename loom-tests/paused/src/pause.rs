@@ -14,7 +14,7 @@ use std::fmt;
 use std::panic::Location;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::Ordering::{self, Relaxed};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -45,10 +45,19 @@ struct Me {
     gate: Cell<*const Paused>,
     left: Cell<usize>,
     steps: Cell<*mut Vec<Step>>,
+    counted: Cell<*const AtomicU32>,
 }
 
 thread_local! {
-    static ME: Me = const { Me { random: Cell::new(0), gate: Cell::new(null()), left: Cell::new(0), steps: Cell::new(null_mut()) } };
+    static ME: Me = const {
+        Me {
+            random: Cell::new(0),
+            gate: Cell::new(null()),
+            left: Cell::new(0),
+            steps: Cell::new(null_mut()),
+            counted: Cell::new(null()),
+        }
+    };
 }
 
 static CHAOS: AtomicBool = AtomicBool::new(false);
@@ -88,6 +97,16 @@ pub(crate) fn dead() {
 /// The ordering to use for `wanted`.
 pub(crate) fn ordering(wanted: Ordering) -> Ordering {
     if RELAX.load(Relaxed) { Relaxed } else { wanted }
+}
+
+/// This thread has counted `counter` down.
+pub(crate) fn counted(counter: &AtomicU32) {
+    ME.with(|me| me.counted.set(counter));
+}
+
+/// The counter that this thread has counted down last, once.
+pub(crate) fn last_counted() -> *const AtomicU32 {
+    ME.with(|me| me.counted.replace(null()))
 }
 
 /// A number of this thread's own sequence.

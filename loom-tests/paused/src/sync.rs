@@ -22,14 +22,19 @@ pub(crate) mod atomic {
     use std::sync::atomic as std;
 
     pub(crate) use self::std::Ordering;
-    use crate::pause::{after, before, ordering};
+    use crate::pause::{after, before, last_counted, ordering};
 
-    /// `std`'s, which refuses a Relaxed fence.
+    /// ThreadSanitizer knows no fences. Ours stand right after a `fetch_sub`, so a load of the same counter says the same to it: what
+    /// the standard library's `Arc` does when it is built for ThreadSanitizer.
     #[track_caller]
     pub(crate) fn fence(order: Ordering) {
         before("fence");
         if ordering(order) == order {
             std::fence(order);
+            // SAFETY: it has just been counted down by this thread, to zero: the counter is there, and nobody else's.
+            if let Some(counter) = unsafe { last_counted().as_ref() } {
+                counter.load(order);
+            }
         }
         after();
     }
@@ -47,7 +52,7 @@ pub(crate) mod atomic {
     }
 
     macro_rules! number {
-        ($name:ident, $value:ty) => {
+        ($name:ident, $value:ty, $counted:expr) => {
             pub(crate) struct $name(std::$name);
 
             #[allow(dead_code, reason = "not every operation is used on every type")]
@@ -60,11 +65,20 @@ pub(crate) mod atomic {
                     load(; order) -> $value;
                     swap(value: $value; order) -> $value;
                     fetch_add(value: $value; order) -> $value;
-                    fetch_sub(value: $value; order) -> $value;
                     fetch_or(value: $value; order) -> $value;
                     fetch_and(value: $value; order) -> $value;
                     fetch_xor(value: $value; order) -> $value;
                     compare_exchange(current: $value, new: $value; success, failure) -> Result<$value, $value>;
+                }
+
+                #[track_caller]
+                pub(crate) fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
+                    before("fetch_sub");
+                    let result = self.0.fetch_sub(value, ordering(order));
+                    let counted: fn(&std::$name) = $counted;
+                    counted(&self.0);
+                    after();
+                    result
                 }
 
                 /// In steps of its own, as `std` does it.
@@ -87,8 +101,8 @@ pub(crate) mod atomic {
             }
         };
     }
-    number!(AtomicU32, u32);
-    number!(AtomicU64, u64);
+    number!(AtomicU32, u32, crate::pause::counted);
+    number!(AtomicU64, u64, |_| {});
 
     pub(crate) struct AtomicPtr<T>(std::AtomicPtr<T>);
 

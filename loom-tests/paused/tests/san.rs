@@ -2,13 +2,14 @@
 //!
 //! No test harness, and only what std compiles here: see `stress`. Arguments:
 //!
-//! | argument          | what it does                                                                              |
-//! |-------------------|-------------------------------------------------------------------------------------------|
-//! | none              | all scenarios, on the shipped crate and on the flavour that yields                        |
-//! | `long`            | the same with more rounds                                                                 |
-//! | `planted-race`    | two threads write one plain static: ThreadSanitizer must report                           |
-//! | `planted-relaxed` | the shipped algorithm with every ordering Relaxed: ThreadSanitizer must report            |
-//! | `planted-use`     | reads memory that was given back: AddressSanitizer must report                            |
+//! | argument          | what it does                                                                               |
+//! |-------------------|--------------------------------------------------------------------------------------------|
+//! | none              | all scenarios, on the shipped crate and on the flavour that yields                         |
+//! | `long`            | the same with more rounds                                                                  |
+//! | `floors`          | the flavour that yields alone: ThreadSanitizer does not understand the fences of the other |
+//! | `planted-race`    | two threads write one plain static: ThreadSanitizer must report                            |
+//! | `planted-relaxed` | the shipped algorithm with every ordering Relaxed: ThreadSanitizer must report             |
+//! | `planted-use`     | reads memory that was given back: AddressSanitizer must report                             |
 //! | `planted-leak`    | forgets an allocation: LeakSanitizer must report                                          |
 
 #[path = "."]
@@ -41,12 +42,16 @@ fn main() {
         Some("planted-relaxed") => planted_relaxed(),
         Some("planted-use") => planted_use(),
         Some("planted-leak") => planted_leak(),
-        Some("long") => all(30_000),
-        _ => all(3000),
+        Some("long") => println!("san: {} scenarios run", shipped_crate(30_000) + floors(3000)),
+        Some("floors") => println!("san: {} scenarios run", floors(10_000)),
+        // Interpreted, every instruction costs a thousand.
+        _ if cfg!(miri) => println!("san: {} scenarios run", shipped_crate(8)),
+        _ => println!("san: {} scenarios run", shipped_crate(3000) + floors(300)),
     }
 }
 
-fn all(rounds: u64) {
+/// The crate as it is published.
+fn shipped_crate(rounds: u64) -> usize {
     let mut run = 0;
     for threads in [2, 4] {
         for (name, scenario) in shipped::stress::ALL {
@@ -56,14 +61,25 @@ fn all(rounds: u64) {
             run += 1;
         }
     }
-    for seed in 1..=4 {
-        paused::pause::chaos(seed);
-        for (_, scenario) in yields::stress::ALL {
-            scenario(yields::stress::Size { threads: 3, rounds: rounds / 10 });
+    run
+}
+
+/// The same source files on the atomics of this package: undisturbed first, then with delays.
+fn floors(rounds: u64) -> usize {
+    let mut run = 0;
+    for seed in 0..=4 {
+        if seed > 0 {
+            paused::pause::chaos(seed);
+        }
+        for (name, scenario) in yields::stress::ALL {
+            let start = Instant::now();
+            scenario(yields::stress::Size { threads: 2 + seed as usize % 3, rounds });
+            println!("{name}, seed {seed}: {:.1?}", start.elapsed());
             run += 1;
         }
     }
-    println!("san: {run} scenarios run");
+    paused::pause::calm();
+    run
 }
 
 struct Plain(UnsafeCell<u64>);
