@@ -10,7 +10,7 @@
 //! | `planted-race`    | two threads write one plain static: ThreadSanitizer must report                            |
 //! | `planted-relaxed` | the shipped algorithm with every ordering Relaxed: ThreadSanitizer must report             |
 //! | `planted-use`     | reads memory that was given back: AddressSanitizer must report                             |
-//! | `planted-leak`    | forgets an allocation: LeakSanitizer must report                                          |
+//! | `planted-leak`    | forgets an allocation: LeakSanitizer must report                             |
 
 #[path = "."]
 mod shipped {
