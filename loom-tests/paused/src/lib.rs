@@ -20,4 +20,5 @@ mod wait;
 
 pub use actor::{Actor, ActorBuilder, Overflow, Reply, WaitError, WeakActor};
 pub use drain::block::Panic;
+pub use drain::carrier::{Drain, Executor};
 pub use error::{AskError, BuildError, Reason, SendError, StopCause};

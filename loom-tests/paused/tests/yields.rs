@@ -53,4 +53,6 @@ scenarios! {
     9 panics_cost_one_message
     10 enqueue_and_drain_leave_nothing
     11 short_lives_give_everything_back
+    12 an_executor_runs_what_senders_leave
+    13 an_executor_that_drops_its_drains_answers_everyone
 }

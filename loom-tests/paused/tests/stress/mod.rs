@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{JoinHandle, spawn, yield_now};
 use std::time::Duration;
 
-use super::api::{Actor, AskError, Overflow, Panic, Reason, WaitError};
+use super::api::{Actor, AskError, Drain, Overflow, Panic, Reason, StopCause, WaitError};
 
 /// What became of all messages.
 #[derive(Default, Debug)]
@@ -126,6 +126,8 @@ pub const ALL: &[(&str, fn(Size))] = &[
     ("panics cost one message", panics),
     ("enqueue and drain", enqueue),
     ("short-lived actors on short-lived threads", short_lives),
+    ("an executor runs what senders leave, slice by slice", executor),
+    ("an executor that drops its drains answers everyone", executor_gone),
 ];
 
 fn sends(size: Size) {
@@ -564,4 +566,89 @@ fn short_lives(size: Size) {
     }
     let [sent, handled, ..] = counts.settle();
     assert_eq!(sent, handled);
+}
+
+/// Runs every drain on a thread of its own.
+#[derive(Clone)]
+struct Threads(Actor<Vec<JoinHandle<()>>>);
+
+impl Threads {
+    fn start(&self, f: impl FnOnce() + Send + 'static) {
+        let thread = spawn(f);
+        self.0.enqueue(move |threads| threads.push(thread)).unwrap();
+    }
+
+    /// Waits for them all, and for those that they start.
+    fn join(self) {
+        loop {
+            let threads = self.0.with(std::mem::take).unwrap();
+            if threads.is_empty() {
+                return;
+            }
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        }
+    }
+}
+
+fn executor(size: Size) {
+    let rounds = size.rounds / 10 + 8;
+    let (counts, threads) = (Counts::new(), Threads(Actor::new(Vec::new())));
+    let runner = threads.clone();
+    let actor = Actor::builder(State::default()).executor(move |drain: Drain| runner.start(move || drain.run())).budget(3).spawn().unwrap();
+    let neighbour = Actor::new(State::default());
+    on_threads(size, {
+        let (actor, counts) = (actor.clone(), counts.clone());
+        move |me| {
+            for n in 1..=rounds {
+                let (token, neighbour) = (Token::new(&counts), neighbour.clone());
+                let turn = move |state: &mut State| {
+                    state.from(me, n);
+                    neighbour.send(State::turn).unwrap();
+                    token.handled();
+                };
+                match n % 16 {
+                    0 => actor.with(turn).unwrap(),
+                    8 => actor.ask(turn).wait().unwrap(),
+                    _ => actor.send(turn).unwrap(),
+                }
+            }
+        }
+    });
+    actor.wait_idle().unwrap();
+    assert_eq!(actor.with(|state| state.turns).unwrap(), size.threads as u64 * rounds);
+    drop(actor);
+    threads.join();
+    let [sent, handled, ..] = counts.settle();
+    assert_eq!(sent, handled);
+}
+
+fn executor_gone(size: Size) {
+    for _ in 0..size.rounds / 100 + 1 {
+        let (counts, threads) = (Counts::new(), Threads(Actor::new(Vec::new())));
+        let (runner, drains) = (threads.clone(), AtomicU64::new(0));
+        let execute = move |drain: Drain| match drains.fetch_add(1, Relaxed) {
+            0..3 => runner.start(move || drain.run()),
+            _ => drop(drain),
+        };
+        let actor = Actor::builder(State::default()).executor(execute).budget(2).spawn().unwrap();
+        on_threads(size, {
+            let (actor, counts) = (actor.clone(), counts.clone());
+            move |me| {
+                for n in 1..=20 {
+                    let token = Token::new(&counts);
+                    let asked = actor.ask(move |state| {
+                        state.from(me, n);
+                        token.handled();
+                    });
+                    match asked.wait() {
+                        Ok(()) => {}
+                        Err(error) => assert_eq!(error, AskError::Stopped(StopCause::ExecutorGone)),
+                    }
+                }
+            }
+        });
+        drop(actor);
+        threads.join();
+        counts.settle();
+    }
 }
