@@ -315,6 +315,20 @@ fn stop(size: Size) {
         let [_, _, _, dropped] = counts.settle();
         assert_eq!(given_back.load(Relaxed), if with_hook { dropped } else { 0 });
     }
+    // What waits when nobody disturbs the stop is not run at all.
+    let counts = Counts::new();
+    let actor = Actor::new(State::default());
+    for n in 1..=10 {
+        let token = Token::new(&counts);
+        let left = actor.enqueue(move |state: &mut State| {
+            state.from(0, n);
+            token.handled();
+        });
+        assert!(left.is_ok());
+    }
+    assert!(actor.stop());
+    drop(actor);
+    assert_eq!(counts.settle(), [10, 0, 0, 10]);
 }
 
 fn last_handle(size: Size) {
