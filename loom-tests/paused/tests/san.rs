@@ -12,6 +12,8 @@
 //! | `planted-use`     | reads memory that was given back: AddressSanitizer must report                             |
 //! | `planted-leak`    | forgets an allocation: LeakSanitizer must report                             |
 
+#![expect(clippy::duplicate_mod, reason = "the same scenarios on two crates")]
+
 #[path = "."]
 mod shipped {
     mod api {

@@ -112,8 +112,11 @@ fn on_threads<R: Send + 'static>(size: Size, f: impl Fn(usize) -> R + Send + Syn
     threads.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
+/// A claim, and what puts it to the test.
+pub type Scenario = (&'static str, fn(Size));
+
 /// All of them, each once.
-pub const ALL: &[(&str, fn(Size))] = &[
+pub const ALL: &[Scenario] = &[
     ("sends of all sizes arrive once and in order", sends),
     ("with and ask see the state in turns", with_and_ask),
     ("questions are answered, cancelled or timed out", questions),
