@@ -392,7 +392,7 @@ fn nested(size: Size) {
             state.turn();
             if hops > 0 {
                 hop(&next, &more, at + 1, hops - 1);
-                if hops.is_multiple_of(4) {
+                if hops % 4 == 0 {
                     hop(&next, &more, at, 0);
                 }
             }
