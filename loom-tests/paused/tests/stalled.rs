@@ -9,7 +9,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use paused::pause::{Gate, Step, Stop};
-use paused::{Actor, Overflow, Panic, WeakActor};
+use paused::{Actor, Drain, Overflow, Panic, WeakActor};
 
 /// Messages of others while one thread is stopped.
 const OTHERS: u64 = if cfg!(debug_assertions) { 2_000 } else { 100_000 };
@@ -211,6 +211,40 @@ fn sends_are_accepted_while_an_owner_is_stopped_and_run_when_it_goes_on() {
         }
         assert!(owned > 0);
     }
+}
+
+#[test]
+fn sends_go_on_while_the_one_who_hands_a_drain_over_is_stopped() {
+    // The worker hands every drain that comes back to itself.
+    let (drains, queue) = mpsc::channel::<Drain>();
+    let worker = thread::spawn(move || queue.into_iter().for_each(Drain::run));
+    let mut steps = Vec::new();
+    for k in 0..1000 {
+        let (gate, executor) = (Gate::new(), drains.clone());
+        let execute = move |drain| executor.send(drain).unwrap();
+        let actor = Actor::builder(State::default()).executor(execute).budget(64).spawn().unwrap();
+        let thread = thread::spawn({
+            let (gate, actor) = (gate.clone(), actor.clone());
+            move || gate.run(k, || send(actor))
+        });
+        let step = gate.stopped();
+        let accepted = others_send(&actor);
+        assert_eq!(accepted, OTHERS / THREADS * THREADS, "stopped before {step:?}");
+        // Whoever has raised the token is the one to hand the drain over: until then the messages wait, or a caller of `with` runs them.
+        assert_eq!(actor.with(|state| state.others).unwrap(), accepted, "stopped before {step:?}");
+        gate.release();
+        thread.join().unwrap();
+        actor.wait_idle().unwrap();
+        let (own, others) = actor.with(|state| (state.own, state.others)).unwrap();
+        assert_eq!((own, others), (1, accepted), "stopped before {step:?}");
+        match step {
+            Some(step) => steps.push(step),
+            None => break,
+        }
+    }
+    println!("{} steps: {steps:?}", steps.len());
+    drop(drains);
+    worker.join().unwrap();
 }
 
 /// What becomes of messages when a call that ends the actor is stopped before each of its steps.
