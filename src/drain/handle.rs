@@ -80,7 +80,7 @@ impl<S> Handle<S> {
     pub(crate) unsafe fn of(core: *const Core) -> Self {
         // SAFETY: the caller's word.
         let posts = unsafe { (*core).about().executor.is_some() };
-        let tagged = core.cast_mut().map_addr(|addr| addr | usize::from(posts) * POSTS);
+        let tagged = core.cast_mut().map_addr(|addr| if posts { addr | POSTS } else { addr });
         Handle(NonNull::new(tagged).expect("a block has an address"), PhantomData)
     }
 
@@ -221,7 +221,7 @@ impl<S: 'static> Handle<S> {
         });
         if !matches!(put, Ok((Some(_), _))) {
             // SAFETY: made here, and pushed nowhere.
-            drop(unsafe { token.take_back::<Token>() });
+            let Token { .. } = unsafe { token.take_back::<Token>() };
         }
         match put {
             Ok((entered, displaced)) => {

@@ -77,7 +77,8 @@ impl<S> fmt::Debug for Undelivered<S> {
 /// The actor that a turn runs in, seen from inside.
 pub(crate) struct Here<'a, S> {
     core: *const Core,
-    of: PhantomData<(&'a (), fn(S) -> S)>,
+    turn: PhantomData<&'a ()>,
+    of: PhantomData<fn(S) -> S>,
 }
 
 impl<'a, S> Here<'a, S> {
@@ -85,7 +86,7 @@ impl<'a, S> Here<'a, S> {
     /// The caller runs a turn of the mailbox of `core`, of this state type, for as long as `'a`.
     #[inline(always)]
     pub(crate) unsafe fn new(core: *const Core) -> Self {
-        Here { core, of: PhantomData }
+        Here { core, turn: PhantomData, of: PhantomData }
     }
 
     pub(crate) fn core(&self) -> &'a Core {

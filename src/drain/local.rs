@@ -96,14 +96,15 @@ impl Local {
         self.len.get() > 0
     }
 
-    fn spill(&self) -> Option<&mut Spill> {
-        // SAFETY: `spill` is null or a box of ours, reached by this thread only, and no caller keeps the reference across user code.
-        unsafe { self.spill.get().as_mut() }
+    /// Calls `f` with the spilled part, if there is one.
+    fn with_spill<R>(&self, f: impl FnOnce(&mut Spill) -> R) -> Option<R> {
+        // SAFETY: `spill` is null or a box of ours, reached by this thread only; `f` is ours too, and does not come back here.
+        unsafe { self.spill.get().as_mut() }.map(f)
     }
 
     fn is_listed(&self, core: *const Core) -> bool {
         let in_ring = (0..self.in_ring.get()).any(|i| self.ring[(self.first.get() + i) % RING].get() == core);
-        in_ring || self.spill().is_some_and(|spill| spill.listed.contains(&core))
+        in_ring || self.with_spill(|spill| spill.listed.contains(&core)).unwrap_or(false)
     }
 
     /// Makes room for one entry, so that listing cannot fail later; false if `core` is listed already.
@@ -115,10 +116,10 @@ impl Local {
             if self.spill.get().is_null() {
                 self.spill.set(Box::into_raw(Box::default()));
             }
-            if let Some(spill) = self.spill() {
+            self.with_spill(|spill| {
                 spill.queue.reserve(1);
                 spill.listed.reserve(1);
-            }
+            });
         }
         true
     }
@@ -126,15 +127,13 @@ impl Local {
     /// Lists a mailbox, with the storage that the entry holds; after [`reserve`](Self::reserve).
     pub(crate) fn list(&self, core: *const Core) {
         self.len.set(self.len.get() + 1);
-        match self.spill() {
-            None => {
-                self.ring[(self.first.get() + self.in_ring.get()) % RING].set(core);
-                self.in_ring.set(self.in_ring.get() + 1);
-            }
-            Some(spill) => {
-                spill.queue.push_back(core);
-                spill.listed.insert(core);
-            }
+        let spilled = self.with_spill(|spill| {
+            spill.queue.push_back(core);
+            spill.listed.insert(core);
+        });
+        if spilled.is_none() {
+            self.ring[(self.first.get() + self.in_ring.get()) % RING].set(core);
+            self.in_ring.set(self.in_ring.get() + 1);
         }
     }
 
@@ -148,11 +147,12 @@ impl Local {
             self.in_ring.set(self.in_ring.get() - 1);
             Some(self.ring[first].get())
         } else {
-            self.spill().and_then(|spill| {
+            self.with_spill(|spill| {
                 let core = spill.queue.pop_front()?;
                 spill.listed.remove(&core);
                 Some(core)
             })
+            .flatten()
         };
         if len == 0 {
             let spill = self.spill.replace(null_mut());

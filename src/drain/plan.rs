@@ -49,11 +49,15 @@ impl<S> std::fmt::Debug for Panic<S> {
 pub(crate) struct Hooks<S> {
     pub(crate) policy: Panic<S>,
     /// A turn panicked.
-    pub(crate) on_panic: Option<Box<dyn FnMut(&str) + Send>>,
+    pub(crate) on_panic: Option<PanicHook>,
     /// The actor has ended: its state, if it is still there, and why it stopped, if it did.
-    pub(crate) on_end: Option<Box<dyn FnOnce(Option<S>, Option<StopCause>) + Send>>,
+    pub(crate) on_end: Option<EndHook<S>>,
 }
 
+/// Told the text of every panic; by the owner.
+pub(crate) type PanicHook = Box<dyn FnMut(&str) + Send>;
+/// Given the state, if it is still there, and why the actor stopped, if it did; once, by the owner.
+pub(crate) type EndHook<S> = Box<dyn FnOnce(Option<S>, Option<StopCause>) + Send>;
 /// Told of every message that was accepted and is not handled; by any thread.
 pub(crate) type UndeliveredHook<S> = Box<dyn Fn(Undelivered<S>) + Send + Sync>;
 

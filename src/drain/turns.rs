@@ -104,6 +104,7 @@ impl Drive<'_> {
             let halt = match catch(|| unsafe { self.turns() }) {
                 Ok(halt) => halt,
                 Err(panic) => {
+                    // SAFETY: as above; `turns` has unwound.
                     unsafe { self.panicked(panic) };
                     if !self.gives_way() || self.batch.is_empty() {
                         continue;

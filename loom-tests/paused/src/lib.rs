@@ -1,0 +1,28 @@
+//! The shipped floors, file by file, on a [`sync`] of their own: the std flavour whose every atomic operation is a *step* at which the
+//! thread may be delayed at random ([`pause::chaos`]), listed ([`pause::trace`]) or stopped until a test lets it go ([`pause::Gate`]).
+//!
+//! The published crate carries no hooks: only this package has them, by supplying `crate::sync`.
+
+#[path = "../../../src/actor/mod.rs"]
+mod actor;
+#[path = "../../../src/drain/mod.rs"]
+mod drain;
+#[path = "../../../src/error.rs"]
+mod error;
+#[path = "../../../src/mailbox/mod.rs"]
+mod mailbox;
+pub mod pause;
+#[path = "../../../src/reply.rs"]
+mod reply;
+mod sync;
+#[path = "../../../src/unwind.rs"]
+mod unwind;
+#[path = "../../../src/wait.rs"]
+mod wait;
+
+pub use actor::{Actor, ActorBuilder, Context, Handler, Recipient, Reply, Unanswered, WaitError, WeakActor};
+pub use drain::carrier::{Drain, Executor};
+pub use drain::letter::Undelivered;
+pub use drain::plan::{Overflow, Panic};
+pub use error::{AskError, BuildError, Reason, SendError, StopCause};
+pub use wait::{Clock, Limit, MonotonicClock};

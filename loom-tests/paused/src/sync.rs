@@ -1,0 +1,313 @@
+//! The std flavour of `crate::sync` with a step around every operation: see [`crate::pause`].
+//!
+//! Sizes are small, so that growth, saturation and sleep are reached at once.
+
+/// Sizes that the tests shrink.
+pub(crate) mod config {
+    /// Bytes of one slot of a chunk.
+    pub(crate) const SLOT: usize = 32;
+    /// Slots of one chunk, its header's included.
+    pub(crate) const CHUNK_SLOTS: usize = 8;
+    /// The saturated COUNT of the word.
+    pub(crate) const COUNT_MAX: u64 = 63;
+    /// Looks at a completion before the thread parks.
+    pub(crate) const SPINS: u32 = 2;
+    /// Empty chunks that one thread keeps.
+    pub(crate) const CACHED_CHUNKS: usize = 2;
+    /// Empty chunks that the depot keeps.
+    pub(crate) const DEPOT_CHUNKS: usize = 4;
+}
+
+pub(crate) mod atomic {
+    use std::sync::atomic as std;
+
+    pub(crate) use self::std::Ordering;
+    use crate::pause::{after, before, last_counted, ordering};
+
+    /// ThreadSanitizer knows no fences. Ours stand right after a `fetch_sub`, so a load of the same counter says the same to it: what
+    /// the standard library's `Arc` does when it is built for ThreadSanitizer.
+    #[track_caller]
+    pub(crate) fn fence(order: Ordering) {
+        before("fence");
+        if ordering(order) == order {
+            std::fence(order);
+            // SAFETY: it has just been counted down by this thread, to zero: the counter is there, and nobody else's.
+            if let Some(counter) = unsafe { last_counted().as_ref() } {
+                counter.load(order);
+            }
+        }
+        after();
+    }
+
+    macro_rules! steps {
+        ($($name:ident($($arg:ident: $type:ty),*; $($order:ident),*) -> $out:ty;)*) => {$(
+            #[track_caller]
+            pub(crate) fn $name(&self, $($arg: $type,)* $($order: Ordering),*) -> $out {
+                before(stringify!($name));
+                let result = self.0.$name($($arg,)* $(ordering($order)),*);
+                after();
+                result
+            }
+        )*};
+    }
+
+    macro_rules! number {
+        ($name:ident, $value:ty, $counted:expr) => {
+            pub(crate) struct $name(std::$name);
+
+            #[allow(dead_code, reason = "not every operation is used on every type")]
+            impl $name {
+                pub(crate) const fn new(value: $value) -> Self {
+                    Self(std::$name::new(value))
+                }
+
+                steps! {
+                    load(; order) -> $value;
+                    swap(value: $value; order) -> $value;
+                    fetch_add(value: $value; order) -> $value;
+                    fetch_or(value: $value; order) -> $value;
+                    fetch_and(value: $value; order) -> $value;
+                    fetch_xor(value: $value; order) -> $value;
+                    compare_exchange(current: $value, new: $value; success, failure) -> Result<$value, $value>;
+                }
+
+                #[track_caller]
+                pub(crate) fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
+                    before("fetch_sub");
+                    let result = self.0.fetch_sub(value, ordering(order));
+                    let counted: fn(&std::$name) = $counted;
+                    counted(&self.0);
+                    after();
+                    result
+                }
+
+                /// In steps of its own, as `std` does it.
+                #[track_caller]
+                pub(crate) fn fetch_update(
+                    &self,
+                    set: Ordering,
+                    fetch: Ordering,
+                    f: impl Fn($value) -> Option<$value>,
+                ) -> Result<$value, $value> {
+                    let mut now = self.load(fetch);
+                    while let Some(next) = f(now) {
+                        match self.compare_exchange(now, next, set, fetch) {
+                            Ok(_) => return Ok(now),
+                            Err(seen) => now = seen,
+                        }
+                    }
+                    Err(now)
+                }
+            }
+        };
+    }
+    number!(AtomicU32, u32, crate::pause::counted);
+    number!(AtomicU64, u64, |_| {});
+
+    pub(crate) struct AtomicPtr<T>(std::AtomicPtr<T>);
+
+    impl<T> AtomicPtr<T> {
+        pub(crate) const fn new(value: *mut T) -> Self {
+            Self(std::AtomicPtr::new(value))
+        }
+
+        steps! {
+            load(; order) -> *mut T;
+            compare_exchange(current: *mut T, new: *mut T; success, failure) -> Result<*mut T, *mut T>;
+        }
+    }
+}
+
+pub(crate) mod cell {
+    /// As in the shipped flavour: the sanitizers see plain accesses.
+    #[derive(Debug)]
+    #[repr(transparent)]
+    pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        pub(crate) const fn new(value: T) -> Self {
+            Self(std::cell::UnsafeCell::new(value))
+        }
+
+        pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+            f(self.0.get())
+        }
+
+        pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+            f(self.0.get())
+        }
+    }
+}
+
+pub(crate) mod thread {
+    use std::time::Duration;
+
+    use crate::pause::{after, asleep, before, by_chance};
+
+    /// A handle by which others can unpark this thread.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Thread(std::thread::Thread);
+
+    impl Thread {
+        #[track_caller]
+        pub(crate) fn unpark(&self) {
+            before("unpark");
+            self.0.unpark();
+            after();
+        }
+    }
+
+    pub(crate) fn current() -> Thread {
+        Thread(std::thread::current())
+    }
+
+    /// Returns without cause now and then.
+    #[track_caller]
+    pub(crate) fn park() {
+        before("park");
+        if !by_chance(4) {
+            asleep(std::thread::park);
+        }
+    }
+
+    /// Returns without cause now and then.
+    #[track_caller]
+    pub(crate) fn park_timeout(limit: Duration) {
+        before("park_timeout");
+        if !by_chance(4) {
+            asleep(|| std::thread::park_timeout(limit));
+        }
+    }
+}
+
+pub(crate) mod hint {
+    pub(crate) fn spin_loop() {
+        std::hint::spin_loop();
+    }
+
+    pub(crate) fn prefetch(_: *const u8) {}
+}
+
+pub(crate) mod panic {
+    use std::any::Any;
+
+    /// Runs user code; a panic comes back as its payload.
+    pub(crate) fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Box<dyn Any + Send>> {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(f))
+    }
+}
+
+pub(crate) mod alloc {
+    use std::alloc::Layout;
+    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use crate::pause::{born, dead};
+
+    /// Memory from the global allocator; aborts when there is none.
+    pub(crate) fn alloc(layout: Layout) -> *mut u8 {
+        assert!(layout.size() > 0);
+        // SAFETY: the size is not zero.
+        let memory = unsafe { std::alloc::alloc(layout) };
+        if memory.is_null() {
+            std::alloc::handle_alloc_error(layout);
+        }
+        memory
+    }
+
+    /// Gives memory back.
+    ///
+    /// # Safety
+    /// `memory` came from [`alloc`] with this `layout` and is not used again.
+    pub(crate) unsafe fn dealloc(memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's duty, word for word.
+        unsafe { std::alloc::dealloc(memory, layout) }
+    }
+
+    const ALIVE: u32 = 0x600d_11fe;
+    const DEAD: u32 = 0xdead_11fe;
+
+    /// A mark in a piece of memory: its use after the end, a second end and a leak are found by looking at it. It decides nothing and
+    /// orders nothing (Relaxed), so it hides no race.
+    #[derive(Debug)]
+    pub(crate) struct Life(AtomicU32);
+
+    impl Life {
+        pub(crate) fn new() -> Self {
+            born();
+            Life(AtomicU32::new(ALIVE))
+        }
+
+        pub(crate) fn check(&self) {
+            if self.0.load(Relaxed) != ALIVE {
+                fail("memory was used after its end");
+            }
+        }
+
+        pub(crate) fn end(&self) {
+            if self.0.swap(DEAD, Relaxed) != ALIVE {
+                fail("memory was given back twice");
+            }
+        }
+    }
+
+    impl Drop for Life {
+        fn drop(&mut self) {
+            self.0.store(DEAD, Relaxed);
+            dead();
+        }
+    }
+
+    /// A panic would be caught as if a message had made it.
+    fn fail(what: &str) -> ! {
+        eprintln!("{what}");
+        std::process::abort()
+    }
+}
+
+pub(crate) use crossbeam_utils::Backoff;
+
+/// A lock with a step before it is asked for and one while it is held.
+#[derive(Default)]
+pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Mutex(parking_lot::Mutex::new(value))
+    }
+
+    #[track_caller]
+    pub(crate) fn lock(&self) -> parking_lot::MutexGuard<'_, T> {
+        crate::pause::before("lock");
+        let guard = self.0.lock();
+        crate::pause::before("locked");
+        guard
+    }
+
+    #[track_caller]
+    pub(crate) fn try_lock(&self) -> Option<parking_lot::MutexGuard<'_, T>> {
+        crate::pause::before("try_lock");
+        let guard = self.0.try_lock();
+        if guard.is_some() {
+            crate::pause::before("try_locked");
+        }
+        guard
+    }
+}
+
+macro_rules! thread_plain {
+    ($(#[$meta:meta])* static $name:ident: $type:ty = $init:expr;) => {
+        std::thread_local! { $(#[$meta])* static $name: $type = const { $init } }
+    };
+}
+macro_rules! thread_owned {
+    ($(#[$meta:meta])* static $name:ident: $type:ty = $init:expr;) => {
+        std::thread_local! { $(#[$meta])* static $name: $type = const { $init } }
+    };
+}
+macro_rules! global {
+    ($(#[$meta:meta])* static $name:ident: $type:ty = $init:expr;) => {
+        $(#[$meta])* static $name: $type = $init;
+    };
+}
+pub(crate) use {global, thread_owned, thread_plain};

@@ -1,0 +1,343 @@
+//! One thread is stopped before each step of a call in turn, for as long as it takes: what the others can do meanwhile.
+//!
+//! - Nobody waits for it and nobody spins: every send by others returns while it is stopped.
+//! - If it does not own the mailbox, the turns of others go on as well, the actor it was sending to included. If it does (it found the
+//!   mailbox idle and is running it), then stopping it is a long turn: the messages of others are accepted, and run when it goes on.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+
+use paused::pause::{Gate, Step, Stop};
+use paused::{Actor, Drain, Overflow, Panic, WeakActor};
+
+/// Messages of others while one thread is stopped.
+const OTHERS: u64 = if cfg!(debug_assertions) { 2_000 } else { 100_000 };
+const THREADS: u64 = 2;
+
+#[derive(Default)]
+struct State {
+    others: u64,
+    own: u64,
+}
+
+/// A turn that lasts until it is told to end.
+struct Turn {
+    end: mpsc::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Turn {
+    fn start(actor: &Actor<State>) -> Self {
+        let (entered, is_in) = mpsc::channel();
+        let (end, ended) = mpsc::channel();
+        let actor = actor.clone();
+        let thread = thread::spawn(move || {
+            let turn = move |_: &mut State| {
+                entered.send(()).unwrap();
+                ended.recv().unwrap();
+            };
+            actor.send(turn).unwrap();
+        });
+        is_in.recv().unwrap();
+        Turn { end, thread }
+    }
+
+    fn end(self) {
+        self.end.send(()).unwrap();
+        self.thread.join().unwrap();
+    }
+}
+
+/// The calls that are stopped. Each takes a handle of its own.
+type Call = fn(Actor<State>);
+
+fn send(actor: Actor<State>) {
+    actor.send(|state| state.own += 1).unwrap();
+}
+fn send_large(actor: Actor<State>) {
+    let payload = [1u64; 32];
+    actor.send(move |state| state.own += payload[31]).unwrap();
+}
+fn send_twice(actor: Actor<State>) {
+    // The second one comes from a chunk that is there.
+    actor.send(|_| {}).unwrap();
+    actor.send(|state| state.own += 1).unwrap();
+}
+fn send_many(actor: Actor<State>) {
+    // More than a chunk holds, so the depot is asked again.
+    actor.send_many((0..10).map(|i| move |state: &mut State| state.own += u64::from(i == 9))).unwrap();
+}
+fn ask_and_drop(actor: Actor<State>) {
+    drop(actor.ask(|state| state.own += 1));
+}
+fn ask_and_wait(actor: Actor<State>) {
+    actor.ask(|state| state.own += 1).wait().unwrap();
+}
+fn with(actor: Actor<State>) {
+    actor.with(|state| state.own += 1).unwrap();
+}
+fn enqueue(actor: Actor<State>) {
+    actor.enqueue(|state| state.own += 1).unwrap();
+    actor.drain();
+}
+fn upgrade_and_send(actor: Actor<State>) {
+    let weak: WeakActor<State> = actor.downgrade();
+    drop(actor);
+    weak.upgrade().unwrap().send(|state| state.own += 1).unwrap();
+}
+
+const CALLS: &[(&str, Call)] = &[
+    ("send", send),
+    ("send, large", send_large),
+    ("send, twice", send_twice),
+    ("send_many", send_many),
+    ("ask, reply dropped", ask_and_drop),
+    ("ask, waiting", ask_and_wait),
+    ("with", with),
+    ("enqueue, then drain", enqueue),
+    ("upgrade, then send", upgrade_and_send),
+];
+
+fn plain() -> Actor<State> {
+    Actor::new(State::default())
+}
+
+fn described() -> Actor<State> {
+    Actor::builder(State::default()).name("described").on_panic(Panic::Resume).capacity(60, Overflow::Reject).spawn().unwrap()
+}
+
+/// Sends from other threads until `OTHERS` messages have been accepted; all these calls return.
+fn others_send(actor: &Actor<State>) -> u64 {
+    let senders: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let actor = actor.clone();
+            thread::spawn(move || (0..OTHERS / THREADS).filter(|_| actor.send(|state| state.others += 1).is_ok()).count() as u64)
+        })
+        .collect();
+    senders.into_iter().map(|sender| sender.join().unwrap()).sum()
+}
+
+/// Is this step taken while the list of those who wait for idle or for the end is locked, or the cause of a stop? The one who wakes
+/// them, and the one who is refused, wait for that short lock. These are the only places where a stopped thread delays others.
+fn holds_a_cold_lock(step: Step) -> bool {
+    step.op == "locked" && matches!(step.file(), "wait.rs" | "block.rs")
+}
+
+/// Stops `call` before each of its steps while another thread is inside a turn, ends that turn, and has the others send.
+fn stopped_behind_a_turn(actor: impl Fn() -> Actor<State>, (name, call): (&str, Call), exempt: fn(Step) -> bool) -> usize {
+    for k in 0..1000 {
+        let (gate, actor) = (Gate::new(), actor());
+        let mut turn = Some(Turn::start(&actor));
+        let thread = thread::spawn({
+            let (gate, actor) = (gate.clone(), actor.clone());
+            move || gate.run(k, || call(actor))
+        });
+        if !matches!(gate.reached(), Stop::Before(_)) {
+            turn.take().into_iter().for_each(Turn::end);
+        }
+        let Some(step) = gate.stopped() else {
+            thread.join().unwrap();
+            return k;
+        };
+        if exempt(step) {
+            gate.release();
+            turn.take().into_iter().for_each(Turn::end);
+            thread.join().unwrap();
+            continue;
+        }
+        turn.take().into_iter().for_each(Turn::end); // returns: the drainer does not wait for the stopped thread
+        let accepted = others_send(&actor);
+        assert!(!gate.is_finished());
+        assert!(actor.is_idle(), "{name} stopped before {step:?}: nobody may own the mailbox now");
+        assert_eq!(actor.with(|state| state.others).unwrap(), accepted, "{name} stopped before {step:?}");
+        gate.release();
+        thread.join().unwrap();
+        let (own, others) = actor.with(|state| (state.own, state.others)).unwrap();
+        assert_eq!((own, others), (1, accepted), "{name} was stopped before {step:?}");
+    }
+    panic!("{name} has no end of steps");
+}
+
+#[test]
+fn others_sends_and_turns_go_on_while_a_sender_is_stopped_anywhere() {
+    for &(name, call) in CALLS {
+        let steps = stopped_behind_a_turn(plain, (name, call), |_| false);
+        println!("{name}: stopped before each of {steps} steps; {OTHERS} messages of others were run meanwhile, each time");
+        assert!(steps >= 3);
+    }
+}
+
+#[test]
+fn a_bounded_mailbox_is_no_exception() {
+    for &(name, call) in CALLS {
+        let steps = stopped_behind_a_turn(described, (name, call), |_| false);
+        println!("{name}: {steps} steps");
+    }
+}
+
+#[test]
+fn one_who_waits_for_idle_delays_nobody_outside_of_the_waiters_lock() {
+    let wait = |actor: Actor<State>| {
+        actor.send(|state| state.own += 1).unwrap();
+        actor.wait_idle().unwrap();
+    };
+    let steps = stopped_behind_a_turn(plain, ("wait_idle", wait), holds_a_cold_lock);
+    println!("wait_idle: {steps} steps");
+}
+
+#[test]
+fn sends_are_accepted_while_an_owner_is_stopped_and_run_when_it_goes_on() {
+    for &(name, call) in CALLS {
+        let mut owned = 0;
+        for k in 0..1000 {
+            let (gate, actor) = (Gate::new(), plain());
+            let thread = thread::spawn({
+                let (gate, actor) = (gate.clone(), actor.clone());
+                move || gate.run(k, || call(actor))
+            });
+            let Some(step) = gate.stopped() else {
+                thread.join().unwrap();
+                println!("{name}: {k} steps, owner at {owned} of them");
+                break;
+            };
+            let accepted = others_send(&actor);
+            assert_eq!(accepted, OTHERS / THREADS * THREADS, "{name} stopped before {step:?}");
+            owned += usize::from(!actor.is_idle());
+            gate.release();
+            thread.join().unwrap();
+            let (own, others) = actor.with(|state| (state.own, state.others)).unwrap();
+            assert_eq!((own, others), (1, accepted), "{name} was stopped before {step:?}");
+        }
+        assert!(owned > 0);
+    }
+}
+
+#[test]
+fn sends_go_on_while_the_one_who_hands_a_drain_over_is_stopped() {
+    // The worker hands every drain that comes back to itself.
+    let (drains, queue) = mpsc::channel::<Drain>();
+    let worker = thread::spawn(move || queue.into_iter().for_each(Drain::run));
+    let mut steps = Vec::new();
+    for k in 0..1000 {
+        let (gate, executor) = (Gate::new(), drains.clone());
+        let execute = move |drain| executor.send(drain).unwrap();
+        let actor = Actor::builder(State::default()).executor(execute).budget(64).spawn().unwrap();
+        let thread = thread::spawn({
+            let (gate, actor) = (gate.clone(), actor.clone());
+            move || gate.run(k, || send(actor))
+        });
+        let step = gate.stopped();
+        let accepted = others_send(&actor);
+        assert_eq!(accepted, OTHERS / THREADS * THREADS, "stopped before {step:?}");
+        // Whoever has raised the token is the one to hand the drain over: until then the messages wait, or a caller of `with` runs them.
+        assert_eq!(actor.with(|state| state.others).unwrap(), accepted, "stopped before {step:?}");
+        gate.release();
+        thread.join().unwrap();
+        actor.wait_idle().unwrap();
+        let (own, others) = actor.with(|state| (state.own, state.others)).unwrap();
+        assert_eq!((own, others), (1, accepted), "stopped before {step:?}");
+        match step {
+            Some(step) => steps.push(step),
+            None => break,
+        }
+    }
+    println!("{} steps: {steps:?}", steps.len());
+    drop(drains);
+    worker.join().unwrap();
+}
+
+/// What becomes of messages when a call that ends the actor is stopped before each of its steps.
+fn ended_meanwhile(call: fn(Actor<State>), runs_all: bool) {
+    for behind_a_turn in [true, false] {
+        for k in 0..1000 {
+            let handled = Arc::new(AtomicU64::new(0));
+            let (ended, end) = mpsc::channel();
+            let actor = Actor::builder(State::default()).on_end(move |state, _| ended.send(state.is_some()).unwrap()).spawn().unwrap();
+            let gate = Gate::new();
+            let mut turn = behind_a_turn.then(|| Turn::start(&actor));
+            let thread = thread::spawn({
+                let (gate, actor) = (gate.clone(), actor.clone());
+                move || gate.run(k, || call(actor))
+            });
+            let stopped = gate.stopped();
+            if stopped.is_some_and(holds_a_cold_lock) {
+                gate.release();
+            }
+            turn.take().into_iter().for_each(Turn::end);
+            let senders: Vec<_> = (0..THREADS)
+                .map(|_| {
+                    let (actor, handled) = (actor.clone(), handled.clone());
+                    thread::spawn(move || {
+                        let send = |_: &u64| {
+                            let handled = handled.clone();
+                            actor
+                                .send(move |_| {
+                                    handled.fetch_add(1, Relaxed);
+                                })
+                                .is_ok()
+                        };
+                        (0..OTHERS / THREADS).filter(send).count() as u64
+                    })
+                })
+                .collect();
+            let accepted: u64 = senders.into_iter().map(|sender| sender.join().unwrap()).sum();
+            gate.release();
+            thread.join().unwrap();
+            actor.wait_ended(std::time::Duration::MAX).unwrap();
+            assert!(end.recv().unwrap(), "the state was there at the end");
+            assert!(end.recv().is_err(), "the end came once");
+            let handled = handled.load(Relaxed);
+            assert!(handled == accepted || !runs_all && handled < accepted, "{handled} of {accepted}, stopped before {stopped:?}");
+            if stopped.is_none() {
+                println!("behind a turn {behind_a_turn}: {k} steps");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stopped_close_delays_nobody_and_loses_nothing() {
+    ended_meanwhile(|actor| assert!(actor.close()), true);
+}
+
+#[test]
+fn a_stopped_stop_delays_nobody() {
+    ended_meanwhile(|actor| assert!(actor.stop()), false);
+}
+
+#[test]
+fn a_last_handle_stopped_in_its_drop_still_ends_the_actor_once() {
+    for k in 0..1000 {
+        let state = Arc::new(());
+        let (gate, actor) = (Gate::new(), Actor::new(state.clone()));
+        let (entered, is_in) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let holder = actor.clone();
+        let holder = thread::spawn(move || {
+            let turn = move |_: &mut Arc<()>| {
+                entered.send(()).unwrap();
+                ended.recv().unwrap();
+            };
+            holder.send(turn).unwrap();
+        });
+        is_in.recv().unwrap();
+        for _ in 0..10 {
+            actor.send(|_| {}).unwrap();
+        }
+        let thread = thread::spawn({
+            let gate = gate.clone();
+            move || gate.run(k, move || drop(actor))
+        });
+        let stopped = gate.stopped();
+        end.send(()).unwrap();
+        holder.join().unwrap();
+        gate.release();
+        thread.join().unwrap();
+        assert_eq!(Arc::strong_count(&state), 1, "stopped before {stopped:?}");
+        if stopped.is_none() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,671 @@
+//! The scenarios: the same ones run on the flavour that yields (`yields.rs`) and on the shipped crate under the sanitizers (`san.rs`).
+//!
+//! Only `spawn` and `join`, `Arc` and our own atomics: what an uninstrumented standard library does with its locks looks like races to
+//! ThreadSanitizer. Every message carries a [`Token`]; at the end sent = handled + returned + dropped, and none is left.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread::{JoinHandle, spawn, yield_now};
+use std::time::Duration;
+
+use super::api::{Actor, AskError, Drain, Overflow, Panic, Reason, StopCause, WaitError};
+
+/// What became of all messages.
+#[derive(Default, Debug)]
+pub struct Counts {
+    sent: AtomicU64,
+    handled: AtomicU64,
+    returned: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl Counts {
+    fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// All messages have met one fate, and none lives.
+    fn settle(self: Arc<Self>) -> [u64; 4] {
+        assert_eq!(Arc::strong_count(&self), 1, "a message was leaked: {self:?}");
+        let [sent, handled, returned, dropped] = [&self.sent, &self.handled, &self.returned, &self.dropped].map(|n| n.load(Relaxed));
+        assert_eq!(sent, handled + returned + dropped, "{self:?}");
+        [sent, handled, returned, dropped]
+    }
+}
+
+/// One message's life: it ends handled, returned, or dropped.
+pub struct Token(Option<Arc<Counts>>);
+
+impl Token {
+    fn new(counts: &Arc<Counts>) -> Self {
+        counts.sent.fetch_add(1, Relaxed);
+        Token(Some(counts.clone()))
+    }
+
+    fn handled(mut self) {
+        self.0.take().unwrap().handled.fetch_add(1, Relaxed);
+    }
+
+    fn returned(mut self) {
+        self.0.take().unwrap().returned.fetch_add(1, Relaxed);
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        if let Some(counts) = self.0.take() {
+            counts.dropped.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// A state that notices two turns at once, and messages of one sender out of order. Plain memory: the sanitizers watch it.
+#[derive(Default)]
+pub struct State {
+    entered: bool,
+    turns: u64,
+    last: Vec<u64>,
+}
+
+impl State {
+    fn turn(&mut self) {
+        assert!(!self.entered, "two turns at once");
+        self.entered = true;
+        self.turns += 1;
+        self.entered = false;
+    }
+
+    fn from(&mut self, sender: usize, number: u64) {
+        self.turn();
+        if self.last.len() <= sender {
+            self.last.resize(sender + 1, 0);
+        }
+        assert!(self.last[sender] < number, "messages of one sender out of order");
+        self.last[sender] = number;
+    }
+}
+
+/// How much of it.
+#[derive(Clone, Copy)]
+pub struct Size {
+    pub threads: usize,
+    pub rounds: u64,
+}
+
+fn on_threads<R: Send + 'static>(size: Size, f: impl Fn(usize) -> R + Send + Sync + 'static) -> Vec<R> {
+    let f = Arc::new(f);
+    let ready = Arc::new(AtomicU64::new(0));
+    let threads: Vec<JoinHandle<R>> = (0..size.threads)
+        .map(|at| {
+            let (f, ready) = (f.clone(), ready.clone());
+            spawn(move || {
+                // All begin together. Relaxed: it hides no race.
+                ready.fetch_add(1, Relaxed);
+                while ready.load(Relaxed) < size.threads as u64 {
+                    yield_now();
+                }
+                f(at)
+            })
+        })
+        .collect();
+    // `f` goes last, here: an `Arc` that is not built for ThreadSanitizer ends by a fence, which looks like a race to it.
+    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+}
+
+/// A claim, and what puts it to the test.
+pub type Scenario = (&'static str, fn(Size));
+
+/// All of them, each once.
+pub const ALL: &[Scenario] = &[
+    ("sends of all sizes arrive once and in order", sends),
+    ("with and ask see the state in turns", with_and_ask),
+    ("questions are answered, cancelled or timed out", questions),
+    ("close in the middle", close),
+    ("stop in the middle gives back what it does not run", stop),
+    ("the last handle lets everything run", last_handle),
+    ("nested sends", nested),
+    ("waiting for idle and for the end", waits),
+    ("a bounded mailbox never holds more", bounded),
+    ("panics cost one message", panics),
+    ("enqueue and drain", enqueue),
+    ("short-lived actors on short-lived threads", short_lives),
+    ("an executor runs what senders leave, slice by slice", executor),
+    ("an executor that drops its drains answers everyone", executor_gone),
+];
+
+fn sends(size: Size) {
+    let counts = Counts::new();
+    let actor = Actor::new(State::default());
+    on_threads(size, {
+        let (actor, counts) = (actor.clone(), counts.clone());
+        move |me| {
+            for n in 1..=size.rounds {
+                let token = Token::new(&counts);
+                let sent = match n % 4 {
+                    0 => actor
+                        .send(move |state: &mut State| {
+                            state.from(me, n);
+                            token.handled();
+                        })
+                        .is_ok(),
+                    1 => {
+                        let large = [n; 20];
+                        actor
+                            .send(move |state: &mut State| {
+                                state.from(me, large[19]);
+                                token.handled();
+                            })
+                            .is_ok()
+                    }
+                    2 => {
+                        #[repr(align(64))]
+                        struct Strict(u64);
+                        let strict = Strict(n);
+                        actor
+                            .send(move |state: &mut State| {
+                                let strict = strict;
+                                assert_eq!((&raw const strict).addr() % 64, 0);
+                                state.from(me, strict.0);
+                                token.handled();
+                            })
+                            .is_ok()
+                    }
+                    _ => {
+                        let second = Token::new(&counts);
+                        actor
+                            .send_many([(token, 0), (second, 1)].map(|(token, i)| {
+                                move |state: &mut State| {
+                                    if i == 0 {
+                                        state.from(me, n);
+                                    }
+                                    token.handled();
+                                }
+                            }))
+                            .is_ok()
+                    }
+                };
+                assert!(sent);
+            }
+        }
+    });
+    assert_eq!(actor.with(|state| state.turns).unwrap(), size.threads as u64 * size.rounds);
+    drop(actor);
+    counts.settle();
+}
+
+fn with_and_ask(size: Size) {
+    let actor = Actor::new(State::default());
+    on_threads(size, {
+        let actor = actor.clone();
+        move |me| {
+            for n in 1..=size.rounds {
+                let mut local = 0;
+                actor
+                    .with(|state| {
+                        state.from(me, 2 * n);
+                        local = n;
+                    })
+                    .unwrap();
+                assert_eq!(local, n);
+                let asked = actor.ask(move |state| {
+                    state.from(me, 2 * n + 1);
+                    Box::new(n)
+                });
+                assert_eq!(*asked.wait().unwrap(), n);
+            }
+        }
+    });
+    assert_eq!(actor.with(|state| state.turns).unwrap(), 2 * size.threads as u64 * size.rounds);
+}
+
+fn questions(size: Size) {
+    let counts = Counts::new();
+    let actor = Actor::new(State::default());
+    on_threads(size, {
+        let (actor, counts) = (actor.clone(), counts.clone());
+        move |_| {
+            for n in 0..size.rounds {
+                let token = Token::new(&counts);
+                let reply = actor.ask(move |state| {
+                    state.turn();
+                    token.handled();
+                    n
+                });
+                match n % 4 {
+                    0 => drop(reply),
+                    1 => match reply.cancel() {
+                        Ok(()) => {}
+                        Err(reply) => assert_eq!(reply.wait().unwrap(), n),
+                    },
+                    2 => match reply.wait_timeout(Duration::ZERO) {
+                        Ok(answer) => assert_eq!(answer, n),
+                        Err(WaitError::TimedOut(reply)) => assert_eq!(reply.wait().unwrap(), n),
+                        Err(error) => panic!("{error}"),
+                    },
+                    _ => assert_eq!(reply.wait().unwrap(), n),
+                }
+            }
+        }
+    });
+    drop(actor);
+    let [sent, handled, returned, dropped] = counts.settle();
+    assert_eq!((sent, returned), (handled + dropped, 0));
+}
+
+/// Threads send until they are refused; one of them does `end` in the middle. The refused messages come back.
+fn until(size: Size, counts: &Arc<Counts>, actor: &Actor<State>, end: fn(&Actor<State>), closed: fn(&Reason) -> bool) {
+    on_threads(size, {
+        let (actor, counts) = (actor.clone(), counts.clone());
+        move |me| {
+            for n in 1..=size.rounds {
+                if me == 0 && n == size.rounds / 2 {
+                    end(&actor);
+                }
+                let token = Token::new(&counts);
+                let refused = actor.send(move |state: &mut State| {
+                    state.from(me, n);
+                    token.handled();
+                });
+                if let Err(refused) = refused {
+                    let (message, reason) = refused.into_parts();
+                    assert!(closed(&reason), "{reason}");
+                    // It is the caller's again: run on a state of its own, it is booked over.
+                    message(&mut State::default());
+                    counts.handled.fetch_sub(1, Relaxed);
+                    counts.returned.fetch_add(1, Relaxed);
+                }
+            }
+        }
+    });
+}
+
+fn close(size: Size) {
+    let counts = Counts::new();
+    let ended = Arc::new(AtomicU64::new(0));
+    let hook = ended.clone();
+    let actor = Actor::builder(State::default())
+        .on_end(move |state, cause| {
+            assert!(cause.is_none());
+            hook.fetch_add(state.unwrap().turns + 1, Relaxed);
+        })
+        .spawn()
+        .unwrap();
+    until(size, &counts, &actor, |actor| assert!(actor.close()), |reason| *reason == Reason::Closed);
+    assert!(actor.wait_ended(Duration::MAX).unwrap());
+    assert_eq!(actor.with(|_| ()), Err(AskError::Closed));
+    drop(actor);
+    let [_, handled, _, dropped] = counts.settle();
+    assert_eq!(dropped, 0, "what was accepted before a close is run");
+    assert_eq!(ended.load(Relaxed), handled + 1, "the end comes once, after all turns");
+}
+
+fn stop(size: Size) {
+    for with_hook in [true, false] {
+        let counts = Counts::new();
+        let given_back = Arc::new(AtomicU64::new(0));
+        let mut builder = Actor::builder(State::default());
+        if with_hook {
+            let given_back = given_back.clone();
+            builder = builder.undelivered(move |message| {
+                given_back.fetch_add(1, Relaxed);
+                drop(message);
+            });
+        }
+        let actor = builder.spawn().unwrap();
+        until(size, &counts, &actor, |actor| assert!(actor.stop()), |reason| matches!(reason, Reason::Stopped(_)));
+        assert!(actor.wait_ended(Duration::MAX).unwrap());
+        drop(actor);
+        let [_, _, _, dropped] = counts.settle();
+        assert_eq!(given_back.load(Relaxed), if with_hook { dropped } else { 0 });
+    }
+    // What waits when nobody disturbs the stop is not run at all.
+    let counts = Counts::new();
+    let actor = Actor::new(State::default());
+    for n in 1..=10 {
+        let token = Token::new(&counts);
+        let left = actor.enqueue(move |state: &mut State| {
+            state.from(0, n);
+            token.handled();
+        });
+        assert!(left.is_ok());
+    }
+    assert!(actor.stop());
+    drop(actor);
+    assert_eq!(counts.settle(), [10, 0, 0, 10]);
+}
+
+fn last_handle(size: Size) {
+    for _ in 0..size.rounds / 40 + 1 {
+        let counts = Counts::new();
+        let state = Arc::new(());
+        let actor = Actor::new((state.clone(), State::default()));
+        let weak = actor.downgrade();
+        let droppers: Vec<_> = (0..size.threads)
+            .map(|_| {
+                let (actor, token) = (actor.clone(), Token::new(&counts));
+                spawn(move || {
+                    let left = actor.enqueue(move |(_, state)| {
+                        state.turn();
+                        token.handled();
+                    });
+                    assert!(left.is_ok());
+                })
+            })
+            .collect();
+        let upgraders: Vec<_> = (0..size.threads)
+            .map(|_| {
+                let (weak, counts) = (weak.clone(), counts.clone());
+                spawn(move || {
+                    for _ in 0..8 {
+                        let token = Token::new(&counts);
+                        let Some(actor) = weak.upgrade() else {
+                            token.returned();
+                            continue;
+                        };
+                        let sent = actor.send(move |(_, state)| {
+                            state.turn();
+                            token.handled();
+                        });
+                        assert!(sent.is_ok());
+                    }
+                })
+            })
+            .collect();
+        drop(actor);
+        upgraders.into_iter().for_each(|upgrader| upgrader.join().unwrap());
+        droppers.into_iter().for_each(|dropper| dropper.join().unwrap());
+        assert!(weak.upgrade().is_none());
+        assert_eq!(Arc::strong_count(&state), 1, "the state goes with the last handle");
+        let [sent, handled, returned, dropped] = counts.settle();
+        assert_eq!((sent, dropped), (handled + returned, 0));
+    }
+}
+
+/// Each message sends on to the next actors until its hops are used up, and looks at one by `with` now and then.
+fn nested(size: Size) {
+    const ACTORS: usize = 5;
+    type Ring = Arc<Vec<Actor<State>>>;
+    fn hop(ring: &Ring, counts: &Arc<Counts>, at: usize, hops: u64) {
+        let token = Token::new(counts);
+        let (next, more) = (ring.clone(), counts.clone());
+        let sent = ring[at % ACTORS].send(move |state: &mut State| {
+            state.turn();
+            if hops > 0 {
+                hop(&next, &more, at + 1, hops - 1);
+                if hops % 4 == 0 {
+                    hop(&next, &more, at, 0);
+                }
+            }
+            token.handled();
+        });
+        assert!(sent.is_ok());
+    }
+    let counts = Counts::new();
+    let ring: Ring = Arc::new((0..ACTORS).map(|_| Actor::new(State::default())).collect());
+    // A thread that is inside a turn may wait for an actor that waits for nobody.
+    let leaf = Actor::new(State::default());
+    on_threads(size, {
+        let (ring, counts, leaf) = (ring.clone(), counts.clone(), leaf.clone());
+        move |me| {
+            for n in 0..size.rounds / 4 {
+                hop(&ring, &counts, me + n as usize, 7);
+                let (token, leaf) = (Token::new(&counts), leaf.clone());
+                let waits = ring[me % ACTORS].send(move |state: &mut State| {
+                    state.turn();
+                    leaf.with(State::turn).unwrap();
+                    assert_eq!(leaf.ask(|state| state.turns > 0).wait(), Ok(true));
+                    token.handled();
+                });
+                assert!(waits.is_ok());
+            }
+        }
+    });
+    ring.iter().for_each(|actor| actor.wait_idle().unwrap());
+    drop((ring, leaf));
+    let [sent, handled, ..] = counts.settle();
+    assert_eq!(sent, handled);
+}
+
+fn waits(size: Size) {
+    let actor = Actor::new(State::default());
+    on_threads(size, {
+        let actor = actor.clone();
+        move |me| {
+            for n in 1..=size.rounds {
+                actor.send(move |state: &mut State| state.from(me, n)).unwrap();
+                match (n + me as u64) % 8 {
+                    0 => actor.wait_idle().unwrap(),
+                    4 => assert!(!actor.wait_ended(Duration::ZERO).unwrap()),
+                    _ => {}
+                }
+            }
+        }
+    });
+    let waiting = size.threads;
+    on_threads(Size { threads: waiting + 1, rounds: 0 }, {
+        let actor = actor.clone();
+        move |me| {
+            if me < waiting {
+                assert!(actor.wait_ended(Duration::MAX).unwrap());
+                assert!(actor.is_closed());
+            } else {
+                actor.send(State::turn).unwrap();
+                assert!(actor.close());
+            }
+        }
+    });
+}
+
+fn bounded(size: Size) {
+    const CAPACITY: usize = 3;
+    let counts = Counts::new();
+    let actor = Actor::builder(State::default()).capacity(CAPACITY, Overflow::Reject).spawn().unwrap();
+    let (accepted, refused): (Vec<u64>, Vec<u64>) = on_threads(size, {
+        let (actor, counts) = (actor.clone(), counts.clone());
+        move |me| {
+            let mut refused = 0;
+            for n in 1..=size.rounds {
+                let token = Token::new(&counts);
+                let seen = actor.clone();
+                let sent = actor.send(move |state: &mut State| {
+                    assert!(seen.len() <= CAPACITY + 1, "{} waiting or running", seen.len());
+                    state.from(me, n);
+                    token.handled();
+                });
+                if let Err(error) = sent {
+                    assert_eq!(error.reason(), &Reason::Full);
+                    refused += 1;
+                }
+            }
+            (size.rounds - refused, refused)
+        }
+    })
+    .into_iter()
+    .unzip();
+    actor.wait_idle().unwrap();
+    assert_eq!(actor.with(|state| state.turns).unwrap(), accepted.iter().sum::<u64>());
+    drop(actor);
+    let [_, handled, _, dropped] = counts.settle();
+    assert_eq!((handled, dropped), (accepted.iter().sum(), refused.iter().sum()), "a refused message was dropped by its sender here");
+}
+
+fn panics(size: Size) {
+    let counts = Counts::new();
+    let actor = Actor::builder(State::default()).on_panic(Panic::Resume).spawn().unwrap();
+    let panicked = on_threads(size, {
+        let (actor, counts) = (actor.clone(), counts.clone());
+        move |me| {
+            let mut panicked = 0;
+            for n in 1..=size.rounds {
+                let token = Token::new(&counts);
+                let turn = move |state: &mut State| {
+                    state.from(me, n);
+                    if n % 7 == 0 {
+                        // Not `panic!`: no message of it is wanted.
+                        std::panic::resume_unwind(Box::new("seven"));
+                    }
+                    token.handled();
+                };
+                panicked += u64::from(n % 7 == 0);
+                match n % 3 {
+                    0 => actor.send(turn).unwrap(),
+                    1 => match actor.ask(turn).wait() {
+                        Ok(()) => assert_ne!(n % 7, 0),
+                        Err(error) => assert!(n % 7 == 0 && matches!(error, AskError::Panicked(ref text) if &**text == "seven")),
+                    },
+                    _ => {
+                        let with = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| actor.with(turn)));
+                        assert_eq!(with.is_err(), n % 7 == 0);
+                    }
+                }
+            }
+            panicked
+        }
+    });
+    actor.wait_idle().unwrap();
+    assert_eq!(actor.len(), 0);
+    drop(actor);
+    let [_, _, _, dropped] = counts.settle();
+    assert_eq!(dropped, panicked.iter().sum(), "a panic costs its own message and no other");
+}
+
+fn enqueue(size: Size) {
+    let counts = Counts::new();
+    let actor = Actor::new(State::default());
+    on_threads(size, {
+        let (actor, counts) = (actor.clone(), counts.clone());
+        move |me| {
+            for n in 1..=size.rounds {
+                let token = Token::new(&counts);
+                let turn = move |state: &mut State| {
+                    state.from(me, n);
+                    token.handled();
+                };
+                if n % 5 == 0 {
+                    actor.send(turn).unwrap()
+                } else {
+                    actor.enqueue(turn).unwrap()
+                }
+                if n % 3 == 0 {
+                    actor.drain();
+                }
+            }
+        }
+    });
+    actor.drain();
+    assert!(actor.is_idle(), "a drain that nobody disturbs leaves nothing");
+    drop(actor);
+    let [sent, handled, ..] = counts.settle();
+    assert_eq!(sent, handled);
+}
+
+fn short_lives(size: Size) {
+    let counts = Counts::new();
+    for _ in 0..size.rounds / 40 + 1 {
+        let actor = Actor::new(State::default());
+        on_threads(size, {
+            let counts = counts.clone();
+            move |me| {
+                for n in 1..=8 {
+                    let token = Token::new(&counts);
+                    let other = Actor::new(token);
+                    let state = [n; 6];
+                    actor
+                        .send(move |all: &mut State| {
+                            all.from(me, state[5]);
+                            // The inner actor's state ends here, on whatever thread this is.
+                            other.with(|token| std::mem::replace(token, Token(None)).handled()).unwrap();
+                        })
+                        .unwrap();
+                }
+            }
+        });
+    }
+    let [sent, handled, ..] = counts.settle();
+    assert_eq!(sent, handled);
+}
+
+/// Runs every drain on a thread of its own.
+#[derive(Clone)]
+struct Threads(Actor<Vec<JoinHandle<()>>>);
+
+impl Threads {
+    fn start(&self, f: impl FnOnce() + Send + 'static) {
+        let thread = spawn(f);
+        self.0.enqueue(move |threads| threads.push(thread)).unwrap();
+    }
+
+    /// Waits for them all, and for those that they start.
+    fn join(self) {
+        loop {
+            let threads = self.0.with(std::mem::take).unwrap();
+            if threads.is_empty() {
+                return;
+            }
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        }
+    }
+}
+
+fn executor(size: Size) {
+    let rounds = size.rounds / 10 + 8;
+    let (counts, threads) = (Counts::new(), Threads(Actor::new(Vec::new())));
+    let runner = threads.clone();
+    let actor = Actor::builder(State::default()).executor(move |drain: Drain| runner.start(move || drain.run())).budget(3).spawn().unwrap();
+    let neighbour = Actor::new(State::default());
+    on_threads(size, {
+        let (actor, counts) = (actor.clone(), counts.clone());
+        move |me| {
+            for n in 1..=rounds {
+                let (token, neighbour) = (Token::new(&counts), neighbour.clone());
+                let turn = move |state: &mut State| {
+                    state.from(me, n);
+                    neighbour.send(State::turn).unwrap();
+                    token.handled();
+                };
+                match n % 16 {
+                    0 => actor.with(turn).unwrap(),
+                    8 => actor.ask(turn).wait().unwrap(),
+                    _ => actor.send(turn).unwrap(),
+                }
+            }
+        }
+    });
+    actor.wait_idle().unwrap();
+    assert_eq!(actor.with(|state| state.turns).unwrap(), size.threads as u64 * rounds);
+    drop(actor);
+    threads.join();
+    let [sent, handled, ..] = counts.settle();
+    assert_eq!(sent, handled);
+}
+
+fn executor_gone(size: Size) {
+    for _ in 0..size.rounds / 100 + 1 {
+        let (counts, threads) = (Counts::new(), Threads(Actor::new(Vec::new())));
+        let (runner, drains) = (threads.clone(), AtomicU64::new(0));
+        let execute = move |drain: Drain| match drains.fetch_add(1, Relaxed) {
+            0..3 => runner.start(move || drain.run()),
+            _ => drop(drain),
+        };
+        let actor = Actor::builder(State::default()).executor(execute).budget(2).spawn().unwrap();
+        on_threads(size, {
+            let (actor, counts) = (actor.clone(), counts.clone());
+            move |me| {
+                for n in 1..=20 {
+                    let token = Token::new(&counts);
+                    let asked = actor.ask(move |state| {
+                        state.from(me, n);
+                        token.handled();
+                    });
+                    match asked.wait() {
+                        Ok(()) => {}
+                        Err(error) => assert_eq!(error, AskError::Stopped(StopCause::ExecutorGone)),
+                    }
+                }
+            }
+        });
+        drop(actor);
+        threads.join();
+        counts.settle();
+    }
+}
