@@ -1,0 +1,138 @@
+//! Makes two more copies of the shipped sources: `narrow`, with a COUNT of two bits, and `planted`, with the bugs of `planted.txt` in it, each
+//! behind a question to `sync::planted`. What ships carries no hooks, and one build serves all bugs.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// One planted bug.
+struct Bug {
+    name: String,
+    file: String,
+    find: String,
+    replace: String,
+}
+
+fn main() {
+    let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
+    let product = root.join("../src");
+    println!("cargo::rerun-if-changed=../src");
+    println!("cargo::rerun-if-changed=planted.txt");
+    println!("cargo::rerun-if-changed=build.rs");
+
+    let modules = modules(&read(&product.join("lib.rs")), "mod ");
+    let included = modules_by_path(&read(&root.join("src/lib.rs")));
+    assert_eq!(modules, included, "src/lib.rs and loom-tests/src/lib.rs name different floors");
+
+    let table = read(&root.join("planted.txt"));
+    let bugs = parse(&table);
+    for (tree, bugs, config) in [("narrow", &[][..], "narrow"), ("planted", &bugs[..], "small")] {
+        copy(&product, &product, &out.join(tree), tree, config, bugs);
+        let mut entry = String::new();
+        for module in &modules {
+            let path = [format!("{module}.rs"), format!("{module}/mod.rs")].map(|path| out.join(tree).join(path));
+            let path = path.iter().find(|path| path.exists()).expect("a module has a file");
+            entry += &format!("#[path = {path:?}]\nmod {module};\n");
+        }
+        entry += &format!("#[path = {:?}]\npub(crate) mod models;\n", root.join("src/models/mod.rs"));
+        write(&out.join(format!("{tree}.rs")), &entry);
+    }
+    let names = bugs.iter().zip(models(&table)).map(|(bug, model)| format!("({:?}, {model:?}),\n", bug.name)).collect::<String>();
+    write(
+        &out.join("bugs.rs"),
+        &format!("/// Every planted bug, with the model that has to find it.\npub(crate) const BUGS: &[(&str, &str)] = &[\n{names}];\n"),
+    );
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().expect("a file has a directory")).expect("the output directory can be made");
+    fs::write(path, text).expect("the output directory can be written");
+}
+
+/// The floors that a `lib.rs` names, `sync` aside.
+fn modules(text: &str, prefix: &str) -> BTreeSet<String> {
+    let names = text.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix(prefix)?.strip_suffix(';'));
+    names.filter(|name| *name != "sync").map(str::to_owned).collect()
+}
+
+/// Those that are included from the product.
+fn modules_by_path(text: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.contains("../../src/") {
+            names.append(&mut modules(lines.next().unwrap_or_default(), "mod "));
+        }
+    }
+    names
+}
+
+/// Copies the sources below `dir`, moved into the tree's module.
+fn copy(top: &Path, dir: &Path, out: &Path, tree: &str, config: &str, bugs: &[Bug]) {
+    for entry in fs::read_dir(dir).expect("the sources can be listed") {
+        let path = entry.expect("the sources can be listed").path();
+        if path.is_dir() {
+            copy(top, &path, out, tree, config, bugs);
+            continue;
+        }
+        let name = path.strip_prefix(top).expect("below the top").to_str().expect("a plain name").to_owned();
+        if name == "sync.rs" || name == "lib.rs" {
+            continue;
+        }
+        let mut text = read(&path);
+        for bug in bugs.iter().filter(|bug| bug.file == name) {
+            assert_eq!(text.matches(&bug.find).count(), 1, "planted bug `{}`: its place in {name} is not there exactly once", bug.name);
+            text = text.replace(&bug.find, &bug.text());
+        }
+        // `crate::sync` is shared; only the sizes differ.
+        let text = text.replace("crate::sync::config", &format!("crate::sync::{config}"));
+        let text = text.replace("crate::", &format!("crate::{tree}::")).replace(&format!("crate::{tree}::sync"), "crate::sync");
+        write(&out.join(&name), &text);
+    }
+    for bug in bugs {
+        assert!(top.join(&bug.file).exists(), "planted bug `{}`: there is no {}", bug.name, bug.file);
+    }
+}
+
+impl Bug {
+    /// The place with the bug in it: a statement stays one, anything else is an expression.
+    fn text(&self) -> String {
+        let Bug { name, find, replace, .. } = self;
+        let choice = format!("if crate::sync::planted({name:?}) {{ {replace} }} else {{ {find} }}");
+        if find.ends_with([';', '}']) { choice } else { format!("({choice})") }
+    }
+}
+
+/// The table: `[name] file model`, then the lines to find after `-` and those to put there after `+`.
+fn parse(table: &str) -> Vec<Bug> {
+    let mut bugs = Vec::<Bug>::new();
+    for line in table.lines() {
+        if let Some(rest) = line.strip_prefix('[') {
+            let (name, rest) = rest.split_once(']').expect("[name] file model");
+            let file = rest.split_whitespace().next().expect("[name] file model").to_owned();
+            bugs.push(Bug { name: name.to_owned(), file, find: String::new(), replace: String::new() });
+        } else if let Some(bug) = bugs.last_mut() {
+            let (text, line) = match (line.strip_prefix("- "), line.strip_prefix("+ ")) {
+                (Some(line), _) => (&mut bug.find, line),
+                (_, Some(line)) => (&mut bug.replace, line),
+                _ => continue,
+            };
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(line);
+        }
+    }
+    bugs
+}
+
+/// The models of the table, in its order.
+fn models(table: &str) -> impl Iterator<Item = &str> {
+    let heads = table.lines().filter(|line| line.starts_with('['));
+    heads.map(|line| line.split_whitespace().last().expect("[name] file model"))
+}

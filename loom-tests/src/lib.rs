@@ -1,0 +1,38 @@
+//! Models of turnwise: the files that ship, run by loom in every interleaving.
+//!
+//! The floors are included by path and speak of `crate::sync`, which is [loom's flavour](sync) here. They are compiled three times: as they
+//! are, with a COUNT of two bits (`narrow`), and with switchable bugs (`planted`, made by `build.rs`). The [models](models) are compiled
+//! with each. `run.sh` runs them all; `orderings.sh` weakens every memory ordering by itself and demands that a model notices.
+
+mod gate;
+mod runner;
+mod sync;
+
+#[path = "../../src/actor/mod.rs"]
+mod actor;
+#[path = "../../src/drain/mod.rs"]
+mod drain;
+#[path = "../../src/error.rs"]
+mod error;
+#[path = "../../src/mailbox/mod.rs"]
+mod mailbox;
+#[path = "../../src/reply.rs"]
+mod reply;
+#[path = "../../src/wait.rs"]
+mod wait;
+
+mod models;
+
+#[allow(warnings, clippy::all, reason = "a generated copy")]
+mod narrow {
+    include!(concat!(env!("OUT_DIR"), "/narrow.rs"));
+}
+
+#[allow(warnings, clippy::all, reason = "a generated copy, with bugs")]
+mod planted {
+    include!(concat!(env!("OUT_DIR"), "/planted.rs"));
+}
+
+include!(concat!(env!("OUT_DIR"), "/bugs.rs"));
+
+pub use runner::main;

@@ -1,0 +1,59 @@
+//! R4: a message in the frame of a caller who waits.
+
+use super::super::error::{AskError, StopCause};
+use super::*;
+
+impl Shared {
+    /// Asks for the sum so far by a borrowed message, which adds one and writes to the caller's frame.
+    fn with(&self) -> Result<u32, AskError> {
+        let mut local = Track::new(0);
+        let seen = self.actor.with(|log| {
+            log.last[3] += 1;
+            *local.get_mut() = log.last[3];
+            log.last[3]
+        });
+        if let Ok(seen) = seen {
+            assert_eq!(*local.get_ref(), seen, "the result came without what the turn did");
+        }
+        seen
+    }
+}
+
+/// DELIVERY and SLEEPER: two callers wait for each other's turns; each sees what its turn wrote to its frame.
+pub(super) fn r4_borrowed() {
+    let shared = Shared::new();
+    let thread = shared.spawn(|shared| assert!(shared.with().is_ok()));
+    assert!(shared.with().is_ok());
+    thread.join();
+    assert_eq!(shared.with(), Ok(3));
+    shared.finish();
+}
+
+/// The same among three threads, one of which only sends: a message in a frame stands between others in a batch.
+pub(super) fn r4_borrowed_among_sends() {
+    let shared = Shared::new();
+    let first = shared.spawn(|shared| assert!(shared.with().is_ok()));
+    let second = shared.spawn(|shared| shared.send::<OWN>(1, 1));
+    shared.send::<OWN>(0, 1);
+    first.join();
+    second.join();
+    shared.finish();
+}
+
+/// A caller whose actor is stopped is answered, and keeps its closure.
+pub(super) fn r4_borrowed_stopped() {
+    let shared = Shared::new();
+    let thread = shared.spawn(|shared| {
+        shared.actor.stop();
+    });
+    let held = Track::new(());
+    let told = shared.actor.with(|log| {
+        let _ = &held;
+        log.last[3] += 1;
+    });
+    if let Err(error) = told {
+        assert_eq!(error, AskError::Stopped(StopCause::Requested));
+    }
+    thread.join();
+    shared.finish();
+}

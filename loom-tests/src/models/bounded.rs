@@ -1,0 +1,86 @@
+//! R6: the capacity is exact at every moment.
+
+use super::super::actor::Overflow;
+use super::super::error::Reason;
+use super::super::mailbox::word::MAX_CAPACITY;
+use super::*;
+
+/// The largest capacity that the models use: two, and one where COUNT has two bits.
+const CAPACITY: u32 = if MAX_CAPACITY < 2 { MAX_CAPACITY } else { 2 };
+
+impl Shared {
+    fn bounded(capacity: u32) -> Self {
+        let books = Books::new();
+        let actor = Actor::builder(Log::new(&books)).capacity(capacity as usize, Overflow::Reject).spawn().expect("a good capacity");
+        Shared { actor: Arc::new(actor), books }
+    }
+
+    /// Leaves a message that runs `also`; true if there was room.
+    fn enqueue_and(&self, from: usize, no: u32, also: impl FnOnce() + Send + 'static) -> bool {
+        let mail = Mail::<OWN>::new(&self.books, from, no);
+        let left = self.actor.enqueue(move |log: &mut Log| {
+            log.handle(mail);
+            also();
+        });
+        match left {
+            Ok(()) => true,
+            Err(refused) => {
+                assert_eq!(*refused.reason(), Reason::Full);
+                add(&self.books.returned);
+                false
+            }
+        }
+    }
+}
+
+/// With nobody draining: as many as it holds are accepted, not one more; and while each one runs, there is room for exactly one again.
+pub(super) fn r6_exact_alone() {
+    let shared = Shared::bounded(CAPACITY);
+    for no in 1..=CAPACITY {
+        let inside = shared.clone();
+        assert!(shared.enqueue_and(0, no, move || {
+            assert!(inside.enqueue_and(1, 2 * no, || ()), "full with one place free");
+            assert!(!inside.enqueue_and(1, 2 * no + 1, || ()), "accepted beyond the capacity");
+        }));
+    }
+    assert!(!shared.enqueue_and(0, 9, || ()), "accepted beyond the capacity");
+    assert!(shared.actor.drain());
+    shared.finish();
+}
+
+/// Against another sender: a place is free as soon as a turn begins, and is given away once.
+pub(super) fn r6_exact_against_a_sender() {
+    let shared = Shared::bounded(CAPACITY);
+    for no in 1..=CAPACITY {
+        assert!(shared.enqueue_and(0, no, || ()));
+    }
+    // Full: of the other's messages, each one accepted stands for a turn that had begun.
+    let thread = shared.spawn(|shared| {
+        let mut accepted = 0;
+        for no in 1..=2 {
+            let inside = shared.clone();
+            let in_turn = move || assert!(inside.actor.len() <= CAPACITY as usize + 1, "accepted beyond the capacity");
+            accepted += u32::from(shared.enqueue_and(1, no, in_turn));
+            assert!(accepted <= shared.books.handled.load(Relaxed) + 1, "accepted beyond the capacity");
+        }
+    });
+    shared.actor.drain();
+    thread.join();
+    shared.actor.drain();
+    assert!(shared.enqueue_and(2, 1, || ()), "full and empty");
+    shared.actor.drain();
+    shared.finish();
+}
+
+/// Two senders at the boundary: the last place is given away once.
+pub(super) fn r6_last_place() {
+    let shared = Shared::bounded(1);
+    let thread = shared.spawn(|shared| {
+        shared.enqueue_and(1, 1, || ());
+    });
+    shared.enqueue_and(0, 1, || ());
+    thread.join();
+    assert_eq!(shared.books.returned.load(Relaxed), 1, "one place, two messages");
+    shared.actor.drain();
+    shared.finish();
+}

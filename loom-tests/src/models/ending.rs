@@ -1,0 +1,203 @@
+//! R7 and R10: close, stop, the last handle.
+
+use super::super::error::{Reason, StopCause};
+use super::*;
+use crate::sync::panic::Planned;
+use crate::sync::reached;
+
+/// An actor whose end hook is counted and gets the state.
+fn with_end(books: &Arc<Books>) -> (Actor<Log>, Arc<Written>) {
+    let ends = Written::new();
+    let (theirs, unrun) = (ends.clone(), books.clone());
+    let builder = Actor::builder(Log::new(books)).on_end(move |state, _| {
+        assert!(state.is_some());
+        theirs.write();
+    });
+    let builder = builder.undelivered(move |message| {
+        add(&unrun.unrun);
+        drop(message);
+    });
+    (builder.spawn().expect("a plain actor"), ends)
+}
+
+impl Shared {
+    fn with_end() -> (Self, Arc<Written>) {
+        let books = Books::new();
+        let (actor, ends) = with_end(&books);
+        (Shared { actor: Arc::new(actor), books }, ends)
+    }
+
+    /// As `finish`, for an actor that has ended: the hook was called once.
+    fn finish_ended(self, ends: &Written) {
+        assert!(self.actor.is_closed());
+        assert_eq!(ends.read(), 1, "the end hook");
+        self.finish();
+    }
+}
+
+/// FAREWELL and HANDOVER: close against send and release; what was pushed before runs, what comes after is refused, the end comes once.
+pub(super) fn r7_close_against_sends() {
+    let (shared, ends) = Shared::with_end();
+    let thread = shared.spawn(|shared| shared.send::<OWN>(1, 2));
+    assert!(shared.actor.close());
+    thread.join();
+    shared.send::<OWN>(0, 1);
+    shared.finish_ended(&ends);
+}
+
+/// Two closers and a sender: one of them closed it.
+pub(super) fn r7_close_twice() {
+    let (shared, ends) = Shared::with_end();
+    let thread = shared.spawn(|shared| {
+        if shared.actor.close() {
+            reached("the other one closed");
+        }
+    });
+    shared.send::<OWN>(0, 1);
+    if shared.actor.close() {
+        reached("main closed");
+    }
+    thread.join();
+    shared.finish_ended(&ends);
+}
+
+/// Stop: what waits is given back, what comes later refused with the cause.
+pub(super) fn r7_stop_against_sends() {
+    let (shared, ends) = Shared::with_end();
+    let thread = shared.spawn(|shared| {
+        for no in 1..=2 {
+            if let Err(refused) = shared.actor.send(Mail::<OWN>::new(&shared.books, 1, no).message()) {
+                assert_eq!(*refused.reason(), Reason::Stopped(StopCause::Requested));
+                add(&shared.books.returned);
+            }
+        }
+    });
+    assert!(shared.actor.stop());
+    thread.join();
+    assert_eq!(shared.actor.stop_cause(), Some(StopCause::Requested));
+    shared.finish_ended(&ends);
+}
+
+/// FAREWELL of a stop: who finds the actor stopped by a panic finds why.
+pub(super) fn r7_cause_of_a_panic() {
+    let shared = Shared::new();
+    let thread = shared.spawn(|shared| {
+        assert!(shared.actor.send(|_| Planned::panic()).is_ok());
+    });
+    if let Some(cause) = shared.actor.stop_cause() {
+        reached("stopped");
+        assert!(matches!(cause, StopCause::Panicked(_)), "{cause:?}");
+    }
+    if let Err(refused) = shared.actor.send(|_| ()) {
+        reached("refused");
+        assert!(matches!(refused.reason(), Reason::Stopped(StopCause::Panicked(_))), "{refused}");
+    }
+    thread.join();
+    shared.finish();
+}
+
+/// A parked mailbox is closed or stopped: the closer takes it over, or the other sender had.
+pub(super) fn r7_close_parked() {
+    let (shared, ends) = Shared::with_end();
+    assert!(shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 0, 1).message()).is_ok());
+    let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
+    shared.actor.close();
+    thread.join();
+    shared.finish_ended(&ends);
+}
+
+/// The same by stop: the parked message is run or given back, never lost.
+pub(super) fn r7_stop_parked() {
+    let (shared, ends) = Shared::with_end();
+    assert!(shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 0, 1).message()).is_ok());
+    let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
+    shared.actor.stop();
+    thread.join();
+    shared.finish_ended(&ends);
+}
+
+/// R10, GONE and FAREWELL: the last handle goes while the other thread sends and goes too; whoever is last ends it, once.
+pub(super) fn r10_last_handle() {
+    let books = Books::new();
+    let (actor, ends) = with_end(&books);
+    let (theirs, their_books) = (actor.clone(), books.clone());
+    let thread = spawn(move || {
+        send_all::<OWN>(&theirs, &their_books, 1, 1);
+        drop(theirs);
+    });
+    send_all::<OWN>(&actor, &books, 0, 1);
+    drop(actor);
+    thread.join();
+    assert_eq!(ends.read(), 1, "the end hook");
+    books.balance();
+}
+
+/// R10: the last handle of a parked mailbox goes: its message is run first.
+pub(super) fn r10_last_handle_parked() {
+    let books = Books::new();
+    let (actor, ends) = with_end(&books);
+    let (theirs, their_books) = (actor.clone(), books.clone());
+    let thread = spawn(move || {
+        assert!(theirs.enqueue(Mail::<OWN>::new(&their_books, 1, 1).message()).is_ok());
+        drop(theirs);
+    });
+    drop(actor);
+    thread.join();
+    assert_eq!(ends.read(), 1, "the end hook");
+    assert_eq!(books.handled.load(Relaxed), 1, "accepted, and not run");
+    books.balance();
+}
+
+/// R10, B2: no handle is made from a count of 0: a weak handle is upgraded, used and dropped against the drop of the last handle.
+pub(super) fn r10_weak() {
+    let books = Books::new();
+    let (actor, ends) = with_end(&books);
+    let (weak, their_books) = (actor.downgrade(), books.clone());
+    let thread = spawn(move || {
+        if let Some(actor) = weak.upgrade() {
+            reached("upgraded");
+            send_all::<OWN>(&actor, &their_books, 1, 1);
+        } else {
+            reached("too late");
+        }
+    });
+    drop(actor);
+    thread.join();
+    assert_eq!(ends.read(), 1, "the end hook");
+    books.balance();
+}
+
+/// R10: a weak handle keeps the block, not the state; whoever goes last frees it.
+pub(super) fn r10_storage() {
+    let books = Books::new();
+    let actor = Actor::new(Log::new(&books));
+    let weak = actor.downgrade();
+    let also = weak.clone();
+    let thread = spawn(move || {
+        assert!(also.name().is_none());
+        drop(also);
+    });
+    drop(actor);
+    drop(weak);
+    thread.join();
+    books.balance();
+}
+
+/// R10: a state that holds the last handle of another actor: freed one after the other, by whoever ends the first.
+pub(super) fn r10_chain_of_states() {
+    let books = Books::new();
+    let inner = Actor::new(Log::new(&books));
+    let outer = Actor::new(Some(inner));
+    let (theirs, their_books) = (outer.clone(), books.clone());
+    let thread = spawn(move || {
+        let mail = Mail::<OWN>::new(&their_books, 1, 1);
+        let sent = theirs.send(move |inner: &mut Option<Actor<Log>>| {
+            let inner = inner.take().expect("taken once");
+            assert!(inner.send(mail.message()).is_ok());
+        });
+        assert!(sent.is_ok());
+    });
+    drop(outer);
+    thread.join();
+    books.balance();
+}

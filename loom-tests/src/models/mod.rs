@@ -1,0 +1,279 @@
+//! The models, one or more per rule of the mailbox, and what they share.
+//!
+//! Two or three threads, one to three operations each; the main thread is one of them. The state lies in a loom cell (so a second owner, or
+//! one who does not see what the last one did, is a race), every message carries a loom track (so a lost or doubled one is a leak or a
+//! double drop), the order of each sender is asserted, and the books must balance: sent = handled + come back.
+
+mod borrowed;
+mod bounded;
+mod controls;
+mod ending;
+mod nodes;
+mod one_owner;
+mod panics;
+mod parked;
+mod replies;
+mod waiting;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
+use loom::alloc::Track;
+
+use super::actor::Actor;
+use crate::sync::cell::UnsafeCell;
+use crate::sync::thread::{Joiner, spawn};
+
+/// One model.
+#[derive(Clone, Copy)]
+pub(crate) struct Model {
+    pub(crate) name: &'static str,
+    /// The most preemptions that are tried; all without one.
+    pub(crate) bound: Option<usize>,
+    /// What at least one execution must come to.
+    pub(crate) places: &'static [&'static str],
+    pub(crate) run: fn(),
+}
+
+/// Every interleaving.
+const ALL: Option<usize> = None;
+/// All with at most three preemptions.
+const THREE: Option<usize> = Some(3);
+
+macro_rules! models {
+    ($($bound:ident $module:ident :: $name:ident $([$($place:literal),*])?,)*) => {
+        &[$(Model { name: stringify!($name), bound: $bound, places: &[$($($place),*)?], run: $module::$name }),*]
+    };
+}
+
+/// What must be green.
+pub(crate) const MODELS: &[Model] = models![
+    ALL one_owner::r1_one_owner_1_1,
+    ALL one_owner::r1_one_owner_2_2,
+    ALL one_owner::r1_one_owner_3_2,
+    ALL one_owner::r1_one_owner_1_1_1,
+    ALL one_owner::r1_one_owner_2_1_1,
+    ALL nodes::r2_one_slot,
+    ALL nodes::r2_two_slots,
+    ALL nodes::r2_chunks_recycled,
+    ALL nodes::r2_refused,
+    ALL nodes::r3_stale_address ["a stale guess holds"],
+    ALL borrowed::r4_borrowed,
+    THREE borrowed::r4_borrowed_among_sends,
+    ALL borrowed::r4_borrowed_stopped,
+    ALL replies::r5_cancel_or_start,
+    ALL replies::r5_asker_leaves,
+    ALL replies::r5_answer_seen,
+    ALL replies::r5_answer_awaited,
+    ALL replies::r5_waiter_replaced,
+    ALL replies::r5_taken_back,
+    ALL replies::r5_questions,
+    ALL bounded::r6_exact_alone,
+    ALL bounded::r6_exact_against_a_sender,
+    ALL bounded::r6_last_place,
+    ALL ending::r7_close_against_sends,
+    ALL ending::r7_close_twice ["the other one closed", "main closed"],
+    ALL ending::r7_stop_against_sends,
+    ALL ending::r7_cause_of_a_panic ["stopped", "refused"],
+    ALL ending::r7_close_parked,
+    ALL ending::r7_stop_parked,
+    ALL ending::r10_last_handle,
+    ALL ending::r10_last_handle_parked,
+    ALL ending::r10_weak ["upgraded", "too late"],
+    ALL ending::r10_storage,
+    ALL ending::r10_chain_of_states,
+    ALL parked::r8_left_and_taken_over,
+    ALL parked::r8_two_drain ["the other one drained", "main drained"],
+    ALL parked::r8_saved_list,
+    ALL parked::r8_gives_way_before_a_take,
+    ALL parked::r9_entry_is_a_hint,
+    ALL parked::r9_crossing,
+    ALL parked::r9_drains_its_list_before_it_blocks,
+    ALL panics::r11_inline,
+    ALL panics::r11_in_a_batch,
+    ALL panics::r11_stops,
+    ALL panics::r11_listed,
+    ALL panics::r11_borrowed,
+    ALL panics::r11_question,
+    ALL panics::r11_in_drops,
+    ALL panics::r11_restarts,
+    THREE waiting::r13_no_waiting,
+    ALL waiting::r14_wait_idle,
+    THREE waiting::r14_wait_idle_against_sends,
+    ALL waiting::r14_wait_idle_bounded,
+    ALL waiting::r14_wait_idle_parked,
+    ALL waiting::r14_wait_ended,
+    ALL waiting::r14_wait_ended_plain,
+    ALL waiting::r14_timed_out,
+];
+
+/// What must be red: the canary first, then the designs that this one replaces.
+pub(crate) const CONTROLS: &[Model] = models![
+    ALL controls::canary_racy_cell,
+    ALL controls::canary_relaxed_flag,
+    ALL controls::textbook_order_spins,
+    ALL controls::count_after_push_lets_two_owners_in,
+    ALL controls::exchange_flag_strands,
+    ALL controls::batch_not_subtracted,
+];
+
+/// Words of ballast that make a message fit one slot, two, or none.
+const ONE_SLOT: usize = 0;
+const TWO_SLOTS: usize = 10;
+const OWN: usize = 32;
+
+/// What became of the messages. Loom does not see it.
+#[derive(Debug, Default)]
+struct Books {
+    sent: AtomicU32,
+    handled: AtomicU32,
+    /// Refused, with the message in hand.
+    returned: AtomicU32,
+    /// Accepted, then given back or dropped unrun.
+    unrun: AtomicU32,
+    /// Messages dropped before they were handled, by anybody.
+    dropped: AtomicU32,
+    /// States dropped.
+    states: AtomicU32,
+}
+
+impl Books {
+    fn new() -> Arc<Books> {
+        Arc::default()
+    }
+
+    /// After the last handle has gone: every message came to one end, and so did the state.
+    fn balance(&self) {
+        let [sent, handled, returned, unrun, dropped, states] =
+            [&self.sent, &self.handled, &self.returned, &self.unrun, &self.dropped, &self.states].map(|count| count.load(Relaxed));
+        assert_eq!(sent, handled + returned + unrun, "messages lost: {self:?}");
+        assert_eq!(dropped, returned + unrun, "messages dropped in silence: {self:?}");
+        assert_eq!(states, 1, "the state was not dropped once: {self:?}");
+    }
+}
+
+fn add(count: &AtomicU32) {
+    count.fetch_add(1, Relaxed);
+}
+
+/// A message: who sent it, and its number.
+struct Mail<const PAD: usize> {
+    from: usize,
+    no: u32,
+    handled: bool,
+    books: Arc<Books>,
+    _track: Track<()>,
+    _pad: [u64; PAD],
+}
+
+impl<const PAD: usize> Mail<PAD> {
+    fn new(books: &Arc<Books>, from: usize, no: u32) -> Self {
+        add(&books.sent);
+        Mail { from, no, handled: false, books: books.clone(), _track: Track::new(()), _pad: [0; PAD] }
+    }
+
+    /// As a closure for [`Actor::send`].
+    fn message(self) -> impl FnOnce(&mut Log) + Send {
+        move |log: &mut Log| log.handle(self)
+    }
+}
+
+impl<const PAD: usize> Drop for Mail<PAD> {
+    fn drop(&mut self) {
+        if !self.handled {
+            add(&self.books.dropped);
+        }
+    }
+}
+
+/// A number that one side writes and the other reads, with nothing but the product between them: loom checks that it is enough.
+struct Written(UnsafeCell<u32>);
+
+// SAFETY: loom fails the model at the first access that races.
+unsafe impl Sync for Written {}
+// SAFETY: as above.
+unsafe impl Send for Written {}
+
+impl Written {
+    fn new() -> Arc<Written> {
+        Arc::new(Written(UnsafeCell::new(0)))
+    }
+
+    fn write(&self) {
+        // SAFETY: loom checks the access.
+        self.0.with_mut(|at| unsafe { *at += 1 });
+    }
+
+    fn read(&self) -> u32 {
+        // SAFETY: loom checks the access.
+        self.0.with(|at| unsafe { *at })
+    }
+}
+
+/// The state of most actors: what it has handled.
+struct Log {
+    books: Arc<Books>,
+    last: [u32; 4],
+    _track: Track<()>,
+}
+
+impl Log {
+    fn new(books: &Arc<Books>) -> Self {
+        Log { books: books.clone(), last: [0; 4], _track: Track::new(()) }
+    }
+
+    fn handle<const PAD: usize>(&mut self, mut mail: Mail<PAD>) {
+        assert!(self.last[mail.from] < mail.no, "message {} of sender {} came after {}", mail.no, mail.from, self.last[mail.from]);
+        self.last[mail.from] = mail.no;
+        mail.handled = true;
+        add(&self.books.handled);
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        add(&self.books.states);
+    }
+}
+
+/// Sends the messages `1..=n` of `from`; a refused one is counted as returned.
+fn send_all<const PAD: usize>(actor: &Actor<Log>, books: &Arc<Books>, from: usize, n: u32) {
+    for no in 1..=n {
+        if actor.send(Mail::<PAD>::new(books, from, no).message()).is_err() {
+            add(&books.returned);
+        }
+    }
+}
+
+/// An actor shared by the threads of a model. The count around it is not the product's: loom does not see it, and main drops the last.
+#[derive(Clone)]
+struct Shared {
+    actor: Arc<Actor<Log>>,
+    books: Arc<Books>,
+}
+
+impl Shared {
+    fn new() -> Self {
+        let books = Books::new();
+        Shared { actor: Arc::new(Actor::new(Log::new(&books))), books }
+    }
+
+    fn send<const PAD: usize>(&self, from: usize, n: u32) {
+        send_all::<PAD>(&self.actor, &self.books, from, n);
+    }
+
+    /// Runs `f` with it on a thread of its own.
+    fn spawn(&self, f: impl FnOnce(&Shared) + 'static) -> Joiner {
+        let shared = self.clone();
+        spawn(move || f(&shared))
+    }
+
+    /// After all threads have joined: nothing is left, and the books balance.
+    fn finish(self) {
+        assert!(self.actor.is_idle(), "stranded: {:?}", self.actor);
+        let Shared { actor, books } = self;
+        drop(Arc::into_inner(actor).expect("main is the last"));
+        books.balance();
+    }
+}

@@ -1,0 +1,170 @@
+//! R11: panics in every place. The mailbox goes on or stops, as it was told; nothing is lost and nothing runs twice.
+
+use super::super::drain::block::Panic;
+use super::super::error::{AskError, StopCause};
+use super::*;
+use crate::sync::panic::{Planned, catch};
+
+impl Shared {
+    fn with_policy(policy: Panic<Log>) -> Self {
+        let books = Books::new();
+        let unrun = books.clone();
+        let builder = Actor::builder(Log::new(&books)).on_panic(policy).panic_hook(|_| Planned::panic());
+        let builder = builder.undelivered(move |message| {
+            add(&unrun.unrun);
+            drop(message);
+        });
+        Shared { actor: Arc::new(builder.spawn().expect("a plain actor")), books }
+    }
+}
+
+/// A message that is handled, then panics.
+fn bomb(shared: &Shared, from: usize, no: u32, planned: Planned) -> impl FnOnce(&mut Log) + Send + 'static {
+    let mail = Mail::<OWN>::new(&shared.books, from, no);
+    move |log: &mut Log| {
+        log.handle(mail);
+        planned.fire();
+    }
+}
+
+/// A message whose captures panic when they are dropped.
+struct Touchy;
+
+impl Drop for Touchy {
+    fn drop(&mut self) {
+        Planned::panic();
+    }
+}
+
+type Message = Box<dyn FnOnce(&mut Log) + Send>;
+
+/// Inline, on an idle actor; the other's message comes before, between or after, and is handled.
+pub(super) fn r11_inline() {
+    let shared = Shared::with_policy(Panic::Resume);
+    let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
+    assert!(shared.actor.send(bomb(&shared, 0, 1, Planned::default())).is_ok());
+    thread.join();
+    assert_eq!(shared.books.handled.load(Relaxed), 2);
+    shared.finish();
+}
+
+/// In the middle of a batch and last before release; the payload's own drop panics too.
+pub(super) fn r11_in_a_batch() {
+    let shared = Shared::with_policy(Panic::Resume);
+    let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
+    let mail = Mail::<OWN>::new(&shared.books, 0, 2);
+    let batch: [Message; 3] =
+        [Box::new(bomb(&shared, 0, 1, Planned { again: 1 })), Box::new(mail.message()), Box::new(bomb(&shared, 0, 3, Planned::default()))];
+    assert!(shared.actor.send_many(batch).is_ok());
+    thread.join();
+    assert_eq!(shared.books.handled.load(Relaxed), 4);
+    shared.finish();
+}
+
+/// The actor stops: what waits is given back, what comes later refused with the cause, and the actor ends.
+pub(super) fn r11_stops() {
+    let shared = Shared::with_policy(Panic::Stop);
+    let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
+    let mail = Mail::<OWN>::new(&shared.books, 0, 2);
+    let batch: [Message; 2] = [Box::new(bomb(&shared, 0, 1, Planned::default())), Box::new(mail.message())];
+    if shared.actor.send_many(batch).is_err() {
+        unreachable!("nobody else stops it");
+    }
+    thread.join();
+    assert!(matches!(shared.actor.stop_cause(), Some(StopCause::Panicked(_))));
+    assert!(shared.actor.is_closed());
+    shared.finish();
+}
+
+/// Listed: a turn of one actor panics after it has sent to another, which this thread still owes a run.
+pub(super) fn r11_listed() {
+    let shared = Shared::with_policy(Panic::Resume);
+    let second = Shared::new();
+    let thread = second.spawn(|second| second.send::<OWN>(1, 1));
+    let (on, next) = (second.clone(), Mail::<OWN>::new(&second.books, 0, 1));
+    let mail = Mail::<OWN>::new(&shared.books, 0, 1);
+    let sent = shared.actor.send(move |log: &mut Log| {
+        log.handle(mail);
+        assert!(on.actor.send(next.message()).is_ok());
+        Planned::panic();
+    });
+    assert!(sent.is_ok());
+    thread.join();
+    shared.finish();
+    second.finish();
+}
+
+/// In a borrowed message: the caller gets it, the mailbox is let go before.
+pub(super) fn r11_borrowed() {
+    let shared = Shared::with_policy(Panic::Resume);
+    let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
+    let inner = shared.clone();
+    let caught = catch(move || inner.actor.with(|_| Planned::panic()));
+    assert!(caught.is_err(), "the caller gets the panic");
+    thread.join();
+    shared.finish();
+}
+
+/// In a question: the asker is told.
+pub(super) fn r11_question() {
+    let shared = Shared::with_policy(Panic::Resume);
+    let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
+    let answer = shared.actor.ask(|_| Planned::panic()).wait();
+    assert!(matches!(answer, Err(AskError::Panicked(_))));
+    thread.join();
+    shared.finish();
+}
+
+/// In the drop of a message that was run, of an answer that nobody takes, of a message that is given back, and of the state.
+pub(super) fn r11_in_drops() {
+    struct Fragile {
+        log: Log,
+        _touchy: Touchy,
+    }
+    let books = Books::new();
+    let actor =
+        Arc::new(Actor::builder(Fragile { log: Log::new(&books), _touchy: Touchy }).on_panic(Panic::Resume).spawn().expect("plain"));
+    let theirs = actor.clone();
+    let thread = spawn(move || {
+        let touchy = Touchy;
+        assert!(theirs.send(move |_| drop(touchy)).is_ok());
+        drop(theirs);
+    });
+    let mail = Mail::<OWN>::new(&books, 0, 1);
+    let touchy = Touchy;
+    let sent = actor.send(move |state: &mut Fragile| {
+        let _touchy = touchy;
+        state.log.handle(mail);
+    });
+    assert!(sent.is_ok());
+    thread.join();
+    let left = actor.enqueue({
+        let touchy = Touchy;
+        move |_: &mut Fragile| drop(touchy)
+    });
+    assert!(left.is_ok());
+    actor.stop();
+    assert!(actor.is_idle());
+    drop(actor);
+    books.balance();
+}
+
+/// The fresh state after a panic is the one that later turns see.
+pub(super) fn r11_restarts() {
+    let books = Books::new();
+    let fresh = books.clone();
+    let builder = Actor::builder(Log::new(&books)).on_panic(Panic::restart(move || Log {
+        books: fresh.clone(),
+        last: [7; 4],
+        _track: Track::new(()),
+    }));
+    let shared = Shared { actor: Arc::new(builder.spawn().expect("plain")), books: books.clone() };
+    let thread = shared.spawn(|shared| {
+        assert!(shared.actor.send(|_| Planned::panic()).is_ok());
+    });
+    assert!(shared.actor.send(|log| assert!(log.last[0] == 0 || log.last[0] == 7)).is_ok());
+    thread.join();
+    assert_eq!(shared.actor.with(|log| log.last[0]), Ok(7));
+    drop(shared);
+    assert_eq!(books.states.load(Relaxed), 2, "the old state and the new one");
+}

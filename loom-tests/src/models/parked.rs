@@ -1,0 +1,123 @@
+//! R8 and R9: parked mailboxes, and the list of those that a thread has promised to run.
+
+use super::*;
+use crate::sync::reached;
+
+/// HANDOVER and MESSAGE by a push that takes over: a message left by one thread is run by whoever comes by, before its own.
+pub(super) fn r8_left_and_taken_over() {
+    let shared = Shared::new();
+    let thread = shared.spawn(|shared| {
+        assert!(shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 1, 1).message()).is_ok());
+        assert!(shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 1, 2).message()).is_ok());
+    });
+    shared.send::<OWN>(0, 2);
+    thread.join();
+    shared.actor.drain();
+    shared.finish();
+}
+
+/// HANDOVER by `unpark`: two threads drain what a third one, main, has left.
+pub(super) fn r8_two_drain() {
+    let shared = Shared::new();
+    assert!(shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 0, 1).message()).is_ok());
+    let thread = shared.spawn(|shared| {
+        if shared.actor.drain() {
+            reached("the other one drained");
+        }
+    });
+    if shared.actor.drain() {
+        reached("main drained");
+    }
+    thread.join();
+    shared.finish();
+}
+
+/// Two actors; a turn of the first sends to the second.
+struct Two {
+    first: Shared,
+    second: Shared,
+}
+
+impl Two {
+    fn new() -> Self {
+        Two { first: Shared::new(), second: Shared::new() }
+    }
+
+    fn finish(self) {
+        self.first.finish();
+        self.second.finish();
+    }
+}
+
+/// A message to `to` whose turn sends one on to `on`.
+fn forward(to: &Shared, on: &Shared, from: usize, no: u32) -> impl FnOnce(&mut Log) + Send + 'static {
+    let (mail, on, next) = (Mail::<OWN>::new(&to.books, from, no), on.clone(), Mail::<OWN>::new(&on.books, from, no));
+    move |log: &mut Log| {
+        let before = on.books.handled.load(Relaxed);
+        log.handle(mail);
+        assert!(on.actor.send(next.message()).is_ok());
+        if on.books.handled.load(Relaxed) == before {
+            reached("left for later");
+        }
+    }
+}
+
+/// The saved list, and HANDOVER of `park`: an owner gives way to its thread's list in the middle of a batch, and another sender takes the
+/// parked mailbox over, saved messages first.
+pub(super) fn r8_saved_list() {
+    let Two { first, second } = Two::new();
+    let thread = first.spawn(|first| first.send::<OWN>(1, 1));
+    let mail = Mail::<OWN>::new(&first.books, 0, 2);
+    let batch: [Box<dyn FnOnce(&mut Log) + Send>; 2] = [Box::new(forward(&first, &second, 0, 1)), Box::new(mail.message())];
+    assert!(first.actor.send_many(batch).is_ok());
+    thread.join();
+    Two { first, second }.finish();
+}
+
+/// The same when the owner gives way with messages in HEAD, not yet taken.
+pub(super) fn r8_gives_way_before_a_take() {
+    let Two { first, second } = Two::new();
+    let thread = first.spawn(|first| first.send::<OWN>(1, 2));
+    assert!(first.actor.send(forward(&first, &second, 0, 1)).is_ok());
+    thread.join();
+    Two { first, second }.finish();
+}
+
+/// A list's entry is a hint: another thread takes the listed mailbox over, and the entry finds it running, idle or parked again.
+pub(super) fn r9_entry_is_a_hint() {
+    let Two { first, second } = Two::new();
+    let thread = second.spawn(|second| second.send::<OWN>(1, 1));
+    assert!(first.actor.send(forward(&first, &second, 0, 1)).is_ok());
+    thread.join();
+    Two { first, second }.finish();
+}
+
+/// A send from inside a turn never runs inside it; two actors send to each other from two threads.
+pub(super) fn r9_crossing() {
+    let Two { first, second } = Two::new();
+    let (one, two) = (first.clone(), second.clone());
+    let thread = spawn(move || assert!(two.actor.send(forward(&two, &one, 1, 1)).is_ok()));
+    assert!(first.actor.send(forward(&first, &second, 0, 1)).is_ok());
+    thread.join();
+    Two { first, second }.finish();
+}
+
+/// Before a thread blocks inside a turn, it runs its list on top of the turn: what it waits for may stand there.
+pub(super) fn r9_drains_its_list_before_it_blocks() {
+    let Two { first, second } = Two::new();
+    let third = Shared::new();
+    let thread = second.spawn(|second| second.send::<OWN>(1, 1));
+    let (inner, on) = (second.clone(), third.clone());
+    let (mail, next) = (Mail::<OWN>::new(&first.books, 0, 1), Mail::<OWN>::new(&third.books, 0, 1));
+    let sent = first.actor.send(move |log: &mut Log| {
+        log.handle(mail);
+        assert!(on.actor.send(next.message()).is_ok());
+        let written = Written::new();
+        assert!(inner.actor.with(|_| written.write()).is_ok());
+        assert_eq!(written.read(), 1);
+    });
+    assert!(sent.is_ok());
+    thread.join();
+    third.finish();
+    Two { first, second }.finish();
+}

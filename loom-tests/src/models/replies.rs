@@ -1,0 +1,120 @@
+//! R5: the reply cell. Its two sides start, cancel, answer, wait and leave in any order.
+
+use std::task::Waker;
+
+use super::super::error::AskError;
+use super::super::reply::{Answerer, Asker, cell};
+use super::super::wait::Waiter;
+use super::*;
+use crate::sync::thread::{current, park};
+
+/// Question and answer, each with a track.
+type Answer = Track<u32>;
+
+fn question() -> impl FnOnce() -> Answer + 'static {
+    let track = Track::new(1);
+    move || Track::new(track.get_ref() + 1)
+}
+
+/// What a drainer does with a cell.
+fn answer<F: FnOnce() -> Answer>(mut answerer: Answerer<F, Answer>) {
+    if let Some(question) = answerer.start() {
+        answerer.finish(Ok(question()));
+    }
+}
+
+fn drainer<F: FnOnce() -> Answer + 'static>(answerer: Answerer<F, Answer>) -> Joiner {
+    spawn(move || answer(answerer))
+}
+
+fn check(answer: Option<Result<Answer, AskError>>) {
+    let answer = answer.expect("it is there").expect("it was answered");
+    assert_eq!(*answer.get_ref(), 2);
+}
+
+/// Q1: cancel against start; the winner alone has the question. LEAVE: either side may be the last.
+pub(super) fn r5_cancel_or_start() {
+    let (answerer, mut asker) = cell(question());
+    let thread = drainer(answerer);
+    if asker.cancel() {
+        assert!(asker.take().is_none(), "answered after it was cancelled");
+    }
+    drop(asker);
+    thread.join();
+}
+
+/// LEAVE: the asker's side is dropped against start and finish.
+pub(super) fn r5_asker_leaves() {
+    let (answerer, asker) = cell(question());
+    let thread = drainer(answerer);
+    drop(asker);
+    thread.join();
+}
+
+/// ANSWER, by a look: who sees that it is done sees the answer.
+pub(super) fn r5_answer_seen() {
+    let (answerer, mut asker) = cell(question());
+    let thread = drainer(answerer);
+    if asker.is_done() {
+        check(asker.take());
+    }
+    drop(asker);
+    thread.join();
+}
+
+/// ANSWER and WAITER: the asker sleeps, and is woken.
+pub(super) fn r5_answer_awaited() {
+    let (answerer, mut asker) = cell(question());
+    let thread = drainer(answerer);
+    if asker.watch(Waiter::Thread(current())) {
+        while !asker.is_done() {
+            park();
+        }
+    }
+    check(asker.take());
+    drop(asker);
+    thread.join();
+}
+
+/// Q3: a second waiter replaces the first while the answer comes.
+pub(super) fn r5_waiter_replaced() {
+    let (answerer, mut asker) = cell(question());
+    let thread = drainer(answerer);
+    let _ = asker.watch(Waiter::Task(Waker::noop().clone()));
+    if asker.watch(Waiter::Thread(current())) {
+        while !asker.is_done() {
+            park();
+        }
+    }
+    check(asker.take());
+    drop(asker);
+    thread.join();
+}
+
+/// A question that was not accepted is taken back out of its cell.
+pub(super) fn r5_taken_back() {
+    let (answerer, asker): (_, Asker<Answer>) = cell(question());
+    assert_eq!(*answerer.take_back(asker)().get_ref(), 2);
+}
+
+/// The whole way: questions through the mailbox, waited for, cancelled, or left alone.
+pub(super) fn r5_questions() {
+    let shared = Shared::new();
+    let thread = shared.spawn(|shared| {
+        let track = Track::new(());
+        let reply = shared.actor.ask(move |log| {
+            let _track = &track;
+            log.last[3] += 1;
+            Track::new(log.last[3])
+        });
+        assert!(*reply.wait().expect("an answer").get_ref() > 0);
+    });
+    let track = Track::new(());
+    let reply = shared.actor.ask(move |log| {
+        let _track = &track;
+        log.last[3] += 1;
+    });
+    let _ = reply.cancel();
+    thread.join();
+    shared.finish();
+}

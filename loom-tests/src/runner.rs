@@ -1,0 +1,309 @@
+//! Runs models: each in a process of its own, two at a time.
+//!
+//! | arguments                                                       | what runs                                                          |
+//! |-----------------------------------------------------------------|--------------------------------------------------------------------|
+//! | none, or parts of names                                         | the suite, or the models with such names                           |
+//! | `orderings`                                                     | the [gate](crate::gate)                                            |
+//! | `one TREE MODEL [bug=NAME] [bound=N] [fail=load] [list=sites]`  | one model in this process, one ordering weakened if `MUTANT` says so |
+//!
+//! The suite: the canary first; then every model in the real and the narrow tree, and once more, at two preemptions, with failing
+//! compare-and-swaps as plain loads; then the designs that must fail and the planted bugs. A model process ends with 0 (green), 101 or a
+//! signal (red), 3 (the site to be weakened was never used) or 2 (there is no such thing). A process that takes too long is an error.
+
+use std::fmt;
+use std::io::Read;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::models::Model;
+use crate::sync::panic::Planned;
+use crate::sync::{self, site};
+
+const RED: i32 = 101;
+const UNKNOWN_SITE: i32 = 3;
+const USAGE: i32 = 2;
+/// Far above what the slowest model takes.
+const TOO_LONG: Duration = Duration::from_secs(240);
+const AT_ONCE: usize = 2;
+
+/// A copy of the sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tree {
+    Real,
+    Narrow,
+    Planted,
+}
+
+impl Tree {
+    fn name(self) -> &'static str {
+        match self {
+            Tree::Real => "real",
+            Tree::Narrow => "narrow",
+            Tree::Planted => "planted",
+        }
+    }
+
+    /// A model of this tree, by its name.
+    fn find(self, name: &str) -> Option<Seen> {
+        macro_rules! find {
+            ($models:path) => {{
+                use $models::{CONTROLS, MODELS};
+                let model = MODELS.iter().chain(CONTROLS).find(|model| model.name == name)?;
+                Seen { bound: model.bound, places: model.places, run: model.run }
+            }};
+        }
+        Some(match self {
+            Tree::Real => find!(crate::models),
+            Tree::Narrow => find!(crate::narrow::models),
+            Tree::Planted => find!(crate::planted::models),
+        })
+    }
+}
+
+/// A model without its tree.
+struct Seen {
+    bound: Option<usize>,
+    places: &'static [&'static str],
+    run: fn(),
+}
+
+/// One process.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) tree: Tree,
+    pub(crate) model: &'static str,
+    pub(crate) bug: Option<&'static str>,
+    pub(crate) bound: Option<usize>,
+    pub(crate) fail_as_load: bool,
+    pub(crate) list: bool,
+    pub(crate) mutant: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Green,
+    Red,
+    UnknownSite,
+    Error,
+}
+
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) verdict: Verdict,
+    pub(crate) executions: u64,
+    pub(crate) took: Duration,
+    pub(crate) output: String,
+    /// What it had to say, if it was red.
+    pub(crate) errors: String,
+}
+
+impl Job {
+    pub(crate) fn new(tree: Tree, model: &'static str) -> Self {
+        Job { tree, model, bug: None, bound: None, fail_as_load: false, list: false, mutant: None }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+        command.args(["one", self.tree.name(), self.model]);
+        command.args(self.bug.map(|bug| format!("bug={bug}")));
+        command.args(self.bound.map(|bound| format!("bound={bound}")));
+        command.args(self.fail_as_load.then_some("fail=load"));
+        command.args(self.list.then_some("list=sites"));
+        // What loom would read from the environment weakens a gate unseen.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("LOOM_") {
+                command.env_remove(name);
+            }
+        }
+        match &self.mutant {
+            Some(mutant) => command.env("MUTANT", mutant),
+            None => command.env_remove("MUTANT"),
+        };
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn run(&self) -> Outcome {
+        let start = Instant::now();
+        let mut child = self.command().spawn().expect("this program can be started");
+        let status = loop {
+            if let Some(status) = child.try_wait().expect("a child can be waited for") {
+                break Some(status);
+            }
+            if start.elapsed() > TOO_LONG {
+                let _ = child.kill();
+                let _ = child.wait();
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        let (mut output, mut errors) = (Vec::new(), Vec::new());
+        let _ = child.stdout.take().map(|mut pipe| pipe.read_to_end(&mut output));
+        let _ = child.stderr.take().map(|mut pipe| pipe.read_to_end(&mut errors));
+        let output = String::from_utf8_lossy(&output).into_owned();
+        let mut errors = String::from_utf8_lossy(&errors).into_owned();
+        let verdict = match status.map(|status| status.code()) {
+            Some(Some(0)) => Verdict::Green,
+            Some(Some(RED) | None) => Verdict::Red,
+            Some(Some(UNKNOWN_SITE)) => Verdict::UnknownSite,
+            Some(Some(_)) => Verdict::Error,
+            None => {
+                errors += "took too long\n";
+                Verdict::Error
+            }
+        };
+        let executions = output.lines().find_map(|line| line.strip_prefix("executions ")?.parse().ok()).unwrap_or(0);
+        Outcome { verdict, executions, took: start.elapsed(), output, errors }
+    }
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = match (self.bug, self.fail_as_load) {
+            (Some(bug), _) => bug,
+            (None, true) => "failing as load",
+            (None, false) => "",
+        };
+        write!(f, "{:<38} {:<7} {how:<34}", self.model, self.tree.name())
+    }
+}
+
+/// Does all the jobs, two at a time, in their order.
+pub(crate) fn in_parallel<J: Sync>(jobs: &[J], work: impl Fn(&J) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(job) = jobs.get(next.fetch_add(1, Relaxed)) {
+                    work(job);
+                }
+            });
+        }
+    });
+}
+
+#[derive(Default)]
+struct Totals {
+    models: usize,
+    executions: u64,
+    passed: usize,
+    failed: usize,
+}
+
+/// Runs jobs that must all come to the same end; adds to the totals.
+fn expect(wanted: Verdict, jobs: &[Job], totals: &mut Totals) {
+    let shared = Mutex::new(totals);
+    in_parallel(jobs, |job| {
+        let Outcome { verdict, executions, took, errors, .. } = job.run();
+        let passed = verdict == wanted;
+        let mut totals = shared.lock().expect("no thread panics with it");
+        totals.executions += executions;
+        *if passed { &mut totals.passed } else { &mut totals.failed } += 1;
+        let end = match (verdict, wanted) {
+            (Verdict::Green, Verdict::Green) => format!("{executions} executions"),
+            (Verdict::Red, Verdict::Red) => "red, as it must be".to_owned(),
+            (other, _) => format!("{other:?}"),
+        };
+        println!("{} {job} {end}, {:.1} s", if passed { "ok    " } else { "FAILED" }, took.as_secs_f64());
+        if !passed {
+            println!("{}", errors.trim_end());
+        }
+    });
+}
+
+/// The suite, or the part of it whose names contain one of `parts`.
+fn suite(parts: &[String]) -> bool {
+    let chosen = |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()));
+    let mut totals = Totals::default();
+    let controls = crate::models::CONTROLS.iter().map(|model| model.name);
+    let (canaries, controls) = controls.filter(|name| chosen(name)).partition::<Vec<_>, _>(|name| name.starts_with("canary"));
+    let canaries = canaries.into_iter().map(|name| Job::new(Tree::Real, name)).collect::<Vec<_>>();
+    expect(Verdict::Red, &canaries, &mut totals);
+    if totals.failed > 0 {
+        println!("the canary lives: nothing below would mean anything");
+        return false;
+    }
+
+    let models = crate::models::MODELS.iter().filter(|model| chosen(model.name)).collect::<Vec<&Model>>();
+    totals.models = models.len();
+    let mut jobs = Vec::new();
+    for tree in [Tree::Real, Tree::Narrow] {
+        jobs.extend(models.iter().map(|model| Job::new(tree, model.name)));
+    }
+    jobs.extend(models.iter().map(|model| {
+        let bound = Some(model.bound.map_or(2, |bound| bound.min(2)));
+        Job { fail_as_load: true, bound, ..Job::new(Tree::Real, model.name) }
+    }));
+    expect(Verdict::Green, &jobs, &mut totals);
+
+    let mut jobs = controls.into_iter().map(|name| Job::new(Tree::Real, name)).collect::<Vec<_>>();
+    let bugs = crate::BUGS.iter().filter(|(bug, model)| chosen(bug) || chosen(model));
+    jobs.extend(bugs.map(|&(bug, model)| Job { bug: Some(bug), ..Job::new(Tree::Planted, model) }));
+    expect(Verdict::Red, &jobs, &mut totals);
+
+    println!("{} passed, {} failed", totals.passed, totals.failed);
+    println!("{} models, {} executions", totals.models, totals.executions);
+    totals.failed == 0 && totals.models > 0
+}
+
+/// Runs one model here.
+fn one(args: &[String]) -> i32 {
+    let [tree, model, options @ ..] = args else { return USAGE };
+    let tree = [Tree::Real, Tree::Narrow, Tree::Planted].into_iter().find(|known| known.name() == tree);
+    let Some(mut model) = tree.and_then(|tree| tree.find(model)) else {
+        eprintln!("there is no such model");
+        return USAGE;
+    };
+    let mut list = false;
+    for option in options {
+        match option.split_once('=') {
+            Some(("bug", name)) => sync::plant(name),
+            Some(("bound", bound)) if bound.parse::<usize>().is_ok() => model.bound = bound.parse().ok(),
+            Some(("fail", "load")) => sync::atomic::fail_as_load(),
+            Some(("list", "sites")) => list = true,
+            _ => {
+                eprintln!("`{option}` is no option");
+                return USAGE;
+            }
+        }
+    }
+    if list {
+        site::list();
+    }
+    if let Ok(mutant) = std::env::var("MUTANT")
+        && let Err(error) = site::weaken(&mutant)
+    {
+        eprintln!("{error}");
+        return UNKNOWN_SITE;
+    }
+    std::panic::set_hook(Box::new(|info| {
+        // Whatever was not planned ends the model here: unwinding through it could only hide what went wrong.
+        if !info.payload().is::<Planned>() {
+            eprintln!("after {} executions: {info}", sync::executions());
+            std::process::exit(RED);
+        }
+    }));
+    sync::explore(model.bound, model.places, model.run);
+    if !site::was_hit() {
+        eprintln!("the site to be weakened was never used");
+        return UNKNOWN_SITE;
+    }
+    println!("executions {}", sync::executions());
+    for (site, ordering) in site::listed() {
+        println!("site {site} {ordering}");
+    }
+    0
+}
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    let args = std::env::args().skip(1).collect::<Vec<_>>();
+    let green = match args.first().map(String::as_str) {
+        Some("one") => std::process::exit(one(&args[1..])),
+        Some("orderings") => crate::gate::run(),
+        _ => suite(&args),
+    };
+    if green { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,179 @@
+//! Loom's flavour of the product's `sync`: the same names, every operation a scheduling point, every mistake a failure.
+//!
+//! | the product's           | here                                                                                           |
+//! |-------------------------|------------------------------------------------------------------------------------------------|
+//! | atomics ([`atomic`])    | loom's, which know their call sites: each ordering can be listed and weakened ([`site`])       |
+//! | cells ([`cell`])        | loom's; dropping one is a write, so a late look at a frame that is gone is a race              |
+//! | memory ([`alloc`])      | never reused within an execution; use after free, double free and leaks fail                   |
+//! | threads ([`thread`])    | a parker of loom's mutex and condition variable; locals that are dropped in order, at the end   |
+//! | panics ([`panic`])      | only [`Planned`](panic::Planned) ones are caught: no assertion is mistaken for an actor's panic |
+//!
+//! All that lives for one execution is kept in `std` thread-locals, which loom's threads share (they are coroutines of one thread), and is
+//! renewed by [`explore`].
+
+pub(crate) mod alloc;
+pub(crate) mod atomic;
+pub(crate) mod cell;
+pub(crate) mod panic;
+pub(crate) mod site;
+pub(crate) mod thread;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::ops::{Deref, DerefMut};
+
+/// Sizes small enough that growth is reached by a few messages. A slot holds a node with loom's cells in it.
+pub(crate) mod config {
+    pub(crate) const SLOT: usize = 128;
+    pub(crate) const CHUNK_SLOTS: usize = 4;
+    pub(crate) const COUNT_MAX: u64 = 65_535;
+    pub(crate) const SPINS: u32 = 0;
+    pub(crate) const CACHED_CHUNKS: usize = 1;
+    pub(crate) const DEPOT_CHUNKS: usize = 1;
+}
+
+/// The same with a COUNT of two bits: saturated by three messages.
+pub(crate) mod narrow {
+    pub(crate) use super::config::{CACHED_CHUNKS, CHUNK_SLOTS, DEPOT_CHUNKS, SLOT, SPINS};
+    pub(crate) const COUNT_MAX: u64 = 3;
+}
+
+/// The same, saturated by four messages: a capacity of two is still exact.
+pub(crate) mod small {
+    pub(crate) use super::config::{CACHED_CHUNKS, CHUNK_SLOTS, DEPOT_CHUNKS, SLOT, SPINS};
+    pub(crate) const COUNT_MAX: u64 = 4;
+}
+
+pub(crate) mod hint {
+    /// The other thread has to come to the point: loom runs it first.
+    pub(crate) fn spin_loop() {
+        loom::thread::yield_now();
+    }
+
+    pub(crate) fn prefetch(_: *const u8) {}
+}
+
+/// No back-off: a failed compare-and-swap is the progress of another thread, and loom tries every order anyway.
+#[derive(Debug)]
+pub(crate) struct Backoff;
+
+impl Backoff {
+    pub(crate) fn new() -> Self {
+        Backoff
+    }
+    pub(crate) fn spin(&self) {}
+}
+
+/// Loom's mutex with the face of `parking_lot`'s. A call that may block is counted (R13).
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+pub(crate) struct MutexGuard<'a, T>(loom::sync::MutexGuard<'a, T>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Mutex(loom::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        count_wait();
+        MutexGuard(self.0.lock().expect("loom's mutex is never poisoned"))
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().ok().map(MutexGuard)
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+macro_rules! thread_plain {
+    ($(#[$meta:meta])* static $name:ident: $type:ty = $init:expr;) => {
+        $(#[$meta])* static $name: $crate::sync::thread::PlainKey<$type> = $crate::sync::thread::PlainKey::new(|| $init);
+    };
+}
+macro_rules! thread_owned {
+    ($(#[$meta:meta])* static $name:ident: $type:ty = $init:expr;) => {
+        $(#[$meta])* static $name: $crate::sync::thread::OwnedKey<$type> = $crate::sync::thread::OwnedKey::new(|| $init);
+    };
+}
+macro_rules! global {
+    ($(#[$meta:meta])* static $name:ident: $type:ty = $init:expr;) => {
+        loom::lazy_static! { $(#[$meta])* static ref $name: $type = $init; }
+    };
+}
+pub(crate) use {global, thread_owned, thread_plain};
+
+std::thread_local! {
+    static WAITS: Cell<u64> = const { Cell::new(0) };
+    static EXECUTIONS: Cell<u64> = const { Cell::new(0) };
+    static REACHED: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
+    static PLANTED: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+fn count_wait() {
+    WAITS.set(WAITS.get() + 1);
+}
+
+/// How often a thread of this execution entered a call that may block: a lock or a park.
+pub(crate) fn waits() -> u64 {
+    WAITS.get()
+}
+
+/// Notes that a model got to an interesting place; it has to get there in one execution at least.
+pub(crate) fn reached(place: &'static str) {
+    REACHED.with_borrow_mut(|places| places.insert(place));
+}
+
+/// Is that planted bug the one to be shown? Asked by the patched copy of the sources.
+pub(crate) fn planted(name: &str) -> bool {
+    PLANTED.with_borrow(|active| active.as_deref() == Some(name))
+}
+
+/// Makes [`planted`] say yes to `name`.
+pub(crate) fn plant(name: &str) {
+    PLANTED.set(Some(name.to_owned()));
+}
+
+/// Executions so far, over all explorations of this process.
+pub(crate) fn executions() -> u64 {
+    EXECUTIONS.get()
+}
+
+/// Runs `model` in every interleaving that `bound` preemptions allow (all, without a bound), and checks that each of the `places` was reached.
+pub(crate) fn explore(bound: Option<usize>, places: &[&'static str], model: fn()) {
+    let mut builder = loom::model::Builder::new();
+    // All that the environment could say is said here: nothing weakens a model unseen.
+    builder.max_threads = loom::MAX_THREADS - 1;
+    builder.max_branches = 2_000;
+    builder.max_permutations = None;
+    builder.max_duration = None;
+    builder.preemption_bound = bound;
+    builder.checkpoint_file = None;
+    builder.expect_explicit_explore = false;
+    builder.location = false;
+    builder.log = false;
+    builder.check(move || {
+        alloc::renew();
+        thread::renew();
+        WAITS.set(0);
+        EXECUTIONS.set(EXECUTIONS.get() + 1);
+        model();
+        thread::drop_owned();
+    });
+    alloc::renew();
+    for place in places {
+        assert!(REACHED.with_borrow(|reached| reached.contains(place)), "no execution came to `{place}`");
+    }
+}

@@ -1,0 +1,70 @@
+//! Memory that is never reused within an execution, so that whoever comes too late finds what was there, and is caught.
+
+use std::alloc::Layout;
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+struct Piece {
+    layout: Layout,
+    freed: bool,
+}
+
+std::thread_local! {
+    static PIECES: RefCell<HashMap<usize, Piece>> = RefCell::new(HashMap::new());
+}
+
+pub(crate) fn alloc(layout: Layout) -> *mut u8 {
+    assert!(layout.size() > 0);
+    // SAFETY: the size is not zero.
+    let memory = unsafe { std::alloc::alloc(layout) };
+    assert!(!memory.is_null(), "out of memory");
+    PIECES.with_borrow_mut(|pieces| pieces.insert(memory.expose_provenance(), Piece { layout, freed: false }));
+    memory
+}
+
+/// Marks the memory as freed; it goes back when the execution is over.
+///
+/// # Safety
+/// `memory` came from [`alloc`] with this `layout` and is not used again (both are checked).
+pub(crate) unsafe fn dealloc(memory: *mut u8, layout: Layout) {
+    PIECES.with_borrow_mut(|pieces| {
+        let piece = pieces.get_mut(&memory.addr()).expect("memory freed that was never allocated");
+        assert!(piece.layout == layout, "memory freed with another layout");
+        assert!(!piece.freed, "memory freed twice");
+        piece.freed = true;
+    });
+}
+
+/// Between two executions: all memory must have been freed, and goes back to the real allocator.
+pub(super) fn renew() {
+    let pieces = PIECES.take();
+    for (addr, piece) in pieces {
+        assert!(piece.freed, "{} bytes were never freed", piece.layout.size());
+        // SAFETY: from the real allocator with this layout, and the execution that used it is over.
+        unsafe { std::alloc::dealloc(std::ptr::with_exposed_provenance_mut(addr), piece.layout) };
+    }
+}
+
+/// A life that can be looked at: use after the end, a second end, or none at all are failures, as is an end that races a use.
+#[derive(Debug)]
+pub(crate) struct Life {
+    alive: super::cell::UnsafeCell<bool>,
+    _track: loom::alloc::Track<()>,
+}
+
+impl Life {
+    pub(crate) fn new() -> Self {
+        Life { alive: super::cell::UnsafeCell::new(true), _track: loom::alloc::Track::new(()) }
+    }
+
+    pub(crate) fn check(&self) {
+        // SAFETY: loom checks the access, and the memory stays until the execution is over.
+        assert!(self.alive.with(|alive| unsafe { *alive }), "used after it was freed");
+    }
+
+    pub(crate) fn end(&self) {
+        // SAFETY: as above.
+        let before = self.alive.with_mut(|alive| unsafe { std::mem::replace(&mut *alive, false) });
+        assert!(before, "freed twice");
+    }
+}

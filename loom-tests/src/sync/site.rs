@@ -1,0 +1,108 @@
+//! Where each ordering is written, and one of them weakened.
+//!
+//! A site is `file@line@op`, with `:ok` or `:fail` for the two orderings of a compare-and-swap. It is found by itself: the wrappers know
+//! their callers. `MUTANT=file@line@op[:half]:Ordering` weakens one for the whole process (`None` takes a fence away).
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::panic::Location;
+use std::sync::atomic::Ordering;
+
+/// A place in the source with an ordering.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Site {
+    pub(crate) file: String,
+    pub(crate) line: u32,
+    /// The operation, with its half.
+    pub(crate) op: String,
+}
+
+impl std::fmt::Display for Site {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}@{}@{}", self.file, self.line, self.op)
+    }
+}
+
+#[derive(Default)]
+enum Mode {
+    #[default]
+    Plain,
+    /// Every site with its column and ordering.
+    List(BTreeSet<(Site, u32, String)>),
+    Weaken {
+        site: Site,
+        to: Option<Ordering>,
+        hits: u64,
+    },
+}
+
+std::thread_local! {
+    static MODE: RefCell<Mode> = const { RefCell::new(Mode::Plain) };
+}
+
+/// The path below `src/`, wherever the tree was included from.
+pub(crate) fn tail(file: &str) -> &str {
+    let at = ["/src/", "/planted/", "/narrow/"].iter().filter_map(|dir| file.rfind(dir).map(|at| at + dir.len())).max();
+    &file[at.unwrap_or(0)..]
+}
+
+/// From now on, sites are listed.
+pub(crate) fn list() {
+    MODE.set(Mode::List(BTreeSet::new()));
+}
+
+/// The listed sites, each with its ordering.
+pub(crate) fn listed() -> Vec<(Site, String)> {
+    MODE.with_borrow(|mode| match mode {
+        Mode::List(sites) => sites.iter().map(|(site, _, ordering)| (site.clone(), ordering.clone())).collect(),
+        _ => Vec::new(),
+    })
+}
+
+/// From now on, one ordering is weaker.
+pub(crate) fn weaken(mutant: &str) -> Result<(), String> {
+    let bad = || format!("`{mutant}` is not file@line@op[:half]:Ordering");
+    let (site, to) = mutant.rsplit_once(':').ok_or_else(bad)?;
+    let mut parts = site.split('@');
+    let (Some(file), Some(line), Some(op), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        return Err(bad());
+    };
+    let to = match to {
+        "Relaxed" => Some(Ordering::Relaxed),
+        "Acquire" => Some(Ordering::Acquire),
+        "Release" => Some(Ordering::Release),
+        "None" => None,
+        _ => return Err(bad()),
+    };
+    let site = Site { file: file.to_owned(), line: line.parse().map_err(|_| bad())?, op: op.to_owned() };
+    MODE.set(Mode::Weaken { site, to, hits: 0 });
+    Ok(())
+}
+
+/// Was the weakened ordering ever used? True if none was to be weakened.
+pub(crate) fn was_hit() -> bool {
+    MODE.with_borrow(|mode| !matches!(mode, Mode::Weaken { hits: 0, .. }))
+}
+
+/// The ordering to use at the caller's place; `None` is no fence at all.
+#[track_caller]
+pub(super) fn pass(op: &'static str, half: &'static str, ordering: Ordering) -> Option<Ordering> {
+    let caller = Location::caller();
+    MODE.with_borrow_mut(|mode| match mode {
+        Mode::Plain => Some(ordering),
+        Mode::List(sites) => {
+            let site = Site { file: tail(caller.file()).to_owned(), line: caller.line(), op: format!("{op}{half}") };
+            sites.insert((site, caller.column(), format!("{ordering:?}")));
+            Some(ordering)
+        }
+        Mode::Weaken { site, to, hits } => {
+            let here = caller.line() == site.line && site.op.strip_prefix(op) == Some(half) && tail(caller.file()) == site.file;
+            if here {
+                *hits += 1;
+                *to
+            } else {
+                Some(ordering)
+            }
+        }
+    })
+}
