@@ -16,6 +16,7 @@
 //!   has been dealt with. The block is freed at 0.
 //! - B4: `about` changes once at most, from the static to an allocation; that one lives as long as the block.
 //! - GONE: `fetch_sub` Release -> Acquire fence at 0, for both counts.
+//! - CAUSE: STOP raised Release -> `stop_cause` Acquire. Who sees that the actor was stopped finds why.
 //! - ABOUT: compare-and-swap Release -> `load` Acquire. Who finds the allocation finds it written.
 
 use std::alloc::Layout;
@@ -382,8 +383,8 @@ impl Core {
 
     /// Raises a bit; true if this call did it.
     pub(crate) fn raise_side(&self, flag: u64) -> bool {
-        // Ordering: Relaxed. The cause of a stop lies under a lock; what the owner's bits speak of is carried by HANDOVER.
-        self.side.fetch_or(flag, Relaxed) & flag == 0
+        // Ordering: Release, writer side of CAUSE. What the owner's bits speak of is carried by HANDOVER.
+        self.side.fetch_or(flag, Release) & flag == 0
     }
 
     /// Raises TOKEN; true if this call did it, and so owes a carrier.
@@ -419,7 +420,8 @@ impl Core {
 
     /// Why the actor was stopped, if it was.
     pub(crate) fn stop_cause(&self) -> Option<StopCause> {
-        self.side_has(STOP).then(|| {
+        // Ordering: Acquire, reader side of CAUSE.
+        (self.side.load(Acquire) & STOP != 0).then(|| {
             let told = self.extra().and_then(|extra| extra.cause.lock().clone());
             told.unwrap_or(StopCause::Requested)
         })

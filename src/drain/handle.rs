@@ -117,7 +117,11 @@ impl<S> Handle<S> {
     fn reason(&self, refusal: Refusal) -> Reason {
         match refusal {
             Refusal::Full => Reason::Full,
-            Refusal::Closed => self.core().stop_cause().map_or(Reason::Closed, Reason::Stopped),
+            Refusal::Closed => {
+                // The push that was refused read the word Relaxed: FAREWELL shows a STOP that was raised before CLOSED.
+                self.core().word.look();
+                self.core().stop_cause().map_or(Reason::Closed, Reason::Stopped)
+            }
         }
     }
 
