@@ -66,7 +66,7 @@ fn modules_by_path(text: &str) -> BTreeSet<String> {
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
         if line.contains("../../src/") {
-            names.append(&mut modules(lines.next().unwrap_or_default(), "mod "));
+            names.append(&mut modules(lines.next().unwrap_or_default().trim(), "mod "));
         }
     }
     names
@@ -127,6 +127,9 @@ fn parse(table: &str) -> Vec<Bug> {
             }
             text.push_str(line);
         }
+    }
+    for bug in &mut bugs {
+        bug.find = bug.find.trim().to_owned();
     }
     bugs
 }

@@ -2,6 +2,7 @@
 
 use super::super::error::{AskError, StopCause};
 use super::*;
+use crate::sync::reached;
 
 impl Shared {
     /// Asks for the sum so far by a borrowed message, which adds one and writes to the caller's frame.
@@ -37,6 +38,23 @@ pub(super) fn r4_borrowed_among_sends() {
     shared.send::<OWN>(0, 1);
     first.join();
     second.join();
+    shared.finish();
+}
+
+/// The same when another thread gives the message back: the frame is not touched after the answer.
+pub(super) fn r4_borrowed_given_back() {
+    let shared = Shared::new();
+    let inside = shared.clone();
+    assert!(shared.actor.enqueue(move |_| assert!(inside.actor.stop())).is_ok());
+    let thread = shared.spawn(|shared| {
+        shared.actor.drain();
+    });
+    let held = Track::new(());
+    let told = shared.actor.with(|_| drop(held));
+    if told == Err(AskError::Stopped(StopCause::Requested)) {
+        reached("given back or refused");
+    }
+    thread.join();
     shared.finish();
 }
 

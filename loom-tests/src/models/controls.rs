@@ -1,5 +1,7 @@
 //! What must be red: a suite that cannot see these checks nothing.
 
+#![allow(clippy::arc_with_non_send_sync, reason = "loom's threads are coroutines of one thread")]
+
 use std::collections::VecDeque;
 
 use super::*;

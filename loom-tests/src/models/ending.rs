@@ -96,6 +96,34 @@ pub(super) fn r7_cause_of_a_panic() {
     shared.finish();
 }
 
+/// A stop gives back what waits, oldest first, and runs nothing of it.
+pub(super) fn r7_stop_gives_back() {
+    let (shared, ends) = Shared::with_end();
+    for no in 1..=2 {
+        assert!(shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 0, no).message()).is_ok());
+    }
+    assert!(shared.actor.stop());
+    assert!(!shared.actor.stop());
+    assert_eq!(shared.books.unrun.load(Relaxed), 2, "run after it was stopped");
+    shared.finish_ended(&ends);
+}
+
+/// MESSAGE and HANDOVER by a raised flag: the closer takes over what another thread has just left.
+pub(super) fn r7_close_takes_over() {
+    let (shared, ends) = Shared::with_end();
+    let thread = shared.spawn(|shared| {
+        if shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 1, 1).message()).is_err() {
+            add(&shared.books.returned);
+        }
+    });
+    shared.actor.close();
+    if shared.books.handled.load(Relaxed) == 1 {
+        reached("taken over");
+    }
+    thread.join();
+    shared.finish_ended(&ends);
+}
+
 /// A parked mailbox is closed or stopped: the closer takes it over, or the other sender had.
 pub(super) fn r7_close_parked() {
     let (shared, ends) = Shared::with_end();
@@ -148,6 +176,24 @@ pub(super) fn r10_last_handle_parked() {
     books.balance();
 }
 
+/// R10, GONE: the end comes after all that was done with any handle before it was dropped, sent or not.
+pub(super) fn r10_end_comes_last() {
+    let books = Books::new();
+    let (first, second) = (Written::new(), Written::new());
+    let seen = (first.clone(), second.clone());
+    let builder = Actor::builder(Log::new(&books)).on_end(move |_, _| assert_eq!(seen.0.read() + seen.1.read(), 2));
+    let actor = builder.spawn().expect("plain");
+    let theirs = actor.clone();
+    let thread = spawn(move || {
+        first.write();
+        drop(theirs);
+    });
+    second.write();
+    drop(actor);
+    thread.join();
+    books.balance();
+}
+
 /// R10, B2: no handle is made from a count of 0: a weak handle is upgraded, used and dropped against the drop of the last handle.
 pub(super) fn r10_weak() {
     let books = Books::new();
@@ -171,6 +217,7 @@ pub(super) fn r10_weak() {
 pub(super) fn r10_storage() {
     let books = Books::new();
     let actor = Actor::new(Log::new(&books));
+    assert!(format!("{actor:?}").contains("handles: 1"));
     let weak = actor.downgrade();
     let also = weak.clone();
     let thread = spawn(move || {

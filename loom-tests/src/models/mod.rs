@@ -26,6 +26,7 @@ use loom::alloc::Track;
 use super::actor::Actor;
 use crate::sync::cell::UnsafeCell;
 use crate::sync::thread::{Joiner, spawn};
+use crate::sync::thread_plain;
 
 /// One model.
 #[derive(Clone, Copy)]
@@ -58,6 +59,7 @@ pub(crate) const MODELS: &[Model] = models![
     ALL one_owner::r1_one_owner_3_2,
     ALL one_owner::r1_one_owner_1_1_1,
     ALL one_owner::r1_one_owner_2_1_1,
+    ALL one_owner::r1_saturated ["saturated"],
     ALL nodes::r2_one_slot,
     ALL nodes::r2_two_slots,
     ALL nodes::r2_chunks_recycled,
@@ -65,6 +67,7 @@ pub(crate) const MODELS: &[Model] = models![
     ALL nodes::r3_stale_address ["a stale guess holds"],
     ALL borrowed::r4_borrowed,
     THREE borrowed::r4_borrowed_among_sends,
+    ALL borrowed::r4_borrowed_given_back ["given back or refused"],
     ALL borrowed::r4_borrowed_stopped,
     ALL replies::r5_cancel_or_start,
     ALL replies::r5_asker_leaves,
@@ -80,14 +83,18 @@ pub(crate) const MODELS: &[Model] = models![
     ALL ending::r7_close_twice ["the other one closed", "main closed"],
     ALL ending::r7_stop_against_sends,
     ALL ending::r7_cause_of_a_panic ["stopped", "refused"],
+    ALL ending::r7_stop_gives_back,
+    ALL ending::r7_close_takes_over ["taken over"],
     ALL ending::r7_close_parked,
     ALL ending::r7_stop_parked,
     ALL ending::r10_last_handle,
     ALL ending::r10_last_handle_parked,
+    ALL ending::r10_end_comes_last,
     ALL ending::r10_weak ["upgraded", "too late"],
     ALL ending::r10_storage,
     ALL ending::r10_chain_of_states,
     ALL parked::r8_left_and_taken_over,
+    ALL parked::r8_two_senders_take_over,
     ALL parked::r8_two_drain ["the other one drained", "main drained"],
     ALL parked::r8_saved_list,
     ALL parked::r8_gives_way_before_a_take,
@@ -97,6 +104,7 @@ pub(crate) const MODELS: &[Model] = models![
     ALL carriers::r8_stale_carrier,
     ALL carriers::r8_carrier_dropped,
     ALL parked::r9_entry_is_a_hint,
+    ALL parked::r9_gives_way,
     ALL parked::r9_crossing,
     ALL parked::r9_drains_its_list_before_it_blocks,
     ALL panics::r11_inline,
@@ -173,6 +181,14 @@ fn add(count: &AtomicU32) {
     count.fetch_add(1, Relaxed);
 }
 
+thread_plain! {
+    /// This thread is inside a turn that is sending: no other turn may begin.
+    static SENDING: std::cell::Cell<bool> = std::cell::Cell::new(false);
+}
+
+/// Messages of different kinds, for one batch.
+type Message = Box<dyn FnOnce(&mut Log) + Send>;
+
 /// A message: who sent it, and its number.
 struct Mail<const PAD: usize> {
     from: usize,
@@ -242,6 +258,7 @@ impl Log {
     fn handle<const PAD: usize>(&mut self, mut mail: Mail<PAD>) {
         assert!(self.last[mail.from] < mail.no, "message {} of sender {} came after {}", mail.no, mail.from, self.last[mail.from]);
         self.last[mail.from] = mail.no;
+        assert!(!SENDING.with(std::cell::Cell::get), "a turn began inside a turn");
         mail.handled = true;
         add(&self.books.handled);
     }

@@ -1,6 +1,5 @@
 //! R2 and R3: nodes, their memory and their addresses. Chunks have three slots here, caches and depot hold one.
 
-use super::super::drain::envelope::Post;
 use super::super::mailbox::chunk::Row;
 use super::super::mailbox::node::{Batch, Message, NodePtr, Panic, VTable};
 use super::super::mailbox::word::{Duty, Entry, Snapshot, UNBOUNDED, Word};
@@ -47,15 +46,17 @@ pub(super) fn r2_chunks_recycled() {
 /// A refused node is taken back: un-bumped, or subtracted if it was the last of its chunk.
 pub(super) fn r2_refused() {
     let shared = Shared::new();
+    for no in 1..=2 {
+        assert!(shared.actor.enqueue(Mail::<ONE_SLOT>::new(&shared.books, 1, no).message()).is_ok());
+    }
     let thread = shared.spawn(|shared| {
         shared.actor.close();
     });
-    shared.send::<ONE_SLOT>(0, 2);
-    thread.join();
-    // Three slots: the second of two slots finds no room, and the third of one is the last of its chunk.
+    // The third and last slot.
     shared.send::<ONE_SLOT>(0, 1);
-    shared.send::<TWO_SLOTS>(1, 2);
-    shared.send::<OWN>(2, 1);
+    thread.join();
+    shared.send::<TWO_SLOTS>(2, 2);
+    shared.send::<ONE_SLOT>(3, 1);
     shared.finish();
 }
 
@@ -66,7 +67,7 @@ struct Bare {
 }
 
 /// A message that says its number when it is run.
-struct Number(u64, Track<()>);
+struct Number(Track<u64>);
 
 impl Number {
     /// # Safety
@@ -74,7 +75,7 @@ impl Number {
     unsafe fn run(payload: *mut u8, env: *const ()) {
         // SAFETY: the caller's word.
         let (number, bare) = unsafe { (payload.cast::<Self>().read(), &*env.cast::<Bare>()) };
-        bare.order.lock().expect("one thread at a time").push(number.0);
+        bare.order.lock().expect("one thread at a time").push(*number.0.get_ref());
     }
 
     /// # Safety
@@ -88,8 +89,8 @@ impl Message for Number {
 
 impl Bare {
     /// Pushes number `n` onto a word that was seen as `seen`; true if the first attempt succeeded.
-    fn push(&self, seen: Snapshot, n: u64) -> (u64, bool) {
-        let node = NodePtr::new(Number(n, Track::new(())));
+    fn push(&self, seen: Snapshot, n: u64) -> bool {
+        let node = NodePtr::new(Number(Track::new(n)));
         let mut tries = 0;
         let link = |head| {
             tries += 1;
@@ -97,7 +98,7 @@ impl Bare {
         };
         let duty = self.word.push(seen, (node.addr(), 1), UNBOUNDED, Entry::Drain, link);
         assert_eq!(duty, Ok(Duty::Nothing));
-        (node.addr(), tries == 1)
+        tries == 1
     }
 
     /// Runs what waits, by the owner.
@@ -125,11 +126,11 @@ pub(super) fn r3_stale_address() {
     assert!(bare.word.claim().is_ok());
     let theirs = bare.clone();
     // A thread that ends gives its chunk up, so whoever runs its message gets the chunk.
-    spawn(move || drop(theirs.push(Snapshot::IDLE, 1))).join();
+    spawn(move || assert!(!theirs.push(Snapshot::IDLE, 1))).join();
     let seen = bare.word.load();
     let theirs = bare.clone();
     let thread = spawn(move || {
-        let (_, at_once) = theirs.push(seen, 3);
+        let at_once = theirs.push(seen, 3);
         let order = theirs.order.lock().expect("one thread at a time").len();
         if at_once && order == 1 && theirs.word.load().count() == 3 {
             reached("a stale guess holds");
@@ -137,8 +138,7 @@ pub(super) fn r3_stale_address() {
     });
     let done = bare.run(1);
     assert!(done >= 1);
-    let (at, _) = bare.push(bare.word.load(), 2);
-    assert!(at != 0);
+    bare.push(bare.word.load(), 2);
     let more = bare.run(done);
     thread.join();
     bare.run(more);

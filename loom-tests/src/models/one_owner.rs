@@ -1,6 +1,8 @@
 //! R1: one owner, whoever moves COUNT from 0.
 
+use super::super::mailbox::word::MAX_CAPACITY;
 use super::*;
+use crate::sync::reached;
 
 /// Sender `i` sends `counts[i]` messages with nodes of their own; main is sender 0.
 fn senders(counts: &[u32]) {
@@ -35,7 +37,22 @@ pub(super) fn r1_one_owner_1_1_1() {
     senders(&[1, 1, 1]);
 }
 
-/// The same: COUNT is saturated in the narrow tree.
+/// The same, with a second message for the one that owns.
 pub(super) fn r1_one_owner_2_1_1() {
     senders(&[2, 1, 1]);
+}
+
+/// A COUNT that is saturated is left by release only (in the narrow and the planted tree, where few messages saturate it).
+pub(super) fn r1_saturated() {
+    let shared = Shared::new();
+    let thread = shared.spawn(|shared| {
+        let batch = [1, 2, 3, 4].map(|no| Mail::<OWN>::new(&shared.books, 1, no).message());
+        assert!(shared.actor.send_many(batch).is_ok());
+    });
+    shared.send::<OWN>(0, 2);
+    if shared.actor.len() >= 4 || MAX_CAPACITY == 1 {
+        reached("saturated");
+    }
+    thread.join();
+    shared.finish();
 }

@@ -36,8 +36,6 @@ impl Drop for Touchy {
     }
 }
 
-type Message = Box<dyn FnOnce(&mut Log) + Send>;
-
 /// Inline, on an idle actor; the other's message comes before, between or after, and is handled.
 pub(super) fn r11_inline() {
     let shared = Shared::with_policy(Panic::Resume);
@@ -72,6 +70,7 @@ pub(super) fn r11_stops() {
     }
     thread.join();
     assert!(matches!(shared.actor.stop_cause(), Some(StopCause::Panicked(_))));
+    assert!(shared.books.unrun.load(Relaxed) >= 1, "run after it was stopped");
     assert!(shared.actor.is_closed());
     shared.finish();
 }

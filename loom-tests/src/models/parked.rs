@@ -16,6 +16,16 @@ pub(super) fn r8_left_and_taken_over() {
     shared.finish();
 }
 
+/// Two senders and a parked mailbox: one of them takes it over.
+pub(super) fn r8_two_senders_take_over() {
+    let shared = Shared::new();
+    assert!(shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 2, 1).message()).is_ok());
+    let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
+    shared.send::<OWN>(0, 1);
+    thread.join();
+    shared.finish();
+}
+
 /// HANDOVER by `unpark`: two threads drain what a third one, main, has left.
 pub(super) fn r8_two_drain() {
     let shared = Shared::new();
@@ -55,7 +65,9 @@ fn forward(to: &Shared, on: &Shared, from: usize, no: u32) -> impl FnOnce(&mut L
     move |log: &mut Log| {
         let before = on.books.handled.load(Relaxed);
         log.handle(mail);
+        SENDING.with(|sending| sending.set(true));
         assert!(on.actor.send(next.message()).is_ok());
+        SENDING.with(|sending| sending.set(false));
         if on.books.handled.load(Relaxed) == before {
             reached("left for later");
         }
@@ -68,7 +80,7 @@ pub(super) fn r8_saved_list() {
     let Two { first, second } = Two::new();
     let thread = first.spawn(|first| first.send::<OWN>(1, 1));
     let mail = Mail::<OWN>::new(&first.books, 0, 2);
-    let batch: [Box<dyn FnOnce(&mut Log) + Send>; 2] = [Box::new(forward(&first, &second, 0, 1)), Box::new(mail.message())];
+    let batch: [Message; 2] = [Box::new(forward(&first, &second, 0, 1)), Box::new(mail.message())];
     assert!(first.actor.send_many(batch).is_ok());
     thread.join();
     Two { first, second }.finish();
@@ -89,6 +101,21 @@ pub(super) fn r9_entry_is_a_hint() {
     let thread = second.spawn(|second| second.send::<OWN>(1, 1));
     assert!(first.actor.send(forward(&first, &second, 0, 1)).is_ok());
     thread.join();
+    Two { first, second }.finish();
+}
+
+/// An owner gives way between two turns: what a turn has sent to others comes before the next message of its own batch.
+pub(super) fn r9_gives_way() {
+    let Two { first, second } = Two::new();
+    let (mail, seen) = (Mail::<OWN>::new(&first.books, 0, 2), second.books.clone());
+    let batch: [Message; 2] = [
+        Box::new(forward(&first, &second, 0, 1)),
+        Box::new(move |log: &mut Log| {
+            assert_eq!(seen.handled.load(Relaxed), 1, "it did not give way");
+            log.handle(mail);
+        }),
+    ];
+    assert!(first.actor.send_many(batch).is_ok());
     Two { first, second }.finish();
 }
 

@@ -80,7 +80,7 @@ pub(super) fn r14_wait_idle_parked() {
         let next = Mail::<OWN>::new(&on.books, 1, 1);
         let mails = [Mail::<OWN>::new(&shared.books, 1, 1), Mail::<OWN>::new(&shared.books, 1, 2)];
         let [first, last] = mails;
-        let batch: [Box<dyn FnOnce(&mut Log) + Send>; 2] = [
+        let batch: [Message; 2] = [
             Box::new(move |log: &mut Log| {
                 log.handle(first);
                 assert!(on.actor.send(next.message()).is_ok());
