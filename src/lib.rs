@@ -4,6 +4,7 @@
 mod actor;
 mod drain;
 mod error;
+pub mod guide;
 mod mailbox;
 mod reply;
 mod sync;

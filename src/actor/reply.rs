@@ -139,7 +139,13 @@ impl<R, M> Reply<R, M> {
     /// assert!(busy.wait_or_cancel(Duration::from_millis(5)).is_ok(), "a waiting caller comes by himself");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn wait_or_cancel(self, limit: impl Into<Limit>) -> Result<R, Unanswered<R, M>> {
+    pub fn wait_or_cancel(mut self, limit: impl Into<Limit>) -> Result<R, Unanswered<R, M>> {
+        // Inside a turn of this very actor it cannot have started: it is taken back.
+        if let Inner::Pending(asker, storage) = &mut self.inner {
+            if !asker.is_done() && storage.is_running_here() && asker.cancel().is_some() {
+                return Err(Unanswered::Ask(AskError::Deadlock));
+            }
+        }
         match self.wait_timeout(limit) {
             Ok(answer) => Ok(answer),
             Err(WaitError::Ask(error)) => Err(Unanswered::Ask(error)),

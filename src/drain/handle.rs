@@ -330,9 +330,14 @@ impl<S: 'static> Handle<S> {
         let message = unsafe { &*NodeOf::message(frame) };
         let limit = self.core().about().limit;
         let addr = node.addr();
-        let duty = match self.core().word.push(seen, (addr, 1), limit, Entry::Drain, |head| node.set_next(head)) {
-            Ok(duty) => duty,
-            Err(refusal) => return Err(self.reason(refusal).into()),
+        let mut seen = seen;
+        let duty = loop {
+            match self.core().word.push(seen, (addr, 1), limit, Entry::Drain, |head| node.set_next(head)) {
+                Ok(duty) => break duty,
+                // Full, but nobody is at it: this caller would wait anyway, so he makes the room.
+                Err(Refusal::Full) if self.drain() => seen = Snapshot::IDLE,
+                Err(refusal) => return Err(self.reason(refusal).into()),
+            }
         };
         // Leaving this frame before the message is done would leave a dangling node in the mailbox.
         let stay = AbortOnUnwind;
