@@ -203,6 +203,27 @@ fn the_oldest_is_freed_while_a_handler_blocks() {
 }
 
 #[test]
+fn dropping_the_oldest_keeps_one_order_and_one_limit() {
+    let log = bounded(2, Overflow::DropOldest);
+    let busy = Blocked::start(&log);
+    log.send(|log| log.push(1)).unwrap();
+    let asked = log.ask(|log| log.push(2));
+    log.send(|log| log.push(3)).unwrap(); // makes 1 go
+    log.send(|log| log.push(4)).unwrap(); // makes 3 go: 2 is awaited
+    assert_eq!(log.len(), 3, "two wait, one runs");
+    assert!(log.send_many([|log: &mut Vec<u32>| log.push(5)]).is_ok(), "one of many is one");
+    assert!(matches!(log.ask(|_| ()).wait(), Err(AskError::Full)));
+    busy.end();
+    assert_eq!(asked.wait(), Ok(()));
+    assert_eq!(log.with(|log| log.clone()).unwrap(), [2, 5]);
+    // A question that panics in the ring is told so.
+    let busy = Blocked::start(&log);
+    let asked = log.ask(|_| std::panic::resume_unwind(Box::new("in the ring")));
+    busy.end();
+    assert_eq!(asked.wait(), Err::<(), _>(AskError::Panicked("in the ring".into())));
+}
+
+#[test]
 fn dropping_under_load_accounts_for_every_message() {
     let rounds = if cfg!(debug_assertions) { 5_000 } else { 100_000 };
     for overflow in [Overflow::DropNewest, Overflow::DropOldest] {

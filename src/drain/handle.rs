@@ -8,13 +8,13 @@ use std::ptr::NonNull;
 
 use super::block::{Block, Core, STOP};
 use super::carrier::carry;
-use super::chain::Chain;
+use super::chain::{Chain, Links};
 use super::counts;
 use super::envelope::{Ask, Asked, Borrowed, Outcome, Post, give_back};
 use super::letter::{Here, Letter};
 use super::local::{Local, with_local};
 use super::plan::{Overflow, Plan};
-use super::room::Token;
+use super::room::{Put, Ring, Token, Worth};
 use super::storage::{Storage, Weak, drain_here};
 use super::turns::{Place, after_panic, drive, run_list, run_list_nested, taken_over};
 use crate::error::{AskError, Reason, panic_text};
@@ -53,6 +53,8 @@ enum By {
     Sender,
     /// The same, and it takes no for an answer.
     Trier,
+    /// It waits for its message, and so drains even inside a turn.
+    Waiter,
     /// It never drains, and nobody is told.
     Enqueuer,
 }
@@ -62,6 +64,12 @@ struct Entered {
     duty: Duty,
     lists: bool,
     carries: bool,
+    /// The newest node that was pushed.
+    top: u64,
+}
+
+impl Entered {
+    const NOTHING: Self = Entered { duty: Duty::Nothing, lists: false, carries: false, top: 0 };
 }
 
 impl<S> Handle<S> {
@@ -196,13 +204,9 @@ impl<S: 'static> Handle<S> {
     /// Puts a letter into the mailbox, by the rules for a full one.
     #[inline(never)]
     fn post<L: Letter<S>>(&self, local: &Local, seen: Snapshot, letter: L, by: By) -> Result<(), (L, Reason)> {
-        let about = self.core().about();
-        if about.overflow == Overflow::DropOldest {
-            return self.post_to_ring(local, letter, by);
-        }
-        match self.push(local, seen, Post::new(letter), by) {
+        match self.push(local, seen, Post::new(letter), by, Worth::Droppable) {
             Ok(()) => Ok(()),
-            Err((post, Reason::Full)) if about.overflow == Overflow::DropNewest && by != By::Trier => {
+            Err((post, Reason::Full)) if self.core().about().overflow == Overflow::DropNewest && by != By::Trier => {
                 // SAFETY: this handle keeps the block, whose state is an S.
                 shrug_off(|| unsafe { give_back::<S, L>(self.ptr(), post.letter) });
                 Ok(())
@@ -211,43 +215,12 @@ impl<S: 'static> Handle<S> {
         }
     }
 
-    #[cold]
-    fn post_to_ring<L: Letter<S>>(&self, local: &Local, letter: L, by: By) -> Result<(), (L, Reason)> {
-        let Some(ring) = self.core().ring() else { return Err((letter, Reason::Closed)) };
-        let node = NodePtr::new(Post::<S, L>::new(letter));
-        let token = NodePtr::new(Token::new());
-        let put = ring.put(self.core(), node, by != By::Trier, || {
-            self.link_in(local, Snapshot::IDLE, (token, token.addr(), 1), UNBOUNDED, by).map(|entered| (entered, token))
-        });
-        if !matches!(put, Ok((Some(_), _))) {
-            // SAFETY: made here, and pushed nowhere.
-            let Token { .. } = unsafe { token.take_back::<Token>() };
-        }
-        match put {
-            Ok((entered, displaced)) => {
-                if let Some(letter) = displaced {
-                    // SAFETY: out of the ring, so it is ours; it is discarded once, with its own block, and then freed.
-                    unsafe {
-                        shrug_off(|| letter.discard(self.ptr().cast()));
-                        letter.free(&mut Row::new());
-                    }
-                }
-                if let Some((entered, token)) = entered {
-                    self.follow(local, entered, token.addr());
-                }
-                Ok(())
-            }
-            // SAFETY: made here of such a post, and put nowhere.
-            Err(refusal) => Err((unsafe { node.take_back::<Post<S, L>>() }.letter, self.reason(refusal))),
-        }
-    }
-
     /// Sends many letters in one step, in their order: all or none.
     pub(crate) fn send_many<L: Letter<S>>(&self, letters: impl Iterator<Item = L>) -> Result<(), (Vec<L>, Reason)> {
         let mut chain = Chain::<Post<S, L>>::new();
         letters.for_each(|letter| chain.append(Post::new(letter)));
-        let Some(first) = chain.first else { return Ok(()) };
-        with_local(|local| match self.push_chain(local, Snapshot::IDLE, (first, chain.top, chain.len), By::Sender) {
+        let Some(links) = chain.links() else { return Ok(()) };
+        with_local(|local| match self.push_chain(local, Snapshot::IDLE, links, By::Sender, Worth::Droppable) {
             Ok(()) => {
                 chain.forget();
                 Ok(())
@@ -283,7 +256,7 @@ impl<S: 'static> Handle<S> {
     #[inline(never)]
     fn ask_slow<L: Letter<S>>(&self, local: &Local, seen: Snapshot, letter: L) -> Result<Answer<L::Answer, L::Payload>, (L, Reason)> {
         let (answerer, asker) = cell(Asked::new(letter));
-        match self.push(local, seen, Ask::<S, L>::new(answerer), By::Sender) {
+        match self.push(local, seen, Ask::<S, L>::new(answerer), By::Sender, Worth::Kept) {
             Ok(()) => Ok(Answer::Pending(asker, self.storage())),
             Err((mut ask, reason)) => {
                 let answerer = ask.answerer.take().expect("a question that was not accepted was not answered");
@@ -328,12 +301,10 @@ impl<S: 'static> Handle<S> {
         let node = NodePtr::of_frame(frame);
         // SAFETY: E2: the frame is ours until the push, and from then on both sides use this one pointer.
         let message = unsafe { &*NodeOf::message(frame) };
-        let limit = self.core().about().limit;
-        let addr = node.addr();
         let mut seen = seen;
-        let duty = loop {
-            match self.core().word.push(seen, (addr, 1), limit, Entry::Drain, |head| node.set_next(head)) {
-                Ok(duty) => break duty,
+        let entered = loop {
+            match self.put_in(local, seen, Links::one(node), By::Waiter, Worth::Kept) {
+                Ok(entered) => break entered,
                 // Full, but nobody is at it: this caller would wait anyway, so he makes the room.
                 Err(Refusal::Full) if self.drain() => seen = Snapshot::IDLE,
                 Err(refusal) => return Err(self.reason(refusal).into()),
@@ -342,7 +313,7 @@ impl<S: 'static> Handle<S> {
         // Leaving this frame before the message is done would leave a dangling node in the mailbox.
         let stay = AbortOnUnwind;
         // SAFETY: the duty is that of this push.
-        unsafe { self.perform(local, place, duty, addr) };
+        unsafe { self.perform(local, place, entered.duty, entered.top) };
         if !message.is_done() {
             if place == Place::Nested {
                 run_list_nested(local);
@@ -375,40 +346,73 @@ impl<S: 'static> Handle<S> {
     }
 
     #[inline(never)]
-    fn push<M: Message>(&self, local: &Local, seen: Snapshot, message: M, by: By) -> Result<(), (M, Reason)> {
+    fn push<M: Message>(&self, local: &Local, seen: Snapshot, message: M, by: By, worth: Worth) -> Result<(), (M, Reason)> {
         let node = NodePtr::new(message);
-        self.push_chain(local, seen, (node, node.addr(), 1), by).map_err(|reason| {
+        self.push_chain(local, seen, Links::one(node), by, worth).map_err(|reason| {
             // SAFETY: it was made here of an M, and pushed nowhere.
             (unsafe { node.take_back::<M>() }, reason)
         })
     }
 
-    /// Pushes a chain of `len` nodes from `first`, the oldest, to `top`, and does what the push leaves owing.
-    fn push_chain(&self, local: &Local, seen: Snapshot, chain: (NodePtr, u64, u64), by: By) -> Result<(), Reason> {
-        let entered = self.link_in(local, seen, chain, self.core().about().limit, by);
-        self.follow(local, entered.map_err(|refusal| self.reason(refusal))?, chain.1);
+    /// Puts a chain into the mailbox, and does what that leaves owing.
+    fn push_chain(&self, local: &Local, seen: Snapshot, links: Links, by: By, worth: Worth) -> Result<(), Reason> {
+        let entered = self.put_in(local, seen, links, by, worth);
+        self.follow(local, entered.map_err(|refusal| self.reason(refusal))?);
         Ok(())
     }
 
-    /// Pushes a chain; what that leaves owing is for [`follow`](Self::follow).
-    fn link_in(
-        &self,
-        local: &Local,
-        seen: Snapshot,
-        (first, top, len): (NodePtr, u64, u64),
-        limit: u32,
-        by: By,
-    ) -> Result<Entered, Refusal> {
-        let nested = local.in_turn();
-        let carries = by != By::Enqueuer && self.posts();
-        let lists = nested && by != By::Enqueuer && !carries && local.reserve(self.ptr());
-        let entry = if nested || carries || by == By::Enqueuer { Entry::Park } else { Entry::Drain };
-        let duty = self.core().word.push(seen, (top, len), limit, entry, |head| first.set_next(head))?;
-        Ok(Entered { duty, lists, carries })
+    /// Puts a chain where this mailbox keeps its messages: into the word's list, or into the ring, with tokens for it in the list.
+    #[inline]
+    fn put_in(&self, local: &Local, seen: Snapshot, links: Links, by: By, worth: Worth) -> Result<Entered, Refusal> {
+        match self.core().ring() {
+            None => self.link_in(local, seen, links, self.core().about().limit, by),
+            Some(ring) => self.put_in_ring(ring, local, links, by, worth),
+        }
     }
 
-    /// Does what a push of `top` left owing.
-    fn follow(&self, local: &Local, Entered { duty, lists, carries }: Entered, top: u64) {
+    #[cold]
+    fn put_in_ring(&self, ring: &Ring, local: &Local, links: Links, by: By, worth: Worth) -> Result<Entered, Refusal> {
+        let mut tokens = Chain::<Token>::new();
+        (0..links.len).for_each(|_| tokens.append(Token::new()));
+        let put = ring.put(self.core(), links, worth, by != By::Trier, || match tokens.links() {
+            Some(links) => self.link_in(local, Snapshot::IDLE, links, UNBOUNDED, by),
+            None => Ok(Entered::NOTHING),
+        })?;
+        match put {
+            Put::Entered(entered) => {
+                tokens.forget();
+                Ok(entered)
+            }
+            Put::Replaced(oldest) => {
+                // SAFETY: out of the ring, so it is ours; it is discarded once, with its own block, and then freed.
+                unsafe {
+                    shrug_off(|| oldest.discard(self.ptr().cast()));
+                    oldest.free(&mut Row::new());
+                }
+                Ok(Entered::NOTHING)
+            }
+        }
+    }
+
+    /// Links a chain in; what that leaves owing is for [`follow`](Self::follow).
+    fn link_in(&self, local: &Local, seen: Snapshot, links: Links, limit: u32, by: By) -> Result<Entered, Refusal> {
+        let Links { first, top, len } = links;
+        let nested = local.in_turn();
+        let posts = matches!(by, By::Sender | By::Trier);
+        let carries = posts && self.posts();
+        let lists = posts && nested && !carries && local.reserve(self.ptr());
+        let parks = match by {
+            By::Sender | By::Trier => nested || carries,
+            By::Waiter => false,
+            By::Enqueuer => true,
+        };
+        let entry = if parks { Entry::Park } else { Entry::Drain };
+        let duty = self.core().word.push(seen, (top, len), limit, entry, |head| first.set_next(head))?;
+        Ok(Entered { duty, lists, carries, top })
+    }
+
+    /// Does what a push left owing.
+    fn follow(&self, local: &Local, Entered { duty, lists, carries, top }: Entered) {
         match duty {
             Duty::Carry if lists => self.list(local),
             // SAFETY: this handle keeps the block.

@@ -7,7 +7,8 @@
 //!
 //! **Dropping the oldest.** Letters stand in a ring beside the mailbox, under a lock; the mailbox itself holds a token for each. When the ring is
 //! full, a sender takes the oldest letter out and gives it back on the spot, whatever a handler is busy with: its memory is freed then. The new
-//! letter goes to the tail, and the tokens stay as they are: a token runs the oldest letter that is there at its turn.
+//! letter goes to the tail, and the tokens stay as they are: a token runs the oldest letter that is there at its turn. Everything sent to such
+//! a mailbox stands in the ring, so that there is one order and one limit; but a message whose asker waits does not make way.
 //!
 //! - S1: a seat's node has one holder: the queue, until the owner pushes it or its sender, having given up, takes it out.
 //! - S2: under the ring's lock, there are as many letters as tokens whose turn has not taken one. So a token finds a letter.
@@ -16,6 +17,7 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 
 use super::block::Core;
+use super::chain::Links;
 use super::envelope::{give_back, run_letter};
 use super::letter::Letter;
 use crate::error::Reason;
@@ -207,7 +209,7 @@ impl Room {
 
 /// The letters of a mailbox that drops the oldest.
 pub(crate) struct Ring {
-    letters: Mutex<VecDeque<NodePtr>>,
+    letters: Mutex<VecDeque<(NodePtr, Worth)>>,
     most: usize,
 }
 
@@ -224,35 +226,53 @@ impl Ring {
         Ring { letters: Mutex::new(VecDeque::new()), most: most as usize }
     }
 
-    /// Puts a letter in. With room, its token is pushed first, by `push`; without, the oldest letter is handed out, if it may be dropped.
+    /// Puts letters in. With room for all, `push` pushes a token for each first. Without, a single letter that may be dropped itself takes the
+    /// place of the oldest such one, if it `drops`.
     pub(crate) fn put<D>(
         &self,
         core: &Core,
-        node: NodePtr,
+        links: Links,
+        worth: Worth,
         drops: bool,
         push: impl FnOnce() -> Result<D, Refusal>,
-    ) -> Result<(Option<D>, Option<Taken>), Refusal> {
+    ) -> Result<Put<D>, Refusal> {
         let mut letters = self.letters.lock();
-        if letters.len() < self.most {
+        if letters.len() as u64 + links.len <= self.most as u64 {
             // S2: the token's turn comes to this lock.
-            let duty = push()?;
-            letters.push_back(node);
-            return Ok((Some(duty), None));
+            let entered = push()?;
+            letters.extend(links.nodes().map(|node| (node, worth)));
+            return Ok(Put::Entered(entered));
         }
         if core.word.load().has(CLOSED) {
             return Err(Refusal::Closed);
         }
-        if !drops {
-            return Err(Refusal::Full);
-        }
-        let oldest = letters.pop_front().map(NodePtr::alone);
-        letters.push_back(node);
-        Ok((None, oldest))
+        let oldest = letters.iter().position(|(_, worth)| *worth == Worth::Droppable);
+        let replaceable = oldest.filter(|_| drops && worth == Worth::Droppable && links.len == 1);
+        let (node, _) = replaceable.and_then(|at| letters.remove(at)).ok_or(Refusal::Full)?;
+        letters.push_back((links.first, worth));
+        Ok(Put::Replaced(node.alone()))
     }
 
     fn take(&self) -> Option<Taken> {
-        self.letters.lock().pop_front().map(NodePtr::alone)
+        self.letters.lock().pop_front().map(|(node, _)| node.alone())
     }
+}
+
+/// May a letter make way for a newer one?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Worth {
+    /// Nobody waits for it.
+    Droppable,
+    /// Its asker waits.
+    Kept,
+}
+
+/// How a letter came into the ring.
+pub(crate) enum Put<D> {
+    /// With a token of its own.
+    Entered(D),
+    /// In the place of this one.
+    Replaced(Taken),
 }
 
 impl Token {
@@ -298,10 +318,15 @@ impl Token {
 
     /// # Safety
     /// E1, after `run` has unwound.
-    unsafe fn panicked(payload: *mut u8, _: *const (), panic: Panic) {
-        // SAFETY: E1.
-        unsafe { &mut *payload.cast::<Self>() }.free();
-        drop(panic);
+    unsafe fn panicked(payload: *mut u8, env: *const (), panic: Panic) {
+        // SAFETY: E1; the letter's own `run` has unwound.
+        unsafe {
+            let this = &mut *payload.cast::<Self>();
+            if let Some(letter) = this.0 {
+                shrug_off(|| letter.panicked(env, panic));
+            }
+            this.free();
+        }
     }
 }
 
