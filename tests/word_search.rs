@@ -965,10 +965,10 @@ const SCENARIOS: &[Scenario] = &[
         kept: true,
         ..PLAIN
     },
-    Scenario { name: "all sorts", programs: &[&[Send, SendTwo, Drain], &[Nested, Send, WaitIdle], &[Enqueue, Send]], ways: 1, ..PLAIN },
+    Scenario { name: "all sorts", programs: &[&[Send, SendTwo], &[Nested, WaitIdle, Send], &[Enqueue, Drain]], ways: 1, ..PLAIN },
     Scenario {
         name: "all sorts, stop",
-        programs: &[&[Send, SendTwo, Stop], &[Nested, WaitIdle, Send], &[Enqueue, WaitEnded]],
+        programs: &[&[SendTwo, Stop], &[Nested, WaitIdle, Send], &[Enqueue, WaitEnded]],
         ways: 1,
         ..PLAIN
     },
