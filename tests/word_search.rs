@@ -966,12 +966,7 @@ const SCENARIOS: &[Scenario] = &[
         ..PLAIN
     },
     Scenario { name: "all sorts", programs: &[&[Send, SendTwo], &[Nested, WaitIdle, Send], &[Enqueue, Drain]], ways: 1, ..PLAIN },
-    Scenario {
-        name: "all sorts, stop",
-        programs: &[&[SendTwo, Stop], &[Nested, WaitIdle, Send], &[Enqueue, WaitEnded]],
-        ways: 1,
-        ..PLAIN
-    },
+    Scenario { name: "all sorts, stop", programs: &[&[SendTwo, Stop], &[Nested, WaitIdle, Send], &[Enqueue, WaitEnded]], ways: 1, ..PLAIN },
     Scenario { name: "room for one, close", programs: &[&[Enqueue, Close], &[Send, WaitEnded], &[Nested]], limit: 1, ways: 1, ..PLAIN },
 ];
 
