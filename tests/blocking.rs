@@ -124,43 +124,43 @@ fn an_actor_that_waits_for_itself_is_told_at_once_at_any_depth() {
 }
 
 #[test]
-fn threads_that_block_in_turns_of_a_ring_free_of_cycles_all_come_through() {
-    // Everybody's turn waits for an actor with a higher number, and sends to one with a lower.
+fn threads_that_wait_upwards_in_turns_and_send_to_others_all_come_through() {
+    // Every turn waits for the next higher actor, and sends to one whose messages wait for nobody. (Messages that do wait could be run here on
+    // top of a turn of the very actor that they wait for, and be told of a deadlock.)
     let tally = Tally::default();
     must_end({
         let tally = tally.clone();
         move || {
             let actors: Arc<Vec<_>> = Arc::new((0..6).map(|_| Actor::new(0_u32)).collect());
-            let threads: Vec<_> = (0..4)
-                .map(|me| {
-                    let (actors, tally) = (actors.clone(), tally.clone());
-                    thread::spawn(move || {
-                        for round in 0..size(1_000, 30_000) {
-                            let at = (me + round) % 5;
-                            let (token, nested) = (tally.token(), tally.token());
-                            actors[at]
-                                .with(|_| {
-                                    let sent = actors[(at + round) % (at + 1)].send(move |n: &mut u32| {
-                                        *n += 1;
-                                        nested.handle();
-                                    });
-                                    sent.map_err(|_| ()).unwrap();
-                                    let up = &actors[at + 1];
-                                    if round % 2 == 0 {
-                                        up.with(|n| *n).unwrap()
-                                    } else {
-                                        up.ask(|n| *n).wait().unwrap()
-                                    };
-                                })
-                                .unwrap();
-                            token.handle();
-                        }
-                    })
-                })
-                .collect();
-            threads.into_iter().for_each(|thread| thread.join().unwrap());
-            let sum: u32 = actors.iter().map(|actor| actor.with(|n| *n).unwrap()).sum();
-            assert_eq!(2 * sum as usize, tally.created());
+            let sinks: Arc<Vec<_>> = Arc::new((0..3).map(|_| Actor::new(0)).collect());
+            let work = |me: usize, actors: &[Actor<u32>], sinks: &[Actor<usize>], tally: &Tally| {
+                for round in 0..size(3_000, 30_000) {
+                    let at = (me + round) % 5;
+                    let (token, sent) = (tally.token(), tally.token());
+                    let turn = |_: &mut u32| {
+                        let count = move |n: &mut usize| {
+                            *n += 1;
+                            sent.handle();
+                        };
+                        sinks[round % 3].send(count).map_err(|_| ()).unwrap();
+                        let next = &actors[at + 1];
+                        if round % 2 == 0 {
+                            next.with(|n| *n).unwrap()
+                        } else {
+                            next.ask(|n| *n).wait().unwrap()
+                        };
+                    };
+                    actors[at].with(turn).unwrap();
+                    token.handle();
+                }
+            };
+            let threads = (0..4).map(|me| {
+                let (actors, sinks, tally) = (actors.clone(), sinks.clone(), tally.clone());
+                thread::spawn(move || work(me, &actors, &sinks, &tally))
+            });
+            threads.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
+            let sum: usize = sinks.iter().map(|sink| sink.with(|n| *n).unwrap()).sum();
+            assert_eq!(2 * sum, tally.created());
         }
     });
     tally.check_all_handled();

@@ -241,7 +241,7 @@ fn waiting_for_idle_drains_what_nobody_drains() {
 #[test]
 fn several_threads_wait_for_idle_and_for_the_end() {
     must_end(|| {
-        for round in 0..size(200, 10_000) {
+        for round in 0..size(1_500, 10_000) {
             let actor = Actor::new(0);
             let held = Held::hold(&actor);
             let gate = Gate::new(4);

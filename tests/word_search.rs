@@ -955,13 +955,8 @@ const SCENARIOS: &[Scenario] = &[
         kept: true,
         ..PLAIN
     },
-    Scenario { name: "all sorts", programs: &[&[Send, SendTwo, Drain], &[Nested, Send, WaitIdle], &[Enqueue, Send]], ways: 1, ..PLAIN },
-    Scenario {
-        name: "all sorts, stop",
-        programs: &[&[Send, SendTwo, Stop], &[Nested, WaitIdle, Send], &[Enqueue, WaitEnded]],
-        ways: 1,
-        ..PLAIN
-    },
+    Scenario { name: "all sorts", programs: &[&[Send, SendTwo], &[Nested, WaitIdle, Send], &[Enqueue, Drain]], ways: 1, ..PLAIN },
+    Scenario { name: "all sorts, stop", programs: &[&[SendTwo, Stop], &[Nested, WaitIdle, Send], &[Enqueue, WaitEnded]], ways: 1, ..PLAIN },
     Scenario { name: "room for one, close", programs: &[&[Enqueue, Close], &[Send, WaitEnded], &[Nested]], limit: 1, ways: 1, ..PLAIN },
 ];
 

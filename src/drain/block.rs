@@ -311,14 +311,16 @@ impl Core {
     /// The same, made now if need be.
     pub(crate) fn extra_made(&self) -> &Extra {
         loop {
-            if let Some(extra) = self.extra() {
-                return extra;
-            }
+            // Read once: what is replaced below must be the static one that was seen here, not another's allocation.
             let plain = self.about_ptr();
             // SAFETY: B4.
-            let types = unsafe { (*plain).types };
+            let (owned, types) = unsafe { ((*plain).owned, (*plain).types) };
+            if owned {
+                // SAFETY: B4: as in `extra`.
+                return unsafe { &*plain.byte_add(types.extra).cast::<Extra>() };
+            }
             let rest = (types.rest)();
-            // Ordering: Release, writer side of ABOUT. A failure is read again by `extra`.
+            // Ordering: Release, writer side of ABOUT. A failure is read again above.
             if self.about.compare_exchange(plain, rest, Release, Relaxed).is_err() {
                 // SAFETY: it was made right here for these types, and nobody has seen it.
                 unsafe { (types.free_rest)(rest) };
