@@ -57,6 +57,11 @@ pub(crate) mod thread {
         std::thread::current()
     }
 
+    /// Starts a thread that nobody waits for; false if there is none to be had.
+    pub(crate) fn spawn_detached(f: impl FnOnce() + Send + 'static) -> bool {
+        std::thread::Builder::new().name("turnwise".into()).spawn(f).is_ok()
+    }
+
     /// Blocks until unparked; may return without cause.
     pub(crate) fn park() {
         std::thread::park();

@@ -165,3 +165,29 @@ fn threads_that_wait_upwards_in_turns_and_send_to_others_all_come_through() {
     });
     tally.check_all_handled();
 }
+
+#[test]
+fn what_a_blocked_turn_has_promised_is_run_by_another_thread() {
+    // The answer comes only if a third actor, to which this turn has sent before, does its part: through a channel, which we do not see.
+    must_end(|| {
+        let (first, second, third) = (Actor::new(()), Actor::new(()), Actor::new(()));
+        let (tx, rx) = std::sync::mpsc::channel();
+        let holder = second.clone();
+        let (begun, running) = std::sync::mpsc::channel();
+        let holding = thread::spawn(move || {
+            holder
+                .with(move |()| {
+                    begun.send(()).unwrap();
+                    rx.recv().unwrap()
+                })
+                .unwrap()
+        });
+        running.recv().unwrap();
+        let answer = first.with(|()| {
+            third.send(move |()| tx.send(7).unwrap()).unwrap();
+            second.with(|()| 8).unwrap()
+        });
+        assert_eq!(answer, Ok(8));
+        assert_eq!(holding.join().unwrap(), 7);
+    });
+}

@@ -206,3 +206,18 @@ fn the_limit_holds_under_fire_and_nothing_is_lost() {
         }
     });
 }
+
+#[test]
+fn a_full_mailbox_that_nobody_drains_strands_nobody() {
+    for capacity in [1, 3] {
+        let n = Actor::builder(0).capacity(capacity, Overflow::Reject).spawn().unwrap();
+        (0..capacity).for_each(|_| n.enqueue(|n| *n += 1).unwrap());
+        assert_eq!(n.enqueue(|n| *n += 1).unwrap_err().reason(), &Reason::Full);
+        n.send(|n| *n += 1).unwrap();
+        assert!(n.is_idle(), "the sender took over");
+        (0..capacity).for_each(|_| n.enqueue(|n| *n += 1).unwrap());
+        assert_eq!(n.with(|n| *n), Ok(2 * capacity + 1));
+        (0..capacity).for_each(|_| n.enqueue(|n| *n += 1).unwrap());
+        assert_eq!(n.ask(|n| *n).wait(), Ok(3 * capacity + 1));
+    }
+}

@@ -478,7 +478,7 @@ impl Model {
         if mailbox.closed {
             return Err(mailbox.refusal());
         }
-        let room = mailbox.setup.capacity.map(|room| room + usize::from(mailbox.is_idle() && drains));
+        let room = mailbox.setup.capacity.map(|room| room + usize::from(!mailbox.running && drains));
         if room.is_some_and(|room| mailbox.queue.len() + usize::from(mailbox.owes_end) + notes.len() > room) {
             return Err(Reason::Full);
         }
@@ -560,7 +560,6 @@ impl Model {
             if self.boxes[actor].running {
                 return Err(AskError::Deadlock);
             }
-            self.run_list_nested();
             self.come_by(actor);
         }
         self.slots[slot].answer.take().expect("one thread alone leaves nothing to wait for")
@@ -585,7 +584,6 @@ impl Model {
             if self.boxes[actor].running {
                 return Err(AskError::Deadlock);
             }
-            self.run_list_nested();
             self.come_by(actor);
         }
     }
@@ -631,16 +629,6 @@ impl Model {
             self.depth -= 1;
         }
         parked
-    }
-
-    fn run_list_nested(&mut self) {
-        if self.in_turn() {
-            while let Some(next) = self.list.pop_front() {
-                if self.boxes[next].is_parked() {
-                    self.drive(next, false);
-                }
-            }
-        }
     }
 
     fn drive(&mut self, actor: usize, outermost: bool) {

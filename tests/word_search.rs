@@ -338,11 +338,11 @@ impl Step<'_> {
             top = node;
         }
         // What the capacity is about, as the checks know it. A taker-over's first message is as good as running.
-        let idle = self.world.owner.is_none() && self.world.accepted.len == 0;
+        let free = self.world.owner.is_none();
         let unsettled = self.world.owner.map_or(0, |owner| self.world.agents[usize::from(owner)].done) + self.world.phantom;
         let waiting = (self.world.accepted.len + unsettled).saturating_sub(u8::from(self.world.owner.is_some()));
         let limit = self.scenario.limit;
-        let fits = u32::from(waiting) + u32::from(n) <= limit.saturating_add(u32::from(idle && entry == Entry::Drain));
+        let fits = u32::from(waiting) + u32::from(n) <= limit.saturating_add(u32::from(free && entry == Entry::Drain));
         let was_closed = self.world.word.has(CLOSED);
         let was_idle = self.world.word.count() == 0;
         let seen = self.world.word;

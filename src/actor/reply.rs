@@ -198,6 +198,7 @@ impl<R, M> Future for Reply<R, M> {
                     return Some(Err(AskError::Deadlock));
                 }
                 storage.come_by();
+                Storage::before_pending();
                 if asker.watch(Waiter::Task(cx.waker().clone())) { None } else { asker.take() }
             });
             let Some(answer) = answer else { return Poll::Pending };

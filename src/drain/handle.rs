@@ -14,9 +14,10 @@ use super::envelope::{Ask, Asked, Borrowed, Outcome, Post, give_back};
 use super::letter::{Here, Letter};
 use super::local::{Local, with_local};
 use super::plan::{Overflow, Plan};
+use super::relief::relieve;
 use super::room::{Put, Ring, Token, Worth};
 use super::storage::{Storage, Weak, drain_here};
-use super::turns::{Place, after_panic, drive, run_list, run_list_nested, taken_over};
+use super::turns::{Place, after_panic, drive, run_list, taken_over};
 use crate::error::{AskError, Reason, panic_text};
 use crate::mailbox::chunk::Row;
 use crate::mailbox::node::{Batch, Message, NodeOf, NodePtr, Panic};
@@ -315,10 +316,7 @@ impl<S: 'static> Handle<S> {
         // SAFETY: the duty is that of this push.
         unsafe { self.perform(local, place, entered.duty, entered.top) };
         if !message.is_done() {
-            if place == Place::Nested {
-                run_list_nested(local);
-            }
-            Self::wait_for(message);
+            Self::wait_for(local, message);
         }
         std::mem::forget(stay);
         match message.take() {
@@ -328,7 +326,7 @@ impl<S: 'static> Handle<S> {
         }
     }
 
-    fn wait_for<F, R>(message: &Borrowed<S, F, R>)
+    fn wait_for<F, R>(local: &Local, message: &Borrowed<S, F, R>)
     where
         F: FnOnce(&mut S) -> R,
     {
@@ -337,6 +335,9 @@ impl<S: 'static> Handle<S> {
                 return;
             }
             hint::spin_loop();
+        }
+        if local.owes() {
+            relieve(local);
         }
         if message.sleep(thread::current()) {
             while !message.is_done() {

@@ -7,7 +7,8 @@ use super::block::Core;
 use super::counts;
 use super::handle::Handle;
 use super::local::with_local;
-use super::turns::{Place, run_list, run_list_nested, take_over};
+use super::relief::relieve;
+use super::turns::{Place, run_list, take_over};
 use crate::error::AskError;
 use crate::reply::Asker;
 use crate::sync::config::SPINS;
@@ -52,12 +53,6 @@ impl Storage {
 
     /// Waits for an answer of this actor; `None` when the time is over, with the answer still to come.
     pub(crate) fn wait_for<R, P>(&self, asker: &mut Asker<R, P>, deadline: Deadline<'_>) -> Option<Result<R, AskError>> {
-        for _ in 0..SPINS {
-            if asker.is_done() {
-                return asker.take();
-            }
-            hint::spin_loop();
-        }
         with_local(|local| {
             if asker.is_done() {
                 return asker.take();
@@ -66,14 +61,33 @@ impl Storage {
                 return Some(Err(AskError::Deadlock));
             }
             if local.in_turn() {
-                run_list_nested(local);
+                // Most likely this thread has promised to run it.
+                self.come_by();
+            }
+            for _ in 0..SPINS {
+                if asker.is_done() {
+                    return asker.take();
+                }
+                hint::spin_loop();
             }
             self.come_by();
+            if local.owes() {
+                relieve(local);
+            }
             if asker.watch(Waiter::Thread(thread::current())) {
                 while !asker.is_done() && deadline.park() {}
             }
             asker.take()
         })
+    }
+
+    /// Gives away what a turn on this thread has promised, for whoever is going to block it while it polls.
+    pub(crate) fn before_pending() {
+        with_local(|local| {
+            if local.owes() {
+                relieve(local);
+            }
+        });
     }
 
     /// Drains the mailbox if it is parked. True if it was.

@@ -370,18 +370,6 @@ pub(crate) fn run_list(local: &Local) {
     });
 }
 
-/// Runs what this thread has promised, on top of a turn that is about to block.
-#[cold]
-pub(crate) fn run_list_nested(local: &Local) {
-    while let Some(core) = local.unlist() {
-        // SAFETY: F3, as above. What this thread is running below is not parked, so it is passed over.
-        unsafe {
-            take_over(core, Place::Nested);
-            shrug_off(|| release_storage(core));
-        }
-    }
-}
-
 /// Takes a parked mailbox over and drains it; false if it is not parked.
 ///
 /// # Safety

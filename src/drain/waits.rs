@@ -10,7 +10,7 @@ use super::letter::Letter;
 use super::local::with_local;
 use super::plan::Overflow;
 use super::room::{Held, Seated, Waiting};
-use super::turns::run_list_nested;
+use super::storage::Storage;
 use crate::error::{AskError, Reason};
 use crate::mailbox::node::NodePtr;
 use crate::mailbox::word::{CLOSED, Snapshot};
@@ -31,17 +31,9 @@ impl<S: 'static> Handle<S> {
         Deadline::new(self.core().clock(), limit)
     }
 
-    /// Gets this thread ready to block on this actor: runs what it has promised, unless it could only wait for itself.
-    fn before_blocking(&self) -> Result<(), NotWaited> {
-        with_local(|local| {
-            if local.is_running(self.ptr()) {
-                return Err(NotWaited::Deadlock);
-            }
-            if local.in_turn() {
-                run_list_nested(local);
-            }
-            Ok(())
-        })
+    /// Would this thread wait for itself?
+    fn is_running_here(&self) -> bool {
+        with_local(|local| local.is_running(self.ptr()))
     }
 
     /// Waits until nothing runs or waits in the mailbox (R14).
@@ -68,13 +60,18 @@ impl<S: 'static> Handle<S> {
             if over(self.core().word.look()) {
                 return Ok(());
             }
-            self.before_blocking()?;
+            if self.is_running_here() {
+                return Err(NotWaited::Deadlock);
+            }
             if self.drain() {
                 continue;
             }
             let waiters = list(self.core().extra_made());
             let number = waiters.add(Waiter::Thread(thread::current()));
-            let in_time = !stay() || deadline.park();
+            let in_time = !stay() || {
+                Storage::before_pending();
+                deadline.park()
+            };
             waiters.remove(number);
             if !in_time {
                 return if over(self.core().word.look()) { Ok(()) } else { Err(NotWaited::TimedOut) };
@@ -94,7 +91,7 @@ impl<S: 'static> Handle<S> {
                 Err((letter, Reason::Full)) => letter,
                 done => return done,
             };
-            if self.before_blocking().is_err() {
+            if self.is_running_here() {
                 return Err((letter, Reason::Deadlock));
             }
             let mut seat = Seat::take(self, letter);
@@ -169,6 +166,7 @@ impl<'a, S: 'static, L: Letter<S>> Seat<'a, S, L> {
         let stays = self.stays();
         let mut in_time = true;
         if stays && self.asker.watch(Waiter::Thread(thread::current())) {
+            Storage::before_pending();
             while !self.asker.is_done() && in_time {
                 in_time = deadline.park();
             }
@@ -224,7 +222,7 @@ impl<S: 'static, L: Letter<S>> Future for Sending<'_, S, L> {
             match std::mem::replace(&mut this.step, Step::Over) {
                 Step::Try(letter) => match this.handle.send(letter) {
                     Err((letter, Reason::Full)) => {
-                        if this.handle.before_blocking().is_err() {
+                        if this.handle.is_running_here() {
                             return Poll::Ready(Err((letter, Reason::Deadlock)));
                         }
                         this.step = Step::Wait(Seat::take(this.handle, letter));
@@ -234,6 +232,7 @@ impl<S: 'static, L: Letter<S>> Future for Sending<'_, S, L> {
                 Step::Wait(mut seat) => {
                     if seat.stays() && seat.asker.watch(Waiter::Task(cx.waker().clone())) {
                         this.step = Step::Wait(seat);
+                        Storage::before_pending();
                         return Poll::Pending;
                     }
                     if let Some(answer) = seat.answer() {

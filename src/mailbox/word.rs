@@ -21,7 +21,7 @@
 //! | `push` n, may not   | `0, -, f`          | `n, node, f` parked                 | `Carry`: somebody has to be told                     |
 //! |                     | `c, h, f` parked   | `min(c+n,S), node->h, f`            | `Carry`, unless it is carried already                |
 //! |                     | `c, h, f` else     | `min(c+n,S), node->h, f`            | `Nothing`                                            |
-//! | `push`, any         | closed, or full    | same                                | refused, with its message                            |
+//! | `push`, any         | closed, or full    | same                                | refused, with its message; who would own has one place more |
 //! | `raise` a flag      | as `push` with n = 0 and without a node; from `c` = 0 it becomes 1    || as `push`; `None` if it was raised already           |
 //! | `unpark`            | `c, h, f` parked   | `c, -, f` RUN 00                    | owns; `h` comes after the saved list                 |
 //! | `take` after `done` | `c, h, f`          | `c==S ? S : c-done, -, f - WATCH`   | runs `h`, reversed; wakes if WATCH was set           |
@@ -159,8 +159,9 @@ impl Snapshot {
         if self.has(CLOSED) {
             return Err(Refusal::Closed);
         }
-        // An idle mailbox runs the first one at once, unless it may not be drained now.
-        let room = u64::from(limit) + u64::from(self.count() == 0 && entry == Entry::Drain);
+        // Who becomes the owner runs the first one at once: it does not wait.
+        let owns = entry == Entry::Drain && (self.count() == 0 || self.is_parked());
+        let room = u64::from(limit) + u64::from(owns);
         if limit != UNBOUNDED && self.waiting() + n > room {
             return Err(Refusal::Full);
         }
