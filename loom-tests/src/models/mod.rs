@@ -6,6 +6,7 @@
 
 mod borrowed;
 mod bounded;
+mod carried;
 mod controls;
 mod ending;
 mod nodes;
@@ -94,6 +95,11 @@ pub(crate) const MODELS: &[Model] = models![
     ALL parked::r8_two_drain ["the other one drained", "main drained"],
     ALL parked::r8_saved_list,
     ALL parked::r8_gives_way_before_a_take,
+    THREE carried::r8_carried,
+    THREE carried::r8_budget ["handed off"],
+    THREE carried::r8_closed_while_carried,
+    THREE carried::r8_carrier_dropped ["stopped"],
+    THREE carried::r8_carrier_is_stale,
     ALL parked::r9_entry_is_a_hint,
     ALL parked::r9_gives_way,
     ALL parked::r9_crossing,
