@@ -54,10 +54,10 @@ fn write(path: &Path, text: &str) {
     fs::write(path, text).expect("the output directory can be written");
 }
 
-/// The floors that a `lib.rs` names, `sync` aside.
+/// The floors that a `lib.rs` names; `sync` and the guide, which is text, aside.
 fn modules(text: &str, prefix: &str) -> BTreeSet<String> {
     let names = text.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix(prefix)?.strip_suffix(';'));
-    names.filter(|name| *name != "sync").map(str::to_owned).collect()
+    names.filter(|name| !["sync", "guide"].contains(name)).map(str::to_owned).collect()
 }
 
 /// Those that are included from the product.

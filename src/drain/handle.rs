@@ -403,7 +403,7 @@ impl<S: 'static> Handle<S> {
         let carries = posts && self.posts();
         let lists = posts && nested && !carries && local.reserve(self.ptr());
         let parks = match by {
-            By::Sender | By::Trier => nested || carries,
+            By::Sender | By::Trier => carries || nested,
             By::Waiter => false,
             By::Enqueuer => true,
         };

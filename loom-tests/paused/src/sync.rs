@@ -161,6 +161,11 @@ pub(crate) mod thread {
         Thread(std::thread::current())
     }
 
+    /// Starts a thread that nobody waits for; false if there is none to be had.
+    pub(crate) fn spawn_detached(f: impl FnOnce() + Send + 'static) -> bool {
+        std::thread::Builder::new().spawn(f).is_ok()
+    }
+
     /// Returns without cause now and then.
     #[track_caller]
     pub(crate) fn park() {

@@ -6,7 +6,7 @@
 
 mod borrowed;
 mod bounded;
-mod carriers;
+mod carried;
 mod controls;
 mod ending;
 mod nodes;
@@ -98,11 +98,11 @@ pub(crate) const MODELS: &[Model] = models![
     ALL parked::r8_two_drain ["the other one drained", "main drained"],
     ALL parked::r8_saved_list,
     ALL parked::r8_gives_way_before_a_take,
-    ALL carriers::r8_carrier ["the worker ran it"],
-    ALL carriers::r8_carrier_two_senders,
-    ALL carriers::r8_hand_off ["main ran some"],
-    ALL carriers::r8_stale_carrier,
-    ALL carriers::r8_carrier_dropped,
+    THREE carried::r8_carried,
+    THREE carried::r8_budget ["handed off"],
+    THREE carried::r8_closed_while_carried,
+    THREE carried::r8_carrier_dropped ["stopped"],
+    THREE carried::r8_carrier_is_stale,
     ALL parked::r9_entry_is_a_hint,
     ALL parked::r9_gives_way,
     ALL parked::r9_crossing,

@@ -56,6 +56,12 @@ pub(crate) fn park_timeout(_: Duration) {
 /// A model's thread.
 pub(crate) struct Joiner(loom::thread::JoinHandle<()>);
 
+/// Starts a thread that nobody waits for.
+pub(crate) fn spawn_detached(f: impl FnOnce() + 'static) -> bool {
+    let Joiner(_) = spawn(f);
+    true
+}
+
 /// Starts a thread that drops its locals before it can be joined.
 pub(crate) fn spawn(f: impl FnOnce() + 'static) -> Joiner {
     Joiner(loom::thread::spawn(|| {
