@@ -390,8 +390,15 @@ impl Core {
     /// Raises STOP and says why, unless it is raised already: the first one counts. Owner only.
     pub(crate) fn stop_because(&self, cause: StopCause) {
         self.extra_made().cause.lock().get_or_insert(cause);
-        // Ordering: Release, writer side of CAUSE. One step, so that a stop from outside is before it or after it.
-        let _ = self.side.fetch_update(Release, Relaxed, |side| (side & STOP == 0).then_some(side | STOP | TOLD));
+        // One step, so that a stop from outside is before it or after it. The first guess is that no bit is set.
+        let mut now = 0;
+        while now & STOP == 0 {
+            // Ordering: Release, writer side of CAUSE. A failure is only the guess of the next attempt.
+            match self.side.compare_exchange(now, now | STOP | TOLD, Release, Relaxed) {
+                Ok(_) => return,
+                Err(seen) => now = seen,
+            }
+        }
     }
 
     /// Wakes everybody who set WATCH.

@@ -106,7 +106,7 @@ pub(crate) const MODELS: &[Model] = models![
     ALL parked::r9_entry_is_a_hint,
     ALL parked::r9_gives_way,
     ALL parked::r9_crossing,
-    ALL parked::r9_drains_its_list_before_it_blocks,
+    ALL parked::r9_gives_its_list_away_before_it_blocks,
     ALL panics::r11_inline,
     ALL panics::r11_in_a_batch,
     ALL panics::r11_stops,

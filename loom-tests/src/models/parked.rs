@@ -129,8 +129,8 @@ pub(super) fn r9_crossing() {
     Two { first, second }.finish();
 }
 
-/// Before a thread blocks inside a turn, it runs its list on top of the turn: what it waits for may stand there.
-pub(super) fn r9_drains_its_list_before_it_blocks() {
+/// Before a thread blocks inside a turn, it gives its list to another thread: what it waits for may depend on it.
+pub(super) fn r9_gives_its_list_away_before_it_blocks() {
     let Two { first, second } = Two::new();
     let third = Shared::new();
     let thread = second.spawn(|second| second.send::<OWN>(1, 1));
@@ -145,6 +145,8 @@ pub(super) fn r9_drains_its_list_before_it_blocks() {
     });
     assert!(sent.is_ok());
     thread.join();
+    // Nobody joins the thread that keeps the promise.
+    assert!(third.actor.wait_idle().is_ok());
     third.finish();
     Two { first, second }.finish();
 }

@@ -20,6 +20,11 @@ impl Shared {
 
     /// Runs a turn during which the one place is taken.
     fn fill(&self) {
+        self.fill_and(|_| ());
+    }
+
+    /// The same, and then does something else in that turn.
+    fn fill_and(&self, also: impl FnOnce(&Actor<Log>) + Send + 'static) {
         let (inside, mail) = (self.clone(), Mail::<OWN>::new(&self.books, 0, 1));
         let filled = self.actor.send(move |log: &mut Log| {
             log.handle(mail);
@@ -28,6 +33,7 @@ impl Shared {
                 Ok(()) => {}
                 Err(_) => add(&inside.books.returned),
             }
+            also(&inside.actor);
         });
         if filled.is_err() {
             add(&self.books.returned);
@@ -80,8 +86,7 @@ pub(super) fn room_closed() {
             add(&shared.books.returned);
         }
     });
-    shared.fill();
-    shared.actor.close();
+    shared.fill_and(|actor| _ = actor.close());
     thread.join();
     shared.finish();
 }
