@@ -352,20 +352,19 @@ impl Core {
 
     /// The same, made now if need be.
     pub(crate) fn extra_made(&self) -> &Extra {
-        loop {
-            if let Some(extra) = self.extra() {
-                return extra;
-            }
-            let plain = self.about_ptr();
-            // SAFETY: B4.
-            let types = unsafe { (*plain).types };
+        // One look decides: an allocation found by a second one would be replaced below, and those who wait in it forgotten (B4).
+        let plain = self.about_ptr();
+        // SAFETY: B4.
+        let (types, owned) = unsafe { ((*plain).types, (*plain).owned) };
+        if !owned {
             let rest = (types.rest)();
-            // Ordering: Release, writer side of ABOUT. A failure is read again by `extra`.
+            // Ordering: Release, writer side of ABOUT. A failure is read again below.
             if self.about.compare_exchange(plain, rest, Release, Relaxed).is_err() {
                 // SAFETY: it was made right here for these types, and nobody has seen it.
                 unsafe { (types.free_rest)(rest) };
             }
         }
+        self.extra().expect("once made, it stays")
     }
 
     /// The largest number of waiting messages, if there is one.
