@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use paused::pause::{Gate, Step, Stop};
 use paused::{Actor, Drain, Overflow, Panic, WeakActor};
@@ -187,6 +188,40 @@ fn one_who_waits_for_idle_delays_nobody_outside_of_the_waiters_lock() {
 }
 
 #[test]
+fn two_who_wait_at_once_stand_in_one_list() {
+    for k in 0..1000 {
+        let (gate, actor) = (Gate::new(), plain());
+        let turn = Turn::start(&actor);
+        let first = thread::spawn({
+            let (gate, actor) = (gate.clone(), actor.clone());
+            move || gate.run(k, || assert!(!actor.wait_ended(Duration::ZERO).unwrap()))
+        });
+        let step = gate.stopped();
+        let (woken, is_woken) = mpsc::channel();
+        let sleeper = Gate::new();
+        let second = thread::spawn({
+            let (sleeper, actor) = (sleeper.clone(), actor.clone());
+            move || {
+                sleeper.run(usize::MAX, || actor.wait_idle().unwrap());
+                woken.send(()).unwrap();
+            }
+        });
+        if !step.is_some_and(holds_a_cold_lock) {
+            assert!(matches!(sleeper.reached(), Stop::Asleep));
+        }
+        gate.release();
+        first.join().unwrap();
+        turn.end();
+        let woken = is_woken.recv_timeout(Duration::from_secs(20));
+        assert!(woken.is_ok(), "one who waits was forgotten when another was stopped before {step:?}");
+        second.join().unwrap();
+        if step.is_none() {
+            return;
+        }
+    }
+}
+
+#[test]
 fn sends_are_accepted_while_an_owner_is_stopped_and_run_when_it_goes_on() {
     for &(name, call) in CALLS {
         let mut owned = 0;
@@ -284,7 +319,7 @@ fn ended_meanwhile(call: fn(Actor<State>), runs_all: bool) {
             let accepted: u64 = senders.into_iter().map(|sender| sender.join().unwrap()).sum();
             gate.release();
             thread.join().unwrap();
-            actor.wait_ended(std::time::Duration::MAX).unwrap();
+            actor.wait_ended(Duration::MAX).unwrap();
             assert!(end.recv().unwrap(), "the state was there at the end");
             assert!(end.recv().is_err(), "the end came once");
             let handled = handled.load(Relaxed);
