@@ -15,9 +15,9 @@ pub(crate) mod config {
     /// Looks at a completion before the thread parks.
     pub(crate) const SPINS: u32 = 100;
     /// Empty chunks that one thread keeps.
-    pub(crate) const CACHED_CHUNKS: usize = 8;
+    pub(crate) const CACHED_CHUNKS: usize = 32;
     /// Empty chunks that the depot keeps for all threads together.
-    pub(crate) const DEPOT_CHUNKS: usize = 64;
+    pub(crate) const DEPOT_CHUNKS: usize = 1024;
 }
 
 pub(crate) mod atomic {

@@ -86,7 +86,7 @@ fn a_long_queue_is_drained_on_a_small_stack_without_further_memory() {
         }
         let drained = cost(|| assert!(sum.drain()));
         assert_eq!(sum.with(|sum| *sum).unwrap(), many as u64);
-        // Empty chunks change hands, in lists that are small and do not grow with the queue.
-        assert!(drained.peak <= 4096 && drained.calls <= 20, "{drained:?}");
+        // Empty chunks change hands, in lists of at most 1,024 addresses (and their doubling), whatever the queue's length.
+        assert!(drained.peak <= 16_384 && drained.calls <= 24, "{drained:?}");
     });
 }

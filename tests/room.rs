@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ fn ten_waiting_senders_are_let_in_in_the_order_in_which_they_came() {
                 let mut cx = Context::from_waker(&waker);
                 assert!(sending.as_mut().poll(&mut cx).is_pending());
                 tx.send(()).unwrap();
-                while let Poll::Pending = sending.as_mut().poll(&mut cx).map(Result::unwrap) {
+                while sending.as_mut().poll(&mut cx).map(Result::unwrap).is_pending() {
                     thread::park();
                 }
             }));

@@ -82,13 +82,10 @@ impl<R, M> Reply<R, M> {
     /// # Ok::<(), turnwise::AskError>(())
     /// ```
     #[inline]
-    pub fn wait(mut self) -> Result<R, AskError> {
-        match std::mem::replace(&mut self.inner, Inner::Taken) {
+    pub fn wait(self) -> Result<R, AskError> {
+        match self.inner {
             Inner::Ready(answer) => answer,
-            Inner::Pending(mut asker, storage) => {
-                let answer = storage.wait_for(&mut asker, storage.deadline(Limit::Unlimited));
-                answer.expect("a wait without a limit ends with an answer")
-            }
+            Inner::Pending(asker, storage) => wait_slow(asker, storage),
             Inner::Taken => panic!("the reply was taken by a poll before"),
         }
     }
@@ -183,6 +180,13 @@ impl<R, M> Reply<R, M> {
         };
         cancelled.ok_or(self)
     }
+}
+
+#[cold]
+#[inline(never)]
+fn wait_slow<R, M>(mut asker: Asker<R, M>, storage: Storage) -> Result<R, AskError> {
+    let answer = storage.wait_for(&mut asker, storage.deadline(Limit::Unlimited));
+    answer.expect("a wait without a limit ends with an answer")
 }
 
 impl<R, M> Future for Reply<R, M> {

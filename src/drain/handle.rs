@@ -142,26 +142,26 @@ impl<S: 'static> Handle<S> {
         }
     }
 
-    /// Runs one message of this mailbox, which the caller has just claimed, and lets go.
+    /// Runs one message of this mailbox, which this thread, inside no turn, has just claimed, and lets go. Everything but the good way is out
+    /// of line: the result of a turn that panicked does not stay in registers past the release.
     #[inline(always)]
-    fn run_claimed<R>(&self, local: &Local, place: Place, f: impl FnOnce(&mut S) -> R) -> Result<R, Panic> {
-        let result = local.enter(self.ptr(), || {
-            // SAFETY: B1: claimed, so it is ours; the state is there, for a mailbox without one is closed.
-            let result = catch(|| unsafe { Block::with_state(self.ptr(), f) });
-            if let Err(panic) = &result {
-                // SAFETY: ours, and the turn is over.
-                unsafe { after_panic(self.ptr(), panic.as_ref()) };
+    fn run_claimed<R>(&self, local: &Local, f: impl FnOnce(&mut S) -> R) -> Result<R, Panic> {
+        let core = self.ptr();
+        // SAFETY: B1: claimed, so it is ours; the state is there, for a mailbox without one is closed.
+        match local.enter_first(core, || catch(|| unsafe { Block::with_state(core, f) })) {
+            Ok(value) => {
+                if !self.core().word.release_one() {
+                    // SAFETY: ours, with nothing private and one turn not settled; this handle keeps the block.
+                    unsafe { drive_claimed(core) };
+                }
+                if local.owes() {
+                    run_list_here();
+                }
+                Ok(value)
             }
-            result
-        });
-        if !self.core().word.release_one() {
-            // SAFETY: ours, with nothing private and one turn not settled; this handle keeps the block.
-            unsafe { drive(self.ptr(), Batch::new(), 1, place) };
+            // SAFETY: ours, and the turn has unwound; this handle keeps the block.
+            Err(panic) => Err(unsafe { claimed_panicked(core, Place::Outermost, panic) }),
         }
-        if place == Place::Outermost && local.owes() {
-            run_list(local);
-        }
-        result
     }
 
     /// Sends a letter: runs it here if the mailbox is idle and this thread is not inside a turn.
@@ -185,7 +185,7 @@ impl<S: 'static> Handle<S> {
                     Ok(()) => {
                         // SAFETY: claimed: the turn is this thread's.
                         let here = unsafe { Here::new(self.ptr()) };
-                        if let Err(panic) = self.run_claimed(local, Place::Outermost, |state| letter.run(state, here)) {
+                        if let Err(panic) = self.run_claimed(local, |state| letter.run(state, here)) {
                             shrug_off(|| drop(panic));
                         }
                         return Ok(());
@@ -240,7 +240,7 @@ impl<S: 'static> Handle<S> {
                     Ok(()) => {
                         // SAFETY: claimed: the turn is this thread's.
                         let here = unsafe { Here::new(self.ptr()) };
-                        let answer = self.run_claimed(local, Place::Outermost, |state| letter.run(state, here));
+                        let answer = self.run_claimed(local, |state| letter.run(state, here));
                         return Ok(Answer::Ready(answer.map_err(|panic| {
                             let text = panic_text(panic.as_ref());
                             shrug_off(|| drop(panic));
@@ -277,15 +277,42 @@ impl<S: 'static> Handle<S> {
         R: Send,
     {
         with_local(|local| {
-            let place = if local.in_turn() { Place::Nested } else { Place::Outermost };
+            if local.in_turn() {
+                return self.with_nested(local, f);
+            }
             match self.core().word.claim() {
-                Ok(()) => match self.run_claimed(local, place, f) {
+                Ok(()) => match self.run_claimed(local, f) {
                     Ok(result) => Ok(result),
                     Err(panic) => std::panic::resume_unwind(panic),
                 },
-                Err(seen) => self.with_slow(local, place, seen, f),
+                Err(seen) => self.with_slow(local, Place::Outermost, seen, f),
             }
         })
+    }
+
+    /// [`with`](Self::with) on top of a turn.
+    #[inline(never)]
+    fn with_nested<F, R>(&self, local: &Local, f: F) -> Result<R, AskError>
+    where
+        F: FnOnce(&mut S) -> R + Send,
+        R: Send,
+    {
+        if let Err(seen) = self.core().word.claim() {
+            return self.with_slow(local, Place::Nested, seen, f);
+        }
+        let core = self.ptr();
+        // SAFETY: B1: claimed, so it is ours, with its state.
+        match local.enter(core, || catch(|| unsafe { Block::with_state(core, f) })) {
+            Ok(result) => {
+                if !self.core().word.release_one() {
+                    // SAFETY: ours, with nothing private and one turn not settled; this handle keeps the block.
+                    unsafe { drive(core, Batch::new(), 1, Place::Nested) };
+                }
+                Ok(result)
+            }
+            // SAFETY: ours, and the turn has unwound; this handle keeps the block.
+            Err(panic) => std::panic::resume_unwind(unsafe { claimed_panicked(core, Place::Nested, panic) }),
+        }
     }
 
     #[inline(never)]
@@ -550,4 +577,42 @@ impl Drop for AbortOnUnwind {
     fn drop(&mut self) {
         std::process::abort();
     }
+}
+
+/// Goes on with a claimed mailbox that could not be released after its first turn.
+///
+/// # Safety
+/// The caller owns the mailbox of `core`, with nothing private and one turn not settled, is inside no turn, and keeps the block.
+#[cold]
+#[inline(never)]
+unsafe fn drive_claimed(core: *const Core) {
+    // SAFETY: the caller's word.
+    unsafe { drive(core, Batch::new(), 1, Place::Outermost) }
+}
+
+/// Does what a panic in the first turn of a claimed mailbox leaves owing, and lets go.
+///
+/// # Safety
+/// The caller owns the mailbox of `core`, with nothing private and one turn not settled, and keeps the block.
+#[cold]
+#[inline(never)]
+unsafe fn claimed_panicked(core: *const Core, place: Place, panic: Panic) -> Panic {
+    with_local(|local| {
+        // SAFETY: the caller's word.
+        unsafe {
+            local.enter(core, || after_panic(core, panic.as_ref()));
+            drive(core, Batch::new(), 1, place);
+        }
+        if place == Place::Outermost && local.owes() {
+            run_list(local);
+        }
+    });
+    panic
+}
+
+/// Runs this thread's list.
+#[cold]
+#[inline(never)]
+fn run_list_here() {
+    with_local(run_list);
 }

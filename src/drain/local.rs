@@ -90,6 +90,17 @@ impl Local {
         result
     }
 
+    /// [`enter`](Self::enter) on a thread that is inside no turn.
+    #[inline(always)]
+    pub(crate) fn enter_first<R>(&self, core: *const Core, f: impl FnOnce() -> R) -> R {
+        debug_assert!(!self.in_turn());
+        let frame = Frame { core, prev: null() };
+        self.top.set(&raw const frame);
+        let result = f();
+        self.top.set(null());
+        result
+    }
+
     /// Does the list have an entry?
     #[inline(always)]
     pub(crate) fn owes(&self) -> bool {

@@ -46,8 +46,9 @@ pub(crate) fn relieve(local: &Local) {
             run_list(local);
         });
     });
-    if !started && let Some(promises) = shared.lock().take() {
+    if !started {
         // No thread can be had: they are kept when the turn is over.
-        promises.list(local);
+        let promises = shared.lock().take();
+        promises.into_iter().for_each(|promises| promises.list(local));
     }
 }

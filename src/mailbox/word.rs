@@ -377,8 +377,8 @@ impl Word {
 
     /// A look that cannot be missed: either it sees that the mailbox has ended, or the one who ends it sees all that came before this look.
     pub(crate) fn meet(&self) -> Snapshot {
-        // Ordering: AcqRel. Release: writer side of MEETING. Acquire: as in `look`.
-        Snapshot(self.0.fetch_or(0, AcqRel))
+        // Ordering: Release, writer side of MEETING. Who sees the end here looks again, by `look`.
+        Snapshot(self.0.fetch_or(0, Release))
     }
 
     /// One turn of a bounded mailbox settled, with more on the private list: the value it replaced.
