@@ -139,6 +139,8 @@ pub enum AskError {
     Panicked(Arc<str>),
     /// Waiting here could never end: this thread is inside a turn of the very actor.
     Deadlock,
+    /// The [`Promise`](crate::Promise) of an answer was dropped.
+    Abandoned,
 }
 
 impl From<Reason> for AskError {
@@ -160,6 +162,7 @@ impl fmt::Display for AskError {
             AskError::Stopped(cause) => write!(f, "the actor has stopped: {cause}"),
             AskError::Panicked(text) => write!(f, "the message panicked: {text}"),
             AskError::Deadlock => f.write_str("an actor waited for itself"),
+            AskError::Abandoned => f.write_str("the promise of an answer was dropped"),
         }
     }
 }

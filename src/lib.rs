@@ -11,7 +11,7 @@ mod sync;
 mod unwind;
 mod wait;
 
-pub use actor::{Actor, ActorBuilder, Context, Handler, Recipient, Reply, Unanswered, WaitError, WeakActor};
+pub use actor::{Actor, ActorBuilder, Context, Handler, Promise, Recipient, Reply, Unanswered, WaitError, WeakActor, promise};
 pub use drain::carrier::{Drain, Executor};
 pub use drain::letter::Undelivered;
 pub use drain::plan::{Overflow, Panic};

@@ -63,6 +63,14 @@ pub(crate) trait Question: Sized {
     fn payload(self) -> Self::Payload;
 }
 
+/// A question that nobody put: its answer was promised.
+pub(crate) struct Promised;
+
+impl Question for Promised {
+    type Payload = ();
+    fn payload(self) {}
+}
+
 /// The asker's side.
 pub(crate) struct Asker<R, P>(NonNull<Cell<R, P>>);
 
@@ -182,6 +190,12 @@ impl<F: Question, R> Answerer<F, R> {
     /// This side is done with the cell. Its question must have been moved out.
     pub(crate) fn leave(self) {
         Cell::leave(self.0.cast::<Cell<R, F::Payload>>());
+    }
+
+    /// Has the asker cancelled? Stale on return.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        // Ordering: Relaxed. A hint: nothing is read through it.
+        self.cell().state.load(Relaxed) & PHASE == CANCELLED
     }
 
     /// Wins the question without moving it out; false if it was cancelled.

@@ -226,3 +226,32 @@ fn replies_are_dropped_cancelled_and_answered_under_load_without_loss() {
     });
     assert_eq!(n.with(|n| *n).unwrap() + cancelled.load(SeqCst), 4 * rounds);
 }
+
+#[test]
+fn a_promise_is_kept_broken_or_cancelled() {
+    use turnwise::promise;
+    let (kept, reply) = promise();
+    let keeper = thread::spawn(move || kept.keep(5));
+    assert_eq!(reply.wait(), Ok(5));
+    keeper.join().unwrap();
+
+    let (broken, reply) = promise::<u8>();
+    drop(broken);
+    assert_eq!(reply.wait(), Err(AskError::Abandoned));
+
+    let (late, reply) = promise::<u8>();
+    let Err(WaitError::TimedOut(reply)) = reply.wait_timeout(Duration::from_millis(1)) else { panic!("nobody answers") };
+    assert!(reply.cancel().is_ok());
+    assert!(late.is_cancelled());
+    late.keep(1);
+
+    // A panicking handler breaks the promises that its state held, when that is dropped.
+    let actor = Actor::new(Vec::new());
+    let reply = actor.ask(|held| {
+        let (promise, reply) = promise::<u8>();
+        held.push(promise);
+        reply
+    });
+    actor.send(|_| std::panic::resume_unwind(Box::new("lost"))).unwrap();
+    assert_eq!(reply.wait_flat(), Err(AskError::Abandoned));
+}

@@ -27,8 +27,8 @@ floors! {
     #[path = "../../src/reply.rs"]
     mod reply;
     #[path = "../../src/unwind.rs"]
-mod unwind;
-#[path = "../../src/wait.rs"]
+    mod unwind;
+    #[path = "../../src/wait.rs"]
     mod wait;
 }
 

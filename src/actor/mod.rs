@@ -12,7 +12,7 @@ use std::future::Future;
 
 pub use builder::ActorBuilder;
 pub use message::{Context, Handler, Recipient};
-pub use reply::{Reply, Unanswered, WaitError};
+pub use reply::{Promise, Reply, Unanswered, WaitError, promise};
 pub use weak::WeakActor;
 
 use crate::drain::block::STOP;

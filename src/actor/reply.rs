@@ -6,10 +6,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::drain::handle::Answer;
-use crate::drain::storage::Storage;
+use crate::drain::storage::{Storage, before_pending, wait_for_promise};
 use crate::error::AskError;
-use crate::reply::Asker;
-use crate::wait::{Limit, Waiter};
+use crate::reply::{Answerer, Asker, Promised, cell};
+use crate::wait::{Deadline, Limit, MonotonicClock, Waiter};
 
 /// The answer to a question: a `Future` on any runtime, or something to wait for.
 ///
@@ -22,8 +22,34 @@ pub struct Reply<R, M = ()> {
 
 enum Inner<R, M> {
     Ready(Result<R, AskError>),
-    Pending(Asker<R, M>, Storage),
+    Pending(Asker<R, M>, From),
     Taken,
+}
+
+/// Who is going to answer.
+enum From {
+    Actor(Storage),
+    Promise,
+}
+
+impl From {
+    fn wait_for<R, M>(&self, asker: &mut Asker<R, M>, limit: Limit) -> Option<Result<R, AskError>> {
+        match self {
+            From::Actor(storage) => storage.wait_for(asker, storage.deadline(limit)),
+            From::Promise => wait_for_promise(asker, Deadline::new(&MonotonicClock, limit)),
+        }
+    }
+
+    fn is_running_here(&self) -> bool {
+        matches!(self, From::Actor(storage) if storage.is_running_here())
+    }
+
+    fn come_by(&self) {
+        if let From::Actor(storage) = self {
+            storage.come_by();
+        }
+        before_pending();
+    }
 }
 
 /// Why a limited wait has no result.
@@ -51,7 +77,7 @@ impl<R, M> Reply<R, M> {
     pub(crate) fn new(answer: Answer<R, M>) -> Self {
         let inner = match answer {
             Answer::Ready(answer) => Inner::Ready(answer),
-            Answer::Pending(asker, storage) => Inner::Pending(asker, storage),
+            Answer::Pending(asker, storage) => Inner::Pending(asker, From::Actor(storage)),
         };
         Reply { inner }
     }
@@ -85,7 +111,7 @@ impl<R, M> Reply<R, M> {
     pub fn wait(self) -> Result<R, AskError> {
         match self.inner {
             Inner::Ready(answer) => answer,
-            Inner::Pending(asker, storage) => wait_slow(asker, storage),
+            Inner::Pending(asker, from) => wait_slow(asker, &from),
             Inner::Taken => panic!("the reply was taken by a poll before"),
         }
     }
@@ -109,13 +135,10 @@ impl<R, M> Reply<R, M> {
     pub fn wait_timeout(mut self, limit: impl Into<Limit>) -> Result<R, WaitError<R, M>> {
         match std::mem::replace(&mut self.inner, Inner::Taken) {
             Inner::Ready(answer) => answer.map_err(WaitError::Ask),
-            Inner::Pending(mut asker, storage) => {
-                let answer = storage.wait_for(&mut asker, storage.deadline(limit.into()));
-                match answer {
-                    Some(answer) => answer.map_err(WaitError::Ask),
-                    None => Err(WaitError::TimedOut(Reply { inner: Inner::Pending(asker, storage) })),
-                }
-            }
+            Inner::Pending(mut asker, from) => match from.wait_for(&mut asker, limit.into()) {
+                Some(answer) => answer.map_err(WaitError::Ask),
+                None => Err(WaitError::TimedOut(Reply { inner: Inner::Pending(asker, from) })),
+            },
             Inner::Taken => panic!("the reply was taken by a poll before"),
         }
     }
@@ -138,8 +161,8 @@ impl<R, M> Reply<R, M> {
     /// ```
     pub fn wait_or_cancel(mut self, limit: impl Into<Limit>) -> Result<R, Unanswered<R, M>> {
         // Inside a turn of this very actor it cannot have started: it is taken back.
-        if let Inner::Pending(asker, storage) = &mut self.inner {
-            if !asker.is_done() && storage.is_running_here() && asker.cancel().is_some() {
+        if let Inner::Pending(asker, from) = &mut self.inner {
+            if !asker.is_done() && from.is_running_here() && asker.cancel().is_some() {
                 return Err(Unanswered::Ask(AskError::Deadlock));
             }
         }
@@ -184,9 +207,105 @@ impl<R, M> Reply<R, M> {
 
 #[cold]
 #[inline(never)]
-fn wait_slow<R, M>(mut asker: Asker<R, M>, storage: Storage) -> Result<R, AskError> {
-    let answer = storage.wait_for(&mut asker, storage.deadline(Limit::Unlimited));
-    answer.expect("a wait without a limit ends with an answer")
+fn wait_slow<R, M>(mut asker: Asker<R, M>, from: &From) -> Result<R, AskError> {
+    from.wait_for(&mut asker, Limit::Unlimited).expect("a wait without a limit ends with an answer")
+}
+
+impl<R, M> Reply<Reply<R>, M> {
+    /// The answer that was promised in the answer: of a handler that returns a [`Reply`] and answers later.
+    ///
+    /// # Errors
+    /// The first reason why there is none.
+    pub async fn flatten(self) -> Result<R, AskError> {
+        self.await?.await
+    }
+
+    /// Waits for the answer that was promised in the answer. May block.
+    ///
+    /// # Errors
+    /// As [`wait`](Reply::wait), of either.
+    pub fn wait_flat(self) -> Result<R, AskError> {
+        self.wait()?.wait()
+    }
+}
+
+/// A promise of an answer, and the reply that will have it: for a handler that does not know the answer yet.
+///
+/// The handler returns the reply at once and keeps the promise, in its state, in a message to another actor, or wherever it is kept.
+/// One allocation. Lock-free.
+///
+/// # Examples
+/// ```
+/// use turnwise::{Actor, Context, Handler, Promise, Reply, promise};
+///
+/// struct Kitchen(Vec<Promise<&'static str>>);
+/// struct Order;
+/// struct Ready;
+///
+/// impl Handler<Order> for Kitchen {
+///     type Reply = Reply<&'static str>; // the dish, when it is ready
+///     fn handle(&mut self, _: Order, _: &mut Context<'_, Self>) -> Reply<&'static str> {
+///         let (promise, reply) = promise();
+///         self.0.push(promise);
+///         reply
+///     }
+/// }
+/// impl Handler<Ready> for Kitchen {
+///     type Reply = ();
+///     fn handle(&mut self, _: Ready, _: &mut Context<'_, Self>) {
+///         self.0.drain(..).for_each(|order| order.keep("soup"));
+///     }
+/// }
+///
+/// let kitchen = Actor::new(Kitchen(Vec::new()));
+/// let dish = kitchen.call(Order);
+/// kitchen.tell(Ready)?;
+/// assert_eq!(dish.wait_flat()?, "soup");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn promise<R: Send + 'static>() -> (Promise<R>, Reply<R>) {
+    let (answerer, asker) = cell(Promised);
+    let promise = Promise { answerer: Some(answerer) };
+    (promise, Reply { inner: Inner::Pending(asker, From::Promise) })
+}
+
+/// The duty to answer: see [`promise`]. Dropping it answers with [`AskError::Abandoned`].
+#[must_use = "a promise that is dropped is broken"]
+pub struct Promise<R> {
+    answerer: Option<Answerer<Promised, R>>,
+}
+
+impl<R> Promise<R> {
+    /// Gives the answer. Lock-free.
+    pub fn keep(mut self, answer: R) {
+        self.settle(Ok(answer));
+    }
+
+    /// Was the reply cancelled? Then nobody looks at the answer. Stale on return. Wait-free.
+    pub fn is_cancelled(&self) -> bool {
+        self.answerer.as_ref().is_some_and(Answerer::is_cancelled)
+    }
+
+    fn settle(&mut self, answer: Result<R, AskError>) {
+        if let Some(answerer) = self.answerer.take() {
+            match answerer.start() {
+                Some(Promised) => answerer.finish(answer),
+                None => answerer.leave(),
+            }
+        }
+    }
+}
+
+impl<R> Drop for Promise<R> {
+    fn drop(&mut self) {
+        self.settle(Err(AskError::Abandoned));
+    }
+}
+
+impl<R> fmt::Debug for Promise<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Promise").field("cancelled", &self.is_cancelled()).finish_non_exhaustive()
+    }
 }
 
 impl<R, M> Future for Reply<R, M> {
@@ -196,13 +315,12 @@ impl<R, M> Future for Reply<R, M> {
     /// If it is polled again after it was ready.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if let Inner::Pending(asker, storage) = &mut this.inner {
+        if let Inner::Pending(asker, from) = &mut this.inner {
             let answer = asker.take().or_else(|| {
-                if storage.is_running_here() {
+                if from.is_running_here() {
                     return Some(Err(AskError::Deadlock));
                 }
-                storage.come_by();
-                Storage::before_pending();
+                from.come_by();
                 if asker.watch(Waiter::Task(cx.waker().clone())) { None } else { asker.take() }
             });
             let Some(answer) = answer else { return Poll::Pending };

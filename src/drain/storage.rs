@@ -81,15 +81,6 @@ impl Storage {
         })
     }
 
-    /// Gives away what a turn on this thread has promised, for whoever is going to block it while it polls.
-    pub(crate) fn before_pending() {
-        with_local(|local| {
-            if local.owes() {
-                relieve(local);
-            }
-        });
-    }
-
     /// Drains the mailbox if it is parked. True if it was.
     pub(crate) fn come_by(&self) -> bool {
         // SAFETY: this storage keeps the block.
@@ -158,4 +149,22 @@ pub(crate) unsafe fn drain_here(core: *const Core) -> bool {
         }
         drained
     })
+}
+
+/// Gives away what a turn on this thread has promised: the thread may be about to sleep.
+pub(crate) fn before_pending() {
+    with_local(|local| {
+        if local.owes() {
+            relieve(local);
+        }
+    });
+}
+
+/// Waits for an answer that no actor gives; `None` when the time is over.
+pub(crate) fn wait_for_promise<R, P>(asker: &mut Asker<R, P>, deadline: Deadline<'_>) -> Option<Result<R, AskError>> {
+    if !asker.is_done() && asker.watch(Waiter::Thread(thread::current())) {
+        before_pending();
+        while !asker.is_done() && deadline.park() {}
+    }
+    asker.take()
 }

@@ -10,7 +10,7 @@ use super::letter::Letter;
 use super::local::with_local;
 use super::plan::Overflow;
 use super::room::{Held, Seated, Waiting};
-use super::storage::Storage;
+use super::storage::before_pending;
 use crate::error::{AskError, Reason};
 use crate::mailbox::node::NodePtr;
 use crate::mailbox::word::{CLOSED, Snapshot};
@@ -69,7 +69,7 @@ impl<S: 'static> Handle<S> {
             let waiters = list(self.core().extra_made());
             let number = waiters.add(Waiter::Thread(thread::current()));
             let in_time = !stay() || {
-                Storage::before_pending();
+                before_pending();
                 deadline.park()
             };
             waiters.remove(number);
@@ -166,7 +166,7 @@ impl<'a, S: 'static, L: Letter<S>> Seat<'a, S, L> {
         let stays = self.stays();
         let mut in_time = true;
         if stays && self.asker.watch(Waiter::Thread(thread::current())) {
-            Storage::before_pending();
+            before_pending();
             while !self.asker.is_done() && in_time {
                 in_time = deadline.park();
             }
@@ -232,7 +232,7 @@ impl<S: 'static, L: Letter<S>> Future for Sending<'_, S, L> {
                 Step::Wait(mut seat) => {
                     if seat.stays() && seat.asker.watch(Waiter::Task(cx.waker().clone())) {
                         this.step = Step::Wait(seat);
-                        Storage::before_pending();
+                        before_pending();
                         return Poll::Pending;
                     }
                     if let Some(answer) = seat.answer() {

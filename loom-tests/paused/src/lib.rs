@@ -20,7 +20,7 @@ mod unwind;
 #[path = "../../../src/wait.rs"]
 mod wait;
 
-pub use actor::{Actor, ActorBuilder, Context, Handler, Recipient, Reply, Unanswered, WaitError, WeakActor};
+pub use actor::{Actor, ActorBuilder, Context, Handler, Promise, Recipient, Reply, Unanswered, WaitError, WeakActor, promise};
 pub use drain::carrier::{Drain, Executor};
 pub use drain::letter::Undelivered;
 pub use drain::plan::{Overflow, Panic};
