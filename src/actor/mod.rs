@@ -134,7 +134,8 @@ impl<S: Send + 'static> Actor<S> {
     /// Sends a message, and waits for room until `limit` is over if the mailbox is full. May block.
     ///
     /// Those who wait are let in by the drainer in the order in which they came, several at a time. With another
-    /// [`Overflow`](crate::Overflow) than `Reject`, nobody has to wait. Inside a turn of another actor, what that turn has sent is run first.
+    /// [`Overflow`](crate::Overflow) than `Reject`, nobody has to wait. Inside a turn of another actor that has
+    /// sent to others, another thread runs them while this one sleeps.
     ///
     /// # Errors
     /// The message comes back, and certainly was not sent: [`Reason::Full`](crate::Reason::Full) when the time is over,
@@ -315,7 +316,8 @@ impl<S: Send + 'static> Actor<S> {
     /// Runs a closure on the state and waits for its result; the closure may borrow the caller's locals.
     ///
     /// On the spot if the actor is idle, at the price of a mutex; otherwise the message waits its turn like any other, without an
-    /// allocation, and this thread sleeps. May block. Inside a turn of another actor, what that turn has sent is run first.
+    /// allocation, and this thread sleeps. May block. Inside a turn of another actor that has
+    /// sent to others, another thread runs them while this one sleeps.
     ///
     /// # Errors
     /// [`AskError::Deadlock`] at once inside a turn of this very actor; else if the actor is closed, stopped or full. The closure did not run.

@@ -95,7 +95,7 @@ impl<R, M> Reply<R, M> {
         }
     }
 
-    /// Waits for the answer. May block. Inside a turn, what that turn has sent is run first.
+    /// Waits for the answer. May block. Inside a turn that has sent to others, another thread runs them while this one sleeps.
     ///
     /// # Errors
     /// [`AskError::Deadlock`] at once inside a turn of the actor that was asked: the question stays in its mailbox. Else the reason why
