@@ -126,7 +126,7 @@ fn scan_dir(dir: &Path, prefix: &str, operations: &mut Vec<String>) {
         let name = format!("{prefix}{}", path.file_name().and_then(|name| name.to_str()).expect("a plain name"));
         if path.is_dir() {
             scan_dir(&path, &format!("{name}/"), operations);
-        } else if name != "sync.rs" && name != "lib.rs" {
+        } else if name.ends_with(".rs") && name != "sync.rs" && name != "lib.rs" {
             let text = fs::read_to_string(&path).expect("a source can be read");
             operations.extend(scan_text(&text).into_iter().map(|(line, op)| format!("{name}@{line}@{op}")));
         }

@@ -15,7 +15,7 @@
 //! - B3: `storage` counts weak handles, list entries, carriers, waiting replies, plus one for the handles all together, given up when ORPHAN
 //!   has been dealt with. The block is freed at 0.
 //! - B4: `about` changes once at most, from the static to an allocation; that one lives as long as the block.
-//! - CAUSE: STOP raised Release -> `stop_cause` Acquire. Who sees that the actor was stopped finds why.
+//! - CAUSE: `stop_because` Release -> `stop_cause` Acquire. Who sees that the actor was stopped finds why.
 //! - ABOUT: compare-and-swap Release -> `load` Acquire. Who finds the allocation finds it written.
 
 use std::alloc::Layout;
@@ -342,8 +342,8 @@ impl Core {
 
     /// Raises a bit; true if this call did it.
     pub(crate) fn raise_side(&self, flag: u64) -> bool {
-        // Ordering: Release, writer side of CAUSE. What the owner's bits speak of is carried by HANDOVER.
-        self.side.fetch_or(flag, Release) & flag == 0
+        // Ordering: Relaxed. A stop on request has no cause to show; what the owner's bits speak of is carried by HANDOVER.
+        self.side.fetch_or(flag, Relaxed) & flag == 0
     }
 
     /// Raises TOKEN; true if this call did it, and so owes a carrier.

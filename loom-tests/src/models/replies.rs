@@ -27,7 +27,10 @@ fn question() -> Asked {
 
 /// What a drainer does with a cell.
 fn answer(answerer: Answerer<Asked, Answer>) {
+    // A hint, which decides nothing.
+    let cancelled = answerer.is_cancelled();
     match answerer.start() {
+        Some(_) if cancelled => panic!("started after it was cancelled"),
         Some(Asked(track)) => answerer.finish(Ok(Track::new(track.get_ref() + 1))),
         None => answerer.leave(),
     }
