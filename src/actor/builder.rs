@@ -6,7 +6,7 @@ use super::Actor;
 use crate::drain::carrier::Executor;
 use crate::drain::handle::Handle;
 use crate::drain::letter::Undelivered;
-use crate::drain::plan::{DEFAULT_BUDGET, Hooks, Overflow, Panic, Plan, UndeliveredHook};
+use crate::drain::plan::{Overflow, Panic, Plan};
 use crate::error::{BuildError, StopCause};
 use crate::mailbox::word::{MAX_CAPACITY, UNBOUNDED};
 use crate::wait::Clock;
@@ -15,34 +15,19 @@ use crate::wait::Clock;
 #[must_use = "nothing is made before `spawn`"]
 pub struct ActorBuilder<S> {
     state: S,
-    name: Option<Box<str>>,
     capacity: Option<usize>,
-    executor: Option<Box<dyn Executor>>,
-    budget: u32,
-    overflow: Overflow,
-    clock: Option<Box<dyn Clock>>,
-    hooks: Hooks<S>,
-    undelivered: Option<UndeliveredHook<S>>,
+    /// All but the limit, which is the capacity once that is found good.
+    plan: Plan<S>,
 }
 
 impl<S: Send + 'static> ActorBuilder<S> {
     pub(crate) fn new(state: S) -> Self {
-        ActorBuilder {
-            state,
-            name: None,
-            capacity: None,
-            executor: None,
-            budget: DEFAULT_BUDGET,
-            overflow: Overflow::Reject,
-            clock: None,
-            hooks: Hooks::NONE,
-            undelivered: None,
-        }
+        ActorBuilder { state, capacity: None, plan: Plan::PLAIN }
     }
 
     /// A name, for `Debug` and for people.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into().into_boxed_str());
+        self.plan.name = Some(name.into().into_boxed_str());
         self
     }
 
@@ -51,27 +36,27 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// The limit is exact at every moment, for up to 65,533 messages.
     pub fn capacity(mut self, messages: usize, overflow: Overflow) -> Self {
         self.capacity = Some(messages);
-        self.overflow = overflow;
+        self.plan.overflow = overflow;
         self
     }
 
     /// The clock that limits are measured on, for tests above all; without this, the system's monotonic one.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
-        self.clock = Some(Box::new(clock));
+        self.plan.clock = Some(Box::new(clock));
         self
     }
 
     /// Where messages are run: senders leave them, and a [`Drain`](crate::Drain) is given to this executor. A caller of
     /// [`with`](Actor::with) still runs his own message on the spot if the actor is idle.
     pub fn executor(mut self, executor: impl Executor + 'static) -> Self {
-        self.executor = Some(Box::new(executor));
+        self.plan.executor = Some(Box::new(executor));
         self
     }
 
     /// Most turns of one drain in the executor, 256 without this: what is left then is given to the executor again, so that others get
     /// their turn. Zero counts as one.
     pub fn budget(mut self, turns: u32) -> Self {
-        self.budget = turns.clamp(1, u32::MAX - 1);
+        self.plan.budget = turns.clamp(1, u32::MAX - 1);
         self
     }
 
@@ -87,13 +72,13 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn on_panic(mut self, policy: Panic<S>) -> Self {
-        self.hooks.policy = policy;
+        self.plan.hooks.policy = policy;
         self
     }
 
     /// Called with the text of every panic of a turn, before the policy acts. It is called by the owner, between two turns.
     pub fn panic_hook(mut self, hook: impl FnMut(&str) + Send + 'static) -> Self {
-        self.hooks.on_panic = Some(Box::new(hook));
+        self.plan.hooks.on_panic = Some(Box::new(hook));
         self
     }
 
@@ -118,14 +103,14 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn undelivered(mut self, hook: impl Fn(Undelivered<S>) + Send + Sync + 'static) -> Self {
-        self.undelivered = Some(Box::new(hook));
+        self.plan.undelivered = Some(Box::new(hook));
         self
     }
 
     /// Called once, when the actor is closed, stopped or its last handle dropped and everything accepted is done: with the state, and why it
     /// was stopped, if it was.
     pub fn on_end(mut self, hook: impl FnOnce(Option<S>, Option<StopCause>) + Send + 'static) -> Self {
-        self.hooks.on_end = Some(Box::new(hook));
+        self.plan.hooks.on_end = Some(Box::new(hook));
         self
     }
 
@@ -150,14 +135,13 @@ impl<S: Send + 'static> ActorBuilder<S> {
             }
             Some(messages) => messages as u32,
         };
-        let Self { state, name, executor, budget, overflow, clock, hooks, undelivered, .. } = self;
-        let plan = Plan { limit, name, executor, budget, overflow, clock, hooks, undelivered };
-        Ok(Actor { handle: Handle::planned(state, plan) })
+        let plan = Plan { limit, ..self.plan };
+        Ok(Actor { handle: Handle::planned(self.state, plan) })
     }
 }
 
 impl<S> fmt::Debug for ActorBuilder<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ActorBuilder").field("name", &self.name).field("capacity", &self.capacity).finish_non_exhaustive()
+        f.debug_struct("ActorBuilder").field("name", &self.plan.name).field("capacity", &self.capacity).finish_non_exhaustive()
     }
 }
