@@ -12,8 +12,6 @@ pub(crate) mod config {
     pub(crate) const CHUNK_SLOTS: usize = 128;
     /// The saturated COUNT of the word: "at least this many".
     pub(crate) const COUNT_MAX: u64 = 65_535;
-    /// Looks at a completion before the thread parks.
-    pub(crate) const SPINS: u32 = 100;
     /// Empty chunks that one thread keeps.
     pub(crate) const CACHED_CHUNKS: usize = 32;
     /// Empty chunks that the depot keeps for all threads together.
@@ -74,10 +72,17 @@ pub(crate) mod thread {
 }
 
 pub(crate) mod hint {
-    /// One look at something that another thread is about to change.
-    #[inline(always)]
-    pub(crate) fn spin_loop() {
-        std::hint::spin_loop();
+    /// Looks whether something is done that another thread is about to do: some microseconds by spinning, then some by giving the
+    /// processor away, for with more threads than processors the other one may be waiting for this one's. False if it was not done.
+    pub(crate) fn done_soon(done: impl Fn() -> bool) -> bool {
+        let backoff = super::Backoff::new();
+        while !done() {
+            if backoff.is_completed() {
+                return false;
+            }
+            backoff.snooze();
+        }
+        true
     }
 
     /// Asks the processor to fetch the line at `addr`; no access in the language's sense.

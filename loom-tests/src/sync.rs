@@ -28,27 +28,26 @@ pub(crate) mod config {
     pub(crate) const SLOT: usize = 128;
     pub(crate) const CHUNK_SLOTS: usize = 4;
     pub(crate) const COUNT_MAX: u64 = 65_535;
-    pub(crate) const SPINS: u32 = 0;
     pub(crate) const CACHED_CHUNKS: usize = 1;
     pub(crate) const DEPOT_CHUNKS: usize = 1;
 }
 
 /// The same with a COUNT of two bits: saturated by three messages.
 pub(crate) mod narrow {
-    pub(crate) use super::config::{CACHED_CHUNKS, CHUNK_SLOTS, DEPOT_CHUNKS, SLOT, SPINS};
+    pub(crate) use super::config::{CACHED_CHUNKS, CHUNK_SLOTS, DEPOT_CHUNKS, SLOT};
     pub(crate) const COUNT_MAX: u64 = 3;
 }
 
 /// The same, saturated by four messages: a capacity of two is still exact.
 pub(crate) mod small {
-    pub(crate) use super::config::{CACHED_CHUNKS, CHUNK_SLOTS, DEPOT_CHUNKS, SLOT, SPINS};
+    pub(crate) use super::config::{CACHED_CHUNKS, CHUNK_SLOTS, DEPOT_CHUNKS, SLOT};
     pub(crate) const COUNT_MAX: u64 = 4;
 }
 
 pub(crate) mod hint {
-    /// The other thread has to come to the point: loom runs it first.
-    pub(crate) fn spin_loop() {
-        loom::thread::yield_now();
+    /// No patience: the thread looks when it is about to sleep, and loom tries every moment of that.
+    pub(crate) fn done_soon(_: impl Fn() -> bool) -> bool {
+        false
     }
 
     pub(crate) fn prefetch(_: *const u8) {}

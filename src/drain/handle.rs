@@ -23,7 +23,6 @@ use crate::mailbox::chunk::Row;
 use crate::mailbox::node::{Batch, Message, NodeOf, NodePtr, Panic};
 use crate::mailbox::word::{CLOSED, Duty, Entry, ORPHAN, Refusal, Snapshot, UNBOUNDED};
 use crate::reply::{Asker, cell};
-use crate::sync::config::SPINS;
 use crate::sync::panic::catch;
 use crate::sync::{hint, thread};
 use crate::unwind::shrug_off;
@@ -357,11 +356,8 @@ impl<S: 'static> Handle<S> {
     where
         F: FnOnce(&mut S) -> R,
     {
-        for _ in 0..SPINS {
-            if message.is_done() {
-                return;
-            }
-            hint::spin_loop();
+        if hint::done_soon(|| message.is_done()) {
+            return;
         }
         if local.owes() {
             relieve(local);

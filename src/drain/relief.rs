@@ -5,14 +5,13 @@
 //! wait for an actor that waits for the very turn below it, and an order of waiting that the program keeps without a cycle gets one by the
 //! stack. So a turn that is really about to sleep gives its promises to a thread made for them, which ends when they are kept.
 //!
-//! - P1: a promise is an entry of the list with its storage (F3), and is given whole: to the new thread, or back if there is none to be had.
-
-use std::sync::Arc;
+//! - P1: a promise is an entry of the list with its storage (F3). It is given whole, and listed on whatever thread drops it: the new one, or this
+//!   one again, if no thread can be had.
 
 use super::block::Core;
 use super::local::{Local, with_local};
 use super::turns::run_list;
-use crate::sync::{Mutex, thread};
+use crate::sync::thread;
 
 /// Entries of a list, on their way to another thread.
 struct Promises(Vec<*const Core>);
@@ -20,14 +19,15 @@ struct Promises(Vec<*const Core>);
 // SAFETY: P1: each is storage of an actor, which may be given up by any thread, and a hint that any thread may follow.
 unsafe impl Send for Promises {}
 
-impl Promises {
-    /// Lists them on this thread.
-    fn list(self, local: &Local) {
-        for core in self.0 {
-            // A thread's list holds a mailbox once; the promises come from one list, and this one is empty.
-            local.reserve(core);
-            local.list(core);
-        }
+impl Drop for Promises {
+    fn drop(&mut self) {
+        with_local(|local| {
+            for core in self.0.drain(..) {
+                // A thread's list holds a mailbox once; the promises come from one list, and this one is empty.
+                local.reserve(core);
+                local.list(core);
+            }
+        });
     }
 }
 
@@ -35,20 +35,9 @@ impl Promises {
 #[cold]
 pub(crate) fn relieve(local: &Local) {
     let promises = Promises(std::iter::from_fn(|| local.unlist()).collect());
-    let shared = Arc::new(Mutex::new(Some(promises)));
-    let given = shared.clone();
-    let started = thread::spawn_detached(move || {
-        let promises = given.lock().take();
-        with_local(|local| {
-            if let Some(promises) = promises {
-                promises.list(local);
-            }
-            run_list(local);
-        });
+    // Without a thread, they are kept when the turn is over.
+    let _ = thread::spawn_detached(move || {
+        drop(promises);
+        with_local(run_list);
     });
-    if !started {
-        // No thread can be had: they are kept when the turn is over.
-        let promises = shared.lock().take();
-        promises.into_iter().for_each(|promises| promises.list(local));
-    }
 }

@@ -11,7 +11,6 @@ use super::relief::relieve;
 use super::turns::{Place, run_list, take_over};
 use crate::error::AskError;
 use crate::reply::Asker;
-use crate::sync::config::SPINS;
 use crate::sync::{hint, thread};
 use crate::wait::{Deadline, Limit, Waiter};
 
@@ -64,11 +63,8 @@ impl Storage {
                 // Most likely this thread has promised to run it.
                 self.come_by();
             }
-            for _ in 0..SPINS {
-                if asker.is_done() {
-                    return asker.take();
-                }
-                hint::spin_loop();
+            if hint::done_soon(|| asker.is_done()) {
+                return asker.take();
             }
             self.come_by();
             if local.owes() {

@@ -10,8 +10,6 @@ pub(crate) mod config {
     pub(crate) const CHUNK_SLOTS: usize = 8;
     /// The saturated COUNT of the word.
     pub(crate) const COUNT_MAX: u64 = 63;
-    /// Looks at a completion before the thread parks.
-    pub(crate) const SPINS: u32 = 2;
     /// Empty chunks that one thread keeps.
     pub(crate) const CACHED_CHUNKS: usize = 2;
     /// Empty chunks that the depot keeps.
@@ -186,8 +184,9 @@ pub(crate) mod thread {
 }
 
 pub(crate) mod hint {
-    pub(crate) fn spin_loop() {
-        std::hint::spin_loop();
+    /// Two looks.
+    pub(crate) fn done_soon(done: impl Fn() -> bool) -> bool {
+        done() || done()
     }
 
     pub(crate) fn prefetch(_: *const u8) {}
