@@ -195,8 +195,6 @@ struct Real {
     replies: VecDeque<Kept>,
     sendings: VecDeque<Sending>,
     drains: Vec<Drain>,
-    /// Their overflow is `DropOldest`.
-    rings: [bool; ACTORS],
     held: Option<Holding>,
     events: Vec<Event>,
     made: usize,
@@ -366,8 +364,6 @@ fn do_real(act: &Act) {
                 Err(_) => tell(Event::Panicked),
             }
         }),
-        // In a ring that is full of questions it would wait for room beside the ring.
-        Act::Async(actor, _) if real(|real| real.rings[*actor]) => {}
         Act::Async(actor, note) => with_handle(*actor, DEPTH.get() > 0, |handle| {
             let (handle, message) = (handle.clone(), post(*actor, note));
             poll_real(Box::pin(async move { handle.send_async(message).await.map_err(hand_back) }));
@@ -496,7 +492,6 @@ fn real_start(setups: &[Setup; ACTORS]) {
         });
         if let Some((messages, overflow)) = setup.capacity {
             builder = builder.capacity(messages, overflow).name("bounded");
-            real(|real| real.rings[actor] = overflow == Overflow::DropOldest);
         }
         let Setup { undelivered, panic_hook, on_end, .. } = *setup;
         if undelivered != Hook::None {
@@ -729,7 +724,6 @@ impl Model {
             }),
             Act::AskWithin(actor, note, typed) => self.with_handle(*actor, self.in_turn(), |this| this.ask_within(*actor, note, *typed)),
             Act::With(actor, note) => self.with_handle(*actor, true, |this| this.with(*actor, note)),
-            Act::Async(actor, _) if self.boxes[*actor].overflow() == Overflow::DropOldest => {}
             Act::Async(actor, note) => self.with_handle(*actor, self.in_turn(), |this| {
                 this.boxes[*actor].handles += 1;
                 let item = this.item(note, false, None);
@@ -872,10 +866,9 @@ impl Model {
             let Some(oldest) = oldest.and_then(|at| mailbox.queue.remove(at)) else { return Err((items, Reason::Full)) };
             mailbox.queue.extend(items);
             self.undelivered(actor, &oldest);
-            // It waits in the other one's place, for whoever comes by.
-            return Ok(());
+        } else {
+            mailbox.queue.extend(items);
         }
-        mailbox.queue.extend(items);
         if self.boxes[actor].running {
         } else if carries {
             self.carry(actor);
@@ -1372,4 +1365,49 @@ proptest! {
         let ended = thread::scope(|scope| scope.spawn(|| check(&setups, &program)).join());
         ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     }
+}
+
+/// With room for one, and a question in it: nothing can make way.
+fn full_of_a_question() -> (Actor<State>, Holding, Reply<usize>) {
+    let actor = Actor::builder(State::default()).capacity(1, Overflow::DropOldest).spawn().unwrap();
+    let holding = hold(0, actor.clone());
+    let asked = actor.ask(|state| state.0);
+    (actor, holding, asked)
+}
+
+#[test]
+fn a_send_that_takes_the_place_of_an_enqueued_message_is_run() {
+    let actor = Actor::builder(State::default()).capacity(1, Overflow::DropOldest).spawn().unwrap();
+    actor.enqueue(|state| state.0 += 1).unwrap();
+    actor.send(|state| state.0 += 10).unwrap();
+    assert!(actor.is_idle(), "a sender who is inside no turn drains");
+    // Inside a turn of another actor, it is run when that is over.
+    actor.enqueue(|state| state.0 += 1).unwrap();
+    let inner = actor.clone();
+    Actor::new(()).send(move |()| inner.send(|state| state.0 += 10).unwrap()).unwrap();
+    assert!(actor.is_idle(), "the turn's thread has promised to run it");
+    assert_eq!(actor.with(|state| state.0), Ok(20));
+}
+
+#[test]
+fn a_send_that_takes_the_place_of_an_enqueued_message_is_carried() {
+    let (tx, drains) = mpsc::channel();
+    let builder = Actor::builder(State::default()).capacity(1, Overflow::DropOldest);
+    let actor = builder.executor(move |drain| tx.send(drain).unwrap()).spawn().unwrap();
+    actor.enqueue(|state| state.0 += 1).unwrap();
+    actor.send(|state| state.0 += 10).unwrap();
+    drains.try_iter().for_each(Drain::run);
+    assert!(actor.is_idle());
+}
+
+#[test]
+fn a_mailbox_full_of_questions_hands_back_what_would_have_to_wait() {
+    let (actor, Holding { go, holder, .. }, asked) = full_of_a_question();
+    let mut sending = Box::pin(actor.send_async(|state| state.0 += 1));
+    let polled = sending.as_mut().poll(&mut Cx::from_waker(Waker::noop()));
+    assert!(matches!(polled, Poll::Ready(Err(refused)) if refused.reason() == &Reason::Full), "it never enters beside the ring");
+    assert_eq!(actor.send_within(Limit::Unlimited, |_| ()).unwrap_err().reason(), &Reason::Full);
+    drop(go);
+    holder.join().unwrap();
+    assert_eq!(asked.wait(), Ok(0));
 }
