@@ -413,9 +413,23 @@ impl<S: 'static> Handle<S> {
                     shrug_off(|| oldest.discard(self.ptr().cast()));
                     oldest.free(&mut Row::new());
                 }
-                Ok(Entered::NOTHING)
+                Ok(self.left_in_place(local, by))
             }
         }
+    }
+
+    /// What a sender owes whose letter has taken the place of another one: the token was pushed by somebody else, who may have parked the
+    /// mailbox and told nobody. The ring's lock has shown this thread that push.
+    fn left_in_place(&self, local: &Local, by: By) -> Entered {
+        if by == By::Enqueuer || !self.core().word.load().is_parked() {
+            return Entered::NOTHING;
+        }
+        let carries = self.posts();
+        if !carries && !local.in_turn() {
+            self.drain();
+            return Entered::NOTHING;
+        }
+        Entered { duty: Duty::Carry, lists: !carries && local.reserve(self.ptr()), carries, top: 0 }
     }
 
     /// Links a chain in; what that leaves owing is for [`follow`](Self::follow).

@@ -221,7 +221,7 @@ impl<S: 'static, L: Letter<S>> Future for Sending<'_, S, L> {
         loop {
             match std::mem::replace(&mut this.step, Step::Over) {
                 Step::Try(letter) => match this.handle.send(letter) {
-                    Err((letter, Reason::Full)) => {
+                    Err((letter, Reason::Full)) if this.handle.core().about().overflow == Overflow::Reject => {
                         if this.handle.is_running_here() {
                             return Poll::Ready(Err((letter, Reason::Deadlock)));
                         }
