@@ -69,7 +69,7 @@ impl Drain {
 
     /// Runs the mailbox's messages on this thread, within the actor's budget; what is left then goes back to the executor.
     ///
-    /// Inside a turn of another actor it is run as soon as that turn is over.
+    /// Inside a turn of another actor it is run as soon as that turn is over, like what that turn has sent: without the budget.
     pub fn run(self) {
         let core = self.into_core();
         with_local(|local| {

@@ -78,8 +78,8 @@ pub enum Overflow {
     /// freed then. With a capacity of 1, only the newest message waits.
     ///
     /// Messages stand in a ring beside the mailbox, under a lock of a few instructions, and the mailbox holds a token for each; so in this
-    /// mode a busy `send` may wait that long for another one. Questions and `with` never make way, nor does `send_many`: they are refused
-    /// when there is no room.
+    /// mode a busy `send` may wait that long for another one. Questions and `with` never make way, nor do several messages of one
+    /// `send_many`: they are refused when there is no room.
     DropOldest,
 }
 
