@@ -1,4 +1,5 @@
-//! The three kinds of messages, as the mailbox sees them: how each is run, given back, and told of a panic.
+//! The kinds of messages, as the mailbox sees them: how each is run, given back, and told of a panic. Two more, for full mailboxes, are in
+//! [`super::room`].
 //!
 //! | kind         | lies in           | result goes to            | not run: goes to                | panicked                       |
 //! |--------------|-------------------|---------------------------|---------------------------------|--------------------------------|
