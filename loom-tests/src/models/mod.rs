@@ -128,6 +128,7 @@ pub(crate) const MODELS: &[Model] = models![
     THREE room::room_closed ["turned away"],
     ONE room::room_two_wait,
     THREE room::ring_drops_the_oldest,
+    THREE room::ring_replaced_while_parked ["replaced"],
     THREE room::ring_closed,
     THREE room::limit_or_answer ["answered", "cancelled"],
 ];

@@ -114,6 +114,22 @@ pub(super) fn ring_drops_the_oldest() {
     shared.finish();
 }
 
+/// Who takes the place of a letter in a mailbox that nobody drains has to drain it: its token is out already.
+pub(super) fn ring_replaced_while_parked() {
+    let shared = Shared::small(Overflow::DropOldest);
+    let thread = shared.spawn(|shared| {
+        assert!(shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 1, 1).message()).is_ok());
+    });
+    assert!(shared.actor.send(Mail::<OWN>::new(&shared.books, 0, 1).message()).is_ok());
+    if shared.books.unrun.load(Relaxed) == 1 {
+        reached("replaced");
+    }
+    assert!(shared.books.handled.load(Relaxed) >= 1, "a sender who may drain leaves nothing of his own behind");
+    thread.join();
+    shared.actor.drain();
+    shared.finish();
+}
+
 /// S2, closed at the same time: what was accepted is handled or given back.
 pub(super) fn ring_closed() {
     let shared = Shared::small(Overflow::DropOldest);
