@@ -13,6 +13,7 @@ pub(crate) mod handle;
 pub(crate) mod letter;
 pub(crate) mod local;
 pub(crate) mod plan;
+pub(crate) mod push;
 pub(crate) mod relief;
 pub(crate) mod room;
 pub(crate) mod storage;
