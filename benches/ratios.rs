@@ -10,10 +10,10 @@
 
 mod workloads;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use workloads::{
-    ParkingLot, Std, Subject, Textbook, TextbookAsk, Took, TurnwiseAsk, TurnwiseSend, TurnwiseWith, contend, exchange, rounds_of, spend,
+    ParkingLot, Std, Subject, Textbook, TextbookAsk, Took, TurnwiseAsk, TurnwiseSend, TurnwiseWith, exchange, rounds_of, timed,
 };
 
 const TRIAL: Duration = Duration::from_millis(5);
@@ -193,22 +193,10 @@ fn latency<S: Subject>(options: &Options, workload: &str, load: Load) {
         return;
     }
     let messages: u64 = if options.quick { 50 } else { 50_000 };
-    let all = parking_lot::Mutex::new(Vec::new());
+    let mut all = Vec::new();
     for _ in 0..options.rounds.min(5) {
-        contend::<S>(load.threads, messages * load.threads as u64, |subject| {
-            let mut calls = Vec::with_capacity(messages as usize);
-            let mut mine = 1;
-            for _ in 0..messages {
-                mine = spend(mine, load.own);
-                let start = Instant::now();
-                subject.give(load.handler);
-                calls.push(u32::try_from(start.elapsed().as_nanos()).unwrap_or(u32::MAX));
-            }
-            std::hint::black_box(mine);
-            all.lock().append(&mut calls);
-        });
+        all.append(&mut timed::<S>(load.threads, messages, load.handler, load.own, 1));
     }
-    let mut all = all.into_inner();
     all.sort_unstable();
     let at = |share: f64| all[((all.len() - 1) as f64 * share) as usize];
     println!("{workload:<38} {:<14} {:>9} {:>9} {:>9} {:>9}", S::NAME, at(0.5), at(0.99), at(0.999), at(1.0));

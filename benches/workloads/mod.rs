@@ -1,10 +1,12 @@
-//! What the benchmarks measure: one state, one kind of message, five ways to bring the two together.
+//! What the benchmarks measure: one state, one kind of message, five ways to bring the two together, and some more in `rivals`.
 //!
 //! Every way counts the messages that were handled, so that each benchmark can check its answer. A message carries the number of rounds
 //! that its handler spends on the state, each a multiplication that needs the one before.
 
 // Each benchmark uses a part of this.
 #![allow(dead_code)]
+
+pub(crate) mod rivals;
 
 use std::cell::UnsafeCell;
 use std::hint::black_box;
@@ -161,7 +163,7 @@ impl Subject for Std {
     }
 }
 
-/// What lies in the textbook's queue.
+/// What lies in the queues of the others.
 struct Letter {
     rounds: u32,
     reply: Option<Arc<Slot>>,
@@ -172,6 +174,38 @@ struct Slot {
     asker: Thread,
     value: AtomicU64,
     ready: AtomicBool,
+}
+
+impl Letter {
+    /// A letter that wants a reply, and where that will be.
+    #[inline]
+    fn asking(rounds: u32) -> (Letter, Arc<Slot>) {
+        let slot = Arc::new(Slot { asker: thread::current(), value: AtomicU64::new(0), ready: AtomicBool::new(false) });
+        (Letter { rounds, reply: Some(slot.clone()) }, slot)
+    }
+
+    #[inline]
+    fn run(self, state: &mut State) {
+        let value = state.handle(self.rounds);
+        if let Some(slot) = self.reply {
+            slot.value.store(value, Ordering::Relaxed);
+            slot.ready.store(true, Ordering::Release);
+            slot.asker.unpark();
+        }
+    }
+}
+
+impl Slot {
+    /// Looks for a while, then sleeps.
+    #[inline]
+    fn wait(&self) -> u64 {
+        let mut looks = 0;
+        while !self.ready.load(Ordering::Acquire) {
+            looks += 1;
+            if looks < 100 { std::hint::spin_loop() } else { thread::park() }
+        }
+        self.value.load(Ordering::Relaxed)
+    }
 }
 
 impl Textbook {
@@ -188,14 +222,9 @@ impl Textbook {
         let mut counted = 1;
         while counted > 0 {
             for _ in 0..counted {
-                let Letter { rounds, reply } = self.queue.pop().expect("what was counted was pushed before");
+                let letter = self.queue.pop().expect("what was counted was pushed before");
                 // SAFETY: whoever has moved the count from 0 is alone until it is 0 again.
-                let value = unsafe { (*self.state.get()).handle(rounds) };
-                if let Some(slot) = reply {
-                    slot.value.store(value, Ordering::Relaxed);
-                    slot.ready.store(true, Ordering::Release);
-                    slot.asker.unpark();
-                }
+                letter.run(unsafe { &mut *self.state.get() });
             }
             counted = self.count.fetch_sub(counted, Ordering::AcqRel) - counted;
         }
@@ -225,14 +254,9 @@ impl Subject for TextbookAsk {
     }
     #[inline]
     fn give(&self, rounds: u32) {
-        let slot = Arc::new(Slot { asker: thread::current(), value: AtomicU64::new(0), ready: AtomicBool::new(false) });
-        self.0.put(Letter { rounds, reply: Some(slot.clone()) });
-        let mut looks = 0;
-        while !slot.ready.load(Ordering::Acquire) {
-            looks += 1;
-            if looks < 100 { std::hint::spin_loop() } else { thread::park() }
-        }
-        black_box(slot.value.load(Ordering::Relaxed));
+        let (letter, slot) = Letter::asking(rounds);
+        self.0.put(letter);
+        black_box(slot.wait());
     }
     fn handled(&self) -> u64 {
         self.0.handled()
@@ -297,4 +321,28 @@ pub(crate) fn exchange<S: Subject>(threads: usize, messages: u64, handler: u32, 
         }
         black_box(mine);
     })
+}
+
+/// As [`exchange`]: how long one call in `every` has taken, in nanoseconds, the clock's own time included.
+pub(crate) fn timed<S: Subject>(threads: usize, messages: u64, handler: u32, own: u32, every: u64) -> Vec<u32> {
+    let all = parking_lot::Mutex::new(Vec::new());
+    contend::<S>(threads, messages * threads as u64, |subject| {
+        let mut calls = Vec::with_capacity((messages / every + 1) as usize);
+        let (mut mine, mut until) = (1, 1);
+        for _ in 0..messages {
+            mine = spend(mine, own);
+            until -= 1;
+            if until > 0 {
+                subject.give(handler);
+                continue;
+            }
+            until = every;
+            let start = Instant::now();
+            subject.give(handler);
+            calls.push(u32::try_from(start.elapsed().as_nanos()).unwrap_or(u32::MAX));
+        }
+        black_box(mine);
+        all.lock().append(&mut calls);
+    });
+    all.into_inner()
 }

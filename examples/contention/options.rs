@@ -1,0 +1,48 @@
+//! The command line, and what it says about the length of the measurement.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+use clap::builder::RangedU64ValueParser;
+
+use crate::measure::Load;
+
+/// Actors beside mutexes, mailboxes and a channel, on this machine: a table, verdicts and charts.
+#[derive(Parser, Debug)]
+#[command(name = "contention")]
+pub(crate) struct Options {
+    /// Fewer loads, in under 20 seconds
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Where the charts go
+    #[arg(long, value_name = "DIR", default_value = "target/contention")]
+    pub(crate) out: PathBuf,
+    /// Print one JSON object per row, one row per line, instead of the table and the verdicts
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Exactly so many rounds of each load, however long they take
+    #[arg(long, value_name = "N", hide = true, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
+    pub(crate) rounds: Option<usize>,
+    /// How long a trial takes when no two threads share a processor
+    #[arg(long, value_name = "MS", hide = true, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub(crate) trial_ms: u64,
+}
+
+impl Options {
+    /// How long all measurements may take together. What remains is for building the charts.
+    pub(crate) fn budget(&self) -> Duration {
+        Duration::from_secs(if self.quick { 15 } else { 100 })
+    }
+
+    /// The loads, by threads. More than eight threads per processor measure the system's scheduler, and nothing else.
+    pub(crate) fn loads(&self, processors: usize) -> Vec<Load> {
+        let (threads, handlers, own): (&[usize], &[u32], &[u32]) =
+            if self.quick { (&[1, 2, 4, 8], &[0, 37], &[0, 250]) } else { (&[1, 2, 4, 8, 16], &[0, 12, 37, 65], &[0, 37, 250]) };
+        let threads = threads.iter().copied().filter(|&threads| threads <= 8 * processors);
+        threads
+            .flat_map(|threads| own.iter().map(move |&own_ns| (threads, own_ns)))
+            .flat_map(|(threads, own_ns)| handlers.iter().map(move |&handler_ns| Load { threads, handler_ns, own_ns }))
+            .collect()
+    }
+}

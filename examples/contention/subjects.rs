@@ -1,0 +1,56 @@
+//! Who is compared. What they do is in `benches/workloads`.
+
+use crate::workloads::rivals::{Channel, ChannelAsk, Handwritten, HandwrittenAsk};
+use crate::workloads::{ParkingLot, Std, Subject, Textbook, TextbookAsk, Took, TurnwiseSend, TurnwiseWith, exchange, timed};
+
+pub(crate) const TURNWISE: &str = "turnwise";
+pub(crate) const MUTEX: &str = "parking_lot";
+/// In the order in which they are shown.
+pub(crate) const SUBJECTS: [&str; 6] = [TURNWISE, MUTEX, "std", "textbook", "hand-written", "channel"];
+
+/// Does the caller need the result?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Work {
+    Send,
+    With,
+}
+
+impl Work {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Work::Send => "send",
+            Work::With => "with",
+        }
+    }
+}
+
+/// One way, in those sorts of work where it is the way to go.
+pub(crate) struct Contender {
+    pub(crate) subject: &'static str,
+    pub(crate) works: &'static [Work],
+    /// Threads of its own.
+    pub(crate) helpers: usize,
+    /// Threads, messages of each, rounds of the handler, rounds of own work.
+    pub(crate) run: fn(usize, u64, u32, u32) -> Took,
+    pub(crate) time: fn(usize, u64, u32, u32, u64) -> Vec<u32>,
+}
+
+pub(crate) fn contenders() -> [Contender; 10] {
+    use Work::{Send, With};
+    fn of<S: Subject>(subject: usize, works: &'static [Work]) -> Contender {
+        let subject = SUBJECTS[subject];
+        Contender { subject, works, helpers: usize::from(subject == "channel"), run: exchange::<S>, time: timed::<S> }
+    }
+    [
+        of::<TurnwiseSend>(0, &[Send]),
+        of::<TurnwiseWith>(0, &[With]),
+        of::<ParkingLot>(1, &[Send, With]),
+        of::<Std>(2, &[Send, With]),
+        of::<Textbook>(3, &[Send]),
+        of::<TextbookAsk>(3, &[With]),
+        of::<Handwritten>(4, &[Send]),
+        of::<HandwrittenAsk>(4, &[With]),
+        of::<Channel>(5, &[Send]),
+        of::<ChannelAsk>(5, &[With]),
+    ]
+}
