@@ -30,10 +30,17 @@ use crate::unwind::shrug_off;
 
 /// Senders who wait for room, first come first served.
 #[derive(Default)]
-pub(crate) struct Room(Mutex<VecDeque<Seat>>);
+pub(crate) struct Room(Mutex<Queue>);
 
-/// One of them.
+#[derive(Default)]
+struct Queue {
+    next: u64,
+    seats: VecDeque<Seat>,
+}
+
+/// One of them. The number is his alone: a node's address may be another's by the time he looks for it.
 struct Seat {
+    number: u64,
     node: NodePtr,
     kind: &'static SeatKind,
 }
@@ -156,19 +163,23 @@ impl<S: 'static, L: Letter<S>> Message for Held<S, L> {
 
 impl Room {
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+        self.0.lock().seats.is_empty()
     }
 
-    /// Takes a seat at the end of the queue.
-    pub(crate) fn sit(&self, node: NodePtr, kind: &'static SeatKind) {
-        self.0.lock().push_back(Seat { node, kind });
+    /// Takes a seat at the end of the queue; the number gives it up again.
+    pub(crate) fn sit(&self, node: NodePtr, kind: &'static SeatKind) -> u64 {
+        let mut queue = self.0.lock();
+        queue.next += 1;
+        let number = queue.next;
+        queue.seats.push_back(Seat { number, node, kind });
+        number
     }
 
-    /// Takes a seat's node out again, if it is still there: its sender has given up.
-    pub(crate) fn rise(&self, node: NodePtr) -> bool {
-        let mut seats = self.0.lock();
-        let at = seats.iter().position(|seat| seat.node == node);
-        at.and_then(|at| seats.remove(at)).is_some()
+    /// Takes a seat out again, if it is still there: its sender has given up, and here is his node.
+    pub(crate) fn rise(&self, number: u64) -> Option<NodePtr> {
+        let seats = &mut self.0.lock().seats;
+        let at = seats.iter().position(|seat| seat.number == number)?;
+        seats.remove(at).map(|seat| seat.node)
     }
 
     /// Lets in as many as there is room for, and turns all away if the mailbox is closed.
@@ -180,14 +191,14 @@ impl Room {
         let mut let_in = Vec::new();
         let mut turned_away = VecDeque::new();
         {
-            let mut seats = self.0.lock();
+            let seats = &mut self.0.lock().seats;
             while let Some(seat) = seats.front() {
                 let chain = (seat.node.addr(), 1);
                 match core.word.push(core.word.load(), chain, limit, Entry::Park, |head| seat.node.set_next(head)) {
                     // The caller owns it: nothing is left owing.
                     Ok(_) => let_in.extend(seats.pop_front()),
                     Err(Refusal::Full) => break,
-                    Err(Refusal::Closed) => turned_away = std::mem::take(&mut *seats),
+                    Err(Refusal::Closed) => turned_away = std::mem::take(seats),
                 }
             }
         }

@@ -113,11 +113,8 @@ impl<S: 'static> Handle<S> {
 struct Seat<'a, S: 'static, L: Letter<S>> {
     handle: &'a Handle<S>,
     asker: Asker<Seated<L>, L>,
-    node: NodePtr,
+    number: u64,
 }
-
-// SAFETY: the node is held by the queue, or (S1) by whoever has taken it out; its letter is Send.
-unsafe impl<S: Send, L: Letter<S>> Send for Seat<'_, S, L> {}
 
 /// What became of a wait for room.
 enum Waited<L> {
@@ -133,8 +130,8 @@ impl<'a, S: 'static, L: Letter<S>> Seat<'a, S, L> {
     fn take(handle: &'a Handle<S>, letter: L) -> Self {
         let (answerer, asker) = cell(Waiting(letter));
         let node = NodePtr::new(Held::<S, L>::new(answerer));
-        handle.core().extra_made().room.sit(node, Held::<S, L>::KIND);
-        Seat { handle, asker, node }
+        let number = handle.core().extra_made().room.sit(node, Held::<S, L>::KIND);
+        Seat { handle, asker, number }
     }
 
     /// Will the owner come to this seat? If not, there is room, or nobody is there to see it.
@@ -155,9 +152,9 @@ impl<'a, S: 'static, L: Letter<S>> Seat<'a, S, L> {
     /// Gives up; the letter, unless it was let in meanwhile.
     fn give_up(&mut self) -> Option<L> {
         let letter = self.asker.cancel()?;
-        if self.handle.core().extra_made().room.rise(self.node) {
-            // SAFETY: S1: taken out of the queue, it is ours; it was made here of such a message and pushed nowhere.
-            unsafe { self.node.take_back::<Held<S, L>>() }.abandon();
+        if let Some(node) = self.handle.core().extra_made().room.rise(self.number) {
+            // SAFETY: S1: taken out of the queue, it is ours; it was made by `take` of such a message and pushed nowhere.
+            unsafe { node.take_back::<Held<S, L>>() }.abandon();
         }
         Some(letter)
     }
