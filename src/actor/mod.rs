@@ -15,7 +15,6 @@ pub use message::{Context, Handler, Recipient};
 pub use reply::{Promise, Reply, Unanswered, WaitError, promise};
 pub use weak::WeakActor;
 
-use crate::drain::block::STOP;
 use crate::drain::handle::Handle;
 use crate::drain::letter::Closure;
 use crate::drain::waits::NotWaited;
@@ -490,7 +489,7 @@ impl<S> Actor<S> {
 
     /// Why the actor was stopped, if it was.
     pub fn stop_cause(&self) -> Option<StopCause> {
-        if self.handle.core().side_has(STOP) { self.handle.core().stop_cause() } else { None }
+        self.handle.core().stop_cause()
     }
 
     /// Do both handles lead to the same actor?

@@ -319,9 +319,7 @@ impl<S: 'static> Handle<S> {
         if hint::done_soon(|| message.is_done()) {
             return;
         }
-        if local.owes() {
-            relieve(local);
-        }
+        relieve(local);
         if message.sleep(thread::current()) {
             while !message.is_done() {
                 thread::park();

@@ -31,9 +31,11 @@ impl Drop for Promises {
     }
 }
 
-/// Gives away what this thread, which is inside a turn and about to sleep, has promised.
-#[cold]
+/// Gives away what a turn on this thread, which is about to sleep, has promised, if it has.
 pub(crate) fn relieve(local: &Local) {
+    if !local.owes() {
+        return;
+    }
     let promises = Promises(std::iter::from_fn(|| local.unlist()).collect());
     // Without a thread, they are kept when the turn is over.
     let _ = thread::spawn_detached(move || {

@@ -67,9 +67,7 @@ impl Storage {
                 return asker.take();
             }
             self.come_by();
-            if local.owes() {
-                relieve(local);
-            }
+            relieve(local);
             if asker.watch(Waiter::Thread(thread::current())) {
                 while !asker.is_done() && deadline.park() {}
             }
@@ -149,11 +147,7 @@ pub(crate) unsafe fn drain_here(core: *const Core) -> bool {
 
 /// Gives away what a turn on this thread has promised: the thread may be about to sleep.
 pub(crate) fn before_pending() {
-    with_local(|local| {
-        if local.owes() {
-            relieve(local);
-        }
-    });
+    with_local(relieve);
 }
 
 /// Waits for an answer that no actor gives; `None` when the time is over.
