@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# Counts the instructions of the hot paths under callgrind and compares them with counts.txt.
+#
+#   benches/instructions/gate.sh            fails if a path takes over 2 % more than it says there, or is not in both
+#   benches/instructions/gate.sh --bless    writes counts.txt
+#
+# The counts are those of one compiler and one C library (its allocator is in some paths). With others the comparison is printed and
+# fails nothing. Nothing else moves them: no path reaches a string function of the C library, which come in one variant per processor, and
+# the runner clears the environment and switches address randomization off. Needs Linux; takes valgrind from apt if there is none, and
+# builds the runner into the target directory.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+case ${1:-} in
+'' | --bless) ;;
+*)
+    echo "usage: $0 [--bless]" >&2
+    exit 2
+    ;;
+esac
+
+counts=benches/instructions/counts.txt
+target=${CARGO_TARGET_DIR:-target}
+mkdir -p "$target"
+target=$(cd "$target" && pwd)
+
+if ! command -v valgrind >/dev/null; then
+    as_root=$([ "$(id -u)" -eq 0 ] || echo sudo)
+    $as_root apt-get update -q
+    $as_root apt-get install -qy --no-install-recommends valgrind libc6-dbg
+fi
+version=$(sed -n 's/^gungraun = "=\(.*\)"$/\1/p' benches/instructions/Cargo.toml)
+# Which version is installed is the name of a directory: a new one is built beside it.
+runner=$target/tools/gungraun-runner-$version/bin/gungraun-runner
+if [ ! -x "$runner" ]; then
+    cargo install --locked --quiet --root "${runner%/bin/*}" --version "=$version" gungraun-runner
+fi
+
+# What an earlier run left would be taken for counts of this one.
+results=$target/instructions
+rm -rf "$results"
+log=$(GUNGRAUN_RUNNER=$runner GUNGRAUN_HOME=$results cargo bench --locked --quiet -p instructions --bench paths -- \
+    --nosummary=true 2>&1) || {
+    echo "$log"
+    exit 1
+}
+
+now=$(
+    echo "# Instructions of each path, gone 1000 times: see paths.rs. Written by gate.sh --bless."
+    echo "# $(rustc --version), $(uname -m), $(getconf GNU_LIBC_VERSION)"
+    # callgrind.<path>.out, or one file for each thread: callgrind.<path>.t1.p1.out.
+    find "$results" -name 'callgrind.*.out' -exec awk '
+        /^totals:/ {
+            path = FILENAME
+            sub(/.*\/callgrind\./, "", path)
+            sub(/(\.t[0-9]+\.p[0-9]+)?\.out$/, "", path)
+            sum[path] += $2
+        }
+        END { for (path in sum) printf "%-28s %12d\n", path, sum[path] }
+    ' {} + | LC_ALL=C sort
+)
+if [ "${1:-}" = --bless ]; then
+    echo "$now" >"$counts"
+    cat "$counts"
+    exit 0
+fi
+
+awk '
+    /^#/ { toolchain[FILENAME] = $0; next }
+    FILENAME == ARGV[1] { old[$1] = $2; next }
+    { new[$1] = $2; order[++paths] = $1 }
+    END {
+        same = toolchain[ARGV[1]] == toolchain[ARGV[2]]
+        printf "%-28s %12s %12s %9s\n", "path, 1000 times", "written", "now", "change"
+        for (i = 1; i <= paths; i++) {
+            path = order[i]
+            if (!(path in old)) { printf "%-28s %12s %12d %9s  NOT WRITTEN\n", path, "-", new[path], "-"; up++; continue }
+            change = 100 * (new[path] - old[path]) / old[path]
+            word = ""
+            if (change > 2) { word = "  MORE"; up++ }
+            if (change < -2) { word = "  less"; down++ }
+            printf "%-28s %12d %12d %+8.2f%%%s\n", path, old[path], new[path], change, word
+        }
+        for (path in old) if (!(path in new)) { printf "%-28s %12d %12s %9s  NOT COUNTED\n", path, old[path], "-", "-"; up++ }
+        if (!same) {
+            print "written with:" substr(toolchain[ARGV[1]], 2)
+            print "counted with:" substr(toolchain[ARGV[2]], 2)
+            print "numbers of another compiler or C library: nothing is failed"
+            exit 0
+        }
+        if (down) print down " of " paths " take over 2 % less than counts.txt says: refresh it (benches/instructions/gate.sh --bless)"
+        if (up) print up " of " paths " take over 2 % more than counts.txt says, or are not in both"
+        else print paths " paths counted, none takes over 2 % more"
+        exit up > 0 || paths == 0
+    }
+' "$counts" <(echo "$now")

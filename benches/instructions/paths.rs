@@ -1,0 +1,229 @@
+//! How many instructions do the hot paths take? Under callgrind, so the answer is the same each time: see `gate.sh`.
+//!
+//! Each function is one path, gone [`TIMES`] times, loop included; what it is given is made outside of the count and dropped there.
+
+use std::hint::black_box;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+use gungraun::{library_benchmark, library_benchmark_group, main};
+use parking_lot::Mutex;
+use turnwise::{Actor, Context, Handler, Overflow};
+
+const TIMES: u64 = 1000;
+
+struct Counter(u64);
+
+struct Add(u64);
+
+impl Handler<Add> for Counter {
+    type Reply = ();
+    fn handle(&mut self, add: Add, _: &mut Context<'_, Self>) {
+        self.0 += add.0;
+    }
+}
+
+/// An idle actor that has run a message.
+fn idle() -> Actor<Counter> {
+    let counter = Actor::new(Counter(0));
+    add(&counter);
+    counter
+}
+
+#[inline(always)]
+fn add(counter: &Actor<Counter>) {
+    counter.send(|counter| counter.0 += 1).expect("it is open, and has room");
+}
+
+/// An actor whose mailbox has held `messages` messages once: the chunks are in this thread's cache.
+fn warm(messages: u64) -> Actor<Counter> {
+    let counter = idle();
+    (0..messages).for_each(|_| counter.enqueue(|counter| counter.0 += 1).expect("it is open"));
+    counter.drain();
+    counter
+}
+
+/// An actor in the middle of a turn, on another thread that sleeps. Dropped outside of the count.
+struct Busy {
+    counter: Actor<Counter>,
+    let_go: Option<Sender<()>>,
+    owner: Option<JoinHandle<()>>,
+}
+
+impl Busy {
+    fn new(counter: Actor<Counter>) -> Self {
+        let (let_go, until) = channel::<()>();
+        let (tell, told): (Sender<()>, Receiver<()>) = channel();
+        let owner = {
+            let counter = counter.clone();
+            thread::spawn(move || {
+                let turn = counter.send(move |_| {
+                    tell.send(()).expect("the other end waits");
+                    // The end of the channel is the word.
+                    let _ = until.recv();
+                });
+                assert!(turn.is_ok());
+            })
+        };
+        told.recv().expect("the turn begins");
+        Busy { counter, let_go: Some(let_go), owner: Some(owner) }
+    }
+
+    /// A mailbox with room for one message, which is there.
+    fn full() -> Self {
+        let counter = Actor::builder(Counter(0)).capacity(1, Overflow::Reject).spawn();
+        let busy = Busy::new(counter.expect("1 is a good capacity"));
+        add(&busy.counter);
+        busy
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        drop(self.let_go.take());
+        self.owner.take().expect("it is taken once").join().expect("no turn panics");
+    }
+}
+
+#[library_benchmark]
+#[bench::mutex(Mutex::new(Counter(0)))]
+fn lock_and_unlock(counter: Mutex<Counter>) -> Mutex<Counter> {
+    for _ in 0..TIMES {
+        black_box(&counter).lock().0 += 1;
+    }
+    counter
+}
+
+#[library_benchmark]
+#[bench::idle(idle())]
+fn send(counter: Actor<Counter>) -> Actor<Counter> {
+    for _ in 0..TIMES {
+        add(black_box(&counter));
+    }
+    counter
+}
+
+#[library_benchmark]
+#[bench::idle(idle())]
+fn with(counter: Actor<Counter>) -> Actor<Counter> {
+    for _ in 0..TIMES {
+        let value = black_box(&counter).with(|counter| {
+            counter.0 += 1;
+            counter.0
+        });
+        black_box(value.expect("it is open"));
+    }
+    counter
+}
+
+#[library_benchmark]
+#[bench::idle(idle())]
+fn ask_and_wait(counter: Actor<Counter>) -> Actor<Counter> {
+    for _ in 0..TIMES {
+        let reply = black_box(&counter).ask(|counter| {
+            counter.0 += 1;
+            counter.0
+        });
+        black_box(reply.wait().expect("it is open"));
+    }
+    counter
+}
+
+#[library_benchmark]
+#[bench::idle(idle())]
+fn tell(counter: Actor<Counter>) -> Actor<Counter> {
+    for _ in 0..TIMES {
+        black_box(&counter).tell(Add(1)).expect("it is open");
+    }
+    counter
+}
+
+// The mailbox is another thread's: the message is left there.
+#[library_benchmark]
+#[bench::busy(Busy::new(warm(2 * TIMES)))]
+fn send_to_busy(busy: Busy) -> Busy {
+    for _ in 0..TIMES {
+        add(black_box(&busy.counter));
+    }
+    busy
+}
+
+// Into a parked mailbox, and all of them run in one pass: `TIMES` messages once.
+#[library_benchmark]
+#[bench::messages(warm(2 * TIMES))]
+fn enqueue_and_drain(counter: Actor<Counter>) -> Actor<Counter> {
+    for _ in 0..TIMES {
+        black_box(&counter).enqueue(|counter| counter.0 += 1).expect("it is open");
+    }
+    black_box(&counter).drain();
+    counter
+}
+
+// `TIMES` messages, a hundred at a time, run on the spot.
+#[library_benchmark]
+#[bench::hundreds(warm(2 * TIMES))]
+fn send_many(counter: Actor<Counter>) -> Actor<Counter> {
+    for _ in 0..TIMES / 100 {
+        let messages = (0..100).map(|_| |counter: &mut Counter| counter.0 += 1);
+        black_box(&counter).send_many(messages).expect("it is open");
+    }
+    counter
+}
+
+// A turn of the first sends to the second, which is idle: it is listed, and run when that turn is over.
+#[library_benchmark]
+#[bench::of_another(idle(), warm(2 * TIMES))]
+fn send_in_turn(from: Actor<Counter>, to: Actor<Counter>) -> (Actor<Counter>, Actor<Counter>) {
+    for _ in 0..TIMES {
+        let turn = black_box(&from).with(|_| add(black_box(&to)));
+        turn.expect("it is open");
+    }
+    (from, to)
+}
+
+// The allocator's part is in it.
+#[library_benchmark]
+#[bench::actor(idle())]
+fn create_and_drop(like: Actor<Counter>) -> Actor<Counter> {
+    for i in 0..TIMES {
+        black_box(Actor::new(Counter(i)));
+    }
+    like
+}
+
+#[library_benchmark]
+#[bench::handle(idle())]
+fn clone_and_drop(counter: Actor<Counter>) -> Actor<Counter> {
+    for _ in 0..TIMES {
+        black_box(black_box(&counter).clone());
+    }
+    counter
+}
+
+#[library_benchmark]
+#[bench::full(Busy::full())]
+fn try_send(full: Busy) -> Busy {
+    for _ in 0..TIMES {
+        assert!(black_box(&full.counter).try_send(|counter| counter.0 += 1).is_err());
+    }
+    full
+}
+
+library_benchmark_group!(
+    name = paths;
+    benchmarks =
+        lock_and_unlock,
+        send,
+        with,
+        ask_and_wait,
+        tell,
+        send_to_busy,
+        enqueue_and_drain,
+        send_many,
+        send_in_turn,
+        create_and_drop,
+        clone_and_drop,
+        try_send
+);
+
+main!(library_benchmark_groups = paths);
