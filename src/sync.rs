@@ -47,6 +47,7 @@ pub(crate) mod cell {
 }
 
 pub(crate) mod thread {
+    use std::thread::LocalKey;
     pub(crate) use std::thread::Thread;
     use std::time::Duration;
 
@@ -58,6 +59,25 @@ pub(crate) mod thread {
     /// Starts a thread that nobody waits for; false if there is none to be had.
     pub(crate) fn spawn_detached(f: impl FnOnce() + Send + 'static) -> bool {
         std::thread::Builder::new().name("turnwise".into()).spawn(f).is_ok()
+    }
+
+    /// What `thread_plain` makes.
+    pub(crate) struct PlainKey<T: 'static>(&'static LocalKey<T>);
+
+    impl<T> PlainKey<T> {
+        pub(crate) const fn new(key: &'static LocalKey<T>) -> Self {
+            assert!(!std::mem::needs_drop::<T>());
+            PlainKey(key)
+        }
+
+        /// Calls `f` with this thread's value. Not inside of `LocalKey::with`: that function is the standard library's, and as large as what
+        /// it is given, so it stayed out of line, `f` and all, and handed its result over in memory.
+        #[inline(always)]
+        pub(crate) fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R {
+            let value = self.0.with(std::ptr::from_ref);
+            // SAFETY: without a destructor it is there as long as this thread, on which `f` runs; only shared references to it are made.
+            f(unsafe { &*value })
+        }
     }
 
     /// Blocks until unparked; may return without cause.
@@ -155,7 +175,10 @@ pub(crate) use parking_lot::Mutex;
 /// A thread-local without a destructor: usable at any time, in other destructors too.
 macro_rules! thread_plain {
     ($(#[$meta:meta])* static $name:ident: $type:ty = $init:expr;) => {
-        std::thread_local! { $(#[$meta])* static $name: $type = const { $init } }
+        $(#[$meta])* const $name: $crate::sync::thread::PlainKey<$type> = {
+            std::thread_local! { static KEY: $type = const { $init } }
+            $crate::sync::thread::PlainKey::new(&KEY)
+        };
     };
 }
 /// A thread-local that is dropped at thread exit: use it by `try_with`.

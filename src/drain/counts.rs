@@ -111,6 +111,7 @@ pub(crate) unsafe fn handles(core: *const Core) -> u32 {
 }
 
 /// As in the standard library: a program that leaks two thousand million handles cannot be saved.
+#[inline]
 fn guard_overflow(before: u32) {
     if before > i32::MAX as u32 {
         std::process::abort();
