@@ -1,0 +1,403 @@
+//! How much memory do an idle object, a queued message and a burst take, and does it come back?
+//!
+//! Requested is what the program has asked the allocator for and not given back; resident is what the system has given the process for it,
+//! the allocator's own losses included. Every cell is measured in a process of its own, so that none finds what another has left. Our own cells
+//! are checked: memory comes back after a burst, and nothing grows with actors and threads that have come and gone.
+//!
+//! ```text
+//! cargo bench --bench memory [-- --test]
+//! ```
+//! With `--test`, the sizes are small and the checks are the same.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::env;
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::thread;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::task::yield_now;
+use turnwise::Actor;
+
+/// What our library keeps for later at most: the depot's 1024 chunks of 4096 bytes, those of one thread, and the lists of them.
+const KEPT: i64 = 1100 * 4096;
+/// What may be there once and later not, such as a list that has grown.
+const SLACK: i64 = 64 * 1024;
+
+/// The system's allocator, and the bytes that are out.
+struct Counting;
+
+static REQUESTED: AtomicI64 = AtomicI64::new(0);
+
+// SAFETY: the system's allocator does the work.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        REQUESTED.fetch_add(layout.size() as i64, Relaxed);
+        // SAFETY: the caller's duty, word for word.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        REQUESTED.fetch_sub(layout.size() as i64, Relaxed);
+        // SAFETY: the caller's duty, word for word.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Messages that have been handled.
+static HANDLED: AtomicU64 = AtomicU64::new(0);
+
+/// A message that owns `N` bytes.
+fn message<const N: usize>() -> impl FnOnce(&mut u64) + Send + 'static {
+    let bytes = [1_u8; N];
+    move |sum: &mut u64| {
+        *sum += u64::from(black_box(&bytes)[0]);
+        HANDLED.fetch_add(1, Relaxed);
+    }
+}
+
+/// Both figures, at one moment.
+#[derive(Clone, Copy)]
+struct Memory {
+    requested: i64,
+    /// `None` where the system does not tell.
+    resident: Option<i64>,
+}
+
+impl Memory {
+    fn now() -> Self {
+        let requested = REQUESTED.load(Relaxed);
+        let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
+        let resident = rollup.lines().find_map(|line| line.strip_prefix("Rss:")?.trim().strip_suffix(" kB")?.trim().parse::<i64>().ok());
+        Memory { requested, resident: resident.map(|kilobytes| kilobytes * 1024) }
+    }
+
+    fn since(self, before: Memory) -> Self {
+        let resident = self.resident.zip(before.resident).map(|(now, before)| now - before);
+        Memory { requested: self.requested - before.requested, resident }
+    }
+}
+
+/// An object of 8 bytes that many threads can reach, in one of the usual ways.
+trait Subject: Sized {
+    const NAME: &'static str;
+    /// Can messages wait?
+    const QUEUES: bool = true;
+    /// What its objects live in.
+    type World;
+    type Object: Sync;
+
+    fn world() -> Self::World;
+    fn create(world: &Self::World) -> Self::Object;
+    /// Hands over a message, to be handled soon.
+    fn send(object: &Self::Object);
+    /// Leaves a message of `N` bytes.
+    fn queue<const N: usize>(object: &Self::Object);
+    /// Lets this object handle what was left with it, if anybody can.
+    fn drain(object: &Self::Object);
+    /// Waits until `handled` messages have been handled, all told, and what was dropped is gone but for `objects`.
+    fn settle(world: &Self::World, handled: u64, objects: usize);
+}
+
+struct Turnwise;
+
+impl Subject for Turnwise {
+    const NAME: &'static str = "turnwise";
+    type World = ();
+    type Object = Actor<u64>;
+
+    fn world() {}
+    fn create((): &()) -> Actor<u64> {
+        Actor::new(0)
+    }
+    fn send(actor: &Actor<u64>) {
+        assert!(actor.send(message::<16>()).is_ok());
+    }
+    fn queue<const N: usize>(actor: &Actor<u64>) {
+        assert!(actor.enqueue(message::<N>()).is_ok());
+    }
+    fn drain(actor: &Actor<u64>) {
+        actor.drain();
+    }
+    fn settle((): &(), handled: u64, _: usize) {
+        assert_eq!(HANDLED.load(Relaxed), handled);
+    }
+}
+
+struct Mutex;
+
+impl Subject for Mutex {
+    const NAME: &'static str = "Arc<Mutex>";
+    const QUEUES: bool = false;
+    type World = ();
+    type Object = Arc<parking_lot::Mutex<u64>>;
+
+    fn world() {}
+    fn create((): &()) -> Self::Object {
+        Arc::new(parking_lot::Mutex::new(0))
+    }
+    fn send(mutex: &Self::Object) {
+        message::<16>()(&mut mutex.lock());
+    }
+    fn queue<const N: usize>(_: &Self::Object) {}
+    fn drain(_: &Self::Object) {}
+    fn settle((): &(), handled: u64, _: usize) {
+        assert_eq!(HANDLED.load(Relaxed), handled);
+    }
+}
+
+/// A task that owns the state, and takes closures from an unbounded channel. On a runtime that runs when this thread waits.
+struct Task;
+
+type Job = Box<dyn FnOnce(&mut u64) + Send>;
+
+impl Subject for Task {
+    const NAME: &'static str = "tokio task";
+    type World = Runtime;
+    type Object = UnboundedSender<Job>;
+
+    fn world() -> Runtime {
+        Builder::new_current_thread().build().expect("a runtime without drivers")
+    }
+    fn create(runtime: &Runtime) -> Self::Object {
+        let (sender, mut receiver) = unbounded_channel::<Job>();
+        runtime.spawn(async move {
+            let mut state = 0;
+            while let Some(job) = receiver.recv().await {
+                job(&mut state);
+            }
+        });
+        sender
+    }
+    fn send(sender: &Self::Object) {
+        Self::queue::<16>(sender);
+    }
+    fn queue<const N: usize>(sender: &Self::Object) {
+        assert!(sender.send(Box::new(message::<N>())).is_ok());
+    }
+    fn drain(_: &Self::Object) {}
+    fn settle(runtime: &Runtime, handled: u64, objects: usize) {
+        runtime.block_on(async {
+            while HANDLED.load(Relaxed) < handled || runtime.metrics().num_alive_tasks() > objects {
+                yield_now().await;
+            }
+        });
+        assert_eq!(HANDLED.load(Relaxed), handled);
+    }
+}
+
+/// An idle object that has handled a message, and its handle: memory of `count` of them.
+fn idle<S: Subject>(count: usize) -> Vec<Memory> {
+    let world = S::world();
+    let mut objects = Vec::with_capacity(count);
+    let before = Memory::now();
+    objects.extend((0..count).map(|_| {
+        let object = S::create(&world);
+        S::send(&object);
+        object
+    }));
+    S::settle(&world, count as u64, count);
+    let mut took = Memory::now().since(before);
+    // The list was requested before, and becomes resident only now.
+    took.requested += (count * size_of::<S::Object>()) as i64;
+    drop(objects);
+    vec![took]
+}
+
+/// `count` messages of `N` bytes, waiting.
+fn queued<S: Subject, const N: usize>(count: usize) -> Vec<Memory> {
+    let world = S::world();
+    let object = S::create(&world);
+    S::queue::<N>(&object);
+    S::drain(&object);
+    S::settle(&world, 1, 1);
+    let before = Memory::now();
+    (0..count).for_each(|_| S::queue::<N>(&object));
+    let took = Memory::now().since(before);
+    S::drain(&object);
+    S::settle(&world, 1 + count as u64, 1);
+    vec![took]
+}
+
+/// `count` messages, handled; a thousand one by one, as life goes on; `count` once more. What there is before, when all of them wait, and
+/// after each of the three.
+fn burst<S: Subject>(count: usize) -> Vec<Memory> {
+    let world = S::world();
+    let object = S::create(&world);
+    S::queue::<16>(&object);
+    S::drain(&object);
+    S::settle(&world, 1, 1);
+    let before = Memory::now();
+    let mut handled = 1;
+    let mut leave_and_drain = |count: usize| {
+        (0..count).for_each(|_| S::queue::<16>(&object));
+        let waiting = Memory::now();
+        S::drain(&object);
+        handled += count as u64;
+        S::settle(&world, handled, 1);
+        waiting
+    };
+    let waiting = leave_and_drain(count);
+    let after = Memory::now();
+    for _ in 0..1000 {
+        leave_and_drain(1);
+    }
+    let later = Memory::now();
+    leave_and_drain(count);
+    vec![before, waiting, after, later, Memory::now()]
+}
+
+/// `count` objects that were there all at once: what is left of them.
+fn created_and_dropped<S: Subject>(count: usize) -> Vec<Memory> {
+    let world = S::world();
+    let mut handled = 0;
+    let mut create_and_drop = |count: usize| {
+        let objects: Vec<_> = (0..count).map(|_| S::create(&world)).collect();
+        objects.iter().for_each(S::send);
+        handled += count as u64;
+        S::settle(&world, handled, count);
+        drop(objects);
+        S::settle(&world, handled, 0);
+    };
+    create_and_drop(1);
+    let before = Memory::now();
+    create_and_drop(count);
+    let left = Memory::now().since(before);
+    vec![left]
+}
+
+/// `count` threads that come and go one after the other, each with some messages, of which it handles none or all: what has grown after
+/// the first hundred.
+fn threads<S: Subject>(count: usize) -> Vec<Memory> {
+    let world = S::world();
+    let object = S::create(&world);
+    let mut handled = 0;
+    let mut come_and_go = |count: usize| {
+        for number in 0..count {
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    S::send(&object);
+                    S::queue::<16>(&object);
+                    S::queue::<48>(&object);
+                    if number % 2 == 0 {
+                        S::drain(&object);
+                    }
+                });
+            });
+            S::drain(&object);
+            handled += if S::QUEUES { 3 } else { 1 };
+            S::settle(&world, handled, 1);
+        }
+    };
+    come_and_go(100);
+    let before = Memory::now();
+    come_and_go(count);
+    let grown = Memory::now().since(before);
+    vec![grown]
+}
+
+/// The process that measures one cell.
+fn measure<S: Subject>(what: &str, count: usize) -> Vec<Memory> {
+    match what {
+        "idle" => idle::<S>(count),
+        "queued-16" => queued::<S, 16>(count),
+        "queued-48" => queued::<S, 48>(count),
+        "queued-200" => queued::<S, 200>(count),
+        "burst" => burst::<S>(count),
+        "dropped" => created_and_dropped::<S>(count),
+        "threads" => threads::<S>(count),
+        _ => panic!("nothing is called {what}"),
+    }
+}
+
+/// Starts a process for one cell, and reads what it has to say.
+fn cell(subject: &str, what: &str, count: usize) -> Vec<Memory> {
+    let program = env::current_exe().expect("this program has a path");
+    let output = Command::new(program).args(["--cell", subject, what, &count.to_string()]).output().expect("it starts again");
+    assert!(output.status.success(), "{subject}, {what}: {}", String::from_utf8_lossy(&output.stderr));
+    let told = String::from_utf8(output.stdout).expect("figures");
+    let memory = |line: &str| {
+        let (requested, resident) = line.split_once(' ')?;
+        Some(Memory { requested: requested.parse().ok()?, resident: resident.parse().ok() })
+    };
+    told.lines().map(|line| memory(line).expect("two figures")).collect()
+}
+
+/// `each` is how many things the figures are of: bytes of one; without it, all of them in kilobytes.
+fn figures(memory: Memory, each: Option<usize>) -> String {
+    let shown = |bytes: i64| match each {
+        Some(count) => format!("{:.0}", bytes as f64 / count as f64),
+        None => format!("{:.0}k", bytes as f64 / 1024.0),
+    };
+    format!("{} / {}", shown(memory.requested), memory.resident.map_or_else(|| "?".into(), shown))
+}
+
+fn row(label: &str, cells: &[String]) {
+    let mut line = format!("{label:<46}");
+    cells.iter().for_each(|cell| write!(line, " {cell:>20}").expect("a string takes everything"));
+    println!("{line}");
+}
+
+fn table(quick: bool) {
+    let scaled = |count: usize, small: usize| if quick { small } else { count };
+    row("requested / resident", &[Turnwise::NAME, Mutex::NAME, Task::NAME].map(String::from));
+
+    let count = scaled(100_000, 2_000);
+    let idle = [Turnwise::NAME, Mutex::NAME, Task::NAME].map(|name| figures(cell(name, "idle", count)[0], Some(count)));
+    row("idle object and its handle, bytes", &idle);
+
+    for bytes in [16, 48, 200] {
+        let count = scaled(1_000_000, 20_000);
+        let queued = |name| figures(cell(name, &format!("queued-{bytes}"), count)[0], Some(count));
+        row(&format!("waiting message of {bytes} bytes, bytes"), &[queued(Turnwise::NAME), "-".into(), queued(Task::NAME)]);
+    }
+
+    let count = scaled(10_000_000, 500_000);
+    let [ours, tasks] = [Turnwise::NAME, Task::NAME].map(|name| cell(name, "burst", count));
+    let moments = ["before", "all waiting", "handled", "1000 more, one by one", "all that once more"];
+    for (i, moment) in moments.into_iter().enumerate() {
+        row(&format!("burst of {count}: {moment}"), &[figures(ours[i], None), "-".into(), figures(tasks[i], None)]);
+    }
+    let [before, waiting, after, _, again] = [0, 1, 2, 3, 4].map(|i| ours[i].requested);
+    assert!(waiting - before > 2 * KEPT, "the burst is too small to show anything");
+    assert!(after - before <= KEPT, "memory does not come back after a burst: {before} bytes before, {after} after");
+    assert!(again - after <= SLACK, "each burst leaves something: {after} bytes after the first, {again} after the second");
+
+    // A tenth of the tasks, for they would not fit into every memory.
+    let count = scaled(1_000_000, 20_000);
+    let dropped =
+        [(Turnwise::NAME, count), (Mutex::NAME, count), (Task::NAME, count / 10)].map(|(name, count)| cell(name, "dropped", count)[0]);
+    row(&format!("{count} created, dropped (tasks: a tenth)"), &dropped.map(|left| figures(left, None)));
+    assert_eq!(dropped[0].requested, 0, "actors that were dropped have left something");
+
+    let count = scaled(10_000, 300);
+    let grown = [Turnwise::NAME, Mutex::NAME, Task::NAME].map(|name| cell(name, "threads", count)[0]);
+    row(&format!("{count} threads come and gone: more by"), &grown.map(|more| figures(more, None)));
+    assert!(grown[0].requested <= SLACK, "something grows with the threads that have come and gone: {} bytes", grown[0].requested);
+}
+
+fn main() {
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    let Some(at) = arguments.iter().position(|argument| argument == "--cell") else {
+        return table(arguments.iter().any(|argument| argument == "--test"));
+    };
+    let [subject, what, count] = &arguments[at + 1..] else { panic!("--cell SUBJECT WHAT COUNT") };
+    let count = count.parse().expect("a number");
+    let seen = match subject.as_str() {
+        Turnwise::NAME => measure::<Turnwise>(what, count),
+        Mutex::NAME => measure::<Mutex>(what, count),
+        Task::NAME => measure::<Task>(what, count),
+        _ => panic!("nobody is called {subject}"),
+    };
+    for Memory { requested, resident } in seen {
+        println!("{requested} {}", resident.map_or_else(|| "?".into(), |bytes| bytes.to_string()));
+    }
+}
