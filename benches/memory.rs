@@ -26,8 +26,8 @@ use turnwise::Actor;
 
 /// What our library keeps for later at most: the depot's 1024 chunks of 4096 bytes, those of one thread, and the lists of them.
 const KEPT: i64 = 1100 * 4096;
-/// What may be there once and later not, such as a list that has grown.
-const SLACK: i64 = 64 * 1024;
+/// What may be there once and later not: chunks wander between the caches of threads and the depot.
+const SLACK: i64 = 64 * 4096;
 
 /// The system's allocator, and the bytes that are out.
 struct Counting;

@@ -1,0 +1,113 @@
+//! Memory comes back: after a burst, from actors that are dropped, from threads that end. What is kept for later is bounded.
+//!
+//! All of it: `cargo test --release --test memory`.
+
+mod common;
+#[path = "common/counting.rs"]
+mod counting;
+
+use std::thread;
+
+use common::size;
+use counting::{Counting, alone, cost, count_this_thread};
+use turnwise::Actor;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What is kept for later at most, for all threads together: the depot's 1024 chunks of 4096 bytes, those of one thread, and the lists of them.
+const KEPT: isize = 1100 * 4096;
+
+/// A message that owns `N` bytes.
+fn message<const N: usize>() -> impl FnOnce(&mut u64) + Send + 'static {
+    let bytes = [1_u8; N];
+    move |count: &mut u64| *count += u64::from(std::hint::black_box(&bytes)[N - 1])
+}
+
+fn burst(count: &Actor<u64>, messages: usize) {
+    for _ in 0..messages / 4 {
+        count.enqueue(message::<1>()).unwrap();
+        count.enqueue(message::<16>()).unwrap();
+        count.enqueue(message::<48>()).unwrap();
+        count.enqueue(message::<200>()).unwrap();
+    }
+}
+
+#[test]
+fn memory_comes_back_after_a_burst() {
+    let _alone = alone();
+    let messages = size(300_000, 4_000_000);
+    let count = Actor::new(0_u64);
+    let first = cost(|| {
+        burst(&count, messages);
+        assert!(count.drain());
+    });
+    assert!(first.peak as isize > 4 * KEPT, "too small to show anything: {first:?}");
+    assert!(first.bytes <= KEPT, "{messages} messages, all handled: {first:?}");
+    let second = cost(|| {
+        burst(&count, messages);
+        assert!(count.drain());
+    });
+    assert!(second.bytes <= 4096, "each burst leaves something: {second:?}");
+    assert_eq!(count.with(|count| *count).unwrap(), (2 * messages) as u64);
+}
+
+#[test]
+fn memory_of_messages_that_are_not_run_comes_back_too() {
+    let _alone = alone();
+    let messages = size(300_000, 4_000_000);
+    let cost = cost(|| {
+        let count = Actor::new(0_u64);
+        burst(&count, messages);
+        count.stop();
+        count.wait_ended(turnwise::Limit::Unlimited).unwrap();
+    });
+    assert!(cost.peak as isize > 4 * KEPT && cost.bytes <= KEPT, "{cost:?}");
+}
+
+#[test]
+fn actors_that_are_dropped_leave_nothing() {
+    let _alone = alone();
+    let actors = size(20_000, 1_000_000);
+    let used = |actors: usize| {
+        let actors: Vec<_> = (0..actors as u64).map(Actor::new).collect();
+        for actor in &actors {
+            actor.send(message::<16>()).unwrap();
+            actor.ask(message::<16>()).wait().unwrap();
+        }
+    };
+    used(1);
+    let cost = cost(|| used(actors));
+    assert!(cost.peak >= actors * 40, "{actors} actors of 40 bytes: {cost:?}");
+    assert_eq!(cost.bytes, 0, "{actors} actors: {cost:?}");
+}
+
+#[test]
+fn nothing_grows_with_the_threads_that_have_come_and_gone() {
+    let _alone = alone();
+    // More than there may be chunks in the depot: a burst of another test fills it, and what threads lose comes from there first.
+    let threads = size(2_000, 10_000);
+    let count = Actor::new(0_u64);
+    let come_and_go = |threads: usize| {
+        for number in 0..threads {
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    count_this_thread();
+                    count.send(message::<16>()).unwrap();
+                    count.enqueue(message::<16>()).unwrap();
+                    count.enqueue(message::<48>()).unwrap();
+                    // Half of them leave nodes behind in a chunk that is nobody's any more.
+                    if number % 2 == 0 {
+                        assert!(count.drain());
+                    }
+                });
+            });
+            count.drain();
+        }
+    };
+    come_and_go(100);
+    let cost = cost(|| come_and_go(threads));
+    // A chunk per thread would be 4096 bytes each. Chunks wander between this thread's cache and the depot: some of both are always there.
+    assert!(cost.bytes <= 64 * 4096, "{threads} threads: {cost:?}");
+    assert_eq!(count.with(|count| *count).unwrap(), 3 * (100 + threads) as u64);
+}
