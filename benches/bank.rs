@@ -7,7 +7,7 @@ mod workloads;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use workloads::group::{add, group};
+use workloads::group::{add, brief, group};
 use workloads::rivals::{Handwritten, HandwrittenPool, Textbook};
 use workloads::{ParkingLot, Std, Turnwise, Way, With, actors};
 
@@ -16,8 +16,7 @@ fn one<W: Way>(group: &mut BenchmarkGroup<'_, WallTime>, threads: usize) {
 }
 
 fn bank(criterion: &mut Criterion) {
-    let mut group = group(criterion, "bank", 2.0);
-    group.sample_size(20);
+    let mut group = group(criterion, "bank");
     for threads in [1, 2] {
         one::<Turnwise>(&mut group, threads);
         one::<With>(&mut group, threads);
@@ -30,5 +29,5 @@ fn bank(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, bank);
+criterion_group!(name = benches; config = brief(2.0, 20); targets = bank);
 criterion_main!(benches);

@@ -2,7 +2,7 @@
 //!
 //! Names: `contention/<subject>/<threads> threads, handler <ns>, own <ns>`; the time of one message from each thread, with all work in it.
 //! Each load is given to all subjects before the next, so that those to be compared run within seconds. The whole grid is 780 benchmarks of
-//! a fifth of a second: about four minutes. A part of it is chosen by a regular expression over the names:
+//! a fifth of a second: three to four minutes. A part of it is chosen by a regular expression over the names:
 //!
 //! ```text
 //! cargo bench --bench contention -- '/2 threads, handler 37, own 37$'                # one load, all subjects
@@ -14,7 +14,7 @@ mod workloads;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use workloads::group::{add, group};
+use workloads::group::{add, brief, group};
 use workloads::rivals::{Channel, Handwritten, HandwrittenPool, Textbook};
 use workloads::runs::exchange;
 use workloads::{Asks, ParkingLot, Sends, Std, Subject, Turnwise, With, rounds_of};
@@ -28,7 +28,7 @@ fn one<S: Subject>(group: &mut BenchmarkGroup<'_, WallTime>, threads: usize, (ha
 }
 
 fn contention(criterion: &mut Criterion) {
-    let mut group = group(criterion, "contention", 0.1);
+    let mut group = group(criterion, "contention");
     let length = |ns: u32| (ns, rounds_of(ns.into()));
     let (handlers, owns) = ([0, 12, 37, 65].map(length), [0, 37, 250].map(length));
     for threads in [1, 2, 4, 8, 16] {
@@ -53,5 +53,5 @@ fn contention(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, contention);
+criterion_group!(name = benches; config = brief(0.1, 10); targets = contention);
 criterion_main!(benches);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use workloads::group::{add, group};
+use workloads::group::{add, brief, group};
 use workloads::rivals::{Handwritten, HandwrittenPool, Textbook};
 use workloads::runs::Took;
 use workloads::{ParkingLot, Std, Turnwise, Way, With, actors};
@@ -40,7 +40,7 @@ fn one<W: Way>(group: &mut BenchmarkGroup<'_, WallTime>, (name, part): (&str, Pa
 }
 
 fn creation(criterion: &mut Criterion) {
-    let mut group = group(criterion, "creation", 2.0);
+    let mut group = group(criterion, "creation");
     for part in [("create", create as Part), ("drop", drop)] {
         one::<Turnwise>(&mut group, part);
         one::<With>(&mut group, part);
@@ -53,5 +53,5 @@ fn creation(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, creation);
+criterion_group!(name = benches; config = brief(2.0, 10); targets = creation);
 criterion_main!(benches);

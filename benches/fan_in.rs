@@ -6,7 +6,7 @@ mod workloads;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use workloads::group::{add, group};
+use workloads::group::{add, brief, group};
 use workloads::rivals::{Channel, Handwritten, HandwrittenPool, Textbook};
 use workloads::runs::exchange;
 use workloads::{Asks, ParkingLot, Sends, Std, Subject, Turnwise, With};
@@ -20,8 +20,7 @@ fn one<S: Subject>(group: &mut BenchmarkGroup<'_, WallTime>, producers: usize) {
 }
 
 fn fan_in(criterion: &mut Criterion) {
-    let mut group = group(criterion, "fan_in", 2.0);
-    group.sample_size(20);
+    let mut group = group(criterion, "fan_in");
     for producers in [1, 2, 8] {
         one::<Sends<Turnwise>>(&mut group, producers);
         one::<Asks<With>>(&mut group, producers);
@@ -35,5 +34,5 @@ fn fan_in(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, fan_in);
+criterion_group!(name = benches; config = brief(2.0, 20); targets = fan_in);
 criterion_main!(benches);

@@ -6,7 +6,7 @@ mod workloads;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use workloads::group::{add, group};
+use workloads::group::{add, brief, group};
 use workloads::rivals::{Channel, Handwritten, HandwrittenPool, Textbook};
 use workloads::runs::exchange;
 use workloads::{Asks, ParkingLot, Sends, Std, Subject, Turnwise, With};
@@ -16,8 +16,7 @@ fn one<S: Subject>(group: &mut BenchmarkGroup<'_, WallTime>) {
 }
 
 fn idle(criterion: &mut Criterion) {
-    let mut group = group(criterion, "idle", 2.0);
-    group.sample_size(50);
+    let mut group = group(criterion, "idle");
     one::<Sends<Turnwise>>(&mut group);
     one::<Asks<With>>(&mut group);
     one::<Asks<Turnwise>>(&mut group);
@@ -32,5 +31,5 @@ fn idle(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, idle);
+criterion_group!(name = benches; config = brief(2.0, 50); targets = idle);
 criterion_main!(benches);

@@ -8,7 +8,7 @@ mod workloads;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use workloads::actors::ring;
-use workloads::group::{add, group};
+use workloads::group::{add, brief, group};
 use workloads::rivals::{Channel, Handwritten, HandwrittenPool, Textbook};
 use workloads::{Turnwise, Way};
 
@@ -17,8 +17,7 @@ fn one<W: Way>(group: &mut BenchmarkGroup<'_, WallTime>) {
 }
 
 fn ping_pong(criterion: &mut Criterion) {
-    let mut group = group(criterion, "ping_pong", 2.0);
-    group.sample_size(20);
+    let mut group = group(criterion, "ping_pong");
     one::<Turnwise>(&mut group);
     one::<Textbook>(&mut group);
     one::<Handwritten>(&mut group);
@@ -27,5 +26,5 @@ fn ping_pong(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, ping_pong);
+criterion_group!(name = benches; config = brief(2.0, 20); targets = ping_pong);
 criterion_main!(benches);

@@ -6,7 +6,7 @@ mod workloads;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use workloads::group::{add, group};
+use workloads::group::{add, brief, group};
 use workloads::rivals::{Handwritten, HandwrittenPool, Textbook};
 use workloads::{ParkingLot, Std, Turnwise, Way, With, actors};
 
@@ -15,8 +15,7 @@ fn one<W: Way>(group: &mut BenchmarkGroup<'_, WallTime>, threads: usize) {
 }
 
 fn random_asks(criterion: &mut Criterion) {
-    let mut group = group(criterion, "random_asks", 2.0);
-    group.sample_size(20);
+    let mut group = group(criterion, "random_asks");
     for threads in [1, 2] {
         one::<Turnwise>(&mut group, threads);
         one::<With>(&mut group, threads);
@@ -29,5 +28,5 @@ fn random_asks(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, random_asks);
+criterion_group!(name = benches; config = brief(2.0, 20); targets = random_asks);
 criterion_main!(benches);

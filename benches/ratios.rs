@@ -210,7 +210,8 @@ fn usage() -> ! {
     std::process::exit(2);
 }
 
-/// Runs all contenders in turn. Returns what came of them, and how many of how many trials were disturbed.
+/// Runs all contenders in turn. Returns what came of them, and how many of how many trials were disturbed that need not have been: a load
+/// with more threads than processors always is.
 fn race(options: &Options, load: &Load, contenders: &[Contender]) -> (Vec<Row>, usize, usize) {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     // Answers first (each run checks its own); then the length of a trial, several slices of the scheduler when threads share a processor.
@@ -235,8 +236,8 @@ fn race(options: &Options, load: &Load, contenders: &[Contender]) -> (Vec<Row>, 
             // Who comes first changes, so nobody always runs after the same neighbour's leftovers.
             let i = (i + round) % contenders.len();
             let one = &contenders[i];
-            let undisturbed = load.threads <= processors && !one.helped;
-            let mut attempts = if undisturbed && load.operations.is_none() { ATTEMPTS } else { 1 };
+            let alone = load.threads <= processors && !one.helped;
+            let mut attempts = if alone && load.operations.is_none() { ATTEMPTS } else { 1 };
             let run = loop {
                 let run = (one.run)(messages[i]);
                 attempts -= 1;
@@ -244,7 +245,7 @@ fn race(options: &Options, load: &Load, contenders: &[Contender]) -> (Vec<Row>, 
                     break run;
                 }
             };
-            if undisturbed {
+            if alone {
                 trials += 1;
                 disturbed += usize::from(run.disturbed);
             }

@@ -7,7 +7,7 @@ mod workloads;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use workloads::actors;
-use workloads::group::{add, group};
+use workloads::group::{add, brief, group};
 use workloads::rivals::{Channel, Handwritten, HandwrittenPool, Textbook};
 use workloads::{Turnwise, Way};
 
@@ -16,8 +16,7 @@ fn one<W: Way>(group: &mut BenchmarkGroup<'_, WallTime>) {
 }
 
 fn ring(criterion: &mut Criterion) {
-    let mut group = group(criterion, "ring", 2.0);
-    group.sample_size(20);
+    let mut group = group(criterion, "ring");
     one::<Turnwise>(&mut group);
     one::<Textbook>(&mut group);
     one::<Handwritten>(&mut group);
@@ -26,5 +25,5 @@ fn ring(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, ring);
+criterion_group!(name = benches; config = brief(2.0, 20); targets = ring);
 criterion_main!(benches);

@@ -6,17 +6,17 @@ use std::time::Duration;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput};
 
-/// A group whose benchmarks take `seconds` each. Their samples are equally long, because a short one of many threads means little.
-pub(crate) fn group<'a>(criterion: &'a mut Criterion, name: &str, seconds: f64) -> BenchmarkGroup<'a, WallTime> {
+/// Benchmarks of `seconds` each. The command line may say otherwise, which it could not if the groups said it.
+pub(crate) fn brief(seconds: f64, samples: usize) -> Criterion {
+    let criterion = Criterion::default().sample_size(samples).warm_up_time(Duration::from_secs_f64(seconds / 2.0));
+    // So few samples tell no more than so many resamples show, and a tenth of a second is not followed by another of statistics.
+    criterion.measurement_time(Duration::from_secs_f64(seconds)).nresamples(2000)
+}
+
+/// A group whose samples are equally long: a short one of many threads means little.
+pub(crate) fn group<'a>(criterion: &'a mut Criterion, name: &str) -> BenchmarkGroup<'a, WallTime> {
     let mut group = criterion.benchmark_group(name);
-    group
-        .sample_size(10)
-        .sampling_mode(SamplingMode::Flat)
-        // Ten samples tell no more than so many resamples show.
-        .nresamples(2000)
-        .warm_up_time(Duration::from_secs_f64(seconds / 5.0))
-        .measurement_time(Duration::from_secs_f64(seconds))
-        .throughput(Throughput::Elements(1));
+    group.sampling_mode(SamplingMode::Flat).throughput(Throughput::Elements(1));
     group
 }
 
