@@ -4,38 +4,35 @@
 
 mod workloads;
 
-use std::time::Duration;
-
-use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime};
-use workloads::{ParkingLot, Std, Subject, Textbook, TurnwiseSend, TurnwiseWith, exchange};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
+use workloads::group::{add, brief, group};
+use workloads::rivals::{Channel, Handwritten, HandwrittenPool, Textbook};
+use workloads::runs::exchange;
+use workloads::{Asks, ParkingLot, Sends, Std, Subject, Turnwise, With};
 
 fn one<S: Subject>(group: &mut BenchmarkGroup<'_, WallTime>, producers: usize) {
-    exchange::<S>(producers, 1000, 0, 0);
-    group.bench_with_input(BenchmarkId::new(S::NAME, producers), &producers, |bench, &producers| {
-        bench.iter_custom(|messages| {
-            let each = messages.div_ceil(producers as u64);
-            let took = exchange::<S>(producers, each, 0, 0).wall;
-            took.mul_f64(messages as f64 / (each * producers as u64) as f64)
-        });
+    add(group, S::NAME, producers, |messages| {
+        let each = messages.div_ceil(producers as u64);
+        let took = exchange::<S>(producers, each, 0, 0).wall;
+        took.mul_f64(messages as f64 / (each * producers as u64) as f64)
     });
 }
 
 fn fan_in(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("fan_in");
-    group
-        .sample_size(20)
-        .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_secs(2))
-        .throughput(Throughput::Elements(1));
+    let mut group = group(criterion, "fan_in");
     for producers in [1, 2, 8] {
-        one::<TurnwiseSend>(&mut group, producers);
-        one::<TurnwiseWith>(&mut group, producers);
-        one::<ParkingLot>(&mut group, producers);
-        one::<Std>(&mut group, producers);
-        one::<Textbook>(&mut group, producers);
+        one::<Sends<Turnwise>>(&mut group, producers);
+        one::<Asks<With>>(&mut group, producers);
+        one::<Sends<ParkingLot>>(&mut group, producers);
+        one::<Sends<Std>>(&mut group, producers);
+        one::<Sends<Textbook>>(&mut group, producers);
+        one::<Sends<Handwritten>>(&mut group, producers);
+        one::<Sends<HandwrittenPool>>(&mut group, producers);
+        one::<Sends<Channel>>(&mut group, producers);
     }
     group.finish();
 }
 
-criterion_group!(benches, fan_in);
+criterion_group!(name = benches; config = brief(2.0, 20); targets = fan_in);
 criterion_main!(benches);

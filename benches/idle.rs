@@ -1,31 +1,35 @@
 //! What does a message to an idle object cost, on one thread?
 //!
-//! Names: `idle/<subject>`.
+//! Names: `idle/<subject>/1 thread`. Where the message is run by another thread the object is idle only if its sender waits, so those are asked.
 
 mod workloads;
 
-use std::hint::black_box;
-
-use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime};
-use workloads::{ParkingLot, Std, Subject, Textbook, TextbookAsk, TurnwiseAsk, TurnwiseSend, TurnwiseWith, exchange};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
+use workloads::group::{add, brief, group};
+use workloads::rivals::{Channel, Handwritten, HandwrittenPool, Textbook};
+use workloads::runs::exchange;
+use workloads::{Asks, ParkingLot, Sends, Std, Subject, Turnwise, With};
 
 fn one<S: Subject>(group: &mut BenchmarkGroup<'_, WallTime>) {
-    exchange::<S>(1, 1000, 3, 0);
-    let subject = S::new();
-    group.bench_function(S::NAME, |bench| bench.iter(|| black_box(&subject).give(0)));
+    add(group, S::NAME, "1 thread", |messages| exchange::<S>(1, messages, 0, 0).wall);
 }
 
 fn idle(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("idle");
-    one::<TurnwiseSend>(&mut group);
-    one::<TurnwiseWith>(&mut group);
-    one::<TurnwiseAsk>(&mut group);
-    one::<ParkingLot>(&mut group);
-    one::<Std>(&mut group);
-    one::<Textbook>(&mut group);
-    one::<TextbookAsk>(&mut group);
+    let mut group = group(criterion, "idle");
+    one::<Sends<Turnwise>>(&mut group);
+    one::<Asks<With>>(&mut group);
+    one::<Asks<Turnwise>>(&mut group);
+    one::<Sends<ParkingLot>>(&mut group);
+    one::<Sends<Std>>(&mut group);
+    one::<Sends<Textbook>>(&mut group);
+    one::<Asks<Textbook>>(&mut group);
+    one::<Sends<Handwritten>>(&mut group);
+    one::<Asks<Handwritten>>(&mut group);
+    one::<Asks<HandwrittenPool>>(&mut group);
+    one::<Asks<Channel>>(&mut group);
     group.finish();
 }
 
-criterion_group!(benches, idle);
+criterion_group!(name = benches; config = brief(2.0, 50); targets = idle);
 criterion_main!(benches);

@@ -1,69 +1,203 @@
-//! Two more ways that people write, each with and without waiting for the result.
+//! What people write instead: the textbook's mailbox, one of their own (alone and on a pool of their own), and a thread with a channel.
+//!
+//! All of them queue [`Envelope`]s, and know no closures, no capacity, no end and no panics.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
-use std::hint::black_box;
 use std::mem;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, LazyLock};
+use std::thread::{self, JoinHandle, Thread};
 
 use crossbeam_channel::{Sender, unbounded};
+use crossbeam_queue::SegQueue;
 use parking_lot::Mutex;
 
-use super::{Letter, State, Subject};
+use super::{Letter, Way};
+
+/// A letter, and where its answer goes if somebody waits for it.
+struct Envelope<L: Letter> {
+    letter: L,
+    reply: Option<Arc<Slot<L::Answer>>>,
+}
+
+impl<L: Letter> Envelope<L> {
+    #[inline]
+    fn plain(letter: L) -> Self {
+        Envelope { letter, reply: None }
+    }
+
+    #[inline]
+    fn run(self, state: &mut L::State) {
+        let answer = self.letter.run(state);
+        if let Some(slot) = self.reply {
+            slot.fill(answer);
+        }
+    }
+}
+
+/// Has `put` bring a letter, and waits for the answer.
+#[inline]
+fn ask<L: Letter>(letter: L, put: impl FnOnce(Envelope<L>)) -> L::Answer {
+    let slot = Slot::new();
+    put(Envelope { letter, reply: Some(slot.clone()) });
+    slot.wait()
+}
+
+/// Where one answer goes, to the thread that has made it.
+pub(crate) struct Slot<R> {
+    asker: Thread,
+    ready: AtomicBool,
+    value: UnsafeCell<Option<R>>,
+}
+
+// SAFETY: the value is written once before `ready` is set, and read by the asker alone after it has seen that.
+unsafe impl<R: Send> Sync for Slot<R> {}
+
+impl<R> Slot<R> {
+    #[inline]
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Slot { asker: thread::current(), ready: AtomicBool::new(false), value: UnsafeCell::new(None) })
+    }
+
+    /// To be called once.
+    #[inline]
+    pub(crate) fn fill(&self, value: R) {
+        // SAFETY: the only call, and nobody looks before `ready` is set.
+        unsafe { *self.value.get() = Some(value) };
+        self.ready.store(true, Ordering::Release);
+        self.asker.unpark();
+    }
+
+    /// Looks for a while, then sleeps. To be called once, by the thread that has made it.
+    #[inline]
+    pub(crate) fn wait(&self) -> R {
+        let mut looks = 0;
+        while !self.ready.load(Ordering::Acquire) {
+            looks += 1;
+            if looks < 100 { std::hint::spin_loop() } else { thread::park() }
+        }
+        // SAFETY: it was written before `ready` was set, and is not touched by others any more.
+        unsafe { (*self.value.get()).take() }.expect("this is the only call")
+    }
+}
+
+/// The mailbox of the textbooks: a queue, and a count of what is in it; whoever counts the first message drains.
+pub(crate) struct Textbook;
+
+pub(crate) struct Counted<L: Letter> {
+    count: AtomicUsize,
+    queue: SegQueue<Envelope<L>>,
+    state: UnsafeCell<L::State>,
+}
+
+// SAFETY: the state is reached by whoever has moved the count from 0.
+unsafe impl<L: Letter> Sync for Counted<L> {}
+
+impl<L: Letter> Counted<L> {
+    #[inline]
+    fn put(&self, envelope: Envelope<L>) {
+        self.queue.push(envelope);
+        if self.count.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.drain();
+        }
+    }
+
+    #[inline]
+    fn drain(&self) {
+        let mut counted = 1;
+        while counted > 0 {
+            for _ in 0..counted {
+                let envelope = self.queue.pop().expect("what was counted was pushed before");
+                // SAFETY: whoever has moved the count from 0 is alone until it is 0 again.
+                envelope.run(unsafe { &mut *self.state.get() });
+            }
+            counted = self.count.fetch_sub(counted, Ordering::AcqRel) - counted;
+        }
+    }
+}
+
+impl Way for Textbook {
+    const NAME: &'static str = "textbook";
+    const ASKING: &'static str = "textbook-ask";
+    type Of<L: Letter> = Arc<Counted<L>>;
+
+    #[inline]
+    fn make<L: Letter>(state: L::State) -> Self::Of<L> {
+        Arc::new(Counted { count: AtomicUsize::new(0), queue: SegQueue::new(), state: UnsafeCell::new(state) })
+    }
+    #[inline]
+    fn put<L: Letter>(to: &Self::Of<L>, letter: L) {
+        to.put(Envelope::plain(letter));
+    }
+    #[inline]
+    fn ask<L: Letter>(to: &Self::Of<L>, letter: L) -> L::Answer {
+        ask(letter, |envelope| to.put(envelope))
+    }
+}
 
 /// A mailbox as one writes it in an afternoon: a locked queue with a flag. Whoever finds the flag down runs its own message, then all that
 /// has come meanwhile, a queue at a time.
-pub(crate) struct Handwritten {
-    inbox: Mutex<Inbox>,
-    desk: UnsafeCell<Desk>,
+pub(crate) struct Handwritten;
+/// The same with a [`Pool`]: whoever finds the flag down has one of its workers run what is in the queue.
+pub(crate) struct HandwrittenPool;
+
+pub(crate) struct Flagged<L: Letter> {
+    inbox: Mutex<Inbox<L>>,
+    desk: UnsafeCell<Desk<L>>,
 }
 
-#[derive(Default)]
-struct Inbox {
+struct Inbox<L: Letter> {
     busy: bool,
-    waiting: VecDeque<Letter>,
+    waiting: VecDeque<Envelope<L>>,
 }
 
 /// What belongs to whoever has put the flag up.
-#[derive(Default)]
-struct Desk {
-    state: State,
+struct Desk<L: Letter> {
+    state: L::State,
     /// Empty between turns; kept for its memory.
-    batch: VecDeque<Letter>,
+    batch: VecDeque<Envelope<L>>,
 }
 
-// SAFETY: the desk is reached by whoever has put the flag up, and by `handled` when it is down, both under the lock.
-unsafe impl Sync for Handwritten {}
+// SAFETY: the desk is reached by whoever has put the flag up, or by him for whom that was done.
+unsafe impl<L: Letter> Sync for Flagged<L> {}
 
-/// The handwritten mailbox, with a reply to wait for.
-pub(crate) struct HandwrittenAsk(Handwritten);
-
-/// A thread that owns the state, and an unbounded channel to it.
-pub(crate) struct Channel {
-    /// None only while dropping.
-    letters: Option<Sender<Letter>>,
-    owner: Option<JoinHandle<()>>,
-    /// How many of the messages came from `handled` itself.
-    counted: AtomicU64,
-}
-
-/// The thread with the channel, with a reply to wait for.
-pub(crate) struct ChannelAsk(Channel);
-
-impl Handwritten {
+impl<L: Letter> Flagged<L> {
     #[inline]
-    fn put(&self, letter: Letter) {
+    fn new(state: L::State) -> Arc<Self> {
+        let inbox = Mutex::new(Inbox { busy: false, waiting: VecDeque::new() });
+        Arc::new(Flagged { inbox, desk: UnsafeCell::new(Desk { state, batch: VecDeque::new() }) })
+    }
+
+    #[inline]
+    fn put(&self, envelope: Envelope<L>) {
         let mut inbox = self.inbox.lock();
         if inbox.busy {
-            inbox.waiting.push_back(letter);
+            inbox.waiting.push_back(envelope);
             return;
         }
         inbox.busy = true;
         drop(inbox);
         // SAFETY: the flag was down and is up now; nobody else comes here until it is down again.
+        envelope.run(unsafe { &mut (*self.desk.get()).state });
+        self.drain();
+    }
+
+    fn put_on_pool(self: &Arc<Self>, envelope: Envelope<L>) {
+        let mut inbox = self.inbox.lock();
+        inbox.waiting.push_back(envelope);
+        if !mem::replace(&mut inbox.busy, true) {
+            drop(inbox);
+            let this = self.clone();
+            POOL.execute(move || this.drain());
+        }
+    }
+
+    /// For whoever has put the flag up, or had it put up for him.
+    #[inline]
+    fn drain(&self) {
+        // SAFETY: the flag is up, and nobody else comes here until it is down again.
         let Desk { state, batch } = unsafe { &mut *self.desk.get() };
-        letter.run(state);
         loop {
             let mut inbox = self.inbox.lock();
             if inbox.waiting.is_empty() {
@@ -72,53 +206,105 @@ impl Handwritten {
             }
             mem::swap(batch, &mut inbox.waiting);
             drop(inbox);
-            batch.drain(..).for_each(|letter| letter.run(state));
+            batch.drain(..).for_each(|envelope| envelope.run(state));
         }
     }
 }
 
-impl Subject for Handwritten {
+impl Way for Handwritten {
     const NAME: &'static str = "hand-written";
-    fn new() -> Self {
-        Handwritten { inbox: Mutex::default(), desk: UnsafeCell::default() }
+    const ASKING: &'static str = "hand-written-ask";
+    type Of<L: Letter> = Arc<Flagged<L>>;
+
+    #[inline]
+    fn make<L: Letter>(state: L::State) -> Self::Of<L> {
+        Flagged::new(state)
     }
     #[inline]
-    fn give(&self, rounds: u32) {
-        self.put(Letter { rounds, reply: None });
+    fn put<L: Letter>(to: &Self::Of<L>, letter: L) {
+        to.put(Envelope::plain(letter));
     }
-    fn handled(&self) -> u64 {
-        let inbox = self.inbox.lock();
-        assert!(!inbox.busy && inbox.waiting.is_empty(), "somebody is still at work");
-        // SAFETY: nobody is at work, and nobody can begin while the lock is held.
-        unsafe { (*self.desk.get()).state.handled }
+    #[inline]
+    fn ask<L: Letter>(to: &Self::Of<L>, letter: L) -> L::Answer {
+        ask(letter, |envelope| to.put(envelope))
     }
 }
 
-impl Subject for HandwrittenAsk {
-    const NAME: &'static str = "hand-written-ask";
-    fn new() -> Self {
-        HandwrittenAsk(Handwritten::new())
+impl Way for HandwrittenPool {
+    const NAME: &'static str = "hand-written-pool";
+    const ASKING: &'static str = "hand-written-pool-ask";
+    const HELPED: bool = true;
+    type Of<L: Letter> = Arc<Flagged<L>>;
+
+    #[inline]
+    fn make<L: Letter>(state: L::State) -> Self::Of<L> {
+        Flagged::new(state)
     }
     #[inline]
-    fn give(&self, rounds: u32) {
-        let (letter, slot) = Letter::asking(rounds);
-        self.0.put(letter);
-        black_box(slot.wait());
+    fn put<L: Letter>(to: &Self::Of<L>, letter: L) {
+        to.put_on_pool(Envelope::plain(letter));
     }
-    fn handled(&self) -> u64 {
-        self.0.handled()
+    #[inline]
+    fn ask<L: Letter>(to: &Self::Of<L>, letter: L) -> L::Answer {
+        ask(letter, |envelope| to.put_on_pool(envelope))
+    }
+    fn settle() {
+        POOL.settle();
     }
 }
 
-impl Channel {
+/// A pool as one writes it in an afternoon: a channel of boxed jobs, and a worker for each processor.
+struct Pool {
+    jobs: Sender<Job>,
+    workers: usize,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+static POOL: LazyLock<Pool> = LazyLock::new(|| {
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let (jobs, inbox) = unbounded::<Job>();
+    for _ in 0..workers {
+        let inbox = inbox.clone();
+        thread::spawn(move || inbox.iter().for_each(|job| job()));
+    }
+    Pool { jobs, workers }
+});
+
+impl Pool {
+    fn execute(&self, job: impl FnOnce() + Send + 'static) {
+        assert!(self.jobs.send(Box::new(job)).is_ok(), "the workers never end");
+    }
+
+    /// Jobs are taken in order: once each worker is at one of these, all earlier ones have been done.
+    fn settle(&self) {
+        let gate = Arc::new(Barrier::new(self.workers + 1));
+        for _ in 0..self.workers {
+            let gate = gate.clone();
+            self.execute(move || _ = gate.wait());
+        }
+        gate.wait();
+    }
+}
+
+/// A thread that owns the state, and an unbounded channel to it.
+pub(crate) struct Channel;
+
+pub(crate) struct Owned<L: Letter> {
+    /// None only while dropping.
+    letters: Option<Sender<Envelope<L>>>,
+    owner: Option<JoinHandle<()>>,
+}
+
+impl<L: Letter> Owned<L> {
     #[inline]
-    fn put(&self, letter: Letter) {
-        let sent = self.letters.as_ref().is_some_and(|letters| letters.send(letter).is_ok());
+    fn put(&self, envelope: Envelope<L>) {
+        let sent = self.letters.as_ref().is_some_and(|letters| letters.send(envelope).is_ok());
         assert!(sent, "the owner listens as long as there is a sender");
     }
 }
 
-impl Drop for Channel {
+impl<L: Letter> Drop for Owned<L> {
     fn drop(&mut self) {
         self.letters = None;
         // It has not panicked, or its last message would have been missed.
@@ -126,40 +312,23 @@ impl Drop for Channel {
     }
 }
 
-impl Subject for Channel {
+impl Way for Channel {
     const NAME: &'static str = "channel";
-    fn new() -> Self {
-        let (letters, inbox) = unbounded::<Letter>();
-        let owner = thread::spawn(move || {
-            let mut state = State::default();
-            inbox.iter().for_each(|letter| letter.run(&mut state));
-        });
-        Channel { letters: Some(letters), owner: Some(owner), counted: AtomicU64::new(0) }
-    }
-    #[inline]
-    fn give(&self, rounds: u32) {
-        self.put(Letter { rounds, reply: None });
-    }
-    /// A message like the others, behind them all.
-    fn handled(&self) -> u64 {
-        let (letter, slot) = Letter::asking(0);
-        self.put(letter);
-        slot.wait() - self.counted.fetch_add(1, Ordering::Relaxed) - 1
-    }
-}
+    const ASKING: &'static str = "channel-ask";
+    const HELPED: bool = true;
+    type Of<L: Letter> = Arc<Owned<L>>;
 
-impl Subject for ChannelAsk {
-    const NAME: &'static str = "channel-ask";
-    fn new() -> Self {
-        ChannelAsk(Channel::new())
+    fn make<L: Letter>(mut state: L::State) -> Self::Of<L> {
+        let (letters, inbox) = unbounded::<Envelope<L>>();
+        let owner = thread::spawn(move || inbox.iter().for_each(|envelope| envelope.run(&mut state)));
+        Arc::new(Owned { letters: Some(letters), owner: Some(owner) })
     }
     #[inline]
-    fn give(&self, rounds: u32) {
-        let (letter, slot) = Letter::asking(rounds);
-        self.0.put(letter);
-        black_box(slot.wait());
+    fn put<L: Letter>(to: &Self::Of<L>, letter: L) {
+        to.put(Envelope::plain(letter));
     }
-    fn handled(&self) -> u64 {
-        self.0.handled()
+    #[inline]
+    fn ask<L: Letter>(to: &Self::Of<L>, letter: L) -> L::Answer {
+        ask(letter, |envelope| to.put(envelope))
     }
 }

@@ -1,7 +1,8 @@
 //! Who is compared. What they do is in `benches/workloads`.
 
-use crate::workloads::rivals::{Channel, ChannelAsk, Handwritten, HandwrittenAsk};
-use crate::workloads::{ParkingLot, Std, Subject, Textbook, TextbookAsk, Took, TurnwiseSend, TurnwiseWith, exchange, timed};
+use crate::workloads::rivals::{Channel, Handwritten, Textbook};
+use crate::workloads::runs::{Took, exchange, timed};
+use crate::workloads::{Asks, ParkingLot, Sends, Std, Subject, Turnwise, With as TurnwiseWith};
 
 pub(crate) const TURNWISE: &str = "turnwise";
 pub(crate) const MUTEX: &str = "parking_lot";
@@ -42,15 +43,15 @@ pub(crate) fn contenders() -> [Contender; 10] {
         Contender { subject, works, helpers: usize::from(subject == "channel"), run: exchange::<S>, time: timed::<S> }
     }
     [
-        of::<TurnwiseSend>(0, &[Send]),
-        of::<TurnwiseWith>(0, &[With]),
-        of::<ParkingLot>(1, &[Send, With]),
-        of::<Std>(2, &[Send, With]),
-        of::<Textbook>(3, &[Send]),
-        of::<TextbookAsk>(3, &[With]),
-        of::<Handwritten>(4, &[Send]),
-        of::<HandwrittenAsk>(4, &[With]),
-        of::<Channel>(5, &[Send]),
-        of::<ChannelAsk>(5, &[With]),
+        of::<Sends<Turnwise>>(0, &[Send]),
+        of::<Asks<TurnwiseWith>>(0, &[With]),
+        of::<Sends<ParkingLot>>(1, &[Send, With]),
+        of::<Sends<Std>>(2, &[Send, With]),
+        of::<Sends<Textbook>>(3, &[Send]),
+        of::<Asks<Textbook>>(3, &[With]),
+        of::<Sends<Handwritten>>(4, &[Send]),
+        of::<Asks<Handwritten>>(4, &[With]),
+        of::<Sends<Channel>>(5, &[Send]),
+        of::<Asks<Channel>>(5, &[With]),
     ]
 }

@@ -1,0 +1,57 @@
+//! What does it cost to make an object and give it its first message, and to drop it, when there are many?
+//!
+//! Names: `creation/<subject>/<create or drop>`, per object, 100,000 of them at a time. A thread with a channel for each is left out: it takes
+//! some ten thousand nanoseconds, and no machine has so many threads.
+
+mod workloads;
+
+use std::time::Duration;
+
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
+use workloads::group::{add, brief, group};
+use workloads::rivals::{Handwritten, HandwrittenPool, Textbook};
+use workloads::runs::Took;
+use workloads::{ParkingLot, Std, Turnwise, Way, With, actors};
+
+const AT_A_TIME: u64 = 100_000;
+
+/// What is timed of the two that [`actors::creation`] does.
+type Part = fn((Took, Took)) -> Took;
+
+fn create((create, _): (Took, Took)) -> Took {
+    create
+}
+
+fn drop((_, drop): (Took, Took)) -> Took {
+    drop
+}
+
+/// `objects` of them, a full crowd each time: what one costs depends on how many there are.
+fn crowds<W: Way>(objects: u64, part: Part) -> Duration {
+    let each = objects.min(AT_A_TIME);
+    let times = objects.div_ceil(each);
+    let took: Duration = (0..times).map(|_| part(actors::creation::<W>(each)).wall).sum();
+    took.mul_f64(objects as f64 / (times * each) as f64)
+}
+
+fn one<W: Way>(group: &mut BenchmarkGroup<'_, WallTime>, (name, part): (&str, Part)) {
+    add(group, W::NAME, name, |objects| crowds::<W>(objects, part));
+}
+
+fn creation(criterion: &mut Criterion) {
+    let mut group = group(criterion, "creation");
+    for part in [("create", create as Part), ("drop", drop)] {
+        one::<Turnwise>(&mut group, part);
+        one::<With>(&mut group, part);
+        one::<ParkingLot>(&mut group, part);
+        one::<Std>(&mut group, part);
+        one::<Textbook>(&mut group, part);
+        one::<Handwritten>(&mut group, part);
+        one::<HandwrittenPool>(&mut group, part);
+    }
+    group.finish();
+}
+
+criterion_group!(name = benches; config = brief(2.0, 10); targets = creation);
+criterion_main!(benches);

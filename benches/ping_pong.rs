@@ -1,0 +1,30 @@
+//! What does a hop cost when two objects send one message to and fro?
+//!
+//! Names: `ping_pong/<subject>/2`, per hop. There is no mutex here: a lock is not sent anything, and a thread that plays both sides of it would
+//! only nest calls.
+
+mod workloads;
+
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
+use workloads::actors::ring;
+use workloads::group::{add, brief, group};
+use workloads::rivals::{Channel, Handwritten, HandwrittenPool, Textbook};
+use workloads::{Turnwise, Way};
+
+fn one<W: Way>(group: &mut BenchmarkGroup<'_, WallTime>) {
+    add(group, W::NAME, 2, |hops| ring::<W>(2, hops).wall);
+}
+
+fn ping_pong(criterion: &mut Criterion) {
+    let mut group = group(criterion, "ping_pong");
+    one::<Turnwise>(&mut group);
+    one::<Textbook>(&mut group);
+    one::<Handwritten>(&mut group);
+    one::<HandwrittenPool>(&mut group);
+    one::<Channel>(&mut group);
+    group.finish();
+}
+
+criterion_group!(name = benches; config = brief(2.0, 20); targets = ping_pong);
+criterion_main!(benches);
