@@ -8,6 +8,8 @@ use crate::peers::{
 
 /// Where the peer leaves it to the user how many messages a bounded mailbox holds.
 const BOUND: usize = 1024;
+/// As many as a block of tokio's list holds, twice.
+const BATCH: usize = 64;
 /// What kameo gives an actor that asks for nothing.
 const KAMEO_BOUND: usize = 64;
 
@@ -26,7 +28,8 @@ pub(crate) fn all() -> Vec<Subject> {
         of::<TurnwiseThreads>(),
         of::<TurnwiseTasks>(),
         of::<TurnwiseBounded<BOUND>>(),
-        of::<TokioUnbounded>(),
+        of::<TokioUnbounded<1>>(),
+        of::<TokioUnbounded<BATCH>>(),
         of::<TokioBounded<BOUND>>(),
         of::<Kanal<UNBOUNDED>>(),
         of::<Kanal<BOUND>>(),

@@ -8,24 +8,34 @@ use super::{Letter, bound};
 use crate::hosts;
 use crate::peer::{Peer, State};
 
+/// The owner receives up to so many messages at once.
 #[derive(Clone)]
-pub(crate) struct TokioUnbounded(mpsc::UnboundedSender<Letter<Self>>);
+pub(crate) struct TokioUnbounded<const BATCH: usize>(mpsc::UnboundedSender<Letter<Self>>);
 
 #[derive(Clone)]
 pub(crate) struct TokioBounded<const BOUND: usize>(mpsc::Sender<Letter<Self>>);
 
 const LISTENS: &str = "the owner listens as long as there is a sender";
 
-impl Peer for TokioUnbounded {
+impl<const BATCH: usize> Peer for TokioUnbounded<BATCH> {
     const PACKAGE: &'static str = "tokio";
-    const WAY: &'static str = "`mpsc`, task";
+    const WAY: &'static str = if BATCH == 1 { "`mpsc`, `recv`" } else { "`mpsc`, `recv_many`" };
     const BOUND: Option<usize> = None;
 
     async fn spawn(_place: usize, mut state: State<Self>) -> Self {
         let (letters, mut inbox) = mpsc::unbounded_channel::<Letter<Self>>();
         tokio::spawn(async move {
-            while let Some(letter) = inbox.recv().await {
-                letter.handle(&mut state).await;
+            if BATCH == 1 {
+                while let Some(letter) = inbox.recv().await {
+                    letter.handle(&mut state).await;
+                }
+            } else {
+                let mut batch = vec![];
+                while inbox.recv_many(&mut batch, BATCH).await > 0 {
+                    for letter in batch.drain(..) {
+                        letter.handle(&mut state).await;
+                    }
+                }
             }
         });
         TokioUnbounded(letters)
@@ -55,7 +65,7 @@ impl Peer for TokioUnbounded {
 
 impl<const BOUND: usize> Peer for TokioBounded<BOUND> {
     const PACKAGE: &'static str = "tokio";
-    const WAY: &'static str = "`mpsc`, task";
+    const WAY: &'static str = "`mpsc`, `recv`";
     const BOUND: Option<usize> = bound(BOUND);
 
     async fn spawn(_place: usize, mut state: State<Self>) -> Self {
