@@ -44,6 +44,10 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let measured = measure::measure(&subjects, &options);
+    if measured.is_empty() {
+        eprintln!("no peer has such a name\n\n{}", options::USAGE);
+        return ExitCode::from(2);
+    }
     match table::print(&measured, &options, io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {

@@ -29,7 +29,10 @@ impl Options {
             match word.as_str() {
                 "--quick" => options.quick = true,
                 "--markdown" => options.markdown = true,
-                "--rounds" => options.rounds = Some(number(value()?)?).filter(|&rounds| rounds > 0),
+                "--rounds" => match number(value()?)? {
+                    0 => return Err("without a round there is nothing to print".into()),
+                    rounds => options.rounds = Some(rounds),
+                },
                 "--only" => options.only = Some(value()?),
                 "--resident" => options.resident = Some(number(value()?)?),
                 _ => return Err(format!("{word} is nothing that I know")),

@@ -15,6 +15,11 @@ impl<const BOUND: usize> Peer for Kanal<BOUND> {
     const PACKAGE: &'static str = "kanal";
     const WAY: &'static str = "asynchronous, task";
     const BOUND: Option<usize> = bound(BOUND);
+    const NOTE: Option<&'static str> = if BOUND == UNBOUNDED {
+        None
+    } else {
+        Some("Takes the memory for all the messages that a bounded channel can hold when it is made.")
+    };
 
     async fn spawn(_place: usize, mut state: State<Self>) -> Self {
         let (letters, inbox) = if BOUND == UNBOUNDED { kanal::unbounded_async::<Letter<Self>>() } else { kanal::bounded_async(BOUND) };

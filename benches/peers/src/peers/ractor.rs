@@ -25,6 +25,7 @@ impl Peer for Ractor {
     const PACKAGE: &'static str = "ractor";
     const WAY: &'static str = "`cast`, `call`";
     const BOUND: Option<usize> = None;
+    const NOTE: Option<&'static str> = Some("Has no bounded mailboxes.");
 
     async fn spawn(_place: usize, state: State<Self>) -> Self {
         let (actor, _) = Actor::spawn(None, Guarding, state).await.expect("it has no name that could be taken");
