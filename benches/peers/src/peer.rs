@@ -60,7 +60,8 @@ impl<P> State<P> {
         self.work(rounds);
     }
 
-    /// The handler of a message: counts it and works for so many rounds. The answer: how many are still to come; less than none: `u64::MAX` and down.
+    /// The handler of a message: counts it and works for so many rounds. The answer: how many are still to come; after the last, from
+    /// `u64::MAX` down.
     #[inline]
     pub(crate) fn work(&mut self, rounds: u32) -> u64 {
         self.value = spend(self.value, rounds);

@@ -41,10 +41,11 @@ pub(crate) fn print(rows: &[Row<'_>], options: &Options, mut to: impl Write) -> 
     writeln!(to)?;
     writeln!(
         to,
-        "Nanoseconds for each message, hop or actor; medians over {} round{}, in which the rows take turns. tell: N senders to one actor until all is \
-         handled, handlers of about 0 and 65 ns, no sender pauses unless it must; time / processor time of the whole process. ask: one question after another. ask 8: eight \
-         askers, one actor. ping-pong, ring 100: one message on its way, per hop. random 8: eight askers, any of {} actors. create: made, \
-         one message handled, dropped; of {} actors. bytes: resident for an idle one of them, its state of 32 bytes or more and its handle included.",
+        "Nanoseconds for each message, hop or actor; medians over {} round{}, in which the rows take turns. tell: N senders to one actor \
+         until all is handled, handlers of about 0 and 65 ns, no sender pauses unless it must; time / processor time of the whole process. \
+         ask: one question after another. ask 8: eight askers, one actor. ping-pong, ring 100: one message on its way, per hop. random 8: \
+         eight askers, any of {} actors. create: made, one message handled, dropped; of {} actors. bytes: resident for an idle one of \
+         them, its state of 32 bytes or more and its handle included.",
         options.rounds(),
         if options.rounds() == 1 { "" } else { "s" },
         grouped(sizes.asked as f64),
