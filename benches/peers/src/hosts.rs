@@ -1,0 +1,42 @@
+//! Where actors run, and those who send to them. Made when first needed; whoever has nothing to do here sleeps.
+
+use std::future::Future;
+use std::sync::{LazyLock, mpsc};
+use std::thread;
+
+use actix::{Arbiter, ArbiterHandle, System};
+use tokio::runtime::{Builder, Runtime};
+
+/// Threads of each host.
+pub(crate) const WORKERS: usize = 2;
+
+static RUNTIME: LazyLock<Runtime> =
+    LazyLock::new(|| Builder::new_multi_thread().worker_threads(WORKERS).build().expect("the system has two threads to spare"));
+
+/// On the runtime that all tasks share.
+pub(crate) fn task(task: impl Future<Output = ()> + Send + 'static) {
+    RUNTIME.spawn(task);
+}
+
+/// On a thread of its own.
+pub(crate) fn thread(task: impl Future<Output = ()> + Send + 'static) {
+    thread::spawn(|| RUNTIME.handle().block_on(task));
+}
+
+/// One of actix's threads.
+pub(crate) fn arbiter(place: usize) -> &'static ArbiterHandle {
+    static ARBITERS: LazyLock<Vec<ArbiterHandle>> = LazyLock::new(|| {
+        let (give, take) = mpsc::channel();
+        // Arbiters belong to a system, and that to a thread which runs until the program ends.
+        thread::spawn(move || {
+            let system = System::new();
+            for _ in 0..WORKERS {
+                give.send(Arbiter::new().handle()).expect("somebody waits for them");
+            }
+            drop(give);
+            system.run()
+        });
+        take.iter().collect()
+    });
+    &ARBITERS[place % WORKERS]
+}

@@ -1,0 +1,59 @@
+//! The workloads of this crate's benchmarks on what people use instead: channels with a task behind them, and actor crates.
+//!
+//! ```text
+//! cargo run --release --manifest-path benches/peers/Cargo.toml                a few minutes; the table, aligned
+//! cargo run --release --manifest-path benches/peers/Cargo.toml -- --markdown  the same for the README
+//! cargo run --release --manifest-path benches/peers/Cargo.toml -- --quick     a few seconds; figures that mean nothing, answers that do
+//! ```
+//!
+//! Each peer is used as its documentation says, by the fastest of the ways that are told there, without the parts that only watch
+//! (tracing). All senders and askers are tasks of one tokio runtime with two workers, as are the actors; actix and the first row of
+//! turnwise say what they have instead. Whoever sends to an unbounded mailbox never pauses, so there most of the messages wait in memory
+//! before they are handled.
+//!
+//! Everybody guards the same state, which counts for itself. A trial ends when everything has been *handled*, and then its answer is
+//! checked: a wrong one ends the program. The peers take turns within each round, another one first each time; figures are medians over
+//! the rounds. Bytes are measured in a process of their own for each peer, because an allocator keeps what others have given back.
+
+mod hosts;
+mod loads;
+mod measure;
+mod options;
+mod peer;
+mod peers;
+mod subjects;
+mod table;
+
+use std::io;
+use std::process::ExitCode;
+
+use options::Options;
+
+fn main() -> ExitCode {
+    let options = match Options::read(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(why) => {
+            eprintln!("{why}\n\n{}", options::USAGE);
+            return ExitCode::from(2);
+        }
+    };
+    let subjects = subjects::all();
+    if let Some(number) = options.resident {
+        // One of the processes that `measure` starts.
+        let bytes = subjects.get(number).and_then(|subject| (subject.resident)(options.sizes().created));
+        println!("{}", bytes.map_or("none".into(), |bytes| bytes.to_string()));
+        return ExitCode::SUCCESS;
+    }
+    let measured = measure::measure(&subjects, &options);
+    if measured.is_empty() {
+        eprintln!("no peer has such a name\n\n{}", options::USAGE);
+        return ExitCode::from(2);
+    }
+    match table::print(&measured, &options, io::stdout().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The peers in the order of the table.
+
+use crate::loads::{Done, Load, Sizes, resident, run};
+use crate::peer::Peer;
+use crate::peers::{
+    Actix, Flume, Kameo, Kanal, Ractor, TokioBounded, TokioUnbounded, TurnwiseBounded, TurnwiseTasks, TurnwiseThreads, UNBOUNDED, Xtra,
+};
+
+/// Where the peer leaves it to the user how many messages a bounded mailbox holds.
+const BOUND: usize = 1024;
+/// As many as a block of tokio's list holds, twice.
+const BATCH: usize = 64;
+/// What kameo gives an actor that asks for nothing.
+const KAMEO_BOUND: usize = 64;
+
+pub(crate) struct Subject {
+    /// With its version.
+    pub(crate) name: String,
+    pub(crate) way: &'static str,
+    pub(crate) bound: Option<usize>,
+    pub(crate) note: Option<&'static str>,
+    pub(crate) run: fn(Load, u64, u32, Sizes) -> Done,
+    pub(crate) resident: fn(usize) -> Option<f64>,
+}
+
+pub(crate) fn all() -> Vec<Subject> {
+    vec![
+        of::<TurnwiseThreads>(),
+        of::<TurnwiseTasks>(),
+        of::<TurnwiseBounded<BOUND>>(),
+        of::<TokioUnbounded<1>>(),
+        of::<TokioUnbounded<BATCH>>(),
+        of::<TokioBounded<BOUND>>(),
+        of::<Kanal<UNBOUNDED>>(),
+        of::<Kanal<BOUND>>(),
+        of::<Flume<UNBOUNDED>>(),
+        of::<Flume<BOUND>>(),
+        of::<Actix<1>>(),
+        of::<Actix<2>>(),
+        of::<Kameo<UNBOUNDED>>(),
+        of::<Kameo<KAMEO_BOUND>>(),
+        of::<Ractor>(),
+        of::<Xtra<UNBOUNDED>>(),
+        of::<Xtra<BOUND>>(),
+    ]
+}
+
+fn of<P: Peer>() -> Subject {
+    let name = format!("{} {}", P::PACKAGE, version(P::PACKAGE));
+    Subject { name, way: P::WAY, bound: P::BOUND, note: P::NOTE, run: run::<P>, resident: resident::<P> }
+}
+
+/// The version that was compiled in, from the lock file.
+fn version(package: &str) -> &'static str {
+    let name = format!("name = \"{package}\"");
+    let mut lines = include_str!("../Cargo.lock").lines().skip_while(|line| *line != name);
+    let version = lines.nth(1).and_then(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
+    version.expect("the lock file has all packages")
+}
