@@ -151,7 +151,7 @@ impl Benchmark for Banking {
     const NAME: &'static str = "banking";
 
     fn sized(quick: bool) -> Self {
-        let (accounts, transfers) = if quick { (20, 200) } else { (1000, 500_000) };
+        let (accounts, transfers) = if quick { (20, 200) } else { (1000, 300_000) };
         let mut random = Random::new(123_456);
         let transfers: Arc<[Transfer]> = (0..transfers)
             .map(|_| {

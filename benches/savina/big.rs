@@ -154,7 +154,7 @@ impl Benchmark for Big {
     const NAME: &'static str = "big";
 
     fn sized(quick: bool) -> Self {
-        Big { actors: 120, pings: if quick { 10 } else { 15_000 } }
+        Big { actors: 120, pings: if quick { 10 } else { 10_000 } }
     }
 
     fn size(&self) -> String {

@@ -216,7 +216,7 @@ impl Benchmark for Buffer {
     const NAME: &'static str = "buffer";
 
     fn sized(quick: bool) -> Self {
-        Buffer { producers: 40, consumers: 40, items: if quick { 10 } else { 1000 } }
+        Buffer { producers: 40, consumers: 40, items: if quick { 10 } else { 2000 } }
     }
 
     fn size(&self) -> String {

@@ -149,7 +149,7 @@ impl Benchmark for Dictionary {
 
     fn sized(quick: bool) -> Self {
         let entries = if quick { 1000 } else { 524_287 };
-        Dictionary { workers: 20, requests: if quick { 20 } else { 50_000 }, entries: (0..entries).map(|key| (key, key)).collect() }
+        Dictionary { workers: 20, requests: if quick { 20 } else { 30_000 }, entries: (0..entries).map(|key| (key, key)).collect() }
     }
 
     fn size(&self) -> String {

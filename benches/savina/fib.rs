@@ -80,7 +80,7 @@ impl Benchmark for Fib {
     const NAME: &'static str = "fib";
 
     fn sized(quick: bool) -> Self {
-        Fib { n: if quick { 12 } else { 25 } }
+        Fib { n: if quick { 12 } else { 26 } }
     }
 
     fn size(&self) -> String {

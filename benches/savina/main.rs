@@ -13,7 +13,7 @@
 //!   and the exit code is 1.
 //! - Before anything is timed, each program is run once with every actor counted: all that were made must end, none by a panic.
 //! - The time goes from making the first actor to the answer. The answer is a promise that the last actor keeps; nothing polls or sleeps.
-//! - Executors take turns, round by round. A row shows the median of the rounds, and the fastest.
+//! - Executors take turns, round by round. A row shows the medians of the rounds, and the fastest; processor time is that of all threads.
 //! - Inline, a program runs on the thread that starts it: what is seen is the price of messages, without any parallelism.
 
 mod banking;
@@ -34,6 +34,7 @@ mod throughput;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
+use cpu_time::ProcessTime;
 use turnwise::{Drain, Reply, WaitError};
 
 use system::{Inline, Ledger, On, System, Tracked};
@@ -109,6 +110,8 @@ fn case<'a, B: Benchmark, Y: System>(benchmark: &'a B, executor: &'static str, s
 struct Run {
     messages: u64,
     wall_ms: f64,
+    /// Of all threads.
+    cpu_ms: f64,
 }
 
 impl Run {
@@ -132,11 +135,11 @@ impl Report {
                 // Who comes first changes, so nobody always runs after the same neighbour's leftovers.
                 let i = (i + round) % cases.len();
                 if let Ok(runs) = &mut took[i] {
-                    let start = Instant::now();
+                    let (start, cpu) = (Instant::now(), ProcessTime::now());
                     let outcome = (cases[i].timed)();
-                    let wall_ms = start.elapsed().as_secs_f64() * 1e3;
+                    let [wall_ms, cpu_ms] = [start.elapsed(), cpu.elapsed()].map(|took| took.as_secs_f64() * 1e3);
                     match outcome {
-                        Ok(messages) => runs.push(Run { messages, wall_ms }),
+                        Ok(messages) => runs.push(Run { messages, wall_ms, cpu_ms }),
                         Err(wrong) => took[i] = Err(wrong),
                     }
                 }
@@ -156,21 +159,22 @@ impl Report {
 
 fn print_head() {
     println!(
-        "{:<14} {:<44} {:<10} {:>10} {:>9} {:>9} {:>8}  verified",
-        "benchmark", "size", "executor", "messages", "wall ms", "min ms", "ns/msg"
+        "{:<14} {:<44} {:<10} {:>10} {:>9} {:>9} {:>9} {:>8}  verified",
+        "benchmark", "size", "executor", "messages", "wall ms", "min ms", "cpu ms", "ns/msg"
     );
 }
 
 fn print_row(benchmark: &str, size: &str, executor: &str, took: Result<Vec<Run>, String>) {
     match took {
         Ok(runs) => println!(
-            "{benchmark:<14} {size:<44} {executor:<10} {:>10} {:>9.2} {:>9.2} {:>8.1}  yes",
+            "{benchmark:<14} {size:<44} {executor:<10} {:>10} {:>9.2} {:>9.2} {:>9.2} {:>8.1}  yes",
             median(&runs, |run| run.messages as f64) as u64,
             median(&runs, |run| run.wall_ms),
             fastest(&runs),
+            median(&runs, |run| run.cpu_ms),
             median(&runs, Run::ns_per_message),
         ),
-        Err(wrong) => println!("{benchmark:<14} {size:<44} {executor:<10} {:>39}  NO: {wrong}", ""),
+        Err(wrong) => println!("{benchmark:<14} {size:<44} {executor:<10} {:>49}  NO: {wrong}", ""),
     }
 }
 
@@ -181,6 +185,7 @@ fn print_json(benchmark: &str, size: &str, executor: &str, took: Result<Vec<Run>
             "messages": median(&runs, |run| run.messages as f64) as u64,
             "wall_ms": median(&runs, |run| run.wall_ms),
             "min_ms": fastest(&runs),
+            "cpu_ms": median(&runs, |run| run.cpu_ms),
             "ns_per_message": median(&runs, Run::ns_per_message),
             "verified": true,
         }),

@@ -61,7 +61,7 @@ impl Benchmark for Radix {
 
     fn sized(quick: bool) -> Self {
         let mut random = Random::new(2048);
-        let numbers: Vec<u64> = (0..if quick { 100 } else { 100_000 }).map(|_| random.next() >> (64 - BITS)).collect();
+        let numbers: Vec<u64> = (0..if quick { 100 } else { 50_000 }).map(|_| random.next() >> (64 - BITS)).collect();
         let mut sorted = numbers.clone();
         sorted.sort_unstable();
         Radix { numbers, sorted }
