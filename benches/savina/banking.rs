@@ -6,11 +6,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::thread;
 
+use parking_lot::Mutex;
 use turnwise::{Actor, Context, Handler, Promise, promise};
 
 use crate::random::Random;
-use crate::{Benchmark, Outcome, System, answer, same};
+use crate::{Benchmark, Outcome, Plain, System, answer, same};
 
 const INITIAL: u64 = 1 << 40;
 
@@ -147,8 +149,37 @@ impl Handler<Closed> for Teller {
     }
 }
 
+impl Banking {
+    /// A mutex around each account, and two threads with half of the transfers each, which lock in the order of the accounts.
+    fn mutexes(&self) -> Outcome {
+        let accounts: Vec<_> = self.balances.iter().map(|_| Mutex::new(INITIAL)).collect();
+        let (first, second) = self.transfers.split_at(self.transfers.len() / 2);
+        let pay = |transfers: &[Transfer]| {
+            for &Transfer { from, to, amount } in transfers {
+                let (mut from, mut to) = (accounts[from].lock(), accounts[to].lock());
+                *from -= amount;
+                *to += amount;
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| pay(first));
+            scope.spawn(|| pay(second));
+        });
+        self.check(&accounts.into_iter().map(Mutex::into_inner).collect::<Vec<_>>())
+    }
+
+    fn check(&self, balances: &[u64]) -> Outcome {
+        let wrong = balances.iter().zip(&self.balances).filter(|(found, expected)| found != expected).count();
+        same("accounts with a wrong balance", wrong, 0)?;
+        same("accounts", balances.len(), self.balances.len())?;
+        // `Pay`, `Take`, `Confirm`, `Complete`; of each account the end; the opening.
+        Ok(4 * self.transfers.len() as u64 + 2 * balances.len() as u64 + 1)
+    }
+}
+
 impl Benchmark for Banking {
     const NAME: &'static str = "banking";
+    const PLAIN: Option<Plain<Self>> = Some(("mutexes", Self::mutexes));
 
     fn sized(quick: bool) -> Self {
         let (accounts, transfers) = if quick { (20, 200) } else { (1000, 300_000) };
@@ -178,12 +209,6 @@ impl Benchmark for Banking {
         let open = (0..accounts).map(|id| system.spawn(account(id))).collect();
         let (done, balances) = promise();
         teller.tell(Open { accounts: open, transfers: self.transfers.clone(), done }).expect("the teller is open");
-
-        let balances = answer(balances)?;
-        let wrong = balances.iter().zip(&self.balances).filter(|(found, expected)| found != expected).count();
-        same("accounts with a wrong balance", wrong, 0)?;
-        same("accounts", balances.len(), accounts)?;
-        // `Pay`, `Take`, `Confirm`, `Complete`; of each account the end; the opening.
-        Ok(4 * self.transfers.len() as u64 + 2 * accounts as u64 + 1)
+        self.check(&answer(balances)?)
     }
 }

@@ -4,11 +4,13 @@
 //! All values of a key are equal to it modulo the number of entries, so a worker can check what it reads.
 
 use std::collections::HashMap;
+use std::thread;
 
+use parking_lot::Mutex;
 use turnwise::{Actor, Context, Handler, Promise, promise};
 
 use crate::random::Random;
-use crate::{Benchmark, Outcome, System, answer, same};
+use crate::{Benchmark, Outcome, Plain, System, answer, same};
 
 const WRITES_PERCENT: usize = 10;
 
@@ -144,8 +146,45 @@ impl Handler<Finished> for Master {
     }
 }
 
+impl Dictionary {
+    /// A mutex around the map, and two threads that are ten workers each.
+    fn mutex(&self) -> Outcome {
+        let entries = self.entries.len();
+        let map = Mutex::new(self.entries.clone());
+        let work = |mut random: Random| {
+            (0..self.workers as u64 / 2 * self.requests)
+                .filter(|_| {
+                    let key = random.below(entries);
+                    let value = if random.below(100) < WRITES_PERCENT {
+                        let value = key + random.below(1000) * entries;
+                        map.lock().insert(key, value);
+                        Some(value)
+                    } else {
+                        map.lock().get(&key).copied()
+                    };
+                    value.is_none_or(|value| value % entries != key)
+                })
+                .count()
+        };
+        let wrong: usize = thread::scope(|scope| {
+            let threads = [0, 1].map(|id| scope.spawn(move || work(Random::new(id))));
+            threads.into_iter().map(|thread| thread.join().expect("it does not panic")).sum()
+        });
+        same("wrong values", wrong, 0)?;
+        same("entries", map.lock().len(), entries)?;
+        Ok(self.messages())
+    }
+
+    fn messages(&self) -> u64 {
+        // Each request and its answer; of each worker `Start` and `Finished`; the opening and the report.
+        let workers = self.workers as u64;
+        2 * workers * self.requests + 2 * workers + 2
+    }
+}
+
 impl Benchmark for Dictionary {
     const NAME: &'static str = "dictionary";
+    const PLAIN: Option<Plain<Self>> = Some(("mutex", Self::mutex));
 
     fn sized(quick: bool) -> Self {
         let entries = if quick { 1000 } else { 524_287 };
@@ -169,7 +208,6 @@ impl Benchmark for Dictionary {
         master.tell(Open { workers, done }).expect("the master is open");
         let requests = self.workers as u64 * self.requests;
         same("in all", answer(total)?, Total { requests, entries: self.entries.len(), wrong: 0 })?;
-        // Each request and its answer; of each worker `Start` and `Finished`; the opening and the report.
-        Ok(2 * requests + 2 * self.workers as u64 + 2)
+        Ok(self.messages())
     }
 }

@@ -14,6 +14,7 @@
 //! - Before anything is timed, each program is run once with every actor counted: all that were made must end, none by a panic.
 //! - The time goes from making the first actor to the answer. The answer is a promise that the last actor keeps; nothing polls or sleeps.
 //! - Executors take turns, round by round. A row shows the medians of the rounds, and the fastest; processor time is that of all threads.
+//! - Three rows more are the same work with threads and channels or mutexes, as one would write it without actors.
 //! - Inline, a program runs on the thread that starts it: what is seen is the price of messages, without any parallelism.
 
 mod banking;
@@ -45,9 +46,14 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// How many messages the actors of a run have handled, or what was wrong with its answer.
 pub(crate) type Outcome = Result<u64, String>;
 
+/// The same work without actors: its name, and how to run it once.
+pub(crate) type Plain<B> = (&'static str, fn(&B) -> Outcome);
+
 /// A program made of actors.
-pub(crate) trait Benchmark {
+pub(crate) trait Benchmark: Sized {
     const NAME: &'static str;
+    /// Where it is a few lines. It counts the messages that it saves, so that the times per message can be compared.
+    const PLAIN: Option<Plain<Self>> = None;
     /// Prepares a run that takes a fraction of a second, or next to no time if `quick`, and finds its answer without actors.
     fn sized(quick: bool) -> Self;
     /// The size, for people.
@@ -75,13 +81,17 @@ fn over_all<B: Benchmark>(options: &Options, report: &mut Report) {
         return;
     }
     let benchmark = B::sized(options.quick);
-    let cases = [case(&benchmark, "inline", Inline), case(&benchmark, "rayon", On(on_rayon))];
-    let cases = cases.into_iter().filter(|case| case.executor.contains(&options.executor)).collect();
+    let mut cases = vec![case(&benchmark, "inline", Inline), case(&benchmark, "rayon", On(on_rayon))];
+    if let Some((name, run)) = B::PLAIN {
+        let benchmark = &benchmark;
+        cases.push(Case { executor: name, timed: Box::new(move || run(benchmark)), tracked: Box::new(move || run(benchmark)) });
+    }
+    cases.retain(|case| case.executor.contains(&options.executor));
     report.rows::<B>(options, &benchmark.size(), cases);
 }
 
-/// First come, first served: with `rayon::spawn` the newest drain of a worker comes first, so two actors that answer each other could keep it
-/// from a third one for ever.
+/// First come, first served: with `rayon::spawn` the newest drain of a worker comes first, so two actors that answer each other could keep a
+/// third one from it for ever.
 fn on_rayon(drain: Drain) {
     rayon::spawn_fifo(move || drain.run());
 }
@@ -90,6 +100,7 @@ fn on_rayon(drain: Drain) {
 struct Case<'a> {
     executor: &'static str,
     timed: Box<dyn Fn() -> Outcome + 'a>,
+    /// With an account of its actors.
     tracked: Box<dyn Fn() -> Outcome + 'a>,
 }
 

@@ -61,7 +61,10 @@ impl Benchmark for Radix {
 
     fn sized(quick: bool) -> Self {
         let mut random = Random::new(2048);
-        let numbers: Vec<u64> = (0..if quick { 100 } else { 50_000 }).map(|_| random.next() >> (64 - BITS)).collect();
+        // Every other one has fewer bits, so that there are some whose order each bit decides.
+        let numbers: Vec<u64> = (0..if quick { 100 } else { 50_000 })
+            .map(|i| random.next() >> (64 - BITS) >> if i % 2 == 0 { 0 } else { random.below(BITS as usize) })
+            .collect();
         let mut sorted = numbers.clone();
         sorted.sort_unstable();
         Radix { numbers, sorted }
