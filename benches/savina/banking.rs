@@ -1,8 +1,8 @@
 //! Banking: transfers between accounts, each of which must be confirmed by the second account before the first one goes on. Savina: 1,000 accounts,
 //! 50,000 transfers.
 //!
-//! An account that waits for a confirmation puts other messages aside. Money always goes from a lower account to a higher one, so there is no
-//! cycle of waiting. (It could also wait inside its turn, with `with` or `Reply::wait`; but not in a pool whose threads are few.)
+//! An account that waits for a confirmation puts other messages aside, as in the original. Money always goes from a lower account to a higher one,
+//! so there is no cycle of waiting, and it could wait inside its turn as well, with `with` or `Reply::wait`: then its thread may sleep.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
