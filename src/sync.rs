@@ -10,6 +10,8 @@ pub(crate) mod config {
     pub(crate) const SLOT: usize = 32;
     /// Slots of one chunk, its header's included: a page.
     pub(crate) const CHUNK_SLOTS: usize = 128;
+    /// The largest state that its owner takes into its own frame: a line.
+    pub(crate) const HOME: usize = 64;
     /// The saturated COUNT of the word: "at least this many".
     pub(crate) const COUNT_MAX: u64 = 65_535;
     /// Empty chunks that one thread keeps.
@@ -94,7 +96,7 @@ pub(crate) mod thread {
 pub(crate) mod hint {
     /// Looks whether something is done that another thread is about to do: some microseconds by spinning, then some by giving the
     /// processor away, for with more threads than processors the other one may be waiting for this one's. False if it was not done.
-    pub(crate) fn done_soon(done: impl Fn() -> bool) -> bool {
+    pub(crate) fn done_soon(mut done: impl FnMut() -> bool) -> bool {
         let backoff = super::Backoff::new();
         while !done() {
             if backoff.is_completed() {
@@ -114,6 +116,19 @@ pub(crate) mod hint {
             std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(addr.cast());
         }
         #[cfg(not(target_arch = "x86_64"))]
+        let _ = addr;
+    }
+
+    /// The same, for writing: the line leaves the cache of whoever has it.
+    #[inline(always)]
+    pub(crate) fn prefetch_write(addr: *const u8) {
+        // The compiler's own intrinsic becomes a prefetch for reading unless it is told of a newer processor.
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: as above; a processor without this instruction does nothing instead.
+        unsafe {
+            std::arch::asm!("prefetchw [{}]", in(reg) addr, options(nostack, preserves_flags));
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         let _ = addr;
     }
 }
@@ -169,7 +184,7 @@ pub(crate) mod alloc {
     }
 }
 
-pub(crate) use crossbeam_utils::Backoff;
+pub(crate) use crossbeam_utils::{Backoff, CachePadded};
 pub(crate) use parking_lot::Mutex;
 
 /// A thread-local without a destructor: usable at any time, in other destructors too.

@@ -23,6 +23,11 @@ mod sync {
     pub(crate) mod config {
         pub(crate) const COUNT_MAX: u64 = 3;
     }
+    pub(crate) mod hint {
+        pub(crate) fn done_soon(mut done: impl FnMut() -> bool) -> bool {
+            done()
+        }
+    }
 }
 
 use std::collections::{HashMap, HashSet};

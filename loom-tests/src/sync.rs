@@ -26,6 +26,7 @@ use std::ops::{Deref, DerefMut};
 /// Sizes small enough that growth is reached by a few messages. A slot holds a node with loom's cells in it.
 pub(crate) mod config {
     pub(crate) const SLOT: usize = 128;
+    pub(crate) const HOME: usize = 256;
     pub(crate) const CHUNK_SLOTS: usize = 4;
     pub(crate) const COUNT_MAX: u64 = 65_535;
     pub(crate) const CACHED_CHUNKS: usize = 1;
@@ -34,23 +35,43 @@ pub(crate) mod config {
 
 /// The same with a COUNT of two bits: saturated by three messages.
 pub(crate) mod narrow {
-    pub(crate) use super::config::{CACHED_CHUNKS, CHUNK_SLOTS, DEPOT_CHUNKS, SLOT};
+    pub(crate) use super::config::{CACHED_CHUNKS, CHUNK_SLOTS, DEPOT_CHUNKS, HOME, SLOT};
     pub(crate) const COUNT_MAX: u64 = 3;
 }
 
 /// The same, saturated by four messages: a capacity of two is still exact.
 pub(crate) mod small {
-    pub(crate) use super::config::{CACHED_CHUNKS, CHUNK_SLOTS, DEPOT_CHUNKS, SLOT};
+    pub(crate) use super::config::{CACHED_CHUNKS, CHUNK_SLOTS, DEPOT_CHUNKS, HOME, SLOT};
     pub(crate) const COUNT_MAX: u64 = 4;
 }
 
 pub(crate) mod hint {
     /// No patience: the thread looks when it is about to sleep, and loom tries every moment of that.
-    pub(crate) fn done_soon(_: impl Fn() -> bool) -> bool {
+    pub(crate) fn done_soon(_: impl FnMut() -> bool) -> bool {
         false
     }
 
     pub(crate) fn prefetch(_: *const u8) {}
+
+    pub(crate) fn prefetch_write(_: *const u8) {}
+}
+
+/// Nothing lies in a cache line here.
+#[derive(Debug)]
+pub(crate) struct CachePadded<T>(T);
+
+impl<T> CachePadded<T> {
+    pub(crate) fn new(value: T) -> Self {
+        CachePadded(value)
+    }
+}
+
+impl<T> Deref for CachePadded<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
 }
 
 /// No back-off: a failed compare-and-swap is the progress of another thread, and loom tries every order anyway.

@@ -15,6 +15,8 @@
 //! - B3: `storage` counts weak handles, list entries, carriers, waiting replies, plus one for the handles all together, given up when ORPHAN
 //!   has been dealt with. The block is freed at 0.
 //! - B4: `about` changes once at most, from the static to an allocation; that one lives as long as the block.
+//! - NEWS: the process's count of stops, raised after STOP Release -> read before STOP Acquire. A drainer looks at `side`, which lies where the
+//!   senders write, at the beginning of a list and when that count has moved; whoever is stopped is seen to be so before the next turn.
 //! - CAUSE: `stop_because` Release -> `stop_cause` Acquire. Who sees that the actor was stopped finds why.
 //! - ABOUT: compare-and-swap Release -> `load` Acquire. Who finds the allocation finds it written.
 
@@ -27,12 +29,13 @@ use super::plan::{DEFAULT_BUDGET, Hooks, Overflow, Panic, Plan, UndeliveredHook}
 use super::room::{Ring, Room};
 use crate::error::StopCause;
 use crate::mailbox::word::{UNBOUNDED, Word};
-use crate::sync::Mutex;
 use crate::sync::alloc::{alloc, dealloc};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicPtr, AtomicU64};
 use crate::sync::cell::UnsafeCell;
+use crate::sync::config::HOME;
 use crate::sync::panic::catch;
+use crate::sync::{CachePadded, Mutex, global};
 use crate::unwind::shrug_off;
 use crate::wait::{Clock, MonotonicClock, Waiters};
 
@@ -90,6 +93,24 @@ struct Rest<S> {
     undelivered: Option<UndeliveredHook<S>>,
 }
 
+global! {
+    /// How many mailboxes of this process were stopped (NEWS).
+    static STOPS: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
+}
+
+/// Changes whenever a mailbox is stopped: which one, its STOP says.
+#[inline(always)]
+pub(crate) fn stops() -> u64 {
+    // Ordering: Acquire, reader side of NEWS.
+    STOPS.load(Acquire)
+}
+
+/// How to move a small state out of its block and back.
+pub(crate) struct Move {
+    pub(crate) out: unsafe fn(*const Core, *mut u8),
+    pub(crate) back: unsafe fn(*const Core, *const u8),
+}
+
 /// What any thread may reach.
 #[derive(Default)]
 pub(crate) struct Extra {
@@ -106,6 +127,7 @@ pub(crate) struct Extra {
 struct Types {
     counts: usize,
     extra: usize,
+    moves: Option<Move>,
     end: unsafe fn(*const Core),
     recover: unsafe fn(*const Core, &str) -> Recovered,
     rest: fn() -> *mut About,
@@ -123,11 +145,17 @@ impl<S> Block<S> {
     const TYPES: &'static Types = &Types {
         counts: offset_of!(Block<S>, counts),
         extra: offset_of!(Rest<S>, extra),
+        moves: Self::MOVES,
         end: Self::end,
         recover: Self::recover,
         rest: Self::default_rest,
         free_rest: Self::free_rest,
         free: Self::free,
+    };
+    /// Nothing has nowhere to go, and a large state lies in other lines than the word anyway.
+    const MOVES: Option<Move> = match size_of::<S>() {
+        1..=HOME if align_of::<S>() <= 64 => Some(Move { out: Self::move_out, back: Self::move_back }),
+        _ => None,
     };
     const PLAIN: &'static About = &About {
         types: Self::TYPES,
@@ -188,6 +216,22 @@ impl<S> Block<S> {
         let block = core.cast::<Self>();
         // SAFETY: B1 by the caller's word: nobody else touches it until we let go.
         unsafe { (*block).state.with_mut(|state| f((*state).assume_init_mut())) }
+    }
+
+    /// # Safety
+    /// The caller owns this mailbox, of this state type; the state is in the block, and `to` is memory for it.
+    unsafe fn move_out(core: *const Core, to: *mut u8) {
+        let block = core.cast::<Self>();
+        // SAFETY: the caller's word; between two turns nobody refers to the state (B1).
+        unsafe { (*block).state.with_mut(|state| to.cast::<S>().copy_from_nonoverlapping(state.cast(), 1)) }
+    }
+
+    /// # Safety
+    /// The caller owns this mailbox, of this state type; the state was moved out to `from`.
+    unsafe fn move_back(core: *const Core, from: *const u8) {
+        let block = core.cast::<Self>();
+        // SAFETY: as above.
+        unsafe { (*block).state.with_mut(|state| state.cast::<S>().copy_from_nonoverlapping(from.cast(), 1)) }
     }
 
     /// Calls `f` with the hooks, if there are any.
@@ -340,6 +384,24 @@ impl Core {
         self.side.load(Relaxed) & flag != 0
     }
 
+    /// How to move the state, if it is worth it.
+    #[inline]
+    pub(crate) fn moves(&self) -> Option<&'static Move> {
+        self.about().types.moves.as_ref()
+    }
+
+    /// Raises STOP; true if this call did it.
+    pub(crate) fn raise_stop(&self) -> bool {
+        let first = self.raise_side(STOP);
+        Self::announce_stop();
+        first
+    }
+
+    fn announce_stop() {
+        // Ordering: Release, writer side of NEWS.
+        STOPS.fetch_add(1, Release);
+    }
+
     /// Raises a bit; true if this call did it.
     pub(crate) fn raise_side(&self, flag: u64) -> bool {
         // Ordering: Relaxed. A stop on request has no cause to show; what the owner's bits speak of is carried by HANDOVER.
@@ -395,7 +457,7 @@ impl Core {
         while now & STOP == 0 {
             // Ordering: Release, writer side of CAUSE. A failure is only the guess of the next attempt.
             match self.side.compare_exchange(now, now | STOP | TOLD, Release, Relaxed) {
-                Ok(_) => return,
+                Ok(_) => return Self::announce_stop(),
                 Err(seen) => now = seen,
             }
         }

@@ -7,7 +7,8 @@
 //! | [`Ask`]      | a reply cell      | the asker, by the cell    | dropped; the asker is told why  | the asker is told the text     |
 //! | [`Borrowed`] | the caller's frame| the caller, in the frame  | stays with the caller           | resumed on the caller          |
 //!
-//! - E1: a message's functions are called by the owner of the mailbox it was pushed to, whose block is of the state type in its type.
+//! - E1: a message's functions are called by the owner of the mailbox it was pushed to, whose block is of the state type in its type, with
+//!   an [`Env`] of it.
 //! - E2: a frame of a [`Borrowed`] stays until its `state` is DONE, and until then is reached only through the pointer that was pushed.
 //!   The store of DONE is the drainer's last access to it: before it, the parked thread's handle has been taken out.
 //! - DELIVERY: `complete` Release -> `is_done`, or `sleep` that comes too late, Acquire. The caller sees result and everything the turn did.
@@ -17,6 +18,7 @@ use std::any::Any;
 use std::marker::PhantomData;
 
 use super::block::{Block, Core};
+use super::env::Env;
 use super::letter::{Here, Letter};
 use crate::error::{AskError, Reason, panic_text};
 use crate::mailbox::node::{Message, Panic, VTable};
@@ -45,7 +47,7 @@ impl<S: 'static, L: Letter<S>> Post<S, L> {
         // SAFETY: E1: the payload is a `Post<S, L>`, moved out once; the owner's state and block.
         unsafe {
             let post = payload.cast::<Self>().read();
-            run_letter::<S, L>(env.cast::<Core>(), post.letter);
+            run_letter::<S, L>(env, post.letter);
         }
     }
 
@@ -55,7 +57,7 @@ impl<S: 'static, L: Letter<S>> Post<S, L> {
         // SAFETY: E1: as above.
         unsafe {
             let post = payload.cast::<Self>().read();
-            give_back(env.cast::<Core>(), post.letter);
+            give_back(Env::core(env), post.letter);
         }
     }
 
@@ -75,9 +77,9 @@ impl<S: 'static, L: Letter<S>> Message for Post<S, L> {
 /// # Safety
 /// E1.
 #[inline(always)]
-pub(crate) unsafe fn run_letter<S: 'static, L: Letter<S>>(core: *const Core, letter: L) {
+pub(crate) unsafe fn run_letter<S: 'static, L: Letter<S>>(env: *const (), letter: L) {
     // SAFETY: E1: the owner's state and block.
-    drop(unsafe { Block::<S>::with_state(core, |state| letter.run(state, Here::new(core))) });
+    drop(unsafe { Env::with_state(env, |state| letter.run(state, Here::new(Env::core(env)))) });
 }
 
 /// Hands an undelivered letter to the hook, or drops it.
@@ -98,7 +100,7 @@ pub(crate) unsafe fn give_back<S: 'static, L: Letter<S>>(core: *const Core, lett
 /// The block is alive.
 unsafe fn why_not(env: *const ()) -> Reason {
     // SAFETY: the caller's word.
-    unsafe { (*env.cast::<Core>()).stop_cause() }.map_or(Reason::Closed, Reason::Stopped)
+    unsafe { (*Env::core(env)).stop_cause() }.map_or(Reason::Closed, Reason::Stopped)
 }
 
 /// A letter in a reply cell.
@@ -140,8 +142,8 @@ impl<S: 'static, L: Letter<S>> Ask<S, L> {
         this.answerer = Some(answerer);
         // SAFETY: E1: the owner's state and block.
         let answer = unsafe {
-            let here = Here::new(env.cast::<Core>());
-            Block::<S>::with_state(env.cast::<Core>(), |state| question.letter.run(state, here))
+            let here = Here::new(Env::core(env));
+            Env::with_state(env, |state| question.letter.run(state, here))
         };
         if let Some(answerer) = this.answerer.take() {
             answerer.finish(Ok(answer));
@@ -255,7 +257,7 @@ impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
         let job = unsafe { (*this).job.with_mut(|job| (*job).take()) };
         if let Some(job) = job {
             // SAFETY: E1: the owner's state.
-            let value = unsafe { Block::<S>::with_state(env.cast::<Core>(), job) };
+            let value = unsafe { Env::with_state(env, job) };
             // SAFETY: E2: the frame is not touched afterwards.
             unsafe { Self::complete(this, Outcome::Returned(value)) };
         }

@@ -6,7 +6,7 @@
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use super::block::{Block, Core, STOP};
+use super::block::{Block, Core};
 use super::carrier::carry;
 use super::chain::{Chain, Links};
 use super::counts;
@@ -239,7 +239,7 @@ impl<S: 'static> Handle<S> {
             if local.in_turn() {
                 return self.with_nested(local, f);
             }
-            match self.core().word.claim() {
+            match self.core().word.claim().or_else(|seen| self.core().word.claim_soon(seen)) {
                 Ok(()) => match self.run_claimed(local, f) {
                     Ok(result) => Ok(result),
                     Err(panic) => std::panic::resume_unwind(panic),
@@ -341,7 +341,7 @@ impl<S: 'static> Handle<S> {
 
     /// Takes no new messages; those that were accepted are given back.
     pub(crate) fn stop(&self) -> bool {
-        let first = self.core().raise_side(STOP);
+        let first = self.core().raise_stop();
         self.close();
         first
     }

@@ -8,6 +8,7 @@ pub(crate) mod block;
 pub(crate) mod carrier;
 pub(crate) mod chain;
 pub(crate) mod counts;
+mod env;
 pub(crate) mod envelope;
 pub(crate) mod handle;
 pub(crate) mod letter;

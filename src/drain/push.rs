@@ -6,6 +6,7 @@
 use super::carrier::carry;
 use super::chain::{Chain, Links};
 use super::counts;
+use super::env::Env;
 use super::envelope::{Post, give_back};
 use super::handle::Handle;
 use super::letter::Letter;
@@ -101,7 +102,7 @@ impl<S: 'static> Handle<S> {
             Put::Replaced(oldest) => {
                 // SAFETY: out of the ring, so it is ours; it is discarded once, with its own block, and then freed.
                 unsafe {
-                    shrug_off(|| oldest.discard(self.ptr().cast()));
+                    shrug_off(|| oldest.discard(Env::of(self.ptr()).as_ptr()));
                     oldest.free(&mut Row::new());
                 }
                 Ok(self.left_in_place(local, by))

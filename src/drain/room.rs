@@ -18,6 +18,7 @@ use std::marker::PhantomData;
 
 use super::block::Core;
 use super::chain::Links;
+use super::env::Env;
 use super::envelope::{give_back, run_letter};
 use super::letter::Letter;
 use crate::error::Reason;
@@ -134,7 +135,7 @@ impl<S: 'static, L: Letter<S>> Held<S, L> {
         // SAFETY: E1.
         unsafe {
             if let Some(letter) = Self::letter(payload) {
-                run_letter::<S, L>(env.cast::<Core>(), letter);
+                run_letter::<S, L>(env, letter);
             }
         }
     }
@@ -145,7 +146,7 @@ impl<S: 'static, L: Letter<S>> Held<S, L> {
         // SAFETY: E1.
         unsafe {
             if let Some(letter) = Self::letter(payload) {
-                give_back::<S, L>(env.cast::<Core>(), letter);
+                give_back::<S, L>(Env::core(env), letter);
             }
         }
     }
@@ -295,7 +296,7 @@ impl Token {
     /// E1, by `f` too; the payload is a `Token` of a mailbox with a ring.
     unsafe fn with_letter(payload: *mut u8, env: *const (), f: impl FnOnce(Taken)) {
         // SAFETY: the caller's word.
-        let (this, core) = unsafe { (&mut *payload.cast::<Self>(), &*env.cast::<Core>()) };
+        let (this, core) = unsafe { (&mut *payload.cast::<Self>(), &*Env::core(env)) };
         let Some(letter) = core.ring().and_then(Ring::take) else { return };
         this.0 = Some(letter);
         f(letter);

@@ -15,9 +15,10 @@
 //! With the outermost drain of a thread ([`Place::Outermost`]) one thing is added: as soon as this thread's list has an entry (R9), the drain
 //! parks its own mailbox at the list's tail, or releases it, and [`run_list`] runs the head. No mailbox is run between the turns of another.
 
-use super::block::{Core, ENDED, Recovered, STOP, end, recover};
+use super::block::{Core, ENDED, Move, Recovered, STOP, end, recover, stops};
 use super::carrier::carry;
 use super::counts::{release_storage, retain_storage};
+use super::env::Env;
 use super::local::{Local, with_local};
 use crate::error::{StopCause, panic_text};
 use crate::mailbox::chunk::Row;
@@ -47,6 +48,7 @@ struct Drive<'a> {
     /// The message in hand, and whether it is run (or given back).
     in_hand: Option<(Taken, bool)>,
     place: Place,
+    moves: Option<&'static Move>,
     bounded: bool,
     /// Turns that this drain may still run; without an executor there is no end to them.
     budget: u32,
@@ -83,8 +85,9 @@ unsafe fn drive_within(core: *const Core, batch: Batch, done: u64, place: Place,
     let this = unsafe { &*core };
     with_local(|local| {
         local.enter(core, || {
-            let bounded = this.about().limit != UNBOUNDED;
-            let mut drive = Drive { ptr: core, core: this, local, batch, done, row: Row::new(), in_hand: None, place, bounded, budget };
+            let (bounded, moves) = (this.about().limit != UNBOUNDED, this.moves());
+            let mut drive =
+                Drive { ptr: core, core: this, local, batch, done, row: Row::new(), in_hand: None, place, moves, bounded, budget };
             // SAFETY: the caller's word.
             unsafe { drive.run() }
         });
@@ -92,16 +95,14 @@ unsafe fn drive_within(core: *const Core, batch: Batch, done: u64, place: Place,
 }
 
 impl Drive<'_> {
-    fn env(&self) -> *const () {
-        self.ptr.cast()
-    }
-
     /// # Safety
     /// As [`drive`].
     unsafe fn run(&mut self) {
         loop {
             // SAFETY: the caller's word, for all the steps below.
-            let halt = match catch(|| unsafe { self.turns() }) {
+            let halt = match catch(|| unsafe {
+                Env::within(self.ptr, self.moves.filter(|_| self.batch.is_long()), |env| self.turns(env.as_ptr()))
+            }) {
                 Ok(halt) => halt,
                 Err(panic) => {
                     // SAFETY: as above; `turns` has unwound.
@@ -140,13 +141,15 @@ impl Drive<'_> {
 
     /// # Safety
     /// As [`drive`]. What it unwinds with is followed by [`panicked`](Self::panicked).
-    unsafe fn turns(&mut self) -> Halt {
-        let env = self.env();
+    unsafe fn turns(&mut self, env: *const ()) -> Halt {
+        // In this order (NEWS).
+        let mut news = stops();
+        let mut stopped = self.core.side_has(STOP);
         while let Some(taken) = self.batch.pop() {
             if self.bounded && self.done > 0 {
                 self.settle_one();
             }
-            let run = !self.core.side_has(STOP);
+            let run = !stopped;
             self.in_hand = Some((taken, run));
             // SAFETY: this mailbox's own message, run or discarded once, with its own block.
             unsafe {
@@ -157,8 +160,15 @@ impl Drive<'_> {
                 }
                 self.finish(taken);
             }
-            if self.gives_way() && !self.batch.is_empty() {
+            if self.batch.is_empty() {
+                break;
+            }
+            if self.gives_way() {
                 return Halt::GiveWay;
+            }
+            let latest = stops();
+            if latest != news {
+                (news, stopped) = (latest, self.core.side_has(STOP));
             }
         }
         Halt::Empty
@@ -202,7 +212,7 @@ impl Drive<'_> {
             // SAFETY: the caller's word: this is the owner, between two turns.
             unsafe { after_panic(self.ptr, panic.as_ref()) };
             // SAFETY: `run` of this message has just unwound.
-            shrug_off(|| unsafe { taken.panicked(self.env(), panic) });
+            shrug_off(|| unsafe { taken.panicked(Env::of(self.ptr).as_ptr(), panic) });
         } else {
             shrug_off(|| drop(panic));
         }

@@ -304,6 +304,12 @@ impl Batch {
         self.head == 0
     }
 
+    /// Does it hold more than one?
+    #[inline]
+    pub(crate) fn is_long(&self) -> bool {
+        self.head != self.tail
+    }
+
     /// Appends a list that is newest first, as it was in HEAD; 0 is an empty one. The caller is the holder of all its nodes.
     pub(crate) fn append_newest_first(&mut self, newest: u64) {
         if newest == 0 {

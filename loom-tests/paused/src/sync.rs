@@ -190,6 +190,8 @@ pub(crate) mod hint {
     }
 
     pub(crate) fn prefetch(_: *const u8) {}
+
+    pub(crate) fn prefetch_write(_: *const u8) {}
 }
 
 pub(crate) mod panic {
@@ -269,7 +271,7 @@ pub(crate) mod alloc {
     }
 }
 
-pub(crate) use crossbeam_utils::Backoff;
+pub(crate) use crossbeam_utils::{Backoff, CachePadded};
 
 /// A lock with a step before it is asked for and one while it is held.
 #[derive(Default)]

@@ -2,6 +2,7 @@
 
 use super::super::error::{Reason, StopCause};
 use super::*;
+use crate::sync::atomic::Ordering::{Acquire, Release};
 use crate::sync::panic::Planned;
 use crate::sync::reached;
 
@@ -106,6 +107,32 @@ pub(super) fn r7_stop_gives_back() {
     assert!(!shared.actor.stop());
     assert_eq!(shared.books.unrun.load(Relaxed), 2, "run after it was stopped");
     shared.finish_ended(&ends);
+}
+
+/// NEWS: a turn that knows of the stop is the last one, however long the list of its owner is.
+pub(super) fn r7_stop_seen_between_turns() {
+    let shared = Shared::new();
+    let told = Arc::new(crate::sync::atomic::AtomicU32::new(0));
+    let theirs = told.clone();
+    let look = move |_: &mut Log| {
+        if theirs.load(Acquire) == 1 {
+            reached("seen in a turn");
+            theirs.store(2, Relaxed);
+        }
+    };
+    let theirs = told.clone();
+    let after = move |_: &mut Log| assert_ne!(theirs.load(Relaxed), 2, "run after it was stopped");
+    assert!(shared.actor.enqueue(look).is_ok());
+    assert!(shared.actor.enqueue(after).is_ok());
+    let theirs = told.clone();
+    let thread = shared.spawn(move |shared| {
+        assert!(shared.actor.stop());
+        theirs.store(1, Release);
+    });
+    shared.actor.drain();
+    thread.join();
+    shared.finish();
+    drop(told);
 }
 
 /// MESSAGE and HANDOVER by a raised flag: the closer takes over what another thread has just left.

@@ -84,6 +84,7 @@ pub(crate) const MODELS: &[Model] = models![
     ALL ending::r7_stop_against_sends,
     ALL ending::r7_cause_of_a_panic ["stopped", "refused"],
     ALL ending::r7_stop_gives_back,
+    ALL ending::r7_stop_seen_between_turns ["seen in a turn"],
     ALL ending::r7_close_takes_over ["taken over"],
     ALL ending::r7_close_parked,
     ALL ending::r7_stop_parked,
