@@ -8,8 +8,8 @@
 pub(crate) mod config {
     /// Bytes of one slot of a chunk: a node is one slot or two.
     pub(crate) const SLOT: usize = 32;
-    /// Slots of one chunk, its header's included: a page.
-    pub(crate) const CHUNK_SLOTS: usize = 128;
+    /// Slots of one chunk, its header's included: a page, with room left for the allocator.
+    pub(crate) const CHUNK_SLOTS: usize = 127;
     /// The largest state that its owner takes into its own frame: a line.
     pub(crate) const HOME: usize = 64;
     /// The saturated COUNT of the word: "at least this many".

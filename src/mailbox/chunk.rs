@@ -1,7 +1,9 @@
 //! Memory for nodes: each thread bumps its nodes out of its own chunk, and whoever drains counts them down.
 //!
 //! Node memory decides the speed of long queues. A chunk is a page of 32-byte slots: its header, then nodes of one slot or two. The
-//! nodes of one sender lie in a row, so the drainer walks memory forwards and counts a whole row down in one subtraction.
+//! nodes of one sender lie in a row, so the drainer walks memory forwards and counts a whole row down in one subtraction. The end of the
+//! page is left to the allocator: the GNU one puts 16 bytes before what it gives, and after a whole aligned page the next one that is
+//! free is the next but one.
 //!
 //! - LIVE: a chunk's counter starts at the number of its slots. Each slot is subtracted once: by the drainer that frees the node in it, or
 //!   by its sender if it was never handed out (the tail that was too short, or thread exit). At zero nobody has a pointer into it.
@@ -24,12 +26,15 @@ use crate::sync::config::{CACHED_CHUNKS, CHUNK_SLOTS, DEPOT_CHUNKS, SLOT};
 use crate::sync::hint::prefetch_write;
 use crate::sync::{Mutex, global, thread_owned, thread_plain};
 
-const BYTES: usize = SLOT * CHUNK_SLOTS;
+/// A chunk begins at a multiple of this: so it is found from its nodes.
+const ALIGN: usize = (SLOT * CHUNK_SLOTS).next_power_of_two();
+/// What is asked for: all but the 16 bytes that are the next page's allocator's, if the slots leave so much.
+const BYTES: usize = if ALIGN - 16 < SLOT * CHUNK_SLOTS { ALIGN } else { ALIGN - 16 };
 /// Slots for nodes: the header takes the first.
 const SLOTS: u32 = CHUNK_SLOTS as u32 - 1;
-const LAYOUT: Layout = match Layout::from_size_align(BYTES, BYTES) {
+const LAYOUT: Layout = match Layout::from_size_align(BYTES, ALIGN) {
     Ok(layout) => layout,
-    Err(_) => panic!("a chunk is a power of two"),
+    Err(_) => panic!("the alignment is a power of two"),
 };
 
 /// The first slot of a chunk.
@@ -39,7 +44,7 @@ struct Header {
     life: Life,
 }
 
-const _: () = assert!(size_of::<Header>() <= SLOT && BYTES.is_power_of_two() && SLOTS >= 2);
+const _: () = assert!(size_of::<Header>() <= SLOT && SLOT * CHUNK_SLOTS <= BYTES && SLOTS >= 2);
 
 /// A chunk, by the address of its header.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -66,7 +71,7 @@ impl Chunk {
 
     /// The chunk around a node of it.
     fn of(node: *mut u8) -> Self {
-        Chunk(node.map_addr(|addr| addr & !(BYTES - 1)).cast())
+        Chunk(node.map_addr(|addr| addr & !(ALIGN - 1)).cast())
     }
 
     fn first_slot(self) -> *mut u8 {
