@@ -14,6 +14,7 @@
 
 use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ptr::{null, null_mut};
 
 use super::block::Core;
@@ -30,7 +31,25 @@ pub(crate) struct Frame {
 #[derive(Default)]
 struct Spill {
     queue: VecDeque<*const Core>,
-    listed: HashSet<*const Core>,
+    listed: HashSet<*const Core, BuildHasherDefault<Spread>>,
+}
+
+/// Addresses are told apart by a multiplication; nobody chooses them to collide.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_usize(usize::from(*byte)));
+    }
+
+    fn write_usize(&mut self, addr: usize) {
+        self.0 = (self.0 ^ addr as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// This thread's part.

@@ -64,6 +64,14 @@ impl<S: 'static> Handle<S> {
     #[inline(never)]
     pub(super) fn push<M: Message>(&self, local: &Local, seen: Snapshot, message: M, by: By, worth: Worth) -> Result<(), (M, Reason)> {
         let node = NodePtr::new(message);
+        let mut seen = seen;
+        // What a busy `send` comes to; everything else is below.
+        if seen != Snapshot::IDLE && self.core().about().limit == UNBOUNDED {
+            match self.core().word.push_busy(seen, node.addr(), |head| node.set_next(head)) {
+                Ok(()) => return Ok(()),
+                Err(now) => seen = now,
+            }
+        }
         self.push_chain(local, seen, Links::one(node), by, worth).map_err(|reason| {
             // SAFETY: it was made here of an M, and pushed nowhere.
             (unsafe { node.take_back::<M>() }, reason)

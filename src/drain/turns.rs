@@ -44,7 +44,7 @@ struct Drive<'a> {
     batch: Batch,
     /// Turns since COUNT was settled last.
     done: u64,
-    row: Row,
+    row: &'a mut Row,
     /// The message in hand, and whether it is run (or given back).
     in_hand: Option<(Taken, bool)>,
     place: Place,
@@ -73,21 +73,20 @@ const NO_BUDGET: u32 = u32::MAX;
 #[inline(never)]
 pub(crate) unsafe fn drive(core: *const Core, batch: Batch, done: u64, place: Place) {
     // SAFETY: the caller's word.
-    unsafe { drive_within(core, batch, done, place, NO_BUDGET) }
+    unsafe { drive_within(core, batch, done, place, NO_BUDGET, &mut Row::new()) }
 }
 
 /// [`drive`] for `budget` turns at most: the rest is for the executor.
 ///
 /// # Safety
 /// As [`drive`]; with a budget, the mailbox has an executor.
-unsafe fn drive_within(core: *const Core, batch: Batch, done: u64, place: Place, budget: u32) {
+unsafe fn drive_within(core: *const Core, batch: Batch, done: u64, place: Place, budget: u32, row: &mut Row) {
     // SAFETY: the caller's word: the block is there until we let go, and `Drive` is not used after that.
     let this = unsafe { &*core };
     with_local(|local| {
         local.enter(core, || {
             let (bounded, moves) = (this.about().limit != UNBOUNDED, this.moves());
-            let mut drive =
-                Drive { ptr: core, core: this, local, batch, done, row: Row::new(), in_hand: None, place, moves, bounded, budget };
+            let mut drive = Drive { ptr: core, core: this, local, batch, done, row, in_hand: None, place, moves, bounded, budget };
             // SAFETY: the caller's word.
             unsafe { drive.run() }
         });
@@ -184,7 +183,7 @@ impl Drive<'_> {
             self.budget = self.budget.saturating_sub(1);
         }
         // SAFETY: the caller's word: moved out, and forgotten here.
-        unsafe { taken.free(&mut self.row) };
+        unsafe { taken.free(self.row) };
     }
 
     /// R6: the waiting number of a bounded mailbox is exact at every turn.
@@ -249,7 +248,6 @@ impl Drive<'_> {
             }
             match seen.release() {
                 None if seen.has(ORPHAN) && seen.head() == 0 => {
-                    self.row.flush();
                     // SAFETY: B3: the last handle has gone and left its storage to the owner, who has ended the actor.
                     unsafe { release_storage(self.ptr) };
                     return LetGo::Gone;
@@ -315,7 +313,6 @@ impl Drive<'_> {
     /// # Safety
     /// As [`drive`]; something is left to run.
     unsafe fn park(&mut self) {
-        self.row.flush();
         let core = self.ptr;
         let handed_off = self.budget == 0;
         let lists = !handed_off && self.local.reserve(core);
@@ -370,10 +367,14 @@ pub(crate) fn stop(core: &Core, cause: StopCause) {
 pub(crate) fn run_list(local: &Local) {
     // The list's own work (freeing a block) is a turn too: what it sends is listed.
     local.enter(std::ptr::null(), || {
+        // Messages that this thread has sent and runs itself lie in a row, whomever they are for.
+        let mut row = Row::new();
         while let Some(core) = local.unlist() {
             // SAFETY: F3: the entry holds storage, which is given up at the end.
             unsafe {
-                take_over(core, Place::Outermost);
+                if let Some(before) = (*core).word.unpark() {
+                    drive_within(core, taken_over(&*core, before.head()), 0, Place::Outermost, NO_BUDGET, &mut row);
+                }
                 shrug_off(|| release_storage(core));
             }
         }
@@ -403,7 +404,7 @@ pub(crate) unsafe fn take_over_within(core: *const Core) {
     if let Some(before) = this.word.unpark() {
         let budget = this.about().budget;
         // SAFETY: parked until now, so it is ours, with this private list.
-        unsafe { drive_within(core, taken_over(this, before.head()), 0, Place::Outermost, budget) };
+        unsafe { drive_within(core, taken_over(this, before.head()), 0, Place::Outermost, budget, &mut Row::new()) };
     }
 }
 

@@ -290,6 +290,23 @@ impl Word {
         self.0.compare_exchange(ONE, 0, Release, Relaxed).is_ok()
     }
 
+    /// `push` of one node without a limit, for as long as somebody else owns the mailbox and takes messages; else the word as it was seen last.
+    #[inline(always)]
+    pub(crate) fn push_busy(&self, seen: Snapshot, node: u64, mut link: impl FnMut(u64)) -> Result<(), Snapshot> {
+        let backoff = Backoff::new();
+        let mut now = seen;
+        while let Ok((next, Duty::Nothing)) = now.push(node, 1, UNBOUNDED, Entry::Drain) {
+            link(now.head());
+            // Ordering: Release, writer side of MESSAGE. The mailbox stays somebody else's: nothing is read.
+            match self.0.compare_exchange(now.0, next.0, Release, Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(seen) => now = Snapshot(seen),
+            }
+            backoff.spin();
+        }
+        Err(now)
+    }
+
     /// `push` with back-off; `link` is told the head that the chain's oldest node must link to.
     pub(crate) fn push(
         &self,
