@@ -239,14 +239,27 @@ impl<S: 'static> Handle<S> {
             if local.in_turn() {
                 return self.with_nested(local, f);
             }
-            match self.core().word.claim().or_else(|seen| self.core().word.claim_soon(seen)) {
+            match self.core().word.claim() {
                 Ok(()) => match self.run_claimed(local, f) {
                     Ok(result) => Ok(result),
                     Err(panic) => std::panic::resume_unwind(panic),
                 },
-                Err(seen) => self.with_slow(local, Place::Outermost, seen, f),
+                Err(seen) => self.with_busy(local, seen, f),
             }
         })
+    }
+
+    /// [`with`](Self::with) after a claim that has failed.
+    #[inline(never)]
+    fn with_busy<F, R>(&self, local: &Local, seen: Snapshot, f: F) -> Result<R, AskError>
+    where
+        F: FnOnce(&mut S) -> R + Send,
+        R: Send,
+    {
+        match self.core().word.claim_soon(seen) {
+            Ok(()) => self.run_claimed(local, f).map_err(|panic| std::panic::resume_unwind(panic)),
+            Err(seen) => self.with_slow(local, Place::Outermost, seen, f),
+        }
     }
 
     /// [`with`](Self::with) on top of a turn.
