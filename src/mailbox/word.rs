@@ -302,12 +302,12 @@ impl Word {
                 Ok(_) => return Ok(()),
                 Err(seen) => now = Snapshot(seen),
             }
-            backoff.spin();
+            backoff.snooze();
         }
         Err(now)
     }
 
-    /// `push` with back-off; `link` is told the head that the chain's oldest node must link to.
+    /// `push` with back-off, which gives the processor away from the seventh failure on: whoever runs the messages may be waiting for it. `link` is told the head that the chain's oldest node must link to.
     pub(crate) fn push(
         &self,
         seen: Snapshot,
@@ -331,7 +331,7 @@ impl Word {
                 Ok(_) => return Ok(duty),
                 Err(seen) => now = Snapshot(seen),
             }
-            backoff.spin();
+            backoff.snooze();
         }
     }
 
