@@ -402,7 +402,10 @@ impl<S: Send + 'static> Actor<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn wait_idle(&self) -> Result<(), AskError> {
-        self.handle.wait_idle(self.handle.deadline(Limit::Unlimited)).map_err(|_| AskError::Deadlock)
+        self.handle.wait_idle(self.handle.deadline(Limit::Unlimited)).map_err(|why| match why {
+            NotWaited::WouldBlock => AskError::WouldBlock,
+            NotWaited::Deadlock | NotWaited::TimedOut => AskError::Deadlock,
+        })
     }
 
     /// Waits until the actor is closed and everything accepted has been run or given back, its end hook included. May block.
@@ -426,6 +429,7 @@ impl<S: Send + 'static> Actor<S> {
             Ok(()) => Ok(true),
             Err(NotWaited::TimedOut) => Ok(false),
             Err(NotWaited::Deadlock) => Err(AskError::Deadlock),
+            Err(NotWaited::WouldBlock) => Err(AskError::WouldBlock),
         }
     }
 
