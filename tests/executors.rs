@@ -333,3 +333,61 @@ fn nothing_is_lost_whatever_is_closed_or_stopped(on: &On) {
         common::until(|| tally.created() == tally.handled() + tally.dropped());
     }
 }
+
+/// What only some executors can: go away.
+#[cfg(feature = "tokio")]
+mod a_runtime {
+    use super::*;
+    use ::tokio::runtime::{Builder, Runtime};
+    use turnwise::executor::Tokio;
+
+    const GONE: AskError = AskError::Stopped(StopCause::ExecutorGone);
+
+    /// One thread, which runs nothing unless it is told to.
+    fn current() -> Runtime {
+        Builder::new_current_thread().build().unwrap()
+    }
+
+    fn on(runtime: &Runtime) -> Actor<i32> {
+        Actor::builder(1).executor(Tokio::new(runtime.handle().clone())).spawn().unwrap()
+    }
+
+    #[test]
+    fn that_goes_away_answers_everyone() {
+        must_end(|| {
+            let runtime = current();
+            let waiting = (0..85).map(|_| on(&runtime)).map(|one| (one.ask(|n| *n), one)).collect::<Vec<_>>();
+            drop(runtime);
+            for (reply, one) in waiting {
+                assert_eq!(reply.wait(), Err(GONE));
+                assert_eq!(one.stop_cause(), Some(StopCause::ExecutorGone));
+            }
+        });
+    }
+
+    #[test]
+    fn that_has_gone_is_found_out_by_the_next_sender() {
+        must_end(|| {
+            let runtime = current();
+            let one = on(&runtime);
+            drop(runtime);
+            assert_eq!(one.ask(|n| *n).wait(), Err(GONE));
+            assert!(one.send(|_| ()).is_err());
+        });
+    }
+
+    #[test]
+    fn of_one_thread_runs_actors_between_its_tasks() {
+        must_end(|| {
+            let runtime = current();
+            let one = on(&runtime);
+            let answer = runtime.block_on(async {
+                one.send(|n| *n += 1).unwrap();
+                ::tokio::task::yield_now().await;
+                assert!(one.is_idle(), "run while this task gave way");
+                one.ask(|n| *n).await
+            });
+            assert_eq!(answer, Ok(2));
+        });
+    }
+}

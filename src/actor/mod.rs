@@ -319,7 +319,8 @@ impl<S: Send + 'static> Actor<S> {
     /// sent to others, another thread runs them while this one sleeps.
     ///
     /// # Errors
-    /// [`AskError::Deadlock`] at once inside a turn of this very actor; else if the actor is closed, stopped or full. The closure did not run.
+    /// [`AskError::Deadlock`] at once inside a turn of this very actor, [`AskError::WouldBlock`] if it is busy and this thread is a pool's worker
+    /// that must not wait; else if the actor is closed, stopped or full. The closure did not run.
     ///
     /// # Panics
     /// With the closure's own panic, after the policy has dealt with it.
@@ -391,7 +392,7 @@ impl<S: Send + 'static> Actor<S> {
     /// Waits until nothing runs or waits in the mailbox; it may be busy again on return. May block.
     ///
     /// # Errors
-    /// [`AskError::Deadlock`] inside a turn of this very actor.
+    /// [`AskError::Deadlock`] inside a turn of this very actor, [`AskError::WouldBlock`] on a pool's worker that must not wait.
     ///
     /// # Examples
     /// ```
@@ -412,7 +413,7 @@ impl<S: Send + 'static> Actor<S> {
     /// True if that is so, false if `limit` passed first.
     ///
     /// # Errors
-    /// [`AskError::Deadlock`] inside a turn of this very actor.
+    /// [`AskError::Deadlock`] inside a turn of this very actor, [`AskError::WouldBlock`] on a pool's worker that must not wait.
     ///
     /// # Examples
     /// ```

@@ -31,8 +31,9 @@ pub(crate) trait Employer {
     fn stand_by(&self) -> Result<bool, WouldBlock>;
     /// The thread that stands by is not needed.
     fn never_mind(&self);
-    /// This thread is about to sleep: the one that stands by takes over. The answer is for [`come_back`](Self::come_back).
-    fn leave(&self, promises: Promises) -> u64;
+    /// This thread is about to sleep: the one that stands by takes over. The answer is for [`come_back`](Self::come_back); there is none if
+    /// there is nothing to take over any more, and then the promises are dropped.
+    fn leave(&self, promises: Promises) -> Option<u64>;
     /// This thread is awake again.
     fn come_back(&self, left: u64);
     /// This thread is about to sleep, and nobody takes over: others may take what they can.
@@ -110,11 +111,11 @@ pub(crate) fn stand_by() -> Result<StandBy, WouldBlock> {
 impl StandBy {
     /// Gives everything away: this thread is about to sleep.
     pub(crate) fn relieve(mut self, local: &Local) -> Away {
-        let Some(employer) = self.0.take() else {
+        let left = self.0.take().and_then(|employer| Some((employer, employer.leave(Promises::of(local))?)));
+        if left.is_none() {
             give_away(local);
-            return Away(None);
-        };
-        Away(Some((employer, employer.leave(Promises::of(local)))))
+        }
+        Away(left)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::{NonNull, null_mut};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -319,6 +320,12 @@ impl Shared {
         Shutdown::Cut { dropped: staff.dropped, threads: staff.threads }
     }
 }
+
+// A panic shows nobody a pool in the middle of a step: what is locked or atomic in it runs no user code.
+impl UnwindSafe for ThreadPool {}
+impl RefUnwindSafe for ThreadPool {}
+impl UnwindSafe for PoolHandle {}
+impl RefUnwindSafe for PoolHandle {}
 
 impl Drop for ThreadPool {
     fn drop(&mut self) {

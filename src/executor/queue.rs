@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -237,6 +238,12 @@ impl Default for DrainQueue {
         Self::new()
     }
 }
+
+// A panic shows nobody a queue in the middle of a step: no user code is run under its lock.
+impl UnwindSafe for DrainQueue {}
+impl RefUnwindSafe for DrainQueue {}
+impl UnwindSafe for QueueHandle {}
+impl RefUnwindSafe for QueueHandle {}
 
 impl Drop for DrainQueue {
     fn drop(&mut self) {

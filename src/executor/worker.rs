@@ -275,11 +275,14 @@ impl Employer for Thread {
         self.pool.unreserve();
     }
 
-    fn leave(&self, promises: Promises) -> u64 {
-        let place = self.place.borrow_mut().take().expect("reserved for a thread with a place");
+    fn leave(&self, promises: Promises) -> Option<u64> {
+        let Some(place) = self.place.borrow_mut().take() else {
+            self.pool.unreserve();
+            return None;
+        };
         self.empty_slot(&place);
         self.pool.sleep.leave();
-        self.pool.free_place(place, promises)
+        Some(self.pool.free_place(place, promises))
     }
 
     fn come_back(&self, left: u64) {

@@ -135,7 +135,7 @@ pub(crate) const MODELS: &[Model] = models![
     ALL pool::pool_one_wake_up ["slept", "looked"],
     ALL pool::pool_closed_with_work,
     THREE pool::pool_two_announcers ["woken"],
-    THREE pool::pool_next_is_woken ["woken by the last searcher"],
+    THREE pool::pool_next_is_woken ["both woken"],
     THREE pool::pool_woken_for_nothing,
     ALL pool::pool_away,
     ALL pool::pool_ended_against_work ["swept by its sender", "swept by the ender"],

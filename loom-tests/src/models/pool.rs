@@ -6,9 +6,7 @@ use std::ptr::null_mut;
 use super::super::executor::sleep::{Sleep, Woken};
 use super::super::executor::slot::Slot;
 use super::*;
-use crate::sync::Mutex;
 use crate::sync::reached;
-use crate::sync::thread::{Thread, current, park};
 
 /// A pool of workers without queues.
 struct Pool {
@@ -46,8 +44,8 @@ impl Pool {
         self.work.load(Relaxed) > 0
     }
 
-    /// What a worker does, with the work that it finds.
-    fn run(&self, worker: usize, turn: impl Fn(&Pool)) {
+    /// What a worker does. With `once`, it is not seen again after its first turn, which may block for ever.
+    fn run(&self, worker: usize, once: bool) {
         let mut searching = false;
         loop {
             searching = searching || self.sleep.start_search();
@@ -55,7 +53,9 @@ impl Pool {
                 if std::mem::take(&mut searching) {
                     self.sleep.found(|| self.has_work());
                 }
-                turn(self);
+                if once {
+                    return;
+                }
                 continue;
             }
             match self.rest(worker, std::mem::take(&mut searching)) {
@@ -84,59 +84,23 @@ impl Pool {
     }
 }
 
-/// Something that one thread waits for.
-struct Bell(Mutex<(bool, Option<Thread>)>);
-
-// SAFETY: loom's threads are coroutines of one thread.
-unsafe impl Sync for Bell {}
-// SAFETY: as above.
-unsafe impl Send for Bell {}
-
-impl Bell {
-    fn new() -> Arc<Bell> {
-        Arc::new(Bell(Mutex::new((false, None))))
-    }
-
-    fn ring(&self) {
-        let mut rung = self.0.lock();
-        rung.0 = true;
-        let waits = rung.1.take();
-        drop(rung);
-        waits.iter().for_each(Thread::unpark);
-    }
-
-    fn wait(&self) {
-        loop {
-            let mut rung = self.0.lock();
-            if rung.0 {
-                return;
-            }
-            rung.1 = Some(current());
-            drop(rung);
-            park();
-        }
-    }
-}
-
-/// NEED: one worker, one piece of work, announced once. It is done, whenever the worker went to sleep.
+/// NEED: one worker, one piece of work, announced once. It is done, whenever the worker goes to sleep.
 pub(super) fn pool_one_wake_up() {
     let pool = Pool::new(1);
-    let done = Bell::new();
-    let (theirs, rings) = (pool.clone(), done.clone());
-    let worker = spawn(move || theirs.run(0, |_| rings.ring()));
+    let theirs = pool.clone();
+    let worker = spawn(move || theirs.run(0, true));
     pool.put();
     pool.sleep.announce();
-    done.wait();
-    assert!(pool.woken.load(Relaxed) <= 1);
-    pool.sleep.close();
+    // It would sleep for ever.
     worker.join();
+    assert!(pool.woken.load(Relaxed) <= 1);
 }
 
 /// END: what was announced before the pool was closed is done before it ends, by whichever worker.
 pub(super) fn pool_closed_with_work() {
     let pool = Pool::new(1);
     let theirs = pool.clone();
-    let worker = spawn(move || theirs.run(0, |_| ()));
+    let worker = spawn(move || theirs.run(0, false));
     pool.put();
     pool.sleep.announce();
     pool.sleep.close();
@@ -169,46 +133,36 @@ pub(super) fn pool_two_announcers() {
     }
 }
 
-/// NEED at `found`: the first worker takes one of two pieces and can go on only when the second is done, so somebody else must be woken.
+/// NEED at `found`: two workers, two pieces of work, and each can do one: the second worker must be woken too.
 pub(super) fn pool_next_is_woken() {
     let pool = Pool::new(2);
-    let both = Bell::new();
     let workers = [0, 1].map(|worker| {
-        let (pool, both) = (pool.clone(), both.clone());
-        spawn(move || {
-            pool.run(worker, |pool| {
-                if pool.taken.load(Relaxed) == 2 {
-                    both.ring();
-                } else {
-                    both.wait();
-                }
-            });
-        })
+        let pool = pool.clone();
+        spawn(move || pool.run(worker, true))
     });
     pool.put();
     pool.sleep.announce();
     pool.put();
     pool.sleep.announce();
-    pool.sleep.close();
+    // One of them would sleep for ever.
     workers.into_iter().for_each(Joiner::join);
-    assert_eq!(pool.taken.load(Relaxed), 2);
     if pool.woken.load(Relaxed) == 2 {
-        reached("woken by the last searcher");
+        reached("both woken");
     }
 }
 
 /// S2: one piece of work wakes one worker, also when it is found.
 pub(super) fn pool_woken_for_nothing() {
     let pool = Pool::new(2);
-    let done = Bell::new();
     let workers = [0, 1].map(|worker| {
-        let (pool, done) = (pool.clone(), done.clone());
-        spawn(move || pool.run(worker, |_| done.ring()))
+        let pool = pool.clone();
+        spawn(move || {
+            pool.run(worker, true);
+            pool.sleep.end();
+        })
     });
     pool.put();
     pool.sleep.announce();
-    done.wait();
-    pool.sleep.close();
     workers.into_iter().for_each(Joiner::join);
     assert!(pool.woken.load(Relaxed) <= 1, "woken for nothing");
 }
@@ -218,15 +172,11 @@ pub(super) fn pool_away() {
     let pool = Pool::new(1);
     pool.sleep.leave();
     let theirs = pool.clone();
-    let worker = spawn(move || theirs.run(0, |_| ()));
-    let theirs = pool.clone();
-    let away = spawn(move || {
-        theirs.put();
-        assert!(!theirs.sleep.announce().is_ended());
-        theirs.sleep.come_back();
-    });
+    let worker = spawn(move || theirs.run(0, false));
     pool.sleep.close();
-    away.join();
+    pool.put();
+    assert!(!pool.sleep.announce().is_ended());
+    pool.sleep.come_back();
     worker.join();
     assert_eq!(pool.taken.load(Relaxed), 1);
 }
