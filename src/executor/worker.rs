@@ -280,7 +280,6 @@ impl Employer for Thread {
             self.pool.unreserve();
             return None;
         };
-        self.empty_slot(&place);
         self.pool.sleep.leave();
         Some(self.pool.free_place(place, promises))
     }

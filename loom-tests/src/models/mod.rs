@@ -137,7 +137,7 @@ pub(crate) const MODELS: &[Model] = models![
     THREE pool::pool_two_announcers ["woken"],
     THREE pool::pool_next_is_woken ["both woken"],
     THREE pool::pool_woken_for_nothing,
-    ALL pool::pool_away,
+    THREE pool::pool_away,
     ALL pool::pool_ended_against_work ["swept by its sender", "swept by the ender"],
     ALL pool::pool_slot,
     ALL pool::pool_slot_left,

@@ -124,13 +124,13 @@ pub(super) fn pool_two_announcers() {
     });
     pool.sleep.announce();
     second.join();
-    pool.sleep.end();
-    workers.into_iter().for_each(Joiner::join);
-    let woken = pool.woken.load(Relaxed);
+    let woken = pool.sleep.look().searchers();
     assert!(woken <= 1, "woken twice for one need");
     if woken == 1 {
         reached("woken");
     }
+    pool.sleep.end();
+    workers.into_iter().for_each(Joiner::join);
 }
 
 /// NEED at `found`: two workers, two pieces of work, and each can do one: the second worker must be woken too.
