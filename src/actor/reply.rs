@@ -166,26 +166,22 @@ impl<R, M> Reply<R, M> {
                 return Err(Unanswered::Ask(AskError::Deadlock));
             }
         }
-        // A worker that must not wait takes it back too.
         if let Inner::Pending(asker, from) = &mut self.inner {
-            match from.wait_for(asker, limit.into()) {
-                Some(Err(AskError::WouldBlock)) if asker.cancel().is_some() => return Err(Unanswered::Ask(AskError::WouldBlock)),
-                Some(Err(AskError::WouldBlock)) | None => {}
+            let refused = match from.wait_for(asker, limit.into()) {
+                // This thread must not wait: it takes the question back at once.
+                Some(Err(AskError::WouldBlock)) => true,
                 Some(answer) => return answer.map_err(Unanswered::Ask),
+                None => false,
+            };
+            if let Some(message) = asker.cancel() {
+                return Err(if refused { Unanswered::Ask(AskError::WouldBlock) } else { Unanswered::Cancelled(message) });
             }
         }
+        // It was there from the start, or it has started, and may have been done since: a last look.
         match self.wait_timeout(Limit::Immediate) {
             Ok(answer) => Ok(answer),
             Err(WaitError::Ask(error)) => Err(Unanswered::Ask(error)),
-            Err(WaitError::TimedOut(reply)) => match reply.cancel() {
-                Ok(message) => Err(Unanswered::Cancelled(message)),
-                // It may have been done since: a last look.
-                Err(reply) => match reply.wait_timeout(Limit::Immediate) {
-                    Ok(answer) => Ok(answer),
-                    Err(WaitError::Ask(error)) => Err(Unanswered::Ask(error)),
-                    Err(WaitError::TimedOut(reply)) => Err(Unanswered::Running(reply)),
-                },
-            },
+            Err(WaitError::TimedOut(reply)) => Err(Unanswered::Running(reply)),
         }
     }
 

@@ -19,7 +19,7 @@ use crate::unwind::shrug_off;
 
 /// Where drains run that are not run by their sender: a thread pool, a runtime, an event loop.
 ///
-/// A closure that takes a [`Drain`] is one. `execute` is called by senders and by drainers that have used up their budget. It should hand
+/// The module [`executor`](crate::executor) has several, and a closure that takes a [`Drain`] is one. `execute` is called by senders and by drainers that have used up their budget. It should hand
 /// the drain to a thread that calls [`Drain::run`] soon, and return; it may also run it at once.
 ///
 /// # Examples

@@ -29,7 +29,7 @@ impl Default for Blocking {
     }
 }
 
-/// Runs a closure that blocks on something which is not an actor: a file, a socket, a lock that is held for long.
+/// Runs a closure that blocks on something which is not an actor: a file, a socket, a future, a lock that is held for long.
 ///
 /// On a worker of a [`ThreadPool`](crate::ThreadPool), another thread takes over the worker's place meanwhile, as for a wait of this crate's
 /// own. If none is to be had ([`Blocking`]), the closure is run all the same, and other workers may take what is queued behind it. Inside a

@@ -7,6 +7,7 @@ use super::super::executor::sleep::{Sleep, Woken};
 use super::super::executor::slot::Slot;
 use super::*;
 use crate::sync::reached;
+use crate::sync::thread::{current, park};
 
 /// A pool of workers without queues.
 struct Pool {
@@ -111,13 +112,21 @@ pub(super) fn pool_closed_with_work() {
 /// S2: two needs at a time wake one of two workers, while that one has not found what it was woken for.
 pub(super) fn pool_two_announcers() {
     let pool = Pool::new(2);
+    let listed = Arc::new(AtomicU32::new(0));
+    let main = current();
     let workers = [0, 1].map(|worker| {
-        let pool = pool.clone();
+        let (pool, listed, main) = (pool.clone(), listed.clone(), main.clone());
         spawn(move || {
-            // It stays a searcher: nobody is to be woken beside it.
-            pool.rest(worker, false);
+            // A look comes after the list. Once awake it stays a searcher: nobody is to be woken beside it.
+            pool.sleep.sleep(worker, false, || {
+                if listed.fetch_add(1, Relaxed) == 1 {
+                    main.unpark();
+                }
+                false
+            });
         })
     });
+    park();
     let theirs = pool.clone();
     let second = spawn(move || {
         theirs.sleep.announce();
