@@ -185,7 +185,7 @@ pub(crate) mod alloc {
 }
 
 pub(crate) use crossbeam_utils::{Backoff, CachePadded};
-pub(crate) use parking_lot::Mutex;
+pub(crate) use parking_lot::{Condvar, Mutex};
 
 /// A thread-local without a destructor: usable at any time, in other destructors too.
 macro_rules! thread_plain {

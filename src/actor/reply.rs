@@ -98,8 +98,8 @@ impl<R, M> Reply<R, M> {
     /// Waits for the answer. May block. Inside a turn that has sent to others, another thread runs them while this one sleeps.
     ///
     /// # Errors
-    /// [`AskError::Deadlock`] at once inside a turn of the actor that was asked: the question stays in its mailbox. Else the reason why
-    /// there is no answer.
+    /// [`AskError::Deadlock`] at once inside a turn of the actor that was asked, [`AskError::WouldBlock`] on a worker that must not wait: the
+    /// question stays in its mailbox. Else the reason why there is no answer.
     ///
     /// # Examples
     /// ```
@@ -166,18 +166,22 @@ impl<R, M> Reply<R, M> {
                 return Err(Unanswered::Ask(AskError::Deadlock));
             }
         }
-        match self.wait_timeout(limit) {
+        if let Inner::Pending(asker, from) = &mut self.inner {
+            let refused = match from.wait_for(asker, limit.into()) {
+                // This thread must not wait: it takes the question back at once.
+                Some(Err(AskError::WouldBlock)) => true,
+                Some(answer) => return answer.map_err(Unanswered::Ask),
+                None => false,
+            };
+            if let Some(message) = asker.cancel() {
+                return Err(if refused { Unanswered::Ask(AskError::WouldBlock) } else { Unanswered::Cancelled(message) });
+            }
+        }
+        // It was there from the start, or it has started, and may have been done since: a last look.
+        match self.wait_timeout(Limit::Immediate) {
             Ok(answer) => Ok(answer),
             Err(WaitError::Ask(error)) => Err(Unanswered::Ask(error)),
-            Err(WaitError::TimedOut(reply)) => match reply.cancel() {
-                Ok(message) => Err(Unanswered::Cancelled(message)),
-                // It may have been done since: a last look.
-                Err(reply) => match reply.wait_timeout(Limit::Immediate) {
-                    Ok(answer) => Ok(answer),
-                    Err(WaitError::Ask(error)) => Err(Unanswered::Ask(error)),
-                    Err(WaitError::TimedOut(reply)) => Err(Unanswered::Running(reply)),
-                },
-            },
+            Err(WaitError::TimedOut(reply)) => Err(Unanswered::Running(reply)),
         }
     }
 

@@ -19,7 +19,7 @@ use crate::unwind::shrug_off;
 
 /// Where drains run that are not run by their sender: a thread pool, a runtime, an event loop.
 ///
-/// A closure that takes a [`Drain`] is one. `execute` is called by senders and by drainers that have used up their budget. It should hand
+/// The module [`executor`](crate::executor) has several, and a closure that takes a [`Drain`] is one. `execute` is called by senders and by drainers that have used up their budget. It should hand
 /// the drain to a thread that calls [`Drain::run`] soon, and return; it may also run it at once.
 ///
 /// # Examples
@@ -65,6 +65,22 @@ impl Drain {
         let core = self.0.as_ptr();
         std::mem::forget(self);
         core
+    }
+
+    /// The drain as an address, for a queue that holds such.
+    pub(crate) fn into_raw(self) -> *mut () {
+        self.into_core().cast_mut().cast()
+    }
+
+    /// # Safety
+    /// `raw` came from [`into_raw`](Self::into_raw), and comes back once.
+    pub(crate) unsafe fn from_raw(raw: NonNull<()>) -> Self {
+        Drain(raw.cast())
+    }
+
+    /// Which mailbox it is. One that has gone may have had the same number.
+    pub(crate) fn number(&self) -> usize {
+        self.0.addr().get()
     }
 
     /// Runs the mailbox's messages on this thread, within the actor's budget; what is left then goes back to the executor.

@@ -13,6 +13,7 @@ mod nodes;
 mod one_owner;
 mod panics;
 mod parked;
+mod pool;
 mod replies;
 mod room;
 mod waiting;
@@ -43,6 +44,8 @@ pub(crate) struct Model {
 const ALL: Option<usize> = None;
 /// All with at most one preemption.
 const ONE: Option<usize> = Some(1);
+/// All with at most two preemptions.
+const TWO: Option<usize> = Some(2);
 /// All with at most three preemptions.
 const THREE: Option<usize> = Some(3);
 
@@ -132,6 +135,15 @@ pub(crate) const MODELS: &[Model] = models![
     THREE room::ring_replaced_while_parked ["replaced"],
     THREE room::ring_closed,
     THREE room::limit_or_answer ["answered", "cancelled"],
+    ALL pool::pool_one_wake_up ["slept", "looked"],
+    ALL pool::pool_closed_with_work,
+    TWO pool::pool_two_announcers ["woken"],
+    TWO pool::pool_next_is_woken ["both woken"],
+    TWO pool::pool_woken_for_nothing,
+    THREE pool::pool_away,
+    ALL pool::pool_ended_against_work ["swept by its sender", "swept by the ender"],
+    ALL pool::pool_slot,
+    ALL pool::pool_slot_left,
 ];
 
 /// What must be red: the canary first, then the designs that this one replaces.
