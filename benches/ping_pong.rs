@@ -10,7 +10,7 @@ use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use workloads::actors::ring;
 use workloads::group::{add, brief, group};
 use workloads::rivals::{Channel, Handwritten, HandwrittenPool, Textbook};
-use workloads::{Turnwise, Way};
+use workloads::{OnPool, Turnwise, Way};
 
 fn one<W: Way>(group: &mut BenchmarkGroup<'_, WallTime>) {
     add(group, W::NAME, 2, |hops| ring::<W>(2, hops).wall);
@@ -19,6 +19,7 @@ fn one<W: Way>(group: &mut BenchmarkGroup<'_, WallTime>) {
 fn ping_pong(criterion: &mut Criterion) {
     let mut group = group(criterion, "ping_pong");
     one::<Turnwise>(&mut group);
+    one::<OnPool>(&mut group);
     one::<Textbook>(&mut group);
     one::<Handwritten>(&mut group);
     one::<HandwrittenPool>(&mut group);

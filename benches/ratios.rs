@@ -16,10 +16,10 @@ mod workloads;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use workloads::actors::{bank, creation, random_asks, ring};
+use workloads::actors::{bank, cold, creation, random_asks, ring};
 use workloads::rivals::{Channel, Handwritten, HandwrittenPool, Textbook};
 use workloads::runs::{Took, exchange, timed};
-use workloads::{Asks, ParkingLot, Sends, Std, Subject, Turnwise, Way, With, rounds_of};
+use workloads::{Asks, OnPool, ParkingLot, Sends, Std, Subject, Turnwise, Way, With, rounds_of};
 
 const TRIAL: Duration = Duration::from_millis(5);
 /// How often a trial is run again in which somebody else had one of the processors.
@@ -103,7 +103,7 @@ impl Exchange {
     }
 
     fn all(self) -> Vec<Contender> {
-        each!(self, of: Sends<Turnwise>, Asks<With>, Asks<Turnwise>, Sends<ParkingLot>, Sends<Std>, Sends<Textbook>, Asks<Textbook>,
+        each!(self, of: Sends<Turnwise>, Asks<With>, Asks<Turnwise>, Sends<OnPool>, Sends<ParkingLot>, Sends<Std>, Sends<Textbook>, Asks<Textbook>,
             Sends<Handwritten>, Asks<Handwritten>, Sends<HandwrittenPool>, Asks<HandwrittenPool>, Sends<Channel>, Asks<Channel>)
     }
 }
@@ -163,8 +163,14 @@ fn one_object(report: &mut Report) {
 
 fn many_objects(report: &mut Report) {
     // A lock is not sent anything, so there is no hop between two.
-    report.compare(Load::new("ping-pong, per hop", 1), each!(Many, ping_pong: Turnwise, Textbook, Handwritten, HandwrittenPool, Channel));
-    report.compare(Load::new("ring of 100, per hop", 1), each!(Many, ring: Turnwise, Textbook, Handwritten, HandwrittenPool, Channel));
+    report.compare(
+        Load::new("ping-pong, per hop", 1),
+        each!(Many, ping_pong: Turnwise, OnPool, Textbook, Handwritten, HandwrittenPool, Channel),
+    );
+    report.compare(
+        Load::new("ring of 100, per hop", 1),
+        each!(Many, ring: Turnwise, OnPool, Textbook, Handwritten, HandwrittenPool, Channel),
+    );
     // A thread with a channel for each of so many objects is what nobody has.
     let crowd = |name| Load { operations: Some(CROWD), ..Load::new(name, 1) };
     let create = each!(Many, create: Turnwise, With, ParkingLot, Std, Textbook, Handwritten, HandwrittenPool);
@@ -288,10 +294,10 @@ impl Report {
         if self.options.markdown {
             println!("{}\n", origin());
             println!(
-                "| workload (handler / own work between, ns) | mutex, ns | `send` | its CPU | `with` | `ask` | {} |",
+                "| workload (handler / own work between, ns) | mutex, ns | `send` | its CPU | `with` | `ask` | `send`, our pool | {} |",
                 RIVALS.map(|rival| rival.0).join(" | ")
             );
-            println!("|---{}|", "|---".repeat(5 + RIVALS.len()));
+            println!("|---{}|", "|---".repeat(6 + RIVALS.len()));
         } else {
             self.line("workload", "subject", ["wall ns", "cpu ns", "wall/PL", "cpu/PL"].map(str::to_owned), "");
         }
@@ -332,6 +338,7 @@ impl Report {
         for threads in [1, 2, 4, 8, 16] {
             self.call::<Sends<Turnwise>>(threads);
             self.call::<Asks<With>>(threads);
+            self.call::<Sends<OnPool>>(threads);
             self.call::<Sends<ParkingLot>>(threads);
             self.call::<Sends<Std>>(threads);
             self.call::<Sends<Textbook>>(threads);
@@ -339,6 +346,8 @@ impl Report {
             self.call::<Sends<HandwrittenPool>>(threads);
             self.call::<Sends<Channel>>(threads);
         }
+        self.cold::<OnPool>();
+        self.cold::<HandwrittenPool>();
     }
 
     /// All calls of all threads and rounds, the clock's own time included.
@@ -354,12 +363,28 @@ impl Report {
             all.append(&mut timed::<S>(threads, messages, handler, 0, 1));
         }
         all.sort_unstable();
-        let figures = [0.5, 0.99, 0.999, 1.0].map(|share| all[((all.len() - 1) as f64 * share) as usize].to_string());
+        self.shares(&workload, S::NAME, &all);
+    }
+
+    fn shares(&self, workload: &str, subject: &str, sorted: &[u32]) {
+        let figures = [0.5, 0.99, 0.999, 1.0].map(|share| sorted[((sorted.len() - 1) as f64 * share) as usize].to_string());
         if self.options.markdown {
-            println!("| {workload} | {} | {} |", S::NAME, figures.join(" | "));
+            println!("| {workload} | {subject} | {} |", figures.join(" | "));
         } else {
-            self.line(&workload, S::NAME, figures, "");
+            self.line(workload, subject, figures, "");
         }
+    }
+
+    /// Questions to a quiet object while others are flooded on the same two workers.
+    fn cold<W: Way>(&self) {
+        let workload = "quiet beside 2 flooded, handler 65";
+        if !workload.contains(&self.options.only) {
+            return;
+        }
+        let questions = if self.options.quick { 20 } else { 2_000 };
+        let mut all: Vec<u32> = (0..self.options.rounds.min(5)).flat_map(|_| cold::<W>(questions, rounds_of(65.0))).collect();
+        all.sort_unstable();
+        self.shares(workload, W::ASKING, &all);
     }
 
     fn line(&self, workload: &str, subject: &str, [a, b, c, d]: [String; 4], mark: &str) {
@@ -393,7 +418,13 @@ fn markdown(workload: &str, rows: &[Row]) -> String {
     };
     let wall = |both: (f64, f64)| both.0;
     let mut cells = vec![workload.to_owned(), find(ParkingLot::NAME).map_or("n/a".to_owned(), |row| figure(row.wall))];
-    cells.extend([ours(Turnwise::NAME, wall), ours(Turnwise::NAME, |both| both.1), ours(With::NAME, wall), ours(Turnwise::ASKING, wall)]);
+    cells.extend([
+        ours(Turnwise::NAME, wall),
+        ours(Turnwise::NAME, |both| both.1),
+        ours(With::NAME, wall),
+        ours(Turnwise::ASKING, wall),
+        ours(OnPool::NAME, wall),
+    ]);
     cells.extend(RIVALS.map(|(_, leaves, waits)| match (cell(leaves, wall), cell(waits, wall)) {
         (Some(leaves), Some(waits)) => format!("{leaves} ({waits})"),
         (Some(leaves), None) => leaves,

@@ -9,7 +9,7 @@ use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use workloads::actors;
 use workloads::group::{add, brief, group};
 use workloads::rivals::{Channel, Handwritten, HandwrittenPool, Textbook};
-use workloads::{Turnwise, Way};
+use workloads::{OnPool, Turnwise, Way};
 
 fn one<W: Way>(group: &mut BenchmarkGroup<'_, WallTime>) {
     add(group, W::NAME, 100, |hops| actors::ring::<W>(100, hops).wall);
@@ -18,6 +18,7 @@ fn one<W: Way>(group: &mut BenchmarkGroup<'_, WallTime>) {
 fn ring(criterion: &mut Criterion) {
     let mut group = group(criterion, "ring");
     one::<Turnwise>(&mut group);
+    one::<OnPool>(&mut group);
     one::<Textbook>(&mut group);
     one::<Handwritten>(&mut group);
     one::<HandwrittenPool>(&mut group);

@@ -33,10 +33,12 @@ mod system;
 mod throughput;
 
 use std::fmt::Debug;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use cpu_time::ProcessTime;
-use turnwise::{Drain, Reply, WaitError};
+use turnwise::executor::PoolHandle;
+use turnwise::{Drain, Reply, ThreadPool, WaitError};
 
 use system::{Inline, Ledger, On, System, Tracked};
 
@@ -81,13 +83,19 @@ fn over_all<B: Benchmark>(options: &Options, report: &mut Report) {
         return;
     }
     let benchmark = B::sized(options.quick);
-    let mut cases = vec![case(&benchmark, "inline", Inline), case(&benchmark, "rayon", On(on_rayon))];
+    let mut cases = vec![case(&benchmark, "inline", Inline), case(&benchmark, "pool", On(pool())), case(&benchmark, "rayon", On(on_rayon))];
     if let Some((name, run)) = B::PLAIN {
         let benchmark = &benchmark;
         cases.push(Case { executor: name, timed: Box::new(move || run(benchmark)), tracked: Box::new(move || run(benchmark)) });
     }
     cases.retain(|case| case.executor.contains(&options.executor));
     report.rows::<B>(options, &benchmark.size(), cases);
+}
+
+/// One pool for them all, with a worker for each processor.
+fn pool() -> PoolHandle {
+    static POOL: LazyLock<ThreadPool> = LazyLock::new(|| ThreadPool::new().expect("there are threads to be had"));
+    POOL.handle()
 }
 
 /// First come, first served: with `rayon::spawn` the newest drain of a worker comes first, so two actors that answer each other could keep a

@@ -4,7 +4,9 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
 
 use super::rivals::Slot;
 use super::runs::{Took, alone, at_once};
@@ -180,4 +182,58 @@ pub(crate) fn bank<W: Way>(threads: usize, accounts: usize, transfers: u64) -> T
     let changes: u64 = all.iter().filter_map(|account| W::ask(account, Order::Close)).sum();
     assert_eq!(changes, 2 * done.into_inner() + accounts as u64, "{}: transfers were lost", W::ASKING);
     took
+}
+
+/// Work that is counted where its sender sees it, so that he does not run ahead for ever.
+struct Counted {
+    rounds: u32,
+    handled: Arc<AtomicU64>,
+}
+
+impl Letter for Counted {
+    type State = State;
+    type Answer = ();
+
+    #[inline]
+    fn run(self, state: &mut State) {
+        Work(self.rounds).run(state);
+        self.handled.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// How long each of so many questions to a quiet object takes, in nanoseconds, while two threads flood an object each: never more than
+/// [`AHEAD`] messages before it.
+pub(crate) fn cold<W: Way>(questions: usize, handler: u32) -> Vec<u32> {
+    const AHEAD: u64 = 1_000;
+    let quiet = W::make::<Work>(State::default());
+    let over = AtomicBool::new(false);
+    let flood = || {
+        let (hot, handled) = (W::make::<Counted>(State::default()), Arc::new(AtomicU64::new(0)));
+        let mut sent = 0;
+        while !over.load(Ordering::Relaxed) {
+            if sent - handled.load(Ordering::Relaxed) < AHEAD {
+                W::put(&hot, Counted { rounds: handler, handled: handled.clone() });
+                sent += 1;
+            } else {
+                thread::yield_now();
+            }
+        }
+        while handled.load(Ordering::Relaxed) < sent {
+            thread::yield_now();
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(flood);
+        scope.spawn(flood);
+        let mut took = Vec::with_capacity(questions);
+        for asked in 1..=questions as u64 {
+            let start = Instant::now();
+            let answer = W::ask(&quiet, Work(0));
+            took.push(u32::try_from(start.elapsed().as_nanos()).unwrap_or(u32::MAX));
+            assert_eq!(answer, asked, "{}: wrong answers", W::ASKING);
+            thread::yield_now();
+        }
+        over.store(true, Ordering::Relaxed);
+        took
+    })
 }

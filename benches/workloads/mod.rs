@@ -15,10 +15,10 @@ pub(crate) mod rivals;
 pub(crate) mod runs;
 
 use std::hint::black_box;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
-use turnwise::Actor;
+use turnwise::{Actor, ThreadPool};
 
 /// A message, and what it does to the state that it is sent to.
 pub(crate) trait Letter: Send + 'static {
@@ -48,6 +48,8 @@ pub(crate) trait Way: 'static {
 
 /// `Actor::send`, which leaves the message if the actor is busy; `Actor::ask`, and waiting for the reply.
 pub(crate) struct Turnwise;
+/// The same on a `turnwise::ThreadPool`: nobody drains in a send.
+pub(crate) struct OnPool;
 /// `Actor::with`: waits for the result.
 pub(crate) struct With;
 /// A `parking_lot::Mutex` around the state.
@@ -74,6 +76,29 @@ impl Way for Turnwise {
     #[inline]
     fn ask<L: Letter>(to: &Self::Of<L>, letter: L) -> L::Answer {
         to.ask(move |state| letter.run(state)).wait().expect("nobody has closed it")
+    }
+}
+
+/// As large as the hand-written one: a worker for each processor.
+static POOL: LazyLock<ThreadPool> = LazyLock::new(|| ThreadPool::new().expect("there are threads to be had"));
+
+impl Way for OnPool {
+    const NAME: &'static str = "turnwise-pool";
+    const ASKING: &'static str = "turnwise-pool-ask";
+    const HELPED: bool = true;
+    type Of<L: Letter> = Actor<L::State>;
+
+    #[inline]
+    fn make<L: Letter>(state: L::State) -> Self::Of<L> {
+        Actor::builder(state).executor(POOL.handle()).spawn().expect("no capacity was asked for")
+    }
+    #[inline]
+    fn put<L: Letter>(to: &Self::Of<L>, letter: L) {
+        Turnwise::put(to, letter);
+    }
+    #[inline]
+    fn ask<L: Letter>(to: &Self::Of<L>, letter: L) -> L::Answer {
+        Turnwise::ask(to, letter)
     }
 }
 
