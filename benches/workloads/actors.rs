@@ -184,42 +184,37 @@ pub(crate) fn bank<W: Way>(threads: usize, accounts: usize, transfers: u64) -> T
     took
 }
 
-/// Work that is counted where its sender sees it, so that he does not run ahead for ever.
-struct Counted {
+/// Work; the last of a burst tells its sender.
+struct Burst {
     rounds: u32,
-    handled: Arc<AtomicU64>,
+    end: Option<Arc<Slot<()>>>,
 }
 
-impl Letter for Counted {
+impl Letter for Burst {
     type State = State;
     type Answer = ();
 
     #[inline]
     fn run(self, state: &mut State) {
         Work(self.rounds).run(state);
-        self.handled.fetch_add(1, Ordering::Relaxed);
+        if let Some(end) = self.end {
+            end.fill(());
+        }
     }
 }
 
-/// How long each of so many questions to a quiet object takes, in nanoseconds, while two threads flood an object each: never more than
-/// [`AHEAD`] messages before it.
+/// How long each of so many questions to a quiet object takes, in nanoseconds, while two threads flood an object each with bursts of 1,000
+/// messages, one burst after the other.
 pub(crate) fn cold<W: Way>(questions: usize, handler: u32) -> Vec<u32> {
-    const AHEAD: u64 = 1_000;
     let quiet = W::make::<Work>(State::default());
     let over = AtomicBool::new(false);
     let flood = || {
-        let (hot, handled) = (W::make::<Counted>(State::default()), Arc::new(AtomicU64::new(0)));
-        let mut sent = 0;
+        let hot = W::make::<Burst>(State::default());
         while !over.load(Ordering::Relaxed) {
-            if sent - handled.load(Ordering::Relaxed) < AHEAD {
-                W::put(&hot, Counted { rounds: handler, handled: handled.clone() });
-                sent += 1;
-            } else {
-                thread::yield_now();
-            }
-        }
-        while handled.load(Ordering::Relaxed) < sent {
-            thread::yield_now();
+            (0..999).for_each(|_| W::put(&hot, Burst { rounds: handler, end: None }));
+            let end = Slot::new();
+            W::put(&hot, Burst { rounds: handler, end: Some(end.clone()) });
+            end.wait();
         }
     };
     thread::scope(|scope| {
@@ -231,7 +226,6 @@ pub(crate) fn cold<W: Way>(questions: usize, handler: u32) -> Vec<u32> {
             let answer = W::ask(&quiet, Work(0));
             took.push(u32::try_from(start.elapsed().as_nanos()).unwrap_or(u32::MAX));
             assert_eq!(answer, asked, "{}: wrong answers", W::ASKING);
-            thread::yield_now();
         }
         over.store(true, Ordering::Relaxed);
         took
