@@ -11,13 +11,22 @@ pub(crate) mod rivals;
 use std::cell::UnsafeCell;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use cpu_time::ProcessTime;
 use crossbeam_queue::SegQueue;
-use turnwise::Actor;
+use turnwise::{Actor, Executor};
+
+/// Where this crate's actors run; on the threads that send, unless it is set.
+pub(crate) static EXECUTOR: OnceLock<Arc<dyn Executor>> = OnceLock::new();
+
+/// An actor where they run.
+fn actor() -> Actor<State> {
+    let Some(executor) = EXECUTOR.get() else { return Actor::new(State::default()) };
+    Actor::builder(State::default()).executor(|drain| executor.execute(drain)).spawn().expect("it has no limit that could be wrong")
+}
 
 /// The object that everybody wants.
 #[derive(Default)]
@@ -93,7 +102,7 @@ pub(crate) struct TextbookAsk(Textbook);
 impl Subject for TurnwiseSend {
     const NAME: &'static str = "turnwise-send";
     fn new() -> Self {
-        TurnwiseSend(Actor::new(State::default()))
+        TurnwiseSend(actor())
     }
     #[inline]
     fn give(&self, rounds: u32) {
@@ -110,7 +119,7 @@ impl Subject for TurnwiseSend {
 impl Subject for TurnwiseWith {
     const NAME: &'static str = "turnwise-with";
     fn new() -> Self {
-        TurnwiseWith(Actor::new(State::default()))
+        TurnwiseWith(actor())
     }
     #[inline]
     fn give(&self, rounds: u32) {
@@ -124,7 +133,7 @@ impl Subject for TurnwiseWith {
 impl Subject for TurnwiseAsk {
     const NAME: &'static str = "turnwise-ask";
     fn new() -> Self {
-        TurnwiseAsk(Actor::new(State::default()))
+        TurnwiseAsk(actor())
     }
     #[inline]
     fn give(&self, rounds: u32) {
