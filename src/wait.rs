@@ -1,13 +1,19 @@
 //! Waiting: who sleeps, how to wake him, and by which clock a wait ends.
 
+// By path, because the models include this file by path, and would look beside it.
+#[path = "wait/virtual_clock.rs"]
+mod virtual_clock;
+
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::sync::Mutex;
 use crate::sync::thread::{self, Thread};
 use crate::unwind::shrug_off;
+
+pub use virtual_clock::VirtualClock;
 
 /// Somebody who sleeps.
 #[derive(Debug)]
@@ -26,7 +32,7 @@ impl Waiter {
     }
 }
 
-/// A monotonic clock: every limit of an actor is measured on one, so tests can bring their own.
+/// A monotonic clock: every limit of an actor is measured on one, so tests can bring their own, or use a [`VirtualClock`].
 ///
 /// # Examples
 /// ```
@@ -53,6 +59,17 @@ pub trait Clock: Send + Sync + fmt::Debug {
     /// A clock that does not follow real time should unpark the thread when it has been moved to `at`.
     fn park_until(&self, at: Duration) {
         thread::park_timeout(at.saturating_sub(self.now()).min(Duration::from_millis(10)));
+    }
+}
+
+/// A shared clock is the same clock.
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn now(&self) -> Duration {
+        (**self).now()
+    }
+
+    fn park_until(&self, at: Duration) {
+        (**self).park_until(at);
     }
 }
 
@@ -105,6 +122,16 @@ impl<'a> Deadline<'a> {
             Limit::Within(limit) => clock.now().checked_add(limit),
         };
         Deadline { clock, at }
+    }
+
+    /// At this moment, or never.
+    pub(crate) fn at(clock: &'a dyn Clock, at: Option<Duration>) -> Self {
+        Deadline { clock, at }
+    }
+
+    /// When it is, if ever; zero is in the past.
+    pub(crate) fn moment(self) -> Option<Duration> {
+        self.at
     }
 
     /// Is the time over?

@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use turnwise::executor::{DrainQueue, PoolBuilder, PoolError, PoolHandle, QueueHandle, Shutdown};
 use turnwise::{
-    Actor, ActorBuilder, AskError, BuildError, Drain, Overflow, Panic, Reason, Reply, SendError, StopCause, ThreadPool, WaitError,
-    WeakActor,
+    Actor, ActorBuilder, AskError, BuildError, Drain, Overflow, Panic, Reason, Reply, SendError, ShutdownReport, SpawnError, SpawnReason,
+    StopCause, System, ThreadPool, VirtualClock, WaitError, WeakActor,
 };
 
 /// Is a type this? Asked in a way that also answers no.
@@ -70,6 +70,12 @@ fn executors_cross_threads_and_unwinding() {
 }
 
 #[test]
+fn systems_and_clocks_are_shared() {
+    assert!(is!(System: Send) && is!(System: Sync));
+    assert!(is!(VirtualClock: Send) && is!(VirtualClock: Sync));
+}
+
+#[test]
 fn builders_are_sent_with_what_they_hold() {
     assert!(is!(ActorBuilder<Lonely>: Send) && !is!(ActorBuilder<Local>: Send));
 }
@@ -91,11 +97,15 @@ fn errors_are_what_boxed_errors_want() {
     error::<StopCause>();
     error::<SendError<u32>>();
     error::<WaitError<u32>>();
+    error::<SpawnError<u32>>();
+    error::<SpawnReason>();
     fn plain<T: Send + Sync + Clone + Eq + UnwindSafe + RefUnwindSafe>() {}
     plain::<Reason>();
     plain::<AskError>();
     plain::<StopCause>();
     plain::<BuildError>();
+    plain::<SpawnReason>();
+    plain::<ShutdownReport>();
     plain::<Overflow>();
     assert!(is!(Panic<Local>: Send) && !is!(Panic<Local>: Sync));
 }

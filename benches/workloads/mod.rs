@@ -15,10 +15,20 @@ pub(crate) mod rivals;
 pub(crate) mod runs;
 
 use std::hint::black_box;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Instant;
 
-use turnwise::{Actor, ThreadPool};
+use turnwise::{Actor, Executor, ThreadPool};
+
+/// Where plain actors run; on the threads that send, unless it is set.
+pub(crate) static EXECUTOR: OnceLock<Arc<dyn Executor>> = OnceLock::new();
+
+/// An actor where they run.
+#[inline]
+fn actor<S: Send + 'static>(state: S) -> Actor<S> {
+    let Some(executor) = EXECUTOR.get() else { return Actor::new(state) };
+    Actor::builder(state).executor(|drain| executor.execute(drain)).spawn().expect("it has no limit that could be wrong")
+}
 
 /// A message, and what it does to the state that it is sent to.
 pub(crate) trait Letter: Send + 'static {
@@ -64,7 +74,7 @@ impl Way for Turnwise {
 
     #[inline]
     fn make<L: Letter>(state: L::State) -> Self::Of<L> {
-        Actor::new(state)
+        actor(state)
     }
     #[inline]
     fn put<L: Letter>(to: &Self::Of<L>, letter: L) {
@@ -109,7 +119,7 @@ impl Way for With {
 
     #[inline]
     fn make<L: Letter>(state: L::State) -> Self::Of<L> {
-        Actor::new(state)
+        actor(state)
     }
     #[inline]
     fn put<L: Letter>(to: &Self::Of<L>, letter: L) {

@@ -9,6 +9,7 @@
 //! ```text
 //! cargo run --release --example contention             # every load
 //! cargo run --release --example contention -- --quick  # fewer of them, in under 20 seconds
+//! cargo run --release --example contention -- --executor rayon --quick  # turns run in a pool
 //! cargo run --release --example contention -- --help
 //! ```
 //!
@@ -17,6 +18,8 @@
 //! Leave the machine alone meanwhile. Whoever else uses a processor is measured too; the table says how often that was noticed.
 
 mod charts;
+#[path = "../common/executor.rs"]
+mod executor;
 mod measure;
 mod options;
 mod paint;
@@ -35,7 +38,7 @@ use clap::Parser;
 use measure::Row;
 use options::Options;
 
-type Failure = Box<dyn Error>;
+type Failure = Box<dyn Error + Send + Sync>;
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -64,7 +67,7 @@ fn run(options: &Options) -> Result<(), Failure> {
     let mut out = stdout().lock();
     if options.json {
         for row in &measured.rows {
-            writeln!(out, "{}", row.json())?;
+            writeln!(out, "{}", row.json(measured.executor))?;
         }
         return Ok(out.flush()?);
     }

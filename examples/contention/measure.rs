@@ -14,9 +14,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use crate::Failure;
+use crate::executor::{Choice, Place};
 use crate::options::Options;
 use crate::subjects::{Contender, MUTEX, Work, contenders};
-use crate::workloads::rounds_of;
+use crate::workloads::{EXECUTOR, rounds_of};
 
 /// More rounds than these change no median that matters.
 const ROUNDS: usize = 15;
@@ -55,6 +56,8 @@ pub(crate) struct Row {
 pub(crate) struct Measured {
     pub(crate) rows: Vec<Row>,
     pub(crate) processors: usize,
+    /// Where the actors ran.
+    pub(crate) executor: Choice,
     /// The fewest and the most rounds of a load.
     pub(crate) rounds: (usize, usize),
     /// Trials, and those of them in which somebody else had a processor meanwhile.
@@ -64,27 +67,33 @@ pub(crate) struct Measured {
 }
 
 impl Row {
-    pub(crate) fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self, executor: Choice) -> serde_json::Value {
         let Load { threads, handler_ns, own_ns } = self.load;
         let [p50, p99, p999, max] = self.call;
         let round = |x: f64, to: f64| (x * to).round() / to;
         json!({
             "work": self.work.name(), "handler_ns": handler_ns, "own_ns": own_ns, "threads": threads, "subject": self.subject,
             "ns_per_op": round(self.ns_per_op, 10.0), "cpu_ns_per_op": round(self.cpu_ns_per_op, 10.0),
-            "p50": p50, "p99": p99, "p999": p999, "max": max, "ratio": round(self.ratio, 1000.0),
+            "p50": p50, "p99": p99, "p999": p999, "max": max, "ratio": round(self.ratio, 1000.0), "executor": executor.name(),
         })
     }
 }
 
 pub(crate) fn measure(options: &Options) -> Result<Measured, Failure> {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    let (loads, contenders) = (options.loads(processors), contenders());
+    let place = Place::new(options.executor, processors)?;
+    // It stays to the end of the program, with its threads.
+    place.executor().into_iter().for_each(|executor| _ = EXECUTOR.set(executor));
+    let helpers = if place.is_inline() { 0 } else { processors };
+    let (loads, contenders) = (options.loads(processors), contenders(helpers));
     let (budget, begun) = (options.budget(), Instant::now());
     let rounds_per_microsecond = f64::from(rounds_of(1000.0));
     let style = ProgressStyle::with_template("{msg:>38} {wide_bar} {percent:>3}% {elapsed}")?;
     let bar = ProgressBar::new((loads.len() * ROUNDS) as u64).with_style(style);
 
-    let mut measured = Measured { rows: vec![], processors, rounds: (usize::MAX, 0), trials: 0, disturbed: 0, took: Duration::ZERO };
+    let executor = options.executor;
+    let mut measured =
+        Measured { rows: vec![], processors, executor, rounds: (usize::MAX, 0), trials: 0, disturbed: 0, took: Duration::ZERO };
     for (i, &load) in loads.iter().enumerate() {
         let Load { threads, handler_ns, own_ns } = load;
         bar.set_message(format!("{threads} threads, handler {handler_ns} ns, own {own_ns} ns"));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Parser;
 use clap::builder::RangedU64ValueParser;
 
+use crate::executor::Choice;
 use crate::measure::Load;
 
 /// Actors beside mutexes, mailboxes and a channel, on this machine: a table, verdicts and charts.
@@ -21,6 +22,9 @@ pub(crate) struct Options {
     /// Print one JSON object per row, one row per line, instead of the table and the verdicts
     #[arg(long)]
     pub(crate) json: bool,
+    /// Where the actors run; a pool has a thread for each processor
+    #[arg(long, value_enum, value_name = "WHERE", default_value_t = Choice::Inline)]
+    pub(crate) executor: Choice,
     /// Exactly so many rounds of each load, however long they take
     #[arg(long, value_name = "N", hide = true, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
     pub(crate) rounds: Option<usize>,

@@ -36,15 +36,17 @@ pub(crate) struct Contender {
     pub(crate) time: fn(usize, u64, u32, u32, u64) -> Vec<u32>,
 }
 
-pub(crate) fn contenders() -> [Contender; 10] {
+/// All of them; the actors have so many threads to run on beside those that send.
+pub(crate) fn contenders(helpers: usize) -> [Contender; 10] {
     use Work::{Send, With};
     fn of<S: Subject>(subject: usize, works: &'static [Work]) -> Contender {
         let subject = SUBJECTS[subject];
         Contender { subject, works, helpers: usize::from(subject == "channel"), run: exchange::<S>, time: timed::<S> }
     }
+    let actors = |contender| Contender { helpers, ..contender };
     [
-        of::<Sends<Turnwise>>(0, &[Send]),
-        of::<Asks<TurnwiseWith>>(0, &[With]),
+        actors(of::<Sends<Turnwise>>(0, &[Send])),
+        actors(of::<Asks<TurnwiseWith>>(0, &[With])),
         of::<Sends<ParkingLot>>(1, &[Send, With]),
         of::<Sends<Std>>(2, &[Send, With]),
         of::<Sends<Textbook>>(3, &[Send]),

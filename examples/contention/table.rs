@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use crate::measure::{Load, Measured};
 
 pub(crate) fn print(out: &mut impl Write, measured: &Measured) -> io::Result<()> {
-    let Measured { rows, processors, rounds: (fewest, most), trials, disturbed, took } = measured;
-    writeln!(out, "{processors} processors; medians of {fewest} to {most} interleaved rounds; {:.0} s", took.as_secs_f64())?;
+    let Measured { rows, processors, executor, rounds: (fewest, most), trials, disturbed, took } = measured;
+    let (took, place) = (took.as_secs_f64(), executor.name());
+    writeln!(out, "{processors} processors; actors run {place}; medians of {fewest} to {most} interleaved rounds; {took:.0} s")?;
     writeln!(
         out,
         "ns/op: wall time of all threads together by all their operations, own work included. cpu ns/op: processor time likewise."

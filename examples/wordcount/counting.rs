@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use rayon::prelude::*;
 use turnwise::Actor;
 
+use crate::executor::Place;
 use crate::text::{self, Piece};
 
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
@@ -19,6 +20,8 @@ pub(crate) type Counts = HashMap<Box<str>, u64>;
 pub(crate) struct Job<'a> {
     pub(crate) files: &'a [PathBuf],
     pub(crate) pool: &'a rayon::ThreadPool,
+    /// Where the actors run.
+    pub(crate) place: &'a Place,
     pub(crate) shards: usize,
     pub(crate) done: &'a (dyn Fn() + Sync),
 }
@@ -37,9 +40,11 @@ impl Job<'_> {
     }
 }
 
-/// An actor per shard: a reader leaves its words and reads on, whoever else is counting in that shard.
+/// An actor per shard: a reader leaves its words and reads on, whoever else is counting in that shard. (If the actors run elsewhere, it
+/// always leaves them.)
 pub(crate) fn turnwise(job: &Job<'_>) -> Result<Counts, Failure> {
-    let shards: Vec<Actor<Counts>> = (0..job.shards).map(|_| Actor::new(Counts::new())).collect();
+    let shard = |_| job.place.run(Actor::builder(Counts::new())).spawn();
+    let shards = (0..job.shards).map(shard).collect::<Result<Vec<_>, _>>()?;
     job.read(job.shards, |piece| {
         let Piece { text, words } = piece;
         for (shard, words) in shards.iter().zip(words) {

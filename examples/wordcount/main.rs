@@ -7,11 +7,14 @@
 //! Start reading at `counting::turnwise`: it is all that the actors need. The rest finds texts, measures and prints.
 
 mod counting;
+#[path = "../common/executor.rs"]
+mod executor;
 mod text;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,6 +23,7 @@ use clap::builder::RangedU64ValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use counting::{Counts, Failure, Job};
+use executor::{Choice, Place};
 
 /// Count the words of texts in a thread pool: with actors, with mutexes, with a concurrent map.
 #[derive(Parser)]
@@ -42,6 +46,9 @@ struct Args {
     /// Actors, or mutexes, that share the words [default: four per thread]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=65536))]
     shards: Option<usize>,
+    /// Where the actors count: on the threads that read, in the same pool behind what is read, or on as many threads of their own
+    #[arg(long, value_enum, value_name = "WHERE", default_value_t = Choice::Inline)]
+    executor: Choice,
 }
 
 type Way = fn(&Job<'_>) -> Result<Counts, Failure>;
@@ -57,6 +64,7 @@ struct Truth {
 
 struct Outcome {
     truth: Truth,
+    executor: Choice,
     threads: usize,
     shards: usize,
     words: u64,
@@ -92,7 +100,11 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<Outcome, Failure> {
     let threads = args.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
     let shards = args.shards.unwrap_or(4 * threads);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+    let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?);
+    let place = match args.executor {
+        Choice::Rayon => Place::rayon(pool.clone()),
+        other => Place::new(other, threads)?,
+    };
 
     let paths = if args.paths.is_empty() { &[PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src")] } else { &args.paths[..] };
     let mut skipped = 0;
@@ -133,7 +145,7 @@ fn run(args: &Args) -> Result<Outcome, Failure> {
         for (i, (name, way)) in WAYS.iter().enumerate() {
             bar.set_message(*name);
             let start = Instant::now();
-            let counts = way(&Job { files: &truth.files, pool: &pool, shards, done: &|| bar.inc(1) })?;
+            let counts = way(&Job { files: &truth.files, pool: &pool, place: &place, shards, done: &|| bar.inc(1) })?;
             took[i].push(start.elapsed());
             matches &= counts == truth.counts;
         }
@@ -148,13 +160,14 @@ fn run(args: &Args) -> Result<Outcome, Failure> {
         matches &= counts == truth.counts;
     }
     bar.finish_and_clear();
+    place.join();
 
     let names = WAYS.iter().map(|(name, _)| *name).chain(["one thread"]);
     let seconds = names.zip(took).map(|(name, took)| (name, median(took))).collect();
     let mut top: Vec<_> = truth.counts.iter().map(|(word, n)| (word.clone(), *n)).collect();
     top.sort_by(|(a, n), (b, m)| m.cmp(n).then_with(|| a.cmp(b)));
     top.truncate(args.top);
-    Ok(Outcome { truth, threads, shards, words, matches, seconds, top })
+    Ok(Outcome { truth, executor: args.executor, threads, shards, words, matches, seconds, top })
 }
 
 fn median(mut took: Vec<Duration>) -> f64 {
@@ -164,7 +177,7 @@ fn median(mut took: Vec<Duration>) -> f64 {
 }
 
 fn print_tables(outcome: &Outcome) -> io::Result<()> {
-    let Outcome { truth, threads, shards, words, matches, seconds, top } = outcome;
+    let Outcome { truth, executor, threads, shards, words, matches, seconds, top } = outcome;
     let mut out = io::stdout().lock();
     writeln!(
         out,
@@ -188,11 +201,12 @@ fn print_tables(outcome: &Outcome) -> io::Result<()> {
     for (name, seconds) in seconds {
         writeln!(out, "{name:<12} {:>9.3} {:>12.0} {:>13.2}x", 1e3 * seconds, truth.lines as f64 / seconds, alone / seconds)?;
     }
-    writeln!(out, "medians; {threads} threads, {shards} shards; results {}", if *matches { "agree" } else { "DIFFER" })
+    let agree = if *matches { "agree" } else { "DIFFER" };
+    writeln!(out, "medians; {threads} threads, {shards} shards, actors {}; results {agree}", executor.name())
 }
 
 fn print_json(outcome: &Outcome) -> io::Result<()> {
-    let Outcome { truth, threads, shards, words, matches, seconds, top } = outcome;
+    let Outcome { truth, executor, threads, shards, words, matches, seconds, top } = outcome;
     let seconds: serde_json::Map<String, serde_json::Value> =
         seconds.iter().map(|(name, seconds)| (name.replace(' ', "_"), (*seconds).into())).collect();
     let object = serde_json::json!({
@@ -202,6 +216,7 @@ fn print_json(outcome: &Outcome) -> io::Result<()> {
         "words": words,
         "distinct": truth.counts.len(),
         "matches": matches,
+        "executor": executor.name(),
         "threads": threads,
         "shards": shards,
         "seconds": seconds,

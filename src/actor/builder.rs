@@ -1,6 +1,7 @@
 //! Building an actor that is more than plain.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::Actor;
 use crate::drain::carrier::Executor;
@@ -127,16 +128,49 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// assert_eq!(error, BuildError::CapacityZero);
     /// ```
     pub fn spawn(self) -> Result<Actor<S>, BuildError> {
-        let limit = match self.capacity {
-            None => UNBOUNDED,
-            Some(0) => return Err(BuildError::CapacityZero),
-            Some(asked) if asked > MAX_CAPACITY as usize => {
-                return Err(BuildError::CapacityTooLarge { asked, largest: MAX_CAPACITY as usize });
+        let limit = self.limit()?;
+        Ok(self.made(limit))
+    }
+
+    /// Gives the state back, and forgets the rest.
+    pub(super) fn into_state(self) -> S {
+        self.state
+    }
+
+    /// The limit that was asked for, if there can be such a one.
+    pub(super) fn limit(&self) -> Result<u32, BuildError> {
+        match self.capacity {
+            None => Ok(UNBOUNDED),
+            Some(0) => Err(BuildError::CapacityZero),
+            Some(asked) if asked > MAX_CAPACITY as usize => Err(BuildError::CapacityTooLarge { asked, largest: MAX_CAPACITY as usize }),
+            Some(messages) => Ok(messages as u32),
+        }
+    }
+
+    /// Makes the actor, with a limit that was found good. Runs no user code.
+    pub(super) fn made(self, limit: u32) -> Actor<S> {
+        Actor { handle: Handle::planned(self.state, Plan { limit, ..self.plan }) }
+    }
+
+    /// Another clock than the machine's, unless one was chosen.
+    pub(super) fn clock_unless_set(mut self, clock: Option<&Arc<dyn Clock>>) -> Self {
+        if self.plan.clock.is_none() {
+            self.plan.clock = clock.map(|clock| Box::new(clock.clone()) as Box<dyn Clock>);
+        }
+        self
+    }
+
+    /// Drops `guard` when the actor has ended: after its end hook, and after its state.
+    pub(super) fn after_end(mut self, guard: impl Send + 'static) -> Self {
+        let hook = self.plan.hooks.on_end.take();
+        self.on_end(move |state, cause| {
+            // Dropped last, also if the hook panics.
+            let _guard = guard;
+            match hook {
+                Some(hook) => hook(state, cause),
+                None => drop(state),
             }
-            Some(messages) => messages as u32,
-        };
-        let plan = Plan { limit, ..self.plan };
-        Ok(Actor { handle: Handle::planned(self.state, plan) })
+        })
     }
 }
 

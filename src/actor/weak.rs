@@ -17,6 +17,11 @@ impl<S> WeakActor<S> {
         WeakActor { weak }
     }
 
+    /// Is this thread inside a turn of the actor?
+    pub(crate) fn is_running_here(&self) -> bool {
+        self.weak.storage().is_running_here()
+    }
+
     /// A handle, unless all of them have been dropped: an actor never comes back. Lock-free.
     ///
     /// # Examples
@@ -30,9 +35,49 @@ impl<S> WeakActor<S> {
         self.weak.upgrade().map(|handle| Actor { handle })
     }
 
+    /// Runs what waits in the mailbox here and now, if nobody else does: as [`Actor::drain`], also if all handles have gone. True if this call
+    /// ran something.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::mpsc;
+    /// use turnwise::{Actor, Drain};
+    ///
+    /// let (tx, rx) = mpsc::channel();
+    /// let log = Actor::builder(()).executor(std::mem::forget::<Drain>).spawn()?; // runs nothing, ever
+    /// log.send(move |()| tx.send("run").unwrap())?;
+    /// let weak = log.downgrade();
+    /// drop(log);
+    /// assert!(weak.drain());
+    /// assert_eq!(rx.try_recv()?, "run");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn drain(&self) -> bool {
+        self.weak.storage().come_by()
+    }
+
     /// The name that the actor was built with.
     pub fn name(&self) -> Option<&str> {
         self.weak.storage().name()
+    }
+}
+
+impl<S: Send + 'static> WeakActor<S> {
+    /// Stops the actor, as [`Actor::stop`] does, also if all handles have gone and it is only running what was left. False if it was stopped
+    /// already. Lock-free; never waits.
+    ///
+    /// # Examples
+    /// ```
+    /// let n = turnwise::Actor::new(0);
+    /// assert!(n.downgrade().stop());
+    /// assert!(!n.stop(), "it was stopped already");
+    /// ```
+    pub fn stop(&self) -> bool {
+        match self.upgrade() {
+            Some(actor) => actor.stop(),
+            // Nothing new can come; what waits is given back by whoever comes to it.
+            None => self.weak.storage().give_back(),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use super::block::Core;
+use super::block::{Core, STOP};
 use super::counts;
 use super::handle::Handle;
 use super::local::with_local;
@@ -82,6 +82,12 @@ impl Storage {
     pub(crate) fn come_by(&self) -> bool {
         // SAFETY: this storage keeps the block.
         unsafe { drain_here(self.ptr()) }
+    }
+
+    /// Whoever drains the mailbox gives back what waits, from its next message on; false if that was so already. For one whose handles have
+    /// all gone: nobody else would close it.
+    pub(crate) fn give_back(&self) -> bool {
+        self.core().raise_side(STOP)
     }
 
     /// Is this thread inside a turn of this actor?

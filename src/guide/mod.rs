@@ -8,10 +8,13 @@
 //! | 4 [`limits`] | how long a call may wait, by which clock, and a clock for tests |
 //! | 5 [`panics`] | what a panic in a turn does, and what is told to whom |
 //! | 6 [`back_pressure`] | full mailboxes: refuse, wait, drop |
-//! | 7 [`executors`] | whose thread does the work |
-//! | 8 [`ending`] | close, stop, the last handle, waiting for the end |
-//! | 9 [`service`] | all of it together: an order desk |
-//! | 10 [`migration`] | from mutexes, channels, tokio tasks, actix, kameo |
+//! | 7 [`executors`] | choosing an executor: whose thread does the work |
+//! | 8 [`budgets`] | how long a drain keeps its thread, and who waits for it |
+//! | 9 [`ending`] | close, stop, the last handle, waiting for the end |
+//! | 10 [`shutting_down`] | ending all actors of a program, in order and in time |
+//! | 11 [`testing`] | testing without sleeping |
+//! | 12 [`service`] | all of it together: an order desk |
+//! | 13 [`migration`] | from mutexes, channels, tokio tasks, actix, kameo |
 //!
 //! Words used throughout: a **mailbox** holds messages for one object; a **turn** is one message run with exclusive access to that object's
 //! state; a **drain** is a run of turns by one thread, from taking the mailbox to letting it go.
@@ -39,11 +42,20 @@ pub mod back_pressure {}
 #[doc = include_str!("07-executors.md")]
 pub mod executors {}
 
-#[doc = include_str!("08-ending.md")]
+#[doc = include_str!("08-budgets.md")]
+pub mod budgets {}
+
+#[doc = include_str!("09-ending.md")]
 pub mod ending {}
 
-#[doc = include_str!("09-service.md")]
+#[doc = include_str!("10-shutting-down.md")]
+pub mod shutting_down {}
+
+#[doc = include_str!("11-testing.md")]
+pub mod testing {}
+
+#[doc = include_str!("12-service.md")]
 pub mod service {}
 
-#[doc = include_str!("10-migration.md")]
+#[doc = include_str!("13-migration.md")]
 pub mod migration {}

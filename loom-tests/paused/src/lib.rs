@@ -21,9 +21,12 @@ mod unwind;
 #[path = "../../../src/wait.rs"]
 mod wait;
 
-pub use actor::{Actor, ActorBuilder, Context, Handler, Promise, Recipient, Reply, Unanswered, WaitError, WeakActor, promise};
+pub use actor::{
+    Actor, ActorBuilder, Context, Handler, Promise, Recipient, Reply, ShutdownReport, SpawnError, SpawnReason, System, Unanswered,
+    WaitError, WeakActor, promise,
+};
 pub use drain::carrier::{Drain, Executor};
 pub use drain::letter::Undelivered;
 pub use drain::plan::{Overflow, Panic};
 pub use error::{AskError, BuildError, Reason, SendError, StopCause};
-pub use wait::{Clock, Limit, MonotonicClock};
+pub use wait::{Clock, Limit, MonotonicClock, VirtualClock};

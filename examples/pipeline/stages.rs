@@ -1,0 +1,278 @@
+//! The pipeline: four stages of actors with bounded mailboxes.
+//!
+//! ```text
+//! feeders ── paths ──▶ read ── pieces of text ──▶ parse ── words ──▶ count, by shard
+//!                        └──────────────┬───────────┘
+//!                                       ▼
+//!                                     report
+//! ```
+//! A message is sent to the next stage by [`Link::send`], which waits if that has no room. So the slowest stage sets the pace of all before it,
+//! and what is on its way is bounded by the capacities, however much there is to read. Nobody waits upstream, so nobody waits for ever.
+//!
+//! Each stage has a system below that of the stage after it. A shutdown ends the readers first; what they send on their last turns is still
+//! accepted. The results are the states of the actors that have ended.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+use crossbeam_channel::{Receiver, unbounded};
+use turnwise::{Actor, ActorBuilder, Limit, Overflow, Reason, ShutdownReport, System};
+
+use crate::Failure;
+use crate::executor::Place;
+use crate::text::{self, Piece};
+
+pub(crate) type Counts = HashMap<Box<str>, u64>;
+
+/// How many actors a stage has, and how much may wait in each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) readers: usize,
+    pub(crate) parsers: usize,
+    pub(crate) counters: usize,
+    pub(crate) capacity: usize,
+}
+
+/// What was found.
+#[derive(Default, Debug, PartialEq)]
+pub(crate) struct Found {
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+    pub(crate) lines: u64,
+    pub(crate) words: u64,
+    /// Files that could not be read, and why not.
+    pub(crate) skipped: Vec<(PathBuf, String)>,
+    pub(crate) counts: Counts,
+}
+
+/// What can be seen of a stage from outside.
+#[derive(Debug)]
+pub(crate) struct Gauge {
+    pub(crate) name: &'static str,
+    pub(crate) actors: usize,
+    pub(crate) accepted: AtomicU64,
+    pub(crate) handled: AtomicU64,
+    /// Messages whose sender had to wait for room.
+    pub(crate) waited: AtomicU64,
+    /// Messages that were given back or refused, because the time was over.
+    pub(crate) lost: AtomicU64,
+    /// The most messages in one mailbox, the running one included, as far as senders have seen.
+    pub(crate) deepest: AtomicUsize,
+}
+
+impl Gauge {
+    /// Messages on their way, in all mailboxes of the stage.
+    pub(crate) fn depth(&self) -> u64 {
+        self.accepted.load(Relaxed).saturating_sub(self.handled.load(Relaxed) + self.lost.load(Relaxed))
+    }
+}
+
+/// The way into a stage.
+struct Link<S: Send + 'static> {
+    actors: Vec<Actor<S>>,
+    gauge: Arc<Gauge>,
+}
+
+impl<S: Send + 'static> Link<S> {
+    /// A stage of so many actors in `system`; `finish` gets each state in the end.
+    fn new(
+        (system, place): (&System, &Place),
+        (name, actors, capacity): (&'static str, usize, usize),
+        state: impl Fn() -> S,
+        finish: impl Fn(S) + Clone + Send + 'static,
+    ) -> Result<Arc<Self>, Failure> {
+        let zero = || AtomicU64::new(0);
+        let (accepted, handled, waited, lost) = (zero(), zero(), zero(), zero());
+        let gauge = Arc::new(Gauge { name, actors, accepted, handled, waited, lost, deepest: AtomicUsize::new(0) });
+        let spawn = |n| {
+            let (finish, lost) = (finish.clone(), gauge.clone());
+            let builder: ActorBuilder<S> = Actor::builder(state())
+                .name(format!("{name} {n}"))
+                .capacity(capacity, Overflow::Reject)
+                .undelivered(move |_| _ = lost.lost.fetch_add(1, Relaxed))
+                .on_end(move |state, _| state.into_iter().for_each(finish));
+            // The builder comes back with the error, and is not needed.
+            system.spawn(place.run(builder)).map_err(|error| error.reason().clone())
+        };
+        let actors = (0..actors).map(spawn).collect::<Result<_, _>>()?;
+        Ok(Arc::new(Link { actors, gauge }))
+    }
+
+    /// Sends a message to one of the actors, and waits for room if there is none. Only a stage that was stopped takes nothing: then it is lost.
+    fn send(&self, to: usize, message: impl FnOnce(&mut S) + Send + 'static) {
+        let (actor, gauge) = (&self.actors[to % self.actors.len()], self.gauge.clone());
+        let message = move |state: &mut S| {
+            message(state);
+            gauge.handled.fetch_add(1, Relaxed);
+        };
+        // Counted before, because it may have run on return.
+        self.gauge.accepted.fetch_add(1, Relaxed);
+        let sent = actor.try_send(message).or_else(|refused| match refused.into_parts() {
+            (message, Reason::Full) => {
+                self.gauge.waited.fetch_add(1, Relaxed);
+                actor.send_within(Limit::Unlimited, message).map_err(drop)
+            }
+            (message, _) => {
+                drop(message);
+                Err(())
+            }
+        });
+        match sent {
+            Ok(()) => _ = self.gauge.deepest.fetch_max(actor.len(), Relaxed),
+            Err(()) => _ = self.gauge.lost.fetch_add(1, Relaxed),
+        }
+    }
+}
+
+/// Reads files and cuts them into pieces.
+struct Reader {
+    parsers: Arc<Link<Parser>>,
+    report: Arc<Link<Found>>,
+    next: usize,
+}
+
+/// Splits pieces into words.
+struct Parser {
+    counters: Arc<Link<Counts>>,
+    report: Arc<Link<Found>>,
+}
+
+impl Reader {
+    fn read(&mut self, path: PathBuf) {
+        let text = match text::read(&path) {
+            Ok(text) => text,
+            Err(error) => return self.report.send(0, move |found| found.skipped.push((path, error.to_string()))),
+        };
+        for piece in text::pieces(&text) {
+            let piece: Box<str> = piece.into();
+            self.next += 1;
+            self.parsers.send(self.next, move |parser| parser.parse(&piece));
+        }
+        let (bytes, lines) = (text.len() as u64, text.lines().count() as u64);
+        self.report.send(0, move |found| found.add_file(bytes, lines));
+    }
+}
+
+impl Parser {
+    fn parse(&mut self, piece: &str) {
+        let Piece { text, words } = text::split(piece, self.counters.actors.len());
+        let all = words.iter().map(Vec::len).sum::<usize>() as u64;
+        for (shard, words) in words.into_iter().enumerate().filter(|(_, words)| !words.is_empty()) {
+            let text = text.clone();
+            self.counters.send(shard, move |counts| count(counts, &text, &words));
+        }
+        self.report.send(0, move |found| found.words += all);
+    }
+}
+
+impl Found {
+    fn add_file(&mut self, bytes: u64, lines: u64) {
+        self.files += 1;
+        self.bytes += bytes;
+        self.lines += lines;
+    }
+}
+
+fn count(counts: &mut Counts, text: &str, words: &[Range<usize>]) {
+    for word in words {
+        let word = &text[word.clone()];
+        match counts.get_mut(word) {
+            Some(n) => *n += 1,
+            None => _ = counts.insert(word.into(), 1),
+        }
+    }
+}
+
+/// The same on one thread, without actors: what the pipeline is checked against.
+pub(crate) fn plainly<'a>(files: impl Iterator<Item = &'a Path>) -> Found {
+    let mut found = Found::default();
+    for path in files {
+        match text::read(path) {
+            Ok(text) => {
+                found.add_file(text.len() as u64, text.lines().count() as u64);
+                for piece in text::pieces(&text) {
+                    let Piece { text, words } = text::split(piece, 1);
+                    found.words += words[0].len() as u64;
+                    count(&mut found.counts, &text, &words[0]);
+                }
+            }
+            Err(error) => found.skipped.push((path.to_owned(), error.to_string())),
+        }
+    }
+    found.skipped.sort();
+    found
+}
+
+/// All stages, ready to take paths.
+pub(crate) struct Pipeline {
+    /// The stage that is sent to by all others is at the top, the readers are at the bottom.
+    systems: [System; 4],
+    readers: Arc<Link<Reader>>,
+    gauges: Vec<Arc<Gauge>>,
+    parts: Receiver<Part>,
+}
+
+/// What an actor that has ended leaves.
+enum Part {
+    Counts(Counts),
+    Report(Found),
+}
+
+impl Pipeline {
+    pub(crate) fn new(place: &Place, shape: Shape) -> Result<Self, Failure> {
+        let reporting = System::new();
+        let counting = reporting.child()?;
+        let parsing = counting.child()?;
+        let reading = parsing.child()?;
+        let (leave, parts) = unbounded();
+        let (counted, reported) = (leave.clone(), leave);
+
+        let Shape { readers, parsers, counters, capacity } = shape;
+        // Whoever asked may have gone: then nobody wants the parts.
+        let report = Link::new((&reporting, place), ("report", 1, capacity), Found::default, move |found| {
+            _ = reported.send(Part::Report(found));
+        })?;
+        let counters = Link::new((&counting, place), ("count", counters, capacity), Counts::new, move |counts| {
+            _ = counted.send(Part::Counts(counts));
+        })?;
+        let parser = || Parser { counters: counters.clone(), report: report.clone() };
+        let parsers = Link::new((&parsing, place), ("parse", parsers, capacity), parser, drop)?;
+        let reader = || Reader { parsers: parsers.clone(), report: report.clone(), next: 0 };
+        let readers = Link::new((&reading, place), ("read", readers, capacity), reader, drop)?;
+        let gauges = vec![readers.gauge.clone(), parsers.gauge.clone(), counters.gauge.clone(), report.gauge.clone()];
+        Ok(Pipeline { systems: [reporting, counting, parsing, reading], readers, gauges, parts })
+    }
+
+    /// The stages, first to last.
+    pub(crate) fn gauges(&self) -> &[Arc<Gauge>] {
+        &self.gauges
+    }
+
+    /// Has the file read, by one of the readers; waits for room.
+    pub(crate) fn feed(&self, number: usize, path: PathBuf) {
+        self.readers.send(number, move |reader| reader.read(path));
+    }
+
+    /// Lets everything run to its end, within a limit; what was found by then.
+    pub(crate) fn finish(self, limit: Limit) -> (Found, ShutdownReport) {
+        let Pipeline { systems, readers, gauges: _, parts } = self;
+        let report = systems[0].shutdown(limit);
+        drop(readers);
+        // An actor that is still inside a turn leaves its part too late.
+        let mut found = Found::default();
+        let mut all = Counts::new();
+        for part in parts.try_iter() {
+            match part {
+                Part::Counts(counts) => all.extend(counts),
+                Part::Report(part) => found = part,
+            }
+        }
+        found.counts = all;
+        found.skipped.sort();
+        (found, report)
+    }
+}

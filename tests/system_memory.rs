@@ -1,0 +1,58 @@
+//! A system forgets its dead: what it holds does not grow with the actors that have come and gone.
+
+mod common {
+    pub(crate) mod counting;
+}
+
+use common::counting::{Counting, alone, cost};
+use turnwise::{Actor, System};
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const ACTORS: usize = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
+
+#[test]
+fn a_million_short_lived_actors_leave_nothing_behind() {
+    let _alone = alone();
+    let system = System::new();
+    let kept = system.actor(0).unwrap();
+    let spent = cost(|| {
+        for n in 0..ACTORS {
+            system.actor(n).unwrap().send(|n| *n += 1).unwrap();
+        }
+    });
+    assert_eq!(system.actors(), 1);
+    assert_eq!(spent.bytes, 0);
+    assert!(spent.peak < 4096, "{} bytes", spent.peak);
+    drop(kept);
+}
+
+#[test]
+fn adopted_actors_that_have_gone_are_found_in_time() {
+    let _alone = alone();
+    let system = System::new();
+    let kept: Vec<_> = (0..100).map(Actor::new).collect();
+    kept.iter().for_each(|actor| system.adopt(actor).unwrap());
+    let spent = cost(|| {
+        for n in 0..ACTORS {
+            system.adopt(&Actor::new(n)).unwrap();
+            assert!(system.actors() <= 2 * (kept.len() + 1));
+        }
+    });
+    assert!(spent.peak < 64 << 10, "{} bytes", spent.peak);
+}
+
+#[test]
+fn systems_below_that_have_gone_are_found_in_time() {
+    let _alone = alone();
+    let system = System::new();
+    let spent = cost(|| {
+        for n in 0..ACTORS / 10 {
+            let child = system.child().unwrap();
+            child.actor(n).unwrap();
+        }
+    });
+    assert_eq!(system.actors(), 0);
+    assert!(spent.peak < 64 << 10, "{} bytes", spent.peak);
+}
