@@ -82,7 +82,7 @@ impl Backoff {
     pub(crate) fn new() -> Self {
         Backoff
     }
-    pub(crate) fn spin(&self) {}
+    pub(crate) fn snooze(&self) {}
 }
 
 /// Loom's mutex with the face of `parking_lot`'s. A call that may block is counted (R13).

@@ -6,6 +6,7 @@
 pub(crate) mod config {
     /// Bytes of one slot of a chunk.
     pub(crate) const SLOT: usize = 32;
+    pub(crate) const HOME: usize = 64;
     /// Slots of one chunk, its header's included.
     pub(crate) const CHUNK_SLOTS: usize = 8;
     /// The saturated COUNT of the word.
@@ -185,7 +186,7 @@ pub(crate) mod thread {
 
 pub(crate) mod hint {
     /// Two looks.
-    pub(crate) fn done_soon(done: impl Fn() -> bool) -> bool {
+    pub(crate) fn done_soon(mut done: impl FnMut() -> bool) -> bool {
         done() || done()
     }
 
