@@ -136,6 +136,17 @@ impl<S: Send + 'static> Actor<S> {
         self.handle.send_within(Typed(message), limit.into()).map_err(message_back)
     }
 
+    /// Sends a typed message that never runs in this call; as [`post`](Self::post) in every respect.
+    ///
+    /// # Errors
+    /// The message comes back if the actor is closed, stopped, or its mailbox full.
+    pub fn post_message<M: Send + 'static>(&self, message: M) -> Result<(), SendError<M>>
+    where
+        S: Handler<M>,
+    {
+        self.handle.leave(Typed(message)).map_err(message_back)
+    }
+
     /// Sends a typed message whose result comes back in a [`Reply`]; as [`ask`](Self::ask) in every respect.
     ///
     /// [`Reply::cancel`] gives the message back.

@@ -205,7 +205,40 @@ impl<S: Send + 'static> Actor<S> {
         sent.map_err(|(messages, reason)| SendError::new(messages.into_iter().map(|message| message.f).collect(), reason))
     }
 
-    /// Leaves a message in the mailbox and never drains here: for callers that hold a lock which a message may want.
+    /// Sends a message that never runs in this call: for callers that hold a lock which a message may want.
+    ///
+    /// If nobody is draining, the mailbox is handed to the actor's executor, or, without one, to a thread made for it; several posts
+    /// make one such hand-over. As [`send`](Self::send) in every other respect. A caller that may drain and
+    /// comes by earlier runs the message: then there is nothing left for the other thread to do.
+    ///
+    /// Does not wait for other threads. Without an executor, and if the system has no thread to give, the message waits as after
+    /// [`enqueue`](Self::enqueue).
+    ///
+    /// # Errors
+    /// The message comes back if the actor is closed, stopped, or its mailbox full.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// let seats = Arc::new(Mutex::new(10));
+    /// let clerk = turnwise::Actor::new(seats.clone());
+    /// let mut locked = seats.lock().unwrap();
+    /// *locked -= 1;
+    /// clerk.post(|seats| *seats.lock().unwrap() -= 1)?; // `send` would wait here for ever
+    /// drop(locked);
+    /// clerk.wait_idle()?;
+    /// assert_eq!(*seats.lock().unwrap(), 8);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn post<F>(&self, message: F) -> Result<(), SendError<F>>
+    where
+        F: FnOnce(&mut S) + Send + 'static,
+    {
+        self.handle.leave(Closure::new(message)).map_err(closure_back)
+    }
+
+    /// Leaves a message in the mailbox, never drains here, and tells nobody: [`post`](Self::post) without the hand-over.
     ///
     /// If nobody is draining, the message waits for the next `send`, `with`, wait, [`drain`](Self::drain), `close` or drop of a handle that
     /// comes by. Lock-free, as `send`.

@@ -175,6 +175,11 @@ impl<S: 'static> Handle<S> {
         with_local(|local| self.post(local, Snapshot::IDLE, letter, By::Enqueuer))
     }
 
+    /// Leaves a letter in the mailbox, for another thread to run.
+    pub(crate) fn leave<L: Letter<S>>(&self, letter: L) -> Result<(), (L, Reason)> {
+        with_local(|local| self.post(local, Snapshot::IDLE, letter, By::Poster))
+    }
+
     /// Sends many letters in one step, in their order: all or none.
     pub(crate) fn send_many<L: Letter<S>>(&self, letters: impl Iterator<Item = L>) -> Result<(), (Vec<L>, Reason)> {
         let mut chain = Chain::<Post<S, L>>::new();

@@ -9,6 +9,7 @@ pub(crate) mod carrier;
 pub(crate) mod chain;
 pub(crate) mod counts;
 pub(crate) mod envelope;
+mod errand;
 pub(crate) mod handle;
 pub(crate) mod letter;
 pub(crate) mod local;
