@@ -49,7 +49,7 @@ pub trait Handler<M>: Sized {
 
 /// The actor that a handler runs in, seen from inside.
 pub struct Context<'a, S> {
-    here: Here<'a, S>,
+    pub(super) here: Here<'a, S>,
 }
 
 impl<S> Context<'_, S> {

@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod bulk;
 mod message;
+mod own;
 mod reply;
 mod weak;
 
@@ -11,6 +13,7 @@ use std::fmt;
 use std::future::Future;
 
 pub use builder::ActorBuilder;
+pub use bulk::BulkHandler;
 pub use message::{Context, Handler, Recipient};
 pub use reply::{Promise, Reply, Unanswered, WaitError, promise};
 pub use weak::WeakActor;
@@ -74,6 +77,19 @@ impl<S: Send + 'static> Actor<S> {
     /// ```
     pub fn builder(state: S) -> ActorBuilder<S> {
         ActorBuilder::new(state)
+    }
+
+    /// An actor whose state is made by this factory before its first turn; as [`ActorBuilder::lazy`], with nothing else said about it.
+    ///
+    /// # Examples
+    /// ```
+    /// let cache = turnwise::Actor::lazy(|| vec![0_u8; 1 << 20]);
+    /// cache.send(|cache| cache[0] = 1)?; // here it is made
+    /// assert_eq!(cache.with(|cache| cache.len())?, 1 << 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lazy(factory: impl FnOnce() -> S + Send + 'static) -> Self {
+        ActorBuilder::lazy(factory).make()
     }
 
     /// Sends a message. Never waits: if the actor is idle it is run here and now, otherwise it is left in the mailbox.

@@ -27,13 +27,16 @@ use crate::sync::panic::catch;
 use crate::sync::{hint, thread};
 use crate::unwind::shrug_off;
 
-/// One of the handles that keep an actor going: the block's address, with [`POSTS`] in its lowest bit. The bit is in the handle so that a
-/// send knows it without looking at the block: the word's line comes over by the claim alone.
+/// One of the handles that keep an actor going: the block's address, with [`POSTS`] and [`OBSERVED`] in its lowest bits. They are in the
+/// handle so that a send knows them without looking at the block: the word's line comes over by the claim alone.
 pub(crate) struct Handle<S>(NonNull<Core>, PhantomData<fn(S) -> S>);
 
 /// The mailbox has an executor: senders post, and do not drain.
 const POSTS: usize = 1;
-const _: () = assert!(align_of::<Core>() > POSTS);
+/// Something is done around turns ([`super::pass`]): nobody runs a message but by `drive`.
+const OBSERVED: usize = 2;
+const TAGS: usize = POSTS | OBSERVED;
+const _: () = assert!(align_of::<Core>() > TAGS);
 
 // SAFETY: the state is touched by one thread at a time (B1) and sent from one to the next; everything else in the block is atomic, locked,
 // or the owner's.
@@ -52,7 +55,8 @@ impl<S> Handle<S> {
         unsafe { Self::of(Block::create(state)) }
     }
 
-    pub(crate) fn planned(state: S, plan: Plan<S>) -> Self {
+    /// Without a state, the plan's factory makes it.
+    pub(crate) fn planned(state: Option<S>, plan: Plan<S>) -> Self {
         // SAFETY: the new block's one handle.
         unsafe { Self::of(Block::create_planned(state, plan)) }
     }
@@ -61,8 +65,10 @@ impl<S> Handle<S> {
     /// `core` is alive, its state an S, and one of its handles is this one.
     pub(crate) unsafe fn of(core: *const Core) -> Self {
         // SAFETY: the caller's word.
-        let posts = unsafe { (*core).about().executor.is_some() };
-        let tagged = core.cast_mut().map_addr(|addr| if posts { addr | POSTS } else { addr });
+        let about = unsafe { (*core).about() };
+        let posts = if about.executor.is_some() { POSTS } else { 0 };
+        let observed = if about.passes.is_some() { OBSERVED } else { 0 };
+        let tagged = core.cast_mut().map_addr(|addr| addr | posts | observed);
         Handle(NonNull::new(tagged).expect("a block has an address"), PhantomData)
     }
 
@@ -72,9 +78,21 @@ impl<S> Handle<S> {
         self.0.addr().get() & POSTS != 0
     }
 
+    /// May a message be run on the spot, if the mailbox is idle?
+    #[inline(always)]
+    fn runs_on_the_spot(&self) -> bool {
+        self.0.addr().get() & TAGS == 0
+    }
+
+    /// Is a message run by `drive` alone?
+    #[inline(always)]
+    fn is_observed(&self) -> bool {
+        self.0.addr().get() & OBSERVED != 0
+    }
+
     #[inline(always)]
     pub(crate) fn ptr(&self) -> *const Core {
-        self.0.as_ptr().map_addr(|addr| addr & !POSTS)
+        self.0.as_ptr().map_addr(|addr| addr & !TAGS)
     }
 
     #[inline(always)]
@@ -153,7 +171,7 @@ impl<S: 'static> Handle<S> {
     fn send_by<L: Letter<S>>(&self, letter: L, by: By) -> Result<(), (L, Reason)> {
         with_local(|local| {
             let mut seen = Snapshot::IDLE;
-            if !local.in_turn() && !self.posts() {
+            if !local.in_turn() && self.runs_on_the_spot() {
                 match self.core().word.claim() {
                     Ok(()) => {
                         // SAFETY: claimed: the turn is this thread's.
@@ -199,7 +217,7 @@ impl<S: 'static> Handle<S> {
     pub(crate) fn ask<L: Letter<S>>(&self, letter: L) -> Result<Answer<L::Answer, L::Payload>, (L, Reason)> {
         with_local(|local| {
             let mut seen = Snapshot::IDLE;
-            if !local.in_turn() && !self.posts() {
+            if !local.in_turn() && self.runs_on_the_spot() {
                 match self.core().word.claim() {
                     Ok(()) => {
                         // SAFETY: claimed: the turn is this thread's.
@@ -244,14 +262,36 @@ impl<S: 'static> Handle<S> {
             if local.in_turn() {
                 return self.with_nested(local, f);
             }
-            match self.core().word.claim() {
-                Ok(()) => match self.run_claimed(local, f) {
-                    Ok(result) => Ok(result),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                },
-                Err(seen) => self.with_slow(local, Place::Outermost, seen, f),
+            if !self.runs_on_the_spot() {
+                return self.with_tagged(local, f);
             }
+            self.with_claim(local, f)
         })
+    }
+
+    #[inline(always)]
+    fn with_claim<F, R>(&self, local: &Local, f: F) -> Result<R, AskError>
+    where
+        F: FnOnce(&mut S) -> R + Send,
+        R: Send,
+    {
+        match self.core().word.claim() {
+            Ok(()) => match self.run_claimed(local, f) {
+                Ok(result) => Ok(result),
+                Err(panic) => std::panic::resume_unwind(panic),
+            },
+            Err(seen) => self.with_slow(local, Place::Outermost, seen, f),
+        }
+    }
+
+    /// [`with`](Self::with) of a handle with tags: a waiting caller does not leave his message to an executor, but the hooks of a pass see it.
+    #[inline(never)]
+    fn with_tagged<F, R>(&self, local: &Local, f: F) -> Result<R, AskError>
+    where
+        F: FnOnce(&mut S) -> R + Send,
+        R: Send,
+    {
+        if self.is_observed() { self.with_slow(local, Place::Outermost, Snapshot::IDLE, f) } else { self.with_claim(local, f) }
     }
 
     /// [`with`](Self::with) on top of a turn.
@@ -261,6 +301,9 @@ impl<S: 'static> Handle<S> {
         F: FnOnce(&mut S) -> R + Send,
         R: Send,
     {
+        if self.is_observed() {
+            return self.with_slow(local, Place::Nested, Snapshot::IDLE, f);
+        }
         if let Err(seen) = self.core().word.claim() {
             return self.with_slow(local, Place::Nested, seen, f);
         }

@@ -12,6 +12,7 @@
 //! | 8 [`ending`] | close, stop, the last handle, waiting for the end |
 //! | 9 [`service`] | all of it together: an order desk |
 //! | 10 [`migration`] | from mutexes, channels, tokio tasks, actix, kameo |
+//! | 11 [`passes`] | many messages at once: hooks around a pass, bulk handlers, an own loop; a lazy start |
 //!
 //! Words used throughout: a **mailbox** holds messages for one object; a **turn** is one message run with exclusive access to that object's
 //! state; a **drain** is a run of turns by one thread, from taking the mailbox to letting it go.
@@ -47,3 +48,6 @@ pub mod service {}
 
 #[doc = include_str!("10-migration.md")]
 pub mod migration {}
+
+#[doc = include_str!("11-passes.md")]
+pub mod passes {}

@@ -20,9 +20,11 @@ mod unwind;
 #[path = "../../../src/wait.rs"]
 mod wait;
 
-pub use actor::{Actor, ActorBuilder, Context, Handler, Promise, Recipient, Reply, Unanswered, WaitError, WeakActor, promise};
+pub use actor::{Actor, ActorBuilder, BulkHandler, Context, Handler, Promise, Recipient, Reply, Unanswered, WaitError, WeakActor, promise};
+pub use drain::bulk::Bulk;
 pub use drain::carrier::{Drain, Executor};
 pub use drain::letter::Undelivered;
 pub use drain::plan::{Overflow, Panic};
-pub use error::{AskError, BuildError, Reason, SendError, StopCause};
+pub use drain::turns::own::Owned;
+pub use error::{AskError, BuildError, OwnError, Reason, SendError, StopCause};
 pub use wait::{Clock, Limit, MonotonicClock};
