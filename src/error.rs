@@ -125,6 +125,38 @@ impl fmt::Display for StopCause {
 
 impl Error for StopCause {}
 
+/// Why an actor has ended: what its end hook is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndCause {
+    /// It was closed, and everything accepted has been run.
+    Closed,
+    /// Its last handle was dropped, and everything accepted has been run.
+    Dropped,
+    /// It was stopped before.
+    Stopped(StopCause),
+}
+
+impl EndCause {
+    /// Why it was stopped, if it was.
+    pub fn stop_cause(self) -> Option<StopCause> {
+        match self {
+            EndCause::Stopped(cause) => Some(cause),
+            EndCause::Closed | EndCause::Dropped => None,
+        }
+    }
+}
+
+impl fmt::Display for EndCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EndCause::Closed => f.write_str("it was closed"),
+            EndCause::Dropped => f.write_str("its last handle was dropped"),
+            EndCause::Stopped(cause) => write!(f, "it has stopped: {cause}"),
+        }
+    }
+}
+
 /// Why an asker gets no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

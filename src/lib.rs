@@ -17,5 +17,5 @@ pub use drain::carrier::{Drain, Executor};
 pub use drain::letter::Undelivered;
 pub use drain::plan::{Overflow, Panic};
 pub use drain::turns::own::Owned;
-pub use error::{AskError, BuildError, OwnError, Reason, SendError, StopCause};
+pub use error::{AskError, BuildError, EndCause, OwnError, Reason, SendError, StopCause};
 pub use wait::{Clock, Limit, MonotonicClock};

@@ -20,7 +20,7 @@ fn counted() -> (ActorBuilder<u64>, Arc<AtomicUsize>, Receiver<End>) {
         inner.fetch_add(1, SeqCst);
         100
     });
-    (builder.on_end(move |state, cause| tx.send((state, cause)).unwrap()), calls, rx)
+    (builder.on_end(move |state, cause| tx.send((state, cause.stop_cause())).unwrap()), calls, rx)
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_panicking_factory_is_the_policys() {
             .on_panic(policy)
             .panic_hook(move |text| hook.lock().unwrap().push(text.to_owned()))
             .undelivered(move |_| _ = back.fetch_add(1, SeqCst))
-            .on_end(move |state: Option<u32>, cause| tx.send((state, cause)).unwrap())
+            .on_end(move |state: Option<u32>, cause| tx.send((state, cause.stop_cause())).unwrap())
             .spawn()
             .unwrap();
         actor.enqueue(|n| *n += 1).unwrap();

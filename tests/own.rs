@@ -136,7 +136,7 @@ fn an_actor_stopped_in_a_loop_gives_its_messages_back() {
 #[test]
 fn the_last_handle_may_go_while_a_loop_runs() {
     let (tx, ended) = channel();
-    let sum = Actor::builder(0).on_end(move |state, cause| tx.send((state, cause)).unwrap()).spawn().unwrap();
+    let sum = Actor::builder(0).on_end(move |state, cause| tx.send((state, cause.stop_cause())).unwrap()).spawn().unwrap();
     let second = sum.clone();
     send_ten(&sum);
     let looping = thread::spawn(move || {

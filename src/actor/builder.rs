@@ -7,7 +7,7 @@ use crate::drain::carrier::Executor;
 use crate::drain::handle::Handle;
 use crate::drain::letter::Undelivered;
 use crate::drain::plan::{Overflow, Panic, Plan};
-use crate::error::{BuildError, StopCause};
+use crate::error::{BuildError, EndCause};
 use crate::mailbox::word::{MAX_CAPACITY, UNBOUNDED};
 use crate::wait::Clock;
 
@@ -183,9 +183,23 @@ impl<S: Send + 'static> ActorBuilder<S> {
         self
     }
 
-    /// Called once, when the actor is closed, stopped or its last handle dropped and everything accepted is done: with the state, and why it
-    /// was stopped, if it was.
-    pub fn on_end(mut self, hook: impl FnOnce(Option<S>, Option<StopCause>) + Send + 'static) -> Self {
+    /// Called once, when the actor is closed, stopped or its last handle dropped and everything accepted is done: with the state, and with
+    /// what ended it. There is no state if the actor is [lazy](Self::lazy) and never started.
+    ///
+    /// By the owner, that is, by whoever ran the last turn or ended an idle actor. A panic in it is nobody's business.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::mpsc;
+    /// use turnwise::{Actor, EndCause, StopCause};
+    ///
+    /// let (tx, rx) = mpsc::channel();
+    /// let n = Actor::builder(1).on_end(move |state, cause| tx.send((state, cause)).unwrap()).spawn()?;
+    /// n.send(|_| panic!("oops"))?;
+    /// assert_eq!(rx.recv()?, (Some(1), EndCause::Stopped(StopCause::Panicked("oops".into()))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_end(mut self, hook: impl FnOnce(Option<S>, EndCause) + Send + 'static) -> Self {
         self.plan.hooks.on_end = Some(Box::new(hook));
         self
     }

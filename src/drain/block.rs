@@ -26,8 +26,8 @@ use super::counts::Counts;
 use super::pass::StepFn;
 use super::plan::{DEFAULT_BUDGET, Hooks, Overflow, Panic, Plan, UndeliveredHook};
 use super::room::{Ring, Room};
-use crate::error::StopCause;
-use crate::mailbox::word::{UNBOUNDED, Word};
+use crate::error::{EndCause, StopCause};
+use crate::mailbox::word::{CLOSED, UNBOUNDED, Word};
 use crate::sync::Mutex;
 use crate::sync::alloc::{alloc, dealloc};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -255,7 +255,11 @@ impl<S> Block<S> {
         });
         // SAFETY: the caller owns it; the hook runs after the borrow.
         let hook = unsafe { Self::with_hooks(core, |hooks| hooks.on_end.take()) }.flatten();
-        let cause = this.stop_cause();
+        let cause = match this.stop_cause() {
+            Some(cause) => EndCause::Stopped(cause),
+            None if this.word.load().has(CLOSED) => EndCause::Closed,
+            None => EndCause::Dropped,
+        };
         shrug_off(|| match hook {
             Some(hook) => hook(state, cause),
             None => drop(state),

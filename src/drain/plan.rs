@@ -6,7 +6,7 @@ use super::block::Block;
 use super::carrier::Executor;
 use super::letter::Undelivered;
 use super::pass::{Passes, StepFn};
-use crate::error::StopCause;
+use crate::error::EndCause;
 use crate::mailbox::word::UNBOUNDED;
 use crate::wait::Clock;
 
@@ -53,7 +53,7 @@ pub(crate) struct Hooks<S> {
     pub(crate) policy: Panic<S>,
     /// A turn panicked.
     pub(crate) on_panic: Option<PanicHook>,
-    /// The actor has ended: its state, if it is still there, and why it stopped, if it did.
+    /// The actor has ended: its state, if it was made, and why.
     pub(crate) on_end: Option<EndHook<S>>,
     /// What is done around turns, for an actor built for it.
     pub(crate) passes: Option<Box<Passes<S>>>,
@@ -61,8 +61,8 @@ pub(crate) struct Hooks<S> {
 
 /// Told the text of every panic; by the owner.
 pub(crate) type PanicHook = Box<dyn FnMut(&str) + Send>;
-/// Given the state, if it is still there, and why the actor stopped, if it did; once, by the owner.
-pub(crate) type EndHook<S> = Box<dyn FnOnce(Option<S>, Option<StopCause>) + Send>;
+/// Given the state, if it was made, and why the actor has ended; once, by the owner.
+pub(crate) type EndHook<S> = Box<dyn FnOnce(Option<S>, EndCause) + Send>;
 /// Told of every message that was accepted and is not handled; by any thread.
 pub(crate) type UndeliveredHook<S> = Box<dyn Fn(Undelivered<S>) + Send + Sync>;
 
