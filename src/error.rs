@@ -111,7 +111,7 @@ impl fmt::Display for Reason {
 pub enum StopCause {
     /// Somebody called `stop`.
     Requested,
-    /// A turn panicked, with this text.
+    /// A turn panicked, with this text; or a hook of a pass, an own loop, or the factory of a lazy state.
     Panicked(Arc<str>),
     /// Its executor dropped a [`Drain`](crate::Drain) without running it.
     ExecutorGone,
@@ -128,6 +128,38 @@ impl fmt::Display for StopCause {
 }
 
 impl Error for StopCause {}
+
+/// Why an actor has ended: what its end hook is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndCause {
+    /// It was closed, and everything accepted has been run.
+    Closed,
+    /// Its last handle was dropped, and everything accepted has been run.
+    Dropped,
+    /// It was stopped before.
+    Stopped(StopCause),
+}
+
+impl EndCause {
+    /// Why it was stopped, if it was.
+    pub fn stop_cause(self) -> Option<StopCause> {
+        match self {
+            EndCause::Stopped(cause) => Some(cause),
+            EndCause::Closed | EndCause::Dropped => None,
+        }
+    }
+}
+
+impl fmt::Display for EndCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EndCause::Closed => f.write_str("it was closed"),
+            EndCause::Dropped => f.write_str("its last handle was dropped"),
+            EndCause::Stopped(cause) => write!(f, "it has stopped: {cause}"),
+        }
+    }
+}
 
 /// Why an asker gets no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,6 +212,37 @@ impl Error for AskError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             AskError::Stopped(cause) if *cause != StopCause::Requested => Some(cause),
+            _ => None,
+        }
+    }
+}
+
+/// Why an actor could not be owned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OwnError {
+    /// A turn is under way: somebody owns it.
+    Busy,
+    /// It is closed, and everything accepted has been run.
+    Closed,
+    /// It has stopped.
+    Stopped(StopCause),
+}
+
+impl fmt::Display for OwnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OwnError::Busy => f.write_str("the actor is in the middle of a turn"),
+            OwnError::Closed => f.write_str("the actor is closed"),
+            OwnError::Stopped(cause) => write!(f, "the actor has stopped: {cause}"),
+        }
+    }
+}
+
+impl Error for OwnError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            OwnError::Stopped(cause) if *cause != StopCause::Requested => Some(cause),
             _ => None,
         }
     }

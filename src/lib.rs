@@ -13,12 +13,14 @@ mod unwind;
 mod wait;
 
 pub use actor::{
-    Actor, ActorBuilder, Context, Handler, Promise, Recipient, Reply, ShutdownReport, SpawnError, SpawnReason, System, Unanswered,
-    WaitError, WeakActor, promise,
+    Actor, ActorBuilder, BulkHandler, Context, Handler, Promise, Recipient, Reply, ShutdownReport, SpawnError, SpawnReason, System,
+    Unanswered, WaitError, WeakActor, promise,
 };
+pub use drain::bulk::Bulk;
 pub use drain::carrier::{Drain, Executor};
 pub use drain::letter::Undelivered;
 pub use drain::plan::{Overflow, Panic};
-pub use error::{AskError, BuildError, Reason, SendError, StopCause};
+pub use drain::turns::own::Owned;
+pub use error::{AskError, BuildError, EndCause, OwnError, Reason, SendError, StopCause};
 pub use executor::{ThreadPool, blocking};
 pub use wait::{Clock, Limit, MonotonicClock, VirtualClock};

@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use turnwise::executor::{DrainQueue, PoolBuilder, PoolError, PoolHandle, QueueHandle, Shutdown};
 use turnwise::{
-    Actor, ActorBuilder, AskError, BuildError, Drain, Overflow, Panic, Reason, Reply, SendError, ShutdownReport, SpawnError, SpawnReason,
-    StopCause, System, ThreadPool, VirtualClock, WaitError, WeakActor,
+    Actor, ActorBuilder, AskError, BuildError, Bulk, Drain, Overflow, Owned, Panic, Reason, Reply, SendError, ShutdownReport, SpawnError,
+    SpawnReason, StopCause, System, ThreadPool, VirtualClock, WaitError, WeakActor,
 };
 
 /// Is a type this? Asked in a way that also answers no.
@@ -51,6 +51,12 @@ fn a_shared_reply_gives_no_access_to_an_answer_that_must_not_be_shared() {
     // Nothing of a shared reply reaches the answer, so both would be sound; what holds now is written down.
     assert!(is!(Reply<u32>: Sync));
     assert!(!is!(Reply<Local>: Sync));
+}
+
+#[test]
+fn an_owner_stays_on_its_thread() {
+    assert!(!is!(Owned<'static, u32>: Send) && !is!(Owned<'static, u32>: Sync));
+    assert!(is!(Bulk<'static, Lonely>: Send) && !is!(Bulk<'static, Local>: Send));
 }
 
 #[test]

@@ -16,7 +16,7 @@ type Ends<S> = Arc<Mutex<Vec<(Option<S>, Option<StopCause>)>>>;
 fn recording<S: Send + 'static>(state: S) -> (Actor<S>, Ends<S>) {
     let ends = Ends::default();
     let told = ends.clone();
-    let actor = Actor::builder(state).on_end(move |state, cause| told.lock().unwrap().push((state, cause))).spawn().unwrap();
+    let actor = Actor::builder(state).on_end(move |state, cause| told.lock().unwrap().push((state, cause.stop_cause()))).spawn().unwrap();
     (actor, ends)
 }
 
@@ -199,7 +199,7 @@ fn an_actor_that_was_restarted_ends_like_any_other() {
     let ends = Ends::default();
     let told = ends.clone();
     let builder = Actor::builder(1).on_panic(Panic::restart(|| 2));
-    let actor = builder.on_end(move |state, cause| told.lock().unwrap().push((state, cause))).spawn().unwrap();
+    let actor = builder.on_end(move |state, cause| told.lock().unwrap().push((state, cause.stop_cause()))).spawn().unwrap();
     actor.send(|_| common::quiet_panic("x")).unwrap();
     actor.close();
     assert_eq!(*ends.lock().unwrap(), [(Some(2), None)]);

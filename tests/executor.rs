@@ -65,7 +65,7 @@ fn a_waiting_caller_takes_over_and_the_carrier_is_stale() {
 fn the_last_handle_leaves_the_end_to_the_executor() {
     let (queue, executor) = by_hand();
     let (tx, rx) = mpsc::channel();
-    let n = Actor::builder(0).executor(executor).on_end(move |state, cause| tx.send((state, cause)).unwrap()).spawn().unwrap();
+    let n = Actor::builder(0).executor(executor).on_end(move |state, cause| tx.send((state, cause.stop_cause())).unwrap()).spawn().unwrap();
     n.send(|n| *n += 1).unwrap();
     drop(n);
     assert!(rx.try_recv().is_err());

@@ -508,7 +508,8 @@ fn real_start(setups: &[Setup; ACTORS]) {
             builder = builder.panic_hook(move |text| tell_by_hook(panic_hook, Event::PanicTold(actor, text.to_owned())));
         }
         if on_end != Hook::None {
-            builder = builder.on_end(move |state, cause| tell_by_hook(on_end, Event::Ended(actor, state.map(|State(turns)| turns), cause)));
+            builder = builder
+                .on_end(move |state, cause| tell_by_hook(on_end, Event::Ended(actor, state.map(|State(turns)| turns), cause.stop_cause())));
         }
         if let Some(turns) = setup.executor {
             builder = builder.executor(|drain| real(|real| real.drains.push(drain))).budget(turns);

@@ -12,7 +12,7 @@ use turnwise::{Actor, WeakActor};
 fn the_last_drop_lets_what_waits_run_and_then_drops_the_state() {
     let ended = Arc::new(Mutex::new(Vec::new()));
     let told = ended.clone();
-    let actor = Actor::builder(0).on_end(move |state, cause| told.lock().unwrap().push((state, cause))).spawn().unwrap();
+    let actor = Actor::builder(0).on_end(move |state, cause| told.lock().unwrap().push((state, cause.stop_cause()))).spawn().unwrap();
     let other = actor.clone();
     (0..5).for_each(|_| actor.enqueue(|n| *n += 1).unwrap());
     drop(other);

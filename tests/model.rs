@@ -258,7 +258,7 @@ fn real_start(setups: &[Setup; ACTORS]) {
     for (actor, setup) in setups.iter().enumerate() {
         let mut builder = Actor::builder(State::new())
             .panic_hook(move |text| tell(Event::PanicTold(actor, text.to_owned())))
-            .on_end(move |state, cause| tell(Event::Ended(actor, state.map(|state| state.len()), cause)))
+            .on_end(move |state, cause| tell(Event::Ended(actor, state.map(|state| state.len()), cause.stop_cause())))
             .on_panic(match setup.policy {
                 Policy::Stop => Panic::Stop,
                 Policy::Resume => Panic::Resume,

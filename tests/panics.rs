@@ -143,7 +143,7 @@ fn stop_ends_the_actor_with_the_cause_from_every_place() {
         println!("{place}");
         let ends = Arc::new(Mutex::new(Vec::new()));
         let told = ends.clone();
-        let actor = Actor::builder(1).on_end(move |state, cause| told.lock().unwrap().push((state, cause))).spawn().unwrap();
+        let actor = Actor::builder(1).on_end(move |state, cause| told.lock().unwrap().push((state, cause.stop_cause()))).spawn().unwrap();
         panic(&actor);
         let text = if place.contains("drop") { "in a drop" } else { "x" };
         check_stopped(&actor, text);

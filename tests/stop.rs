@@ -92,7 +92,7 @@ fn stop_from_inside_a_turn_gives_back_what_waits() {
             count.fetch_add(1, SeqCst);
             closure(message)(&mut 0);
         })
-        .on_end(move |state, cause| told.lock().unwrap().push((state, cause)))
+        .on_end(move |state, cause| told.lock().unwrap().push((state, cause.stop_cause())))
         .spawn()
         .unwrap();
     let (me, turn) = (actor.clone(), tally.clone());
@@ -120,7 +120,7 @@ fn a_parked_mailbox_is_stopped_on_the_spot() {
     let count = calls.clone();
     let actor = Actor::builder(7)
         .undelivered(move |_| _ = count.fetch_add(1, SeqCst))
-        .on_end(move |state, cause| told.lock().unwrap().push((state, cause)))
+        .on_end(move |state, cause| told.lock().unwrap().push((state, cause.stop_cause())))
         .spawn()
         .unwrap();
     (0..5).for_each(|_| actor.enqueue(|_| unreachable!("stopped")).unwrap());

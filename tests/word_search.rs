@@ -53,6 +53,8 @@ enum Op {
     Enqueue,
     /// A send from inside a turn of another actor: parks and lists.
     Nested,
+    /// An own loop that pulls once.
+    Own,
     Drain,
     Close,
     /// From inside a turn.
@@ -115,6 +117,9 @@ enum At {
     RunInline,
     ReleaseOne,
     RaiseClosed,
+    OwnTake { last: bool },
+    OwnWake { last: bool },
+    OwnTurn,
     Turn,
     Unwatch,
     WakeThenTurn,
@@ -468,6 +473,20 @@ impl Step<'_> {
                     self.push(Entry::Park, true, 1);
                     "pushes from inside a turn"
                 }
+                Some(Op::Own) => {
+                    match self.on_word(|word| word.own()) {
+                        Ok(before) => {
+                            self.own();
+                            self.agent().batch = std::mem::take(&mut self.world.saved);
+                            self.append_newest_first(before.head());
+                            // The own turn: the owner settles it last.
+                            self.agent().done = 1;
+                            self.go(At::OwnTake { last: false });
+                        }
+                        Err(_) => self.after(),
+                    }
+                    "owns, or is refused"
+                }
                 Some(Op::Drain) => {
                     self.unpark_or(|step| step.after());
                     "drains"
@@ -531,6 +550,43 @@ impl Step<'_> {
             At::RaiseClosed => {
                 self.raise(CLOSED, false, false);
                 "closes"
+            }
+            At::OwnTake { last } => {
+                let seen = self.on_word(|word| word.load());
+                let done = std::mem::replace(&mut self.agent().done, 1) - 1;
+                let mut watched = false;
+                if seen.head() != 0 || done > 0 || seen.is_watched() {
+                    let before = self.on_word(|word| word.take(seen, done.into()));
+                    self.append_newest_first(before.head());
+                    watched = before.is_watched();
+                }
+                self.owned_so_far(last);
+                if watched {
+                    self.go(At::OwnWake { last });
+                }
+                "takes for its own turn"
+            }
+            At::OwnWake { last } => {
+                self.wake(true, false);
+                self.owned_so_far(last);
+                "wakes in its own turn"
+            }
+            At::OwnTurn => {
+                if bounded && self.world.agents[self.me].done > 1 {
+                    let before = self.on_word(|word| word.settle_one());
+                    self.agent().done -= 1;
+                    if before.is_watched() {
+                        self.on_word(|word| word.unwatch());
+                        self.wake(true, false);
+                    }
+                }
+                if let Some(node) = self.agent().batch.pop() {
+                    self.run(node);
+                }
+                let agent = self.agent();
+                agent.done += 1;
+                agent.at = if agent.batch.len > 0 { At::OwnTurn } else { At::OwnTake { last: true } };
+                "runs one in its own turn"
             }
             At::Turn if bounded && self.world.agents[self.me].done > 0 => {
                 let before = self.on_word(|word| word.settle_one());
@@ -677,6 +733,15 @@ impl Step<'_> {
                 "says that it was the last"
             }
             At::Over => unreachable!("nothing follows"),
+        }
+    }
+
+    /// After a take in an own turn: what was taken is run, or the own turn is over.
+    fn owned_so_far(&mut self, last: bool) {
+        match (last, self.agent().batch.len) {
+            (true, _) => self.drive(1),
+            (false, 0) => self.go(At::OwnTake { last: true }),
+            (false, _) => self.go(At::OwnTurn),
         }
     }
 
@@ -891,7 +956,7 @@ fn trace(states: &[World], reached: &[Reached], end: usize) -> String {
     text
 }
 
-use Op::{Close, CloseIfIdle, CloseNested, Drain, Enqueue, Nested, Send, SendTwo, Stop, WaitEnded, WaitIdle};
+use Op::{Close, CloseIfIdle, CloseNested, Drain, Enqueue, Nested, Own, Send, SendTwo, Stop, WaitEnded, WaitIdle};
 
 /// Every step there is.
 const STEPS: &[&str] = &[
@@ -901,6 +966,10 @@ const STEPS: &[&str] = &[
     "pushes two",
     "enqueues",
     "pushes from inside a turn",
+    "owns, or is refused",
+    "takes for its own turn",
+    "wakes in its own turn",
+    "runs one in its own turn",
     "drains",
     "closes",
     "closes from inside a turn",
@@ -962,6 +1031,12 @@ const SCENARIOS: &[Scenario] = &[
     },
     Scenario { name: "all sorts", programs: &[&[Send, SendTwo], &[Nested, WaitIdle, Send], &[Enqueue, Drain]], ways: 1, ..PLAIN },
     Scenario { name: "all sorts, stop", programs: &[&[SendTwo, Stop], &[Nested, WaitIdle, Send], &[Enqueue, WaitEnded]], ways: 1, ..PLAIN },
+    Scenario { name: "own", programs: &[&[Own, Own], &[Send, Own], &[Send]], kept: true, ..PLAIN },
+    Scenario { name: "own a parked one", programs: &[&[Enqueue, Own], &[Enqueue, Own], &[Nested]], kept: true, ways: 1, ..PLAIN },
+    Scenario { name: "own, close", programs: &[&[Enqueue, Own], &[Send, Close], &[WaitEnded]], ..PLAIN },
+    Scenario { name: "own, close inside, last drop", programs: &[&[Nested, Own], &[CloseNested, Own], &[WaitIdle]], ways: 1, ..PLAIN },
+    Scenario { name: "own, room for one", programs: &[&[Enqueue, Own, Send], &[Own, Send], &[Enqueue]], limit: 1, kept: true, ..PLAIN },
+    Scenario { name: "own, saturation", programs: &[&[SendTwo, Own, SendTwo], &[SendTwo, Own]], kept: true, ways: 1, ..PLAIN },
     Scenario { name: "room for one, close", programs: &[&[Enqueue, Close], &[Send, WaitEnded], &[Nested]], limit: 1, ways: 1, ..PLAIN },
 ];
 

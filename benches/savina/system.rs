@@ -46,7 +46,7 @@ impl<Y: System> System for Tracked<Y> {
     fn builder<S: Send + 'static>(&self, state: S) -> ActorBuilder<S> {
         let ledger = self.1.clone();
         ledger.made();
-        self.0.builder(state).on_end(move |_, cause| ledger.ended(cause))
+        self.0.builder(state).on_end(move |_, cause| ledger.ended(cause.stop_cause()))
     }
 }
 

@@ -8,14 +8,15 @@ use crate::drain::carrier::Executor;
 use crate::drain::handle::Handle;
 use crate::drain::letter::Undelivered;
 use crate::drain::plan::{Overflow, Panic, Plan};
-use crate::error::{BuildError, StopCause};
+use crate::error::{BuildError, EndCause};
 use crate::mailbox::word::{MAX_CAPACITY, UNBOUNDED};
 use crate::wait::Clock;
 
 /// Describes an actor before it is made: see [`Actor::builder`].
 #[must_use = "nothing is made before `spawn`"]
 pub struct ActorBuilder<S> {
-    state: S,
+    /// None yet for a lazy one.
+    state: Option<S>,
     capacity: Option<usize>,
     /// All but the limit, which is the capacity once that is found good.
     plan: Plan<S>,
@@ -23,7 +24,82 @@ pub struct ActorBuilder<S> {
 
 impl<S: Send + 'static> ActorBuilder<S> {
     pub(crate) fn new(state: S) -> Self {
-        ActorBuilder { state, capacity: None, plan: Plan::PLAIN }
+        ActorBuilder { state: Some(state), capacity: None, plan: Plan::PLAIN }
+    }
+
+    /// An actor whose state is made by this factory before its first turn, by whoever runs that turn: once, however many threads send their
+    /// first message at the same time, and never if no message is run.
+    ///
+    /// A factory that panics is treated like a turn that panics: the panic hook is told, then the policy acts. With
+    /// [`Panic::Restart`] that factory makes the state instead. With `Stop`, and with `Resume` too, for there is nothing to go on with, the actor
+    /// stops with that cause, and waiting messages are given back. The end hook gets no state if none was made.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::{ActorBuilder, StopCause};
+    ///
+    /// let log = ActorBuilder::lazy(|| vec!["opened"]).name("log").spawn()?; // nothing is opened yet
+    /// log.send(|log| log.push("first"))?;
+    /// assert_eq!(log.with(|log| log.clone())?, ["opened", "first"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lazy(factory: impl FnOnce() -> S + Send + 'static) -> Self {
+        let mut plan = Plan::PLAIN;
+        plan.passes().factory = Some(Box::new(factory));
+        ActorBuilder { state: None, capacity: None, plan }
+    }
+
+    /// Called with the state before the first turn of every pass; with [`after_pass`](Self::after_pass), to load and store the state once for
+    /// many messages.
+    ///
+    /// A pass is what one thread runs without looking for more: it takes all messages that wait, and the pass is over when they have been
+    /// run, or when the drainer lets go earlier because its budget is used up or because other actors are waiting for this thread. What
+    /// arrives meanwhile is for the next pass. Closures of [`with`](Actor::with) and [`Actor::try_own`] are turns, too.
+    ///
+    /// Each call of this hook is followed by one of `after_pass`, by the same thread, before anybody else gets at the state: also if this hook
+    /// or a turn panics, or if the actor is stopped. A pass without a turn, because the actor was stopped before, has neither.
+    ///
+    /// A hook that panics is treated like a turn that panics: the panic hook is told, and the policy decides whether the actor goes on
+    /// (the messages of the pass are run) or stops (they are given back).
+    ///
+    /// With hooks, every message goes through the mailbox: the short cut for an idle actor is not taken, an [`ask`](Actor::ask) always
+    /// allocates. The same holds for `bulk` and `lazy`. Other actors pay nothing for it.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::Actor;
+    ///
+    /// #[derive(Default)]
+    /// struct Ledger { loads: u32, stores: u32, sum: u32 }
+    ///
+    /// let ledger = Actor::builder(Ledger::default())
+    ///     .before_pass(|ledger| ledger.loads += 1)
+    ///     .after_pass(|ledger, _turns| ledger.stores += 1)
+    ///     .spawn()?;
+    /// ledger.send_many((1..=100).map(|n| move |ledger: &mut Ledger| ledger.sum += n))?;
+    /// assert_eq!(ledger.with(|ledger| (ledger.loads, ledger.stores, ledger.sum))?, (2, 1, 5050));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn before_pass(mut self, hook: impl FnMut(&mut S) + Send + 'static) -> Self {
+        self.plan.passes().before = Some(Box::new(hook));
+        self
+    }
+
+    /// Called with the state after the last turn of every pass, and with the number of turns: see [`before_pass`](Self::before_pass).
+    ///
+    /// The turns have been run by then, and those who wait for one of them may have their answers. After a panic the hook gets the state as
+    /// the panic left it, or, with [`Panic::Restart`], the fresh one, which no `before_pass` has seen. Turns that panicked are counted,
+    /// messages that were given back are not.
+    pub fn after_pass(mut self, hook: impl FnMut(&mut S, u64) + Send + 'static) -> Self {
+        self.plan.passes().after = Some(Box::new(hook));
+        self
+    }
+
+    /// Gathers the messages of [`Actor::tell_bulk`]: those that stand side by side in one pass are handled in one call. See
+    /// [`BulkHandler`](crate::BulkHandler).
+    pub fn bulk(mut self) -> Self {
+        self.plan.passes();
+        self
     }
 
     /// A name, for `Debug` and for people.
@@ -77,7 +153,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
         self
     }
 
-    /// Called with the text of every panic of a turn, before the policy acts. It is called by the owner, between two turns.
+    /// Called with the text of every panic of a turn (or of what [counts as one](Panic)), before the policy acts. It is called by the owner, between two turns.
     pub fn panic_hook(mut self, hook: impl FnMut(&str) + Send + 'static) -> Self {
         self.plan.hooks.on_panic = Some(Box::new(hook));
         self
@@ -108,9 +184,23 @@ impl<S: Send + 'static> ActorBuilder<S> {
         self
     }
 
-    /// Called once, when the actor is closed, stopped or its last handle dropped and everything accepted is done: with the state, and why it
-    /// was stopped, if it was.
-    pub fn on_end(mut self, hook: impl FnOnce(Option<S>, Option<StopCause>) + Send + 'static) -> Self {
+    /// Called once, when the actor is closed, stopped or its last handle dropped and everything accepted is done: with the state, and with
+    /// what ended it. There is no state if the actor is [lazy](Self::lazy) and never started.
+    ///
+    /// By the owner, that is, by whoever ran the last turn or ended an idle actor. A panic in it is nobody's business.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::mpsc;
+    /// use turnwise::{Actor, EndCause, StopCause};
+    ///
+    /// let (tx, rx) = mpsc::channel();
+    /// let n = Actor::builder(1).on_end(move |state, cause| tx.send((state, cause)).unwrap()).spawn()?;
+    /// n.send(|_| panic!("oops"))?;
+    /// assert_eq!(rx.recv()?, (Some(1), EndCause::Stopped(StopCause::Panicked("oops".into()))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_end(mut self, hook: impl FnOnce(Option<S>, EndCause) + Send + 'static) -> Self {
         self.plan.hooks.on_end = Some(Box::new(hook));
         self
     }
@@ -132,8 +222,8 @@ impl<S: Send + 'static> ActorBuilder<S> {
         Ok(self.made(limit))
     }
 
-    /// Gives the state back, and forgets the rest.
-    pub(super) fn into_state(self) -> S {
+    /// Gives the state back, if there is one yet, and forgets the rest.
+    pub(super) fn into_state(self) -> Option<S> {
         self.state
     }
 

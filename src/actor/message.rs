@@ -49,7 +49,7 @@ pub trait Handler<M>: Sized {
 
 /// The actor that a handler runs in, seen from inside.
 pub struct Context<'a, S> {
-    here: Here<'a, S>,
+    pub(super) here: Here<'a, S>,
 }
 
 impl<S> Context<'_, S> {
@@ -134,6 +134,17 @@ impl<S: Send + 'static> Actor<S> {
         S: Handler<M>,
     {
         self.handle.send_within(Typed(message), limit.into()).map_err(message_back)
+    }
+
+    /// Sends a typed message that never runs in this call; as [`post`](Self::post) in every respect.
+    ///
+    /// # Errors
+    /// The message comes back if the actor is closed, stopped, or its mailbox full.
+    pub fn post_message<M: Send + 'static>(&self, message: M) -> Result<(), SendError<M>>
+    where
+        S: Handler<M>,
+    {
+        self.handle.leave(Typed(message)).map_err(message_back)
     }
 
     /// Sends a typed message whose result comes back in a [`Reply`]; as [`ask`](Self::ask) in every respect.

@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod bulk;
 mod message;
+mod own;
 mod reply;
 mod system;
 mod weak;
@@ -12,6 +14,7 @@ use std::fmt;
 use std::future::Future;
 
 pub use builder::ActorBuilder;
+pub use bulk::BulkHandler;
 pub use message::{Context, Handler, Recipient};
 pub use reply::{Promise, Reply, Unanswered, WaitError, promise};
 pub use system::{ShutdownReport, SpawnError, SpawnReason, System};
@@ -21,7 +24,7 @@ use crate::drain::handle::Handle;
 use crate::drain::letter::Closure;
 use crate::drain::waits::NotWaited;
 use crate::error::{AskError, Reason, SendError, StopCause};
-use crate::mailbox::word::CLOSED;
+use crate::mailbox::word::{CLOSED, UNBOUNDED};
 use crate::wait::Limit;
 
 /// A handle to an object that takes one message at a time, with no lock around it and no thread of its own.
@@ -76,6 +79,19 @@ impl<S: Send + 'static> Actor<S> {
     /// ```
     pub fn builder(state: S) -> ActorBuilder<S> {
         ActorBuilder::new(state)
+    }
+
+    /// An actor whose state is made by this factory before its first turn; as [`ActorBuilder::lazy`], with nothing else said about it.
+    ///
+    /// # Examples
+    /// ```
+    /// let cache = turnwise::Actor::lazy(|| vec![0_u8; 1 << 20]);
+    /// cache.send(|cache| cache[0] = 1)?; // here it is made
+    /// assert_eq!(cache.with(|cache| cache.len())?, 1 << 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lazy(factory: impl FnOnce() -> S + Send + 'static) -> Self {
+        ActorBuilder::lazy(factory).made(UNBOUNDED)
     }
 
     /// Sends a message. Never waits: if the actor is idle it is run here and now, otherwise it is left in the mailbox.
@@ -207,7 +223,40 @@ impl<S: Send + 'static> Actor<S> {
         sent.map_err(|(messages, reason)| SendError::new(messages.into_iter().map(|message| message.f).collect(), reason))
     }
 
-    /// Leaves a message in the mailbox and never drains here: for callers that hold a lock which a message may want.
+    /// Sends a message that never runs in this call: for callers that hold a lock which a message may want.
+    ///
+    /// If nobody is draining, the mailbox is handed to the actor's executor, or, without one, to a thread made for it; several posts
+    /// make one such hand-over. As [`send`](Self::send) in every other respect. A caller that may drain and
+    /// comes by earlier runs the message: then there is nothing left for the other thread to do.
+    ///
+    /// Does not wait for other threads. Without an executor, and if the system has no thread to give, the message waits as after
+    /// [`enqueue`](Self::enqueue).
+    ///
+    /// # Errors
+    /// The message comes back if the actor is closed, stopped, or its mailbox full.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// let seats = Arc::new(Mutex::new(10));
+    /// let clerk = turnwise::Actor::new(seats.clone());
+    /// let mut locked = seats.lock().unwrap();
+    /// *locked -= 1;
+    /// clerk.post(|seats| *seats.lock().unwrap() -= 1)?; // `send` would wait here for ever
+    /// drop(locked);
+    /// clerk.wait_idle()?;
+    /// assert_eq!(*seats.lock().unwrap(), 8);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn post<F>(&self, message: F) -> Result<(), SendError<F>>
+    where
+        F: FnOnce(&mut S) + Send + 'static,
+    {
+        self.handle.leave(Closure::new(message)).map_err(closure_back)
+    }
+
+    /// Leaves a message in the mailbox, never drains here, and tells nobody: [`post`](Self::post) without the hand-over.
     ///
     /// If nobody is draining, the message waits for the next `send`, `with`, wait, [`drain`](Self::drain), `close` or drop of a handle that
     /// comes by. Lock-free, as `send`.

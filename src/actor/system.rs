@@ -109,7 +109,8 @@ impl System {
     pub fn actor<S: Send + 'static>(&self, state: S) -> Result<Actor<S>, SpawnError<S>> {
         self.spawn(Actor::builder(state)).map_err(|error| {
             let (builder, reason) = error.into_parts();
-            SpawnError::new(builder.into_state(), reason)
+            let state = builder.into_state().expect("it was built around one");
+            SpawnError::new(state, reason)
         })
     }
 

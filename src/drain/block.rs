@@ -10,7 +10,7 @@
 //! limit, policy, hooks, waiting threads) is one allocation behind `about`; a plain actor points to a static one for its type until somebody
 //! watches it or it stops by a panic.
 //!
-//! - B1: the state is touched by the owner of the mailbox only (HANDOVER carries it from one to the next), and is there until EMPTY is set.
+//! - B1: the state is touched by the owner of the mailbox only (HANDOVER carries it from one to the next), and is there unless EMPTY is set.
 //! - B2: `handles` counts handles. It never rises from 0. The one who takes it to 0 raises ORPHAN; whoever owns then takes the state out.
 //! - B3: `storage` counts weak handles, list entries, carriers, waiting replies, plus one for the handles all together, given up when ORPHAN
 //!   has been dealt with. The block is freed at 0.
@@ -25,10 +25,11 @@ use std::mem::{MaybeUninit, offset_of};
 
 use super::carrier::Executor;
 use super::counts::Counts;
+use super::pass::StepFn;
 use super::plan::{DEFAULT_BUDGET, Hooks, Overflow, Panic, Plan, UndeliveredHook};
 use super::room::{Ring, Room};
-use crate::error::StopCause;
-use crate::mailbox::word::{UNBOUNDED, Word};
+use crate::error::{EndCause, StopCause};
+use crate::mailbox::word::{CLOSED, UNBOUNDED, Word};
 use crate::sync::alloc::{alloc, dealloc};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicPtr, AtomicU64};
@@ -43,7 +44,7 @@ use crate::wait::{Clock, MonotonicClock, Waiters};
 pub(crate) const STOP: u64 = 1;
 /// The end-of-life step was done. Owner only.
 pub(crate) const ENDED: u64 = 2;
-/// The state was taken out. Owner only.
+/// There is no state: a lazy one not made yet, or taken out at the end. Owner only.
 pub(crate) const EMPTY: u64 = 4;
 /// A carrier of an executor is out, which will come by and look whether the mailbox is parked.
 const TOKEN: u64 = 8;
@@ -82,6 +83,8 @@ pub(crate) struct About {
     /// The letters of a mailbox that drops the oldest.
     ring: Option<Box<Ring>>,
     clock: Option<Box<dyn Clock>>,
+    /// What is done around turns, if there is something.
+    pub(crate) passes: Option<StepFn>,
 }
 
 /// `About` and what needs an allocation.
@@ -167,31 +170,34 @@ impl<S> Block<S> {
         overflow: Overflow::Reject,
         ring: None,
         clock: None,
+        passes: None,
     };
 
     /// A new block with one handle, idle.
     pub(crate) fn create(state: S) -> *const Core {
-        Self::create_with(state, std::ptr::from_ref(Self::PLAIN).cast_mut())
+        Self::create_with(MaybeUninit::new(state), 0, std::ptr::from_ref(Self::PLAIN).cast_mut())
     }
 
-    /// The same, with more to say about it.
-    pub(crate) fn create_planned(state: S, plan: Plan<S>) -> *const Core {
-        Self::create_with(state, Self::new_rest(plan))
+    /// The same, with more to say about it; without a state, the plan's factory makes it.
+    pub(crate) fn create_planned(state: Option<S>, plan: Plan<S>) -> *const Core {
+        let side = if state.is_some() { 0 } else { EMPTY };
+        debug_assert!(side == 0 || plan.step.is_some(), "a state is there, or made before the first turn");
+        Self::create_with(state.map_or_else(MaybeUninit::uninit, MaybeUninit::new), side, Self::new_rest(plan))
     }
 
-    fn create_with(state: S, about: *mut About) -> *const Core {
+    fn create_with(state: MaybeUninit<S>, side: u64, about: *mut About) -> *const Core {
         let block = alloc(Layout::new::<Self>()).cast::<Self>();
-        let core = Core { side: AtomicU64::new(0), about: AtomicPtr::new(about), word: Word::new() };
+        let core = Core { side: AtomicU64::new(side), about: AtomicPtr::new(about), word: Word::new() };
         let counts = Counts::new();
         // SAFETY: fresh memory of this layout.
-        unsafe { block.write(Block { core, state: UnsafeCell::new(MaybeUninit::new(state)), counts }) };
+        unsafe { block.write(Block { core, state: UnsafeCell::new(state), counts }) };
         block.cast()
     }
 
     fn new_rest(plan: Plan<S>) -> *mut About {
-        let Plan { limit, name, executor, budget, overflow, clock, hooks, undelivered } = plan;
+        let Plan { limit, name, executor, budget, overflow, clock, hooks, step, undelivered } = plan;
         let ring = (overflow == Overflow::DropOldest).then(|| Box::new(Ring::new(limit)));
-        let about = About { types: Self::TYPES, owned: true, limit, name, executor, budget, overflow, ring, clock };
+        let about = About { types: Self::TYPES, owned: true, limit, name, executor, budget, overflow, ring, clock, passes: step };
         let rest = Rest { about, extra: Extra::default(), hooks: UnsafeCell::new(hooks), undelivered };
         Box::into_raw(Box::new(rest)).cast()
     }
@@ -234,6 +240,28 @@ impl<S> Block<S> {
         unsafe { (*block).state.with_mut(|state| state.cast::<S>().copy_from_nonoverlapping(from.cast(), 1)) }
     }
 
+    /// Where the state is.
+    ///
+    /// # Safety
+    /// The block is alive, and of this state type.
+    pub(crate) unsafe fn state_at(core: *const Core) -> *mut S {
+        // SAFETY: the caller's word. No reference is made: two of these may be used side by side.
+        unsafe { (*core.cast::<Self>()).state.with_mut(<*mut MaybeUninit<S>>::cast) }
+    }
+
+    /// Puts the state in.
+    ///
+    /// # Safety
+    /// The caller owns this mailbox, of this state type, and there is no state (EMPTY).
+    pub(crate) unsafe fn put_state(core: *const Core, fresh: S) {
+        let block = core.cast::<Self>();
+        // SAFETY: B1: nobody else touches it, and nothing is overwritten; the block is there.
+        unsafe {
+            (*block).state.with_mut(|state| *state = MaybeUninit::new(fresh));
+            (*core).lower_side(EMPTY);
+        }
+    }
+
     /// Calls `f` with the hooks, if there are any.
     ///
     /// # Safety
@@ -271,7 +299,11 @@ impl<S> Block<S> {
         });
         // SAFETY: the caller owns it; the hook runs after the borrow.
         let hook = unsafe { Self::with_hooks(core, |hooks| hooks.on_end.take()) }.flatten();
-        let cause = this.stop_cause();
+        let cause = match this.stop_cause() {
+            Some(cause) => EndCause::Stopped(cause),
+            None if this.word.load().has(CLOSED) => EndCause::Closed,
+            None => EndCause::Dropped,
+        };
         shrug_off(|| match hook {
             Some(hook) => hook(state, cause),
             None => drop(state),
@@ -298,7 +330,15 @@ impl<S> Block<S> {
         };
         match fresh.flatten() {
             None => Recovered::Stopped,
+            // SAFETY: the owner keeps the block alive.
+            Some(None) if unsafe { (*core).side_has(EMPTY) } => Recovered::Stopped,
             Some(None) => Recovered::Resumed,
+            // SAFETY: as above.
+            Some(Some(fresh)) if unsafe { (*core).side_has(EMPTY) } => {
+                // SAFETY: the caller owns it, and there is no state.
+                unsafe { Self::put_state(core, fresh) };
+                Recovered::Resumed
+            }
             Some(Some(fresh)) => {
                 // SAFETY: the caller owns it, no turn is under way.
                 let old = unsafe { Self::with_state(core, |state| std::mem::replace(state, fresh)) };
@@ -406,6 +446,12 @@ impl Core {
     pub(crate) fn raise_side(&self, flag: u64) -> bool {
         // Ordering: Relaxed. A stop on request has no cause to show; what the owner's bits speak of is carried by HANDOVER.
         self.side.fetch_or(flag, Relaxed) & flag == 0
+    }
+
+    /// Lowers a bit of the owner's.
+    fn lower_side(&self, flag: u64) {
+        // Ordering: Relaxed. What the bit speaks of is carried by HANDOVER. A read-modify-write, because STOP may come at any time.
+        self.side.fetch_and(!flag, Relaxed);
     }
 
     /// Raises TOKEN; true if this call did it, and so owes a carrier.

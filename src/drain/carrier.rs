@@ -4,7 +4,7 @@
 //! raises TOKEN, and submits a carrier only if it was not raised. A carrier that is run or dropped lowers TOKEN first and then tries to
 //! take the mailbox over; if it is not parked (anybody may have come by), the carrier is stale and does nothing.
 //!
-//! - T1: from the step that parked it until somebody takes it over, a mailbox with an executor has TOKEN raised, or somebody about to raise it.
+//! - T1: from the step that parked it until somebody takes it over, a mailbox with an executor, or after a `post`, has TOKEN raised, or somebody about to raise it.
 //! - CARRY: raising TOKEN Release -> lowering it Acquire. A sender that finds TOKEN raised may go: the carrier lowers it later, and then sees
 //!   the mailbox parked, with the sender's message.
 
@@ -13,6 +13,7 @@ use std::ptr::NonNull;
 
 use super::block::Core;
 use super::counts;
+use super::errand::run_elsewhere;
 use super::local::with_local;
 use super::turns::{drive_dropped, run_list, take_over_within};
 use crate::unwind::shrug_off;
@@ -129,19 +130,22 @@ impl fmt::Debug for Drain {
     }
 }
 
-/// Sees to it that a carrier is out for a mailbox that has just been parked, or left parked; it has an executor.
+/// Sees to it that a carrier is out for a mailbox that has just been parked, or left parked: to its executor, or with an errand.
 ///
 /// # Safety
 /// The caller keeps the block.
 pub(crate) unsafe fn carry(core: *const Core) {
     // SAFETY: the caller's word.
     let this = unsafe { &*core };
-    let Some(executor) = &this.about().executor else { return };
     if this.raise_token() {
         // SAFETY: the caller keeps the block; the carrier holds this storage.
         unsafe { counts::retain_storage(core) };
-        let drain = Drain(NonNull::new(core.cast_mut()).expect("a block has an address"));
-        // An executor that panics has dropped the drain.
-        shrug_off(|| executor.execute(drain));
+        let core = NonNull::new(core.cast_mut()).expect("a block has an address");
+        match &this.about().executor {
+            // An executor that panics has dropped the drain.
+            Some(executor) => shrug_off(|| executor.execute(Drain(core))),
+            // SAFETY: TOKEN was raised here, and the storage is retained above.
+            None => unsafe { run_elsewhere(core) },
+        }
     }
 }

@@ -69,7 +69,7 @@ impl<S: 'static, L: Letter<S>> Post<S, L> {
 }
 
 impl<S: 'static, L: Letter<S>> Message for Post<S, L> {
-    const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::discard, Self::panicked);
+    const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::discard, Self::panicked).of_kind(L::KIND);
 }
 
 /// Runs a letter that nobody waits for.

@@ -19,7 +19,7 @@ use super::relief::{StandBy, stand_by};
 use super::room::Worth;
 use super::storage::{Storage, Weak, drain_here};
 use super::turns::{Place, after_panic, drive, run_list, taken_over};
-use crate::error::{AskError, Reason, panic_text};
+use crate::error::{AskError, OwnError, Reason, panic_text};
 use crate::mailbox::node::{Batch, NodeOf, NodePtr, Panic};
 use crate::mailbox::word::{CLOSED, Duty, Entry, ORPHAN, Refusal, Snapshot};
 use crate::reply::{Asker, cell};
@@ -27,13 +27,16 @@ use crate::sync::panic::catch;
 use crate::sync::{hint, thread};
 use crate::unwind::shrug_off;
 
-/// One of the handles that keep an actor going: the block's address, with [`POSTS`] in its lowest bit. The bit is in the handle so that a
-/// send knows it without looking at the block: the word's line comes over by the claim alone.
+/// One of the handles that keep an actor going: the block's address, with [`POSTS`] and [`OBSERVED`] in its lowest bits. They are in the
+/// handle so that a send knows them without looking at the block: the word's line comes over by the claim alone.
 pub(crate) struct Handle<S>(NonNull<Core>, PhantomData<fn(S) -> S>);
 
 /// The mailbox has an executor: senders post, and do not drain.
 const POSTS: usize = 1;
-const _: () = assert!(align_of::<Core>() > POSTS);
+/// Something is done around turns ([`super::pass`]): nobody runs a message but by `drive`.
+const OBSERVED: usize = 2;
+const TAGS: usize = POSTS | OBSERVED;
+const _: () = assert!(align_of::<Core>() > TAGS);
 
 // SAFETY: the state is touched by one thread at a time (B1) and sent from one to the next; everything else in the block is atomic, locked,
 // or the owner's.
@@ -52,7 +55,8 @@ impl<S> Handle<S> {
         unsafe { Self::of(Block::create(state)) }
     }
 
-    pub(crate) fn planned(state: S, plan: Plan<S>) -> Self {
+    /// Without a state, the plan's factory makes it.
+    pub(crate) fn planned(state: Option<S>, plan: Plan<S>) -> Self {
         // SAFETY: the new block's one handle.
         unsafe { Self::of(Block::create_planned(state, plan)) }
     }
@@ -61,8 +65,10 @@ impl<S> Handle<S> {
     /// `core` is alive, its state an S, and one of its handles is this one.
     pub(crate) unsafe fn of(core: *const Core) -> Self {
         // SAFETY: the caller's word.
-        let posts = unsafe { (*core).about().executor.is_some() };
-        let tagged = core.cast_mut().map_addr(|addr| if posts { addr | POSTS } else { addr });
+        let about = unsafe { (*core).about() };
+        let posts = if about.executor.is_some() { POSTS } else { 0 };
+        let observed = if about.passes.is_some() { OBSERVED } else { 0 };
+        let tagged = core.cast_mut().map_addr(|addr| addr | posts | observed);
         Handle(NonNull::new(tagged).expect("a block has an address"), PhantomData)
     }
 
@@ -72,9 +78,21 @@ impl<S> Handle<S> {
         self.0.addr().get() & POSTS != 0
     }
 
+    /// May a message be run on the spot, if the mailbox is idle?
+    #[inline(always)]
+    fn runs_on_the_spot(&self) -> bool {
+        self.0.addr().get() & TAGS == 0
+    }
+
+    /// Is a message run by `drive` alone?
+    #[inline(always)]
+    fn is_observed(&self) -> bool {
+        self.0.addr().get() & OBSERVED != 0
+    }
+
     #[inline(always)]
     pub(crate) fn ptr(&self) -> *const Core {
-        self.0.as_ptr().map_addr(|addr| addr & !POSTS)
+        self.0.as_ptr().map_addr(|addr| addr & !TAGS)
     }
 
     #[inline(always)]
@@ -153,7 +171,7 @@ impl<S: 'static> Handle<S> {
     fn send_by<L: Letter<S>>(&self, letter: L, by: By) -> Result<(), (L, Reason)> {
         with_local(|local| {
             let mut seen = Snapshot::IDLE;
-            if !local.in_turn() && !self.posts() {
+            if !local.in_turn() && self.runs_on_the_spot() {
                 match self.core().word.claim() {
                     Ok(()) => {
                         // SAFETY: claimed: the turn is this thread's.
@@ -175,6 +193,11 @@ impl<S: 'static> Handle<S> {
         with_local(|local| self.post(local, Snapshot::IDLE, letter, By::Enqueuer))
     }
 
+    /// Leaves a letter in the mailbox, for another thread to run.
+    pub(crate) fn leave<L: Letter<S>>(&self, letter: L) -> Result<(), (L, Reason)> {
+        with_local(|local| self.post(local, Snapshot::IDLE, letter, By::Poster))
+    }
+
     /// Sends many letters in one step, in their order: all or none.
     pub(crate) fn send_many<L: Letter<S>>(&self, letters: impl Iterator<Item = L>) -> Result<(), (Vec<L>, Reason)> {
         let mut chain = Chain::<Post<S, L>>::new();
@@ -194,7 +217,7 @@ impl<S: 'static> Handle<S> {
     pub(crate) fn ask<L: Letter<S>>(&self, letter: L) -> Result<Answer<L::Answer, L::Payload>, (L, Reason)> {
         with_local(|local| {
             let mut seen = Snapshot::IDLE;
-            if !local.in_turn() && !self.posts() {
+            if !local.in_turn() && self.runs_on_the_spot() {
                 match self.core().word.claim() {
                     Ok(()) => {
                         // SAFETY: claimed: the turn is this thread's.
@@ -239,14 +262,26 @@ impl<S: 'static> Handle<S> {
             if local.in_turn() {
                 return self.with_nested(local, f);
             }
-            match self.core().word.claim() {
-                Ok(()) => match self.run_claimed(local, f) {
-                    Ok(result) => Ok(result),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                },
-                Err(seen) => self.with_busy(local, seen, f),
+            if !self.runs_on_the_spot() {
+                return self.with_tagged(local, f);
             }
+            self.with_claim(local, f)
         })
+    }
+
+    #[inline(always)]
+    fn with_claim<F, R>(&self, local: &Local, f: F) -> Result<R, AskError>
+    where
+        F: FnOnce(&mut S) -> R + Send,
+        R: Send,
+    {
+        match self.core().word.claim() {
+            Ok(()) => match self.run_claimed(local, f) {
+                Ok(result) => Ok(result),
+                Err(panic) => std::panic::resume_unwind(panic),
+            },
+            Err(seen) => self.with_busy(local, seen, f),
+        }
     }
 
     /// [`with`](Self::with) after a claim that has failed.
@@ -262,6 +297,16 @@ impl<S: 'static> Handle<S> {
         }
     }
 
+    /// [`with`](Self::with) of a handle with tags: a waiting caller does not leave his message to an executor, but the hooks of a pass see it.
+    #[inline(never)]
+    fn with_tagged<F, R>(&self, local: &Local, f: F) -> Result<R, AskError>
+    where
+        F: FnOnce(&mut S) -> R + Send,
+        R: Send,
+    {
+        if self.is_observed() { self.with_slow(local, Place::Outermost, Snapshot::IDLE, f) } else { self.with_claim(local, f) }
+    }
+
     /// [`with`](Self::with) on top of a turn.
     #[inline(never)]
     fn with_nested<F, R>(&self, local: &Local, f: F) -> Result<R, AskError>
@@ -269,6 +314,9 @@ impl<S: 'static> Handle<S> {
         F: FnOnce(&mut S) -> R + Send,
         R: Send,
     {
+        if self.is_observed() {
+            return self.with_slow(local, Place::Nested, Snapshot::IDLE, f);
+        }
         match self.core().word.claim() {
             Ok(()) => self.with_claimed_nested(local, f),
             Err(seen) => self.with_slow(local, Place::Nested, seen, f),
@@ -282,6 +330,12 @@ impl<S: 'static> Handle<S> {
         F: FnOnce(&mut S) -> R + Send,
         R: Send,
     {
+        if self.is_observed() {
+            return self.try_own(|owned| f(owned)).map_err(|refused| match refused {
+                OwnError::Busy => AskError::WouldBlock,
+                _ => self.reason(Refusal::Closed).into(),
+            });
+        }
         while self.core().word.claim().is_err() {
             if self.core().word.load().has(CLOSED) {
                 return Err(self.reason(Refusal::Closed).into());

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 
 use super::block::Core;
 use super::handle::Handle;
+use super::pass::Kind;
 use super::storage::Weak;
 use crate::error::StopCause;
 
@@ -13,6 +14,8 @@ use crate::error::StopCause;
 pub(crate) trait Letter<S>: Send + Sized + 'static {
     type Answer: Send + 'static;
     type Payload: Send + 'static;
+    /// What it is gathered with; most are not.
+    const KIND: Kind = None;
 
     /// Runs it; `here` is the actor it runs in.
     fn run(self, state: &mut S, here: Here<'_, S>) -> Self::Answer;
@@ -87,6 +90,10 @@ impl<'a, S> Here<'a, S> {
     #[inline(always)]
     pub(crate) unsafe fn new(core: *const Core) -> Self {
         Here { core, turn: PhantomData, of: PhantomData }
+    }
+
+    pub(super) fn as_ptr(&self) -> *const Core {
+        self.core
     }
 
     pub(crate) fn core(&self) -> &'a Core {

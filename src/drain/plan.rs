@@ -2,13 +2,16 @@
 
 #![forbid(unsafe_code)]
 
+use super::block::Block;
 use super::carrier::Executor;
 use super::letter::Undelivered;
-use crate::error::StopCause;
+use super::pass::{Passes, StepFn};
+use crate::error::EndCause;
 use crate::mailbox::word::UNBOUNDED;
 use crate::wait::Clock;
 
-/// What becomes of an actor when one of its turns panics.
+/// What becomes of an actor when one of its turns panics; or a hook of a pass, an own loop, or the factory of a lazy state, which count
+/// as turns here.
 ///
 /// The message that panicked is never run again, and the mailbox is never lost: an asker gets [`AskError::Panicked`], a caller of
 /// [`Actor::with`] gets the panic itself, and the panic hook is told in any case. In a program built with `panic = "abort"` the first
@@ -50,19 +53,21 @@ pub(crate) struct Hooks<S> {
     pub(crate) policy: Panic<S>,
     /// A turn panicked.
     pub(crate) on_panic: Option<PanicHook>,
-    /// The actor has ended: its state, if it is still there, and why it stopped, if it did.
+    /// The actor has ended: its state, if it was made, and why.
     pub(crate) on_end: Option<EndHook<S>>,
+    /// What is done around turns, for an actor built for it.
+    pub(crate) passes: Option<Box<Passes<S>>>,
 }
 
 /// Told the text of every panic; by the owner.
 pub(crate) type PanicHook = Box<dyn FnMut(&str) + Send>;
-/// Given the state, if it is still there, and why the actor stopped, if it did; once, by the owner.
-pub(crate) type EndHook<S> = Box<dyn FnOnce(Option<S>, Option<StopCause>) + Send>;
+/// Given the state, if it was made, and why the actor has ended; once, by the owner.
+pub(crate) type EndHook<S> = Box<dyn FnOnce(Option<S>, EndCause) + Send>;
 /// Told of every message that was accepted and is not handled; by any thread.
 pub(crate) type UndeliveredHook<S> = Box<dyn Fn(Undelivered<S>) + Send + Sync>;
 
 impl<S> Hooks<S> {
-    pub(crate) const NONE: Self = Hooks { policy: Panic::Stop, on_panic: None, on_end: None };
+    pub(crate) const NONE: Self = Hooks { policy: Panic::Stop, on_panic: None, on_end: None, passes: None };
 }
 
 /// What a full mailbox does with one more message.
@@ -92,6 +97,8 @@ pub(crate) struct Plan<S> {
     pub(crate) overflow: Overflow,
     pub(crate) clock: Option<Box<dyn Clock>>,
     pub(crate) hooks: Hooks<S>,
+    /// How it is done, if there is something to do around turns.
+    pub(crate) step: Option<StepFn>,
     pub(crate) undelivered: Option<UndeliveredHook<S>>,
 }
 
@@ -104,8 +111,17 @@ impl<S> Plan<S> {
         overflow: Overflow::Reject,
         clock: None,
         hooks: Hooks::NONE,
+        step: None,
         undelivered: None,
     };
+}
+
+impl<S: 'static> Plan<S> {
+    /// What is done around turns; from the first such word on, the actor is one that does something.
+    pub(crate) fn passes(&mut self) -> &mut Passes<S> {
+        self.step = Some(Block::<S>::step);
+        self.hooks.passes.get_or_insert_with(|| Box::new(Passes::NONE))
+    }
 }
 
 /// Turns of one drain in an executor, unless the builder says otherwise.

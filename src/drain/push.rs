@@ -29,6 +29,8 @@ pub(super) enum By {
     Trier,
     /// It waits for its message, and so drains even inside a turn.
     Waiter,
+    /// It never drains on its thread: somebody else is told.
+    Poster,
     /// It never drains, and nobody is told.
     Enqueuer,
 }
@@ -124,7 +126,7 @@ impl<S: 'static> Handle<S> {
         if by == By::Enqueuer || !self.core().word.load().is_parked() {
             return Entered::NOTHING;
         }
-        let carries = self.posts();
+        let carries = by == By::Poster || self.posts();
         if !carries && !local.in_turn() {
             self.drain();
             return Entered::NOTHING;
@@ -137,12 +139,12 @@ impl<S: 'static> Handle<S> {
         let Links { first, top, len } = links;
         let nested = local.in_turn();
         let posts = matches!(by, By::Sender | By::Trier);
-        let carries = posts && self.posts();
+        let carries = by == By::Poster || posts && self.posts();
         let lists = posts && nested && !carries && local.reserve(self.ptr());
         let parks = match by {
             By::Sender | By::Trier => carries || nested,
             By::Waiter => false,
-            By::Enqueuer => true,
+            By::Poster | By::Enqueuer => true,
         };
         let entry = if parks { Entry::Park } else { Entry::Drain };
         let duty = self.core().word.push(seen, (top, len), limit, entry, |head| first.set_next(head))?;

@@ -13,6 +13,7 @@
 //! - S1: a seat's node has one holder: the queue, until the owner pushes it or its sender, having given up, takes it out.
 //! - S2: under the ring's lock, there are as many letters as tokens whose turn has not taken one. So a token finds a letter.
 
+use std::any::TypeId;
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 
@@ -21,6 +22,7 @@ use super::chain::Links;
 use super::env::Env;
 use super::envelope::{give_back, run_letter};
 use super::letter::Letter;
+use super::pass::before_message;
 use crate::error::Reason;
 use crate::mailbox::chunk::Row;
 use crate::mailbox::node::{Message, NodePtr, Panic, Taken, VTable};
@@ -159,7 +161,7 @@ impl<S: 'static, L: Letter<S>> Held<S, L> {
 }
 
 impl<S: 'static, L: Letter<S>> Message for Held<S, L> {
-    const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::discard, Self::panicked);
+    const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::discard, Self::panicked).of_kind(L::KIND);
 }
 
 impl Room {
@@ -313,8 +315,16 @@ impl Token {
     /// # Safety
     /// E1.
     unsafe fn run(payload: *mut u8, env: *const ()) {
-        // SAFETY: E1; the letter is run once.
-        unsafe { Self::with_letter(payload, env, |letter| letter.run(env)) }
+        // SAFETY: E1; the letter is run or discarded once. Which one it is shows only now.
+        unsafe {
+            Self::with_letter(payload, env, |letter| {
+                if before_message(env.cast(), letter.kind()) {
+                    letter.run(env);
+                } else {
+                    shrug_off(|| letter.discard(env));
+                }
+            });
+        }
     }
 
     /// # Safety
@@ -343,5 +353,6 @@ impl Token {
 }
 
 impl Message for Token {
-    const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::discard, Self::panicked);
+    /// A kind of its own: nothing is done between two of them, for its letter's turn does it.
+    const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::discard, Self::panicked).of_kind(Some(TypeId::of::<Self>));
 }

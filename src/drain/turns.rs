@@ -15,11 +15,14 @@
 //! With the outermost drain of a thread ([`Place::Outermost`]) one thing is added: as soon as this thread's list has an entry (R9), the drain
 //! parks its own mailbox at the list's tail, or releases it, and [`run_list`] runs the head. No mailbox is run between the turns of another.
 
+pub(crate) mod own;
+
 use super::block::{Core, ENDED, Move, Recovered, STOP, end, recover, stops};
 use super::carrier::carry;
 use super::counts::{release_storage, retain_storage};
 use super::env::Env;
 use super::local::{Local, with_local};
+use super::pass::Pass;
 use crate::error::{StopCause, panic_text};
 use crate::mailbox::chunk::Row;
 use crate::mailbox::node::{Batch, Panic, Taken};
@@ -52,6 +55,9 @@ struct Drive<'a> {
     bounded: bool,
     /// Turns that this drain may still run; without an executor there is no end to them.
     budget: u32,
+    /// Turns of a bounded mailbox settled one by one.
+    settled: u64,
+    pass: Pass,
 }
 
 /// Why a run of turns stopped, or a mailbox was not let go.
@@ -85,8 +91,10 @@ unsafe fn drive_within(core: *const Core, batch: Batch, done: u64, place: Place,
     let this = unsafe { &*core };
     with_local(|local| {
         local.enter(core, || {
-            let (bounded, moves) = (this.about().limit != UNBOUNDED, this.moves());
-            let mut drive = Drive { ptr: core, core: this, local, batch, done, row, in_hand: None, place, moves, bounded, budget };
+            let (bounded, pass) = (this.about().limit != UNBOUNDED, Pass::new(this));
+            let moves = if pass.is_observed() { None } else { this.moves() };
+            let mut drive =
+                Drive { ptr: core, core: this, local, batch, done, row, in_hand: None, place, moves, bounded, budget, settled: 0, pass };
             // SAFETY: the caller's word.
             unsafe { drive.run() }
         });
@@ -99,19 +107,17 @@ impl Drive<'_> {
     unsafe fn run(&mut self) {
         loop {
             // SAFETY: the caller's word, for all the steps below.
-            let halt = match catch(|| unsafe {
-                Env::within(self.ptr, self.moves.filter(|_| self.batch.is_long()), |env| self.turns(env.as_ptr()))
-            }) {
-                Ok(halt) => halt,
-                Err(panic) => {
-                    // SAFETY: as above; `turns` has unwound.
-                    unsafe { self.panicked(panic) };
+            let halt = match unsafe { self.round() } {
+                Some(halt) => halt,
+                None => {
                     if !self.gives_way() || self.batch.is_empty() {
                         continue;
                     }
                     Halt::GiveWay
                 }
             };
+            // SAFETY: as above; no turn is under way.
+            unsafe { self.pass.end(self.ptr) };
             let more = match halt {
                 Halt::GiveWay => false,
                 // SAFETY: as above; the private list is at its end.
@@ -132,6 +138,29 @@ impl Drive<'_> {
         }
     }
 
+    /// Runs turns until the private list is at its end, somebody else is to go on, or one has panicked and been dealt with (`None`).
+    ///
+    /// # Safety
+    /// As [`drive`].
+    unsafe fn round(&mut self) -> Option<Halt> {
+        let moves = self.moves.filter(|_| self.batch.is_long());
+        // SAFETY: the caller's word; a panic is followed by `panicked`.
+        let halt = catch(|| unsafe {
+            Env::within(self.ptr, moves, |env| match self.pass.is_observed() {
+                true => self.turns::<true>(env.as_ptr()),
+                false => self.turns::<false>(env.as_ptr()),
+            })
+        });
+        match halt {
+            Ok(halt) => Some(halt),
+            Err(panic) => {
+                // SAFETY: as above; `turns` has unwound.
+                unsafe { self.panicked(panic) };
+                None
+            }
+        }
+    }
+
     /// Must this drain let others go first?
     #[inline(always)]
     fn gives_way(&self) -> bool {
@@ -139,8 +168,8 @@ impl Drive<'_> {
     }
 
     /// # Safety
-    /// As [`drive`]. What it unwinds with is followed by [`panicked`](Self::panicked).
-    unsafe fn turns(&mut self, env: *const ()) -> Halt {
+    /// As [`drive`]; OBSERVED says whether the pass is. What it unwinds with is followed by [`panicked`](Self::panicked).
+    unsafe fn turns<const OBSERVED: bool>(&mut self, env: *const ()) -> Halt {
         // In this order (NEWS).
         let mut news = stops();
         let mut stopped = self.core.side_has(STOP);
@@ -148,7 +177,12 @@ impl Drive<'_> {
             if self.bounded && self.done > 0 {
                 self.settle_one();
             }
-            let run = !stopped;
+            let run = if OBSERVED {
+                // SAFETY: the caller's word; the message in hand is not begun.
+                unsafe { self.pass.before_turn(self.ptr, taken.kind()) }
+            } else {
+                !stopped
+            };
             self.in_hand = Some((taken, run));
             // SAFETY: this mailbox's own message, run or discarded once, with its own block.
             unsafe {
@@ -189,6 +223,7 @@ impl Drive<'_> {
     /// R6: the waiting number of a bounded mailbox is exact at every turn.
     fn settle_one(&mut self) {
         self.done -= 1;
+        self.settled += 1;
         let before = self.core.word.settle_one();
         // Those who wait for room are let in several at a time: when half of it is free, or at the end of the private list.
         if before.is_watched() && before.waiting() <= u64::from(self.core.about().limit / 2) {

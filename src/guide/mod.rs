@@ -10,11 +10,12 @@
 //! | 6 [`back_pressure`] | full mailboxes: refuse, wait, drop |
 //! | 7 [`executors`] | choosing an executor: whose thread does the work |
 //! | 8 [`budgets`] | how long a drain keeps its thread, and who waits for it |
-//! | 9 [`ending`] | close, stop, the last handle, waiting for the end |
-//! | 10 [`shutting_down`] | ending all actors of a program, in order and in time |
-//! | 11 [`testing`] | testing without sleeping |
-//! | 12 [`service`] | all of it together: an order desk |
-//! | 13 [`migration`] | from mutexes, channels, tokio tasks, actix, kameo |
+//! | 9 [`passes`] | many messages at once: hooks around a pass, bulk handlers, an own loop; a lazy start |
+//! | 10 [`ending`] | close, stop, the last handle, waiting for the end |
+//! | 11 [`shutting_down`] | ending all actors of a program, in order and in time |
+//! | 12 [`testing`] | testing without sleeping |
+//! | 13 [`service`] | all of it together: an order desk |
+//! | 14 [`migration`] | from mutexes, channels, tokio tasks, actix, kameo |
 //!
 //! Words used throughout: a **mailbox** holds messages for one object; a **turn** is one message run with exclusive access to that object's
 //! state; a **drain** is a run of turns by one thread, from taking the mailbox to letting it go.
@@ -45,17 +46,20 @@ pub mod executors {}
 #[doc = include_str!("08-budgets.md")]
 pub mod budgets {}
 
-#[doc = include_str!("09-ending.md")]
+#[doc = include_str!("09-passes.md")]
+pub mod passes {}
+
+#[doc = include_str!("10-ending.md")]
 pub mod ending {}
 
-#[doc = include_str!("10-shutting-down.md")]
+#[doc = include_str!("11-shutting-down.md")]
 pub mod shutting_down {}
 
-#[doc = include_str!("11-testing.md")]
+#[doc = include_str!("12-testing.md")]
 pub mod testing {}
 
-#[doc = include_str!("12-service.md")]
+#[doc = include_str!("13-service.md")]
 pub mod service {}
 
-#[doc = include_str!("13-migration.md")]
+#[doc = include_str!("14-migration.md")]
 pub mod migration {}

@@ -17,6 +17,7 @@
 //! - N3: all memory of nodes is exposed when it is made (chunk, own allocation, frame), so an address that was pushed can be resolved.
 
 use std::alloc::Layout;
+use std::any::TypeId;
 use std::mem::offset_of;
 
 use crate::mailbox::chunk::{Row, bump, unbump};
@@ -34,6 +35,8 @@ pub(crate) struct VTable {
     pub(crate) discard: unsafe fn(payload: *mut u8, env: *const ()),
     /// `run` has unwound with this panic: tells whoever waits for the message.
     pub(crate) panicked: unsafe fn(payload: *mut u8, env: *const (), panic: Panic),
+    /// What may be said about the message before it is run.
+    kind: Option<fn() -> TypeId>,
     layout: Layout,
     payload: usize,
 }
@@ -52,7 +55,12 @@ impl VTable {
         discard: unsafe fn(*mut u8, *const ()),
         panicked: unsafe fn(*mut u8, *const (), Panic),
     ) -> Self {
-        VTable { run, discard, panicked, layout: Layout::new::<NodeOf<M>>(), payload: offset_of!(NodeOf<M>, message) }
+        VTable { run, discard, panicked, kind: None, layout: Layout::new::<NodeOf<M>>(), payload: offset_of!(NodeOf<M>, message) }
+    }
+
+    /// The same, for messages of this kind.
+    pub(crate) const fn of_kind(self, kind: Option<fn() -> TypeId>) -> Self {
+        VTable { kind, ..self }
     }
 }
 
@@ -239,6 +247,11 @@ impl Taken {
     #[inline]
     pub(crate) fn payload(self) -> *mut u8 {
         self.node.0.cast::<u8>().wrapping_add(self.vtable.payload)
+    }
+
+    /// What kind of message it is, if it is of one.
+    pub(crate) fn kind(self) -> Option<fn() -> TypeId> {
+        self.vtable.kind
     }
 
     /// Runs the message.

@@ -23,6 +23,8 @@
 //! |                     | `c, h, f` else     | `min(c+n,S), node->h, f`            | `Nothing`                                            |
 //! | `push`, any         | closed, or full    | same                                | refused, with its message; who would own has one place more |
 //! | `raise` a flag      | as `push` with n = 0 and without a node; from `c` = 0 it becomes 1    || as `push`; `None` if it was raised already           |
+//! | `own`               | `0, -, f` not CLOSED | `1, -, f` RUN 00                  | owns, with one turn of its own                       |
+//! |                     | `c, h, f` parked   | `min(c+1,S), -, f` RUN 00           | the same; the saved list, then `h`, come after it    |
 //! | `unpark`            | `c, h, f` parked   | `c, -, f` RUN 00                    | owns; `h` comes after the saved list                 |
 //! | `take` after `done` | `c, h, f`          | `c==S ? S : c-done, -, f - WATCH`   | runs `h`, reversed; wakes if WATCH was set           |
 //! | `settle_one`        | `c, h, f`          | `c-1, h, f`                         | wakes if WATCH is set (bounded mailboxes, R6)        |
@@ -35,8 +37,8 @@
 //!   only so; therefore a `c` below `S` was never `S` since the last idle and is exact.
 //! - All flags are zero on the fast path: `claim` and the first try of `release` are one compare-and-swap each, and any flag fails them.
 //!   RUN 01 and 10 are laid out for suspended turns; woken on an idle word is noise, and `push` and `raise` clear it.
-//! - HANDOVER: `release`, `park` Release -> `claim`, `push`, `raise`, `unpark` Acquire. The next owner sees all that the last one did.
-//! - MESSAGE: `push` Release -> `take`, `unpark`, `push` (TakeOver), `raise` (TakeOver) Acquire. Later pushes are read-modify-writes
+//! - HANDOVER: `release`, `park` Release -> `claim`, `push`, `raise`, `own`, `unpark` Acquire. The next owner sees all that the last one did.
+//! - MESSAGE: `push` Release -> `take`, `own`, `unpark`, `push` (TakeOver), `raise` (TakeOver) Acquire. Later pushes are read-modify-writes
 //!   and continue the release sequence, so the owner sees every node below HEAD, not only the newest.
 //! - MEETING: `watch`, `meet` Release -> `take`, `unwatch`, `release_met` Acquire. An owner that sees WATCH finds the waiter in the
 //!   list. A waiter for the end who stands in the list before his `meet` is seen by whoever ends the mailbox after it; one who meets
@@ -194,6 +196,13 @@ impl Snapshot {
     #[inline]
     pub(crate) fn unpark(self) -> Option<Snapshot> {
         self.is_parked().then(|| Snapshot::new(self.count(), 0, self.flags() & !RUN))
+    }
+
+    /// `own`; `None` if somebody owns it, or it is closed and done with.
+    #[inline]
+    pub(crate) fn own(self) -> Option<Snapshot> {
+        let free = self.is_parked() || self.count() == 0 && !self.has(CLOSED);
+        free.then(|| Snapshot::new((self.count() + 1).min(COUNT_MAX), 0, self.flags() & !RUN))
     }
 
     /// `take` after `done` turns.
@@ -364,6 +373,19 @@ impl Word {
             // Ordering: Acquire, reader side of HANDOVER (the saved list too) and of MESSAGE.
             match self.0.compare_exchange(now.0, now.unpark()?.0, Acquire, Relaxed) {
                 Ok(_) => return Some(now),
+                Err(seen) => now = Snapshot(seen),
+            }
+        }
+    }
+
+    /// `own`: the value it replaced, with the HEAD that is now the caller's, or the one that refuses it.
+    pub(crate) fn own(&self) -> Result<Snapshot, Snapshot> {
+        let mut now = self.load();
+        loop {
+            let Some(next) = now.own() else { return Err(now) };
+            // Ordering: Acquire, reader side of HANDOVER (the saved list too) and of MESSAGE.
+            match self.0.compare_exchange(now.0, next.0, Acquire, Relaxed) {
+                Ok(_) => return Ok(now),
                 Err(seen) => now = Snapshot(seen),
             }
         }

@@ -11,6 +11,7 @@ mod controls;
 mod ending;
 mod nodes;
 mod one_owner;
+mod owning;
 mod panics;
 mod parked;
 mod pool;
@@ -144,6 +145,16 @@ pub(crate) const MODELS: &[Model] = models![
     ALL pool::pool_ended_against_work ["swept by its sender", "swept by the ender"],
     ALL pool::pool_slot,
     ALL pool::pool_slot_left,
+    ALL owning::own_against_a_sender ["owned"],
+    ALL owning::own_takes_over ["main owned", "the other one owned"],
+    THREE owning::own_takes_a_saved_list_over ["owned"],
+    ALL owning::own_closed_meanwhile ["owned", "closed"],
+    ALL owning::own_stopped_meanwhile ["owned", "stopped"],
+    ALL owning::own_bounded ["full"],
+    ALL owning::lazy_is_made_once,
+    ALL owning::lazy_stopped ["made", "never made"],
+    ALL owning::pass_in_pairs,
+    ONE owning::posted_by_two,
 ];
 
 /// What must be red: the canary first, then the designs that this one replaces.

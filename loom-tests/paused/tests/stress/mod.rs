@@ -285,7 +285,7 @@ fn close(size: Size) {
     let hook = ended.clone();
     let actor = Actor::builder(State::default())
         .on_end(move |state, cause| {
-            assert!(cause.is_none());
+            assert!(cause.stop_cause().is_none());
             hook.fetch_add(state.unwrap().turns + 1, Relaxed);
         })
         .spawn()
