@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::{Tally, must_end, quiet_panic, size};
 use turnwise::executor::DrainQueue;
-use turnwise::{Actor, ActorBuilder, AskError, Drain, Executor, Limit, Overflow, Panic, StopCause, ThreadPool};
+use turnwise::{Actor, ActorBuilder, AskError, Drain, EndCause, Executor, Limit, Overflow, Panic, StopCause, ThreadPool};
 
 /// Where actors are run, for one test.
 struct On {
@@ -301,7 +301,7 @@ fn the_last_handle_lets_everything_run(on: &On) {
         sum.send(|sum| *sum += 1).unwrap();
     }
     drop(sum);
-    assert_eq!(told.recv(), Ok((Some(count), None)));
+    assert_eq!(told.recv().unwrap(), (Some(count), EndCause::Dropped));
     assert_eq!(told.recv().ok(), None, "once");
 }
 

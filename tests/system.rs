@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Gate, Held, Tally, Token, must_end, quiet_panic, size};
-use turnwise::{Actor, AskError, BuildError, Drain, Limit, Overflow, Reason, SpawnReason, StopCause, System, VirtualClock};
+use turnwise::{Actor, AskError, BuildError, Drain, EndCause, Limit, Overflow, Reason, SpawnReason, StopCause, System, VirtualClock};
 
 const STOPPED: AskError = AskError::Stopped(StopCause::Requested);
 const ASKERS: usize = 85;
@@ -313,7 +313,10 @@ fn the_own_end_hook_is_called_with_state_and_cause() {
     stopped.enqueue(|_| unreachable!("stopped")).unwrap();
     system.shutdown(Duration::ZERO);
     drop((closed, stopped));
-    assert_eq!(rx.try_iter().collect::<Vec<_>>(), [(Some(1), None), (Some(2), Some(StopCause::Requested))]);
+    let told: Vec<_> = rx.try_iter().collect();
+    assert_eq!(told[0], (Some(1), EndCause::Closed));
+    assert_eq!(told[1], (Some(2), EndCause::Stopped(StopCause::Requested)));
+    assert_eq!(told.len(), 2);
 }
 
 #[test]

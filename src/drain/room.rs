@@ -318,7 +318,7 @@ impl Token {
         // SAFETY: E1; the letter is run or discarded once. Which one it is shows only now.
         unsafe {
             Self::with_letter(payload, env, |letter| {
-                if before_message(env.cast(), letter.kind()) {
+                if before_message(Env::core(env), letter.kind()) {
                     letter.run(env);
                 } else {
                     shrug_off(|| letter.discard(env));
