@@ -149,7 +149,7 @@ fn messages_run_one_at_a_time_in_the_order_of_each_sender(on: &On) {
 }
 
 fn questions_are_answered(on: &On) {
-    let each = size(500, 5_000);
+    let each = size(250, 1_000);
     let sum = on.actor(0);
     thread::scope(|scope| {
         for _ in 0..4 {

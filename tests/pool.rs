@@ -422,8 +422,9 @@ fn a_shutdown_with_85_askers_gives_85_answers() {
         assert_eq!(answers.len(), ASKERS);
         let gone = Err(AskError::Stopped(StopCause::ExecutorGone));
         assert!(answers.iter().all(|(one, other)| (one.is_ok() || *one == gone) && (other.is_ok() || *other == gone)), "{answers:?}");
-        // Its budget was one turn: nothing more was run.
-        assert_eq!(answers.iter().filter(|(one, _)| *one == gone).count(), ASKERS);
+        // Its budget was one turn, so the rest was handed to a pool that had ended; or to an asker who came by at that moment.
+        let ran = answers.iter().filter(|(one, _)| one.is_ok()).count();
+        assert!(ran == 0 || ran == ASKERS, "{ran}");
     });
 }
 

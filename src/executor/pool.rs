@@ -435,7 +435,7 @@ impl PoolBuilder {
     /// [`PoolError::GlobalExists`] if that is running already; else as [`build`](Self::build).
     ///
     /// # Examples
-    /// ```
+    /// ```standalone_crate
     /// use turnwise::ThreadPool;
     ///
     /// let pool = ThreadPool::builder().threads(2).build_global()?;
