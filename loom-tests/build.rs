@@ -35,6 +35,9 @@ fn main() {
             let path = path.iter().find(|path| path.exists()).expect("a module has a file");
             entry += &format!("#[path = {path:?}]\nmod {module};\n");
         }
+        let parts =
+            EXECUTOR.map(|part| format!("#[path = {:?}]\npub(crate) mod {part};\n", out.join(tree).join(format!("executor/{part}.rs"))));
+        entry += &format!("mod executor {{\n{}}}\n", parts.concat());
         entry += &format!("#[path = {:?}]\npub(crate) mod models;\n", root.join("src/models/mod.rs"));
         write(&out.join(format!("{tree}.rs")), &entry);
     }
@@ -54,10 +57,13 @@ fn write(path: &Path, text: &str) {
     fs::write(path, text).expect("the output directory can be written");
 }
 
-/// The floors that a `lib.rs` names; `sync` and the guide, which is text, aside.
+/// What the models have of the executors: see `src/executor.rs`.
+const EXECUTOR: [&str; 2] = ["sleep", "slot"];
+
+/// The floors that a `lib.rs` names; `sync`, the executors and the guide, which is text, aside.
 fn modules(text: &str, prefix: &str) -> BTreeSet<String> {
     let names = text.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix(prefix)?.strip_suffix(';'));
-    names.filter(|name| !["sync", "guide"].contains(name)).map(str::to_owned).collect()
+    names.filter(|name| !["sync", "executor", "guide"].contains(name)).map(str::to_owned).collect()
 }
 
 /// Those that are included from the product.

@@ -79,6 +79,9 @@ pub enum Reason {
     Stopped(StopCause),
     /// Waiting for room could never end: this thread is inside a turn of the very actor.
     Deadlock,
+    /// Waiting for room was refused: this thread is a pool's worker, and nobody could take its place meanwhile
+    /// ([`executor::Blocking`](crate::executor::Blocking)).
+    WouldBlock,
 }
 
 impl Reason {
@@ -97,6 +100,7 @@ impl fmt::Display for Reason {
             Reason::Closed => f.write_str("the actor is closed"),
             Reason::Stopped(cause) => write!(f, "the actor has stopped: {cause}"),
             Reason::Deadlock => f.write_str("an actor waited for itself"),
+            Reason::WouldBlock => f.write_str("a pool's worker would have to wait, with nobody to take its place"),
         }
     }
 }
@@ -139,6 +143,9 @@ pub enum AskError {
     Panicked(Arc<str>),
     /// Waiting here could never end: this thread is inside a turn of the very actor.
     Deadlock,
+    /// Waiting was refused: this thread is a pool's worker, and nobody could take its place meanwhile
+    /// ([`executor::Blocking`](crate::executor::Blocking)). A closure for `with` did not run; a question stays in its mailbox.
+    WouldBlock,
     /// The [`Promise`](crate::Promise) of an answer was dropped.
     Abandoned,
 }
@@ -150,6 +157,7 @@ impl From<Reason> for AskError {
             Reason::Closed => AskError::Closed,
             Reason::Stopped(cause) => AskError::Stopped(cause),
             Reason::Deadlock => AskError::Deadlock,
+            Reason::WouldBlock => AskError::WouldBlock,
         }
     }
 }
@@ -162,6 +170,7 @@ impl fmt::Display for AskError {
             AskError::Stopped(cause) => write!(f, "the actor has stopped: {cause}"),
             AskError::Panicked(text) => write!(f, "the message panicked: {text}"),
             AskError::Deadlock => f.write_str("an actor waited for itself"),
+            AskError::WouldBlock => f.write_str("a pool's worker would have to wait, with nobody to take its place"),
             AskError::Abandoned => f.write_str("the promise of an answer was dropped"),
         }
     }

@@ -4,6 +4,7 @@
 mod actor;
 mod drain;
 mod error;
+pub mod executor;
 pub mod guide;
 mod mailbox;
 mod reply;
@@ -16,4 +17,5 @@ pub use drain::carrier::{Drain, Executor};
 pub use drain::letter::Undelivered;
 pub use drain::plan::{Overflow, Panic};
 pub use error::{AskError, BuildError, Reason, SendError, StopCause};
+pub use executor::{ThreadPool, blocking};
 pub use wait::{Clock, Limit, MonotonicClock};

@@ -82,6 +82,11 @@ pub(crate) mod thread {
         }
     }
 
+    /// Gives the processor away.
+    pub(crate) fn yield_now() {
+        std::thread::yield_now();
+    }
+
     /// Blocks until unparked; may return without cause.
     pub(crate) fn park() {
         std::thread::park();
@@ -185,7 +190,7 @@ pub(crate) mod alloc {
 }
 
 pub(crate) use crossbeam_utils::{Backoff, CachePadded};
-pub(crate) use parking_lot::Mutex;
+pub(crate) use parking_lot::{Condvar, Mutex};
 
 /// A thread-local without a destructor: usable at any time, in other destructors too.
 macro_rules! thread_plain {

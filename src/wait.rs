@@ -107,11 +107,16 @@ impl<'a> Deadline<'a> {
         Deadline { clock, at }
     }
 
+    /// Is the time over?
+    pub(crate) fn is_over(self) -> bool {
+        self.at.is_some_and(|at| at.is_zero() || self.clock.now() >= at)
+    }
+
     /// Parks this thread until it is woken or the time is over (false). May return true without cause.
     pub(crate) fn park(self) -> bool {
         match self.at {
             None => thread::park(),
-            Some(at) if at.is_zero() || self.clock.now() >= at => return false,
+            Some(_) if self.is_over() => return false,
             Some(at) => self.clock.park_until(at),
         }
         true

@@ -4,8 +4,10 @@ use std::cell::Cell;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::rc::Rc;
 
+use turnwise::executor::{DrainQueue, PoolBuilder, PoolError, PoolHandle, QueueHandle, Shutdown};
 use turnwise::{
-    Actor, ActorBuilder, AskError, BuildError, Drain, Overflow, Panic, Reason, Reply, SendError, StopCause, WaitError, WeakActor,
+    Actor, ActorBuilder, AskError, BuildError, Drain, Overflow, Panic, Reason, Reply, SendError, StopCause, ThreadPool, WaitError,
+    WeakActor,
 };
 
 /// Is a type this? Asked in a way that also answers no.
@@ -57,6 +59,17 @@ fn drains_cross_threads() {
 }
 
 #[test]
+fn executors_cross_threads_and_unwinding() {
+    fn anywhere<T: Send + Sync + UnwindSafe + RefUnwindSafe + std::fmt::Debug>() {}
+    anywhere::<ThreadPool>();
+    anywhere::<PoolHandle>();
+    anywhere::<PoolBuilder>();
+    anywhere::<DrainQueue>();
+    anywhere::<QueueHandle>();
+    anywhere::<Shutdown>();
+}
+
+#[test]
 fn builders_are_sent_with_what_they_hold() {
     assert!(is!(ActorBuilder<Lonely>: Send) && !is!(ActorBuilder<Local>: Send));
 }
@@ -74,6 +87,7 @@ fn errors_are_what_boxed_errors_want() {
     fn error<E: std::error::Error + Send + Sync + 'static>() {}
     error::<AskError>();
     error::<BuildError>();
+    error::<PoolError>();
     error::<StopCause>();
     error::<SendError<u32>>();
     error::<WaitError<u32>>();

@@ -4,6 +4,7 @@
 //! are, with a COUNT of two bits (`narrow`), and with switchable bugs (`planted`, made by `build.rs`). The [models](models) are compiled
 //! with each. `run.sh` runs them all; `orderings.sh` weakens every memory ordering by itself and demands that a model notices.
 
+mod executor;
 mod gate;
 mod runner;
 mod sync;

@@ -319,7 +319,8 @@ impl<S: Send + 'static> Actor<S> {
     /// sent to others, another thread runs them while this one sleeps.
     ///
     /// # Errors
-    /// [`AskError::Deadlock`] at once inside a turn of this very actor; else if the actor is closed, stopped or full. The closure did not run.
+    /// [`AskError::Deadlock`] at once inside a turn of this very actor, [`AskError::WouldBlock`] if it is busy and this thread is a pool's worker
+    /// that must not wait; else if the actor is closed, stopped or full. The closure did not run.
     ///
     /// # Panics
     /// With the closure's own panic, after the policy has dealt with it.
@@ -391,7 +392,7 @@ impl<S: Send + 'static> Actor<S> {
     /// Waits until nothing runs or waits in the mailbox; it may be busy again on return. May block.
     ///
     /// # Errors
-    /// [`AskError::Deadlock`] inside a turn of this very actor.
+    /// [`AskError::Deadlock`] inside a turn of this very actor, [`AskError::WouldBlock`] on a pool's worker that must not wait.
     ///
     /// # Examples
     /// ```
@@ -402,14 +403,17 @@ impl<S: Send + 'static> Actor<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn wait_idle(&self) -> Result<(), AskError> {
-        self.handle.wait_idle(self.handle.deadline(Limit::Unlimited)).map_err(|_| AskError::Deadlock)
+        self.handle.wait_idle(self.handle.deadline(Limit::Unlimited)).map_err(|why| match why {
+            NotWaited::WouldBlock => AskError::WouldBlock,
+            NotWaited::Deadlock | NotWaited::TimedOut => AskError::Deadlock,
+        })
     }
 
     /// Waits until the actor is closed and everything accepted has been run or given back, its end hook included. May block.
     /// True if that is so, false if `limit` passed first.
     ///
     /// # Errors
-    /// [`AskError::Deadlock`] inside a turn of this very actor.
+    /// [`AskError::Deadlock`] inside a turn of this very actor, [`AskError::WouldBlock`] on a pool's worker that must not wait.
     ///
     /// # Examples
     /// ```
@@ -426,6 +430,7 @@ impl<S: Send + 'static> Actor<S> {
             Ok(()) => Ok(true),
             Err(NotWaited::TimedOut) => Ok(false),
             Err(NotWaited::Deadlock) => Err(AskError::Deadlock),
+            Err(NotWaited::WouldBlock) => Err(AskError::WouldBlock),
         }
     }
 

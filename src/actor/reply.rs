@@ -98,8 +98,8 @@ impl<R, M> Reply<R, M> {
     /// Waits for the answer. May block. Inside a turn that has sent to others, another thread runs them while this one sleeps.
     ///
     /// # Errors
-    /// [`AskError::Deadlock`] at once inside a turn of the actor that was asked: the question stays in its mailbox. Else the reason why
-    /// there is no answer.
+    /// [`AskError::Deadlock`] at once inside a turn of the actor that was asked, [`AskError::WouldBlock`] on a worker that must not wait: the
+    /// question stays in its mailbox. Else the reason why there is no answer.
     ///
     /// # Examples
     /// ```
@@ -166,7 +166,15 @@ impl<R, M> Reply<R, M> {
                 return Err(Unanswered::Ask(AskError::Deadlock));
             }
         }
-        match self.wait_timeout(limit) {
+        // A worker that must not wait takes it back too.
+        if let Inner::Pending(asker, from) = &mut self.inner {
+            match from.wait_for(asker, limit.into()) {
+                Some(Err(AskError::WouldBlock)) if asker.cancel().is_some() => return Err(Unanswered::Ask(AskError::WouldBlock)),
+                Some(Err(AskError::WouldBlock)) | None => {}
+                Some(answer) => return answer.map_err(Unanswered::Ask),
+            }
+        }
+        match self.wait_timeout(Limit::Immediate) {
             Ok(answer) => Ok(answer),
             Err(WaitError::Ask(error)) => Err(Unanswered::Ask(error)),
             Err(WaitError::TimedOut(reply)) => match reply.cancel() {

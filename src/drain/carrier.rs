@@ -67,6 +67,22 @@ impl Drain {
         core
     }
 
+    /// The drain as an address, for a queue that holds such.
+    pub(crate) fn into_raw(self) -> *mut () {
+        self.into_core().cast_mut().cast()
+    }
+
+    /// # Safety
+    /// `raw` came from [`into_raw`](Self::into_raw), and comes back once.
+    pub(crate) unsafe fn from_raw(raw: NonNull<()>) -> Self {
+        Drain(raw.cast())
+    }
+
+    /// Which mailbox it is. One that has gone may have had the same number.
+    pub(crate) fn number(&self) -> usize {
+        self.0.addr().get()
+    }
+
     /// Runs the mailbox's messages on this thread, within the actor's budget; what is left then goes back to the executor.
     ///
     /// Inside a turn of another actor it is run as soon as that turn is over, like what that turn has sent: without the budget.

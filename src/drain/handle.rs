@@ -15,7 +15,7 @@ use super::letter::{Here, Letter};
 use super::local::{Local, with_local};
 use super::plan::Plan;
 use super::push::By;
-use super::relief::relieve;
+use super::relief::{StandBy, stand_by};
 use super::room::Worth;
 use super::storage::{Storage, Weak, drain_here};
 use super::turns::{Place, after_panic, drive, run_list, taken_over};
@@ -256,9 +256,39 @@ impl<S: 'static> Handle<S> {
         F: FnOnce(&mut S) -> R + Send,
         R: Send,
     {
-        if let Err(seen) = self.core().word.claim() {
-            return self.with_slow(local, Place::Nested, seen, f);
+        match self.core().word.claim() {
+            Ok(()) => self.with_claimed_nested(local, f),
+            Err(seen) => self.with_slow(local, Place::Nested, seen, f),
         }
+    }
+
+    /// [`with`](Self::with) by a thread that must not wait: only if nobody else runs the mailbox.
+    #[cold]
+    fn with_unless_busy<F, R>(&self, local: &Local, place: Place, f: F) -> Result<R, AskError>
+    where
+        F: FnOnce(&mut S) -> R + Send,
+        R: Send,
+    {
+        while self.core().word.claim().is_err() {
+            if self.core().word.load().has(CLOSED) {
+                return Err(self.reason(Refusal::Closed).into());
+            }
+            if !self.drain() {
+                return Err(AskError::WouldBlock);
+            }
+        }
+        match place {
+            Place::Nested => self.with_claimed_nested(local, f),
+            Place::Outermost => self.run_claimed(local, f).map_err(|panic| std::panic::resume_unwind(panic)),
+        }
+    }
+
+    /// Runs `f` on the state of this mailbox, which this thread has just claimed, on top of a turn.
+    fn with_claimed_nested<F, R>(&self, local: &Local, f: F) -> Result<R, AskError>
+    where
+        F: FnOnce(&mut S) -> R + Send,
+        R: Send,
+    {
         let core = self.ptr();
         // SAFETY: B1: claimed, so it is ours, with its state.
         match local.enter(core, || catch(|| unsafe { Block::with_state(core, f) })) {
@@ -283,6 +313,8 @@ impl<S: 'static> Handle<S> {
         if local.is_running(self.ptr()) {
             return Err(AskError::Deadlock);
         }
+        // Once the message is in the mailbox, the wait cannot be refused any more.
+        let Ok(standing_by) = stand_by() else { return self.with_unless_busy(local, place, f) };
         let mut frame = NodeOf::in_frame(Borrowed::<S, F, R>::new(f));
         let frame = &raw mut frame;
         let node = NodePtr::of_frame(frame);
@@ -302,7 +334,7 @@ impl<S: 'static> Handle<S> {
         // SAFETY: the duty is that of this push.
         unsafe { self.perform(local, place, entered.duty, entered.top) };
         if !message.is_done() {
-            Self::wait_for(local, message);
+            Self::wait_for(local, message, standing_by);
         }
         std::mem::forget(stay);
         match message.take() {
@@ -312,14 +344,14 @@ impl<S: 'static> Handle<S> {
         }
     }
 
-    fn wait_for<F, R>(local: &Local, message: &Borrowed<S, F, R>)
+    fn wait_for<F, R>(local: &Local, message: &Borrowed<S, F, R>, standing_by: StandBy)
     where
         F: FnOnce(&mut S) -> R,
     {
         if hint::done_soon(|| message.is_done()) {
             return;
         }
-        relieve(local);
+        let _away = standing_by.relieve(local);
         if message.sleep(thread::current()) {
             while !message.is_done() {
                 thread::park();

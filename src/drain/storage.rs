@@ -7,7 +7,7 @@ use super::block::Core;
 use super::counts;
 use super::handle::Handle;
 use super::local::with_local;
-use super::relief::relieve;
+use super::relief::{WouldBlock, give_away, park, relieve};
 use super::turns::{Place, run_list, take_over};
 use crate::error::AskError;
 use crate::reply::Asker;
@@ -67,7 +67,10 @@ impl Storage {
                 return asker.take();
             }
             self.come_by();
-            relieve(local);
+            if deadline.is_over() {
+                return asker.take();
+            }
+            let Ok(_away) = relieve(local) else { return Some(Err(AskError::WouldBlock)) };
             if asker.watch(Waiter::Thread(thread::current())) {
                 while !asker.is_done() && deadline.park() {}
             }
@@ -147,14 +150,19 @@ pub(crate) unsafe fn drain_here(core: *const Core) -> bool {
 
 /// Gives away what a turn on this thread has promised: the thread may be about to sleep.
 pub(crate) fn before_pending() {
-    with_local(relieve);
+    with_local(give_away);
 }
 
 /// Waits for an answer that no actor gives; `None` when the time is over.
 pub(crate) fn wait_for_promise<R, P>(asker: &mut Asker<R, P>, deadline: Deadline<'_>) -> Option<Result<R, AskError>> {
     if !asker.is_done() && asker.watch(Waiter::Thread(thread::current())) {
-        before_pending();
-        while !asker.is_done() && deadline.park() {}
+        while !asker.is_done() {
+            match park(deadline) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(WouldBlock) => return Some(Err(AskError::WouldBlock)),
+            }
+        }
     }
     asker.take()
 }

@@ -9,6 +9,7 @@ use super::handle::Handle;
 use super::letter::Letter;
 use super::local::with_local;
 use super::plan::Overflow;
+use super::relief::{WouldBlock, park, relieve};
 use super::room::{Held, Seated, Waiting};
 use super::storage::before_pending;
 use crate::error::{AskError, Reason};
@@ -23,6 +24,7 @@ use crate::wait::{Deadline, Limit, Waiter, Waiters};
 pub(crate) enum NotWaited {
     TimedOut,
     Deadlock,
+    WouldBlock,
 }
 
 impl<S: 'static> Handle<S> {
@@ -68,12 +70,9 @@ impl<S: 'static> Handle<S> {
             }
             let waiters = list(self.core().extra_made());
             let number = waiters.add(Waiter::Thread(thread::current()));
-            let in_time = !stay() || {
-                before_pending();
-                deadline.park()
-            };
+            let in_time = if stay() { park(deadline) } else { Ok(true) };
             waiters.remove(number);
-            if !in_time {
+            if !in_time.map_err(|WouldBlock| NotWaited::WouldBlock)? {
                 return if over(self.core().word.look()) { Ok(()) } else { Err(NotWaited::TimedOut) };
             }
         }
@@ -99,6 +98,7 @@ impl<S: 'static> Handle<S> {
                 Waited::Answered(answer) => return answer,
                 Waited::Back(letter) => letter,
                 Waited::TimedOut(letter) => return Err((letter, Reason::Full)),
+                Waited::WouldBlock(letter) => return Err((letter, Reason::WouldBlock)),
             };
         }
     }
@@ -124,6 +124,8 @@ enum Waited<L> {
     Back(L),
     /// It was not sent, and certainly will not be.
     TimedOut(L),
+    /// The same: this thread may not sleep.
+    WouldBlock(L),
 }
 
 impl<'a, S: 'static, L: Letter<S>> Seat<'a, S, L> {
@@ -161,10 +163,11 @@ impl<'a, S: 'static, L: Letter<S>> Seat<'a, S, L> {
 
     fn wait(&mut self, deadline: Deadline<'_>) -> Waited<L> {
         let stays = self.stays();
-        let mut in_time = true;
+        let (mut in_time, mut may_sleep) = (true, true);
         if stays && self.asker.watch(Waiter::Thread(thread::current())) {
-            before_pending();
-            while !self.asker.is_done() && in_time {
+            let away = with_local(relieve);
+            may_sleep = away.is_ok();
+            while may_sleep && !self.asker.is_done() && in_time {
                 in_time = deadline.park();
             }
         }
@@ -172,6 +175,7 @@ impl<'a, S: 'static, L: Letter<S>> Seat<'a, S, L> {
             return Waited::Answered(answer);
         }
         match self.give_up() {
+            Some(letter) if !may_sleep => Waited::WouldBlock(letter),
             Some(letter) if in_time => {
                 // Parked, and nobody carries it: this thread does.
                 self.handle.drain();

@@ -164,6 +164,10 @@ pub(crate) mod thread {
         std::thread::Builder::new().spawn(f).is_ok()
     }
 
+    pub(crate) fn yield_now() {
+        std::thread::yield_now();
+    }
+
     /// Returns without cause now and then.
     #[track_caller]
     pub(crate) fn park() {
@@ -185,7 +189,7 @@ pub(crate) mod thread {
 
 pub(crate) mod hint {
     /// Two looks.
-    pub(crate) fn done_soon(done: impl Fn() -> bool) -> bool {
+    pub(crate) fn done_soon(mut done: impl FnMut() -> bool) -> bool {
         done() || done()
     }
 

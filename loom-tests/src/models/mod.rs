@@ -13,6 +13,7 @@ mod nodes;
 mod one_owner;
 mod panics;
 mod parked;
+mod pool;
 mod replies;
 mod room;
 mod waiting;
@@ -132,6 +133,15 @@ pub(crate) const MODELS: &[Model] = models![
     THREE room::ring_replaced_while_parked ["replaced"],
     THREE room::ring_closed,
     THREE room::limit_or_answer ["answered", "cancelled"],
+    ALL pool::pool_one_wake_up ["slept", "looked"],
+    ALL pool::pool_closed_with_work,
+    THREE pool::pool_two_announcers ["woken"],
+    THREE pool::pool_next_is_woken ["both woken"],
+    THREE pool::pool_woken_for_nothing,
+    ALL pool::pool_away,
+    ALL pool::pool_ended_against_work ["swept by its sender", "swept by the ender"],
+    ALL pool::pool_slot,
+    ALL pool::pool_slot_left,
 ];
 
 /// What must be red: the canary first, then the designs that this one replaces.

@@ -1,0 +1,9 @@
+//! Of the executors, the files that hold their atomics. The rest is built on crossbeam's queues, which loom does not see; the models put a
+//! stand-in in their place.
+
+#[path = "../../src/executor/sleep.rs"]
+#[allow(dead_code, unused_imports, clippy::all)]
+pub(crate) mod sleep;
+#[path = "../../src/executor/slot.rs"]
+#[allow(dead_code, unused_imports, clippy::all)]
+pub(crate) mod slot;
