@@ -12,7 +12,10 @@ mod sync;
 mod unwind;
 mod wait;
 
-pub use actor::{Actor, ActorBuilder, Context, Handler, Promise, Recipient, Reply, Unanswered, WaitError, WeakActor, promise};
+pub use actor::{
+    Actor, ActorBuilder, Context, Handler, Promise, Recipient, Reply, Unanswered, WaitError, WeakActor, promise, remaining, renew,
+};
+pub use drain::budget::{Budget, Remaining};
 pub use drain::carrier::{Drain, Executor};
 pub use drain::letter::Undelivered;
 pub use drain::plan::{Overflow, Panic};

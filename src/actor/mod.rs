@@ -5,6 +5,7 @@
 mod builder;
 mod message;
 mod reply;
+mod turn;
 mod weak;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use std::future::Future;
 pub use builder::ActorBuilder;
 pub use message::{Context, Handler, Recipient};
 pub use reply::{Promise, Reply, Unanswered, WaitError, promise};
+pub use turn::{remaining, renew};
 pub use weak::WeakActor;
 
 use crate::drain::handle::Handle;

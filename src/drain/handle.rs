@@ -61,7 +61,7 @@ impl<S> Handle<S> {
     /// `core` is alive, its state an S, and one of its handles is this one.
     pub(crate) unsafe fn of(core: *const Core) -> Self {
         // SAFETY: the caller's word.
-        let posts = unsafe { (*core).about().executor.is_some() };
+        let posts = unsafe { (*core).about().posts };
         let tagged = core.cast_mut().map_addr(|addr| if posts { addr | POSTS } else { addr });
         Handle(NonNull::new(tagged).expect("a block has an address"), PhantomData)
     }
@@ -415,7 +415,7 @@ unsafe fn raise(core: *const Core, flag: u64, only_if_idle: bool) -> bool {
         // SAFETY: the block is there until the step.
         let this = unsafe { &*core };
         let nested = local.in_turn();
-        let carries = this.about().executor.is_some();
+        let carries = this.about().posts;
         let parks = nested || carries;
         if parks {
             // SAFETY: the block is there until the step. After it, this storage keeps it.

@@ -5,6 +5,7 @@
 //! out does not exist, so ownership is never lost, whatever panics.
 
 pub(crate) mod block;
+pub(crate) mod budget;
 pub(crate) mod carrier;
 pub(crate) mod chain;
 pub(crate) mod counts;
