@@ -261,6 +261,8 @@ pub enum BuildError {
         /// The largest capacity there is.
         largest: usize,
     },
+    /// A drain without a turn, or without time, would be handed on for ever.
+    BudgetZero,
 }
 
 impl fmt::Display for BuildError {
@@ -270,6 +272,7 @@ impl fmt::Display for BuildError {
             BuildError::CapacityTooLarge { asked, largest } => {
                 write!(f, "a capacity of {asked} is over the limit of {largest} waiting messages")
             }
+            BuildError::BudgetZero => f.write_str("a drain needs a budget of at least one turn, and some time"),
         }
     }
 }

@@ -14,8 +14,9 @@ mod wait;
 
 pub use actor::{
     Actor, ActorBuilder, BulkHandler, Context, Handler, Promise, Recipient, Reply, ShutdownReport, SpawnError, SpawnReason, System,
-    Unanswered, WaitError, WeakActor, promise,
+    Unanswered, WaitError, WeakActor, promise, remaining, renew,
 };
+pub use drain::budget::{Budget, Remaining};
 pub use drain::bulk::Bulk;
 pub use drain::carrier::{Drain, Executor};
 pub use drain::letter::Undelivered;

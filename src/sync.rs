@@ -82,6 +82,11 @@ pub(crate) mod thread {
         }
     }
 
+    /// Gives the processor away.
+    pub(crate) fn yield_now() {
+        std::thread::yield_now();
+    }
+
     /// Blocks until unparked; may return without cause.
     pub(crate) fn park() {
         std::thread::park();

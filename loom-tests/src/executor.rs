@@ -7,3 +7,6 @@ pub(crate) mod sleep;
 #[path = "../../src/executor/slot.rs"]
 #[allow(dead_code, unused_imports, clippy::all)]
 pub(crate) mod slot;
+
+/// There is no pool of the whole process: without an executor of its own, an actor has no budget here.
+pub(crate) const PROCESS_WIDE: Option<fn() -> &'static dyn crate::drain::carrier::Executor> = None;

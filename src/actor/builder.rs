@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Actor;
+use crate::drain::budget::Budget;
 use crate::drain::carrier::Executor;
 use crate::drain::handle::Handle;
 use crate::drain::letter::Undelivered;
@@ -12,19 +13,31 @@ use crate::error::{BuildError, EndCause};
 use crate::mailbox::word::{MAX_CAPACITY, UNBOUNDED};
 use crate::wait::Clock;
 
+/// Limits of an actor to be, found good.
+pub(super) struct Limits {
+    capacity: u32,
+    budget: Budget,
+}
+
+impl Limits {
+    /// Those of a builder that was told nothing.
+    pub(super) const NONE: Self = Limits { capacity: UNBOUNDED, budget: Budget::INLINE };
+}
+
 /// Describes an actor before it is made: see [`Actor::builder`].
 #[must_use = "nothing is made before `spawn`"]
 pub struct ActorBuilder<S> {
     /// None yet for a lazy one.
     state: Option<S>,
     capacity: Option<usize>,
+    budget: Option<Budget>,
     /// All but the limit, which is the capacity once that is found good.
     plan: Plan<S>,
 }
 
 impl<S: Send + 'static> ActorBuilder<S> {
     pub(crate) fn new(state: S) -> Self {
-        ActorBuilder { state: Some(state), capacity: None, plan: Plan::PLAIN }
+        ActorBuilder { state: Some(state), capacity: None, budget: None, plan: Plan::PLAIN }
     }
 
     /// An actor whose state is made by this factory before its first turn, by whoever runs that turn: once, however many threads send their
@@ -46,7 +59,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     pub fn lazy(factory: impl FnOnce() -> S + Send + 'static) -> Self {
         let mut plan = Plan::PLAIN;
         plan.passes().factory = Some(Box::new(factory));
-        ActorBuilder { state: None, capacity: None, plan }
+        ActorBuilder { state: None, capacity: None, budget: None, plan }
     }
 
     /// Called with the state before the first turn of every pass; with [`after_pass`](Self::after_pass), to load and store the state once for
@@ -127,13 +140,54 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// [`with`](Actor::with) still runs his own message on the spot if the actor is idle.
     pub fn executor(mut self, executor: impl Executor + 'static) -> Self {
         self.plan.executor = Some(Box::new(executor));
+        self.plan.posts = true;
         self
     }
 
-    /// Most turns of one drain in the executor, 256 without this: what is left then is given to the executor again, so that others get
-    /// their turn. Zero counts as one.
-    pub fn budget(mut self, turns: u32) -> Self {
-        self.plan.budget = turns.clamp(1, u32::MAX - 1);
+    /// Where drains go that have used up their budget: messages are run by those who send them, and what is left after that by this executor.
+    /// Without this (and without [`executor`](Self::executor)), it is [`ThreadPool::global`](crate::ThreadPool::global).
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::Actor;
+    /// use turnwise::executor::DrainQueue;
+    ///
+    /// let queue = DrainQueue::new();
+    /// let n = Actor::builder(0).hand_off_to(queue.handle()).budget(2).spawn()?;
+    /// n.send_many((0..5).map(|_| |n: &mut i32| *n += 1))?;
+    /// assert_eq!(queue.len(), 1); // two were run here, and the rest waits
+    /// while queue.run_one() {}
+    /// assert_eq!(n.with(|n| *n)?, 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn hand_off_to(mut self, executor: impl Executor + 'static) -> Self {
+        self.plan.executor = Some(Box::new(executor));
+        self.plan.posts = false;
+        self
+    }
+
+    /// The most that one drain does, in turns, in time, or both. What is left then is handed on: to the executor, behind everybody else's work,
+    /// or, without one, to [`ThreadPool::global`](crate::ThreadPool::global). Nothing is handed on if nothing is left.
+    ///
+    /// Without this, a drain in an executor has 256 turns, and a caller who finds himself draining is let go after a millisecond. That is
+    /// counted from the eighth turn on, so a short drain never looks at a clock. A caller's own message, if he runs it at once, does not
+    /// count. A caller who waits for an actor with an executor, finds nobody at it and so drains it, has no budget: the executor might be
+    /// waiting for him. If the pool of the process has not a single thread, the caller who was to be let go runs what is left himself.
+    ///
+    /// The same default counts for everything that a caller's turns have sent to others, all together: after a millisecond, what is left of
+    /// it goes to that pool, but for actors whose budget is unlimited.
+    ///
+    /// A program that is ended while the pool has work ends all the same: wait for what must be done.
+    pub fn budget(mut self, budget: impl Into<Budget>) -> Self {
+        self.budget = Some(budget.into());
+        self
+    }
+
+    /// Called each time the executor refuses a drain ([`Executor::try_execute`]), with 1 to 3 for how often it has in a row. After the third
+    /// time the drain goes to [`ThreadPool::global`](crate::ThreadPool::global). It is called by whoever hands the drain over, and by
+    /// several at a time.
+    pub fn refused(mut self, hook: impl Fn(u32) + Send + Sync + 'static) -> Self {
+        self.plan.refused = Some(Box::new(hook));
         self
     }
 
@@ -208,7 +262,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// Makes the actor.
     ///
     /// # Errors
-    /// A capacity of 0, or one too large to be exact.
+    /// A capacity of 0, or one too large to be exact. A budget of no turns or no time.
     ///
     /// # Examples
     /// ```
@@ -218,8 +272,8 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// assert_eq!(error, BuildError::CapacityZero);
     /// ```
     pub fn spawn(self) -> Result<Actor<S>, BuildError> {
-        let limit = self.limit()?;
-        Ok(self.made(limit))
+        let limits = self.limits()?;
+        Ok(self.made(limits))
     }
 
     /// Gives the state back, if there is one yet, and forgets the rest.
@@ -227,19 +281,26 @@ impl<S: Send + 'static> ActorBuilder<S> {
         self.state
     }
 
-    /// The limit that was asked for, if there can be such a one.
-    pub(super) fn limit(&self) -> Result<u32, BuildError> {
-        match self.capacity {
-            None => Ok(UNBOUNDED),
-            Some(0) => Err(BuildError::CapacityZero),
-            Some(asked) if asked > MAX_CAPACITY as usize => Err(BuildError::CapacityTooLarge { asked, largest: MAX_CAPACITY as usize }),
-            Some(messages) => Ok(messages as u32),
+    /// The limits that were asked for, if there can be such.
+    pub(super) fn limits(&self) -> Result<Limits, BuildError> {
+        let capacity = match self.capacity {
+            None => UNBOUNDED,
+            Some(0) => return Err(BuildError::CapacityZero),
+            Some(asked) if asked > MAX_CAPACITY as usize => {
+                return Err(BuildError::CapacityTooLarge { asked, largest: MAX_CAPACITY as usize });
+            }
+            Some(messages) => messages as u32,
+        };
+        let budget = self.budget.unwrap_or(if self.plan.posts { Budget::POSTED } else { Budget::INLINE });
+        if budget.is_zero() {
+            return Err(BuildError::BudgetZero);
         }
+        Ok(Limits { capacity, budget })
     }
 
-    /// Makes the actor, with a limit that was found good. Runs no user code.
-    pub(super) fn made(self, limit: u32) -> Actor<S> {
-        Actor { handle: Handle::planned(self.state, Plan { limit, ..self.plan }) }
+    /// Makes the actor, with limits that were found good. Runs no user code.
+    pub(super) fn made(self, Limits { capacity, budget }: Limits) -> Actor<S> {
+        Actor { handle: Handle::planned(self.state, Plan { limit: capacity, budget, ..self.plan }) }
     }
 
     /// Another clock than the machine's, unless one was chosen.

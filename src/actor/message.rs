@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 
 use super::{Actor, Reply, WeakActor};
+use crate::drain::budget::{Budget, Remaining};
 use crate::drain::letter::{Here, Letter, Undelivered};
 use crate::error::{Reason, SendError, StopCause};
 use crate::wait::Limit;
@@ -71,6 +72,16 @@ impl<S> Context<'_, S> {
     /// The name that the actor was built with.
     pub fn name(&self) -> Option<&str> {
         self.here.core().about().name.as_deref()
+    }
+
+    /// What the drain that runs this turn has left: see [`remaining`](crate::remaining).
+    pub fn remaining(&self) -> Option<Remaining> {
+        super::remaining()
+    }
+
+    /// Gives the drain that runs this turn another budget: see [`renew`](crate::renew).
+    pub fn renew(&mut self, budget: impl Into<Budget>) -> bool {
+        super::renew(budget)
     }
 
     /// Messages that wait behind this one: late by at most a batch, "at least" from 65,534 on.

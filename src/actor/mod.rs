@@ -8,6 +8,7 @@ mod message;
 mod own;
 mod reply;
 mod system;
+mod turn;
 mod weak;
 
 use std::fmt;
@@ -18,13 +19,14 @@ pub use bulk::BulkHandler;
 pub use message::{Context, Handler, Recipient};
 pub use reply::{Promise, Reply, Unanswered, WaitError, promise};
 pub use system::{ShutdownReport, SpawnError, SpawnReason, System};
+pub use turn::{remaining, renew};
 pub use weak::WeakActor;
 
 use crate::drain::handle::Handle;
 use crate::drain::letter::Closure;
 use crate::drain::waits::NotWaited;
 use crate::error::{AskError, Reason, SendError, StopCause};
-use crate::mailbox::word::{CLOSED, UNBOUNDED};
+use crate::mailbox::word::CLOSED;
 use crate::wait::Limit;
 
 /// A handle to an object that takes one message at a time, with no lock around it and no thread of its own.
@@ -91,7 +93,7 @@ impl<S: Send + 'static> Actor<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn lazy(factory: impl FnOnce() -> S + Send + 'static) -> Self {
-        ActorBuilder::lazy(factory).made(UNBOUNDED)
+        ActorBuilder::lazy(factory).made(builder::Limits::NONE)
     }
 
     /// Sends a message. Never waits: if the actor is idle it is run here and now, otherwise it is left in the mailbox.

@@ -129,15 +129,15 @@ impl System {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn spawn<S: Send + 'static>(&self, builder: ActorBuilder<S>) -> Result<Actor<S>, SpawnError<ActorBuilder<S>>> {
-        let limit = match builder.limit() {
-            Ok(limit) => limit,
+        let limits = match builder.limits() {
+            Ok(limits) => limits,
             Err(error) => return Err(SpawnError::new(builder, SpawnReason::Build(error))),
         };
         let mut builder = Some(builder);
         let spawned = self.shared.spawn(|membership| {
             let builder = builder.take().expect("an actor is made once");
             let clock = self.shared.own_clock();
-            builder.clock_unless_set(clock).after_end(membership).made(limit)
+            builder.clock_unless_set(clock).after_end(membership).made(limits)
         });
         spawned.ok_or_else(|| SpawnError::new(builder.expect("nothing was made"), SpawnReason::ShutDown))
     }

@@ -23,10 +23,11 @@
 use std::alloc::Layout;
 use std::mem::{MaybeUninit, offset_of};
 
-use super::carrier::Executor;
+use super::budget::{Budget, NEVER};
+use super::carrier::{Executor, hands_on};
 use super::counts::Counts;
 use super::pass::StepFn;
-use super::plan::{DEFAULT_BUDGET, Hooks, Overflow, Panic, Plan, UndeliveredHook};
+use super::plan::{Hooks, Overflow, Panic, Plan, RefusedHook, UndeliveredHook};
 use super::room::{Ring, Room};
 use crate::error::{EndCause, StopCause};
 use crate::mailbox::word::{CLOSED, UNBOUNDED, Word};
@@ -75,10 +76,16 @@ pub(crate) struct About {
     owned: bool,
     pub(crate) limit: u32,
     pub(crate) name: Option<Box<str>>,
-    /// Where drains run; without one, on the senders' threads.
+    /// Where drains are handed to.
     pub(crate) executor: Option<Box<dyn Executor>>,
-    /// Most turns of one drain in an executor.
-    pub(crate) budget: u32,
+    /// All of them: senders never drain.
+    pub(crate) posts: bool,
+    /// The most that one drain does.
+    pub(crate) budget: Budget,
+    /// Turns to the first look at that, of a drain that a caller runs here, and of one that an executor runs.
+    pub(crate) first_looks: [u32; 2],
+    /// Told when the executor refuses.
+    pub(crate) refused: Option<RefusedHook>,
     pub(crate) overflow: Overflow,
     /// The letters of a mailbox that drops the oldest.
     ring: Option<Box<Ring>>,
@@ -106,6 +113,12 @@ global! {
 pub(crate) fn stops() -> u64 {
     // Ordering: Acquire, reader side of NEWS.
     STOPS.load(Acquire)
+}
+
+/// See [`About::first_looks`]. Callers who wait for an actor whose messages an executor runs are not let go before they are through: what they
+/// wait for may be up to the very thread that they are on.
+const fn first_looks(budget: Budget, posts: bool) -> [u32; 2] {
+    [if posts { NEVER } else { budget.first_look() }, budget.first_look()]
 }
 
 /// How to move a small state out of its block and back.
@@ -166,7 +179,10 @@ impl<S> Block<S> {
         limit: UNBOUNDED,
         name: None,
         executor: None,
-        budget: DEFAULT_BUDGET,
+        posts: false,
+        budget: Budget::INLINE,
+        first_looks: first_looks(Budget::INLINE, false),
+        refused: None,
         overflow: Overflow::Reject,
         ring: None,
         clock: None,
@@ -195,9 +211,11 @@ impl<S> Block<S> {
     }
 
     fn new_rest(plan: Plan<S>) -> *mut About {
-        let Plan { limit, name, executor, budget, overflow, clock, hooks, step, undelivered } = plan;
+        let Plan { limit, name, executor, posts, budget, refused, overflow, clock, hooks, step, undelivered } = plan;
+        let first_looks = first_looks(budget, posts);
         let ring = (overflow == Overflow::DropOldest).then(|| Box::new(Ring::new(limit)));
-        let about = About { types: Self::TYPES, owned: true, limit, name, executor, budget, overflow, ring, clock, passes: step };
+        let (types, owned, passes) = (Self::TYPES, true, step);
+        let about = About { types, owned, limit, name, executor, posts, budget, first_looks, refused, overflow, ring, clock, passes };
         let rest = Rest { about, extra: Extra::default(), hooks: UnsafeCell::new(hooks), undelivered };
         Box::into_raw(Box::new(rest)).cast()
     }
@@ -520,6 +538,11 @@ impl Core {
     /// The letters of a mailbox that drops the oldest.
     pub(crate) fn ring(&self) -> Option<&Ring> {
         self.about().ring.as_deref()
+    }
+
+    /// Can a drain of this mailbox be handed to somebody?
+    pub(crate) fn hands_on(&self) -> bool {
+        hands_on(self.about())
     }
 
     /// The clock that limits are measured on.

@@ -4,23 +4,32 @@
 //! raises TOKEN, and submits a carrier only if it was not raised. A carrier that is run or dropped lowers TOKEN first and then tries to
 //! take the mailbox over; if it is not parked (anybody may have come by), the carrier is stale and does nothing.
 //!
-//! - T1: from the step that parked it until somebody takes it over, a mailbox with an executor, or after a `post`, has TOKEN raised, or somebody about to raise it.
+//! A carrier goes to the actor's executor; to the pool of the whole process, if there is none or it has refused [`ATTEMPTS`] times; and if
+//! this build has no such pool either (the models), it is run on the spot, or after the turn that this thread is in. A pool without a single
+//! thread does the same. So a carrier always gets somewhere, and who submits it never waits.
+//!
+//! - T1: from the step that parked it until somebody takes it over, a mailbox that was handed on or posted to has TOKEN raised, or somebody about to raise it.
 //! - CARRY: raising TOKEN Release -> lowering it Acquire. A sender that finds TOKEN raised may go: the carrier lowers it later, and then sees
 //!   the mailbox parked, with the sender's message.
 
 use std::fmt;
 use std::ptr::NonNull;
 
-use super::block::Core;
+use super::block::{About, Core};
 use super::counts;
-use super::errand::run_elsewhere;
 use super::local::with_local;
 use super::turns::{drive_dropped, run_list, take_over_within};
+use crate::executor::PROCESS_WIDE;
+use crate::sync::thread;
 use crate::unwind::shrug_off;
+
+/// How often an executor is asked before somebody else is.
+const ATTEMPTS: u32 = 3;
 
 /// Where drains run that are not run by their sender: a thread pool, a runtime, an event loop.
 ///
-/// The module [`executor`](crate::executor) has several, and a closure that takes a [`Drain`] is one. `execute` is called by senders and by drainers that have used up their budget. It should hand
+/// The module [`executor`](crate::executor) has several, and a closure that takes a [`Drain`] is one. It is called by senders and by drainers
+/// that have used up their budget. It should hand
 /// the drain to a thread that calls [`Drain::run`] soon, and return; it may also run it at once.
 ///
 /// # Examples
@@ -40,6 +49,20 @@ use crate::unwind::shrug_off;
 pub trait Executor: Send + Sync {
     /// Has the drain run soon, by some thread.
     fn execute(&self, drain: Drain);
+
+    /// The same, or hands the drain back: there is no room for it now, or there will never be. Should not wait.
+    ///
+    /// It is this that is called by the crate; without an implementation of its own, it never refuses. A drain that comes back is offered again,
+    /// three times in all, with the processor given away in between; each refusal is told to the hook of
+    /// [`ActorBuilder::refused`](crate::ActorBuilder::refused). After the third, the drain goes to
+    /// [`ThreadPool::global`](crate::ThreadPool::global) instead: messages that were accepted are run in any case.
+    ///
+    /// # Errors
+    /// The drain, as it was.
+    fn try_execute(&self, drain: Drain) -> Result<(), Drain> {
+        self.execute(drain);
+        Ok(())
+    }
 }
 
 impl<F: Fn(Drain) + Send + Sync> Executor for F {
@@ -130,7 +153,17 @@ impl fmt::Debug for Drain {
     }
 }
 
-/// Sees to it that a carrier is out for a mailbox that has just been parked, or left parked: to its executor, or with an errand.
+/// Is there somebody to hand drains of such an actor to?
+pub(crate) fn hands_on(about: &About) -> bool {
+    about.executor.is_some() || PROCESS_WIDE.is_some()
+}
+
+/// Is there somebody to hand a thread's list to?
+pub(crate) fn hands_on_lists() -> bool {
+    PROCESS_WIDE.is_some()
+}
+
+/// Sees to it that a carrier is out for a mailbox that has just been parked, or left parked.
 ///
 /// # Safety
 /// The caller keeps the block.
@@ -140,12 +173,30 @@ pub(crate) unsafe fn carry(core: *const Core) {
     if this.raise_token() {
         // SAFETY: the caller keeps the block; the carrier holds this storage.
         unsafe { counts::retain_storage(core) };
-        let core = NonNull::new(core.cast_mut()).expect("a block has an address");
-        match &this.about().executor {
-            // An executor that panics has dropped the drain.
-            Some(executor) => shrug_off(|| executor.execute(Drain(core))),
-            // SAFETY: TOKEN was raised here, and the storage is retained above.
-            None => unsafe { run_elsewhere(core) },
+        let drain = Drain(NonNull::new(core.cast_mut()).expect("a block has an address"));
+        // An executor that panics has dropped the drain.
+        shrug_off(|| submit(this.about(), drain));
+    }
+}
+
+/// Gives a drain to the first who takes it.
+fn submit(about: &About, mut drain: Drain) {
+    if let Some(executor) = &about.executor {
+        for attempt in 1..=ATTEMPTS {
+            drain = match executor.try_execute(drain) {
+                Ok(()) => return,
+                Err(drain) => drain,
+            };
+            if let Some(refused) = &about.refused {
+                shrug_off(|| refused(attempt));
+            }
+            if attempt < ATTEMPTS {
+                thread::yield_now();
+            }
         }
+    }
+    match PROCESS_WIDE {
+        Some(pool) => pool().execute(drain),
+        None => drain.run(),
     }
 }

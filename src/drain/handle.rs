@@ -66,7 +66,7 @@ impl<S> Handle<S> {
     pub(crate) unsafe fn of(core: *const Core) -> Self {
         // SAFETY: the caller's word.
         let about = unsafe { (*core).about() };
-        let posts = if about.executor.is_some() { POSTS } else { 0 };
+        let posts = if about.posts { POSTS } else { 0 };
         let observed = if about.passes.is_some() { OBSERVED } else { 0 };
         let tagged = core.cast_mut().map_addr(|addr| addr | posts | observed);
         Handle(NonNull::new(tagged).expect("a block has an address"), PhantomData)
@@ -482,7 +482,7 @@ unsafe fn raise(core: *const Core, flag: u64, only_if_idle: bool) -> bool {
         // SAFETY: the block is there until the step.
         let this = unsafe { &*core };
         let nested = local.in_turn();
-        let carries = this.about().executor.is_some();
+        let carries = this.about().posts;
         let parks = nested || carries;
         if parks {
             // SAFETY: the block is there until the step. After it, this storage keeps it.

@@ -18,6 +18,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::ptr::{null, null_mut};
 
 use super::block::Core;
+use super::budget::Meter;
 use crate::sync::thread_plain;
 
 const RING: usize = 8;
@@ -55,6 +56,9 @@ impl Hasher for Spread {
 /// This thread's part.
 pub(crate) struct Local {
     top: Cell<*const Frame>,
+    /// The innermost drain that counts, and its mailbox: that of `top`, or of a frame below it.
+    meter: Cell<*const Meter>,
+    metered: Cell<*const Core>,
     len: Cell<usize>,
     first: Cell<usize>,
     ring: [Cell<*const Core>; RING],
@@ -65,6 +69,8 @@ pub(crate) struct Local {
 thread_plain! {
     static LOCAL: Local = Local {
         top: Cell::new(null()),
+        meter: Cell::new(null()),
+        metered: Cell::new(null()),
         len: Cell::new(0),
         first: Cell::new(0),
         ring: [const { Cell::new(null()) }; RING],
@@ -109,6 +115,29 @@ impl Local {
         result
     }
 
+    /// [`enter`](Self::enter) for a drain, whose turns find its meter.
+    #[inline(always)]
+    pub(crate) fn enter_drain<R>(&self, core: *const Core, meter: &Meter, f: impl FnOnce() -> R) -> R {
+        let before = (self.meter.replace(meter), self.metered.replace(core));
+        let result = self.enter(core, f);
+        self.meter.set(before.0);
+        self.metered.set(before.1);
+        result
+    }
+
+    /// Calls `f` with the drain that this thread's innermost turn belongs to. A turn that its own caller runs before any drain begins
+    /// belongs to none.
+    pub(crate) fn with_drain<R>(&self, f: impl FnOnce(&Meter, &Core) -> R) -> Option<R> {
+        // SAFETY: F1: a frame on this thread's stack, below us.
+        let top = unsafe { self.top.get().as_ref() }?.core;
+        if top.is_null() || top != self.metered.get() {
+            return None;
+        }
+        // SAFETY: set by `enter_drain`, which is below us on this thread's stack, as F1 says of the frame: it keeps the meter, and the owner of
+        // the mailbox the block.
+        Some(f(unsafe { &*self.meter.get() }, unsafe { &*top }))
+    }
+
     /// [`enter`](Self::enter) on a thread that is inside no turn.
     #[inline(always)]
     pub(crate) fn enter_first<R>(&self, core: *const Core, f: impl FnOnce() -> R) -> R {
@@ -124,6 +153,11 @@ impl Local {
     #[inline(always)]
     pub(crate) fn owes(&self) -> bool {
         self.len.get() > 0
+    }
+
+    /// How many entries there are.
+    pub(crate) fn owed(&self) -> usize {
+        self.len.get()
     }
 
     /// Calls `f` with the spilled part, if there is one.

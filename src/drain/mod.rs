@@ -5,13 +5,13 @@
 //! out does not exist, so ownership is never lost, whatever panics.
 
 pub(crate) mod block;
+pub(crate) mod budget;
 pub(crate) mod bulk;
 pub(crate) mod carrier;
 pub(crate) mod chain;
 pub(crate) mod counts;
 mod env;
 pub(crate) mod envelope;
-mod errand;
 pub(crate) mod handle;
 pub(crate) mod letter;
 pub(crate) mod local;

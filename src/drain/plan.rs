@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::block::Block;
+use super::budget::Budget;
 use super::carrier::Executor;
 use super::letter::Undelivered;
 use super::pass::{Passes, StepFn};
@@ -65,6 +66,8 @@ pub(crate) type PanicHook = Box<dyn FnMut(&str) + Send>;
 pub(crate) type EndHook<S> = Box<dyn FnOnce(Option<S>, EndCause) + Send>;
 /// Told of every message that was accepted and is not handled; by any thread.
 pub(crate) type UndeliveredHook<S> = Box<dyn Fn(Undelivered<S>) + Send + Sync>;
+/// Told that the executor has refused a drain, and for the how manieth time in a row; by any thread.
+pub(crate) type RefusedHook = Box<dyn Fn(u32) + Send + Sync>;
 
 impl<S> Hooks<S> {
     pub(crate) const NONE: Self = Hooks { policy: Panic::Stop, on_panic: None, on_end: None, passes: None };
@@ -93,7 +96,9 @@ pub(crate) struct Plan<S> {
     pub(crate) limit: u32,
     pub(crate) name: Option<Box<str>>,
     pub(crate) executor: Option<Box<dyn Executor>>,
-    pub(crate) budget: u32,
+    pub(crate) posts: bool,
+    pub(crate) budget: Budget,
+    pub(crate) refused: Option<RefusedHook>,
     pub(crate) overflow: Overflow,
     pub(crate) clock: Option<Box<dyn Clock>>,
     pub(crate) hooks: Hooks<S>,
@@ -107,7 +112,9 @@ impl<S> Plan<S> {
         limit: UNBOUNDED,
         name: None,
         executor: None,
-        budget: DEFAULT_BUDGET,
+        posts: false,
+        budget: Budget::INLINE,
+        refused: None,
         overflow: Overflow::Reject,
         clock: None,
         hooks: Hooks::NONE,
@@ -123,6 +130,3 @@ impl<S: 'static> Plan<S> {
         self.hooks.passes.get_or_insert_with(|| Box::new(Passes::NONE))
     }
 }
-
-/// Turns of one drain in an executor, unless the builder says otherwise.
-pub(crate) const DEFAULT_BUDGET: u32 = 256;

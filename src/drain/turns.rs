@@ -18,7 +18,8 @@
 pub(crate) mod own;
 
 use super::block::{Core, ENDED, Move, Recovered, STOP, end, recover, stops};
-use super::carrier::carry;
+use super::budget::{Budget, Meter, NEVER};
+use super::carrier::{carry, hands_on_lists};
 use super::counts::{release_storage, retain_storage};
 use super::env::Env;
 use super::local::{Local, with_local};
@@ -29,6 +30,7 @@ use crate::mailbox::node::{Batch, Panic, Taken};
 use crate::mailbox::word::{CLOSED, Duty, Entry, ORPHAN, Snapshot, UNBOUNDED};
 use crate::sync::panic::catch;
 use crate::unwind::shrug_off;
+use crate::wait::MonotonicClock;
 
 /// Where on this thread's stack a drain stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +55,7 @@ struct Drive<'a> {
     place: Place,
     moves: Option<&'static Move>,
     bounded: bool,
-    /// Turns that this drain may still run; without an executor there is no end to them.
-    budget: u32,
+    meter: &'a Meter,
     /// Turns of a bounded mailbox settled one by one.
     settled: u64,
     pass: Pass,
@@ -68,10 +69,16 @@ enum Halt {
     GiveWay,
 }
 
-/// A drain without a limit.
-const NO_BUDGET: u32 = u32::MAX;
+/// Who a drain is run by.
+#[derive(Clone, Copy)]
+enum By {
+    /// Somebody who has come by: a sender, or a caller who waits.
+    Caller,
+    /// A carrier.
+    Carrier,
+}
 
-/// Runs `batch`, then whatever has arrived meanwhile, and lets go.
+/// Runs `batch`, then whatever has arrived meanwhile, within the budget of a caller, and lets go.
 ///
 /// # Safety
 /// The caller owns the mailbox of `core`, with `batch` as its private list and `done` turns not settled, and does not touch it afterwards.
@@ -79,22 +86,29 @@ const NO_BUDGET: u32 = u32::MAX;
 #[inline(never)]
 pub(crate) unsafe fn drive(core: *const Core, batch: Batch, done: u64, place: Place) {
     // SAFETY: the caller's word.
-    unsafe { drive_within(core, batch, done, place, NO_BUDGET, &mut Row::new()) }
+    unsafe {
+        let first_look = (*core).about().first_looks[By::Caller as usize];
+        drive_within(core, batch, done, place, first_look, &mut Row::new());
+    }
 }
 
-/// [`drive`] for `budget` turns at most: the rest is for the executor.
+/// [`drive`] that looks at its budget after so many turns.
 ///
 /// # Safety
-/// As [`drive`]; with a budget, the mailbox has an executor.
-unsafe fn drive_within(core: *const Core, batch: Batch, done: u64, place: Place, budget: u32, row: &mut Row) {
+/// As [`drive`].
+unsafe fn drive_within(core: *const Core, batch: Batch, done: u64, place: Place, first_look: u32, row: &mut Row) {
     // SAFETY: the caller's word: the block is there until we let go, and `Drive` is not used after that.
     let this = unsafe { &*core };
+    let meter = &Meter::new(first_look);
     with_local(|local| {
-        local.enter(core, || {
+        local.enter_drain(core, meter, || {
+            if meter.is_timed() {
+                meter.begin(this.about().budget, this.clock());
+            }
             let (bounded, pass) = (this.about().limit != UNBOUNDED, Pass::new(this));
             let moves = if pass.is_observed() { None } else { this.moves() };
             let mut drive =
-                Drive { ptr: core, core: this, local, batch, done, row, in_hand: None, place, moves, bounded, budget, settled: 0, pass };
+                Drive { ptr: core, core: this, local, batch, done, row, in_hand: None, place, moves, bounded, meter, settled: 0, pass };
             // SAFETY: the caller's word.
             unsafe { drive.run() }
         });
@@ -164,7 +178,12 @@ impl Drive<'_> {
     /// Must this drain let others go first?
     #[inline(always)]
     fn gives_way(&self) -> bool {
-        self.budget == 0 || self.place == Place::Outermost && self.local.owes()
+        self.meter.is_due() && self.look() || self.place == Place::Outermost && self.local.owes()
+    }
+
+    #[cold]
+    fn look(&self) -> bool {
+        self.meter.look(self.core.about().budget, self.core.clock(), self.core.hands_on())
     }
 
     /// # Safety
@@ -213,9 +232,7 @@ impl Drive<'_> {
     unsafe fn finish(&mut self, taken: Taken) {
         self.in_hand = None;
         self.done += 1;
-        if self.budget != NO_BUDGET {
-            self.budget = self.budget.saturating_sub(1);
-        }
+        self.meter.count();
         // SAFETY: the caller's word: moved out, and forgotten here.
         unsafe { taken.free(self.row) };
     }
@@ -343,13 +360,13 @@ impl Drive<'_> {
         released
     }
 
-    /// Parks the mailbox, with the executor if the budget is used up, else at the tail of this thread's list.
+    /// Parks the mailbox, with a carrier if the budget is used up, else at the tail of this thread's list.
     ///
     /// # Safety
     /// As [`drive`]; something is left to run.
     unsafe fn park(&mut self) {
         let core = self.ptr;
-        let handed_off = self.budget == 0;
+        let handed_off = self.meter.is_over();
         let lists = !handed_off && self.local.reserve(core);
         self.core.save(std::mem::replace(&mut self.batch, Batch::new()).into_saved());
         // SAFETY: the mailbox is ours, so the block is there; the entry keeps it from here on, and the wake below comes before it ends.
@@ -404,16 +421,45 @@ pub(crate) fn run_list(local: &Local) {
     local.enter(std::ptr::null(), || {
         // Messages that this thread has sent and runs itself lie in a row, whomever they are for.
         let mut row = Row::new();
+        let fresh = || Meter::new(Budget::INLINE.first_look());
+        let mut meter = fresh();
         while let Some(core) = local.unlist() {
             // SAFETY: F3: the entry holds storage, which is given up at the end.
             unsafe {
                 if let Some(before) = (*core).word.unpark() {
-                    drive_within(core, taken_over(&*core, before.head()), 0, Place::Outermost, NO_BUDGET, &mut row);
+                    let first_look = (*core).about().first_looks[By::Caller as usize];
+                    drive_within(core, taken_over(&*core, before.head()), 0, Place::Outermost, first_look, &mut row);
                 }
                 shrug_off(|| release_storage(core));
             }
+            meter.count();
+            if meter.is_due() && meter.look(Budget::INLINE, &MonotonicClock, hands_on_lists()) {
+                hand_on(local);
+                meter = fresh();
+            }
         }
     });
+}
+
+/// Hands the list on that has kept this thread for too long; but for those whom nothing but this thread may be waiting for.
+#[cold]
+fn hand_on(local: &Local) {
+    for _ in 0..local.owed() {
+        let Some(core) = local.unlist() else { return };
+        // SAFETY: F3: the entry holds storage, which is given up at the end, or listed again.
+        unsafe {
+            let about = (*core).about();
+            if about.posts || about.budget.is_unlimited() {
+                if local.reserve(core) {
+                    local.list(core);
+                    continue;
+                }
+            } else {
+                carry(core);
+            }
+            shrug_off(|| release_storage(core));
+        }
+    }
 }
 
 /// Takes a parked mailbox over and drains it; false if it is not parked.
@@ -432,14 +478,14 @@ pub(crate) unsafe fn take_over(core: *const Core, place: Place) -> bool {
 /// Takes a parked mailbox over and drains it within its budget; nothing if it is not parked.
 ///
 /// # Safety
-/// The caller keeps the block of `core`, which has an executor, and is not inside a turn.
+/// The caller keeps the block of `core`, and is not inside a turn.
 pub(crate) unsafe fn take_over_within(core: *const Core) {
     // SAFETY: the caller's word.
     let this = unsafe { &*core };
     if let Some(before) = this.word.unpark() {
-        let budget = this.about().budget;
+        let first_look = this.about().first_looks[By::Carrier as usize];
         // SAFETY: parked until now, so it is ours, with this private list.
-        unsafe { drive_within(core, taken_over(this, before.head()), 0, Place::Outermost, budget, &mut Row::new()) };
+        unsafe { drive_within(core, taken_over(this, before.head()), 0, Place::Outermost, first_look, &mut Row::new()) };
     }
 }
 
@@ -454,8 +500,8 @@ pub(crate) unsafe fn drive_dropped(core: *const Core) {
         stop(this, StopCause::ExecutorGone);
         with_local(|local| {
             let place = if local.in_turn() { Place::Nested } else { Place::Outermost };
-            // SAFETY: parked until now, so it is ours, with this private list.
-            unsafe { drive(core, taken_over(this, before.head()), 0, place) };
+            // SAFETY: parked until now, so it is ours, with this private list. Nobody can go on with it.
+            unsafe { drive_within(core, taken_over(this, before.head()), 0, place, NEVER, &mut Row::new()) };
             if place == Place::Outermost && local.owes() {
                 run_list(local);
             }

@@ -26,6 +26,11 @@ mod slot;
 mod staff;
 mod worker;
 
+use crate::drain::carrier::Executor;
+
+/// Who drains are handed to that have no executor of their own. The one thing up here that the floors below know of.
+pub(crate) const PROCESS_WIDE: Option<fn() -> &'static dyn Executor> = Some(|| ThreadPool::global());
+
 pub use blocking::{Blocking, blocking};
 #[cfg(feature = "rayon")]
 pub use on_rayon::Rayon;

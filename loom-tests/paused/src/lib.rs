@@ -12,6 +12,10 @@ mod drain;
 mod error;
 #[path = "../../../src/mailbox/mod.rs"]
 mod mailbox;
+/// There is no pool of the whole process: without an executor of its own, an actor has no budget here.
+mod executor {
+    pub(crate) const PROCESS_WIDE: Option<fn() -> &'static dyn crate::drain::carrier::Executor> = None;
+}
 pub mod pause;
 #[path = "../../../src/reply.rs"]
 mod reply;
@@ -25,6 +29,7 @@ pub use actor::{
     Actor, ActorBuilder, BulkHandler, Context, Handler, Promise, Recipient, Reply, ShutdownReport, SpawnError, SpawnReason, System,
     Unanswered, WaitError, WeakActor, promise,
 };
+pub use drain::budget::{Budget, Remaining};
 pub use drain::bulk::Bulk;
 pub use drain::carrier::{Drain, Executor};
 pub use drain::letter::Undelivered;

@@ -165,6 +165,10 @@ pub(crate) mod thread {
         std::thread::Builder::new().spawn(f).is_ok()
     }
 
+    pub(crate) fn yield_now() {
+        std::thread::yield_now();
+    }
+
     /// Returns without cause now and then.
     #[track_caller]
     pub(crate) fn park() {

@@ -1,6 +1,7 @@
 //! R8, handed over: an executor carries the mailbox, and one token says whether a carrier is out.
 
-use super::super::drain::carrier::Drain;
+use super::super::actor::ActorBuilder;
+use super::super::drain::carrier::{Drain, Executor};
 use super::super::error::StopCause;
 use super::*;
 use crate::sync::Mutex;
@@ -27,10 +28,19 @@ impl Queue {
 
 /// An actor whose drains wait in a queue.
 fn carried(budget: u32) -> (Shared, Arc<Queue>) {
+    built(|builder, queue| builder.budget(budget).executor(move |drain| queue.0.lock().push(drain)))
+}
+
+/// An actor whose senders drain for one turn, and leave the rest to a queue.
+fn handed_on() -> (Shared, Arc<Queue>) {
+    built(|builder, queue| builder.budget(1).hand_off_to(move |drain| queue.0.lock().push(drain)))
+}
+
+fn built(f: impl FnOnce(ActorBuilder<Log>, Arc<Queue>) -> ActorBuilder<Log>) -> (Shared, Arc<Queue>) {
     let books = Books::new();
     let queue = Arc::new(Queue::default());
     let (theirs, unrun) = (queue.clone(), books.clone());
-    let builder = Actor::builder(Log::new(&books)).budget(budget).executor(move |drain| theirs.0.lock().push(drain));
+    let builder = f(Actor::builder(Log::new(&books)), theirs);
     let builder = builder.undelivered(move |message| {
         add(&unrun.unrun);
         drop(message);
@@ -75,6 +85,70 @@ pub(super) fn r8_budget() {
         reached("handed off");
     }
     thread.join();
+    finish(shared, &queue);
+}
+
+/// A caller who drains is over, parks, and hands the rest on. A sender comes, finds it running, parked, or parked and carried, and takes it over
+/// if he can; then he runs what the queue has. Nothing is left that nobody carries.
+pub(super) fn r8_handed_on() {
+    let (shared, queue) = handed_on();
+    for no in 1..=2 {
+        shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 0, no).message()).expect("open");
+    }
+    let theirs = queue.clone();
+    let thread = shared.spawn(move |shared| {
+        let carried = !theirs.0.lock().is_empty();
+        shared.send::<OWN>(1, 1);
+        if carried && shared.books.handled.load(Relaxed) > 1 {
+            reached("taken over by a sender");
+        }
+        if theirs.run_one() {
+            reached("handed on");
+        }
+    });
+    shared.actor.drain();
+    thread.join();
+    finish(shared, &queue);
+}
+
+/// The last handle goes meanwhile: a carrier ends it, and frees the block.
+pub(super) fn r8_handed_on_at_the_end() {
+    let (shared, queue) = handed_on();
+    for no in 1..=2 {
+        shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 0, no).message()).expect("open");
+    }
+    let Shared { actor, books } = shared;
+    let theirs = queue.clone();
+    let thread = spawn(move || {
+        if theirs.run_one() {
+            reached("handed on");
+        }
+    });
+    let actor = Arc::into_inner(actor).expect("main has the only one");
+    actor.drain();
+    drop(actor);
+    thread.join();
+    while queue.run_one() {}
+    books.balance();
+}
+
+/// An executor that takes nothing: whoever hands a drain over runs it, and nothing is given back.
+pub(super) fn r8_refused() {
+    struct Refuses;
+    impl Executor for Refuses {
+        fn execute(&self, _: Drain) {
+            unreachable!("it is asked first");
+        }
+        fn try_execute(&self, drain: Drain) -> Result<(), Drain> {
+            reached("refused");
+            Err(drain)
+        }
+    }
+    let (shared, queue) = built(|builder, _| builder.budget(1).executor(Refuses));
+    let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
+    shared.send::<OWN>(0, 2);
+    thread.join();
+    assert_eq!(shared.books.handled.load(Relaxed), 3);
     finish(shared, &queue);
 }
 

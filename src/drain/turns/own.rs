@@ -14,8 +14,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use super::{Drive, NO_BUDGET, Place, after_panic, run_list, taken_over};
+use super::{Drive, Place, after_panic, run_list, taken_over};
 use crate::drain::block::{Block, Core, STOP};
+use crate::drain::budget::{Meter, NEVER};
 use crate::drain::handle::Handle;
 use crate::drain::local::{Local, with_local};
 use crate::drain::pass::Pass;
@@ -53,8 +54,8 @@ impl<S: 'static> Handle<S> {
             let outcome = local.enter(core, || {
                 // SAFETY: `own` has made it ours, with this private list; this handle keeps the block, and nothing is touched after `finish`.
                 unsafe {
-                    let mut row = Row::new();
-                    let mut owned = Owned::<S> { drive: Drive::of_own_turn(core, local, batch, &mut row), of: PhantomData };
+                    let (mut row, meter) = (Row::new(), Meter::new(NEVER));
+                    let mut owned = Owned::<S> { drive: Drive::of_own_turn(core, local, batch, &mut row, &meter), of: PhantomData };
                     let outcome = owned.drive.begin_own_turn().then(|| catch(|| f(&mut owned)));
                     if let Some(Err(panic)) = &outcome {
                         after_panic(core, panic.as_ref());
@@ -86,14 +87,13 @@ impl<'a> Drive<'a> {
     /// # Safety
     /// The caller owns the mailbox of `core`, with `batch` as its private list and one turn of its own counted, and lets go by
     /// [`finish_own_turn`](Self::finish_own_turn), until when the block is there.
-    unsafe fn of_own_turn(ptr: *const Core, local: &'a Local, batch: Batch, row: &'a mut Row) -> Self {
+    unsafe fn of_own_turn(ptr: *const Core, local: &'a Local, batch: Batch, row: &'a mut Row, meter: &'a Meter) -> Self {
         // SAFETY: the caller's word.
         let core = unsafe { &*ptr };
         let bounded = core.about().limit != UNBOUNDED;
         let pass = Pass::new(core);
         let moves = if pass.is_observed() { None } else { core.moves() };
-        let budget = NO_BUDGET;
-        Drive { ptr, core, local, batch, done: 0, row, in_hand: None, place: Place::Nested, moves, bounded, budget, settled: 0, pass }
+        Drive { ptr, core, local, batch, done: 0, row, in_hand: None, place: Place::Nested, moves, bounded, meter, settled: 0, pass }
     }
 
     /// Does what comes before a turn; false if the actor has stopped.
@@ -147,9 +147,7 @@ impl<'a> Drive<'a> {
     /// As [`drive`](super::drive).
     unsafe fn finish_own_turn(&mut self, place: Place) {
         self.place = place;
-        if self.core.about().executor.is_some() {
-            self.budget = self.core.about().budget;
-        }
+        self.meter.renew(self.core.about().budget, self.core.clock());
         self.done += 1;
         // SAFETY: the caller's word.
         unsafe { self.run() };

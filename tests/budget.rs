@@ -1,0 +1,507 @@
+//! Budgets: how much one drain does, who goes on, and what a handler sees of it. Time is a clock that the turns themselves move.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use turnwise::executor::{DrainQueue, QueueHandle};
+use turnwise::{Actor, AskError, Budget, BuildError, Clock, Drain, Executor, ThreadPool, remaining, renew};
+
+mod common;
+
+use common::must_end;
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A clock that is moved by hand, and knows how often it was read.
+#[derive(Clone, Debug, Default)]
+struct Hand(Arc<(AtomicU64, AtomicUsize)>);
+
+impl Hand {
+    fn advance(&self, by: Duration) {
+        self.0.0.fetch_add(by.as_millis() as u64, SeqCst);
+    }
+
+    fn reads(&self) -> usize {
+        self.0.1.load(SeqCst)
+    }
+}
+
+impl Clock for Hand {
+    fn now(&self) -> Duration {
+        self.0.1.fetch_add(1, SeqCst);
+        ms(self.0.0.load(SeqCst))
+    }
+}
+
+/// A queue that counts what it is given and may refuse.
+struct Counting {
+    queue: QueueHandle,
+    given: Arc<AtomicUsize>,
+    refuses: Arc<AtomicUsize>,
+}
+
+impl Executor for Counting {
+    fn execute(&self, drain: Drain) {
+        self.given.fetch_add(1, SeqCst);
+        self.queue.execute(drain);
+    }
+
+    fn try_execute(&self, drain: Drain) -> Result<(), Drain> {
+        if self.refuses.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)).is_ok() {
+            return Err(drain);
+        }
+        self.execute(drain);
+        Ok(())
+    }
+}
+
+/// A queue, how often it was given a drain, and how often it will refuse.
+fn counting() -> (DrainQueue, Arc<AtomicUsize>, Arc<AtomicUsize>, Counting) {
+    let queue = DrainQueue::new();
+    let (given, refuses) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let executor = Counting { queue: queue.handle(), given: given.clone(), refuses: refuses.clone() };
+    (queue, given, refuses, executor)
+}
+
+/// Runs drains one at a time: after each, how many messages were handled by it, and how often a drain was handed over since the first.
+fn slices(queue: &DrainQueue, given: &AtomicUsize, handled: &AtomicUsize) -> Vec<(usize, usize)> {
+    let (mut slices, mut before, first) = (vec![], 0, given.load(SeqCst));
+    while queue.run_one() {
+        let now = handled.load(SeqCst);
+        slices.push((now - before, given.load(SeqCst) - first));
+        before = now;
+    }
+    slices
+}
+
+/// `messages` turns that take 50 ms each, in drains of `budget`.
+fn timed_slices(budget: Budget, messages: usize) -> Vec<(usize, usize)> {
+    let (queue, given, _, executor) = counting();
+    let clock = Hand::default();
+    let actor = Actor::builder(()).executor(executor).budget(budget).clock(clock.clone()).spawn().unwrap();
+    let handled = Arc::<AtomicUsize>::default();
+    for _ in 0..messages {
+        let (clock, handled) = (clock.clone(), handled.clone());
+        actor
+            .send(move |()| {
+                clock.advance(ms(50));
+                handled.fetch_add(1, SeqCst);
+            })
+            .unwrap();
+    }
+    slices(&queue, &given, &handled)
+}
+
+// B1, B3, B4.
+#[test]
+fn a_drain_ends_when_its_time_is_over_and_is_handed_on_only_if_something_is_left() {
+    let limit = |time| Budget::UNLIMITED.time(time);
+    assert_eq!(timed_slices(limit(ms(50)), 3), [(1, 1), (1, 2), (1, 2)]);
+    assert_eq!(timed_slices(limit(ms(51)), 3), [(2, 1), (1, 1)], "another budget, another number");
+    assert_eq!(timed_slices(limit(ms(100)), 4), [(2, 1), (2, 1)], "each drain has its time afresh");
+    assert_eq!(timed_slices(limit(ms(1)), 1), [(1, 0)], "late, but nothing is left");
+    assert_eq!(timed_slices(limit(Duration::MAX), 500), [(500, 0)]);
+    assert_eq!(timed_slices(Budget::turns(2).time(ms(500)), 5), [(2, 1), (2, 2), (1, 2)], "whichever is used up first");
+    assert_eq!(timed_slices(Budget::turns(20).time(ms(100)), 3), [(2, 1), (1, 1)]);
+}
+
+// Time is not looked at after each turn; but turns of a length never overstep it by one of them.
+#[test]
+fn turns_of_a_length_overstep_the_time_by_less_than_one() {
+    for (turn, limit) in [(1, 1000), (1, 999), (3, 1000), (7, 100), (40, 1000), (400, 1000), (999, 1000), (1001, 1000)] {
+        let queue = DrainQueue::new();
+        let clock = Hand::default();
+        let budget = Budget::UNLIMITED.time(ms(limit));
+        let actor = Actor::builder(()).executor(queue.handle()).budget(budget).clock(clock.clone()).spawn().unwrap();
+        let handled = Arc::<AtomicU64>::default();
+        for _ in 0..2000 {
+            let (clock, handled) = (clock.clone(), handled.clone());
+            actor
+                .send(move |()| {
+                    clock.advance(ms(turn));
+                    handled.fetch_add(1, SeqCst);
+                })
+                .unwrap();
+        }
+        let reads = clock.reads();
+        queue.run_one();
+        let reads = clock.reads() - reads;
+        let done = handled.load(SeqCst);
+        assert_eq!(done, limit.div_ceil(turn), "turns of {turn} ms in {limit} ms");
+        assert!(turn > 1 || reads < 120, "{reads} looks at the clock in {done} turns");
+    }
+}
+
+// B2.
+#[test]
+fn a_drain_ends_when_its_turns_are_used_up() {
+    let (queue, given, _, executor) = counting();
+    let actor = Actor::builder(()).executor(executor).spawn().unwrap();
+    let handled = Arc::<AtomicUsize>::default();
+    for _ in 0..1000 {
+        let handled = handled.clone();
+        actor.send(move |()| _ = handled.fetch_add(1, SeqCst)).unwrap();
+    }
+    assert_eq!(slices(&queue, &given, &handled), [(256, 1), (256, 2), (256, 3), (232, 3)]);
+}
+
+// B6.
+#[test]
+fn a_budget_of_nothing_is_refused() {
+    for budget in [Budget::turns(0), Budget::UNLIMITED.time(Duration::ZERO), Budget::turns(9).time(Duration::ZERO)] {
+        assert_eq!(Actor::builder(()).budget(budget).spawn().unwrap_err(), BuildError::BudgetZero);
+    }
+    assert_eq!(Actor::builder(()).executor(drop::<Drain>).budget(0).spawn().unwrap_err(), BuildError::BudgetZero);
+}
+
+// B5.
+#[test]
+fn an_executor_that_refuses_is_asked_again_and_each_refusal_is_told() {
+    let (queue, given, refuses, executor) = counting();
+    let told = Arc::<Mutex<Vec<u32>>>::default();
+    let hook = told.clone();
+    let actor = Actor::builder(0).executor(executor).refused(move |attempt| hook.lock().unwrap().push(attempt)).spawn().unwrap();
+    refuses.store(2, SeqCst);
+    actor.send(|n| *n += 1).unwrap();
+    assert_eq!(*told.lock().unwrap(), [1, 2]);
+    assert_eq!(given.load(SeqCst), 1);
+    assert!(queue.run_one());
+    assert_eq!(actor.with(|n| *n), Ok(1));
+    assert_eq!(actor.stop_cause(), None);
+}
+
+// B5: nobody is left without an answer.
+#[test]
+fn what_an_executor_refuses_for_good_is_run_by_the_pool_of_the_process() {
+    must_end(|| {
+        let (queue, given, refuses, executor) = counting();
+        let told = Arc::<AtomicUsize>::default();
+        let hook = told.clone();
+        refuses.store(usize::MAX, SeqCst);
+        let counts = move |_| _ = hook.fetch_add(1, SeqCst);
+        let actor = Actor::builder(0).executor(executor).budget(2).refused(counts).spawn().unwrap();
+        let (tell, ran_on) = mpsc::channel();
+        for _ in 0..10 {
+            let tell = tell.clone();
+            actor
+                .send(move |n| {
+                    *n += 1;
+                    tell.send(thread::current().id()).unwrap();
+                })
+                .unwrap();
+        }
+        let here = thread::current().id();
+        for _ in 0..10 {
+            assert_ne!(ran_on.recv().unwrap(), here);
+        }
+        actor.wait_idle().unwrap();
+        assert_eq!(actor.with(|n| *n), Ok(10));
+        assert!(told.load(SeqCst) >= 3 && told.load(SeqCst) % 3 == 0);
+        assert_eq!((given.load(SeqCst), queue.len()), (0, 0));
+    });
+}
+
+// A caller of a plain actor is held for his millisecond; what is left goes to the pool of the process.
+#[test]
+fn a_caller_without_a_budget_of_his_own_is_let_go() {
+    must_end(|| {
+        const MESSAGES: usize = 100;
+        let clock = Hand::default();
+        let actor = Actor::builder(Vec::<ThreadId>::new()).clock(clock.clone()).spawn().unwrap();
+        let open = Arc::<AtomicBool>::default();
+        for _ in 0..MESSAGES {
+            let (clock, open) = (clock.clone(), open.clone());
+            let here = thread::current().id();
+            actor
+                .enqueue(move |ran_on: &mut Vec<_>| {
+                    // Whoever comes after this thread waits until it has looked.
+                    while thread::current().id() != here && !open.load(SeqCst) {
+                        thread::yield_now();
+                    }
+                    clock.advance(ms(1));
+                    ran_on.push(thread::current().id());
+                })
+                .unwrap();
+        }
+        assert!(actor.drain());
+        assert!(!actor.is_idle(), "it was let go while messages were left");
+        open.store(true, SeqCst);
+        let ran_on = actor.with(|ran_on| std::mem::take(ran_on)).unwrap();
+        let here = ran_on.iter().filter(|id| **id == thread::current().id()).count();
+        assert_eq!(ran_on.len(), MESSAGES);
+        assert!((9..MESSAGES).contains(&here), "eight turns before the clock is read, and one that took the millisecond: {here}");
+        assert_eq!(ran_on[..9], [thread::current().id(); 9]);
+    });
+}
+
+// A short drain costs no look at a clock, and neither does an unlimited one.
+#[test]
+fn a_short_drain_reads_no_clock() {
+    let clock = Hand::default();
+    let plain = Actor::builder(0).clock(clock.clone()).spawn().unwrap();
+    plain.send(|n| *n += 1).unwrap();
+    plain.send_many((0..8).map(|_| |n: &mut i32| *n += 1)).unwrap();
+    assert_eq!(clock.reads(), 0);
+    let forever = Actor::builder(0).clock(clock.clone()).budget(Budget::UNLIMITED).spawn().unwrap();
+    forever.send_many((0..1000).map(|_| |n: &mut i32| *n += 1)).unwrap();
+    assert_eq!(clock.reads(), 0);
+    plain.send_many((0..9).map(|_| |n: &mut i32| *n += 1)).unwrap();
+    assert_eq!(clock.reads(), 1);
+    assert_eq!((plain.with(|n| *n), forever.with(|n| *n)), (Ok(18), Ok(1000)));
+}
+
+// B8: others go on sending, and the caller goes all the same; everything is handled.
+#[test]
+fn a_captive_sender_is_let_go_while_others_keep_sending() {
+    must_end(|| {
+        struct State {
+            handled: u64,
+            by: Vec<ThreadId>,
+        }
+        let clock = Hand::default();
+        let state = State { handled: 0, by: vec![] };
+        let actor = Actor::builder(state).clock(clock.clone()).spawn().unwrap();
+        let sent = Arc::<AtomicU64>::default();
+        let (tell, captive_is_in) = mpsc::channel::<()>();
+        let (go, may_go) = mpsc::channel::<()>();
+        let captive = {
+            let actor = actor.clone();
+            sent.fetch_add(1, SeqCst);
+            thread::spawn(move || {
+                actor
+                    .send(move |state| {
+                        state.handled += 1;
+                        tell.send(()).unwrap();
+                        may_go.recv().unwrap();
+                    })
+                    .unwrap();
+                thread::current().id()
+            })
+        };
+        captive_is_in.recv().unwrap();
+        // Each turn sends the next one: as long as this goes on, the mailbox is never empty.
+        let over = Arc::<AtomicBool>::default();
+        fn again(actor: &Actor<State>, clock: &Hand, sent: &Arc<AtomicU64>, over: &Arc<AtomicBool>) {
+            let (own, clock, sent, over) = (actor.clone(), clock.clone(), sent.clone(), over.clone());
+            sent.fetch_add(1, SeqCst);
+            actor
+                .send(move |state| {
+                    state.handled += 1;
+                    if state.by.last() != Some(&thread::current().id()) {
+                        state.by.push(thread::current().id());
+                    }
+                    clock.advance(ms(1));
+                    if !over.load(SeqCst) {
+                        again(&own, &clock, &sent, &over);
+                    }
+                })
+                .unwrap();
+        }
+        (0..4).for_each(|_| again(&actor, &clock, &sent, &over));
+        go.send(()).unwrap();
+        // Without a budget, this would never end.
+        let captive = captive.join().unwrap();
+        over.store(true, SeqCst);
+        actor.wait_idle().unwrap();
+        let (handled, by) = actor.with(|state| (state.handled, std::mem::take(&mut state.by))).unwrap();
+        assert_eq!(handled, sent.load(SeqCst));
+        assert_eq!(by[0], captive);
+        assert_eq!(by.iter().filter(|id| **id == captive).count(), 1, "it is let go once, and does not come back");
+    });
+}
+
+// The same for what a caller's turns have sent to others: two actors that keep each other busy do not keep him.
+#[test]
+fn a_caller_is_let_go_by_a_cascade_without_end() {
+    must_end(|| {
+        type Next = Option<Actor<Player>>;
+        struct Player(Next);
+        static OVER: AtomicBool = AtomicBool::new(false);
+        static TURNS: AtomicU64 = AtomicU64::new(0);
+        fn play(player: &mut Player) {
+            TURNS.fetch_add(1, SeqCst);
+            if !OVER.load(SeqCst) {
+                player.0.as_ref().unwrap().send(play).unwrap();
+            }
+        }
+        let (a, b) = (Actor::new(Player(None)), Actor::new(Player(None)));
+        let (to_a, to_b) = (a.clone(), b.clone());
+        a.with(move |player| player.0 = Some(to_b)).unwrap();
+        b.with(move |player| player.0 = Some(to_a)).unwrap();
+        a.send(play).unwrap();
+        assert!(TURNS.load(SeqCst) > 8);
+        OVER.store(true, SeqCst);
+        // The last one sends no more, whichever of the two it is.
+        while !(a.is_idle() && b.is_idle()) {
+            thread::yield_now();
+        }
+        let [_, _] = [a.with(|player| player.0.take()).unwrap(), b.with(|player| player.0.take()).unwrap()];
+    });
+}
+
+// R8: somebody who waits does not wait for the executor.
+#[test]
+fn a_caller_who_waits_takes_a_drain_over_that_was_handed_on() {
+    let queue = DrainQueue::new();
+    let actor = Actor::builder(0).hand_off_to(queue.handle()).budget(2).spawn().unwrap();
+    actor.send_many((0..5).map(|_| |n: &mut i32| *n += 1)).unwrap();
+    assert_eq!(queue.len(), 1, "two were run by the sender, the rest was handed on");
+    // The queue is never run: these callers do it themselves, each within its budget.
+    assert_eq!(actor.ask(|n| *n).wait(), Ok(5));
+    assert_eq!(actor.with(|n| *n), Ok(5));
+    assert!(queue.run_one(), "its carrier is stale");
+    assert!(!queue.run_one());
+}
+
+// The message of a caller who waits is not lost when his own drain is over before it.
+#[test]
+fn a_caller_who_waits_may_be_served_by_the_pool() {
+    must_end(|| {
+        let pool = ThreadPool::builder().threads(1).build().unwrap();
+        let actor = Actor::builder(0).hand_off_to(pool.handle()).budget(3).spawn().unwrap();
+        for round in 0..50 {
+            for _ in 0..10 {
+                actor.enqueue(|n| *n += 1).unwrap();
+            }
+            assert_eq!(actor.with(|n| *n), Ok(10 * (round + 1)));
+        }
+        // Inside of a turn too.
+        let outer = Actor::new(());
+        for _ in 0..10 {
+            actor.enqueue(|n| *n += 1).unwrap();
+        }
+        assert_eq!(outer.with(|()| actor.with(|n| *n)), Ok(Ok(510)));
+        assert!(pool.shutdown(Duration::from_secs(30)).is_complete());
+    });
+}
+
+// B7.
+#[test]
+fn a_handler_sees_what_remains_and_may_renew_it() {
+    let queue = DrainQueue::new();
+    let clock = Hand::default();
+    let budget = Budget::turns(256).time(ms(50));
+    let actor = Actor::builder(()).executor(queue.handle()).budget(budget).clock(clock.clone()).spawn().unwrap();
+    assert!(remaining().is_none());
+    assert!(!renew(Budget::UNLIMITED));
+    let seen = {
+        let clock = clock.clone();
+        actor.ask(move |()| {
+            let mut seen = vec![];
+            let mut look = || {
+                let left = remaining().unwrap();
+                seen.push((left.elapsed(), left.time(), left.turns(), left.is_over()));
+                left
+            };
+            look();
+            assert!(renew(Budget::UNLIMITED.time(ms(1000))));
+            look();
+            clock.advance(ms(400));
+            look();
+            clock.advance(ms(600));
+            let kept = look().budget();
+            assert!(renew(kept));
+            look();
+            assert!(renew(Budget::turns(0)));
+            look();
+            assert!(renew(Budget::UNLIMITED));
+            assert!(remaining().is_none());
+            assert!(renew(Budget::turns(7)));
+            look();
+            seen
+        })
+    };
+    assert!(queue.run_one());
+    let whole = Some(ms(1000));
+    assert_eq!(
+        seen.wait().unwrap(),
+        [
+            (ms(0), Some(ms(50)), Some(255), false),
+            (ms(0), whole, None, false),
+            (ms(400), Some(ms(600)), None, false),
+            (ms(1000), Some(ms(0)), None, true),
+            (ms(0), whole, None, false),
+            (ms(0), None, Some(0), true),
+            (ms(0), None, Some(7), false),
+        ]
+    );
+}
+
+#[test]
+fn a_renewed_budget_counts_for_this_drain_only() {
+    for (renewed, first) in [(Budget::turns(0), 1), (Budget::turns(1), 2), (Budget::turns(5), 6), (Budget::UNLIMITED, 20)] {
+        let (queue, given, _, executor) = counting();
+        let actor = Actor::builder(()).executor(executor).budget(3).spawn().unwrap();
+        let handled = Arc::<AtomicUsize>::default();
+        for i in 0..20 {
+            let handled = handled.clone();
+            actor
+                .send(move |()| {
+                    handled.fetch_add(1, SeqCst);
+                    if i == 0 {
+                        assert!(renew(renewed));
+                    }
+                })
+                .unwrap();
+        }
+        let slices = slices(&queue, &given, &handled);
+        assert_eq!(slices[0].0, first, "{renewed:?}");
+        assert!(slices[1..].iter().all(|(turns, _)| *turns <= 3) && slices.len() == 1 + (20 - first).div_ceil(3), "{slices:?}");
+    }
+}
+
+// A turn that its caller runs at once, with nothing else to do, belongs to no drain.
+#[test]
+fn a_callers_own_turn_has_no_budget() {
+    let actor = Actor::builder(()).budget(1).spawn().unwrap();
+    assert_eq!(actor.with(|()| (remaining(), renew(5))), Ok((None, false)));
+    // Nor has it that of the drain that it stands upon.
+    let queue = DrainQueue::new();
+    let below = Actor::builder(()).executor(queue.handle()).spawn().unwrap();
+    let asked = below.ask(move |()| (remaining().is_some(), actor.with(|()| remaining().is_some()), remaining().is_some()));
+    assert!(queue.run_one());
+    assert_eq!(asked.wait(), Ok((true, Ok(false), true)));
+}
+
+// A clock is the user's. One that panics does not end a drain, and loses nothing.
+#[test]
+fn a_clock_that_panics_loses_nothing() {
+    #[derive(Debug)]
+    struct Broken;
+    impl Clock for Broken {
+        fn now(&self) -> Duration {
+            common::quiet_panic("no time")
+        }
+    }
+    let queue = DrainQueue::new();
+    let actor = Actor::builder(0).executor(queue.handle()).budget(Budget::UNLIMITED.time(ms(1))).clock(Broken).spawn().unwrap();
+    for _ in 0..100 {
+        actor.send(|n| *n += 1).unwrap();
+    }
+    assert!(queue.run_one());
+    assert_eq!(actor.with(|n| *n), Ok(100));
+    let plain = Actor::builder(0).clock(Broken).spawn().unwrap();
+    plain.send_many((0..100).map(|_| |n: &mut i32| *n += 1)).unwrap();
+    assert_eq!(plain.with(|n| *n), Ok(100));
+}
+
+// A drain that was dropped gives back all that waits, whatever the budget: nobody could go on with it.
+#[test]
+fn what_a_dropped_drain_gives_back_has_no_budget() {
+    let queue = DrainQueue::new();
+    let given_back = Arc::<AtomicUsize>::default();
+    let hook = given_back.clone();
+    let builder = Actor::builder(()).hand_off_to(queue.handle()).budget(2).undelivered(move |_| _ = hook.fetch_add(1, SeqCst));
+    let actor = builder.spawn().unwrap();
+    actor.send_many((0..100).map(|_| |(): &mut ()| ())).unwrap();
+    let asked = actor.ask(|()| ());
+    drop(queue);
+    assert_eq!(actor.with(|()| ()), Err(AskError::Stopped(turnwise::StopCause::ExecutorGone)));
+    assert!(asked.wait().is_err());
+    assert_eq!(given_back.load(SeqCst), 96, "two were run by the sender, two by who asked");
+}
