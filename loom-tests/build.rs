@@ -37,7 +37,8 @@ fn main() {
         }
         let parts =
             EXECUTOR.map(|part| format!("#[path = {:?}]\npub(crate) mod {part};\n", out.join(tree).join(format!("executor/{part}.rs"))));
-        let nobody = format!("pub(crate) const PROCESS_WIDE: Option<fn() -> &'static dyn crate::{tree}::drain::carrier::Executor> = None;\n");
+        let nobody =
+            format!("pub(crate) const PROCESS_WIDE: Option<fn() -> &'static dyn crate::{tree}::drain::carrier::Executor> = None;\n");
         entry += &format!("mod executor {{\n{}{nobody}}}\n", parts.concat());
         entry += &format!("#[path = {:?}]\npub(crate) mod models;\n", root.join("src/models/mod.rs"));
         write(&out.join(format!("{tree}.rs")), &entry);

@@ -418,15 +418,18 @@ fn a_handler_sees_what_remains_and_may_renew_it() {
     };
     assert!(queue.run_one());
     let whole = Some(ms(1000));
-    assert_eq!(seen.wait().unwrap(), [
-        (ms(0), Some(ms(50)), Some(255), false),
-        (ms(0), whole, None, false),
-        (ms(400), Some(ms(600)), None, false),
-        (ms(1000), Some(ms(0)), None, true),
-        (ms(0), whole, None, false),
-        (ms(0), None, Some(0), true),
-        (ms(0), None, Some(7), false),
-    ]);
+    assert_eq!(
+        seen.wait().unwrap(),
+        [
+            (ms(0), Some(ms(50)), Some(255), false),
+            (ms(0), whole, None, false),
+            (ms(400), Some(ms(600)), None, false),
+            (ms(1000), Some(ms(0)), None, true),
+            (ms(0), whole, None, false),
+            (ms(0), None, Some(0), true),
+            (ms(0), None, Some(7), false),
+        ]
+    );
 }
 
 #[test]

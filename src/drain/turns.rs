@@ -100,7 +100,8 @@ unsafe fn drive_within(core: *const Core, batch: Batch, done: u64, place: Place,
                 meter.begin(this.about().budget, this.clock());
             }
             let (bounded, moves) = (this.about().limit != UNBOUNDED, this.moves());
-            let mut drive = Drive { ptr: core, core: this, local, batch, done, row: Row::new(), in_hand: None, place, moves, bounded, meter };
+            let mut drive =
+                Drive { ptr: core, core: this, local, batch, done, row: Row::new(), in_hand: None, place, moves, bounded, meter };
             // SAFETY: the caller's word.
             unsafe { drive.run() }
         });
