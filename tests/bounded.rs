@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use common::{Held, Tally, must_end, quiet_panic, size};
-use turnwise::{Actor, AskError, BuildError, Overflow, Panic, Reason};
+use turnwise::{Actor, AskError, Budget, BuildError, Overflow, Panic, Reason};
 
 const LARGEST: usize = 65_533;
 
 fn with_room_for<S: Send + 'static>(state: S, messages: usize) -> Actor<S> {
-    Actor::builder(state).capacity(messages, Overflow::Reject).spawn().unwrap()
+    Actor::builder(state).capacity(messages, Overflow::Reject).budget(Budget::UNLIMITED).spawn().unwrap()
 }
 
 #[test]

@@ -19,7 +19,7 @@ use std::thread::{self, JoinHandle};
 use common::quiet_panic;
 use proptest::prelude::*;
 use turnwise::{
-    Actor, AskError, Context, Drain, Handler, Limit, Overflow, Panic, Reason, Reply, SendError, StopCause, Unanswered, Undelivered,
+    Actor, AskError, Budget, Context, Drain, Handler, Limit, Overflow, Panic, Reason, Reply, SendError, StopCause, Unanswered, Undelivered,
 };
 
 const ACTORS: usize = 3;
@@ -484,7 +484,7 @@ fn hold(actor: usize, handle: Actor<State>) -> Holding {
 
 fn real_start(setups: &[Setup; ACTORS]) {
     for (actor, setup) in setups.iter().enumerate() {
-        let mut builder = Actor::builder(State::default()).on_panic(match setup.policy {
+        let mut builder = Actor::builder(State::default()).budget(Budget::UNLIMITED).on_panic(match setup.policy {
             Policy::Stop => Panic::Stop,
             Policy::Resume => Panic::Resume,
             Policy::Restart => Panic::restart(State::default),

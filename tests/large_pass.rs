@@ -4,7 +4,7 @@ mod common;
 #[path = "common/counting.rs"]
 mod counting;
 
-use common::{on_small_stack, size};
+use common::{on_small_stack, size, tireless};
 use counting::{Counting, alone, cost, count_this_thread};
 use turnwise::Actor;
 
@@ -27,7 +27,7 @@ fn pass_on(relay: &mut Relay) {
 }
 
 fn relay(left: usize) -> Actor<Relay> {
-    let relay = Actor::new(Relay { me: None, left, run: 0 });
+    let relay = tireless(Relay { me: None, left, run: 0 });
     relay.with(|state| state.me = Some(relay.clone())).unwrap();
     relay
 }
@@ -60,7 +60,7 @@ fn a_pass_between_two_actors_takes_constant_memory() {
         }
     }
     let game = |left| {
-        let (ping, pong) = (Actor::new(Player { other: None, left }), Actor::new(Player { other: None, left }));
+        let (ping, pong) = (tireless(Player { other: None, left }), tireless(Player { other: None, left }));
         ping.with(|player| player.other = Some(pong.clone())).unwrap();
         pong.with(|player| player.other = Some(ping.clone())).unwrap();
         let cost = cost(|| ping.send(play).unwrap());
@@ -80,7 +80,7 @@ fn a_long_queue_is_drained_on_a_small_stack_without_further_memory() {
     let many = size(200_000, 2_000_000);
     on_small_stack(move || {
         count_this_thread();
-        let sum = Actor::new(0_u64);
+        let sum = tireless(0_u64);
         for _ in 0..many {
             sum.enqueue(|sum| *sum += 1).unwrap();
         }

@@ -8,7 +8,7 @@ mod counting;
 
 use std::thread;
 
-use common::size;
+use common::{size, tireless};
 use counting::{Counting, alone, cost, count_this_thread};
 use turnwise::Actor;
 
@@ -37,7 +37,7 @@ fn burst(count: &Actor<u64>, messages: usize) {
 fn memory_comes_back_after_a_burst() {
     let _alone = alone();
     let messages = size(300_000, 4_000_000);
-    let count = Actor::new(0_u64);
+    let count = tireless(0_u64);
     let first = cost(|| {
         burst(&count, messages);
         assert!(count.drain());
@@ -57,7 +57,7 @@ fn memory_of_messages_that_are_not_run_comes_back_too() {
     let _alone = alone();
     let messages = size(300_000, 4_000_000);
     let cost = cost(|| {
-        let count = Actor::new(0_u64);
+        let count = tireless(0_u64);
         burst(&count, messages);
         count.stop();
         count.wait_ended(turnwise::Limit::Unlimited).unwrap();
@@ -87,7 +87,7 @@ fn nothing_grows_with_the_threads_that_have_come_and_gone() {
     let _alone = alone();
     // More than there may be chunks in the depot: a burst of another test fills it, and what threads lose comes from there first.
     let threads = size(2_000, 10_000);
-    let count = Actor::new(0_u64);
+    let count = tireless(0_u64);
     let come_and_go = |threads: usize| {
         for number in 0..threads {
             thread::scope(|scope| {

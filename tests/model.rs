@@ -13,7 +13,7 @@ use std::thread;
 
 use common::{Tally, Token, quiet_panic};
 use proptest::prelude::*;
-use turnwise::{Actor, AskError, Overflow, Panic, Reason, Reply, StopCause, WeakActor};
+use turnwise::{Actor, AskError, Budget, Overflow, Panic, Reason, Reply, StopCause, WeakActor};
 
 const ACTORS: usize = 3;
 
@@ -257,6 +257,7 @@ fn deliver<F: FnOnce(&mut State) -> u8 + Send + 'static>(handle: &Actor<State>, 
 fn real_start(setups: &[Setup; ACTORS]) {
     for (actor, setup) in setups.iter().enumerate() {
         let mut builder = Actor::builder(State::new())
+            .budget(Budget::UNLIMITED)
             .panic_hook(move |text| tell(Event::PanicTold(actor, text.to_owned())))
             .on_end(move |state, cause| tell(Event::Ended(actor, state.map(|state| state.len()), cause.stop_cause())))
             .on_panic(match setup.policy {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::{Tally, on_small_stack, size};
+use common::{Tally, on_small_stack, size, tireless};
 use turnwise::Actor;
 
 struct Link {
@@ -26,7 +26,7 @@ impl Link {
 fn chain(len: usize, visited: &Arc<AtomicUsize>) -> Actor<Link> {
     let mut next = None;
     for _ in 0..len {
-        next = Some(Actor::new(Link { next, visited: visited.clone() }));
+        next = Some(tireless(Link { next, visited: visited.clone() }));
     }
     next.expect("a chain has a link")
 }
@@ -50,7 +50,7 @@ fn a_chain_is_dropped_inside_a_turn() {
     on_small_stack(move || {
         let visited = Arc::new(AtomicUsize::new(0));
         let first = chain(len, &visited);
-        let other = Actor::new(());
+        let other = tireless(());
         let alive = visited.clone();
         other
             .send(move |()| {
@@ -87,7 +87,7 @@ fn a_million_sends_to_oneself_run_on_a_small_stack() {
         }
     }
     on_small_stack(|| {
-        let own = Actor::new(Own { me: None, left: size(300_000, 1_000_000) });
+        let own = tireless(Own { me: None, left: size(300_000, 1_000_000) });
         own.with(|state| state.me = Some(own.clone())).unwrap();
         own.send(again).unwrap();
         assert_eq!(own.with(|own| own.left).unwrap(), 0);
@@ -114,7 +114,7 @@ fn a_nested_message_runs_after_the_turn_and_before_what_is_sent_later() {
 #[test]
 fn nested_messages_to_many_actors_run_in_the_order_sent() {
     // More than the list holds without an allocation.
-    let actors: Vec<_> = (0..100).map(Actor::new).collect();
+    let actors: Vec<_> = (0..100).map(tireless).collect();
     let log = Arc::new(std::sync::Mutex::new(Vec::new()));
     let first = Actor::new(());
     let (inside, sent) = (actors.clone(), log.clone());
@@ -174,7 +174,7 @@ fn two_actors_that_answer_each_other_lose_nothing() {
     on_small_stack({
         let tally = tally.clone();
         move || {
-            let new = || Actor::new(Player { other: None, tally: tally.clone(), left: rounds });
+            let new = || tireless(Player { other: None, tally: tally.clone(), left: rounds });
             let (ping, pong) = (new(), new());
             ping.with(|player| player.other = Some(pong.clone())).unwrap();
             pong.with(|player| player.other = Some(ping.clone())).unwrap();

@@ -6,7 +6,7 @@ mod counting;
 
 use std::thread;
 
-use common::{Gate, Held, size};
+use common::{Gate, Held, size, tireless};
 use counting::{Counting, alone, cost, count_this_thread};
 use turnwise::Actor;
 
@@ -30,7 +30,7 @@ fn warm_up(sum: &Actor<u64>, messages: usize) {
 #[test]
 fn an_idle_send_or_with_or_ask_allocates_nothing() {
     let _alone = alone();
-    let sum = Actor::new(0_u64);
+    let sum = tireless(0_u64);
     let cost = cost(|| {
         sum.send(message::<8>()).unwrap();
         sum.send(message::<1000>()).unwrap();
@@ -45,7 +45,7 @@ fn an_idle_send_or_with_or_ask_allocates_nothing() {
 #[test]
 fn queued_messages_of_up_to_48_bytes_allocate_nothing_in_the_steady_state() {
     let _alone = alone();
-    let sum = Actor::new(0_u64);
+    let sum = tireless(0_u64);
     warm_up(&sum, 100);
     let queued = |send: &dyn Fn()| {
         let cost = cost(|| {
@@ -66,7 +66,7 @@ fn queued_messages_of_up_to_48_bytes_allocate_nothing_in_the_steady_state() {
 #[test]
 fn a_queued_message_of_more_than_48_bytes_allocates_once() {
     let _alone = alone();
-    let sum = Actor::new(0_u64);
+    let sum = tireless(0_u64);
     warm_up(&sum, 100);
     for _ in 0..100 {
         assert_eq!(cost(|| sum.enqueue(message::<49>()).unwrap()).calls, 1);
@@ -79,7 +79,7 @@ fn a_queued_message_of_more_than_48_bytes_allocates_once() {
 fn messages_between_threads_allocate_nothing_in_the_steady_state() {
     let _alone = alone();
     let rounds = size(300, 3_000);
-    let sum = Actor::new(0_u64);
+    let sum = tireless(0_u64);
     // One queues, the other drains, in turns: chunks wander from one to the other and come back by the depot.
     let gate = Gate::new(2);
     let total = thread::scope(|scope| {
@@ -116,7 +116,7 @@ fn messages_between_threads_allocate_nothing_in_the_steady_state() {
 #[test]
 fn a_busy_with_allocates_nothing_and_a_busy_ask_once() {
     let _alone = alone();
-    let sum = Actor::new(0_u64);
+    let sum = tireless(0_u64);
     warm_up(&sum, 100);
     for _ in 0..size(20, 200) {
         let held = Held::hold_until_waiting(&sum, 2);
@@ -134,8 +134,8 @@ fn a_busy_with_allocates_nothing_and_a_busy_ask_once() {
 #[test]
 fn a_nested_send_allocates_nothing_in_the_steady_state() {
     let _alone = alone();
-    let outer = Actor::new(0_u64);
-    let sums: Vec<_> = (0..8).map(|_| Actor::new(0_u64)).collect();
+    let outer = tireless(0_u64);
+    let sums: Vec<_> = (0..8).map(|_| tireless(0_u64)).collect();
     let turn = || {
         outer
             .with(|_| {

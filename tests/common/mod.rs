@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use turnwise::Actor;
+use turnwise::{Actor, Budget};
 
 /// How much of a load is run: a small part in debug builds, all of it in release builds.
 pub(crate) fn size(debug: usize, release: usize) -> usize {
@@ -28,6 +28,11 @@ pub(crate) fn size(debug: usize, release: usize) -> usize {
 /// A number from the environment, for loads that take too long even in release builds.
 pub(crate) fn size_from_env(variable: &str, otherwise: usize) -> usize {
     std::env::var(variable).ok().map_or(otherwise, |text| text.parse().expect("a number"))
+}
+
+/// An actor whose callers run everything, however long it takes: when a call returns, nothing is left.
+pub(crate) fn tireless<S: Send + 'static>(state: S) -> Actor<S> {
+    Actor::builder(state).budget(Budget::UNLIMITED).spawn().expect("no limit is a good one")
 }
 
 /// A panic that is not reported on stderr.
