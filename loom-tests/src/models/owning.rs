@@ -206,7 +206,7 @@ fn post(shared: &Shared, from: usize) {
     assert!(told.wait().is_ok());
 }
 
-/// CARRY without an executor: two post, and the thread that was made for the first, or one more, runs both messages.
+/// CARRY without an executor: two post, and the carrier of the first, or one more, runs both messages.
 pub(super) fn posted_by_two() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| post(shared, 1));
