@@ -15,8 +15,8 @@
 //! With the outermost drain of a thread ([`Place::Outermost`]) one thing is added: as soon as this thread's list has an entry (R9), the drain
 //! parks its own mailbox at the list's tail, or releases it, and [`run_list`] runs the head. No mailbox is run between the turns of another.
 
-use super::block::{Core, ENDED, Move, Recovered, STOP, end, recover, stops};
-use super::budget::{Budget, Meter, NEVER};
+use super::block::{By, Core, ENDED, Move, Recovered, STOP, end, recover, stops};
+use super::budget::{Budget, Meter};
 use super::carrier::{carry, hands_on_lists};
 use super::counts::{release_storage, retain_storage};
 use super::env::Env;
@@ -63,37 +63,26 @@ enum Halt {
     GiveWay,
 }
 
-/// Who a drain is run by.
-#[derive(Clone, Copy)]
-enum By {
-    /// Somebody who has come by: a sender, or a caller who waits.
-    Caller,
-    /// A carrier.
-    Carrier,
-}
-
 /// Runs `batch`, then whatever has arrived meanwhile, within the budget of a caller, and lets go.
 ///
 /// # Safety
 /// The caller owns the mailbox of `core`, with `batch` as its private list and `done` turns not settled, and does not touch it afterwards.
 /// It keeps the block alive until the release, by a handle, an entry's storage, or (ORPHAN) the handles' storage.
-#[inline(never)]
+#[inline(always)]
 pub(crate) unsafe fn drive(core: *const Core, batch: Batch, done: u64, place: Place) {
     // SAFETY: the caller's word.
-    unsafe {
-        let first_look = (*core).about().first_looks[By::Caller as usize];
-        drive_within(core, batch, done, place, first_look)
-    }
+    unsafe { drive_by(core, batch, done, place, By::Caller) }
 }
 
-/// [`drive`] that looks at its budget after so many turns.
+/// [`drive`] within the budget of whoever it is.
 ///
 /// # Safety
 /// As [`drive`].
-unsafe fn drive_within(core: *const Core, batch: Batch, done: u64, place: Place, first_look: u32) {
+#[inline(never)]
+unsafe fn drive_by(core: *const Core, batch: Batch, done: u64, place: Place, by: By) {
     // SAFETY: the caller's word: the block is there until we let go, and `Drive` is not used after that.
     let this = unsafe { &*core };
-    let meter = &Meter::new(first_look);
+    let meter = &Meter::new(core, this.about().first_looks[by as usize]);
     with_local(|local| {
         local.enter_drain(core, meter, || {
             if meter.is_timed() {
@@ -387,7 +376,7 @@ pub(crate) fn stop(core: &Core, cause: StopCause) {
 pub(crate) fn run_list(local: &Local) {
     // The list's own work (freeing a block) is a turn too: what it sends is listed.
     local.enter(std::ptr::null(), || {
-        let fresh = || Meter::new(Budget::INLINE.first_look());
+        let fresh = || Meter::new(std::ptr::null(), Budget::INLINE.first_look());
         let mut meter = fresh();
         while let Some(core) = local.unlist() {
             // SAFETY: F3: the entry holds storage, which is given up at the end.
@@ -446,9 +435,8 @@ pub(crate) unsafe fn take_over_within(core: *const Core) {
     // SAFETY: the caller's word.
     let this = unsafe { &*core };
     if let Some(before) = this.word.unpark() {
-        let first_look = this.about().first_looks[By::Carrier as usize];
         // SAFETY: parked until now, so it is ours, with this private list.
-        unsafe { drive_within(core, taken_over(this, before.head()), 0, Place::Outermost, first_look) };
+        unsafe { drive_by(core, taken_over(this, before.head()), 0, Place::Outermost, By::Carrier) };
     }
 }
 
@@ -464,7 +452,7 @@ pub(crate) unsafe fn drive_dropped(core: *const Core) {
         with_local(|local| {
             let place = if local.in_turn() { Place::Nested } else { Place::Outermost };
             // SAFETY: parked until now, so it is ours, with this private list. Nobody can go on with it.
-            unsafe { drive_within(core, taken_over(this, before.head()), 0, place, NEVER) };
+            unsafe { drive_by(core, taken_over(this, before.head()), 0, place, By::Dropper) };
             if place == Place::Outermost && local.owes() {
                 run_list(local);
             }
