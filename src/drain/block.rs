@@ -82,8 +82,8 @@ pub(crate) struct About {
     pub(crate) posts: bool,
     /// The most that one drain does.
     pub(crate) budget: Budget,
-    /// Turns to the first look at that, of a drain that a caller runs here, and of one that an executor runs.
-    pub(crate) first_looks: [u32; 2],
+    /// Turns to the first look at that, by who drains.
+    pub(crate) first_looks: [u32; 3],
     /// Told when the executor refuses.
     pub(crate) refused: Option<RefusedHook>,
     pub(crate) overflow: Overflow,
@@ -115,10 +115,21 @@ pub(crate) fn stops() -> u64 {
     STOPS.load(Acquire)
 }
 
+/// Who a drain is run by.
+#[derive(Clone, Copy)]
+pub(crate) enum By {
+    /// Somebody who has come by: a sender, or a caller who waits.
+    Caller,
+    /// A carrier.
+    Carrier,
+    /// Who has dropped a carrier: nobody could go on.
+    Dropper,
+}
+
 /// See [`About::first_looks`]. Callers who wait for an actor whose messages an executor runs are not let go before they are through: what they
 /// wait for may be up to the very thread that they are on.
-const fn first_looks(budget: Budget, posts: bool) -> [u32; 2] {
-    [if posts { NEVER } else { budget.first_look() }, budget.first_look()]
+const fn first_looks(budget: Budget, posts: bool) -> [u32; 3] {
+    [if posts { NEVER } else { budget.first_look() }, budget.first_look(), NEVER]
 }
 
 /// How to move a small state out of its block and back.

@@ -56,26 +56,24 @@ impl Hasher for Spread {
 /// This thread's part.
 pub(crate) struct Local {
     top: Cell<*const Frame>,
-    /// The innermost drain that counts, and its mailbox: that of `top`, or of a frame below it.
-    meter: Cell<*const Meter>,
-    metered: Cell<*const Core>,
     len: Cell<usize>,
     first: Cell<usize>,
     ring: [Cell<*const Core>; RING],
     in_ring: Cell<usize>,
     spill: Cell<*mut Spill>,
+    /// That of the innermost drain: of the mailbox of `top`, or of one below it.
+    meter: Cell<*const Meter>,
 }
 
 thread_plain! {
     static LOCAL: Local = Local {
         top: Cell::new(null()),
-        meter: Cell::new(null()),
-        metered: Cell::new(null()),
         len: Cell::new(0),
         first: Cell::new(0),
         ring: [const { Cell::new(null()) }; RING],
         in_ring: Cell::new(0),
         spill: Cell::new(null_mut()),
+        meter: Cell::new(null()),
     };
 }
 
@@ -118,10 +116,9 @@ impl Local {
     /// [`enter`](Self::enter) for a drain, whose turns find its meter.
     #[inline(always)]
     pub(crate) fn enter_drain<R>(&self, core: *const Core, meter: &Meter, f: impl FnOnce() -> R) -> R {
-        let before = (self.meter.replace(meter), self.metered.replace(core));
+        let before = self.meter.replace(meter);
         let result = self.enter(core, f);
-        self.meter.set(before.0);
-        self.metered.set(before.1);
+        self.meter.set(before);
         result
     }
 
@@ -130,12 +127,13 @@ impl Local {
     pub(crate) fn with_drain<R>(&self, f: impl FnOnce(&Meter, &Core) -> R) -> Option<R> {
         // SAFETY: F1: a frame on this thread's stack, below us.
         let top = unsafe { self.top.get().as_ref() }?.core;
-        if top.is_null() || top != self.metered.get() {
+        // SAFETY: null, or set by `enter_drain`, which is below us on this thread's stack, as F1 says of the frame, and keeps the meter.
+        let meter = unsafe { self.meter.get().as_ref() }?;
+        if top.is_null() || !meter.is_of(top) {
             return None;
         }
-        // SAFETY: set by `enter_drain`, which is below us on this thread's stack, as F1 says of the frame: it keeps the meter, and the owner of
-        // the mailbox the block.
-        Some(f(unsafe { &*self.meter.get() }, unsafe { &*top }))
+        // SAFETY: the drain owns the mailbox, so its block is there.
+        Some(f(meter, unsafe { &*top }))
     }
 
     /// [`enter`](Self::enter) on a thread that is inside no turn.

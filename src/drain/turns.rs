@@ -17,8 +17,8 @@
 
 pub(crate) mod own;
 
-use super::block::{Core, ENDED, Move, Recovered, STOP, end, recover, stops};
-use super::budget::{Budget, Meter, NEVER};
+use super::block::{By, Core, ENDED, Move, Recovered, STOP, end, recover, stops};
+use super::budget::{Budget, Meter};
 use super::carrier::{carry, hands_on_lists};
 use super::counts::{release_storage, retain_storage};
 use super::env::Env;
@@ -69,37 +69,26 @@ enum Halt {
     GiveWay,
 }
 
-/// Who a drain is run by.
-#[derive(Clone, Copy)]
-enum By {
-    /// Somebody who has come by: a sender, or a caller who waits.
-    Caller,
-    /// A carrier.
-    Carrier,
-}
-
 /// Runs `batch`, then whatever has arrived meanwhile, within the budget of a caller, and lets go.
 ///
 /// # Safety
 /// The caller owns the mailbox of `core`, with `batch` as its private list and `done` turns not settled, and does not touch it afterwards.
 /// It keeps the block alive until the release, by a handle, an entry's storage, or (ORPHAN) the handles' storage.
-#[inline(never)]
+#[inline(always)]
 pub(crate) unsafe fn drive(core: *const Core, batch: Batch, done: u64, place: Place) {
     // SAFETY: the caller's word.
-    unsafe {
-        let first_look = (*core).about().first_looks[By::Caller as usize];
-        drive_within(core, batch, done, place, first_look, &mut Row::new());
-    }
+    unsafe { drive_by(core, batch, done, place, By::Caller, &mut Row::new()) }
 }
 
-/// [`drive`] that looks at its budget after so many turns.
+/// [`drive`] within the budget of whoever it is.
 ///
 /// # Safety
 /// As [`drive`].
-unsafe fn drive_within(core: *const Core, batch: Batch, done: u64, place: Place, first_look: u32, row: &mut Row) {
+#[inline(never)]
+unsafe fn drive_by(core: *const Core, batch: Batch, done: u64, place: Place, by: By, row: &mut Row) {
     // SAFETY: the caller's word: the block is there until we let go, and `Drive` is not used after that.
     let this = unsafe { &*core };
-    let meter = &Meter::new(first_look);
+    let meter = &Meter::new(core, this.about().first_looks[by as usize]);
     with_local(|local| {
         local.enter_drain(core, meter, || {
             if meter.is_timed() {
@@ -421,14 +410,13 @@ pub(crate) fn run_list(local: &Local) {
     local.enter(std::ptr::null(), || {
         // Messages that this thread has sent and runs itself lie in a row, whomever they are for.
         let mut row = Row::new();
-        let fresh = || Meter::new(Budget::INLINE.first_look());
+        let fresh = || Meter::new(std::ptr::null(), Budget::INLINE.first_look());
         let mut meter = fresh();
         while let Some(core) = local.unlist() {
             // SAFETY: F3: the entry holds storage, which is given up at the end.
             unsafe {
                 if let Some(before) = (*core).word.unpark() {
-                    let first_look = (*core).about().first_looks[By::Caller as usize];
-                    drive_within(core, taken_over(&*core, before.head()), 0, Place::Outermost, first_look, &mut row);
+                    drive_by(core, taken_over(&*core, before.head()), 0, Place::Outermost, By::Caller, &mut row);
                 }
                 shrug_off(|| release_storage(core));
             }
@@ -483,9 +471,8 @@ pub(crate) unsafe fn take_over_within(core: *const Core) {
     // SAFETY: the caller's word.
     let this = unsafe { &*core };
     if let Some(before) = this.word.unpark() {
-        let first_look = this.about().first_looks[By::Carrier as usize];
         // SAFETY: parked until now, so it is ours, with this private list.
-        unsafe { drive_within(core, taken_over(this, before.head()), 0, Place::Outermost, first_look, &mut Row::new()) };
+        unsafe { drive_by(core, taken_over(this, before.head()), 0, Place::Outermost, By::Carrier, &mut Row::new()) };
     }
 }
 
@@ -501,7 +488,7 @@ pub(crate) unsafe fn drive_dropped(core: *const Core) {
         with_local(|local| {
             let place = if local.in_turn() { Place::Nested } else { Place::Outermost };
             // SAFETY: parked until now, so it is ours, with this private list. Nobody can go on with it.
-            unsafe { drive_within(core, taken_over(this, before.head()), 0, place, NEVER, &mut Row::new()) };
+            unsafe { drive_by(core, taken_over(this, before.head()), 0, place, By::Dropper, &mut Row::new()) };
             if place == Place::Outermost && local.owes() {
                 run_list(local);
             }

@@ -54,7 +54,7 @@ impl<S: 'static> Handle<S> {
             let outcome = local.enter(core, || {
                 // SAFETY: `own` has made it ours, with this private list; this handle keeps the block, and nothing is touched after `finish`.
                 unsafe {
-                    let (mut row, meter) = (Row::new(), Meter::new(NEVER));
+                    let (mut row, meter) = (Row::new(), Meter::new(core, NEVER));
                     let mut owned = Owned::<S> { drive: Drive::of_own_turn(core, local, batch, &mut row, &meter), of: PhantomData };
                     let outcome = owned.drive.begin_own_turn().then(|| catch(|| f(&mut owned)));
                     if let Some(Err(panic)) = &outcome {
