@@ -274,7 +274,16 @@ impl Meter {
     /// Puts another budget in force, from now on: its time counts from this moment, its turns from the next one.
     pub(crate) fn renew(&self, budget: Budget, clock: &dyn Clock) {
         // The turn that asks for it is counted when it is done.
-        let turns = if budget.turns == NEVER { u64::MAX } else { u64::from(budget.turns) + 1 };
+        self.start(budget, 1, clock);
+    }
+
+    /// A drain within this budget begins, between two turns.
+    pub(crate) fn restart(&self, budget: Budget, clock: &dyn Clock) {
+        self.start(budget, 0, clock);
+    }
+
+    fn start(&self, budget: Budget, under_way: u64, clock: &dyn Clock) {
+        let turns = if budget.turns == NEVER { u64::MAX } else { u64::from(budget.turns) + under_way };
         let mut account = Account { budget, turns, begun: None, seen: Duration::ZERO, over: false };
         account.read(clock);
         self.arm(account, if budget.time.is_some() { 1 } else { NEVER });

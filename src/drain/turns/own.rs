@@ -147,9 +147,8 @@ impl<'a> Drive<'a> {
     /// As [`drive`](super::drive).
     unsafe fn finish_own_turn(&mut self, place: Place) {
         self.place = place;
-        // From here on it is a drain like any other; the own turn is counted, but not of its budget.
-        self.meter.renew(self.core.about().budget, self.core.clock());
-        self.meter.count();
+        // From here on it is a drain like any other.
+        self.meter.restart(self.core.about().budget, self.core.clock());
         self.done += 1;
         // SAFETY: the caller's word.
         unsafe { self.run() };
