@@ -82,13 +82,14 @@ pub(crate) unsafe fn drive(core: *const Core, batch: Batch, done: u64, place: Pl
 unsafe fn drive_by(core: *const Core, batch: Batch, done: u64, place: Place, by: By) {
     // SAFETY: the caller's word: the block is there until we let go, and `Drive` is not used after that.
     let this = unsafe { &*core };
-    let meter = &Meter::new(core, this.about().first_looks[by as usize]);
+    let about = this.about();
+    let meter = &Meter::new(about.first_looks[by as usize]);
     with_local(|local| {
         local.enter_drain(core, meter, || {
             if meter.is_timed() {
-                meter.begin(this.about().budget, this.clock());
+                meter.begin(about.budget, this.clock());
             }
-            let (bounded, moves) = (this.about().limit != UNBOUNDED, this.moves());
+            let (bounded, moves) = (about.limit != UNBOUNDED, about.moves());
             let mut drive =
                 Drive { ptr: core, core: this, local, batch, done, row: Row::new(), in_hand: None, place, moves, bounded, meter };
             // SAFETY: the caller's word.
@@ -376,8 +377,7 @@ pub(crate) fn stop(core: &Core, cause: StopCause) {
 pub(crate) fn run_list(local: &Local) {
     // The list's own work (freeing a block) is a turn too: what it sends is listed.
     local.enter(std::ptr::null(), || {
-        let fresh = || Meter::new(std::ptr::null(), Budget::INLINE.first_look());
-        let mut meter = fresh();
+        let mut meter = Meter::new(Budget::INLINE.first_look());
         while let Some(core) = local.unlist() {
             // SAFETY: F3: the entry holds storage, which is given up at the end.
             unsafe {
@@ -387,7 +387,7 @@ pub(crate) fn run_list(local: &Local) {
             meter.count();
             if meter.is_due() && meter.look(Budget::INLINE, &MonotonicClock, hands_on_lists()) {
                 hand_on(local);
-                meter = fresh();
+                meter = Meter::new(Budget::INLINE.first_look());
             }
         }
     });
