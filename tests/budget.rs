@@ -231,7 +231,7 @@ fn a_caller_without_a_budget_of_his_own_is_let_go() {
         assert!(actor.drain());
         assert!(!actor.is_idle(), "it was let go while messages were left");
         open.store(true, SeqCst);
-        let ran_on = actor.with(|ran_on| std::mem::take(ran_on)).unwrap();
+        let ran_on = actor.with(std::mem::take).unwrap();
         let here = ran_on.iter().filter(|id| **id == thread::current().id()).count();
         assert_eq!(ran_on.len(), MESSAGES);
         assert!((9..MESSAGES).contains(&here), "eight turns before the clock is read, and one that took the millisecond: {here}");
