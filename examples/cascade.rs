@@ -6,7 +6,7 @@
 
 use std::error::Error;
 
-use turnwise::{Actor, AskError, StopCause};
+use turnwise::{Actor, AskError, Budget, StopCause};
 
 /// A cell in a row: it adds what it is given, and passes it on.
 struct Cell {
@@ -28,10 +28,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     const CELLS: u64 = 100_000;
 
     // The row is built from its end; the first cell keeps the next one, and so on.
-    let last = Actor::new(Cell { sum: 0, next: None });
+    // Without a limit: a caller is let go after a millisecond otherwise, and a pool goes on.
+    let cell = |next| Actor::builder(Cell { sum: 0, next }).budget(Budget::UNLIMITED).spawn();
+    let last = cell(None)?;
     let mut first = last.clone();
     for _ in 1..CELLS {
-        first = Actor::new(Cell { sum: 0, next: Some(first) });
+        first = cell(Some(first))?;
     }
 
     // One message in, a hundred thousand turns: no stack overflow, and all is done on return, for nobody else was at work.

@@ -103,6 +103,14 @@ struct Rest<S> {
     undelivered: Option<UndeliveredHook<S>>,
 }
 
+impl About {
+    /// How to move a state of this type, if it is worth it.
+    #[inline(always)]
+    pub(crate) fn moves(&self) -> Option<&'static Move> {
+        self.types.moves.as_ref()
+    }
+}
+
 global! {
     /// How many mailboxes of this process were stopped (NEWS).
     static STOPS: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
@@ -451,12 +459,6 @@ impl Core {
     pub(crate) fn side_has(&self, flag: u64) -> bool {
         // Ordering: Relaxed. STOP may be seen a turn late; the others are the owner's own, which HANDOVER carries.
         self.side.load(Relaxed) & flag != 0
-    }
-
-    /// How to move the state, if it is worth it.
-    #[inline]
-    pub(crate) fn moves(&self) -> Option<&'static Move> {
-        self.about().types.moves.as_ref()
     }
 
     /// Raises STOP; true if this call did it.

@@ -20,7 +20,6 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
 
-use super::block::Core;
 use crate::sync::panic::catch;
 use crate::unwind::shrug_off;
 use crate::wait::Clock;
@@ -156,8 +155,6 @@ impl fmt::Debug for Remaining {
 
 /// What a drain has used of its budget. Of the thread that drains; a handler reaches it too, so it is all cells.
 pub(crate) struct Meter {
-    /// Whose drain it is; null: that of a thread's list.
-    core: *const Core,
     /// Turns to the next look. Stays 0 when the drain is over.
     until_look: Cell<u32>,
     /// What that was at the last one.
@@ -181,12 +178,8 @@ struct Account {
 impl Meter {
     /// A drain begins that looks after so many turns for the first time.
     #[inline(always)]
-    pub(crate) fn new(core: *const Core, first_look: u32) -> Self {
-        Meter { core, until_look: Cell::new(first_look), armed: Cell::new(first_look), account: Cell::new(None) }
-    }
-
-    pub(crate) fn is_of(&self, core: *const Core) -> bool {
-        self.core == core
+    pub(crate) fn new(first_look: u32) -> Self {
+        Meter { until_look: Cell::new(first_look), armed: Cell::new(first_look), account: Cell::new(None) }
     }
 
     /// Is the clock to be read before the first turn?

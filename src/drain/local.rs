@@ -3,6 +3,7 @@
 //! A turn never starts inside another one by a send. A send from inside a turn parks the idle mailbox it meets and lists it here (R9);
 //! the outermost loop runs the list when its own turn is over, so a chain of any length runs in constant stack and in the order sent.
 //!
+//! - F4: the address of a frame's mailbox has its lowest bit set if the frame is the first part of a [`Drained`].
 //! - F1: `top` is the innermost mailbox that this thread owns and is running, the frames below hang on `prev`. Frames are pushed and popped
 //!   in stack order, also when a turn unwinds.
 //! - F2: the list is empty whenever `top` is null, but inside [`run_list`](super::turns::run_list).
@@ -24,9 +25,27 @@ use crate::sync::thread_plain;
 const RING: usize = 8;
 
 /// One mailbox that this thread owns and runs.
+#[repr(C)]
 pub(crate) struct Frame {
+    /// With [`METERED`] in its lowest bit (F4).
     core: *const Core,
     prev: *const Frame,
+}
+
+/// The frame of a drain, which has a budget.
+#[repr(C)]
+struct Drained<'a> {
+    frame: Frame,
+    meter: &'a Meter,
+}
+
+const METERED: usize = 1;
+const _: () = assert!(align_of::<Core>() > METERED);
+
+impl Frame {
+    fn core(&self) -> *const Core {
+        self.core.map_addr(|addr| addr & !METERED)
+    }
 }
 
 #[derive(Default)]
@@ -61,8 +80,6 @@ pub(crate) struct Local {
     ring: [Cell<*const Core>; RING],
     in_ring: Cell<usize>,
     spill: Cell<*mut Spill>,
-    /// That of the innermost drain: of the mailbox of `top`, or of one below it.
-    meter: Cell<*const Meter>,
 }
 
 thread_plain! {
@@ -73,7 +90,6 @@ thread_plain! {
         ring: [const { Cell::new(null()) }; RING],
         in_ring: Cell::new(0),
         spill: Cell::new(null_mut()),
-        meter: Cell::new(null()),
     };
 }
 
@@ -95,7 +111,7 @@ impl Local {
         let mut at = self.top.get();
         // SAFETY: F1: every frame on the chain is on this thread's stack, below us.
         while let Some(frame) = unsafe { at.as_ref() } {
-            if frame.core == core {
+            if frame.core() == core {
                 return true;
             }
             at = frame.prev;
@@ -116,9 +132,12 @@ impl Local {
     /// [`enter`](Self::enter) for a drain, whose turns find its meter.
     #[inline(always)]
     pub(crate) fn enter_drain<R>(&self, core: *const Core, meter: &Meter, f: impl FnOnce() -> R) -> R {
-        let before = self.meter.replace(meter);
-        let result = self.enter(core, f);
-        self.meter.set(before);
+        let frame = Frame { core: core.map_addr(|addr| addr | METERED), prev: self.top.get() };
+        let drained = Drained { frame, meter };
+        // Of the whole, so that the meter may be reached by it.
+        self.top.set((&raw const drained).cast());
+        let result = f();
+        self.top.set(drained.frame.prev);
         result
     }
 
@@ -126,14 +145,14 @@ impl Local {
     /// belongs to none.
     pub(crate) fn with_drain<R>(&self, f: impl FnOnce(&Meter, &Core) -> R) -> Option<R> {
         // SAFETY: F1: a frame on this thread's stack, below us.
-        let top = unsafe { self.top.get().as_ref() }?.core;
-        // SAFETY: null, or set by `enter_drain`, which is below us on this thread's stack, as F1 says of the frame, and keeps the meter.
-        let meter = unsafe { self.meter.get().as_ref() }?;
-        if top.is_null() || !meter.is_of(top) {
+        let top = unsafe { self.top.get().as_ref() }?;
+        if top.core.addr() & METERED == 0 {
             return None;
         }
+        // SAFETY: F4 and F1: it is the first part of that, which lies on this thread's stack, below us.
+        let meter = unsafe { (*self.top.get().cast::<Drained<'_>>()).meter };
         // SAFETY: the drain owns the mailbox, so its block is there.
-        Some(f(meter, unsafe { &*top }))
+        Some(f(meter, unsafe { &*top.core() }))
     }
 
     /// [`enter`](Self::enter) on a thread that is inside no turn.

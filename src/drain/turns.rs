@@ -88,14 +88,15 @@ pub(crate) unsafe fn drive(core: *const Core, batch: Batch, done: u64, place: Pl
 unsafe fn drive_by(core: *const Core, batch: Batch, done: u64, place: Place, by: By, row: &mut Row) {
     // SAFETY: the caller's word: the block is there until we let go, and `Drive` is not used after that.
     let this = unsafe { &*core };
-    let meter = &Meter::new(core, this.about().first_looks[by as usize]);
+    let about = this.about();
+    let meter = &Meter::new(about.first_looks[by as usize]);
     with_local(|local| {
         local.enter_drain(core, meter, || {
             if meter.is_timed() {
-                meter.begin(this.about().budget, this.clock());
+                meter.begin(about.budget, this.clock());
             }
-            let (bounded, pass) = (this.about().limit != UNBOUNDED, Pass::new(this));
-            let moves = if pass.is_observed() { None } else { this.moves() };
+            let (bounded, pass) = (about.limit != UNBOUNDED, Pass::new(this));
+            let moves = if pass.is_observed() { None } else { about.moves() };
             let mut drive =
                 Drive { ptr: core, core: this, local, batch, done, row, in_hand: None, place, moves, bounded, meter, settled: 0, pass };
             // SAFETY: the caller's word.
@@ -410,8 +411,7 @@ pub(crate) fn run_list(local: &Local) {
     local.enter(std::ptr::null(), || {
         // Messages that this thread has sent and runs itself lie in a row, whomever they are for.
         let mut row = Row::new();
-        let fresh = || Meter::new(std::ptr::null(), Budget::INLINE.first_look());
-        let mut meter = fresh();
+        let mut meter = Meter::new(Budget::INLINE.first_look());
         while let Some(core) = local.unlist() {
             // SAFETY: F3: the entry holds storage, which is given up at the end.
             unsafe {
@@ -423,7 +423,7 @@ pub(crate) fn run_list(local: &Local) {
             meter.count();
             if meter.is_due() && meter.look(Budget::INLINE, &MonotonicClock, hands_on_lists()) {
                 hand_on(local);
-                meter = fresh();
+                meter = Meter::new(Budget::INLINE.first_look());
             }
         }
     });

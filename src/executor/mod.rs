@@ -26,10 +26,8 @@ mod slot;
 mod staff;
 mod worker;
 
-use crate::drain::carrier::Executor;
-
 /// Who drains are handed to that have no executor of their own. The one thing up here that the floors below know of.
-pub(crate) const PROCESS_WIDE: Option<fn() -> &'static dyn Executor> = Some(|| ThreadPool::global());
+pub(crate) const PROCESS_WIDE: Option<fn() -> &'static dyn crate::drain::carrier::Executor> = Some(|| ThreadPool::global());
 
 pub use blocking::{Blocking, blocking};
 #[cfg(feature = "rayon")]

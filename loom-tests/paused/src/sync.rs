@@ -9,6 +9,8 @@ pub(crate) mod config {
     pub(crate) const HOME: usize = 64;
     /// Slots of one chunk, its header's included.
     pub(crate) const CHUNK_SLOTS: usize = 8;
+    /// The largest state that its owner takes into its own frame.
+    pub(crate) const HOME: usize = 64;
     /// The saturated COUNT of the word.
     pub(crate) const COUNT_MAX: u64 = 63;
     /// Empty chunks that one thread keeps.

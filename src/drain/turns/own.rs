@@ -54,7 +54,7 @@ impl<S: 'static> Handle<S> {
             let outcome = local.enter(core, || {
                 // SAFETY: `own` has made it ours, with this private list; this handle keeps the block, and nothing is touched after `finish`.
                 unsafe {
-                    let (mut row, meter) = (Row::new(), Meter::new(core, NEVER));
+                    let (mut row, meter) = (Row::new(), Meter::new(NEVER));
                     let mut owned = Owned::<S> { drive: Drive::of_own_turn(core, local, batch, &mut row, &meter), of: PhantomData };
                     let outcome = owned.drive.begin_own_turn().then(|| catch(|| f(&mut owned)));
                     if let Some(Err(panic)) = &outcome {
@@ -92,7 +92,7 @@ impl<'a> Drive<'a> {
         let core = unsafe { &*ptr };
         let bounded = core.about().limit != UNBOUNDED;
         let pass = Pass::new(core);
-        let moves = if pass.is_observed() { None } else { core.moves() };
+        let moves = if pass.is_observed() { None } else { core.about().moves() };
         Drive { ptr, core, local, batch, done: 0, row, in_hand: None, place: Place::Nested, moves, bounded, meter, settled: 0, pass }
     }
 
