@@ -6,7 +6,6 @@
 pub(crate) mod config {
     /// Bytes of one slot of a chunk.
     pub(crate) const SLOT: usize = 32;
-    pub(crate) const HOME: usize = 64;
     /// Slots of one chunk, its header's included.
     pub(crate) const CHUNK_SLOTS: usize = 8;
     /// The largest state that its owner takes into its own frame.
