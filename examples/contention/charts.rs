@@ -70,7 +70,7 @@ fn by_threads(measured: &Measured, scale: Scale, y_title: &'static str, y: impl 
         Panel {
             title: match own_ns {
                 0 => format!("{}, call after call", question(work)),
-                _ => format!("{}, {own_ns} ns of own work before each call", question(work)),
+                _ => format!("{}, {own_ns} ns own work between", question(work)),
             },
             x: threads.iter().map(usize::to_string).collect(),
             x_title: "threads",
