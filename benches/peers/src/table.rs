@@ -17,7 +17,7 @@ pub(crate) fn print(rows: &[Row<'_>], options: &Options, mut to: impl Write) -> 
             notes.push(text);
             notes.len() - 1
         });
-        format!(" [{}]", place + 1)
+        format!(" ({})", place + 1)
     };
     let mut lines = vec![head()];
     for row in rows {
@@ -52,7 +52,7 @@ pub(crate) fn print(rows: &[Row<'_>], options: &Options, mut to: impl Write) -> 
         grouped(sizes.created as f64),
     )?;
     for (i, text) in notes.iter().enumerate() {
-        writeln!(to, "{}[{}] {text}", if options.markdown { "\n" } else { "" }, i + 1)?;
+        writeln!(to, "{}({}) {text}", if options.markdown { "\n" } else { "" }, i + 1)?;
     }
     if options.quick {
         writeln!(to, "\nA smoke run: these figures mean nothing.")?;
