@@ -480,7 +480,8 @@ fn a_turn_that_waits_is_answered_when_the_pool_is_cut_off() {
         };
         began.recv().unwrap();
         queued.send(move |_| never.keep(())).unwrap();
-        assert!(matches!(pool.shutdown(Duration::ZERO), Shutdown::Cut { dropped: 1, threads: 2.. }));
+        // The thread of the turn that waits may have ended by then: the drop has told it.
+        assert!(matches!(pool.shutdown(Duration::ZERO), Shutdown::Cut { dropped: 1, threads: 1.. }));
         assert_eq!(waited.recv(), Ok(Err(AskError::Abandoned)));
         drop(release);
     });
