@@ -33,7 +33,8 @@ pub fn remaining() -> Option<Remaining> {
 /// next one. The drain after this one has the actor's budget again. With no turns or no time, this turn is the drain's last, and what waits
 /// is handed on.
 ///
-/// False if there is no such drain: outside of a turn, or in one that a caller runs at once because his message found the actor idle.
+/// False if there is no such drain: outside of a turn, or in one that a caller runs at once because his message found the actor idle. And if the
+/// drain must not be let go, because it is that of a caller who waits, and the actor's executor might be waiting for him.
 /// Wait-free.
 ///
 /// # Examples
@@ -53,5 +54,5 @@ pub fn remaining() -> Option<Remaining> {
 /// ```
 pub fn renew(budget: impl Into<Budget>) -> bool {
     let budget = budget.into();
-    with_local(|local| local.with_drain(|meter, core| meter.renew(budget, core.clock()))).is_some()
+    with_local(|local| local.with_drain(|meter, core| meter.renew(budget, core.clock()))) == Some(true)
 }

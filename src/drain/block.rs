@@ -23,7 +23,7 @@
 use std::alloc::Layout;
 use std::mem::{MaybeUninit, offset_of};
 
-use super::budget::{Budget, NEVER};
+use super::budget::{Budget, KEPT};
 use super::carrier::{Executor, hands_on};
 use super::counts::Counts;
 use super::pass::StepFn;
@@ -83,7 +83,7 @@ pub(crate) struct About {
     /// The most that one drain does.
     pub(crate) budget: Budget,
     /// Turns to the first look at that, by who drains.
-    pub(crate) first_looks: [u32; 3],
+    pub(crate) first_looks: [u32; 4],
     /// Told when the executor refuses.
     pub(crate) refused: Option<RefusedHook>,
     pub(crate) overflow: Overflow,
@@ -126,18 +126,21 @@ pub(crate) fn stops() -> u64 {
 /// Who a drain is run by.
 #[derive(Clone, Copy)]
 pub(crate) enum By {
-    /// Somebody who has come by: a sender, or a caller who waits.
+    /// Somebody who has come by and does not wait: a sender, above all.
     Caller,
     /// A carrier.
     Carrier,
     /// Who has dropped a carrier: nobody could go on.
     Dropper,
+    /// Somebody who waits for what is in the mailbox.
+    Waiter,
 }
 
-/// See [`About::first_looks`]. Callers who wait for an actor whose messages an executor runs are not let go before they are through: what they
-/// wait for may be up to the very thread that they are on.
-const fn first_looks(budget: Budget, posts: bool) -> [u32; 3] {
-    [if posts { NEVER } else { budget.first_look() }, budget.first_look(), NEVER]
+/// See [`About::first_looks`]. Callers who wait for an actor with an executor are not let go before they are through: what they wait for may be up
+/// to the very thread that they are on.
+const fn first_looks(budget: Budget, posts: bool, executor: bool) -> [u32; 4] {
+    let look = budget.first_look();
+    [if posts { KEPT } else { look }, look, KEPT, if executor { KEPT } else { look }]
 }
 
 /// How to move a small state out of its block and back.
@@ -200,7 +203,7 @@ impl<S> Block<S> {
         executor: None,
         posts: false,
         budget: Budget::INLINE,
-        first_looks: first_looks(Budget::INLINE, false),
+        first_looks: first_looks(Budget::INLINE, false, false),
         refused: None,
         overflow: Overflow::Reject,
         ring: None,
@@ -231,7 +234,7 @@ impl<S> Block<S> {
 
     fn new_rest(plan: Plan<S>) -> *mut About {
         let Plan { limit, name, executor, posts, budget, refused, overflow, clock, hooks, step, undelivered } = plan;
-        let first_looks = first_looks(budget, posts);
+        let first_looks = first_looks(budget, posts, executor.is_some());
         let ring = (overflow == Overflow::DropOldest).then(|| Box::new(Ring::new(limit)));
         let (types, owned, passes) = (Self::TYPES, true, step);
         let about = About { types, owned, limit, name, executor, posts, budget, first_looks, refused, overflow, ring, clock, passes };
@@ -534,10 +537,12 @@ impl Core {
         while now & STOP == 0 {
             // Ordering: Release, writer side of CAUSE. A failure is only the guess of the next attempt.
             match self.side.compare_exchange(now, now | STOP | TOLD, Release, Relaxed) {
-                Ok(_) => return Self::announce_stop(),
+                Ok(_) => break,
                 Err(seen) => now = seen,
             }
         }
+        // Also if it was raised already: who did that may not have come to announce it, and the owner must see its own stop at once.
+        Self::announce_stop();
     }
 
     /// Wakes everybody who set WATCH.

@@ -30,6 +30,8 @@ const GRACE: u32 = 8;
 const FARTHEST: u32 = 64;
 /// No limit of turns, and no look in sight.
 pub(crate) const NEVER: u32 = u32::MAX;
+/// The same for a drain that must not be let go, whatever its budget, for there may be nobody who could go on with it.
+pub(crate) const KEPT: u32 = u32::MAX - 1;
 
 /// The most that one drain does, in turns, in time, or both; whichever is used up first ends it.
 ///
@@ -210,7 +212,7 @@ impl Meter {
     /// What the first look finds: the budget is the actor's, unless the drain has none.
     fn account(&self, budget: Budget) -> Account {
         self.account.get().unwrap_or_else(|| {
-            let budget = if self.armed.get() == NEVER { Budget::UNLIMITED } else { budget };
+            let budget = if self.armed.get() >= KEPT { Budget::UNLIMITED } else { budget };
             let turns = if budget.turns == NEVER { u64::MAX } else { u64::from(budget.turns) };
             Account { budget, turns, begun: None, seen: Duration::ZERO, over: false }
         })
@@ -229,6 +231,10 @@ impl Meter {
     #[cold]
     #[inline(never)]
     pub(crate) fn look(&self, budget: Budget, clock: &dyn Clock, may_end: bool) -> bool {
+        if self.armed.get() == KEPT {
+            self.until_look.set(KEPT);
+            return false;
+        }
         let mut account = self.account(budget);
         if account.over {
             return true;
@@ -264,10 +270,14 @@ impl Meter {
         Some(Remaining { budget: account.budget, turns, elapsed })
     }
 
-    /// Puts another budget in force, from now on: its time counts from this moment, its turns from the next one.
-    pub(crate) fn renew(&self, budget: Budget, clock: &dyn Clock) {
+    /// Puts another budget in force, from now on: its time counts from this moment, its turns from the next one. False if the drain is kept.
+    pub(crate) fn renew(&self, budget: Budget, clock: &dyn Clock) -> bool {
+        if self.armed.get() == KEPT {
+            return false;
+        }
         // The turn that asks for it is counted when it is done.
         self.start(budget, 1, clock);
+        true
     }
 
     /// A drain within this budget begins, between two turns.

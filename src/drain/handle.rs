@@ -6,7 +6,7 @@
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use super::block::{Block, Core};
+use super::block::{Block, By as DrainedBy, Core, STOP};
 use super::carrier::carry;
 use super::chain::{Chain, Links};
 use super::counts;
@@ -331,10 +331,16 @@ impl<S: 'static> Handle<S> {
         R: Send,
     {
         if self.is_observed() {
-            return self.try_own(|owned| f(owned)).map_err(|refused| match refused {
-                OwnError::Busy => AskError::WouldBlock,
-                _ => self.reason(Refusal::Closed).into(),
+            // What waits comes first, and may stop the actor.
+            let ran = self.try_own(|owned| {
+                owned.run_waiting();
+                (!self.core().side_has(STOP)).then(|| f(owned))
             });
+            return match ran {
+                Ok(Some(result)) => Ok(result),
+                Err(OwnError::Busy) => Err(AskError::WouldBlock),
+                _ => Err(self.reason(Refusal::Closed).into()),
+            };
         }
         while self.core().word.claim().is_err() {
             if self.core().word.load().has(CLOSED) {
@@ -399,7 +405,7 @@ impl<S: 'static> Handle<S> {
         // Leaving this frame before the message is done would leave a dangling node in the mailbox.
         let stay = AbortOnUnwind;
         // SAFETY: the duty is that of this push.
-        unsafe { self.perform(local, place, entered.duty, entered.top) };
+        unsafe { self.perform(local, (place, DrainedBy::Waiter), entered.duty, entered.top) };
         if !message.is_done() {
             Self::wait_for(local, message, standing_by);
         }

@@ -3,6 +3,7 @@
 //! A message becomes a node, and the node is pushed, by itself or in a chain; into the ring, if the mailbox has one ([`super::room`]). Then
 //! whatever the push left owing ([`Duty`]) is done: drained here, listed on this thread, or carried to the executor.
 
+use super::block::By as DrainedBy;
 use super::carrier::carry;
 use super::chain::{Chain, Links};
 use super::counts;
@@ -13,7 +14,7 @@ use super::letter::Letter;
 use super::local::Local;
 use super::plan::Overflow;
 use super::room::{Put, Ring, Token, Worth};
-use super::turns::{Place, drive, run_list, taken_over};
+use super::turns::{Place, drive_by, run_list, taken_over};
 use crate::error::Reason;
 use crate::mailbox::chunk::Row;
 use crate::mailbox::node::{Batch, Message, NodePtr};
@@ -158,7 +159,7 @@ impl<S: 'static> Handle<S> {
             // SAFETY: this handle keeps the block.
             Duty::Carry if carries => unsafe { carry(self.ptr()) },
             // SAFETY: the duty is that of this push; only a thread that is not inside a turn asked to drain.
-            duty => unsafe { self.perform(local, Place::Outermost, duty, top) },
+            duty => unsafe { self.perform(local, (Place::Outermost, DrainedBy::Caller), duty, top) },
         }
     }
 
@@ -173,7 +174,7 @@ impl<S: 'static> Handle<S> {
     ///
     /// # Safety
     /// `duty` was left by this thread's push of `top`, and is performed once.
-    pub(super) unsafe fn perform(&self, local: &Local, place: Place, duty: Duty, top: u64) {
+    pub(super) unsafe fn perform(&self, local: &Local, (place, by): (Place, DrainedBy), duty: Duty, top: u64) {
         let batch = match duty {
             Duty::Nothing | Duty::Carry => return,
             Duty::Drain => {
@@ -185,7 +186,7 @@ impl<S: 'static> Handle<S> {
             Duty::TakeOver => taken_over(self.core(), top),
         };
         // SAFETY: the duty says that it is ours; this handle keeps the block.
-        unsafe { drive(self.ptr(), batch, 0, place) };
+        unsafe { drive_by(self.ptr(), batch, 0, place, by, &mut Row::new()) };
         if place == Place::Outermost && local.owes() {
             run_list(local);
         }

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use super::block::{Core, STOP};
+use super::block::Core;
 use super::counts;
 use super::handle::Handle;
 use super::local::with_local;
@@ -87,7 +87,7 @@ impl Storage {
     /// Whoever drains the mailbox gives back what waits, from its next message on; false if that was so already. For one whose handles have
     /// all gone: nobody else would close it.
     pub(crate) fn give_back(&self) -> bool {
-        self.core().raise_side(STOP)
+        self.core().raise_stop()
     }
 
     /// Is this thread inside a turn of this actor?

@@ -85,7 +85,7 @@ pub(crate) unsafe fn drive(core: *const Core, batch: Batch, done: u64, place: Pl
 /// # Safety
 /// As [`drive`].
 #[inline(never)]
-unsafe fn drive_by(core: *const Core, batch: Batch, done: u64, place: Place, by: By, row: &mut Row) {
+pub(crate) unsafe fn drive_by(core: *const Core, batch: Batch, done: u64, place: Place, by: By, row: &mut Row) {
     // SAFETY: the caller's word: the block is there until we let go, and `Drive` is not used after that.
     let this = unsafe { &*core };
     let about = this.about();
@@ -120,25 +120,25 @@ impl Drive<'_> {
                     Halt::GiveWay
                 }
             };
+            // What comes at the end of a pass may renew the budget, but not undo what was decided by the old one.
+            let over = self.meter.is_over();
             // SAFETY: as above; no turn is under way.
             unsafe { self.pass.end(self.ptr) };
-            let more = match halt {
-                Halt::GiveWay => false,
+            let handed_off = match halt {
+                Halt::GiveWay => over,
                 // SAFETY: as above; the private list is at its end.
                 Halt::Empty => match unsafe { self.let_go() } {
                     LetGo::Gone => return,
                     LetGo::Taken(head) => {
                         self.batch.append_newest_first(head);
-                        true
+                        continue;
                     }
-                    LetGo::GiveWay => false,
+                    LetGo::GiveWay => self.meter.is_over(),
                 },
             };
-            if !more {
-                // SAFETY: as above; something is left.
-                unsafe { self.park() };
-                return;
-            }
+            // SAFETY: as above; something is left.
+            unsafe { self.park(handed_off) };
+            return;
         }
     }
 
@@ -350,13 +350,12 @@ impl Drive<'_> {
         released
     }
 
-    /// Parks the mailbox, with a carrier if the budget is used up, else at the tail of this thread's list.
+    /// Parks the mailbox, with a carrier if it is handed off, for the budget is used up; else at the tail of this thread's list.
     ///
     /// # Safety
     /// As [`drive`]; something is left to run.
-    unsafe fn park(&mut self) {
+    unsafe fn park(&mut self, handed_off: bool) {
         let core = self.ptr;
-        let handed_off = self.meter.is_over();
         let lists = !handed_off && self.local.reserve(core);
         self.core.save(std::mem::replace(&mut self.batch, Batch::new()).into_saved());
         // SAFETY: the mailbox is ours, so the block is there; the entry keeps it from here on, and the wake below comes before it ends.
@@ -437,7 +436,7 @@ fn hand_on(local: &Local) {
         // SAFETY: F3: the entry holds storage, which is given up at the end, or listed again.
         unsafe {
             let about = (*core).about();
-            if about.posts || about.budget.is_unlimited() {
+            if about.executor.is_some() || about.budget.is_unlimited() {
                 if local.reserve(core) {
                     local.list(core);
                     continue;
@@ -459,7 +458,7 @@ pub(crate) unsafe fn take_over(core: *const Core, place: Place) -> bool {
     let this = unsafe { &*core };
     let Some(before) = this.word.unpark() else { return false };
     // SAFETY: parked until now, so it is ours, with this private list.
-    unsafe { drive(core, taken_over(this, before.head()), 0, place) };
+    unsafe { drive_by(core, taken_over(this, before.head()), 0, place, By::Waiter, &mut Row::new()) };
     true
 }
 

@@ -247,7 +247,7 @@ impl ThreadPool {
     ///
     /// From now on, drains from outside are dropped, which stops their actors with
     /// [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone). What is queued is run, and everything that it hands on to this pool; then
-    /// the threads end. When the time is over, what is left is dropped: its actors stop, and everybody who waits for them is answered. A turn
+    /// the threads end. When the time is over, what is left is dropped: its actors stop, and everybody who waits for them is answered. A drain
     /// that is running then ends in its own time, and nobody waits for it.
     ///
     /// # Examples
@@ -340,7 +340,8 @@ impl Drop for ThreadPool {
 pub enum Shutdown {
     /// Everything was run, and the threads have ended.
     Complete,
-    /// Something was left, and was dropped: its actors have stopped, and those who waited for them were told.
+    /// The time was over. What was left was dropped, if there was something: its actors have stopped, and those who waited for them were told.
+    /// Or threads had not ended yet.
     Cut {
         /// Drains that were dropped un-run until now, one per actor.
         dropped: usize,
@@ -381,9 +382,9 @@ impl PoolBuilder {
         self
     }
 
-    /// The size of each thread's stack, in bytes. Without this, the standard library's.
+    /// The size of each thread's stack, in bytes, 64 KiB at least: a worker needs some of it itself. Without this, the standard library's.
     pub fn stack_size(mut self, bytes: usize) -> Self {
-        self.stack_size = Some(bytes);
+        self.stack_size = Some(bytes.max(64 * 1024));
         self
     }
 

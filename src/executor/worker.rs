@@ -146,17 +146,20 @@ impl Thread {
         if self.pool.sleep.look().is_ended() {
             return self.pool.drop_unrun(drain);
         }
-        let place = self.place.borrow();
-        let Some(place) = place.as_ref() else {
-            drop(place);
+        let borrowed = self.place.borrow();
+        let Some(place) = borrowed.as_ref() else {
+            drop(borrowed);
             return self.pool.inject(drain);
         };
         if drain.number() == self.in_hand.get() {
             place.put_last(&self.pool, drain);
-        } else if let Some(before) = self.pool.slot(place.number).put(drain) {
-            place.queue.push(before);
-            self.pool.announce();
+            return;
         }
+        let Some(before) = self.pool.slot(place.number).put(drain) else { return };
+        place.queue.push(before);
+        // What is announced to a pool that has just ended is dropped here, and that may run anything: also what looks for the place.
+        drop(borrowed);
+        self.pool.announce();
     }
 
     /// Puts what lies in the slot where others can take it.
