@@ -454,7 +454,7 @@ impl<S: 'static> Handle<S> {
     /// Drains what is parked here, now; false if there was nothing to take over.
     pub(crate) fn drain(&self) -> bool {
         // SAFETY: this handle keeps the block.
-        unsafe { drain_here(self.ptr()) }
+        unsafe { drain_here(self.ptr(), DrainedBy::Caller) }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use super::block::Core;
+use super::block::{By, Core};
 use super::counts;
 use super::handle::Handle;
 use super::local::with_local;
@@ -81,7 +81,7 @@ impl Storage {
     /// Drains the mailbox if it is parked. True if it was.
     pub(crate) fn come_by(&self) -> bool {
         // SAFETY: this storage keeps the block.
-        unsafe { drain_here(self.ptr()) }
+        unsafe { drain_here(self.ptr(), By::Waiter) }
     }
 
     /// Whoever drains the mailbox gives back what waits, from its next message on; false if that was so already. For one whose handles have
@@ -142,11 +142,11 @@ impl<S> Clone for Weak<S> {
 ///
 /// # Safety
 /// The caller keeps the block of `core`.
-pub(crate) unsafe fn drain_here(core: *const Core) -> bool {
+pub(crate) unsafe fn drain_here(core: *const Core, by: By) -> bool {
     with_local(|local| {
         let place = if local.in_turn() { Place::Nested } else { Place::Outermost };
         // SAFETY: the caller's word.
-        let drained = unsafe { take_over(core, place) };
+        let drained = unsafe { take_over(core, place, by) };
         if place == Place::Outermost && local.owes() {
             run_list(local);
         }

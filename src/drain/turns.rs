@@ -453,12 +453,12 @@ fn hand_on(local: &Local) {
 ///
 /// # Safety
 /// The caller keeps the block of `core` by a handle or storage.
-pub(crate) unsafe fn take_over(core: *const Core, place: Place) -> bool {
+pub(crate) unsafe fn take_over(core: *const Core, place: Place, by: By) -> bool {
     // SAFETY: the caller's word.
     let this = unsafe { &*core };
     let Some(before) = this.word.unpark() else { return false };
     // SAFETY: parked until now, so it is ours, with this private list.
-    unsafe { drive_by(core, taken_over(this, before.head()), 0, place, By::Waiter, &mut Row::new()) };
+    unsafe { drive_by(core, taken_over(this, before.head()), 0, place, by, &mut Row::new()) };
     true
 }
 
