@@ -327,8 +327,10 @@ fn under_many_senders_hooks_come_in_pairs_and_count_every_turn() {
             }
         });
         actor.wait_idle().unwrap();
-        assert_eq!(counted.load(SeqCst), 4 * per_thread);
+        // A sender who finds room after all leaves an empty seat behind, whose turn is counted.
+        assert!(counted.load(SeqCst) >= 4 * per_thread);
         assert_eq!(open.load(SeqCst), 0);
+        assert_eq!(actor.with(|n| *n), Ok(4 * per_thread));
         assert_eq!(actor.with(|n| *n).unwrap(), 4 * per_thread);
     }
 }

@@ -102,7 +102,8 @@ impl<S: Send + 'static> ActorBuilder<S> {
     ///
     /// The turns have been run by then, and those who wait for one of them may have their answers. After a panic the hook gets the state as
     /// the panic left it, or, with [`Panic::Restart`], the fresh one, which no `before_pass` has seen. Turns that panicked are counted,
-    /// messages that were given back are not.
+    /// messages that were given back are not; one that was cancelled while it waited
+    /// may be, for its place is passed.
     pub fn after_pass(mut self, hook: impl FnMut(&mut S, u64) + Send + 'static) -> Self {
         self.plan.passes().after = Some(Box::new(hook));
         self

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::mpsc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use turnwise::{Actor, Budget};
 
@@ -33,6 +33,14 @@ pub(crate) fn size_from_env(variable: &str, otherwise: usize) -> usize {
 /// An actor whose callers run everything, however long it takes: when a call returns, nothing is left.
 pub(crate) fn tireless<S: Send + 'static>(state: S) -> Actor<S> {
     Actor::builder(state).budget(Budget::UNLIMITED).spawn().expect("no limit is a good one")
+}
+
+/// Gives others the processor until it is so, for a minute at most: a drain may have been handed on, and the test's own calls have returned.
+fn settled(so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !so() && begun.elapsed() < Duration::from_secs(60) {
+        thread::yield_now();
+    }
 }
 
 /// A panic that is not reported on stderr.
@@ -127,11 +135,13 @@ impl Tally {
     /// Every message has met its fate, once.
     #[track_caller]
     pub(crate) fn check(&self) {
+        settled(|| self.created() == self.handled() + self.returned() + self.dropped());
         assert_eq!(self.created(), self.handled() + self.returned() + self.dropped(), "a message was lost or doubled");
     }
     /// Every message was handled.
     #[track_caller]
     pub(crate) fn check_all_handled(&self) {
+        settled(|| self.created() == self.handled());
         self.check();
         assert_eq!(self.created(), self.handled());
     }
