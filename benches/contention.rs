@@ -22,7 +22,12 @@ use workloads::{Asks, ParkingLot, Sends, Std, Subject, Turnwise, With, rounds_of
 /// A length in nanoseconds, and the rounds that take so long here.
 type Length = (u32, u32);
 
-fn one<S: Subject>(group: &mut BenchmarkGroup<'_, WallTime>, threads: usize, (handler_ns, handler): Length, (own_ns, own): Length) {
+fn one<S: Subject>(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    threads: usize,
+    (handler_ns, handler): Length,
+    (own_ns, own): Length,
+) {
     let parameter = format!("{threads} threads, handler {handler_ns}, own {own_ns}");
     add(group, S::NAME, parameter, |messages| exchange::<S>(threads, messages, handler, own).wall);
 }

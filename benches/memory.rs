@@ -23,6 +23,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::yield_now;
 use turnwise::Actor;
+use turnwise::executor::DrainQueue;
 
 /// What our library keeps for later at most: the depot's 1024 chunks of 4096 bytes, those of one thread, and the lists of them.
 const KEPT: i64 = 1100 * 4096;
@@ -76,7 +77,9 @@ impl Memory {
     fn now() -> Self {
         let requested = REQUESTED.load(Relaxed);
         let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
-        let resident = rollup.lines().find_map(|line| line.strip_prefix("Rss:")?.trim().strip_suffix(" kB")?.trim().parse::<i64>().ok());
+        let resident = rollup.lines().find_map(|line| {
+            line.strip_prefix("Rss:")?.trim().strip_suffix(" kB")?.trim().parse::<i64>().ok()
+        });
         Memory { requested, resident: resident.map(|kilobytes| kilobytes * 1024) }
     }
 
@@ -107,10 +110,12 @@ trait Subject: Sized {
     fn settle(world: &Self::World, handled: u64, objects: usize);
 }
 
+/// A plain actor: a message is run when it is sent, so none waits.
 struct Turnwise;
 
 impl Subject for Turnwise {
     const NAME: &'static str = "turnwise";
+    const QUEUES: bool = false;
     type World = ();
     type Object = Actor<u64>;
 
@@ -121,14 +126,36 @@ impl Subject for Turnwise {
     fn send(actor: &Actor<u64>) {
         assert!(actor.send(message::<16>()).is_ok());
     }
-    fn queue<const N: usize>(actor: &Actor<u64>) {
-        assert!(actor.enqueue(message::<N>()).is_ok());
+    fn queue<const N: usize>(_: &Actor<u64>) {}
+    fn drain(_: &Actor<u64>) {}
+    fn settle((): &(), handled: u64, _: usize) {
+        assert_eq!(HANDLED.load(Relaxed), handled);
     }
-    fn drain(actor: &Actor<u64>) {
-        // After a millisecond, what is left goes to the pool of the process; whoever comes by there takes it over again.
-        while actor.drain() || !actor.is_idle() {
-            std::thread::yield_now();
-        }
+}
+
+/// An actor on a queue that is run by hand: messages wait until then.
+struct Queued;
+
+impl Subject for Queued {
+    const NAME: &'static str = "turnwise on a queue";
+    type World = ();
+    type Object = (Actor<u64>, DrainQueue);
+
+    fn world() {}
+    fn create((): &()) -> Self::Object {
+        let queue = DrainQueue::new();
+        let actor = Actor::builder(0).executor(queue.handle()).spawn();
+        (actor.expect("no capacity was asked for"), queue)
+    }
+    fn send(object: &Self::Object) {
+        Self::queue::<16>(object);
+        Self::drain(object);
+    }
+    fn queue<const N: usize>((actor, _): &Self::Object) {
+        assert!(actor.send(message::<N>()).is_ok());
+    }
+    fn drain((_, queue): &Self::Object) {
+        queue.run_until_idle();
     }
     fn settle((): &(), handled: u64, _: usize) {
         assert_eq!(HANDLED.load(Relaxed), handled);
@@ -324,8 +351,15 @@ fn measure<S: Subject>(what: &str, count: usize) -> Vec<Memory> {
 /// Starts a process for one cell, and reads what it has to say.
 fn cell(subject: &str, what: &str, count: usize) -> Vec<Memory> {
     let program = env::current_exe().expect("this program has a path");
-    let output = Command::new(program).args(["--cell", subject, what, &count.to_string()]).output().expect("it starts again");
-    assert!(output.status.success(), "{subject}, {what}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(program)
+        .args(["--cell", subject, what, &count.to_string()])
+        .output()
+        .expect("it starts again");
+    assert!(
+        output.status.success(),
+        "{subject}, {what}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let told = String::from_utf8(output.stdout).expect("figures");
     let memory = |line: &str| {
         let (requested, resident) = line.split_once(' ')?;
@@ -354,37 +388,58 @@ fn table(quick: bool) {
     row("requested / resident", &[Turnwise::NAME, Mutex::NAME, Task::NAME].map(String::from));
 
     let count = scaled(100_000, 2_000);
-    let idle = [Turnwise::NAME, Mutex::NAME, Task::NAME].map(|name| figures(cell(name, "idle", count)[0], Some(count)));
+    let idle = [Turnwise::NAME, Mutex::NAME, Task::NAME]
+        .map(|name| figures(cell(name, "idle", count)[0], Some(count)));
     row("idle object and its handle, bytes", &idle);
 
     for bytes in [16, 48, 200] {
         let count = scaled(1_000_000, 20_000);
         let queued = |name| figures(cell(name, &format!("queued-{bytes}"), count)[0], Some(count));
-        row(&format!("waiting message of {bytes} bytes, bytes"), &[queued(Turnwise::NAME), "-".into(), queued(Task::NAME)]);
+        row(
+            &format!("waiting message of {bytes} bytes, bytes"),
+            &[queued(Queued::NAME), "-".into(), queued(Task::NAME)],
+        );
     }
 
     let count = scaled(10_000_000, 500_000);
-    let [ours, tasks] = [Turnwise::NAME, Task::NAME].map(|name| cell(name, "burst", count));
-    let moments = ["before", "all waiting", "handled", "1000 more, one by one", "all that once more"];
+    let [ours, tasks] = [Queued::NAME, Task::NAME].map(|name| cell(name, "burst", count));
+    let moments =
+        ["before", "all waiting", "handled", "1000 more, one by one", "all that once more"];
     for (i, moment) in moments.into_iter().enumerate() {
-        row(&format!("burst of {count}: {moment}"), &[figures(ours[i], None), "-".into(), figures(tasks[i], None)]);
+        row(
+            &format!("burst of {count}: {moment}"),
+            &[figures(ours[i], None), "-".into(), figures(tasks[i], None)],
+        );
     }
     let [before, waiting, after, _, again] = [0, 1, 2, 3, 4].map(|i| ours[i].requested);
     assert!(waiting - before > 2 * KEPT, "the burst is too small to show anything");
-    assert!(after - before <= KEPT, "memory does not come back after a burst: {before} bytes before, {after} after");
-    assert!(again - after <= SLACK, "each burst leaves something: {after} bytes after the first, {again} after the second");
+    assert!(
+        after - before <= KEPT,
+        "memory does not come back after a burst: {before} bytes before, {after} after"
+    );
+    assert!(
+        again - after <= SLACK,
+        "each burst leaves something: {after} bytes after the first, {again} after the second"
+    );
 
     // A tenth of the tasks, for they would not fit into every memory.
     let count = scaled(1_000_000, 20_000);
-    let dropped =
-        [(Turnwise::NAME, count), (Mutex::NAME, count), (Task::NAME, count / 10)].map(|(name, count)| cell(name, "dropped", count)[0]);
-    row(&format!("{count} created, dropped (tasks: a tenth)"), &dropped.map(|left| figures(left, None)));
+    let dropped = [(Turnwise::NAME, count), (Mutex::NAME, count), (Task::NAME, count / 10)]
+        .map(|(name, count)| cell(name, "dropped", count)[0]);
+    row(
+        &format!("{count} created, dropped (tasks: a tenth)"),
+        &dropped.map(|left| figures(left, None)),
+    );
     assert_eq!(dropped[0].requested, 0, "actors that were dropped have left something");
 
     let count = scaled(10_000, 300);
-    let grown = [Turnwise::NAME, Mutex::NAME, Task::NAME].map(|name| cell(name, "threads", count)[0]);
+    let grown = [Queued::NAME, Mutex::NAME, Task::NAME].map(|name| cell(name, "threads", count)[0]);
     row(&format!("{count} threads come and gone: more by"), &grown.map(|more| figures(more, None)));
-    assert!(grown[0].requested <= SLACK, "something grows with the threads that have come and gone: {} bytes", grown[0].requested);
+    assert!(
+        grown[0].requested <= SLACK,
+        "something grows with the threads that have come and gone: {} bytes",
+        grown[0].requested
+    );
 }
 
 fn main() {
@@ -397,6 +452,7 @@ fn main() {
     let seen = match subject.as_str() {
         Turnwise::NAME => measure::<Turnwise>(what, count),
         Mutex::NAME => measure::<Mutex>(what, count),
+        Queued::NAME => measure::<Queued>(what, count),
         Task::NAME => measure::<Task>(what, count),
         _ => panic!("nobody is called {subject}"),
     };

@@ -99,7 +99,9 @@ struct Exchange {
 impl Exchange {
     fn of<S: Subject>(self) -> Contender {
         let Exchange { threads, handler, own } = self;
-        Contender::new(S::NAME, S::HELPED, move |messages| exchange::<S>(threads, messages, handler, own))
+        Contender::new(S::NAME, S::HELPED, move |messages| {
+            exchange::<S>(threads, messages, handler, own)
+        })
     }
 
     fn all(self) -> Vec<Contender> {
@@ -148,12 +150,22 @@ fn one_object(report: &mut Report) {
     compare("idle", 1, 0.0, 0.0);
     for own in [0, 37, 250] {
         for handler in [0, 12, 37, 65] {
-            compare(&format!("2 threads, handler {handler}, own {own}"), 2, handler.into(), own.into());
+            compare(
+                &format!("2 threads, handler {handler}, own {own}"),
+                2,
+                handler.into(),
+                own.into(),
+            );
         }
     }
     for own in [0, 250] {
         for threads in [4, 8, 16] {
-            compare(&format!("{threads} threads, handler 65, own {own}"), threads, 65.0, own.into());
+            compare(
+                &format!("{threads} threads, handler 65, own {own}"),
+                threads,
+                65.0,
+                own.into(),
+            );
         }
     }
     for threads in [1, 2, 8] {
@@ -175,11 +187,14 @@ fn many_objects(report: &mut Report) {
     let crowd = |name| Load { operations: Some(CROWD), ..Load::new(name, 1) };
     let create = each!(Many, create: Turnwise, With, ParkingLot, Std, Textbook, Handwritten, HandwrittenPool);
     report.compare(crowd("1,000,000 objects, create + message"), create);
-    let drop = each!(Many, drop: Turnwise, With, ParkingLot, Std, Textbook, Handwritten, HandwrittenPool);
+    let drop =
+        each!(Many, drop: Turnwise, With, ParkingLot, Std, Textbook, Handwritten, HandwrittenPool);
     report.compare(crowd("1,000,000 objects, drop"), drop);
-    let asks = each!(Many, asks: With, Turnwise, ParkingLot, Std, Textbook, Handwritten, HandwrittenPool);
+    let asks =
+        each!(Many, asks: With, Turnwise, ParkingLot, Std, Textbook, Handwritten, HandwrittenPool);
     report.compare(Load::new("10,000 objects, random asks", 1), asks);
-    let bank = each!(Many, bank: With, Turnwise, ParkingLot, Std, Textbook, Handwritten, HandwrittenPool);
+    let bank =
+        each!(Many, bank: With, Turnwise, ParkingLot, Std, Textbook, Handwritten, HandwrittenPool);
     report.compare(Load::new("bank of 1,000, per transfer", 1), bank);
 }
 
@@ -223,17 +238,23 @@ fn race(options: &Options, load: &Load, contenders: &[Contender]) -> (Vec<Row>, 
     // Answers first (each run checks its own); then the length of a trial, several slices of the scheduler when threads share a processor.
     let trial = TRIAL.as_secs_f64() * load.threads.div_ceil(2) as f64;
     let fill = |one: &Contender| {
-        let seconds = |messages: u64| ((one.run)(messages).wall.as_secs_f64() / messages as f64).max(1e-9);
+        let seconds =
+            |messages: u64| ((one.run)(messages).wall.as_secs_f64() / messages as f64).max(1e-9);
         let pilot = seconds(200);
         match (options.quick, load.operations) {
             (true, _) => 50,
             (false, Some(operations)) => operations,
             // Twice, because the first one was too short to be trusted.
-            (false, None) => (trial / seconds((trial / 4.0 / pilot).clamp(200.0, 1e6) as u64)).clamp(200.0, 5e6) as u64,
+            (false, None) => (trial / seconds((trial / 4.0 / pilot).clamp(200.0, 1e6) as u64))
+                .clamp(200.0, 5e6) as u64,
         }
     };
     let messages: Vec<u64> = contenders.iter().map(fill).collect();
-    let rounds = if load.operations.is_some() { options.rounds.min(ROUNDS_OF_CROWD) } else { options.rounds };
+    let rounds = if load.operations.is_some() {
+        options.rounds.min(ROUNDS_OF_CROWD)
+    } else {
+        options.rounds
+    };
 
     let (mut trials, mut disturbed) = (0, 0);
     let mut took = vec![Vec::new(); contenders.len()];
@@ -263,8 +284,12 @@ fn race(options: &Options, load: &Load, contenders: &[Contender]) -> (Vec<Row>, 
     let base = contenders.iter().position(|one| one.name == ParkingLot::NAME);
     let wall = |i: usize| median(took[i].iter().map(|t| t.0));
     let row = |i: usize| {
-        let paired = |base: usize, of: fn(&(f64, f64)) -> f64| median(took[i].iter().zip(&took[base]).map(|(a, b)| of(a) / of(b)));
-        let rival = contenders[i].rival().and_then(|rival| contenders.iter().position(|other| other.name == rival));
+        let paired = |base: usize, of: fn(&(f64, f64)) -> f64| {
+            median(took[i].iter().zip(&took[base]).map(|(a, b)| of(a) / of(b)))
+        };
+        let rival = contenders[i]
+            .rival()
+            .and_then(|rival| contenders.iter().position(|other| other.name == rival));
         Row {
             name: contenders[i].name,
             wall: wall(i),
@@ -294,12 +319,17 @@ impl Report {
         if self.options.markdown {
             println!("{}\n", origin());
             println!(
-                "| workload (handler / own work between, ns) | mutex, ns | `send` | its CPU | `with` | `ask` | `send`, our pool | {} |",
+                "| workload (handler / own work between, ns) | mutex, ns | `send` | its CPU | `with` | `call` | `send`, our pool | {} |",
                 RIVALS.map(|rival| rival.0).join(" | ")
             );
             println!("|---{}|", "|---".repeat(6 + RIVALS.len()));
         } else {
-            self.line("workload", "subject", ["wall ns", "cpu ns", "wall/PL", "cpu/PL"].map(str::to_owned), "");
+            self.line(
+                "workload",
+                "subject",
+                ["wall ns", "cpu ns", "wall/PL", "cpu/PL"].map(str::to_owned),
+                "",
+            );
         }
     }
 
@@ -315,12 +345,22 @@ impl Report {
             return println!("{}", markdown(&load.name, &rows));
         }
         for row in &rows {
-            let ratio = |of: fn((f64, f64)) -> f64| row.ratios.map_or("n/a".to_owned(), |ratios| format!("{:.2}", of(ratios)));
-            let figures = [format!("{:.1}", row.wall), format!("{:.1}", row.cpu), ratio(|both| both.0), ratio(|both| both.1)];
+            let ratio = |of: fn((f64, f64)) -> f64| {
+                row.ratios.map_or("n/a".to_owned(), |ratios| format!("{:.2}", of(ratios)))
+            };
+            let figures = [
+                format!("{:.1}", row.wall),
+                format!("{:.1}", row.cpu),
+                ratio(|both| both.0),
+                ratio(|both| both.1),
+            ];
             self.line(&load.name, row.name, figures, if row.slower { " <" } else { "" });
         }
         if disturbed > 0 {
-            println!("{:<38} {disturbed} of {trials} trials were disturbed by others on this machine", load.name);
+            println!(
+                "{:<38} {disturbed} of {trials} trials were disturbed by others on this machine",
+                load.name
+            );
         }
         println!();
     }
@@ -330,8 +370,14 @@ impl Report {
         let heads = ["p50 ns", "p99 ns", "p99.9 ns", "max ns"].map(str::to_owned);
         if self.options.markdown {
             println!("{LEGEND}");
-            println!("{} of {} trials were disturbed by others on this machine.\n", self.disturbed, self.trials);
-            println!("| the call itself | subject | {} |\n|---|---|---|---|---|---|", heads.join(" | "));
+            println!(
+                "{} of {} trials were disturbed by others on this machine.\n",
+                self.disturbed, self.trials
+            );
+            println!(
+                "| the call itself | subject | {} |\n|---|---|---|---|---|---|",
+                heads.join(" | ")
+            );
         } else {
             self.line("the call itself", "subject", heads, "");
         }
@@ -367,7 +413,8 @@ impl Report {
     }
 
     fn shares(&self, workload: &str, subject: &str, sorted: &[u32]) {
-        let figures = [0.5, 0.99, 0.999, 1.0].map(|share| sorted[((sorted.len() - 1) as f64 * share) as usize].to_string());
+        let figures = [0.5, 0.99, 0.999, 1.0]
+            .map(|share| sorted[((sorted.len() - 1) as f64 * share) as usize].to_string());
         if self.options.markdown {
             println!("| {workload} | {subject} | {} |", figures.join(" | "));
         } else {
@@ -382,7 +429,9 @@ impl Report {
             return;
         }
         let questions = if self.options.quick { 20 } else { 2_000 };
-        let mut all: Vec<u32> = (0..self.options.rounds.min(5)).flat_map(|_| cold::<W>(questions, rounds_of(65.0))).collect();
+        let mut all: Vec<u32> = (0..self.options.rounds.min(5))
+            .flat_map(|_| cold::<W>(questions, rounds_of(65.0)))
+            .collect();
         all.sort_unstable();
         self.shares(workload, W::ASKING, &all);
     }
@@ -410,14 +459,22 @@ work, the cells are nanoseconds. In brackets: callers wait for the answer. A das
 fn markdown(workload: &str, rows: &[Row]) -> String {
     let find = |name: &str| rows.iter().find(|row| row.name == name);
     let cell = |name: &str, of: fn((f64, f64)) -> f64| {
-        find(name).map(|row| row.ratios.map_or(format!("{} ns", figure(of((row.wall, row.cpu)))), |ratios| figure(of(ratios))))
+        find(name).map(|row| {
+            row.ratios.map_or(format!("{} ns", figure(of((row.wall, row.cpu)))), |ratios| {
+                figure(of(ratios))
+            })
+        })
     };
     let ours = |name: &str, of: fn((f64, f64)) -> f64| {
         let lost = find(name).and_then(|row| row.ratios).is_some_and(|ratios| of(ratios) > LOSS);
-        cell(name, of).map_or("-".to_owned(), |cell| if lost { format!("**{cell}**") } else { cell })
+        cell(name, of)
+            .map_or("-".to_owned(), |cell| if lost { format!("**{cell}**") } else { cell })
     };
     let wall = |both: (f64, f64)| both.0;
-    let mut cells = vec![workload.to_owned(), find(ParkingLot::NAME).map_or("n/a".to_owned(), |row| figure(row.wall))];
+    let mut cells = vec![
+        workload.to_owned(),
+        find(ParkingLot::NAME).map_or("n/a".to_owned(), |row| figure(row.wall)),
+    ];
     cells.extend([
         ours(Turnwise::NAME, wall),
         ours(Turnwise::NAME, |both| both.1),
@@ -447,13 +504,20 @@ fn origin() -> String {
     let model = about.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let model = model.map_or("a processor of unknown make", |(_, model)| model);
     let rustc = output("rustc", &["--version"]).unwrap_or("an unknown rustc".to_owned());
-    let commit = output("git", &["describe", "--always", "--dirty", "--exclude=*"]).unwrap_or("unknown".to_owned());
-    format!("{model}, {processors} processors, {} {}, {rustc}, commit {commit}, {}.", std::env::consts::OS, std::env::consts::ARCH, today())
+    let commit = output("git", &["describe", "--always", "--dirty", "--exclude=*"])
+        .unwrap_or("unknown".to_owned());
+    format!(
+        "{model}, {processors} processors, {} {}, {rustc}, commit {commit}, {}.",
+        std::env::consts::OS,
+        std::env::consts::ARCH,
+        today()
+    )
 }
 
 /// What a program prints, if it is there and content.
 fn output(program: &str, args: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(args).output().ok().filter(|output| output.status.success())?;
+    let output =
+        Command::new(program).args(args).output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
 }
 

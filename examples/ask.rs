@@ -5,14 +5,17 @@
 //! ```
 
 use std::error::Error;
+use std::io::{Write, stdout};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
+use turnwise::executor::DrainQueue;
 use turnwise::{Actor, AskError, Overflow, Reason};
 
-/// The smallest executor there is: it sleeps until the future is woken. Replies work on any other just as well.
+/// The smallest executor of futures there is: it sleeps until the future is woken. Replies work on
+/// any other just as well.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -30,35 +33,47 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let stock = Actor::builder(vec![("apples", 3), ("pears", 5)]).capacity(2, Overflow::Reject).name("stock").spawn()?;
+fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let stock = Actor::new(vec![("apples", 3), ("pears", 5)]);
 
     // Waiting for an answer.
-    let pears = stock.ask(|stock| stock[1].1).wait()?;
+    let pears = stock.call(|stock| stock[1].1).wait()?;
     assert_eq!(pears, 5);
 
     // The same as a future; two questions may be on their way at once.
     let (apples, kinds) = block_on(async {
-        let apples = stock.ask(|stock| stock[0].1);
-        let kinds = stock.ask(|stock| stock.len());
+        let apples = stock.call(|stock| stock[0].1);
+        let kinds = stock.call(|stock| stock.len());
         Ok::<_, AskError>((apples.await?, kinds.await?))
     })?;
     assert_eq!((apples, kinds), (3, 2));
 
-    // Two messages may wait. The third one comes back, with the reason, and is ours to send again.
-    stock.enqueue(|stock| stock[0].1 += 10)?;
-    stock.enqueue(|stock| stock[1].1 += 10)?;
-    let refused = stock.enqueue(|stock| stock.push(("plums", 1))).expect_err("there is room for two");
-    assert_eq!(refused.reason(), &Reason::Full);
-    stock.drain();
-    stock.try_send(refused.into_message())?;
-
-    assert_eq!(stock.ask(|stock| stock.len()).wait()?, 3);
-
     // Every question has an end: an answer, or the reason why there is none.
     stock.close();
-    assert_eq!(stock.ask(|stock| stock.len()).wait(), Err(AskError::Closed));
+    let late = stock.call(|stock| stock.len());
+    assert_eq!(late.wait(), Err(AskError::Refused(Reason::Closed)));
 
-    println!("{apples} apples and {pears} pears; one message was refused, sent again and run; a closed actor says so");
+    // Messages to this one wait until the queue is run. Two may wait. The third one comes back, with
+    // the reason, and is ours to send again.
+    let queue = DrainQueue::new();
+    let orders = Actor::builder(Vec::new())
+        .name("orders")
+        .capacity(2, Overflow::Reject)
+        .executor(queue.handle())
+        .spawn()?;
+    orders.send(|orders| orders.push("apples"))?;
+    orders.send(|orders| orders.push("pears"))?;
+    let third = |orders: &mut Vec<_>| orders.push("plums");
+    let refused = orders.send(third).expect_err("there is room for two");
+    assert_eq!(refused.reason(), &Reason::Full);
+    queue.run_until_idle();
+    orders.send(refused.into_message())?;
+    let all = orders.call(|orders| orders.join(", "));
+    queue.run_until_idle();
+    let all = all.wait()?;
+    assert_eq!(all, "apples, pears, plums");
+
+    writeln!(stdout(), "{apples} apples and {pears} pears; a closed actor says so")?;
+    writeln!(stdout(), "{all}: one message was refused, sent again and run")?;
     Ok(())
 }

@@ -1,12 +1,14 @@
-//! Actors that send to each other: messages sent inside a turn run after it, so a chain of any length needs no stack and cannot lock up.
+//! Actors that send to each other: messages sent inside a turn run after it, so a chain of any length
+//! needs no stack and cannot lock up.
 //!
 //! ```text
 //! cargo run --example cascade
 //! ```
 
 use std::error::Error;
+use std::io::{Write, stdout};
 
-use turnwise::{Actor, AskError, Budget, StopCause};
+use turnwise::{Actor, AskError, Budget, Reason, StopCause};
 
 /// A cell in a row: it adds what it is given, and passes it on.
 struct Cell {
@@ -24,11 +26,11 @@ fn give(cell: &Actor<Cell>, amount: u64) -> bool {
     given.is_ok()
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     const CELLS: u64 = 100_000;
 
     // The row is built from its end; the first cell keeps the next one, and so on.
-    // Without a limit: a caller is let go after a millisecond otherwise, and a pool goes on.
+    // Without a limit: a caller leaves after a millisecond otherwise, and a pool goes on.
     let cell = |next| Actor::builder(Cell { sum: 0, next }).budget(Budget::UNLIMITED).spawn();
     let last = cell(None)?;
     let mut first = last.clone();
@@ -36,14 +38,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         first = cell(Some(first))?;
     }
 
-    // One message in, a hundred thousand turns: no stack overflow, and all is done on return, for nobody else was at work.
+    // One message in, a hundred thousand turns: no stack overflow, and all is done on return, for
+    // nobody else was at work.
     assert!(give(&first, 7));
     assert_eq!(last.with(|cell| cell.sum)?, 7);
 
     // Waiting for oneself would never end. It is an error at once.
     let myself = last.clone();
     let answer = last.with(move |_| myself.with(|cell| cell.sum))?;
-    assert_eq!(answer, Err(AskError::Deadlock));
+    assert_eq!(answer, Err(AskError::Refused(Reason::Deadlock)));
 
     // Letting go of the first cell lets go of them all, one after the other.
     drop(first);
@@ -51,8 +54,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // A stopped actor says why it does not take the message.
     last.stop();
-    assert_eq!(last.with(|cell| cell.sum), Err(AskError::Stopped(StopCause::Requested)));
+    let stopped = Reason::Stopped(StopCause::Requested);
+    assert_eq!(last.with(|cell| cell.sum), Err(AskError::Refused(stopped)));
 
-    println!("one message went through {CELLS} actors");
+    writeln!(stdout(), "one message went through {CELLS} actors")?;
     Ok(())
 }

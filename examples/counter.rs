@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::io::{Write, stdout};
 use std::thread;
 
 use turnwise::Actor;
@@ -41,9 +42,10 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
 
     let pages = hits.with(|hits| hits.clone())?;
     assert_eq!(pages.values().sum::<u64>(), THREADS * ROUNDS);
+    let mut out = stdout().lock();
     for (page, hits) in &pages {
-        println!("{page:>6} {hits:>6}");
+        writeln!(out, "{page:>6} {hits:>6}")?;
     }
-    println!("{THREADS} threads, {ROUNDS} hits each, none lost");
+    writeln!(out, "{THREADS} threads, {ROUNDS} hits each, none lost")?;
     Ok(())
 }

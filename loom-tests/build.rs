@@ -1,14 +1,23 @@
-//! Makes two more copies of the shipped sources: `narrow`, with a COUNT of two bits, and `planted`, with the bugs of `planted.txt` in it, each
-//! behind a question to `sync::planted`. What ships carries no hooks, and one build serves all bugs.
+//! Makes two more copies of the shipped sources: `narrow`, with a COUNT of two bits, and `planted`,
+//! with the bugs of `planted.txt` in it, each behind a question to `sync::planted`. What ships
+//! carries no hooks, and one build serves all bugs.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// How a bug begins.
+const HEAD: &str =
+    "planted.txt: a bug begins with `[name] file model` or `[name] file model first`";
+
 /// One planted bug.
 struct Bug {
     name: String,
     file: String,
+    /// The model that has to find it.
+    model: String,
+    /// It falls on the first execution.
+    first: bool,
     find: String,
     replace: String,
 }
@@ -25,29 +34,38 @@ fn main() {
     let included = modules_by_path(&read(&root.join("src/lib.rs")));
     assert_eq!(modules, included, "src/lib.rs and loom-tests/src/lib.rs name different floors");
 
-    let table = read(&root.join("planted.txt"));
-    let bugs = parse(&table);
+    let bugs = parse(&read(&root.join("planted.txt")));
     for (tree, bugs, config) in [("narrow", &[][..], "narrow"), ("planted", &bugs[..], "small")] {
         copy(&product, &product, &out.join(tree), tree, config, bugs);
         let mut entry = String::new();
         for module in &modules {
-            let path = [format!("{module}.rs"), format!("{module}/mod.rs")].map(|path| out.join(tree).join(path));
+            let path = [format!("{module}.rs"), format!("{module}/mod.rs")]
+                .map(|path| out.join(tree).join(path));
             let path = path.iter().find(|path| path.exists()).expect("a module has a file");
             entry += &format!("#[path = {path:?}]\nmod {module};\n");
         }
-        let parts =
-            EXECUTOR.map(|part| format!("#[path = {:?}]\npub(crate) mod {part};\n", out.join(tree).join(format!("executor/{part}.rs"))));
-        let nobody =
-            format!("pub(crate) const PROCESS_WIDE: Option<fn() -> &'static dyn crate::{tree}::drain::carrier::Executor> = None;\n");
-        entry += &format!("mod executor {{\n{}{nobody}}}\n", parts.concat());
-        entry += &format!("#[path = {:?}]\npub(crate) mod models;\n", root.join("src/models/mod.rs"));
+        let parts = EXECUTOR.map(|part| {
+            format!(
+                "#[path = {:?}]\npub(crate) mod {part};\n",
+                out.join(tree).join(format!("executor/{part}.rs"))
+            )
+        });
+        entry += &format!("mod executor {{\n{}}}\n", parts.concat());
+        for shared in ["fallback.rs", "models/mod.rs"] {
+            let module = shared.trim_end_matches(".rs").trim_end_matches("/mod");
+            let path = root.join("src").join(shared);
+            entry += &format!("#[path = {path:?}]\npub(crate) mod {module};\n");
+        }
+        entry +=
+            "pub(crate) const FALLBACK: &dyn cell::executor::Fallback = &fallback::Fallback;\n";
         write(&out.join(format!("{tree}.rs")), &entry);
     }
-    let names = bugs.iter().zip(models(&table)).map(|(bug, model)| format!("({:?}, {model:?}),\n", bug.name)).collect::<String>();
-    write(
-        &out.join("bugs.rs"),
-        &format!("/// Every planted bug, with the model that has to find it.\npub(crate) const BUGS: &[(&str, &str)] = &[\n{names}];\n"),
-    );
+    let rows = bugs.iter().map(|Bug { name, model, first, .. }| {
+        format!("Bug {{ name: {name:?}, model: {model:?}, first: {first} }},\n")
+    });
+    let rows = rows.collect::<String>();
+    let text = format!("/// Every planted bug.\npub(crate) const BUGS: &[Bug] = &[\n{rows}];\n");
+    write(&out.join("bugs.rs"), &text);
 }
 
 fn read(path: &Path) -> String {
@@ -55,16 +73,19 @@ fn read(path: &Path) -> String {
 }
 
 fn write(path: &Path, text: &str) {
-    fs::create_dir_all(path.parent().expect("a file has a directory")).expect("the output directory can be made");
+    fs::create_dir_all(path.parent().expect("a file has a directory"))
+        .expect("the output directory can be made");
     fs::write(path, text).expect("the output directory can be written");
 }
 
 /// What the models have of the executors: see `src/executor.rs`.
-const EXECUTOR: [&str; 2] = ["sleep", "slot"];
+const EXECUTOR: [&str; 4] = ["alarm", "idle", "lifo_slot", "manual"];
 
 /// The floors that a `lib.rs` names; `sync`, the executors and the guide, which is text, aside.
 fn modules(text: &str, prefix: &str) -> BTreeSet<String> {
-    let names = text.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix(prefix)?.strip_suffix(';'));
+    let names = text
+        .lines()
+        .filter_map(|line| line.trim_start_matches("pub ").strip_prefix(prefix)?.strip_suffix(';'));
     names.filter(|name| !["sync", "executor", "guide"].contains(name)).map(str::to_owned).collect()
 }
 
@@ -88,22 +109,39 @@ fn copy(top: &Path, dir: &Path, out: &Path, tree: &str, config: &str, bugs: &[Bu
             copy(top, &path, out, tree, config, bugs);
             continue;
         }
-        let name = path.strip_prefix(top).expect("below the top").to_str().expect("a plain name").to_owned();
+        let name = path
+            .strip_prefix(top)
+            .expect("below the top")
+            .to_str()
+            .expect("a plain name")
+            .to_owned();
         if name == "sync.rs" || name == "lib.rs" {
             continue;
         }
         let mut text = read(&path);
         for bug in bugs.iter().filter(|bug| bug.file == name) {
-            assert_eq!(text.matches(&bug.find).count(), 1, "planted bug `{}`: its place in {name} is not there exactly once", bug.name);
+            assert_eq!(
+                text.matches(&bug.find).count(),
+                1,
+                "planted bug `{}`: its place in {name} is not there exactly once",
+                bug.name
+            );
             text = text.replace(&bug.find, &bug.text());
         }
         // `crate::sync` is shared; only the sizes differ.
         let text = text.replace("crate::sync::config", &format!("crate::sync::{config}"));
-        let text = text.replace("crate::", &format!("crate::{tree}::")).replace(&format!("crate::{tree}::sync"), "crate::sync");
+        let text = text
+            .replace("crate::", &format!("crate::{tree}::"))
+            .replace(&format!("crate::{tree}::sync"), "crate::sync");
         write(&out.join(&name), &text);
     }
     for bug in bugs {
-        assert!(top.join(&bug.file).exists(), "planted bug `{}`: there is no {}", bug.name, bug.file);
+        assert!(
+            top.join(&bug.file).exists(),
+            "planted bug `{}`: there is no {}",
+            bug.name,
+            bug.file
+        );
     }
 }
 
@@ -116,14 +154,28 @@ impl Bug {
     }
 }
 
-/// The table: `[name] file model`, then the lines to find after `-` and those to put there after `+`.
+/// The table: `[name] file model`, with `first` after it or nothing; then the lines to find after
+/// `-` and those to put there after `+`.
 fn parse(table: &str) -> Vec<Bug> {
     let mut bugs = Vec::<Bug>::new();
     for line in table.lines() {
         if let Some(rest) = line.strip_prefix('[') {
-            let (name, rest) = rest.split_once(']').expect("[name] file model");
-            let file = rest.split_whitespace().next().expect("[name] file model").to_owned();
-            bugs.push(Bug { name: name.to_owned(), file, find: String::new(), replace: String::new() });
+            let Some((name, rest)) = rest.split_once(']') else { panic!("{HEAD}: {line}") };
+            let (file, model, first) = match rest.split_whitespace().collect::<Vec<_>>()[..] {
+                [file, model] => (file, model, false),
+                [file, model, "first"] => (file, model, true),
+                _ => panic!("{HEAD}: {line}"),
+            };
+            assert!(bugs.iter().all(|bug| bug.name != name), "two planted bugs are named `{name}`");
+            let [name, file, model] = [name, file, model].map(str::to_owned);
+            bugs.push(Bug {
+                name,
+                file,
+                model,
+                first,
+                find: String::new(),
+                replace: String::new(),
+            });
         } else if let Some(bug) = bugs.last_mut() {
             let (text, line) = match (line.strip_prefix("- "), line.strip_prefix("+ ")) {
                 (Some(line), _) => (&mut bug.find, line),
@@ -140,10 +192,4 @@ fn parse(table: &str) -> Vec<Bug> {
         bug.find = bug.find.trim().to_owned();
     }
     bugs
-}
-
-/// The models of the table, in its order.
-fn models(table: &str) -> impl Iterator<Item = &str> {
-    let heads = table.lines().filter(|line| line.starts_with('['));
-    heads.map(|line| line.split_whitespace().last().expect("[name] file model"))
 }

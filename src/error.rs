@@ -6,7 +6,10 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// A message that was not accepted, and why. The message is handed back: nothing is lost in silence.
+use crate::sync::Exclusive;
+
+/// A message that was not accepted, and why. The message is handed back: nothing is lost in
+/// silence.
 ///
 /// # Examples
 /// ```
@@ -19,13 +22,14 @@ use std::sync::Arc;
 /// message(&mut vec![0]); // it is the caller's again
 /// ```
 pub struct SendError<M> {
-    message: M,
+    /// Not to be reached by a shared reference: so the error can be shared whatever the message is.
+    message: Exclusive<M>,
     reason: Reason,
 }
 
 impl<M> SendError<M> {
     pub(crate) fn new(message: M, reason: Reason) -> Self {
-        SendError { message, reason }
+        SendError { message: Exclusive::new(message), reason }
     }
 
     /// Why it was not accepted.
@@ -34,18 +38,23 @@ impl<M> SendError<M> {
     }
 
     /// The message.
-    pub fn message(&self) -> &M {
-        &self.message
+    pub fn message_mut(&mut self) -> &mut M {
+        self.message.get_mut()
     }
 
     /// Gives the message back.
     pub fn into_message(self) -> M {
-        self.message
+        self.message.into_inner()
     }
 
     /// Gives the message and the reason back.
     pub fn into_parts(self) -> (M, Reason) {
-        (self.message, self.reason)
+        (self.message.into_inner(), self.reason)
+    }
+
+    /// Drops the message, and keeps the reason: an error without a type parameter.
+    pub fn into_reason(self) -> Reason {
+        self.reason
     }
 }
 
@@ -67,6 +76,27 @@ impl<M> Error for SendError<M> {
     }
 }
 
+/// The message of a question that was cancelled
+/// ([`WaitError::Cancelled`](crate::WaitError::Cancelled)): it certainly never runs.
+pub struct Withdrawn<M>(Exclusive<M>);
+
+impl<M> Withdrawn<M> {
+    pub(crate) fn new(message: M) -> Self {
+        Withdrawn(Exclusive::new(message))
+    }
+
+    /// Gives the message back.
+    pub fn into_message(self) -> M {
+        self.0.into_inner()
+    }
+}
+
+impl<M> fmt::Debug for Withdrawn<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Withdrawn").finish_non_exhaustive()
+    }
+}
+
 /// Why a message was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -77,10 +107,10 @@ pub enum Reason {
     Closed,
     /// The actor was stopped.
     Stopped(StopCause),
-    /// Waiting for room could never end: this thread is inside a turn of the very actor.
+    /// Waiting could never end: this thread is inside a turn of the very actor.
     Deadlock,
-    /// Waiting for room was refused: this thread is a pool's worker, and nobody could take its place meanwhile
-    /// ([`executor::Blocking`](crate::executor::Blocking)).
+    /// Waiting was refused: this thread is a pool's worker, and no thread could take its place
+    /// meanwhile ([`executor::Blocking`](crate::executor::Blocking)).
     WouldBlock,
 }
 
@@ -93,6 +123,12 @@ impl Reason {
     }
 }
 
+impl Error for Reason {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.cause()
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -100,7 +136,9 @@ impl fmt::Display for Reason {
             Reason::Closed => f.write_str("the actor is closed"),
             Reason::Stopped(cause) => write!(f, "the actor has stopped: {cause}"),
             Reason::Deadlock => f.write_str("an actor waited for itself"),
-            Reason::WouldBlock => f.write_str("a pool's worker would have to wait, with nobody to take its place"),
+            Reason::WouldBlock => {
+                f.write_str("a pool's worker would have to wait, with nobody to take its place")
+            }
         }
     }
 }
@@ -111,7 +149,7 @@ impl fmt::Display for Reason {
 pub enum StopCause {
     /// Somebody called `stop`.
     Requested,
-    /// A turn panicked, with this text; or a hook of a pass, an own loop, or the factory of a lazy state.
+    /// A turn panicked, with this text; or a hook of a batch.
     Panicked(Arc<str>),
     /// Its executor dropped a [`Drain`](crate::Drain) without running it.
     ExecutorGone,
@@ -165,45 +203,31 @@ impl fmt::Display for EndCause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AskError {
-    /// The mailbox was full: the question was not accepted and never ran.
-    Full,
-    /// The actor was closed: the question was not accepted and never ran.
-    Closed,
-    /// The actor stopped before it came to the question, which never ran.
-    Stopped(StopCause),
+    /// The question was not accepted, the actor stopped before its turn, or it may not be waited
+    /// for here ([`Reason::Deadlock`], [`Reason::WouldBlock`]). A question that was accepted keeps
+    /// its place in the mailbox in the last case; in the others it certainly never runs.
+    Refused(Reason),
     /// The question panicked, with this text.
     Panicked(Arc<str>),
-    /// Waiting here could never end: this thread is inside a turn of the very actor.
-    Deadlock,
-    /// Waiting was refused: this thread is a pool's worker, and nobody could take its place meanwhile
-    /// ([`executor::Blocking`](crate::executor::Blocking)). A closure for `with` did not run; a question stays in its mailbox.
-    WouldBlock,
     /// The [`Promise`](crate::Promise) of an answer was dropped.
     Abandoned,
+    /// The answer was taken by an earlier poll.
+    Taken,
 }
 
 impl From<Reason> for AskError {
     fn from(reason: Reason) -> Self {
-        match reason {
-            Reason::Full => AskError::Full,
-            Reason::Closed => AskError::Closed,
-            Reason::Stopped(cause) => AskError::Stopped(cause),
-            Reason::Deadlock => AskError::Deadlock,
-            Reason::WouldBlock => AskError::WouldBlock,
-        }
+        AskError::Refused(reason)
     }
 }
 
 impl fmt::Display for AskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AskError::Full => f.write_str("the mailbox is full"),
-            AskError::Closed => f.write_str("the actor is closed"),
-            AskError::Stopped(cause) => write!(f, "the actor has stopped: {cause}"),
+            AskError::Refused(reason) => reason.fmt(f),
             AskError::Panicked(text) => write!(f, "the message panicked: {text}"),
-            AskError::Deadlock => f.write_str("an actor waited for itself"),
-            AskError::WouldBlock => f.write_str("a pool's worker would have to wait, with nobody to take its place"),
             AskError::Abandoned => f.write_str("the promise of an answer was dropped"),
+            AskError::Taken => f.write_str("the answer was taken before"),
         }
     }
 }
@@ -211,38 +235,7 @@ impl fmt::Display for AskError {
 impl Error for AskError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            AskError::Stopped(cause) if *cause != StopCause::Requested => Some(cause),
-            _ => None,
-        }
-    }
-}
-
-/// Why an actor could not be owned.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OwnError {
-    /// A turn is under way: somebody owns it.
-    Busy,
-    /// It is closed, and everything accepted has been run.
-    Closed,
-    /// It has stopped.
-    Stopped(StopCause),
-}
-
-impl fmt::Display for OwnError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OwnError::Busy => f.write_str("the actor is in the middle of a turn"),
-            OwnError::Closed => f.write_str("the actor is closed"),
-            OwnError::Stopped(cause) => write!(f, "the actor has stopped: {cause}"),
-        }
-    }
-}
-
-impl Error for OwnError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            OwnError::Stopped(cause) if *cause != StopCause::Requested => Some(cause),
+            AskError::Refused(reason) => reason.cause(),
             _ => None,
         }
     }
@@ -272,20 +265,11 @@ impl fmt::Display for BuildError {
             BuildError::CapacityTooLarge { asked, largest } => {
                 write!(f, "a capacity of {asked} is over the limit of {largest} waiting messages")
             }
-            BuildError::BudgetZero => f.write_str("a drain needs a budget of at least one turn, and some time"),
+            BuildError::BudgetZero => {
+                f.write_str("a drain needs a budget of at least one turn, and some time")
+            }
         }
     }
 }
 
 impl Error for BuildError {}
-
-/// The text of a panic's payload.
-pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> Arc<str> {
-    if let Some(text) = panic.downcast_ref::<&'static str>() {
-        Arc::from(*text)
-    } else if let Some(text) = panic.downcast_ref::<String>() {
-        Arc::from(text.as_str())
-    } else {
-        Arc::from("a panic without a text")
-    }
-}

@@ -2,26 +2,32 @@
 #![deny(missing_docs)]
 
 mod actor;
+mod budget;
+mod cell;
 mod drain;
+mod envelope;
 mod error;
 pub mod executor;
 pub mod guide;
 mod mailbox;
-mod reply;
+mod panic;
+mod send;
 mod sync;
-mod unwind;
-mod wait;
+mod time;
+mod wait_list;
 
 pub use actor::{
-    Actor, ActorBuilder, BulkHandler, Context, Handler, Promise, Recipient, Reply, ShutdownReport, SpawnError, SpawnReason, System,
-    Unanswered, WaitError, WeakActor, promise, remaining, renew,
+    Actor, ActorBuilder, Asking, Closing, Context, Ending, Handler, Lossy, Posted, Promise,
+    Recipient, Reply, Sending, ShutdownReport, SpawnError, SpawnReason, System, WaitError, Waiting,
+    WeakActor, promise,
 };
-pub use drain::budget::{Budget, Remaining};
-pub use drain::bulk::Bulk;
-pub use drain::carrier::{Drain, Executor};
-pub use drain::letter::Undelivered;
-pub use drain::plan::{Overflow, Panic};
-pub use drain::turns::own::Owned;
-pub use error::{AskError, BuildError, EndCause, OwnError, Reason, SendError, StopCause};
+pub use budget::Budget;
+pub use cell::config::{Overflow, PanicPolicy, Undelivered};
+pub use cell::executor::{Drain, Executor};
+pub use error::{AskError, BuildError, EndCause, Reason, SendError, StopCause, Withdrawn};
 pub use executor::{ThreadPool, blocking};
-pub use wait::{Clock, Limit, MonotonicClock, VirtualClock};
+pub use time::{Clock, Limit, MonotonicClock, VirtualClock};
+
+/// Where drains go whose actor has no executor: the one thing of the executors that the floors below
+/// them know of. The models have another.
+pub(crate) const FALLBACK: &dyn cell::executor::Fallback = &executor::Fallback;

@@ -48,6 +48,26 @@ pub(crate) mod cell {
     }
 }
 
+/// A value that can be shared because a shared reference to it does nothing.
+pub(crate) struct Exclusive<T>(T);
+
+// SAFETY: a shared reference gives no access to the value.
+unsafe impl<T> Sync for Exclusive<T> {}
+
+impl<T> Exclusive<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Exclusive(value)
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+
+    pub(crate) fn into_inner(self) -> T {
+        self.0
+    }
+}
+
 pub(crate) mod thread {
     use std::thread::LocalKey;
     pub(crate) use std::thread::Thread;
@@ -56,11 +76,6 @@ pub(crate) mod thread {
     /// A handle by which others can unpark this thread.
     pub(crate) fn current() -> Thread {
         std::thread::current()
-    }
-
-    /// Starts a thread that nobody waits for; false if there is none to be had.
-    pub(crate) fn spawn_detached(f: impl FnOnce() + Send + 'static) -> bool {
-        std::thread::Builder::new().name("turnwise".into()).spawn(f).is_ok()
     }
 
     /// What `thread_plain` makes.

@@ -1,4 +1,5 @@
-//! What may cross threads and unwinding: asserted, because models and tests with friendly types would not notice.
+//! What may cross threads and unwinding: asserted, because models and tests with friendly types
+//! would not notice.
 
 use std::cell::Cell;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -6,8 +7,10 @@ use std::rc::Rc;
 
 use turnwise::executor::{DrainQueue, PoolBuilder, PoolError, PoolHandle, QueueHandle, Shutdown};
 use turnwise::{
-    Actor, ActorBuilder, AskError, BuildError, Bulk, Drain, Overflow, Owned, Panic, Reason, Reply, SendError, ShutdownReport, SpawnError,
-    SpawnReason, StopCause, System, ThreadPool, VirtualClock, WaitError, WeakActor,
+    Actor, ActorBuilder, AskError, Asking, BuildError, Drain, EndCause, Ending, Lossy, Overflow,
+    PanicPolicy, Posted, Promise, Reason, Recipient, Reply, SendError, Sending, ShutdownReport,
+    SpawnError, SpawnReason, StopCause, System, ThreadPool, Undelivered, VirtualClock, WaitError,
+    Waiting, WeakActor,
 };
 
 /// Is a type this? Asked in a way that also answers no.
@@ -40,23 +43,47 @@ fn handles_cross_threads_if_the_state_can_be_sent() {
 }
 
 #[test]
+fn views_are_shared_like_the_handle_they_are_of() {
+    assert!(is!(Posted<'static, Lonely>: Send) && is!(Posted<'static, Lonely>: Sync));
+    assert!(is!(Waiting<'static, Lonely>: Send) && is!(Waiting<'static, Lonely>: Sync));
+    assert!(!is!(Posted<'static, Local>: Send) && !is!(Waiting<'static, Local>: Send));
+    assert!(is!(Recipient<Lonely>: Send) && is!(Recipient<Lonely>: Sync));
+}
+
+#[test]
 fn replies_cross_threads_if_the_answer_can_be_sent() {
     assert!(is!(Reply<Lonely>: Send) && !is!(Reply<Local>: Send));
+    assert!(is!(Reply<u32, Lonely>: Send) && !is!(Reply<u32, Local>: Send));
     assert!(is!(WaitError<Lonely>: Send) && !is!(WaitError<Local>: Send));
+    assert!(is!(WaitError<u32, Lonely>: Send) && !is!(WaitError<u32, Local>: Send));
+    assert!(is!(Promise<Lonely>: Send) && !is!(Promise<Local>: Send));
     assert!(is!(Reply<Lonely>: Unpin) && is!(Reply<Local>: Unpin));
 }
 
 #[test]
-fn a_shared_reply_gives_no_access_to_an_answer_that_must_not_be_shared() {
-    // Nothing of a shared reply reaches the answer, so both would be sound; what holds now is written down.
-    assert!(is!(Reply<u32>: Sync));
-    assert!(!is!(Reply<Local>: Sync));
+fn what_waits_crosses_threads_if_its_message_can() {
+    assert!(is!(Sending<Lonely>: Send) && !is!(Sending<Local>: Send));
+    assert!(is!(Asking<Lonely, Lonely>: Send));
+    assert!(!is!(Asking<Local>: Send) && !is!(Asking<u32, Local>: Send));
+    assert!(is!(Ending<Lonely>: Send) && is!(Ending<Lonely>: Sync));
+    assert!(is!(Sending<Local>: Unpin) && is!(Asking<Local, Local>: Unpin));
+    assert!(is!(Ending<Lonely>: Unpin));
 }
 
 #[test]
-fn an_owner_stays_on_its_thread() {
-    assert!(!is!(Owned<'static, u32>: Send) && !is!(Owned<'static, u32>: Sync));
-    assert!(is!(Bulk<'static, Lonely>: Send) && !is!(Bulk<'static, Local>: Send));
+fn a_shared_reply_gives_no_access_to_what_is_in_it() {
+    // Nothing of a shared reply reaches the answer, so it may be shared whatever that is.
+    assert!(is!(Reply<Lonely>: Sync) && is!(Reply<u32, Lonely>: Sync));
+    assert!(is!(SendError<Lonely>: Sync));
+    assert!(is!(WaitError<Lonely>: Sync));
+    // What cannot be sent cannot be shared either: the crate claims no more than it needs.
+    assert!(!is!(Reply<Local>: Sync) && !is!(SendError<Local>: Send));
+}
+
+#[test]
+fn a_lossy_way_in_crosses_threads_if_the_message_can() {
+    assert!(is!(Lossy<Lonely, Lonely>: Send) && is!(Lossy<Lonely, Lonely>: Sync));
+    assert!(!is!(Lossy<Lonely, Local>: Send) && !is!(Lossy<Local, u32>: Send));
 }
 
 #[test]
@@ -88,7 +115,8 @@ fn builders_are_sent_with_what_they_hold() {
 
 #[test]
 fn handles_and_replies_may_cross_unwinding() {
-    // A turn that panics is dealt with by the policy: no handle ever shows a half-changed state by itself.
+    // A turn that panics is dealt with by the policy: no handle ever shows a half-changed state by
+    // itself.
     assert!(is!(Actor<Lonely>: UnwindSafe) && is!(Actor<Lonely>: RefUnwindSafe));
     assert!(is!(WeakActor<Lonely>: UnwindSafe) && is!(WeakActor<Lonely>: RefUnwindSafe));
     assert!(is!(Drain: UnwindSafe) && is!(Drain: RefUnwindSafe));
@@ -101,9 +129,16 @@ fn errors_are_what_boxed_errors_want() {
     error::<BuildError>();
     error::<PoolError>();
     error::<StopCause>();
+    error::<Reason>();
     error::<SendError<u32>>();
     error::<WaitError<u32>>();
     error::<SpawnError<u32>>();
+    // Whatever the message and the answer: those that cannot be shared, too.
+    error::<SendError<Lonely>>();
+    error::<SendError<Vec<Box<dyn FnOnce(&mut u32) + Send>>>>();
+    error::<WaitError<Lonely>>();
+    error::<WaitError<u32, Lonely>>();
+    error::<WaitError<Box<dyn FnOnce() + Send>, Lonely>>();
     error::<SpawnReason>();
     fn plain<T: Send + Sync + Clone + Eq + UnwindSafe + RefUnwindSafe>() {}
     plain::<Reason>();
@@ -113,5 +148,12 @@ fn errors_are_what_boxed_errors_want() {
     plain::<SpawnReason>();
     plain::<ShutdownReport>();
     plain::<Overflow>();
-    assert!(is!(Panic<Local>: Send) && !is!(Panic<Local>: Sync));
+    plain::<EndCause>();
+    assert!(is!(PanicPolicy<Local>: Send) && !is!(PanicPolicy<Local>: Sync));
+    assert!(is!(Undelivered<Lonely>: Send));
+}
+
+#[test]
+fn a_spawn_error_is_shared_whatever_is_in_it() {
+    assert!(is!(SpawnError<Lonely>: Sync));
 }

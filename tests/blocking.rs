@@ -1,4 +1,5 @@
-//! A thread that blocks inside a turn first runs what that turn has sent: nobody else might.
+//! A thread that blocks inside a turn first hands off what that turn has sent: nobody else might
+//! run it.
 
 mod common;
 
@@ -9,10 +10,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use common::{Tally, must_end, size, until};
-use turnwise::{Actor, AskError};
+use common::{Held, Tally, block_on, must_end, size, until};
+use turnwise::{Actor, AskError, Overflow, Reason};
 
-/// Blocks inside a turn on an actor that is busy until a message, sent in the same turn to a third actor, has run.
+/// Blocks inside a turn on an actor that is busy until a message, sent in the same turn to a third
+/// actor, has run.
 fn blocks_inside_a_turn(block: impl FnOnce(&Actor<u32>) + Send + 'static) {
     must_end(move || {
         let (outer, busy, helper) = (Actor::new(()), Actor::new(7), Actor::new(()));
@@ -48,12 +50,14 @@ fn with_inside_a_turn_does_not_hang() {
 
 #[test]
 fn waiting_for_a_reply_inside_a_turn_does_not_hang() {
-    blocks_inside_a_turn(|busy| assert_eq!(busy.ask(|n| *n).wait(), Ok(7)));
+    blocks_inside_a_turn(|busy| assert_eq!(busy.call(|n| *n).wait(), Ok(7)));
 }
 
 #[test]
-fn waiting_for_a_reply_with_a_limit_inside_a_turn_does_not_hang() {
-    blocks_inside_a_turn(|busy| assert_eq!(busy.ask(|n| *n).wait_timeout(Duration::MAX).unwrap(), 7));
+fn a_limited_wait_inside_a_turn_does_not_hang() {
+    blocks_inside_a_turn(|busy| {
+        assert_eq!(busy.call(|n| *n).wait_timeout(Duration::MAX).unwrap(), 7)
+    });
 }
 
 #[test]
@@ -70,7 +74,50 @@ fn waiting_for_the_end_inside_a_turn_does_not_hang() {
 }
 
 #[test]
-fn with_on_an_actor_that_this_very_turn_has_sent_to_runs_both() {
+fn awaiting_a_reply_inside_a_turn_does_not_hang() {
+    blocks_inside_a_turn(|busy| assert_eq!(block_on(busy.call(|n| *n)), Ok(7)));
+}
+
+#[test]
+fn awaiting_an_end_inside_a_turn_does_not_hang() {
+    blocks_inside_a_turn(|busy| assert_eq!(block_on(busy.idle()), Ok(())));
+    blocks_inside_a_turn(|busy| {
+        busy.close();
+        assert_eq!(block_on(busy.ended()), Ok(()));
+    });
+}
+
+#[test]
+fn waiting_for_room_inside_a_turn_does_not_hang() {
+    let full = || {
+        let actor = Actor::builder(7).capacity(1, Overflow::Reject).spawn().unwrap();
+        let held = Held::hold(&actor);
+        actor.send(|_| ()).unwrap();
+        (actor, held)
+    };
+    // Room comes only if what this very turn has sent is run.
+    let waits: [fn(&Actor<u32>); 4] = [
+        |full| full.waiting().send(|_| ()).wait().unwrap(),
+        |full| assert_eq!(full.waiting().call(|n| *n).wait(), Ok(7)),
+        |full| block_on(full.waiting().send(|_| ())).unwrap(),
+        |full| assert_eq!(full.waiting().call(|n| *n).within(Duration::MAX).unwrap(), 7),
+    ];
+    for wait in waits {
+        must_end(move || {
+            let (full, held) = full();
+            let (outer, helper) = (Actor::new(()), Actor::new(held));
+            outer
+                .with(|()| {
+                    helper.send(|held| held.let_go_soon()).unwrap();
+                    wait(&full);
+                })
+                .unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_with_runs_what_its_turn_has_sent_before() {
     must_end(|| {
         let (outer, other) = (Actor::new(()), Actor::new(vec![0]));
         let seen = outer
@@ -86,13 +133,13 @@ fn with_on_an_actor_that_this_very_turn_has_sent_to_runs_both() {
 }
 
 #[test]
-fn a_reply_from_an_actor_that_this_very_turn_has_asked_comes() {
+fn a_reply_to_what_its_turn_has_asked_comes() {
     must_end(|| {
         let (outer, other) = (Actor::new(()), Actor::new(1));
         let seen = outer
             .with(|()| {
-                let first = other.ask(|n| *n);
-                let second = other.ask(|n| *n + 1);
+                let first = other.call(|n| *n);
+                let second = other.call(|n| *n + 1);
                 assert!(!second.is_ready(), "it runs after this turn, or in the wait");
                 (second.wait(), first.wait())
             })
@@ -114,19 +161,22 @@ fn waiting_in_turns_of_turns_goes_down_and_comes_back() {
 }
 
 #[test]
-fn an_actor_that_waits_for_itself_is_told_at_once_at_any_depth() {
+fn waiting_for_oneself_is_told_at_any_depth() {
     must_end(|| {
         let (one, two) = (Actor::new(()), Actor::new(()));
-        let answers = one.with(|()| two.with(|()| (one.with(|()| ()), one.ask(|()| ()).wait(), one.wait_idle())).unwrap());
-        assert_eq!(answers.unwrap(), (Err(AskError::Deadlock), Err(AskError::Deadlock), Err(AskError::Deadlock)));
+        let answers = one.with(|()| {
+            two.with(|()| (one.with(|()| ()), one.call(|()| ()).wait(), one.wait_idle())).unwrap()
+        });
+        let deadlock = AskError::Refused(Reason::Deadlock);
+        let expected = (Err(deadlock.clone()), Err(deadlock), Err(Reason::Deadlock));
+        assert_eq!(answers.unwrap(), expected);
         one.wait_idle().unwrap();
     });
 }
 
 #[test]
-fn threads_that_wait_upwards_in_turns_and_send_to_others_all_come_through() {
-    // Every turn waits for the next higher actor, and sends to one whose messages wait for nobody. (Messages that do wait could be run here on
-    // top of a turn of the very actor that they wait for, and be told of a deadlock.)
+fn threads_that_wait_upwards_in_turns_come_through() {
+    // Every turn waits for the next higher actor, and sends to one whose messages wait for nobody.
     let tally = Tally::default();
     must_end({
         let tally = tally.clone();
@@ -147,7 +197,7 @@ fn threads_that_wait_upwards_in_turns_and_send_to_others_all_come_through() {
                         if round % 2 == 0 {
                             next.with(|n| *n).unwrap()
                         } else {
-                            next.ask(|n| *n).wait().unwrap()
+                            next.call(|n| *n).wait().unwrap()
                         };
                     };
                     actors[at].with(turn).unwrap();
@@ -167,8 +217,9 @@ fn threads_that_wait_upwards_in_turns_and_send_to_others_all_come_through() {
 }
 
 #[test]
-fn what_a_blocked_turn_has_promised_is_run_by_another_thread() {
-    // The answer comes only if a third actor, to which this turn has sent before, does its part: through a channel, which we do not see.
+fn what_a_blocked_turn_has_sent_runs_elsewhere() {
+    // The answer comes only if a third actor, to which this turn has sent before, does its part:
+    // through a channel, which the crate does not see.
     must_end(|| {
         let (first, second, third) = (Actor::new(()), Actor::new(()), Actor::new(()));
         let (tx, rx) = std::sync::mpsc::channel();

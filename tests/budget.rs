@@ -1,17 +1,20 @@
-//! Budgets: how much one drain does, who goes on, and what a handler sees of it. Time is a clock that the turns themselves move.
+//! Budgets: how much one drain does, and who goes on. Time is a clock that the turns themselves
+//! move.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use turnwise::executor::{DrainQueue, QueueHandle};
-use turnwise::{Actor, AskError, Budget, BuildError, Clock, Drain, Executor, ThreadPool, remaining, renew};
+use turnwise::{
+    Actor, AskError, Budget, BuildError, Clock, Drain, Executor, Reason, StopCause, ThreadPool,
+};
 
 mod common;
 
-use common::must_end;
+use common::{asked, in_turn, must_end, until};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -38,11 +41,12 @@ impl Clock for Hand {
     }
 }
 
-/// A queue that counts what it is given and may refuse.
+/// A queue that counts what it is given, and that may refuse, and tells.
 struct Counting {
     queue: QueueHandle,
     given: Arc<AtomicUsize>,
     refuses: Arc<AtomicUsize>,
+    refused: Arc<AtomicUsize>,
 }
 
 impl Executor for Counting {
@@ -53,6 +57,7 @@ impl Executor for Counting {
 
     fn try_execute(&self, drain: Drain) -> Result<(), Drain> {
         if self.refuses.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)).is_ok() {
+            self.refused.fetch_add(1, SeqCst);
             return Err(drain);
         }
         self.execute(drain);
@@ -60,15 +65,20 @@ impl Executor for Counting {
     }
 }
 
-/// A queue, how often it was given a drain, and how often it will refuse.
-fn counting() -> (DrainQueue, Arc<AtomicUsize>, Arc<AtomicUsize>, Counting) {
-    let queue = DrainQueue::new();
-    let (given, refuses) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-    let executor = Counting { queue: queue.handle(), given: given.clone(), refuses: refuses.clone() };
-    (queue, given, refuses, executor)
+/// A queue, how often it was given a drain, and its executor.
+fn counting() -> (DrainQueue, Arc<AtomicUsize>, Counting) {
+    let (queue, given) = (DrainQueue::new(), Arc::<AtomicUsize>::default());
+    let executor = Counting {
+        queue: queue.handle(),
+        given: given.clone(),
+        refuses: Arc::default(),
+        refused: Arc::default(),
+    };
+    (queue, given, executor)
 }
 
-/// Runs drains one at a time: after each, how many messages were handled by it, and how often a drain was handed over since the first.
+/// Runs drains one at a time: after each, how many messages were handled by it, and how often a
+/// drain was handed over since the first.
 fn slices(queue: &DrainQueue, given: &AtomicUsize, handled: &AtomicUsize) -> Vec<(usize, usize)> {
     let (mut slices, mut before, first) = (vec![], 0, given.load(SeqCst));
     while queue.run_one() {
@@ -81,9 +91,10 @@ fn slices(queue: &DrainQueue, given: &AtomicUsize, handled: &AtomicUsize) -> Vec
 
 /// `messages` turns that take 50 ms each, in drains of `budget`.
 fn timed_slices(budget: Budget, messages: usize) -> Vec<(usize, usize)> {
-    let (queue, given, _, executor) = counting();
+    let (queue, given, executor) = counting();
     let clock = Hand::default();
-    let actor = Actor::builder(()).executor(executor).budget(budget).clock(clock.clone()).spawn().unwrap();
+    let actor =
+        Actor::builder(()).executor(executor).budget(budget).clock(clock.clone()).spawn().unwrap();
     let handled = Arc::<AtomicUsize>::default();
     for _ in 0..messages {
         let (clock, handled) = (clock.clone(), handled.clone());
@@ -99,25 +110,43 @@ fn timed_slices(budget: Budget, messages: usize) -> Vec<(usize, usize)> {
 
 // B1, B3, B4.
 #[test]
-fn a_drain_ends_when_its_time_is_over_and_is_handed_on_only_if_something_is_left() {
+fn a_drain_ends_when_its_time_is_over() {
     let limit = |time| Budget::UNLIMITED.time(time);
     assert_eq!(timed_slices(limit(ms(50)), 3), [(1, 1), (1, 2), (1, 2)]);
     assert_eq!(timed_slices(limit(ms(51)), 3), [(2, 1), (1, 1)], "another budget, another number");
     assert_eq!(timed_slices(limit(ms(100)), 4), [(2, 1), (2, 1)], "each drain has its time afresh");
     assert_eq!(timed_slices(limit(ms(1)), 1), [(1, 0)], "late, but nothing is left");
     assert_eq!(timed_slices(limit(Duration::MAX), 500), [(500, 0)]);
-    assert_eq!(timed_slices(Budget::turns(2).time(ms(500)), 5), [(2, 1), (2, 2), (1, 2)], "whichever is used up first");
+    assert_eq!(
+        timed_slices(Budget::turns(2).time(ms(500)), 5),
+        [(2, 1), (2, 2), (1, 2)],
+        "whichever is used up first"
+    );
     assert_eq!(timed_slices(Budget::turns(20).time(ms(100)), 3), [(2, 1), (1, 1)]);
 }
 
 // Time is not looked at after each turn; but turns of a length never overstep it by one of them.
 #[test]
-fn turns_of_a_length_overstep_the_time_by_less_than_one() {
-    for (turn, limit) in [(1, 1000), (1, 999), (3, 1000), (7, 100), (40, 1000), (400, 1000), (999, 1000), (1001, 1000)] {
+fn equal_turns_overstep_the_time_by_less_than_one() {
+    for (turn, limit) in [
+        (1, 1000),
+        (1, 999),
+        (3, 1000),
+        (7, 100),
+        (40, 1000),
+        (400, 1000),
+        (999, 1000),
+        (1001, 1000),
+    ] {
         let queue = DrainQueue::new();
         let clock = Hand::default();
         let budget = Budget::UNLIMITED.time(ms(limit));
-        let actor = Actor::builder(()).executor(queue.handle()).budget(budget).clock(clock.clone()).spawn().unwrap();
+        let actor = Actor::builder(())
+            .executor(queue.handle())
+            .budget(budget)
+            .clock(clock.clone())
+            .spawn()
+            .unwrap();
         let handled = Arc::<AtomicU64>::default();
         for _ in 0..2000 {
             let (clock, handled) = (clock.clone(), handled.clone());
@@ -140,7 +169,7 @@ fn turns_of_a_length_overstep_the_time_by_less_than_one() {
 // B2.
 #[test]
 fn a_drain_ends_when_its_turns_are_used_up() {
-    let (queue, given, _, executor) = counting();
+    let (queue, given, executor) = counting();
     let actor = Actor::builder(()).executor(executor).spawn().unwrap();
     let handled = Arc::<AtomicUsize>::default();
     for _ in 0..1000 {
@@ -153,38 +182,41 @@ fn a_drain_ends_when_its_turns_are_used_up() {
 // B6.
 #[test]
 fn a_budget_of_nothing_is_refused() {
-    for budget in [Budget::turns(0), Budget::UNLIMITED.time(Duration::ZERO), Budget::turns(9).time(Duration::ZERO)] {
+    for budget in [
+        Budget::turns(0),
+        Budget::UNLIMITED.time(Duration::ZERO),
+        Budget::turns(9).time(Duration::ZERO),
+    ] {
         assert_eq!(Actor::builder(()).budget(budget).spawn().unwrap_err(), BuildError::BudgetZero);
     }
-    assert_eq!(Actor::builder(()).executor(drop::<Drain>).budget(0).spawn().unwrap_err(), BuildError::BudgetZero);
+    assert_eq!(
+        Actor::builder(()).executor(drop::<Drain>).budget(0).spawn().unwrap_err(),
+        BuildError::BudgetZero
+    );
 }
 
 // B5.
 #[test]
-fn an_executor_that_refuses_is_asked_again_and_each_refusal_is_told() {
-    let (queue, given, refuses, executor) = counting();
-    let told = Arc::<Mutex<Vec<u32>>>::default();
-    let hook = told.clone();
-    let actor = Actor::builder(0).executor(executor).refused(move |attempt| hook.lock().unwrap().push(attempt)).spawn().unwrap();
+fn an_executor_that_refuses_is_asked_again() {
+    let (queue, given, executor) = counting();
+    let (refuses, refused) = (executor.refuses.clone(), executor.refused.clone());
+    let actor = Actor::builder(0).executor(executor).spawn().unwrap();
     refuses.store(2, SeqCst);
     actor.send(|n| *n += 1).unwrap();
-    assert_eq!(*told.lock().unwrap(), [1, 2]);
-    assert_eq!(given.load(SeqCst), 1);
+    assert_eq!((refused.load(SeqCst), given.load(SeqCst)), (2, 1), "each refusal is seen, once");
     assert!(queue.run_one());
-    assert_eq!(actor.with(|n| *n), Ok(1));
+    assert_eq!(asked(&queue, &actor, |n| *n), 1);
     assert_eq!(actor.stop_cause(), None);
 }
 
 // B5: nobody is left without an answer.
 #[test]
-fn what_an_executor_refuses_for_good_is_run_by_the_pool_of_the_process() {
+fn what_an_executor_refuses_is_run_by_the_fallback() {
     must_end(|| {
-        let (queue, given, refuses, executor) = counting();
-        let told = Arc::<AtomicUsize>::default();
-        let hook = told.clone();
+        let (queue, given, executor) = counting();
+        let (refuses, refused) = (executor.refuses.clone(), executor.refused.clone());
         refuses.store(usize::MAX, SeqCst);
-        let counts = move |_| _ = hook.fetch_add(1, SeqCst);
-        let actor = Actor::builder(0).executor(executor).budget(2).refused(counts).spawn().unwrap();
+        let actor = Actor::builder(0).executor(executor).budget(2).spawn().unwrap();
         let (tell, ran_on) = mpsc::channel();
         for _ in 0..10 {
             let tell = tell.clone();
@@ -201,41 +233,46 @@ fn what_an_executor_refuses_for_good_is_run_by_the_pool_of_the_process() {
         }
         actor.wait_idle().unwrap();
         assert_eq!(actor.with(|n| *n), Ok(10));
-        assert!(told.load(SeqCst) >= 3 && told.load(SeqCst) % 3 == 0);
+        let refused = refused.load(SeqCst);
+        assert!(refused >= 3 && refused % 3 == 0, "{refused}");
         assert_eq!((given.load(SeqCst), queue.len()), (0, 0));
     });
 }
 
-// A caller of a plain actor is held for his millisecond; what is left goes to the pool of the process.
+// A caller of a plain actor is held for its millisecond; what is left goes to the pool of the
+// process.
 #[test]
-fn a_caller_without_a_budget_of_his_own_is_let_go() {
+fn a_caller_without_a_budget_of_its_own_is_let_go() {
     must_end(|| {
         const MESSAGES: usize = 100;
         let clock = Hand::default();
         let actor = Actor::builder(Vec::<ThreadId>::new()).clock(clock.clone()).spawn().unwrap();
         let open = Arc::<AtomicBool>::default();
-        for _ in 0..MESSAGES {
-            let (clock, open) = (clock.clone(), open.clone());
-            let here = thread::current().id();
-            actor
-                .enqueue(move |ran_on: &mut Vec<_>| {
-                    // Whoever comes after this thread waits until it has looked.
-                    while thread::current().id() != here && !open.load(SeqCst) {
-                        thread::yield_now();
-                    }
-                    clock.advance(ms(1));
-                    ran_on.push(thread::current().id());
-                })
-                .unwrap();
-        }
-        assert!(actor.drain());
+        let here = thread::current().id();
+        in_turn(|| {
+            for _ in 0..MESSAGES {
+                let (clock, open) = (clock.clone(), open.clone());
+                actor
+                    .send(move |ran_on: &mut Vec<_>| {
+                        // Any other thread waits until this one has looked.
+                        while thread::current().id() != here && !open.load(SeqCst) {
+                            thread::yield_now();
+                        }
+                        clock.advance(ms(1));
+                        ran_on.push(thread::current().id());
+                    })
+                    .unwrap();
+            }
+        });
         assert!(!actor.is_idle(), "it was let go while messages were left");
         open.store(true, SeqCst);
+        // Only looking: the pool runs the rest.
+        until(|| actor.is_idle());
         let ran_on = actor.with(std::mem::take).unwrap();
-        let here = ran_on.iter().filter(|id| **id == thread::current().id()).count();
         assert_eq!(ran_on.len(), MESSAGES);
-        assert!((9..MESSAGES).contains(&here), "eight turns before the clock is read, and one that took the millisecond: {here}");
-        assert_eq!(ran_on[..9], [thread::current().id(); 9]);
+        // Eight turns before the clock is read, and one that took the millisecond.
+        assert_eq!(ran_on[..9], [here; 9]);
+        assert!(!ran_on[9..].contains(&here));
     });
 }
 
@@ -257,7 +294,7 @@ fn a_short_drain_reads_no_clock() {
 
 // B8: others go on sending, and the caller goes all the same; everything is handled.
 #[test]
-fn a_captive_sender_is_let_go_while_others_keep_sending() {
+fn a_captive_sender_is_let_go_while_others_send() {
     must_end(|| {
         struct State {
             handled: u64,
@@ -286,8 +323,14 @@ fn a_captive_sender_is_let_go_while_others_keep_sending() {
         captive_is_in.recv().unwrap();
         // Each turn sends the next one: as long as this goes on, the mailbox is never empty.
         let over = Arc::<AtomicBool>::default();
-        fn again(actor: &Actor<State>, clock: &Hand, sent: &Arc<AtomicU64>, over: &Arc<AtomicBool>) {
-            let (own, clock, sent, over) = (actor.clone(), clock.clone(), sent.clone(), over.clone());
+        fn again(
+            actor: &Actor<State>,
+            clock: &Hand,
+            sent: &Arc<AtomicU64>,
+            over: &Arc<AtomicBool>,
+        ) {
+            let (own, clock, sent, over) =
+                (actor.clone(), clock.clone(), sent.clone(), over.clone());
             sent.fetch_add(1, SeqCst);
             actor
                 .send(move |state| {
@@ -308,14 +351,20 @@ fn a_captive_sender_is_let_go_while_others_keep_sending() {
         let captive = captive.join().unwrap();
         over.store(true, SeqCst);
         actor.wait_idle().unwrap();
-        let (handled, by) = actor.with(|state| (state.handled, std::mem::take(&mut state.by))).unwrap();
+        let (handled, by) =
+            actor.with(|state| (state.handled, std::mem::take(&mut state.by))).unwrap();
         assert_eq!(handled, sent.load(SeqCst));
         assert_eq!(by[0], captive);
-        assert_eq!(by.iter().filter(|id| **id == captive).count(), 1, "it is let go once, and does not come back");
+        assert_eq!(
+            by.iter().filter(|id| **id == captive).count(),
+            1,
+            "it is let go once, and does not come back"
+        );
     });
 }
 
-// The same for what a caller's turns have sent to others: two actors that keep each other busy do not keep him.
+// The same for what a caller's turns have sent to others: two actors that keep each other busy do
+// not keep it.
 #[test]
 fn a_caller_is_let_go_by_a_cascade_without_end() {
     must_end(|| {
@@ -340,132 +389,94 @@ fn a_caller_is_let_go_by_a_cascade_without_end() {
         while !(a.is_idle() && b.is_idle()) {
             thread::yield_now();
         }
-        let [_, _] = [a.with(|player| player.0.take()).unwrap(), b.with(|player| player.0.take()).unwrap()];
+        let [_, _] =
+            [a.with(|player| player.0.take()).unwrap(), b.with(|player| player.0.take()).unwrap()];
     });
 }
 
-// R8: somebody who waits does not wait for the executor.
+// R8: a caller that may run the actor, and waits, does not wait for the executor.
 #[test]
-fn a_caller_who_waits_takes_a_drain_over_that_was_handed_on() {
+fn a_caller_that_waits_takes_a_drain_over() {
     let queue = DrainQueue::new();
-    let actor = Actor::builder(0).hand_off_to(queue.handle()).budget(2).spawn().unwrap();
+    let builder = Actor::builder(0).executor(queue.handle()).run_inline(true);
+    let actor = builder.budget(2).spawn().unwrap();
     actor.send_many((0..5).map(|_| |n: &mut i32| *n += 1)).unwrap();
     assert_eq!(queue.len(), 1, "two were run by the sender, the rest was handed on");
-    // The queue is never run: these callers do it themselves, each within its budget.
-    assert_eq!(actor.ask(|n| *n).wait(), Ok(5));
+    // The queue is never run: these callers do it themselves, until their own message is done.
+    assert_eq!(actor.call(|n| *n).wait(), Ok(5));
     assert_eq!(actor.with(|n| *n), Ok(5));
-    assert!(queue.run_one(), "its carrier is stale");
+    assert!(queue.run_one(), "its drain is stale");
     assert!(!queue.run_one());
 }
 
-// The message of a caller who waits is not lost when his own drain is over before it.
+// What the executor gets may be up to the very thread that waits.
 #[test]
-fn a_caller_who_waits_may_be_served_by_the_pool() {
+fn a_caller_that_waits_keeps_its_message_to_itself() {
+    must_end(|| {
+        let queue = DrainQueue::new();
+        let builder = Actor::builder(0).executor(queue.handle()).run_inline(true);
+        let actor = builder.budget(2).spawn().unwrap();
+        let add = |n: &mut i32| *n += 1;
+        // More than the budget, and the only thread that could run the queue waits here.
+        (0..5).for_each(|_| actor.posted().send(add).unwrap());
+        assert_eq!(actor.with(|n| *n), Ok(5));
+        (0..5).for_each(|_| actor.posted().send(add).unwrap());
+        actor.posted().send(add).unwrap();
+        assert_eq!(actor.posted().call(|n| *n).wait(), Ok(11));
+        (0..5).for_each(|_| actor.posted().send(add).unwrap());
+        assert_eq!(actor.call(|n| *n).wait(), Ok(16));
+        (0..5).for_each(|_| actor.posted().send(add).unwrap());
+        assert_eq!(actor.wait_idle(), Ok(()));
+        // All was run by the waiting caller: what the queue has is stale, and changes nothing.
+        queue.run_until_idle();
+        assert_eq!(actor.with(|n| *n), Ok(21));
+    });
+}
+
+// The message of a caller that waits is not lost when its own drain is over before it.
+#[test]
+fn a_caller_that_waits_may_be_served_by_the_pool() {
     must_end(|| {
         let pool = ThreadPool::builder().threads(1).build().unwrap();
-        let actor = Actor::builder(0).hand_off_to(pool.handle()).budget(3).spawn().unwrap();
+        let builder = Actor::builder(0).executor(pool.handle()).run_inline(true);
+        let actor = builder.budget(3).spawn().unwrap();
+        let ten = || (0..10).for_each(|_| actor.send(|n| *n += 1).unwrap());
         for round in 0..50 {
-            for _ in 0..10 {
-                actor.enqueue(|n| *n += 1).unwrap();
-            }
+            in_turn(ten);
             assert_eq!(actor.with(|n| *n), Ok(10 * (round + 1)));
         }
         // Inside of a turn too.
         let outer = Actor::new(());
-        for _ in 0..10 {
-            actor.enqueue(|n| *n += 1).unwrap();
-        }
-        assert_eq!(outer.with(|()| actor.with(|n| *n)), Ok(Ok(510)));
+        assert_eq!(
+            outer.with(|()| {
+                ten();
+                actor.with(|n| *n)
+            }),
+            Ok(Ok(510))
+        );
         assert!(pool.shutdown(Duration::from_secs(30)).is_complete());
     });
-}
-
-// B7.
-#[test]
-fn a_handler_sees_what_remains_and_may_renew_it() {
-    let queue = DrainQueue::new();
-    let clock = Hand::default();
-    let budget = Budget::turns(256).time(ms(50));
-    let actor = Actor::builder(()).executor(queue.handle()).budget(budget).clock(clock.clone()).spawn().unwrap();
-    assert!(remaining().is_none());
-    assert!(!renew(Budget::UNLIMITED));
-    let seen = {
-        let clock = clock.clone();
-        actor.ask(move |()| {
-            let mut seen = vec![];
-            let mut look = || {
-                let left = remaining().unwrap();
-                seen.push((left.elapsed(), left.time(), left.turns(), left.is_over()));
-                left
-            };
-            look();
-            assert!(renew(Budget::UNLIMITED.time(ms(1000))));
-            look();
-            clock.advance(ms(400));
-            look();
-            clock.advance(ms(600));
-            let kept = look().budget();
-            assert!(renew(kept));
-            look();
-            assert!(renew(Budget::turns(0)));
-            look();
-            assert!(renew(Budget::UNLIMITED));
-            assert!(remaining().is_none());
-            assert!(renew(Budget::turns(7)));
-            look();
-            seen
-        })
-    };
-    assert!(queue.run_one());
-    let whole = Some(ms(1000));
-    assert_eq!(
-        seen.wait().unwrap(),
-        [
-            (ms(0), Some(ms(50)), Some(255), false),
-            (ms(0), whole, None, false),
-            (ms(400), Some(ms(600)), None, false),
-            (ms(1000), Some(ms(0)), None, true),
-            (ms(0), whole, None, false),
-            (ms(0), None, Some(0), true),
-            (ms(0), None, Some(7), false),
-        ]
-    );
-}
-
-#[test]
-fn a_renewed_budget_counts_for_this_drain_only() {
-    for (renewed, first) in [(Budget::turns(0), 1), (Budget::turns(1), 2), (Budget::turns(5), 6), (Budget::UNLIMITED, 20)] {
-        let (queue, given, _, executor) = counting();
-        let actor = Actor::builder(()).executor(executor).budget(3).spawn().unwrap();
-        let handled = Arc::<AtomicUsize>::default();
-        for i in 0..20 {
-            let handled = handled.clone();
-            actor
-                .send(move |()| {
-                    handled.fetch_add(1, SeqCst);
-                    if i == 0 {
-                        assert!(renew(renewed));
-                    }
-                })
-                .unwrap();
-        }
-        let slices = slices(&queue, &given, &handled);
-        assert_eq!(slices[0].0, first, "{renewed:?}");
-        assert!(slices[1..].iter().all(|(turns, _)| *turns <= 3) && slices.len() == 1 + (20 - first).div_ceil(3), "{slices:?}");
-    }
 }
 
 // A turn that its caller runs at once, with nothing else to do, belongs to no drain.
 #[test]
 fn a_callers_own_turn_has_no_budget() {
-    let actor = Actor::builder(()).budget(1).spawn().unwrap();
-    assert_eq!(actor.with(|()| (remaining(), renew(5))), Ok((None, false)));
-    // Nor has it that of the drain that it stands upon.
     let queue = DrainQueue::new();
-    let below = Actor::builder(()).executor(queue.handle()).spawn().unwrap();
-    let asked = below.ask(move |()| (remaining().is_some(), actor.with(|()| remaining().is_some()), remaining().is_some()));
+    let builder = Actor::builder(0).executor(queue.handle()).run_inline(true);
+    let actor = builder.budget(1).spawn().unwrap();
+    for _ in 0..10 {
+        actor.send(|n| *n += 1).unwrap();
+        actor.with(|n| *n += 1).unwrap();
+        actor.call(|n| *n += 1).wait().unwrap();
+    }
+    assert_eq!((actor.with(|n| *n), queue.len()), (Ok(30), 0));
+    // What arrives meanwhile does: one more turn, and the rest is handed on.
+    let own = actor.clone();
+    actor.send(move |_| (0..5).for_each(|_| own.send(|n: &mut i32| *n += 1).unwrap())).unwrap();
+    assert_eq!((actor.len(), queue.len()), (4, 1));
     assert!(queue.run_one());
-    assert_eq!(asked.wait(), Ok((true, Ok(false), true)));
+    assert_eq!((actor.len(), queue.len()), (3, 1));
+    assert_eq!(actor.with(|n| *n), Ok(35));
 }
 
 // A clock is the user's. One that panics does not end a drain, and loses nothing.
@@ -479,29 +490,36 @@ fn a_clock_that_panics_loses_nothing() {
         }
     }
     let queue = DrainQueue::new();
-    let actor = Actor::builder(0).executor(queue.handle()).budget(Budget::UNLIMITED.time(ms(1))).clock(Broken).spawn().unwrap();
+    let actor = Actor::builder(0)
+        .executor(queue.handle())
+        .budget(Budget::UNLIMITED.time(ms(1)))
+        .clock(Broken)
+        .spawn()
+        .unwrap();
     for _ in 0..100 {
         actor.send(|n| *n += 1).unwrap();
     }
     assert!(queue.run_one());
-    assert_eq!(actor.with(|n| *n), Ok(100));
+    assert_eq!(asked(&queue, &actor, |n| *n), 100);
     let plain = Actor::builder(0).clock(Broken).spawn().unwrap();
     plain.send_many((0..100).map(|_| |n: &mut i32| *n += 1)).unwrap();
     assert_eq!(plain.with(|n| *n), Ok(100));
 }
 
-// A drain that was dropped gives back all that waits, whatever the budget: nobody could go on with it.
+// A drain that was dropped gives back all that waits, whatever the budget: nobody could go on with
+// it.
 #[test]
 fn what_a_dropped_drain_gives_back_has_no_budget() {
     let queue = DrainQueue::new();
     let given_back = Arc::<AtomicUsize>::default();
     let hook = given_back.clone();
-    let builder = Actor::builder(()).hand_off_to(queue.handle()).budget(2).undelivered(move |_| _ = hook.fetch_add(1, SeqCst));
-    let actor = builder.spawn().unwrap();
+    let builder = Actor::builder(()).executor(queue.handle()).run_inline(true).budget(2);
+    let actor = builder.on_undelivered(move |_| _ = hook.fetch_add(1, SeqCst)).spawn().unwrap();
     actor.send_many((0..100).map(|_| |(): &mut ()| ())).unwrap();
-    let asked = actor.ask(|()| ());
+    let asked = actor.call(|()| ());
     drop(queue);
-    assert_eq!(actor.with(|()| ()), Err(AskError::Stopped(turnwise::StopCause::ExecutorGone)));
+    let gone = Reason::Stopped(StopCause::ExecutorGone);
+    assert_eq!(actor.with(|()| ()), Err(AskError::Refused(gone)));
     assert!(asked.wait().is_err());
-    assert_eq!(given_back.load(SeqCst), 96, "two were run by the sender, two by who asked");
+    assert_eq!(given_back.load(SeqCst), 96, "two were run by the sender, two by the asker");
 }

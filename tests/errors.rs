@@ -2,11 +2,14 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::error::Error;
 use std::time::Duration;
 
 use common::{Held, quiet_panic};
-use turnwise::{Actor, AskError, BuildError, Overflow, Reason, StopCause, WaitError};
+use turnwise::{
+    Actor, AskError, BuildError, Context, Handler, Overflow, Reason, StopCause, WaitError,
+};
 
 fn panicked() -> StopCause {
     StopCause::Panicked("boom".into())
@@ -14,30 +17,46 @@ fn panicked() -> StopCause {
 
 #[test]
 fn every_error_says_what_happened() {
-    let said: [(&dyn Error, &str); 12] = [
+    let busy = Actor::new(0);
+    let held = Held::hold(&busy);
+    let cancelled = busy.call(|n| *n).within(Duration::ZERO).unwrap_err();
+    held.let_go();
+    let said: [(&dyn Error, &str); 19] = [
         (&StopCause::Requested, "stop was requested"),
         (&panicked(), "a turn panicked: boom"),
         (&StopCause::ExecutorGone, "its executor is gone"),
-        (&AskError::Full, "the mailbox is full"),
-        (&AskError::Closed, "the actor is closed"),
-        (&AskError::Stopped(StopCause::Requested), "the actor has stopped: stop was requested"),
-        (&AskError::Stopped(panicked()), "the actor has stopped: a turn panicked: boom"),
+        (&Reason::Full, "the mailbox is full"),
+        (&Reason::Closed, "the actor is closed"),
+        (&Reason::Stopped(StopCause::Requested), "the actor has stopped: stop was requested"),
+        (&Reason::Stopped(panicked()), "the actor has stopped: a turn panicked: boom"),
+        (&Reason::Deadlock, "an actor waited for itself"),
+        (&Reason::WouldBlock, "a pool's worker would have to wait, with nobody to take its place"),
+        (&AskError::Refused(Reason::Full), "the mailbox is full"),
+        (
+            &AskError::Refused(Reason::Stopped(panicked())),
+            "the actor has stopped: a turn panicked: boom",
+        ),
         (&AskError::Panicked("boom".into()), "the message panicked: boom"),
-        (&AskError::Deadlock, "an actor waited for itself"),
+        (&AskError::Abandoned, "the promise of an answer was dropped"),
+        (&AskError::Taken, "the answer was taken before"),
         (&BuildError::CapacityZero, "a mailbox needs a capacity of at least 1"),
         (
             &BuildError::CapacityTooLarge { asked: 70_000, largest: 65_533 },
             "a capacity of 70000 is over the limit of 65533 waiting messages",
         ),
-        (&WaitError::<u32>::Ask(AskError::Closed), "the actor is closed"),
+        (&BuildError::BudgetZero, "a drain needs a budget of at least one turn, and some time"),
+        (&WaitError::<u32>::Ask(AskError::Refused(Reason::Closed)), "the actor is closed"),
+        (&cancelled, "not started in time: the message was cancelled and never runs"),
     ];
     for (error, text) in said {
         assert_eq!(error.to_string(), text);
         assert!(!format!("{error:?}").is_empty());
     }
-    assert_eq!(Reason::Full.to_string(), AskError::Full.to_string());
-    assert_eq!(Reason::Closed.to_string(), AskError::Closed.to_string());
-    assert_eq!(Reason::Stopped(panicked()).to_string(), AskError::Stopped(panicked()).to_string());
+    for reason in [Reason::Full, Reason::Closed, Reason::Stopped(panicked()), Reason::Deadlock] {
+        let asked = AskError::from(reason.clone());
+        assert_eq!(asked.to_string(), reason.to_string());
+        assert_eq!(asked, AskError::Refused(reason));
+    }
 }
 
 #[test]
@@ -61,10 +80,14 @@ fn the_panic_that_stopped_an_actor_is_the_source() {
     let error = actor.with(|_| ()).unwrap_err();
     assert_eq!(error.source().unwrap().downcast_ref(), Some(&panicked()));
     assert!(error.source().unwrap().source().is_none());
-    let waited = actor.ask(|_| ()).wait_timeout(Duration::ZERO).unwrap_err();
+    let waited = actor.call(|_| ()).wait_timeout(Duration::ZERO).unwrap_err();
     assert_eq!(waited.source().unwrap().downcast_ref(), Some(&error));
-    assert!(AskError::Stopped(StopCause::Requested).source().is_none());
-    assert!(AskError::Full.source().is_none());
+    let reason = Reason::Stopped(panicked());
+    assert_eq!(reason.source().unwrap().downcast_ref(), Some(&panicked()));
+    let requested = Reason::Stopped(StopCause::Requested);
+    assert!(requested.source().is_none() && AskError::from(requested).source().is_none());
+    assert!(AskError::Refused(Reason::Full).source().is_none());
+    assert!(AskError::Panicked("boom".into()).source().is_none());
 }
 
 #[test]
@@ -76,33 +99,108 @@ fn a_panic_without_a_text_has_one_all_the_same() {
 
 #[test]
 fn the_payload_comes_back_whole() {
-    let actor = Actor::builder(String::new()).capacity(1, Overflow::Reject).spawn().unwrap();
+    impl Handler<String> for Text {
+        type Reply = ();
+        fn handle(&mut self, word: String, _: &mut Context<'_, Self>) {
+            self.0.push_str(&word);
+        }
+    }
+    struct Text(String);
+    let builder = Actor::builder(Text(String::new())).capacity(1, Overflow::Reject);
+    let actor = builder.spawn().unwrap();
     let held = Held::hold(&actor);
     actor.send(|_| ()).unwrap();
     let word = String::from("precious");
-    let refused = actor.send(move |text: &mut String| text.push_str(&word)).unwrap_err();
+    let mut refused = actor.send(move |text: &mut Text| text.0.push_str(&word)).unwrap_err();
     assert_eq!(refused.reason(), &Reason::Full);
-    assert_eq!(size_of_val(refused.message()), size_of::<String>());
+    assert_eq!(size_of_val(refused.message_mut()), size_of::<String>());
     let (message, reason) = refused.into_parts();
     assert_eq!(reason, Reason::Full);
-    // A large one, in an allocation of its own, and a question in its cell.
+    // A large one, in an allocation of its own.
     let large = [7_u8; 500];
-    let large = actor.enqueue(move |text: &mut String| text.push_str(&large.len().to_string())).unwrap_err().into_message();
-    let word = String::from(" question");
-    let question = actor.try_ask(move |text: &mut String| text.push_str(&word)).unwrap_err().into_message();
+    let large = move |text: &mut Text| text.0.push_str(&large.len().to_string());
+    let large = actor.posted().send(large).unwrap_err().into_message();
+    // Typed ones, sent, asked, and waiting for room.
+    let mut told = actor.tell("told".into()).unwrap_err();
+    told.message_mut().push('!');
+    assert_eq!(told.into_message(), "told!");
+    assert_eq!(actor.ask(String::from("asked")).cancel().unwrap(), "asked");
+    let waited = actor.waiting().tell(String::from("waited")).within(Duration::ZERO);
+    assert_eq!(waited.unwrap_err().into_message(), "waited");
+    let waited = actor.waiting().ask(String::from("both")).within(Duration::ZERO);
+    let Err(WaitError::Cancelled(withdrawn)) = waited else { panic!("{waited:?}") };
+    assert_eq!(withdrawn.into_message(), "both");
     held.let_go();
-    let mut elsewhere = String::new();
+    let mut elsewhere = Text(String::new());
     message(&mut elsewhere);
     large(&mut elsewhere);
-    question(&mut elsewhere);
-    assert_eq!(elsewhere, "precious500 question");
+    assert_eq!(elsewhere.0, "precious500");
+    assert_eq!(actor.with(|text| text.0.clone()).unwrap(), "", "none of them was run");
+}
+
+/// A message that can be sent, but not shared.
+struct Lonely(Cell<u32>);
+
+impl Handler<Lonely> for Cell<u32> {
+    type Reply = Cell<u32>;
+    fn handle(&mut self, message: Lonely, _: &mut Context<'_, Self>) -> Cell<u32> {
+        self.set(message.0.get());
+        self.clone()
+    }
+}
+
+type Anything = Box<dyn Error + Send + Sync>;
+
+#[test]
+fn every_error_goes_into_a_boxed_one() {
+    let actor = Actor::builder(Cell::new(0)).capacity(1, Overflow::Reject).spawn().unwrap();
+    let held = Held::hold(&actor);
+    actor.send(|_| ()).unwrap();
+    let message = |n| Lonely(Cell::new(n));
+    let calls: [&dyn Fn() -> Result<(), Anything>; 12] = [
+        &|| Ok(actor.tell(message(1))?),
+        &|| Ok(actor.posted().tell(message(2))?),
+        &|| Ok(actor.waiting().tell(message(3)).within(Duration::ZERO)?),
+        &|| Ok(actor.recipient().tell(message(4))?),
+        &|| Ok(_ = actor.ask(message(5)).wait()?),
+        &|| Ok(_ = actor.ask(message(6)).wait_timeout(Duration::ZERO)?),
+        &|| Ok(_ = actor.ask(message(7)).within(Duration::ZERO)?),
+        &|| Ok(_ = actor.waiting().ask(message(8)).within(Duration::ZERO)?),
+        &|| {
+            let inner = message(9);
+            Ok(actor.send(move |n| n.set(inner.0.get()))?)
+        },
+        &|| {
+            let inner = message(10);
+            Ok(actor.send_many([move |n: &mut Cell<u32>| n.set(inner.0.get())])?)
+        },
+        &|| {
+            let inner = message(11);
+            Ok(actor.waiting().send(move |n| n.set(inner.0.get())).within(Duration::ZERO)?)
+        },
+        &|| Ok(actor.with(|n| n.set(12))?),
+    ];
+    for (number, call) in calls.iter().enumerate() {
+        let error = call().unwrap_err();
+        let text = error.to_string();
+        let cancelled = text.contains("cancelled and never runs");
+        assert!(text.contains("full") != cancelled, "{number}: {text}");
+    }
+    held.let_go();
+    assert_eq!(actor.with(|n| n.get()).unwrap(), 0);
+    let closed = || -> Result<(), Anything> {
+        actor.close();
+        actor.tell(message(13))?;
+        Ok(())
+    };
+    assert_eq!(closed().unwrap_err().to_string(), "message not accepted: the actor is closed");
 }
 
 #[test]
-fn a_wait_that_timed_out_says_so_and_gives_the_reply_back() {
+fn a_wait_that_timed_out_gives_the_reply_back() {
     let actor = Actor::new(3);
     let held = Held::hold(&actor);
-    let error = actor.ask(|n| *n).wait_timeout(Duration::ZERO).unwrap_err();
+    let error = actor.call(|n| *n).wait_timeout(Duration::ZERO).unwrap_err();
     assert_eq!(error.to_string(), "no answer in time; the question is still waiting or running");
     assert!(error.source().is_none());
     assert_eq!(format!("{error:?}"), "TimedOut(Reply { ready: false, .. })");

@@ -5,24 +5,29 @@ mod common;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use common::{Gate, Held, Tally, must_end, size};
-use turnwise::{Actor, WeakActor};
+use common::{Gate, Held, Tally, asked, in_turn, must_end, queued, size, until};
+use turnwise::{Actor, EndCause, WeakActor};
 
 #[test]
-fn the_last_drop_lets_what_waits_run_and_then_drops_the_state() {
+fn the_last_drop_lets_what_waits_run_first() {
     let ended = Arc::new(Mutex::new(Vec::new()));
     let told = ended.clone();
-    let actor = Actor::builder(0).on_end(move |state, cause| told.lock().unwrap().push((state, cause.stop_cause()))).spawn().unwrap();
+    let hook = move |state, cause| told.lock().unwrap().push((state, cause));
+    let actor = Actor::builder(0).on_end(hook).spawn().unwrap();
     let other = actor.clone();
-    (0..5).for_each(|_| actor.enqueue(|n| *n += 1).unwrap());
-    drop(other);
-    assert!(ended.lock().unwrap().is_empty());
-    drop(actor);
-    assert_eq!(*ended.lock().unwrap(), [(Some(5), None)]);
+    in_turn(|| {
+        (0..5).for_each(|_| actor.send(|n| *n += 1).unwrap());
+        drop(other);
+        assert!(ended.lock().unwrap().is_empty());
+        // Another thread drops the last one: that thread runs what waits.
+        thread::scope(|scope| scope.spawn(|| drop(actor)).join().unwrap());
+        assert_eq!(*ended.lock().unwrap(), [(5, EndCause::Dropped)]);
+    });
+    assert_eq!(ended.lock().unwrap().len(), 1);
 }
 
 #[test]
-fn the_last_drop_while_another_thread_drains_leaves_the_rest_to_it() {
+fn the_last_drop_leaves_the_rest_to_the_one_that_runs() {
     let tally = Tally::default();
     let part = Arc::new(());
     let actor = Actor::new(part.clone());
@@ -38,7 +43,7 @@ fn the_last_drop_while_another_thread_drains_leaves_the_rest_to_it() {
 }
 
 #[test]
-fn the_last_drop_inside_its_own_turn_ends_the_actor_after_it() {
+fn the_last_drop_in_its_own_turn_ends_it_afterwards() {
     let ended = Arc::new(Mutex::new(0));
     let told = ended.clone();
     let actor = Actor::builder(()).on_end(move |_, _| *told.lock().unwrap() += 1).spawn().unwrap();
@@ -57,7 +62,7 @@ fn the_last_drop_inside_its_own_turn_ends_the_actor_after_it() {
 }
 
 #[test]
-fn a_weak_handle_keeps_nothing_going_and_never_brings_it_back() {
+fn a_weak_handle_keeps_nothing_going() {
     let part = Arc::new(());
     let actor = Actor::builder(part.clone()).name("weak").spawn().unwrap();
     let weak = actor.downgrade();
@@ -90,28 +95,41 @@ fn a_closed_actor_can_still_be_upgraded() {
 }
 
 #[test]
-fn a_handle_outlives_the_thread_that_made_it_and_the_one_that_used_it() {
-    let actor = thread::spawn(|| {
-        let actor = Actor::new(Vec::new());
-        (0..1_000).for_each(|n| actor.enqueue(move |list: &mut Vec<i32>| list.push(n)).unwrap());
-        actor
+fn a_handle_outlives_the_threads_that_made_or_used_it() {
+    let (queue, actor) = thread::spawn(|| {
+        let (queue, actor) = queued(Vec::new());
+        for n in 0..1_000 {
+            actor.send(move |list: &mut Vec<i32>| list.push(n)).unwrap();
+        }
+        (queue, actor)
     })
     .join()
     .unwrap();
     let inner = actor.clone();
-    thread::spawn(move || (1_000..2_000).for_each(|n| inner.enqueue(move |list| list.push(n)).unwrap())).join().unwrap();
-    assert_eq!(actor.with(|list| list.clone()).unwrap(), (0..2_000).collect::<Vec<_>>());
+    let more = move || (1_000..2_000).for_each(|n| inner.send(move |list| list.push(n)).unwrap());
+    thread::spawn(more).join().unwrap();
+    let list = asked(&queue, &actor, |list| list.clone());
+    assert_eq!(list, (0..2_000).collect::<Vec<_>>());
 }
 
 #[test]
 fn a_reply_outlives_every_handle() {
     let actor = Actor::new(3);
-    actor.enqueue(|_| ()).unwrap();
-    let mut reply = None;
-    let inner = actor.clone();
-    Actor::new(()).with(|()| reply = Some(inner.ask(|n| *n))).unwrap();
-    drop((actor, inner));
-    assert_eq!(reply.unwrap().wait(), Ok(3));
+    let mut reply = in_turn(move || {
+        actor.send(|_| ()).unwrap();
+        let reply = actor.call(|n| *n);
+        drop(actor);
+        assert!(!reply.is_ready());
+        reply
+    });
+    assert_eq!(common::poll_once(&mut reply), std::task::Poll::Ready(Ok(3)));
+    // With an executor, too.
+    let (queue, actor) = queued(3);
+    let reply = actor.call(|n| *n);
+    drop(actor);
+    queue.run_until_idle();
+    drop(queue);
+    assert_eq!(reply.wait(), Ok(3));
 }
 
 #[test]
@@ -125,15 +143,22 @@ fn same_actor_tells_handles_apart() {
 fn debug_shows_what_an_operator_wants_to_know() {
     let actor = Actor::builder(()).name("clerk").spawn().unwrap();
     let _other = actor.clone();
-    actor.enqueue(|()| ()).unwrap();
-    let text = format!("{actor:?}");
-    assert!(text.contains("clerk") && text.contains("messages: 1") && text.contains("handles: 2"), "{text}");
+    let text = in_turn(|| {
+        actor.send(|()| ()).unwrap();
+        format!("{actor:?}")
+    });
+    for part in ["clerk", "messages: 1", "handles: 2"] {
+        assert!(text.contains(part), "{text}");
+    }
     assert!(format!("{:?}", actor.downgrade()).contains("clerk"));
 }
 
 #[test]
 fn a_state_that_holds_its_own_weak_handle_is_dropped() {
-    struct Own(Option<WeakActor<Own>>, #[expect(dead_code, reason = "it is there to be dropped")] Arc<()>);
+    struct Own(
+        Option<WeakActor<Own>>,
+        #[expect(dead_code, reason = "it is there to be dropped")] Arc<()>,
+    );
     let part = Arc::new(());
     let actor = Actor::new(Own(None, part.clone()));
     let weak = actor.downgrade();
@@ -143,14 +168,15 @@ fn a_state_that_holds_its_own_weak_handle_is_dropped() {
 }
 
 #[test]
-fn dropping_and_upgrading_under_fire_ends_once_and_loses_nothing() {
+fn upgrading_under_fire_ends_once_and_loses_nothing() {
     must_end(|| {
         let tally = Tally::default();
         let ended = Arc::new(Mutex::new(0));
         let rounds = size(300, 20_000);
         for _ in 0..rounds {
             let told = ended.clone();
-            let actor = Actor::builder(()).on_end(move |_, _| *told.lock().unwrap() += 1).spawn().unwrap();
+            let actor =
+                Actor::builder(()).on_end(move |_, _| *told.lock().unwrap() += 1).spawn().unwrap();
             let weak = actor.downgrade();
             let gate = Gate::new(3);
             thread::scope(|scope| {
@@ -162,7 +188,10 @@ fn dropping_and_upgrading_under_fire_ends_once_and_loses_nothing() {
                             let Some(actor) = weak.upgrade() else { return };
                             let token = tally.token();
                             let message = move |(): &mut ()| token.handle();
-                            let sent = if i % 2 == 0 { actor.send(message) } else { actor.enqueue(message) };
+                            let sent = match i % 2 {
+                                0 => actor.send(message),
+                                _ => actor.posted().send(message),
+                            };
                             sent.map_err(|_| ()).unwrap();
                         }
                     });
@@ -172,6 +201,8 @@ fn dropping_and_upgrading_under_fire_ends_once_and_loses_nothing() {
             });
             assert!(weak.upgrade().is_none());
         }
+        // The pool may be running what was posted.
+        until(|| *ended.lock().unwrap() >= rounds);
         assert_eq!(*ended.lock().unwrap(), rounds);
         tally.check_all_handled();
     });

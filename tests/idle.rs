@@ -1,4 +1,6 @@
-//! What an idle actor costs: a few bytes, no thread, no time. All of it: `cargo test --release --test idle`.
+//! What an idle actor costs: a few bytes, no thread, no time.
+//!
+//! All of it: `cargo test --release --test idle`.
 
 mod common;
 #[path = "common/counting.rs"]
@@ -12,7 +14,7 @@ use turnwise::Actor;
 static ALLOCATOR: Counting = Counting;
 
 #[test]
-fn an_idle_actor_with_a_state_of_8_bytes_takes_40_bytes_in_one_allocation() {
+fn an_idle_actor_of_8_bytes_takes_40_in_one_piece() {
     let _alone = alone();
     let many = size(100_000, 1_000_000);
     let mut actors = Vec::with_capacity(many);

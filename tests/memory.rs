@@ -1,4 +1,5 @@
-//! Memory comes back: after a burst, from actors that are dropped, from threads that end. What is kept for later is bounded.
+//! Memory comes back: after a burst, from actors that are dropped, from threads that end. What is
+//! kept for later is bounded.
 //!
 //! All of it: `cargo test --release --test memory`.
 
@@ -8,14 +9,15 @@ mod counting;
 
 use std::thread;
 
-use common::{size, tireless};
+use common::{asked, queued, size};
 use counting::{Counting, alone, cost, count_this_thread};
 use turnwise::Actor;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What is kept for later at most, for all threads together: the depot's 1024 chunks of 4096 bytes, those of one thread, and the lists of them.
+/// What is kept for later at most, for all threads together: the depot's 1024 chunks of 4096 bytes,
+/// those of one thread, and the lists of them.
 const KEPT: isize = 1100 * 4096;
 
 /// A message that owns `N` bytes.
@@ -26,10 +28,10 @@ fn message<const N: usize>() -> impl FnOnce(&mut u64) + Send + 'static {
 
 fn burst(count: &Actor<u64>, messages: usize) {
     for _ in 0..messages / 4 {
-        count.enqueue(message::<1>()).unwrap();
-        count.enqueue(message::<16>()).unwrap();
-        count.enqueue(message::<48>()).unwrap();
-        count.enqueue(message::<200>()).unwrap();
+        count.send(message::<1>()).unwrap();
+        count.send(message::<16>()).unwrap();
+        count.send(message::<48>()).unwrap();
+        count.send(message::<200>()).unwrap();
     }
 }
 
@@ -37,19 +39,19 @@ fn burst(count: &Actor<u64>, messages: usize) {
 fn memory_comes_back_after_a_burst() {
     let _alone = alone();
     let messages = size(300_000, 4_000_000);
-    let count = tireless(0_u64);
+    let (queue, count) = queued(0_u64);
     let first = cost(|| {
         burst(&count, messages);
-        assert!(count.drain());
+        assert!(queue.run_until_idle() > 0);
     });
     assert!(first.peak as isize > 4 * KEPT, "too small to show anything: {first:?}");
     assert!(first.bytes <= KEPT, "{messages} messages, all handled: {first:?}");
     let second = cost(|| {
         burst(&count, messages);
-        assert!(count.drain());
+        assert!(queue.run_until_idle() > 0);
     });
     assert!(second.bytes <= 4096, "each burst leaves something: {second:?}");
-    assert_eq!(count.with(|count| *count).unwrap(), (2 * messages) as u64);
+    assert_eq!(asked(&queue, &count, |count| *count), (2 * messages) as u64);
 }
 
 #[test]
@@ -57,9 +59,10 @@ fn memory_of_messages_that_are_not_run_comes_back_too() {
     let _alone = alone();
     let messages = size(300_000, 4_000_000);
     let cost = cost(|| {
-        let count = tireless(0_u64);
+        let (queue, count) = queued(0_u64);
         burst(&count, messages);
         count.stop();
+        queue.run_until_idle();
         count.wait_ended(turnwise::Limit::Unlimited).unwrap();
     });
     assert!(cost.peak as isize > 4 * KEPT && cost.bytes <= KEPT, "{cost:?}");
@@ -73,7 +76,7 @@ fn actors_that_are_dropped_leave_nothing() {
         let actors: Vec<_> = (0..actors as u64).map(Actor::new).collect();
         for actor in &actors {
             actor.send(message::<16>()).unwrap();
-            actor.ask(message::<16>()).wait().unwrap();
+            actor.call(message::<16>()).wait().unwrap();
         }
     };
     used(1);
@@ -83,26 +86,27 @@ fn actors_that_are_dropped_leave_nothing() {
 }
 
 #[test]
-fn nothing_grows_with_the_threads_that_have_come_and_gone() {
+fn nothing_grows_with_threads_that_come_and_go() {
     let _alone = alone();
-    // More than there may be chunks in the depot: a burst of another test fills it, and what threads lose comes from there first.
+    // More than there may be chunks in the depot: a burst of another test fills it, and what
+    // threads lose comes from there first.
     let threads = size(2_000, 10_000);
-    let count = tireless(0_u64);
+    let (queue, count) = queued(0_u64);
     let come_and_go = |threads: usize| {
         for number in 0..threads {
             thread::scope(|scope| {
                 scope.spawn(|| {
                     count_this_thread();
                     count.send(message::<16>()).unwrap();
-                    count.enqueue(message::<16>()).unwrap();
-                    count.enqueue(message::<48>()).unwrap();
+                    count.send(message::<16>()).unwrap();
+                    count.send(message::<48>()).unwrap();
                     // Half of them leave nodes behind in a chunk that is nobody's any more.
                     if number % 2 == 0 {
-                        assert!(count.drain());
+                        assert!(queue.run_until_idle() > 0);
                     }
                 });
             });
-            count.drain();
+            queue.run_until_idle();
         }
     };
     come_and_go(100);
@@ -113,7 +117,11 @@ fn nothing_grows_with_the_threads_that_have_come_and_gone() {
         }
     });
     let cost = cost(|| come_and_go(threads));
-    // A chunk per thread would be 4096 bytes each. Chunks wander between this thread's cache and the depot: some of both are always there.
-    assert!(cost.bytes <= bare.bytes + 64 * 4096, "{threads} threads: {cost:?}, bare ones {bare:?}");
-    assert_eq!(count.with(|count| *count).unwrap(), 3 * (100 + threads) as u64);
+    // A chunk per thread would be 4096 bytes each. Chunks wander between this thread's cache and
+    // the depot: some of both are always there.
+    assert!(
+        cost.bytes <= bare.bytes + 64 * 4096,
+        "{threads} threads: {cost:?}, bare ones {bare:?}"
+    );
+    assert_eq!(asked(&queue, &count, |count| *count), 3 * (100 + threads) as u64);
 }

@@ -1,14 +1,17 @@
 //! Typed messages, certain outcomes and limits.
 
-mod blocked;
+mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use blocked::Blocked;
-use turnwise::{Actor, AskError, Clock, Context, Handler, MonotonicClock, StopCause, Unanswered, Undelivered, WaitError};
+use common::{Held, in_turn, tireless};
+use turnwise::{
+    Actor, AskError, Clock, Context, Handler, MonotonicClock, Reason, StopCause, Undelivered,
+    WaitError,
+};
 
 #[derive(Default)]
 struct Counter(Vec<u32>);
@@ -48,12 +51,12 @@ impl Handler<Clone3> for Counter {
 #[test]
 fn messages_and_closures_run_in_one_order() {
     let counter = Actor::new(Counter::default());
-    let busy = Blocked::start(&counter);
+    let busy = Held::hold(&counter);
     counter.tell(Add(1)).unwrap();
     counter.send(|counter| counter.0.push(2)).unwrap();
-    let third = counter.call(Add(3));
+    let third = counter.ask(Add(3));
     counter.send(|counter| counter.0.push(4)).unwrap();
-    busy.end();
+    busy.let_go();
     assert_eq!(third.wait(), Ok(3));
     assert_eq!(counter.with(|counter| counter.0.clone()).unwrap(), [1, 2, 3, 4]);
 }
@@ -61,7 +64,7 @@ fn messages_and_closures_run_in_one_order() {
 #[test]
 fn a_handler_reaches_its_own_actor_and_stops_it() {
     let counter = Actor::new(Counter::default());
-    assert_eq!(counter.call(Clone3).wait(), Ok(true));
+    assert_eq!(counter.ask(Clone3).wait(), Ok(true));
     assert_eq!(counter.with(|counter| counter.0.clone()).unwrap(), [7, 8, 9]);
     counter.tell(StopNow).unwrap();
     let refused = counter.tell(Add(5)).unwrap_err();
@@ -82,41 +85,40 @@ fn a_turn_of_an_actor_without_handles_gets_none() {
     }
     let probe = Actor::new(Probe(seen.clone()));
     let weak = probe.downgrade();
-    Actor::new(())
-        .with(move |()| {
-            // inside a turn, so that the message waits
-            probe.tell(Look).unwrap();
-            drop(probe);
-        })
-        .unwrap();
+    // The message waits until the turn is over.
+    in_turn(move || {
+        probe.tell(Look).unwrap();
+        drop(probe);
+    });
     assert!(!seen.load(SeqCst));
     assert!(weak.upgrade().is_none());
 }
 
 #[test]
-fn a_cancelled_call_gives_its_message_back_and_never_runs() {
+fn a_cancelled_call_gives_its_message_back() {
     let counter = Actor::new(Counter::default());
-    let busy = Blocked::start(&counter);
-    let call = counter.call(Add(1));
+    let busy = Held::hold(&counter);
+    let call = counter.ask(Add(1));
     assert_eq!(call.cancel().unwrap(), Add(1));
-    let late = counter.call(Add(2)).wait_or_cancel(Duration::from_millis(5));
-    assert!(matches!(late, Err(Unanswered::Cancelled(Add(2)))));
-    busy.end();
+    let late = counter.ask(Add(2)).within(Duration::from_millis(5));
+    let Err(WaitError::Cancelled(message)) = late else { panic!("its actor is busy") };
+    assert_eq!(message.into_message(), Add(2));
+    busy.let_go();
     assert_eq!(counter.with(|counter| counter.0.len()).unwrap(), 0);
 }
 
 #[test]
-fn a_limit_behind_a_longer_turn_ends_in_time_and_the_message_never_runs() {
+fn a_limit_behind_a_longer_turn_ends_in_time() {
     let ran = Arc::new(AtomicBool::new(false));
     let n = Actor::new(());
-    let busy = Blocked::start(&n);
+    let busy = Held::hold(&n);
     let flag = ran.clone();
     let start = Instant::now();
-    let late = n.ask_within(Duration::from_millis(100), move |_| flag.store(true, SeqCst));
+    let late = n.call(move |_| flag.store(true, SeqCst)).within(Duration::from_millis(100));
     let took = start.elapsed();
-    assert!(matches!(late, Err(Unanswered::Cancelled(()))));
+    assert!(matches!(late, Err(WaitError::Cancelled(_))));
     assert!(took >= Duration::from_millis(100), "{took:?}");
-    busy.end();
+    busy.let_go();
     n.wait_idle().unwrap();
     assert!(!ran.load(SeqCst));
 }
@@ -127,32 +129,34 @@ fn a_running_question_is_reported_as_running() {
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let (begun, running) = std::sync::mpsc::channel();
     let asker = n.clone();
-    let held = Blocked::start(&n);
-    let reply = asker.ask(move |n| {
+    let held = Held::hold(&n);
+    let reply = asker.call(move |n| {
         begun.send(()).unwrap();
         let _ = wait.recv();
         *n += 1;
         *n
     });
-    held.go_on();
+    held.let_go_soon();
     running.recv().unwrap();
-    let Err(Unanswered::Running(reply)) = reply.wait_or_cancel(Duration::from_millis(5)) else { panic!("it is running") };
+    let Err(WaitError::TimedOut(reply)) = reply.within(Duration::from_millis(5)) else {
+        panic!("it is running")
+    };
     let Err(reply) = reply.cancel() else { panic!("it cannot be cancelled") };
     drop(go);
     assert_eq!(reply.wait(), Ok(1));
-    held.join();
+    held.let_go();
 }
 
 #[test]
-fn a_thousand_waiters_on_a_stopped_actor_are_answered_at_once() {
+fn a_thousand_waiters_on_a_stopped_actor_are_told() {
     let n = Actor::new(0);
-    let busy = Blocked::start(&n);
-    let replies: Vec<_> = (0..1000).map(|_| n.ask(|n| *n)).collect();
+    let busy = Held::hold(&n);
+    let replies: Vec<_> = (0..1000).map(|_| n.call(|n| *n)).collect();
     n.stop();
     let start = Instant::now();
-    busy.end();
+    busy.let_go();
     for reply in replies {
-        assert_eq!(reply.wait(), Err(AskError::Stopped(StopCause::Requested)));
+        assert_eq!(reply.wait(), Err(AskError::Refused(Reason::Stopped(StopCause::Requested))));
     }
     assert!(start.elapsed() < Duration::from_secs(5));
 }
@@ -162,7 +166,7 @@ fn undelivered_messages_come_as_what_they_are() {
     let seen = Arc::new(AtomicUsize::new(0));
     let sum = seen.clone();
     let counter = Actor::builder(Counter::default())
-        .undelivered(move |message| match message {
+        .on_undelivered(move |message| match message {
             Undelivered::Message(message) => {
                 sum.fetch_add(message.downcast::<Add>().unwrap().0 as usize, SeqCst);
             }
@@ -175,11 +179,11 @@ fn undelivered_messages_come_as_what_they_are() {
         })
         .spawn()
         .unwrap();
-    let busy = Blocked::start(&counter);
+    let busy = Held::hold(&counter);
     counter.tell(Add(3)).unwrap();
     counter.send(|counter| counter.0.push(4)).unwrap();
     counter.stop();
-    busy.end();
+    busy.let_go();
     assert_eq!(seen.load(SeqCst), 7);
 }
 
@@ -193,14 +197,14 @@ fn limits_are_measured_on_the_actors_own_clock() {
         }
     }
     let n = Actor::builder(0).clock(Fast).spawn().unwrap();
-    let busy = Blocked::start(&n);
-    let late = n.ask(|n| *n).wait_timeout(Duration::from_secs(60));
+    let busy = Held::hold(&n);
+    let late = n.call(|n| *n).wait_timeout(Duration::from_secs(60));
     assert!(matches!(late, Err(WaitError::TimedOut(_))));
-    busy.end();
+    busy.let_go();
 }
 
 #[test]
-fn replies_are_dropped_cancelled_and_answered_under_load_without_loss() {
+fn no_reply_is_lost_under_load() {
     let rounds = if cfg!(debug_assertions) { 3_000 } else { 50_000 };
     let n = Actor::new(0usize);
     let cancelled = AtomicUsize::new(0);
@@ -209,7 +213,7 @@ fn replies_are_dropped_cancelled_and_answered_under_load_without_loss() {
             let (n, cancelled) = (n.clone(), &cancelled);
             scope.spawn(move || {
                 for round in 0..rounds {
-                    let reply = n.ask(|n| *n += 1);
+                    let reply = n.call(|n| *n += 1);
                     match (round + thread) % 3 {
                         0 => drop(reply),
                         1 => reply.wait().unwrap(),
@@ -240,18 +244,41 @@ fn a_promise_is_kept_broken_or_cancelled() {
     assert_eq!(reply.wait(), Err(AskError::Abandoned));
 
     let (late, reply) = promise::<u8>();
-    let Err(WaitError::TimedOut(reply)) = reply.wait_timeout(Duration::from_millis(1)) else { panic!("nobody answers") };
+    let Err(WaitError::TimedOut(reply)) = reply.wait_timeout(Duration::from_millis(1)) else {
+        panic!("nobody answers")
+    };
     assert!(reply.cancel().is_ok());
     assert!(late.is_cancelled());
     late.keep(1);
 
     // A panicking handler breaks the promises that its state held, when that is dropped.
     let actor = Actor::new(Vec::new());
-    let reply = actor.ask(|held| {
+    let reply = actor.call(|held| {
         let (promise, reply) = promise::<u8>();
         held.push(promise);
         reply
     });
     actor.send(|_| std::panic::resume_unwind(Box::new("lost"))).unwrap();
     assert_eq!(reply.wait_flat(), Err(AskError::Abandoned));
+}
+
+#[test]
+fn a_stop_without_a_handle_is_seen_at_once() {
+    let n = tireless(0);
+    let weak = n.downgrade();
+    let (tell, told) = std::sync::mpsc::channel();
+    in_turn(move || {
+        for i in 0..10 {
+            let (tell, weak) = (tell.clone(), weak.clone());
+            n.send(move |_| {
+                tell.send(i).unwrap();
+                if i == 3 {
+                    assert!(weak.stop());
+                }
+            })
+            .unwrap();
+        }
+        drop((tell, n));
+    });
+    assert_eq!(told.iter().collect::<Vec<_>>(), [0, 1, 2, 3]);
 }

@@ -1,8 +1,12 @@
-//! Random programs on real actors and on a plain model of queues, on one thread, compared after each step.
+//! Random programs on real actors and on a plain model of queues, on one thread, compared after
+//! each step.
 //!
-//! A program is a list of acts on three actors: sends of all kinds, closing, handles that come and go, waits. A message has acts of its
-//! own, which it does in its turn, and may panic at its end or in its drop. Both sides write down what happens; the two accounts must be
-//! equal, event by event, and so must the fates of all messages. More cases: `PROPTEST_CASES=100000 cargo test --release --test model`.
+//! A program is a list of acts on three actors: sends of all kinds, closing, handles that come and
+//! go, waits. A message has acts of its own, which it does in its turn, and may panic at its end or
+//! in its drop; some acts are done together inside a turn of another actor, so that what they send
+//! waits. Both sides write down what happens; the two accounts must be equal, event by event, and
+//! so must the fates
+//! of all messages. More cases: `PROPTEST_CASES=100000 cargo test --release --test model`.
 
 mod common;
 
@@ -11,16 +15,20 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-use common::{Tally, Token, quiet_panic};
+use common::{Tally, Token, in_turn, quiet_panic};
 use proptest::prelude::*;
-use turnwise::{Actor, AskError, Budget, Overflow, Panic, Reason, Reply, StopCause, WeakActor};
+use turnwise::{
+    Actor, AskError, Budget, Overflow, PanicPolicy, Reason, Reply, StopCause, VirtualClock,
+    WeakActor,
+};
 
 const ACTORS: usize = 3;
 
 #[derive(Clone, Debug)]
 enum Act {
     Send(usize, Note),
-    Enqueue(usize, Note),
+    /// Inside a turn of another actor.
+    InTurn(Vec<Act>),
     SendMany(usize, Vec<Note>),
     /// Whether the reply is kept.
     Ask(usize, Note, bool),
@@ -28,7 +36,6 @@ enum Act {
     /// For the oldest reply that is kept.
     WaitReply,
     CancelReply,
-    Drain(usize),
     Close(usize),
     CloseIfIdle(usize),
     Stop(usize),
@@ -92,12 +99,12 @@ enum Event {
     Run { actor: usize, id: u8, after: usize },
     PanicTold(usize, String),
     Undelivered(usize),
-    Ended(usize, Option<usize>, Option<StopCause>),
+    Ended(usize, usize, Option<StopCause>),
     Refused(Reason),
     Answer(Result<u8, AskError>),
     Panicked,
     Said(bool),
-    Waited(Result<(), AskError>),
+    Waited(Result<(), Reason>),
 }
 
 /// What is to be seen of an actor from outside.
@@ -168,7 +175,10 @@ impl Packet {
     }
 }
 
-fn message<const N: usize>(actor: usize, note: &Note) -> impl FnOnce(&mut State) -> u8 + Send + 'static {
+fn message<const N: usize>(
+    actor: usize,
+    note: &Note,
+) -> impl FnOnce(&mut State) -> u8 + Send + 'static {
     let token = real(|real| real.tally.token());
     let grenade = (note.end == End::PanicInDrop).then(|| Grenade);
     let packet = Box::new(Packet { actor, note: note.clone(), token, _grenade: grenade });
@@ -196,13 +206,14 @@ fn with_handle(actor: usize, f: impl FnOnce(&Actor<State>)) {
 
 fn do_real(act: &Act) {
     match act {
-        Act::Send(actor, note) | Act::Enqueue(actor, note) | Act::Ask(actor, note, _) | Act::With(actor, note) => {
+        Act::Send(actor, note) | Act::Ask(actor, note, _) | Act::With(actor, note) => {
             with_handle(*actor, |handle| match note.size {
                 Size::Small => deliver(handle, act, message::<0>(*actor, note)),
                 Size::Middle => deliver(handle, act, message::<24>(*actor, note)),
                 Size::Large => deliver(handle, act, message::<100>(*actor, note)),
             });
         }
+        Act::InTurn(acts) => in_turn(|| acts.iter().for_each(do_real)),
         Act::SendMany(actor, notes) => with_handle(*actor, |handle| {
             let post = |note| {
                 let message = message::<8>(*actor, note);
@@ -218,16 +229,22 @@ fn do_real(act: &Act) {
         Act::CancelReply => {
             if let Some(reply) = real(|real| real.replies.pop_front()) {
                 // Its question may panic in its drop, here.
-                let cancelled = catch_unwind(AssertUnwindSafe(|| reply.cancel().is_ok())).unwrap_or(true);
+                let cancelled =
+                    catch_unwind(AssertUnwindSafe(|| reply.cancel().is_ok())).unwrap_or(true);
                 tell(Event::Said(cancelled));
             }
         }
-        Act::Drain(actor) => with_handle(*actor, |handle| tell(Event::Said(handle.drain()))),
         Act::Close(actor) => with_handle(*actor, |handle| tell(Event::Said(handle.close()))),
-        Act::CloseIfIdle(actor) => with_handle(*actor, |handle| tell(Event::Said(handle.close_if_idle()))),
+        Act::CloseIfIdle(actor) => {
+            with_handle(*actor, |handle| tell(Event::Said(handle.close_if_idle())))
+        }
         Act::Stop(actor) => with_handle(*actor, |handle| tell(Event::Said(handle.stop()))),
-        Act::WaitIdle(actor) => with_handle(*actor, |handle| tell(Event::Waited(handle.wait_idle()))),
-        Act::Clone(actor) => with_handle(*actor, |handle| real(|real| real.handles[*actor].push(handle.clone()))),
+        Act::WaitIdle(actor) => {
+            with_handle(*actor, |handle| tell(Event::Waited(handle.wait_idle())))
+        }
+        Act::Clone(actor) => {
+            with_handle(*actor, |handle| real(|real| real.handles[*actor].push(handle.clone())))
+        }
         Act::Drop(actor) => drop(real(|real| real.handles[*actor].pop())),
         Act::Upgrade(actor) => {
             let upgraded = real(|real| real.weak[*actor].upgrade());
@@ -237,14 +254,18 @@ fn do_real(act: &Act) {
     }
 }
 
-fn deliver<F: FnOnce(&mut State) -> u8 + Send + 'static>(handle: &Actor<State>, act: &Act, message: F) {
+fn deliver<F: FnOnce(&mut State) -> u8 + Send + 'static>(
+    handle: &Actor<State>,
+    act: &Act,
+    message: F,
+) {
     let post = |message: F| move |state: &mut State| _ = message(state);
     match act {
-        Act::Enqueue(..) => _ = handle.enqueue(post(message)).map_err(hand_back),
-        Act::Ask(_, _, keep) => match handle.try_ask(message) {
+        // A closure that is refused is dropped in the call.
+        Act::Ask(_, _, keep) => match catch_unwind(AssertUnwindSafe(|| handle.call(message))) {
             Ok(reply) if *keep => real(|real| real.replies.push_back(reply)),
             Ok(reply) => drop(reply),
-            Err(refused) => hand_back(refused),
+            Err(_) => tell(Event::Panicked),
         },
         Act::With(..) => match catch_unwind(AssertUnwindSafe(|| handle.with(message))) {
             Ok(answer) => tell(Event::Answer(answer)),
@@ -258,18 +279,20 @@ fn real_start(setups: &[Setup; ACTORS]) {
     for (actor, setup) in setups.iter().enumerate() {
         let mut builder = Actor::builder(State::new())
             .budget(Budget::UNLIMITED)
-            .panic_hook(move |text| tell(Event::PanicTold(actor, text.to_owned())))
-            .on_end(move |state, cause| tell(Event::Ended(actor, state.map(|state| state.len()), cause.stop_cause())))
-            .on_panic(match setup.policy {
-                Policy::Stop => Panic::Stop,
-                Policy::Resume => Panic::Resume,
-                Policy::Restart => Panic::restart(State::new),
+            // Its time stands still: whoever waits goes on to the end.
+            .clock(VirtualClock::new())
+            .on_panic(move |text| tell(Event::PanicTold(actor, text.to_owned())))
+            .on_end(move |state, cause| tell(Event::Ended(actor, state.len(), cause.stop_cause())))
+            .panic_policy(match setup.policy {
+                Policy::Stop => PanicPolicy::Stop,
+                Policy::Resume => PanicPolicy::Resume,
+                Policy::Restart => PanicPolicy::restart(State::new),
             });
         if let Some(messages) = setup.capacity {
             builder = builder.capacity(messages, Overflow::Reject);
         }
         if setup.has_hook {
-            builder = builder.undelivered(move |message| {
+            builder = builder.on_undelivered(move |message| {
                 tell(Event::Undelivered(actor));
                 drop(message);
             });
@@ -285,7 +308,12 @@ fn real_start(setups: &[Setup; ACTORS]) {
 fn real_view(actor: usize) -> Option<View> {
     real(|real| {
         let handle = real.handles[actor].last()?;
-        Some(View { len: handle.len(), closed: handle.is_closed(), idle: handle.is_idle(), cause: handle.stop_cause() })
+        Some(View {
+            len: handle.len(),
+            closed: handle.is_closed(),
+            idle: handle.is_idle(),
+            cause: handle.stop_cause(),
+        })
     })
 }
 
@@ -308,6 +336,7 @@ struct Item {
 struct Slot {
     actor: usize,
     is_question: bool,
+    refused: bool,
     started: bool,
     answer: Option<Result<u8, AskError>>,
     panicked: bool,
@@ -331,9 +360,9 @@ struct Mailbox {
 
 impl Mailbox {
     fn is_idle(&self) -> bool {
-        !self.running && !self.is_parked()
+        !self.running && !self.is_pending()
     }
-    fn is_parked(&self) -> bool {
+    fn is_pending(&self) -> bool {
         !self.running && (self.owes_end || !self.queue.is_empty())
     }
     fn refusal(&self) -> Reason {
@@ -410,10 +439,21 @@ impl Model {
 
     fn do_act(&mut self, act: &Act) {
         match act {
-            Act::Send(actor, note) => self.with_handle(*actor, |this| this.post(*actor, std::slice::from_ref(note), true)),
-            Act::Enqueue(actor, note) => self.with_handle(*actor, |this| this.post(*actor, std::slice::from_ref(note), false)),
-            Act::SendMany(actor, notes) => self.with_handle(*actor, |this| this.post(*actor, notes, true)),
-            Act::Ask(actor, note, keep) => self.with_handle(*actor, |this| this.ask(*actor, note, *keep)),
+            Act::Send(actor, note) => {
+                self.with_handle(*actor, |this| this.post(*actor, std::slice::from_ref(note)))
+            }
+            Act::InTurn(acts) => {
+                self.depth += 1;
+                acts.iter().for_each(|act| self.do_act(act));
+                self.depth -= 1;
+                self.run_list();
+            }
+            Act::SendMany(actor, notes) => {
+                self.with_handle(*actor, |this| this.post(*actor, notes))
+            }
+            Act::Ask(actor, note, keep) => {
+                self.with_handle(*actor, |this| this.ask(*actor, note, *keep))
+            }
             Act::With(actor, note) => self.with_handle(*actor, |this| this.with(*actor, note)),
             Act::WaitReply => {
                 if let Some(slot) = self.replies.pop_front() {
@@ -427,10 +467,6 @@ impl Model {
                     self.tell(Event::Said(cancelled));
                 }
             }
-            Act::Drain(actor) => self.with_handle(*actor, |this| {
-                let drained = this.come_by(*actor);
-                this.tell(Event::Said(drained));
-            }),
             Act::Close(actor) => self.with_handle(*actor, |this| {
                 let first = this.close(*actor);
                 this.tell(Event::Said(first));
@@ -470,7 +506,13 @@ impl Model {
     }
 
     /// Accepts, or refuses with a reason.
-    fn accept(&mut self, actor: usize, notes: &[Note], kind: Kind, drains: bool) -> Result<(), Reason> {
+    fn accept(
+        &mut self,
+        actor: usize,
+        notes: &[Note],
+        kind: Kind,
+        drains: bool,
+    ) -> Result<(), Reason> {
         let mailbox = &mut self.boxes[actor];
         // An empty chain is sent nowhere, so it is not refused.
         if notes.is_empty() {
@@ -479,39 +521,53 @@ impl Model {
         if mailbox.closed {
             return Err(mailbox.refusal());
         }
-        let room = mailbox.setup.capacity.map(|room| room + usize::from(!mailbox.running && drains));
-        if room.is_some_and(|room| mailbox.queue.len() + usize::from(mailbox.owes_end) + notes.len() > room) {
+        let room =
+            mailbox.setup.capacity.map(|room| room + usize::from(!mailbox.running && drains));
+        if room.is_some_and(|room| {
+            mailbox.queue.len() + usize::from(mailbox.owes_end) + notes.len() > room
+        }) {
             return Err(Reason::Full);
         }
-        mailbox.queue.extend(notes.iter().map(|note| Item { note: note.clone(), kind, cancelled: false }));
+        mailbox.queue.extend(notes.iter().map(|note| Item {
+            note: note.clone(),
+            kind,
+            cancelled: false,
+        }));
         Ok(())
     }
 
-    fn post(&mut self, actor: usize, notes: &[Note], sends: bool) {
-        let drains = sends && !self.in_turn();
+    fn post(&mut self, actor: usize, notes: &[Note]) {
+        let drains = !self.in_turn();
         match self.accept(actor, notes, Kind::Post, drains) {
             Err(reason) => {
                 self.dropped += notes.len();
                 self.tell(Event::Refused(reason));
             }
             Ok(()) if notes.is_empty() => {}
-            Ok(()) => self.after_push(actor, sends, drains),
+            Ok(()) => self.after_push(actor, drains),
         }
     }
 
-    fn after_push(&mut self, actor: usize, sends: bool, drains: bool) {
+    fn after_push(&mut self, actor: usize, drains: bool) {
         if self.boxes[actor].running {
             return;
         }
         if drains {
-            self.come_by(actor);
-        } else if sends {
+            self.come_by(actor, None);
+        } else {
             self.list(actor);
         }
     }
 
     fn new_slot(&mut self, actor: usize, is_question: bool) -> usize {
-        self.slots.push(Slot { actor, is_question, started: false, answer: None, panicked: false });
+        self.slots.push(Slot {
+            actor,
+            is_question,
+            refused: false,
+            started: false,
+            answer: None,
+            panicked: false,
+        });
         self.slots.len() - 1
     }
 
@@ -521,10 +577,18 @@ impl Model {
         match self.accept(actor, std::slice::from_ref(note), Kind::Answered(slot), drains) {
             Err(reason) => {
                 self.dropped += 1;
-                self.tell(Event::Refused(reason));
+                if note.end == End::PanicInDrop {
+                    self.tell(Event::Panicked);
+                    return;
+                }
+                self.slots[slot].refused = true;
+                self.slots[slot].answer = Some(Err(AskError::Refused(reason)));
+                if keep {
+                    self.replies.push_back(slot);
+                }
             }
             Ok(()) => {
-                self.after_push(actor, true, drains);
+                self.after_push(actor, drains);
                 if keep {
                     self.replies.push_back(slot);
                 }
@@ -534,13 +598,14 @@ impl Model {
 
     fn with(&mut self, actor: usize, note: &Note) {
         let slot = self.new_slot(actor, false);
+        let was_idle = self.boxes[actor].is_idle();
         let answer = if self.boxes[actor].running {
-            Err(AskError::Deadlock)
+            Err(AskError::Refused(Reason::Deadlock))
         } else {
             match self.accept(actor, std::slice::from_ref(note), Kind::Answered(slot), true) {
                 Err(reason) => Err(AskError::from(reason)),
                 Ok(()) => {
-                    self.come_by(actor);
+                    self.come_by(actor, (!was_idle).then_some(slot));
                     self.slots[slot].answer.take().expect("a with ends with an answer")
                 }
             }
@@ -559,33 +624,39 @@ impl Model {
         if self.slots[slot].answer.is_none() {
             let actor = self.slots[slot].actor;
             if self.boxes[actor].running {
-                return Err(AskError::Deadlock);
+                return Err(AskError::Refused(Reason::Deadlock));
             }
-            self.come_by(actor);
+            self.come_by(actor, Some(slot));
         }
         self.slots[slot].answer.take().expect("one thread alone leaves nothing to wait for")
     }
 
     fn cancel(&mut self, slot: usize) -> bool {
+        // What was refused comes back, too.
+        if self.slots[slot].refused {
+            return true;
+        }
         if self.slots[slot].started || self.slots[slot].answer.is_some() {
             return false;
         }
         let queue = &mut self.boxes[self.slots[slot].actor].queue;
-        let item = queue.iter_mut().find(|item| matches!(item.kind, Kind::Answered(other) if other == slot));
+        let item = queue
+            .iter_mut()
+            .find(|item| matches!(item.kind, Kind::Answered(other) if other == slot));
         item.expect("a question that has not started waits").cancelled = true;
         self.dropped += 1;
         true
     }
 
-    fn wait_idle(&mut self, actor: usize) -> Result<(), AskError> {
+    fn wait_idle(&mut self, actor: usize) -> Result<(), Reason> {
         loop {
             if self.boxes[actor].is_idle() {
                 return Ok(());
             }
             if self.boxes[actor].running {
-                return Err(AskError::Deadlock);
+                return Err(Reason::Deadlock);
             }
-            self.come_by(actor);
+            self.come_by(actor, None);
         }
     }
 
@@ -609,37 +680,44 @@ impl Model {
         if self.in_turn() {
             self.list(actor);
         } else {
-            self.come_by(actor);
+            self.come_by(actor, None);
         }
     }
 
-    /// Takes a parked mailbox over and drains it, and then what this thread owes.
-    fn come_by(&mut self, actor: usize) -> bool {
-        let parked = self.boxes[actor].is_parked();
-        let outermost = !self.in_turn();
-        if parked {
-            self.drive(actor, outermost);
+    /// Runs what this thread has deferred, unless it is inside a turn.
+    fn run_list(&mut self) {
+        if self.in_turn() {
+            return;
         }
-        if outermost && !self.list.is_empty() {
-            self.depth += 1;
-            while let Some(next) = self.list.pop_front() {
-                if self.boxes[next].is_parked() {
-                    self.drive(next, true);
-                }
+        self.depth += 1;
+        while let Some(next) = self.list.pop_front() {
+            if self.boxes[next].is_pending() {
+                self.drive(next, true, None);
             }
-            self.depth -= 1;
         }
-        parked
+        self.depth -= 1;
     }
 
-    fn drive(&mut self, actor: usize, outermost: bool) {
+    /// Takes a pending mailbox over and drains it, and then what this thread has deferred. On top
+    /// of a turn, a caller that waits leaves when its answer is there.
+    fn come_by(&mut self, actor: usize, until: Option<usize>) {
+        if self.boxes[actor].is_pending() {
+            let outermost = !self.in_turn();
+            self.drive(actor, outermost, until.filter(|_| !outermost));
+        }
+        self.run_list();
+    }
+
+    fn drive(&mut self, actor: usize, outermost: bool, until: Option<usize>) {
         self.depth += 1;
         self.boxes[actor].running = true;
         self.boxes[actor].owes_end = false;
         while let Some(item) = self.boxes[actor].queue.pop_front() {
             self.turn(actor, item);
-            // It gives way to what this thread owes.
-            if outermost && !self.list.is_empty() && !self.boxes[actor].queue.is_empty() {
+            let is_answered = |slot: usize| self.slots[slot].answer.is_some();
+            // It gives way to what this thread has deferred.
+            let gives_way = outermost && !self.list.is_empty() || until.is_some_and(is_answered);
+            if gives_way && !self.boxes[actor].queue.is_empty() {
                 self.list(actor);
                 break;
             }
@@ -647,7 +725,7 @@ impl Model {
         let mailbox = &mut self.boxes[actor];
         if mailbox.queue.is_empty() && (mailbox.closed || mailbox.orphan) && !mailbox.ended {
             mailbox.ended = true;
-            let ended = Event::Ended(actor, Some(mailbox.state.len()), mailbox.stop.clone());
+            let ended = Event::Ended(actor, mailbox.state.len(), mailbox.stop.clone());
             self.tell(ended);
         }
         self.boxes[actor].running = false;
@@ -660,7 +738,7 @@ impl Model {
             match kind {
                 Kind::Answered(_) if cancelled => {}
                 Kind::Answered(slot) => {
-                    self.slots[slot].answer = Some(Err(AskError::Stopped(cause)));
+                    self.slots[slot].answer = Some(Err(AskError::Refused(Reason::Stopped(cause))));
                     // A caller of `with` counts his own.
                     self.dropped += usize::from(self.slots[slot].is_question);
                 }
@@ -698,7 +776,9 @@ impl Model {
         }
         if let Kind::Answered(slot) = kind {
             self.slots[slot].panicked = note.end != End::Fine;
-            self.slots[slot].answer = Some(note.end.text().map_or(Ok(note.id), |text| Err(AskError::Panicked(text.into()))));
+            self.slots[slot].answer = Some(
+                note.end.text().map_or(Ok(note.id), |text| Err(AskError::Panicked(text.into()))),
+            );
         }
     }
 
@@ -723,12 +803,19 @@ fn check(setups: &[Setup; ACTORS], program: &[Act]) {
         model.do_act(act);
         let (events, tally) = real(|real| (std::mem::take(&mut real.events), real.tally.clone()));
         assert_eq!(events, std::mem::take(&mut model.events), "after {act:?}");
-        (0..ACTORS).for_each(|actor| assert_eq!(real_view(actor), model.view(actor), "actor {actor} after {act:?}"));
-        assert_eq!((tally.handled(), tally.dropped()), (model.handled, model.dropped), "after {act:?}");
+        (0..ACTORS).for_each(|actor| {
+            assert_eq!(real_view(actor), model.view(actor), "actor {actor} after {act:?}")
+        });
+        assert_eq!(
+            (tally.handled(), tally.dropped()),
+            (model.handled, model.dropped),
+            "after {act:?}"
+        );
         tally
     };
     program.iter().for_each(|act| _ = step(&mut model, act));
-    // The end: every handle is dropped, and then every message has met its fate and every asker has his answer.
+    // The end: every handle is dropped, and then every message has met its fate and every asker has
+    // its answer.
     for actor in 0..ACTORS {
         while model.boxes[actor].held > 0 {
             step(&mut model, &Act::Drop(actor));
@@ -743,24 +830,36 @@ fn check(setups: &[Setup; ACTORS], program: &[Act]) {
 }
 
 fn notes(depth: u32) -> BoxedStrategy<Note> {
-    let acts = if depth == 0 { Just(Vec::new()).boxed() } else { prop::collection::vec(acts(depth - 1), 0..4).boxed() };
+    let acts = if depth == 0 {
+        Just(Vec::new()).boxed()
+    } else {
+        prop::collection::vec(acts(depth - 1), 0..4).boxed()
+    };
     let end = prop_oneof![8 => Just(End::Fine), 1 => Just(End::Panic), 1 => Just(End::PanicInDrop)];
     let size = prop_oneof![Just(Size::Small), Just(Size::Middle), Just(Size::Large)];
-    (any::<u8>(), acts, end, size).prop_map(|(id, acts, end, size)| Note { id, acts, end, size }).boxed()
+    (any::<u8>(), acts, end, size)
+        .prop_map(|(id, acts, end, size)| Note { id, acts, end, size })
+        .boxed()
 }
 
 fn acts(depth: u32) -> BoxedStrategy<Act> {
     let actor = || 0..ACTORS;
     let note = || notes(depth);
+    let inside = if depth == 0 {
+        Just(Vec::new()).boxed()
+    } else {
+        prop::collection::vec(acts(depth - 1), 0..8).boxed()
+    };
     prop_oneof![
-        6 => (actor(), note()).prop_map(|(actor, note)| Act::Send(actor, note)),
-        6 => (actor(), note()).prop_map(|(actor, note)| Act::Enqueue(actor, note)),
-        3 => (actor(), prop::collection::vec(note(), 0..5)).prop_map(|(actor, notes)| Act::SendMany(actor, notes)),
-        4 => (actor(), note(), any::<bool>()).prop_map(|(actor, note, keep)| Act::Ask(actor, note, keep)),
+        8 => (actor(), note()).prop_map(|(actor, note)| Act::Send(actor, note)),
+        4 => inside.prop_map(Act::InTurn),
+        3 => (actor(), prop::collection::vec(note(), 0..5))
+            .prop_map(|(actor, notes)| Act::SendMany(actor, notes)),
+        4 => (actor(), note(), any::<bool>())
+            .prop_map(|(actor, note, keep)| Act::Ask(actor, note, keep)),
         4 => (actor(), note()).prop_map(|(actor, note)| Act::With(actor, note)),
         2 => Just(Act::WaitReply),
         1 => Just(Act::CancelReply),
-        2 => actor().prop_map(Act::Drain),
         1 => actor().prop_map(Act::Close),
         1 => actor().prop_map(Act::CloseIfIdle),
         1 => actor().prop_map(Act::Stop),
@@ -775,14 +874,23 @@ fn acts(depth: u32) -> BoxedStrategy<Act> {
 fn setups() -> impl Strategy<Value = [Setup; ACTORS]> {
     let capacity = prop::option::of(1_usize..5);
     let policy = prop_oneof![Just(Policy::Stop), Just(Policy::Resume), Just(Policy::Restart)];
-    prop::array::uniform3((capacity, policy, any::<bool>()).prop_map(|(capacity, policy, has_hook)| Setup { capacity, policy, has_hook }))
+    prop::array::uniform3(
+        (capacity, policy, any::<bool>()).prop_map(|(capacity, policy, has_hook)| Setup {
+            capacity,
+            policy,
+            has_hook,
+        }),
+    )
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn actors_do_what_the_model_does(setups in setups(), program in prop::collection::vec(acts(2), 1..25)) {
+    fn actors_do_what_the_model_does(
+        setups in setups(),
+        program in prop::collection::vec(acts(2), 1..25),
+    ) {
         // On a thread of its own, so that a case that fails leaves nothing to the next one.
         let ended = thread::scope(|scope| scope.spawn(|| check(&setups, &program)).join());
         ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -1,4 +1,5 @@
-//! A send from inside a turn runs after it, whatever the depth. All of it: `cargo test --release --test nesting`.
+//! A send from inside a turn runs after it, whatever the depth. All of it:
+//! `cargo test --release --test nesting`.
 
 mod common;
 
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::{Tally, on_small_stack, size, tireless};
+use common::{Tally, in_turn, on_small_stack, size, tireless};
 use turnwise::Actor;
 
 struct Link {
@@ -32,7 +33,7 @@ fn chain(len: usize, visited: &Arc<AtomicUsize>) -> Actor<Link> {
 }
 
 #[test]
-fn a_million_actors_wake_each_other_and_are_dropped_on_a_small_stack() {
+fn a_million_actors_need_a_small_stack() {
     let len = size(300_000, 1_000_000);
     on_small_stack(move || {
         let visited = Arc::new(AtomicUsize::new(0));
@@ -69,7 +70,11 @@ fn a_chain_is_stopped_by_its_first_link() {
         let visited = Arc::new(AtomicUsize::new(0));
         let first = chain(size(50_000, 500_000), &visited);
         assert!(first.stop());
-        assert_eq!(Arc::strong_count(&visited), 1, "the end of a state is the end of what only it held");
+        assert_eq!(
+            Arc::strong_count(&visited),
+            1,
+            "the end of a state is the end of what only it held"
+        );
     });
 }
 
@@ -95,7 +100,7 @@ fn a_million_sends_to_oneself_run_on_a_small_stack() {
 }
 
 #[test]
-fn a_nested_message_runs_after_the_turn_and_before_what_is_sent_later() {
+fn a_nested_message_runs_right_after_the_turn() {
     let log = Arc::new(std::sync::Mutex::new(Vec::new()));
     let (one, two) = (Actor::new("one"), Actor::new("two"));
     let (log1, two1) = (log.clone(), two.clone());
@@ -112,7 +117,7 @@ fn a_nested_message_runs_after_the_turn_and_before_what_is_sent_later() {
 }
 
 #[test]
-fn nested_messages_to_many_actors_run_in_the_order_sent() {
+fn nested_messages_to_many_run_in_the_order_sent() {
     // More than the list holds without an allocation.
     let actors: Vec<_> = (0..100).map(tireless).collect();
     let log = Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -135,17 +140,19 @@ fn a_busy_actor_gives_way_to_what_its_turns_have_sent() {
     // The first of three waiting messages wakes another actor: that one runs before the second.
     let log = Arc::new(std::sync::Mutex::new(Vec::new()));
     let (one, two) = (Actor::new(()), Actor::new(()));
-    for n in 1..=3 {
-        let (log, two) = (log.clone(), two.clone());
-        one.enqueue(move |()| {
-            log.lock().unwrap().push(n);
-            if n == 1 {
-                two.send(move |()| log.lock().unwrap().push(10)).unwrap();
-            }
-        })
-        .unwrap();
-    }
-    assert!(one.drain());
+    in_turn(|| {
+        for n in 1..=3 {
+            let (log, two) = (log.clone(), two.clone());
+            one.send(move |()| {
+                log.lock().unwrap().push(n);
+                if n == 1 {
+                    two.send(move |()| log.lock().unwrap().push(10)).unwrap();
+                }
+            })
+            .unwrap();
+        }
+        assert!(log.lock().unwrap().is_empty());
+    });
     assert_eq!(*log.lock().unwrap(), [1, 10, 2, 3]);
 }
 

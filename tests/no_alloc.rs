@@ -6,9 +6,10 @@ mod counting;
 
 use std::thread;
 
-use common::{Gate, Held, size, tireless};
+use common::{Gate, Held, asked, queued, size, tireless};
 use counting::{Counting, alone, cost, count_this_thread};
 use turnwise::Actor;
+use turnwise::executor::DrainQueue;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -16,14 +17,16 @@ static ALLOCATOR: Counting = Counting;
 /// A message that owns `N` bytes.
 fn message<const N: usize>() -> impl FnOnce(&mut u64) + Send + 'static {
     let bytes = [1_u8; N];
-    move |sum: &mut u64| *sum += std::hint::black_box(&bytes).iter().map(|&byte| u64::from(byte)).sum::<u64>()
+    move |sum: &mut u64| {
+        *sum += std::hint::black_box(&bytes).iter().map(|&byte| u64::from(byte)).sum::<u64>()
+    }
 }
 
 /// Queues and drains until the chunks that are needed are there.
-fn warm_up(sum: &Actor<u64>, messages: usize) {
+fn warm_up(queue: &DrainQueue, sum: &Actor<u64>, messages: usize) {
     for _ in 0..3 {
-        (0..messages).for_each(|_| sum.enqueue(message::<48>()).unwrap());
-        sum.drain();
+        (0..messages).for_each(|_| sum.send(message::<48>()).unwrap());
+        queue.run_until_idle();
     }
 }
 
@@ -35,7 +38,7 @@ fn an_idle_send_or_with_or_ask_allocates_nothing() {
         sum.send(message::<8>()).unwrap();
         sum.send(message::<1000>()).unwrap();
         sum.with(message::<1000>()).unwrap();
-        sum.ask(message::<1000>()).wait().unwrap();
+        sum.call(message::<1000>()).wait().unwrap();
         drop(sum.clone());
     });
     assert_eq!(cost.calls, 0);
@@ -43,44 +46,45 @@ fn an_idle_send_or_with_or_ask_allocates_nothing() {
 }
 
 #[test]
-fn queued_messages_of_up_to_48_bytes_allocate_nothing_in_the_steady_state() {
+fn messages_of_up_to_48_bytes_allocate_nothing() {
     let _alone = alone();
-    let sum = tireless(0_u64);
-    warm_up(&sum, 100);
-    let queued = |send: &dyn Fn()| {
+    let (queue, sum) = queued(0_u64);
+    warm_up(&queue, &sum, 100);
+    let each = |send: &dyn Fn()| {
         let cost = cost(|| {
             for _ in 0..1_000 {
                 (0..30).for_each(|_| send());
-                sum.drain();
+                queue.run_until_idle();
             }
         });
         cost.calls
     };
-    assert_eq!(queued(&|| sum.enqueue(message::<0>()).unwrap()), 0);
-    assert_eq!(queued(&|| sum.enqueue(message::<16>()).unwrap()), 0);
-    assert_eq!(queued(&|| sum.enqueue(message::<17>()).unwrap()), 0);
-    assert_eq!(queued(&|| sum.enqueue(message::<48>()).unwrap()), 0);
-    assert_eq!(queued(&|| sum.send_many([message::<48>(), message::<48>()]).unwrap()), 0);
+    assert_eq!(each(&|| sum.send(message::<0>()).unwrap()), 0);
+    assert_eq!(each(&|| sum.send(message::<16>()).unwrap()), 0);
+    assert_eq!(each(&|| sum.send(message::<17>()).unwrap()), 0);
+    assert_eq!(each(&|| sum.send(message::<48>()).unwrap()), 0);
+    assert_eq!(each(&|| sum.send_many([message::<48>(), message::<48>()]).unwrap()), 0);
 }
 
 #[test]
-fn a_queued_message_of_more_than_48_bytes_allocates_once() {
+fn a_message_of_more_than_48_bytes_allocates_once() {
     let _alone = alone();
-    let sum = tireless(0_u64);
-    warm_up(&sum, 100);
+    let (queue, sum) = queued(0_u64);
+    warm_up(&queue, &sum, 100);
     for _ in 0..100 {
-        assert_eq!(cost(|| sum.enqueue(message::<49>()).unwrap()).calls, 1);
-        assert_eq!(cost(|| sum.enqueue(message::<10_000>()).unwrap()).calls, 1);
-        assert_eq!(cost(|| assert!(sum.drain())).calls, 0);
+        assert_eq!(cost(|| sum.send(message::<49>()).unwrap()).calls, 1);
+        assert_eq!(cost(|| sum.send(message::<10_000>()).unwrap()).calls, 1);
+        assert_eq!(cost(|| assert!(queue.run_until_idle() > 0)).calls, 0);
     }
 }
 
 #[test]
-fn messages_between_threads_allocate_nothing_in_the_steady_state() {
+fn messages_between_threads_allocate_nothing() {
     let _alone = alone();
     let rounds = size(300, 3_000);
-    let sum = tireless(0_u64);
-    // One queues, the other drains, in turns: chunks wander from one to the other and come back by the depot.
+    let (queue, sum) = queued(0_u64);
+    // One queues, the other drains, in turns: chunks wander from one to the other and come back by
+    // the depot.
     let gate = Gate::new(2);
     let total = thread::scope(|scope| {
         let drainer = scope.spawn(|| {
@@ -88,7 +92,7 @@ fn messages_between_threads_allocate_nothing_in_the_steady_state() {
             for _ in 0..2 * rounds {
                 gate.pass();
                 gate.pass();
-                sum.drain();
+                queue.run_until_idle();
             }
         });
         let sender = scope.spawn(|| {
@@ -96,7 +100,7 @@ fn messages_between_threads_allocate_nothing_in_the_steady_state() {
             let some_rounds = || {
                 for _ in 0..rounds {
                     gate.pass();
-                    (0..200).for_each(|_| sum.enqueue(message::<48>()).unwrap());
+                    (0..200).for_each(|_| sum.send(message::<48>()).unwrap());
                     gate.pass();
                 }
             };
@@ -106,22 +110,24 @@ fn messages_between_threads_allocate_nothing_in_the_steady_state() {
         drainer.join().unwrap();
         sender.join().unwrap()
     });
-    assert_eq!(sum.with(|sum| *sum).unwrap(), (2 * rounds * 200 * 48) as u64);
-    // A depot that is being used by the other thread is passed over: a few chunks then come from the allocator.
+    assert_eq!(asked(&queue, &sum, |sum| *sum), (2 * rounds * 200 * 48) as u64);
+    // A depot that is being used by the other thread is passed over: a few chunks then come from
+    // the allocator.
     let messages = rounds * 200;
     assert!(total.calls * 100 <= messages, "{} allocations for {messages} messages", total.calls);
-    println!("{messages} messages between threads, after warming up: {} allocations", total.calls);
+    println!("{messages} warm messages between threads: {} allocations", total.calls);
 }
 
 #[test]
 fn a_busy_with_allocates_nothing_and_a_busy_ask_once() {
     let _alone = alone();
     let sum = tireless(0_u64);
-    warm_up(&sum, 100);
+    let (queue, other) = queued(0_u64);
+    warm_up(&queue, &other, 100);
     for _ in 0..size(20, 200) {
         let held = Held::hold_until_waiting(&sum, 2);
         let mut reply = None;
-        let asked = cost(|| reply = Some(sum.ask(message::<48>())));
+        let asked = cost(|| reply = Some(sum.call(message::<48>())));
         assert_eq!(asked.calls, 1);
         // The turn ends when this one waits too: so it certainly waits.
         let waited = cost(|| sum.with(message::<500>()).unwrap());
@@ -132,7 +138,7 @@ fn a_busy_with_allocates_nothing_and_a_busy_ask_once() {
 }
 
 #[test]
-fn a_nested_send_allocates_nothing_in_the_steady_state() {
+fn a_nested_send_allocates_nothing() {
     let _alone = alone();
     let outer = tireless(0_u64);
     let sums: Vec<_> = (0..8).map(|_| tireless(0_u64)).collect();

@@ -1,4 +1,5 @@
-//! One message at a time, none lost, none twice. All of it: `cargo test --release --test one_at_a_time`.
+//! One message at a time, none lost, none twice. All of it:
+//! `cargo test --release --test one_at_a_time`.
 
 mod common;
 
@@ -7,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 
-use common::{Tally, size};
+use common::{Held, Tally, size};
 use turnwise::Actor;
 
 const THREADS: usize = 128;
@@ -62,14 +63,14 @@ fn all_ways_of_sending_together_count_exactly() {
                         token.handle();
                     };
                     match (way + i) % 8 {
-                        0 => counter.enqueue(message).map_err(|_| ()).unwrap(),
-                        1 => counter.ask(message).wait().unwrap(),
-                        2 => drop(counter.ask(message)),
+                        0 => counter.posted().send(message).map_err(|_| ()).unwrap(),
+                        1 => counter.call(message).wait().unwrap(),
+                        2 => drop(counter.call(message)),
                         3 => counter.with(message).unwrap(),
                         4 => counter.send_many([message]).map_err(|_| ()).unwrap(),
                         5 => {
                             counter.wait_idle().unwrap();
-                            counter.try_send(message).map_err(|_| ()).unwrap();
+                            counter.waiting().send(message).wait().map_err(|_| ()).unwrap();
                         }
                         6 => counter.clone().send(message).map_err(|_| ()).unwrap(),
                         _ => counter.send(message).map_err(|_| ()).unwrap(),
@@ -113,10 +114,12 @@ fn with_sees_everything_that_came_before() {
 fn a_count_beyond_saturation_loses_nothing() {
     let many = 200_000_u64;
     let counter = counter();
+    let held = Held::hold(&counter);
     for _ in 0..many {
-        counter.enqueue(Counter::step).unwrap();
+        counter.send(Counter::step).unwrap();
     }
     assert_eq!(counter.len(), 65_535, "from here on, at least");
+    held.let_go_soon();
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| (0..many).for_each(|_| counter.send(Counter::step).unwrap()));

@@ -1,11 +1,14 @@
-//! Messages run in the order in which they were accepted. All of it: `cargo test --release --test order`.
+//! Messages run in the order in which they were accepted. All of it:
+//! `cargo test --release --test order`.
 
 mod common;
 
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
-use common::{Tally, size};
-use turnwise::Actor;
+use common::{Tally, must_end, size};
+use turnwise::executor::Blocking;
+use turnwise::{Actor, ThreadPool};
 
 const SENDERS: usize = 8;
 
@@ -66,9 +69,9 @@ fn the_order_holds_across_all_ways_of_sending() {
                 };
                 for n in (0..each).step_by(6) {
                     ledger.send(message(n)).map_err(|_| ()).unwrap();
-                    ledger.enqueue(message(n + 1)).map_err(|_| ()).unwrap();
+                    ledger.posted().send(message(n + 1)).map_err(|_| ()).unwrap();
                     ledger.send_many([message(n + 2), message(n + 3)]).map_err(|_| ()).unwrap();
-                    drop(ledger.ask(message(n + 4)));
+                    drop(ledger.call(message(n + 4)));
                     ledger.with(message(n + 5)).unwrap();
                 }
             });
@@ -94,7 +97,9 @@ fn the_order_holds_for_sends_from_inside_turns() {
                         .send(move |clock| {
                             let number = *clock;
                             *clock += 1;
-                            ledger.send(move |ledger: &mut Ledger| ledger.enter(sender, number)).unwrap();
+                            ledger
+                                .send(move |ledger: &mut Ledger| ledger.enter(sender, number))
+                                .unwrap();
                         })
                         .unwrap();
                 }
@@ -102,4 +107,29 @@ fn the_order_holds_for_sends_from_inside_turns() {
         }
     });
     check(&ledger, each);
+}
+
+#[test]
+fn a_refused_wait_overtakes_nothing() {
+    must_end(|| {
+        for observed in [false, true] {
+            let builder = ThreadPool::builder().threads(1).blocking(Blocking::Refuse);
+            let pool = builder.build().unwrap();
+            let host = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+            let log = Arc::new(Mutex::new(Vec::new()));
+            let other = Actor::builder(());
+            let other = if observed { other.on_batch_start(|_| ()) } else { other };
+            let other = other.spawn().unwrap();
+            let (theirs, (tell, told)) = (log.clone(), mpsc::channel());
+            host.send(move |_| {
+                let inner = theirs.clone();
+                other.send(move |_| inner.lock().unwrap().push("sent")).unwrap();
+                let waited = other.with(|_| theirs.lock().unwrap().push("waited"));
+                tell.send(waited).unwrap();
+            })
+            .unwrap();
+            assert_eq!(told.recv().unwrap(), Ok(()));
+            assert_eq!(*log.lock().unwrap(), ["sent", "waited"], "with hooks: {observed}");
+        }
+    });
 }

@@ -1,4 +1,5 @@
-//! A panic costs one message at most, never the mailbox: wherever it comes from, ownership is settled and the policy acts.
+//! A panic costs one message at most, never the mailbox: wherever it comes from, ownership is
+//! settled and the policy acts.
 
 mod common;
 
@@ -11,8 +12,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use common::{Held, Tally, block_on, must_end, quiet_panic, size};
-use turnwise::{Actor, AskError, Panic, Reason, StopCause};
+use common::{Held, Tally, block_on, in_turn, must_end, quiet_panic, size};
+use turnwise::{Actor, AskError, PanicPolicy, Reason, StopCause};
 
 /// Panics when it is dropped, unless that is while another panic unwinds.
 struct PanicsInDrop;
@@ -37,10 +38,11 @@ impl Drop for Bomb {
 }
 
 fn resuming<S: Send + 'static>(state: S) -> Actor<S> {
-    Actor::builder(state).on_panic(Panic::Resume).spawn().unwrap()
+    Actor::builder(state).panic_policy(PanicPolicy::Resume).spawn().unwrap()
 }
 
-/// The actor is idle and takes messages, and this thread is not inside a turn any more: a send runs at once.
+/// The actor is idle and takes messages, and this thread is not inside a turn any more: a send runs
+/// at once.
 #[track_caller]
 fn check_alive<S: Send + 'static>(actor: &Actor<S>) {
     assert!(actor.is_idle(), "{actor:?}");
@@ -57,7 +59,7 @@ fn check_stopped<S: Send + 'static>(actor: &Actor<S>, text: &str) {
     assert_eq!(actor.stop_cause(), Some(cause.clone()));
     assert!(actor.is_closed() && actor.is_idle(), "{actor:?}");
     assert_eq!(actor.send(|_| ()).unwrap_err().reason(), &Reason::Stopped(cause.clone()));
-    assert_eq!(actor.with(|_| ()), Err(AskError::Stopped(cause)));
+    assert_eq!(actor.with(|_| ()), Err(AskError::Refused(Reason::Stopped(cause))));
     assert_eq!(actor.wait_ended(Duration::ZERO), Ok(true));
     check_thread();
 }
@@ -71,25 +73,37 @@ fn check_thread() {
     assert_eq!(seen.load(SeqCst), 1, "this thread believes that it is inside a turn");
 }
 
-/// Every place from which a message can be run: the actor, and how to bring it a message that panics.
+/// Every place from which a message can be run: the actor, and how to bring it a message that
+/// panics.
 #[expect(clippy::type_complexity, reason = "a table of closures")]
-const PLACES: [(&str, fn(&Actor<u32>)); 7] = [
+const PLACES: [(&str, fn(&Actor<u32>)); 8] = [
     ("inline", |actor| actor.send(|_| quiet_panic("x")).unwrap()),
-    ("ask, inline", |actor| assert_eq!(actor.ask(|_| -> () { quiet_panic("x") }).wait(), Err(AskError::Panicked("x".into())))),
+    ("ask, inline", |actor| {
+        assert_eq!(
+            actor.call(|_| -> () { quiet_panic("x") }).wait(),
+            Err(AskError::Panicked("x".into()))
+        )
+    }),
     ("mid-batch", |actor| {
-        actor.enqueue(|n| *n += 1).unwrap();
-        actor.enqueue(|_| quiet_panic("x")).unwrap();
-        actor.enqueue(|n| *n += 1).unwrap();
-        actor.drain();
+        in_turn(|| {
+            actor.send(|n| *n += 1).unwrap();
+            actor.send(|_| quiet_panic("x")).unwrap();
+            actor.send(|n| *n += 1).unwrap();
+        });
     }),
     ("last before release", |actor| {
-        actor.enqueue(|n| *n += 1).unwrap();
-        actor.enqueue(|_| quiet_panic("x")).unwrap();
-        actor.drain();
+        in_turn(|| {
+            actor.send(|n| *n += 1).unwrap();
+            actor.send(|_| quiet_panic("x")).unwrap();
+        });
     }),
-    ("listed", |actor| {
+    ("deferred", |actor| {
         let inner = actor.clone();
         Actor::new(()).send(move |()| inner.send(|_| quiet_panic("x")).unwrap()).unwrap();
+    }),
+    ("posted", |actor| {
+        actor.posted().send(|_| quiet_panic("x")).unwrap();
+        actor.wait_idle().unwrap();
     }),
     ("in the message's drop", |actor| {
         let part = PanicsInDrop;
@@ -97,8 +111,7 @@ const PLACES: [(&str, fn(&Actor<u32>)); 7] = [
     }),
     ("in the queued message's drop", |actor| {
         let part = PanicsInDrop;
-        actor.enqueue(move |_| _ = &part).unwrap();
-        actor.drain();
+        in_turn(|| actor.send(move |_| _ = &part).unwrap());
     }),
 ];
 
@@ -109,7 +122,8 @@ fn resume_goes_on_with_the_state_from_every_place() {
         let reports = Arc::new(AtomicUsize::new(0));
         let count = reports.clone();
         let hook = move |_: &str| _ = count.fetch_add(1, SeqCst);
-        let actor = Actor::builder(1).on_panic(Panic::Resume).panic_hook(hook).spawn().unwrap();
+        let actor =
+            Actor::builder(1).panic_policy(PanicPolicy::Resume).on_panic(hook).spawn().unwrap();
         for round in 1..=3 {
             panic(&actor);
             assert_eq!(reports.load(SeqCst), round, "{place}");
@@ -120,7 +134,7 @@ fn resume_goes_on_with_the_state_from_every_place() {
 }
 
 #[test]
-fn restart_goes_on_with_a_fresh_state_from_every_place() {
+fn restart_has_a_fresh_state_from_every_place() {
     for (place, panic) in PLACES {
         println!("{place}");
         let made = Arc::new(AtomicUsize::new(0));
@@ -129,7 +143,7 @@ fn restart_goes_on_with_a_fresh_state_from_every_place() {
             count.fetch_add(1, SeqCst);
             100
         };
-        let actor = Actor::builder(1).on_panic(Panic::restart(fresh)).spawn().unwrap();
+        let actor = Actor::builder(1).panic_policy(PanicPolicy::restart(fresh)).spawn().unwrap();
         panic(&actor);
         assert_eq!(made.load(SeqCst), 1, "{place}");
         check_alive(&actor);
@@ -138,17 +152,23 @@ fn restart_goes_on_with_a_fresh_state_from_every_place() {
 }
 
 #[test]
-fn stop_ends_the_actor_with_the_cause_from_every_place() {
+fn stop_ends_with_the_cause_from_every_place() {
     for (place, panic) in PLACES {
         println!("{place}");
         let ends = Arc::new(Mutex::new(Vec::new()));
         let told = ends.clone();
-        let actor = Actor::builder(1).on_end(move |state, cause| told.lock().unwrap().push((state, cause.stop_cause()))).spawn().unwrap();
+        let actor = Actor::builder(1)
+            .on_end(move |state, cause| told.lock().unwrap().push((state, cause.stop_cause())))
+            .spawn()
+            .unwrap();
         panic(&actor);
         let text = if place.contains("drop") { "in a drop" } else { "x" };
         check_stopped(&actor, text);
         let ends = ends.lock().unwrap();
-        assert!(matches!(&ends[..], [(Some(_), Some(StopCause::Panicked(cause)))] if **cause == *text), "{place}: {ends:?}");
+        assert!(
+            matches!(&ends[..], [(_, Some(StopCause::Panicked(cause)))] if **cause == *text),
+            "{place}: {ends:?}"
+        );
     }
 }
 
@@ -156,7 +176,7 @@ fn stop_ends_the_actor_with_the_cause_from_every_place() {
 fn stop_by_a_panic_gives_back_what_waits() {
     let tally = Tally::default();
     let actor = Actor::builder(())
-        .undelivered({
+        .on_undelivered({
             let tally = tally.clone();
             move |message| {
                 // Dropped unrun: its token says so.
@@ -168,26 +188,29 @@ fn stop_by_a_panic_gives_back_what_waits() {
         .unwrap();
     let held = Held::hold(&actor);
     let before = tally.token();
-    actor.enqueue(move |()| before.handle()).unwrap();
-    actor.enqueue(|()| quiet_panic("x")).unwrap();
+    actor.send(move |()| before.handle()).unwrap();
+    actor.send(|()| quiet_panic("x")).unwrap();
     for _ in 0..5 {
         let token = tally.token();
-        actor.enqueue(move |()| token.handle()).unwrap();
+        actor.send(move |()| token.handle()).unwrap();
     }
-    let reply = actor.ask(|()| 1);
+    let reply = actor.call(|()| 1);
     held.let_go();
-    assert_eq!(reply.wait(), Err(AskError::Stopped(StopCause::Panicked("x".into()))));
+    assert_eq!(
+        reply.wait(),
+        Err(AskError::Refused(Reason::Stopped(StopCause::Panicked("x".into()))))
+    );
     check_stopped(&actor, "x");
     assert_eq!((tally.handled(), tally.returned(), tally.dropped()), (1, 5, 5));
     tally.check();
 }
 
 #[test]
-fn of_a_thousand_messages_every_seventh_panics_and_the_others_are_handled() {
+fn every_seventh_panics_and_the_others_are_handled() {
     let ways: [fn(&Actor<u32>, u32); 3] = [
         |actor, n| actor.send(move |handled| handle(handled, n)).unwrap(),
-        |actor, n| actor.enqueue(move |handled| handle(handled, n)).unwrap(),
-        |actor, n| drop(actor.ask(move |handled| handle(handled, n))),
+        |actor, n| actor.posted().send(move |handled| handle(handled, n)).unwrap(),
+        |actor, n| drop(actor.call(move |handled| handle(handled, n))),
     ];
     fn handle(handled: &mut u32, n: u32) {
         if n % 7 == 0 {
@@ -203,11 +226,14 @@ fn of_a_thousand_messages_every_seventh_panics_and_the_others_are_handled() {
                 assert_eq!(text, "a multiple of seven");
                 count.fetch_add(1, SeqCst);
             };
-            let actor = Actor::builder(0).on_panic(Panic::Resume).panic_hook(hook).spawn().unwrap();
+            let actor =
+                Actor::builder(0).panic_policy(PanicPolicy::Resume).on_panic(hook).spawn().unwrap();
             thread::scope(|scope| {
                 for me in 0..threads {
                     let actor = &actor;
-                    scope.spawn(move || (1..=1_000).filter(|n| n % threads == me).for_each(|n| send(actor, n)));
+                    scope.spawn(move || {
+                        (1..=1_000).filter(|n| n % threads == me).for_each(|n| send(actor, n))
+                    });
                 }
             });
             actor.wait_idle().unwrap();
@@ -220,12 +246,12 @@ fn of_a_thousand_messages_every_seventh_panics_and_the_others_are_handled() {
 }
 
 #[test]
-fn a_panic_in_with_comes_back_to_its_caller_after_the_policy_has_acted() {
+fn a_panic_in_with_comes_back_after_the_policy() {
     let order = Arc::new(Mutex::new(Vec::new()));
     let (hook, factory) = (order.clone(), order.clone());
     let actor = Actor::builder(1)
-        .panic_hook(move |text| hook.lock().unwrap().push(text.to_owned()))
-        .on_panic(Panic::restart(move || {
+        .on_panic(move |text| hook.lock().unwrap().push(text.to_owned()))
+        .panic_policy(PanicPolicy::restart(move || {
             factory.lock().unwrap().push("restart".to_owned());
             2
         }))
@@ -243,7 +269,9 @@ fn a_panic_in_a_with_that_waited_comes_back_too() {
     must_end(|| {
         let actor = Actor::new(1);
         let held = Held::hold_until_waiting(&actor, 1);
-        let panic = catch_unwind(AssertUnwindSafe(|| actor.with(|_| -> () { quiet_panic("mine") }))).unwrap_err();
+        let panic =
+            catch_unwind(AssertUnwindSafe(|| actor.with(|_| -> () { quiet_panic("mine") })))
+                .unwrap_err();
         assert_eq!(panic.downcast_ref(), Some(&"mine"));
         assert_eq!(actor.stop_cause(), Some(StopCause::Panicked("mine".into())));
         held.let_go();
@@ -252,7 +280,7 @@ fn a_panic_in_a_with_that_waited_comes_back_too() {
 }
 
 #[test]
-fn a_panic_in_with_inside_a_turn_unwinds_that_turn_alone() {
+fn a_panic_in_with_unwinds_its_own_turn_alone() {
     let (outer, inner) = (resuming(0), resuming(0));
     let reached = inner.clone();
     outer
@@ -284,11 +312,11 @@ fn what_a_turn_sent_before_it_panicked_is_run() {
 fn a_panicking_panic_hook_is_survived() {
     for depth in 0..5 {
         let hook = move |_: &str| resume_unwind(Box::new(Bomb(depth)));
-        let actor = Actor::builder(0).on_panic(Panic::Resume).panic_hook(hook).spawn().unwrap();
+        let actor =
+            Actor::builder(0).panic_policy(PanicPolicy::Resume).on_panic(hook).spawn().unwrap();
         actor.send(|_| quiet_panic("x")).unwrap();
         check_alive(&actor);
-        actor.enqueue(|_| quiet_panic("x")).unwrap();
-        actor.drain();
+        in_turn(|| actor.send(|_| quiet_panic("x")).unwrap());
         check_alive(&actor);
     }
 }
@@ -296,26 +324,31 @@ fn a_panicking_panic_hook_is_survived() {
 #[test]
 fn a_panicking_factory_stops_the_actor() {
     for depth in 0..5 {
-        let actor = Actor::builder(0).on_panic(Panic::restart(move || resume_unwind(Box::new(Bomb(depth))))).spawn().unwrap();
+        let actor = Actor::builder(0)
+            .panic_policy(PanicPolicy::restart(move || resume_unwind(Box::new(Bomb(depth)))))
+            .spawn()
+            .unwrap();
         actor.send(|_| quiet_panic("first")).unwrap();
         check_stopped(&actor, "first");
     }
 }
 
 #[test]
-fn a_panicking_undelivered_hook_is_told_of_every_message() {
+fn a_panicking_undelivered_hook_hears_of_all() {
     for depth in 0..5 {
         let calls = Arc::new(AtomicUsize::new(0));
         let count = calls.clone();
         let actor = Actor::builder(())
-            .undelivered(move |_| {
+            .on_undelivered(move |_| {
                 count.fetch_add(1, SeqCst);
                 resume_unwind(Box::new(Bomb(depth)))
             })
             .spawn()
             .unwrap();
-        (0..5).for_each(|_| actor.enqueue(|()| unreachable!("stopped")).unwrap());
-        actor.stop();
+        in_turn(|| {
+            (0..5).for_each(|_| actor.send(|()| unreachable!("stopped")).unwrap());
+            actor.stop();
+        });
         assert_eq!(calls.load(SeqCst), 5);
         assert!(actor.is_idle());
         check_thread();
@@ -325,7 +358,10 @@ fn a_panicking_undelivered_hook_is_told_of_every_message() {
 #[test]
 fn a_panicking_end_hook_is_survived() {
     for depth in 0..5 {
-        let actor = Actor::builder(()).on_end(move |_, _| resume_unwind(Box::new(Bomb(depth)))).spawn().unwrap();
+        let actor = Actor::builder(())
+            .on_end(move |_, _| resume_unwind(Box::new(Bomb(depth))))
+            .spawn()
+            .unwrap();
         assert!(actor.close());
         assert!(actor.is_idle());
         check_thread();
@@ -341,7 +377,10 @@ fn a_state_that_panics_in_its_drop_is_survived() {
     actor.close();
     assert!(actor.is_idle());
     check_thread();
-    let actor = Actor::builder(Some(PanicsInDrop)).on_panic(Panic::restart(|| None)).spawn().unwrap();
+    let actor = Actor::builder(Some(PanicsInDrop))
+        .panic_policy(PanicPolicy::restart(|| None))
+        .spawn()
+        .unwrap();
     actor.send(|_| quiet_panic("x")).unwrap();
     check_alive(&actor);
     let inner = Actor::new(PanicsInDrop);
@@ -350,7 +389,10 @@ fn a_state_that_panics_in_its_drop_is_survived() {
     for depth in 0..5 {
         drop(Actor::new(Bomb(depth)));
         check_thread();
-        let actor = Actor::builder(Bomb(depth)).on_panic(Panic::restart(|| Bomb(0))).spawn().unwrap();
+        let actor = Actor::builder(Bomb(depth))
+            .panic_policy(PanicPolicy::restart(|| Bomb(0)))
+            .spawn()
+            .unwrap();
         actor.send(|_| quiet_panic("x")).unwrap();
         check_alive(&actor);
     }
@@ -359,11 +401,11 @@ fn a_state_that_panics_in_its_drop_is_survived() {
 #[test]
 fn hooks_that_panic_in_their_drop_are_survived() {
     let part = PanicsInDrop;
-    let actor = Actor::builder(()).panic_hook(move |_| _ = &part).spawn().unwrap();
+    let actor = Actor::builder(()).on_panic(move |_| _ = &part).spawn().unwrap();
     drop(actor);
     check_thread();
     let part = Bomb(3);
-    let actor = Actor::builder(()).undelivered(move |_| _ = &part).spawn().unwrap();
+    let actor = Actor::builder(()).on_undelivered(move |_| _ = &part).spawn().unwrap();
     let inside = Actor::new(());
     inside.send(move |()| drop(actor)).unwrap();
     check_thread();
@@ -371,26 +413,31 @@ fn hooks_that_panic_in_their_drop_are_survived() {
 }
 
 #[test]
-fn a_message_that_panics_while_it_is_given_back_is_survived() {
+fn a_message_that_panics_on_its_way_back_is_survived() {
     let actor = Actor::new(());
-    for _ in 0..3 {
-        let part = PanicsInDrop;
-        actor.enqueue(move |()| _ = &part).unwrap();
-    }
     let tally = Tally::default();
-    let token = tally.token();
-    actor.enqueue(move |()| token.handle()).unwrap();
-    let part = PanicsInDrop;
-    let reply = actor.ask(move |()| _ = &part);
-    drop(reply);
+    in_turn(|| {
+        for _ in 0..3 {
+            let part = PanicsInDrop;
+            actor.send(move |()| _ = &part).unwrap();
+        }
+        let token = tally.token();
+        actor.send(move |()| token.handle()).unwrap();
+        let part = PanicsInDrop;
+        let reply = actor.call(move |()| _ = &part);
+        drop(reply);
+    });
     assert!(actor.is_idle());
-    // Now the same with a stop instead of the ask's drain.
+    assert_eq!(tally.dropped(), 1, "the first panic stopped the actor");
+    // Now the same with a stop.
     let actor = Actor::new(());
-    for depth in 0..5 {
-        let (part, token) = (Bomb(depth), tally.token());
-        actor.enqueue(move |()| drop((part, token))).unwrap();
-    }
-    actor.stop();
+    in_turn(|| {
+        for depth in 0..5 {
+            let (part, token) = (Bomb(depth), tally.token());
+            actor.send(move |()| drop((part, token))).unwrap();
+        }
+        actor.stop();
+    });
     assert!(actor.is_idle());
     check_thread();
     assert_eq!(tally.created(), 6);
@@ -398,21 +445,29 @@ fn a_message_that_panics_while_it_is_given_back_is_survived() {
 }
 
 #[test]
-fn a_panics_payload_that_panics_in_its_drop_is_survived() {
+fn a_payload_that_panics_in_its_drop_is_survived() {
     for depth in 0..6 {
         let actor = resuming(0);
         let blow_up = move |_: &mut i32| resume_unwind(Box::new(Bomb(depth)));
         actor.send(blow_up).unwrap();
         check_alive(&actor);
-        actor.enqueue(blow_up).unwrap();
-        actor.enqueue(blow_up).unwrap();
-        actor.enqueue(|n| *n = 5).unwrap();
-        actor.drain();
+        in_turn(|| {
+            actor.send(blow_up).unwrap();
+            actor.send(blow_up).unwrap();
+            actor.send(|n| *n = 5).unwrap();
+        });
         check_alive(&actor);
-        assert_eq!(actor.ask(blow_up).wait(), Err(AskError::Panicked("a panic without a text".into())));
+        assert_eq!(
+            actor.call(blow_up).wait(),
+            Err(AskError::Panicked("a panic without a text".into()))
+        );
         check_alive(&actor);
-        actor.enqueue(|_| ()).unwrap();
-        assert_eq!(actor.ask(blow_up).wait(), Err(AskError::Panicked("a panic without a text".into())));
+        // Behind another one, so that it is queued.
+        let queued = in_turn(|| {
+            actor.send(|_| ()).unwrap();
+            actor.call(blow_up)
+        });
+        assert_eq!(queued.wait(), Err(AskError::Panicked("a panic without a text".into())));
         check_alive(&actor);
         assert_eq!(actor.with(|n| *n), Ok(5));
     }
@@ -422,11 +477,10 @@ fn a_panics_payload_that_panics_in_its_drop_is_survived() {
 fn an_answer_that_panics_in_its_drop_is_survived() {
     for depth in 0..5 {
         let actor = resuming(0);
-        actor.enqueue(|_| ()).unwrap();
         // Its asker has gone before it is answered.
         let held = Held::hold(&actor);
-        drop(actor.ask(move |_| Bomb(depth)));
-        let seen = actor.ask(|_| 5);
+        drop(actor.call(move |_| Bomb(depth)));
+        let seen = actor.call(|_| 5);
         held.let_go();
         assert_eq!(seen.wait(), Ok(5));
         check_alive(&actor);
@@ -442,14 +496,14 @@ impl Wake for BadWaker {
 }
 
 #[test]
-fn a_waker_that_panics_costs_neither_the_answer_nor_the_mailbox() {
+fn a_waker_that_panics_costs_nothing() {
     let actor = resuming(7);
     let tally = Tally::default();
     for read in [true, false] {
         let held = Held::hold(&actor);
         let token = tally.token();
-        let mut reply = actor.ask(move |n| (*n, token));
-        let later = actor.ask(|n| *n + 1);
+        let mut reply = actor.call(move |n| (*n, token));
+        let later = actor.call(|n| *n + 1);
         let waker = Waker::from(Arc::new(BadWaker));
         let polled = std::pin::Pin::new(&mut reply).poll(&mut Context::from_waker(&waker));
         assert!(matches!(polled, Poll::Pending));
@@ -474,14 +528,19 @@ fn a_waker_that_panics_in_its_drop_is_survived() {
     }
     let actor = resuming(7);
     let held = Held::hold(&actor);
-    let mut reply = actor.ask(|n| *n);
-    let later = actor.ask(|n| *n + 1);
+    let mut reply = actor.call(|n| *n);
+    let later = actor.call(|n| *n + 1);
     let waker = Waker::from(Arc::new(Quiet(PanicsInDrop)));
-    assert!(matches!(std::pin::Pin::new(&mut reply).poll(&mut Context::from_waker(&waker)), Poll::Pending));
+    assert!(matches!(
+        std::pin::Pin::new(&mut reply).poll(&mut Context::from_waker(&waker)),
+        Poll::Pending
+    ));
     // Another waker takes its place: the first one goes with the last clone of it, in the poll.
     drop(waker);
-    let polled = catch_unwind(AssertUnwindSafe(|| std::pin::Pin::new(&mut reply).poll(&mut Context::from_waker(Waker::noop()))));
-    assert!(polled.is_err());
+    let polled = catch_unwind(AssertUnwindSafe(|| {
+        std::pin::Pin::new(&mut reply).poll(&mut Context::from_waker(Waker::noop()))
+    }));
+    assert!(matches!(polled, Ok(Poll::Pending)), "it is nobody's but the waker's");
     held.let_go();
     assert_eq!(later.wait(), Ok(8));
     assert_eq!(block_on(reply), Ok(7));
@@ -495,7 +554,8 @@ fn panics_under_load_lose_nothing() {
     let reports = Arc::new(AtomicUsize::new(0));
     let count = reports.clone();
     let hook = move |_: &str| _ = count.fetch_add(1, SeqCst);
-    let actor = Actor::builder(0_usize).on_panic(Panic::Resume).panic_hook(hook).spawn().unwrap();
+    let actor =
+        Actor::builder(0_usize).panic_policy(PanicPolicy::Resume).on_panic(hook).spawn().unwrap();
     thread::scope(|scope| {
         for me in 0..4 {
             let (actor, tally) = (&actor, &tally);
@@ -511,8 +571,8 @@ fn panics_under_load_lose_nothing() {
                     };
                     match (me + i) % 4 {
                         0 => _ = catch_unwind(AssertUnwindSafe(|| actor.with(message))),
-                        1 => drop(actor.ask(message).wait()),
-                        2 => actor.enqueue(message).map_err(|_| ()).unwrap(),
+                        1 => drop(actor.call(message).wait()),
+                        2 => actor.posted().send(message).map_err(|_| ()).unwrap(),
                         _ => actor.send(message).map_err(|_| ()).unwrap(),
                     }
                 }

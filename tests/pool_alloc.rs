@@ -22,7 +22,9 @@ struct Player {
 
 fn hit(player: &mut Player, left: u32) {
     match &player.other {
-        Some(other) if left > 0 => other.send(move |other| hit(other, left - 1)).unwrap_or_else(|_| unreachable!()),
+        Some(other) if left > 0 => {
+            other.send(move |other| hit(other, left - 1)).unwrap_or_else(|_| unreachable!())
+        }
         _ => player.over.store(true, SeqCst),
     }
 }
@@ -47,8 +49,14 @@ fn a_hop_inside_the_pool_allocates_nothing() {
         let _alone = alone();
         let pool = counted_pool();
         let over = Arc::new(AtomicBool::new(false));
-        let first = Actor::builder(Player { other: None, over: over.clone() }).executor(pool.handle()).spawn().unwrap();
-        let second = Actor::builder(Player { other: Some(first.clone()), over: over.clone() }).executor(pool.handle()).spawn().unwrap();
+        let first = Actor::builder(Player { other: None, over: over.clone() })
+            .executor(pool.handle())
+            .spawn()
+            .unwrap();
+        let second = Actor::builder(Player { other: Some(first.clone()), over: over.clone() })
+            .executor(pool.handle())
+            .spawn()
+            .unwrap();
         first.send(move |first| first.other = Some(second)).unwrap();
         let play = || {
             over.store(false, SeqCst);
@@ -68,7 +76,9 @@ fn a_drain_from_outside_costs_a_63rd_of_an_allocation() {
     must_end(|| {
         let _alone = alone();
         let pool = counted_pool();
-        let sums = (0..100).map(|_| Actor::builder(0).executor(pool.handle()).spawn().unwrap()).collect::<Vec<_>>();
+        let sums = (0..100)
+            .map(|_| Actor::builder(0).executor(pool.handle()).spawn().unwrap())
+            .collect::<Vec<_>>();
         let send = |times| {
             for _ in 0..times {
                 sums.iter().for_each(|sum| sum.send(|sum| *sum += 1).unwrap());

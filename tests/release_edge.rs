@@ -1,6 +1,8 @@
-//! A message that comes while the owner lets go is picked up, without another send: rounds of two threads with one message each.
+//! A message that comes while the owner lets go is picked up, without another send: rounds of two
+//! threads with one message each.
 //!
-//! `cargo test --release --test release_edge` runs a million rounds, `TURNWISE_ROUNDS=10000000` in front of it ten million.
+//! `cargo test --release --test release_edge` runs a million rounds, `TURNWISE_ROUNDS=10000000` in
+//! front of it ten million.
 
 mod common;
 
@@ -8,11 +10,16 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
-use common::{Gate, size, size_from_env};
+use common::{Gate, in_turn, size, size_from_env};
 use turnwise::Actor;
 
 /// Two threads start each round together; after it, `handled` must hold.
-fn rounds<S: Send + 'static>(actor: &Actor<S>, rounds: usize, send: impl Fn(&Actor<S>, usize) + Sync, handled: impl Fn() -> u64 + Sync) {
+fn rounds<S: Send + 'static>(
+    actor: &Actor<S>,
+    rounds: usize,
+    send: impl Fn(&Actor<S>, usize) + Sync,
+    handled: impl Fn() -> u64 + Sync,
+) {
     let gate = Gate::new(2);
     thread::scope(|scope| {
         for me in 0..2 {
@@ -57,16 +64,28 @@ fn a_send_and_a_with_at_the_edge_are_both_handled() {
 }
 
 #[test]
-fn an_enqueue_at_the_edge_is_handled_by_the_drain_that_follows_it() {
+fn a_post_at_the_edge_is_handled_by_who_waits() {
     let many = size(10_000, 300_000);
     static HANDLED: AtomicU64 = AtomicU64::new(0);
     let send = |actor: &Actor<()>, me| {
         if me == 0 {
-            actor.enqueue(|()| _ = HANDLED.fetch_add(1, Relaxed)).unwrap();
-            actor.drain();
+            actor.posted().send(|()| _ = HANDLED.fetch_add(1, Relaxed)).unwrap();
+            // The pool of the process may run both: then this waits for it.
+            actor.wait_idle().unwrap();
         } else {
             actor.send(|()| _ = HANDLED.fetch_add(1, Relaxed)).unwrap();
         }
+    };
+    rounds(&Actor::new(()), many, send, || HANDLED.load(Relaxed));
+}
+
+#[test]
+fn a_nested_send_at_the_edge_comes_after_the_turn() {
+    let many = size(10_000, 300_000);
+    static HANDLED: AtomicU64 = AtomicU64::new(0);
+    let send = |actor: &Actor<()>, me| {
+        let send = || actor.send(|()| _ = HANDLED.fetch_add(1, Relaxed)).unwrap();
+        if me == 0 { in_turn(send) } else { send() }
     };
     rounds(&Actor::new(()), many, send, || HANDLED.load(Relaxed));
 }
@@ -77,7 +96,7 @@ fn an_ask_and_a_wait_for_idle_at_the_edge_both_end() {
     static HANDLED: AtomicU64 = AtomicU64::new(0);
     let send = |actor: &Actor<()>, me| {
         if me == 0 {
-            actor.ask(|()| _ = HANDLED.fetch_add(2, Relaxed)).wait().unwrap();
+            actor.call(|()| _ = HANDLED.fetch_add(2, Relaxed)).wait().unwrap();
         }
         actor.wait_idle().unwrap();
     };

@@ -8,16 +8,21 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::{Gate, Held, Tally, block_on, closure, must_end, quiet_panic, size};
-use turnwise::{Actor, AskError, Reason, StopCause};
+use common::{Gate, Held, Tally, block_on, closure, in_turn, must_end, quiet_panic, size};
+use turnwise::executor::DrainQueue;
+use turnwise::{Actor, AskError, EndCause, Reason, StopCause};
 
 const REQUESTED: StopCause = StopCause::Requested;
+const STOPPED: AskError = AskError::Refused(Reason::Stopped(REQUESTED));
 
 #[test]
-fn each_queued_message_goes_to_the_hook_once_and_can_be_run_elsewhere() {
+fn what_waits_goes_to_the_hook_once_and_can_still_run() {
     let back = Arc::new(Mutex::new(Vec::new()));
     let given = back.clone();
-    let actor = Actor::builder(Vec::new()).undelivered(move |message| given.lock().unwrap().push(message)).spawn().unwrap();
+    let actor = Actor::builder(Vec::new())
+        .on_undelivered(move |message| given.lock().unwrap().push(message))
+        .spawn()
+        .unwrap();
     let held = Held::hold(&actor);
     for n in 1..=5 {
         actor.send(move |list: &mut Vec<i32>| list.push(n)).unwrap();
@@ -39,10 +44,12 @@ fn everything_after_stop_is_refused_with_the_cause() {
     actor.stop();
     let stopped = Reason::Stopped(REQUESTED);
     assert_eq!(actor.send(|_| ()).unwrap_err().reason(), &stopped);
-    assert_eq!(actor.enqueue(|_| ()).unwrap_err().reason(), &stopped);
+    assert_eq!(actor.posted().send(|_| ()).unwrap_err().reason(), &stopped);
+    assert_eq!(actor.waiting().send(|_| ()).wait().unwrap_err().reason(), &stopped);
+    assert_eq!(actor.waiting().call(|_| ()).wait(), Err(STOPPED));
     assert_eq!(actor.send_many([|_: &mut i32| ()]).unwrap_err().reason(), &stopped);
-    assert_eq!(actor.with(|_| ()), Err(AskError::Stopped(REQUESTED)));
-    assert_eq!(actor.ask(|_| ()).wait(), Err(AskError::Stopped(REQUESTED)));
+    assert_eq!(actor.with(|_| ()), Err(STOPPED));
+    assert_eq!(actor.call(|_| ()).wait(), Err(STOPPED));
     assert!(actor.is_closed() && actor.is_idle());
 }
 
@@ -51,29 +58,32 @@ fn askers_and_callers_of_with_are_told() {
     must_end(|| {
         let calls = Arc::new(AtomicUsize::new(0));
         let count = calls.clone();
-        let actor = Actor::builder(0).undelivered(move |_| _ = count.fetch_add(1, SeqCst)).spawn().unwrap();
+        let actor = Actor::builder(0)
+            .on_undelivered(move |_| _ = count.fetch_add(1, SeqCst))
+            .spawn()
+            .unwrap();
         let held = Held::hold(&actor);
-        let (first, second) = (actor.ask(|n| *n), actor.ask(|n| *n));
+        let (first, second) = (actor.call(|n| *n), actor.call(|n| *n));
         actor.stop();
-        assert_eq!(actor.with(|n| *n), Err(AskError::Stopped(REQUESTED)));
+        assert_eq!(actor.with(|n| *n), Err(STOPPED));
         held.let_go();
-        assert_eq!(first.wait(), Err(AskError::Stopped(REQUESTED)));
-        assert_eq!(block_on(second), Err(AskError::Stopped(REQUESTED)));
+        assert_eq!(first.wait(), Err(STOPPED));
+        assert_eq!(block_on(second), Err(STOPPED));
         assert_eq!(calls.load(SeqCst), 0, "questions are not handed to the hook");
     });
 }
 
 #[test]
-fn a_with_that_waits_when_its_actor_stops_is_told_and_keeps_its_closure() {
+fn a_with_that_waits_at_a_stop_keeps_its_closure() {
     must_end(|| {
         let actor = Actor::new(0);
         let tally = Tally::default();
         let stopper = actor.clone();
         let held = Held::hold_until_waiting(&actor, 2);
         // The next turn stops the actor, when the caller of `with` waits behind it.
-        actor.enqueue(move |_| _ = stopper.stop()).unwrap();
+        actor.send(move |_| _ = stopper.stop()).unwrap();
         let token = tally.token();
-        assert_eq!(actor.with(|_| token.handle()), Err(AskError::Stopped(REQUESTED)));
+        assert_eq!(actor.with(|_| token.handle()), Err(STOPPED));
         held.let_go();
         assert_eq!(tally.dropped(), 1);
         tally.check();
@@ -88,11 +98,11 @@ fn stop_from_inside_a_turn_gives_back_what_waits() {
     let ended = Arc::new(Mutex::new(Vec::new()));
     let told = ended.clone();
     let actor = Actor::builder(1)
-        .undelivered(move |message| {
+        .on_undelivered(move |message| {
             count.fetch_add(1, SeqCst);
             closure(message)(&mut 0);
         })
-        .on_end(move |state, cause| told.lock().unwrap().push((state, cause.stop_cause())))
+        .on_end(move |state, cause| told.lock().unwrap().push((state, cause)))
         .spawn()
         .unwrap();
     let (me, turn) = (actor.clone(), tally.clone());
@@ -109,7 +119,7 @@ fn stop_from_inside_a_turn_gives_back_what_waits() {
         .unwrap();
     assert_eq!((calls.load(SeqCst), tally.returned()), (5, 5));
     tally.check();
-    assert_eq!(*ended.lock().unwrap(), [(Some(2), Some(REQUESTED))]);
+    assert_eq!(*ended.lock().unwrap(), [(2, EndCause::Stopped(REQUESTED))]);
 }
 
 #[test]
@@ -119,35 +129,69 @@ fn a_parked_mailbox_is_stopped_on_the_spot() {
     let calls = Arc::new(AtomicUsize::new(0));
     let count = calls.clone();
     let actor = Actor::builder(7)
-        .undelivered(move |_| _ = count.fetch_add(1, SeqCst))
-        .on_end(move |state, cause| told.lock().unwrap().push((state, cause.stop_cause())))
+        .on_undelivered(move |_| _ = count.fetch_add(1, SeqCst))
+        .on_end(move |state, cause| told.lock().unwrap().push((state, cause)))
         .spawn()
         .unwrap();
-    (0..5).for_each(|_| actor.enqueue(|_| unreachable!("stopped")).unwrap());
-    let asked = actor.clone();
-    let reply = thread::spawn(move || {
-        let outer = Actor::new(());
-        // Asked inside a turn: neither is run here.
-        let mut reply = None;
-        outer
-            .with(|()| {
-                reply = Some(asked.ask(|_| unreachable!("stopped")));
-                asked.stop();
-            })
-            .unwrap();
-        reply.unwrap()
+    must_end(move || {
+        // This thread has promised to run it, and is inside a turn: the one that stops it gives all
+        // back.
+        in_turn(|| {
+            (0..5).for_each(|_| actor.send(|_| unreachable!("stopped")).unwrap());
+            let asked = actor.call(|_| unreachable!("stopped"));
+            thread::scope(|scope| assert!(scope.spawn(|| actor.stop()).join().unwrap()));
+            assert_eq!(asked.wait(), Err::<(), _>(STOPPED));
+            assert_eq!(calls.load(SeqCst), 5);
+            assert_eq!(*ended.lock().unwrap(), [(7, EndCause::Stopped(REQUESTED))]);
+        });
     });
-    let reply: turnwise::Reply<()> = reply.join().unwrap();
-    assert_eq!(reply.wait(), Err(AskError::Stopped(REQUESTED)));
+}
+
+#[test]
+fn what_a_turn_has_sent_and_stopped_comes_back() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = calls.clone();
+    let hook = move |_| _ = count.fetch_add(1, SeqCst);
+    let actor = Actor::builder(()).on_undelivered(hook).spawn().unwrap();
+    let asked = in_turn(|| {
+        (0..5).for_each(|_| actor.send(|()| unreachable!("stopped")).unwrap());
+        let asked = actor.call(|()| unreachable!("stopped"));
+        assert!(actor.stop());
+        assert_eq!(calls.load(SeqCst), 0, "not inside this turn");
+        asked
+    });
+    assert_eq!(asked.wait(), Err::<(), _>(STOPPED));
     assert_eq!(calls.load(SeqCst), 5);
-    assert_eq!(*ended.lock().unwrap(), [(Some(7), Some(REQUESTED))]);
+}
+
+#[test]
+fn with_an_executor_a_stop_gives_back_there() {
+    let queue = DrainQueue::new();
+    let (calls, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let (count, told) = (calls.clone(), ended.clone());
+    let actor = Actor::builder(7)
+        .executor(queue.handle())
+        .on_undelivered(move |_| _ = count.fetch_add(1, SeqCst))
+        .on_end(move |state, cause| told.lock().unwrap().push((state, cause)))
+        .spawn()
+        .unwrap();
+    (0..5).for_each(|_| actor.send(|_| unreachable!("stopped")).unwrap());
+    let asked = actor.call(|_| unreachable!("stopped"));
+    assert!(actor.stop());
+    assert!(!asked.is_ready());
+    assert_eq!((calls.load(SeqCst), ended.lock().unwrap().len()), (0, 0));
+    queue.run_until_idle();
+    assert_eq!(asked.wait(), Err::<(), _>(STOPPED));
+    assert_eq!(calls.load(SeqCst), 5);
+    assert_eq!(*ended.lock().unwrap(), [(7, EndCause::Stopped(REQUESTED))]);
 }
 
 #[test]
 fn stop_after_close_gives_back_what_has_not_run() {
     let calls = Arc::new(AtomicUsize::new(0));
     let count = calls.clone();
-    let actor = Actor::builder(0).undelivered(move |_| _ = count.fetch_add(1, SeqCst)).spawn().unwrap();
+    let actor =
+        Actor::builder(0).on_undelivered(move |_| _ = count.fetch_add(1, SeqCst)).spawn().unwrap();
     let held = Held::hold(&actor);
     (0..3).for_each(|_| actor.send(|_| ()).unwrap());
     assert!(actor.close());
@@ -158,14 +202,16 @@ fn stop_after_close_gives_back_what_has_not_run() {
 }
 
 #[test]
-fn without_a_hook_messages_that_are_not_run_are_dropped() {
+fn without_a_hook_what_is_not_run_is_dropped() {
     let tally = Tally::default();
     let actor = Actor::new(());
-    for _ in 0..1_000 {
-        let token = tally.token();
-        actor.enqueue(move |()| token.handle()).map_err(|_| ()).unwrap();
-    }
-    actor.stop();
+    in_turn(|| {
+        for _ in 0..1_000 {
+            let token = tally.token();
+            actor.send(move |()| token.handle()).map_err(|_| ()).unwrap();
+        }
+        actor.stop();
+    });
     assert_eq!(tally.dropped(), 1_000);
     tally.check();
 }
@@ -177,15 +223,17 @@ fn the_hook_may_send_to_others_and_to_itself_in_vain() {
     let me: Arc<Mutex<Option<Actor<()>>>> = Arc::default();
     let own = me.clone();
     let actor = Actor::builder(())
-        .undelivered(move |_| {
+        .on_undelivered(move |_| {
             let refused = own.lock().unwrap().as_ref().unwrap().send(|()| ()).is_err();
             inner.send(move |log: &mut Vec<_>| log.push(refused)).unwrap();
         })
         .spawn()
         .unwrap();
     *me.lock().unwrap() = Some(actor.clone());
-    (0..3).for_each(|_| actor.enqueue(|()| ()).unwrap());
-    actor.stop();
+    in_turn(|| {
+        (0..3).for_each(|_| actor.send(|()| ()).unwrap());
+        actor.stop();
+    });
     assert_eq!(log.with(|log| log.clone()).unwrap(), [true; 3]);
     me.lock().unwrap().take();
 }
@@ -197,7 +245,7 @@ fn stopping_under_fire_loses_no_message_and_no_asker() {
         for round in 0..size(300, 10_000) {
             let hook = tally.clone();
             let actor = Actor::builder(())
-                .undelivered(move |message| {
+                .on_undelivered(move |message| {
                     // The message's own token counts as dropped.
                     drop(message);
                     hook.token().come_back();
@@ -215,8 +263,8 @@ fn stopping_under_fire_loses_no_message_and_no_asker() {
                             let message = move |(): &mut ()| token.handle();
                             match (i + me + round) % 4 {
                                 0 => drop(actor.send(message)),
-                                1 => drop(actor.enqueue(message)),
-                                2 => _ = actor.ask(message).wait(),
+                                1 => drop(actor.posted().send(message)),
+                                2 => _ = actor.call(message).wait(),
                                 _ => _ = actor.with(message),
                             }
                         }
@@ -233,6 +281,7 @@ fn stopping_under_fire_loses_no_message_and_no_asker() {
             assert_eq!(actor.wait_ended(Duration::MAX), Ok(true));
             tally.check();
         }
-        println!("{} messages: {} handled, {} given back", tally.created(), tally.handled(), tally.returned());
+        let (handled, returned) = (tally.handled(), tally.returned());
+        println!("{} messages: {handled} handled, {returned} given back", tally.created());
     });
 }

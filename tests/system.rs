@@ -2,28 +2,22 @@
 
 mod common;
 
-use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use common::{Gate, Held, Tally, Token, must_end, quiet_panic, size};
-use turnwise::{Actor, AskError, BuildError, Drain, EndCause, Limit, Overflow, Reason, SpawnReason, StopCause, System, VirtualClock};
+use common::{Gate, Held, Tally, Token, block_on, must_end, quiet_panic, size};
+use turnwise::executor::DrainQueue;
+use turnwise::{
+    Actor, AskError, BuildError, Drain, EndCause, Limit, Overflow, Reason, ShutdownReport,
+    SpawnReason, StopCause, System, ThreadPool, VirtualClock,
+};
 
-const STOPPED: AskError = AskError::Stopped(StopCause::Requested);
+const STOPPED: AskError = AskError::Refused(Reason::Stopped(StopCause::Requested));
 const ASKERS: usize = 85;
 const SECOND: Duration = Duration::from_secs(1);
-
-type Queue = Arc<Mutex<VecDeque<Drain>>>;
-
-/// An executor that runs drains when the test says so.
-fn by_hand() -> (Queue, impl Fn(Drain) + Send + Sync) {
-    let queue = Queue::default();
-    let inner = queue.clone();
-    (queue, move |drain| inner.lock().unwrap().push_back(drain))
-}
 
 /// Threads that ask and wait.
 struct Askers(Vec<thread::JoinHandle<Result<u32, AskError>>>);
@@ -35,7 +29,7 @@ impl Askers {
         let threads = (0..ASKERS).map(|i| {
             let (actor, token) = (actor.clone(), tally.token());
             thread::spawn(move || match i % 2 {
-                0 => actor.ask(move |_| token.handle()).wait().map(|()| 0),
+                0 => actor.call(move |_| token.handle()).wait().map(|()| 0),
                 _ => actor.with(move |_| token.handle()).map(|()| 1),
             })
         });
@@ -54,7 +48,10 @@ fn desk(system: &System, states: &Tally) -> Actor<Token> {
     system.spawn(Actor::builder(states.token()).name("desk")).unwrap()
 }
 
-fn shut_down_elsewhere(system: System, limit: impl Into<Limit>) -> thread::JoinHandle<turnwise::ShutdownReport> {
+fn shut_down_elsewhere(
+    system: System,
+    limit: impl Into<Limit>,
+) -> thread::JoinHandle<ShutdownReport> {
     let limit = limit.into();
     thread::spawn(move || system.shutdown(limit))
 }
@@ -83,7 +80,7 @@ fn a_shutdown_in_time_answers_all_who_wait() {
 }
 
 #[test]
-fn a_shutdown_out_of_time_names_the_turn_that_runs_and_everybody_behind_it_is_told() {
+fn a_shutdown_out_of_time_names_the_turn_that_runs() {
     must_end(|| {
         let (states, questions) = (Tally::default(), Tally::default());
         let clock = VirtualClock::new();
@@ -102,175 +99,13 @@ fn a_shutdown_out_of_time_names_the_turn_that_runs_and_everybody_behind_it_is_to
         assert_eq!(idle.stop_cause(), None, "it had ended by itself");
         held.let_go();
         assert_eq!(askers.outcomes(), vec![Err(STOPPED); ASKERS]);
-        assert_eq!((questions.handled(), questions.dropped(), states.dropped()), (0, ASKERS, 2), "no leak");
+        assert_eq!(
+            (questions.handled(), questions.dropped(), states.dropped()),
+            (0, ASKERS, 2),
+            "no leak"
+        );
         questions.check();
     });
-}
-
-#[test]
-fn mailboxes_that_nobody_drains_are_drained() {
-    must_end(|| {
-        let questions = Tally::default();
-        let (queue, executor) = by_hand();
-        let system = System::new();
-        let posted = system.spawn(Actor::builder(0).executor(executor)).unwrap();
-        let leaking = system.spawn(Actor::builder(0).executor(std::mem::forget::<Drain>)).unwrap();
-        let plain = system.actor(0).unwrap();
-        let mut replies = Vec::new();
-        for actor in [&posted, &leaking, &plain] {
-            let (first, token) = (questions.token(), questions.token());
-            actor.enqueue(move |_| first.handle()).unwrap();
-            // From inside a turn, so that it waits.
-            Actor::new(()).with(|()| replies.push(actor.ask(move |_| token.handle()))).unwrap();
-        }
-        let report = system.shutdown(Limit::Unlimited);
-        assert_eq!((report.ended, report.stopped, report.running.len()), (3, 0, 0));
-        replies.into_iter().for_each(|reply| reply.wait().unwrap());
-        questions.check_all_handled();
-        queue.lock().unwrap().drain(..).for_each(Drain::run);
-    });
-}
-
-#[test]
-fn without_time_what_waits_is_given_back_and_only_the_idle_end_by_themselves() {
-    must_end(|| {
-        let (given, questions) = (Arc::new(AtomicUsize::new(0)), Tally::default());
-        let system = System::new();
-        let executor = || std::mem::forget::<Drain>;
-        let idle = [system.actor(0).unwrap(), system.spawn(Actor::builder(0).executor(executor())).unwrap()];
-        let count = given.clone();
-        let plan = Actor::builder(0).executor(executor()).undelivered(move |_| _ = count.fetch_add(1, SeqCst));
-        let actor = system.spawn(plan).unwrap();
-        let token = questions.token();
-        let mut reply = None;
-        actor.enqueue(|_| unreachable!("given back")).unwrap();
-        Actor::new(()).with(|()| reply = Some(actor.ask(move |_| token.handle()))).unwrap();
-        let report = system.shutdown(Duration::ZERO);
-        assert_eq!((report.ended, report.stopped, report.running.len()), (2, 1, 0), "{report}");
-        assert_eq!(reply.unwrap().wait(), Err(STOPPED));
-        assert_eq!((given.load(SeqCst), questions.dropped()), (1, 1));
-        for actor in idle {
-            assert_eq!(actor.send(|_| ()).unwrap_err().reason(), &Reason::Closed);
-        }
-        assert_eq!(actor.send(|_| ()).unwrap_err().reason(), &Reason::Stopped(StopCause::Requested));
-    });
-}
-
-#[test]
-fn the_caller_is_there_when_the_time_is_over_though_what_was_found_waiting_takes_longer() {
-    late(|system, builder| system.spawn(builder).unwrap());
-    late(|system, builder| {
-        let actor = builder.spawn().unwrap();
-        system.adopt(&actor).unwrap();
-        actor
-    });
-    late(|system, builder| system.spawn(builder.executor(std::mem::forget::<Drain>)).unwrap());
-}
-
-fn late(make: fn(&System, turnwise::ActorBuilder<i32>) -> Actor<i32>) {
-    must_end(move || {
-        let clock = VirtualClock::new();
-        let system = System::with_clock(clock.clone());
-        let (given, back) = mpsc::channel();
-        let actor = make(&system, Actor::builder(0).name("slow").undelivered(move |_| given.send(()).unwrap()));
-        let (begun, running) = mpsc::channel();
-        let (go, wait) = mpsc::channel::<()>();
-        // Nobody runs these but the shutdown.
-        actor
-            .enqueue(move |_| {
-                begun.send(()).unwrap();
-                let _ = wait.recv();
-            })
-            .unwrap();
-        (0..5).for_each(|_| actor.enqueue(|n| *n += 1).unwrap());
-        let shutting = shut_down_elsewhere(system, SECOND);
-        running.recv().unwrap();
-        clock.wait_for_sleepers(1);
-        clock.advance(SECOND);
-        let report = shutting.join().unwrap();
-        assert_eq!((report.ended, report.stopped, report.running), (0, 0, vec!["slow".to_owned()]));
-        drop(go);
-        assert!(actor.wait_ended(Limit::Unlimited).unwrap());
-        assert_eq!(back.iter().take(5).count(), 5, "the turn was let go, the rest given back");
-    });
-}
-
-#[test]
-fn an_actor_without_handles_is_waited_for() {
-    must_end(|| {
-        let (queue, executor) = by_hand();
-        let messages = Tally::default();
-        let system = System::new();
-        let actor = system.spawn(Actor::builder(()).executor(executor)).unwrap();
-        let (begun, running) = mpsc::channel();
-        let (go, wait) = mpsc::channel::<()>();
-        let token = messages.token();
-        actor
-            .send(move |()| {
-                begun.send(()).unwrap();
-                let _ = wait.recv();
-                token.handle();
-            })
-            .unwrap();
-        drop(actor);
-        let worker = thread::spawn(move || queue.lock().unwrap().pop_front().unwrap().run());
-        running.recv().unwrap();
-        assert_eq!(system.actors(), 1);
-        assert!(!system.shutdown(Duration::ZERO).is_complete());
-        let again = thread::spawn(move || system.shutdown(Limit::Unlimited));
-        drop(go);
-        let report = again.join().unwrap();
-        assert!(report.is_complete(), "{report}");
-        messages.check_all_handled();
-        worker.join().unwrap();
-    });
-}
-
-#[test]
-fn an_actor_without_handles_and_drainers_runs_in_time_and_gives_back_without() {
-    must_end(|| {
-        for limit in [Limit::Unlimited, Limit::Immediate] {
-            let messages = Tally::default();
-            let system = System::new();
-            let (given, back) = mpsc::channel();
-            let plan = Actor::builder(()).executor(std::mem::forget::<Drain>).undelivered(move |message| given.send(message).unwrap());
-            let actor = system.spawn(plan).unwrap();
-            let token = messages.token();
-            actor.send(move |()| token.handle()).unwrap();
-            drop(actor);
-            let report = system.shutdown(limit);
-            let (handled, given) = (messages.handled(), back.try_iter().count());
-            if limit == Limit::Unlimited {
-                assert_eq!((report.ended, report.stopped, handled, given), (1, 0, 1, 0), "{report}");
-            } else {
-                assert_eq!((report.ended, report.stopped, handled, given), (0, 1, 0, 1), "{report}");
-            }
-            messages.check();
-            assert_eq!(system.actors(), 0);
-        }
-    });
-}
-
-#[test]
-fn nothing_is_taken_in_after_a_shutdown_and_everything_is_handed_back() {
-    let system = System::new();
-    let child = system.child().unwrap();
-    let other = Actor::new(0);
-    assert!(!system.is_shut_down());
-    system.shutdown(Duration::ZERO);
-    assert!(system.is_shut_down() && child.is_shut_down());
-    for closed in [&system, &child] {
-        let refused = closed.actor("state").unwrap_err();
-        assert_eq!(refused.to_string(), "no actor was made: the system has been shut down");
-        assert_eq!(refused.into_parts(), ("state", SpawnReason::ShutDown));
-        let builder = closed.spawn(Actor::builder(7).name("seven")).unwrap_err().into_refused();
-        let actor = builder.spawn().unwrap();
-        assert_eq!((actor.name(), actor.with(|n| *n)), (Some("seven"), Ok(7)));
-        assert_eq!(closed.adopt(&other), Err(SpawnReason::ShutDown));
-        assert_eq!(closed.child().unwrap_err(), SpawnReason::ShutDown);
-    }
-    assert_eq!(other.with(|n| *n), Ok(0));
-    assert_eq!(system.shutdown(SECOND), turnwise::ShutdownReport::default(), "again is nothing");
 }
 
 #[test]
@@ -287,8 +122,12 @@ fn a_builder_that_cannot_be_built_comes_back() {
 #[test]
 fn an_actor_that_ends_by_itself_is_forgotten() {
     let system = System::new();
-    let ways: [fn(Actor<u32>); 4] =
-        [drop, |actor| _ = actor.close(), |actor| _ = actor.stop(), |actor| actor.send(|_| quiet_panic("planned")).unwrap()];
+    let ways: [fn(Actor<u32>); 4] = [
+        drop,
+        |actor| _ = actor.close(),
+        |actor| _ = actor.stop(),
+        |actor| actor.send(|_| quiet_panic("planned")).unwrap(),
+    ];
     for end in ways {
         let actor = system.actor(0).unwrap();
         assert_eq!(system.actors(), 1);
@@ -302,53 +141,7 @@ fn an_actor_that_ends_by_itself_is_forgotten() {
 }
 
 #[test]
-fn the_own_end_hook_is_called_with_state_and_cause() {
-    let (tx, rx) = mpsc::channel();
-    let system = System::new();
-    let spawn = |n: u32| {
-        let tx = tx.clone();
-        system.spawn(Actor::builder(n).on_end(move |state, cause| tx.send((state, cause)).unwrap())).unwrap()
-    };
-    let (closed, stopped) = (spawn(1), spawn(2));
-    stopped.enqueue(|_| unreachable!("stopped")).unwrap();
-    system.shutdown(Duration::ZERO);
-    drop((closed, stopped));
-    let told: Vec<_> = rx.try_iter().collect();
-    assert_eq!(told[0], (Some(1), EndCause::Closed));
-    assert_eq!(told[1], (Some(2), EndCause::Stopped(StopCause::Requested)));
-    assert_eq!(told.len(), 2);
-}
-
-#[test]
-fn dropping_a_system_stops_all_and_waits_for_nobody() {
-    must_end(|| {
-        let (states, questions) = (Tally::default(), Tally::default());
-        let system = System::new();
-        let below = system.child().unwrap();
-        let (busy, lower) = (desk(&system, &states), desk(&below, &states));
-        let adopted = Actor::new(states.token());
-        below.adopt(&adopted).unwrap();
-        let token = questions.token();
-        adopted.enqueue(move |_| token.handle()).unwrap();
-        let held = Held::hold(&busy);
-        let askers = Askers::start(&busy, &questions);
-        drop(system);
-        // It has not waited for the turn, which still runs.
-        assert!(!busy.is_idle());
-        for actor in [&busy, &lower, &adopted] {
-            assert_eq!(actor.stop_cause(), Some(StopCause::Requested));
-        }
-        assert_eq!((states.dropped(), questions.dropped()), (2, 1));
-        assert!(below.is_shut_down());
-        held.let_go();
-        assert_eq!(askers.outcomes(), vec![Err(STOPPED); ASKERS]);
-        assert_eq!(states.dropped(), 3, "no leak");
-        questions.check();
-    });
-}
-
-#[test]
-fn dropped_in_a_turn_of_its_own_actor_it_ends_that_one_after_the_turn() {
+fn dropped_in_a_turn_it_ends_that_actor_after_it() {
     must_end(|| {
         let messages = Tally::default();
         let system = System::new();
@@ -369,84 +162,7 @@ fn dropped_in_a_turn_of_its_own_actor_it_ends_that_one_after_the_turn() {
 }
 
 #[test]
-fn a_system_that_belongs_to_its_own_actor_ends_with_it() {
-    must_end(|| {
-        let system = Arc::new(System::new());
-        let root = system.actor(None).unwrap();
-        let other = system.actor(0).unwrap();
-        let inside = system.clone();
-        root.with(move |own: &mut Option<Arc<System>>| *own = Some(inside)).unwrap();
-        drop(system);
-        assert_eq!(other.with(|n| *n), Ok(0), "still there");
-        drop(root);
-        assert_eq!(other.with(|n| *n), Err(STOPPED));
-    });
-}
-
-#[test]
-fn shut_down_in_a_turn_of_its_own_actor_it_does_not_wait_for_that_one() {
-    must_end(|| {
-        let messages = Tally::default();
-        let system = System::new();
-        let boss = system.spawn(Actor::builder(0).name("boss")).unwrap();
-        let worker = system.actor(0).unwrap();
-        let (me, own, promised) = (boss.clone(), messages.token(), messages.token());
-        let report = boss
-            .with(|_| {
-                me.enqueue(move |_| own.handle()).map_err(|_| ()).unwrap();
-                // This thread promises to run it after the turn.
-                worker.send(move |_| promised.handle()).map_err(|_| ()).unwrap();
-                system.shutdown(Limit::Unlimited)
-            })
-            .unwrap();
-        assert_eq!((report.ended, report.stopped, report.running), (1, 0, vec!["boss".to_owned()]));
-        assert!(boss.is_closed() && boss.is_idle());
-        assert_eq!(boss.stop_cause(), None, "what it had accepted was run");
-        messages.check_all_handled();
-    });
-}
-
-#[test]
-fn the_systems_below_end_first_and_may_send_upwards_until_then() {
-    must_end(|| {
-        let root = System::new();
-        let (tx, rx) = mpsc::channel();
-        let sum = root.spawn(Actor::builder(0).on_end(move |n, _| tx.send(n.unwrap()).unwrap())).unwrap();
-        let middle = root.child().unwrap();
-        let bottom = middle.child().unwrap();
-        let pass = middle.actor(sum.clone()).unwrap();
-        let sources: Vec<_> = (0..10).map(|_| bottom.actor(pass.clone()).unwrap()).collect();
-        for source in &sources {
-            for _ in 0..10 {
-                source.enqueue(|pass| pass.send(|sum| sum.send(|n| *n += 1).unwrap()).unwrap()).unwrap();
-            }
-        }
-        assert_eq!(root.actors(), 12);
-        let report = root.shutdown(Limit::Unlimited);
-        assert_eq!((report.ended, report.stopped, report.running.len()), (12, 0, 0));
-        assert_eq!(rx.try_recv(), Ok(100), "nothing was refused on the way");
-    });
-}
-
-#[test]
-fn out_of_time_the_idle_end_by_themselves_on_every_level() {
-    must_end(|| {
-        let states = Tally::default();
-        let root = System::new();
-        let child = root.child().unwrap();
-        let (idle, busy) = (desk(&root, &states), desk(&child, &states));
-        let adopted = Actor::new(0);
-        root.adopt(&adopted).unwrap();
-        let held = Held::hold(&busy);
-        let report = root.shutdown(Duration::ZERO);
-        assert_eq!((report.ended, report.stopped, report.running.len()), (2, 0, 1), "{report}");
-        assert_eq!((idle.stop_cause(), adopted.stop_cause()), (None, None));
-        held.let_go();
-    });
-}
-
-#[test]
-fn a_system_below_that_was_dropped_still_belongs_to_the_one_above() {
+fn a_dropped_system_still_belongs_to_the_one_above() {
     must_end(|| {
         let states = Tally::default();
         let root = System::new();
@@ -463,70 +179,6 @@ fn a_system_below_that_was_dropped_still_belongs_to_the_one_above() {
 }
 
 #[test]
-fn an_adopted_actor_is_ended_too_and_leaves_with_its_last_handle() {
-    must_end(|| {
-        let (clock, other) = (VirtualClock::new(), VirtualClock::new());
-        let system = System::with_clock(clock.clone());
-        // Its own limits are measured on its own clock; the shutdown's on the system's.
-        let actor = Actor::builder(0).clock(other.clone()).name("adopted").spawn().unwrap();
-        system.adopt(&actor).unwrap();
-        let gone = Actor::new(0);
-        system.adopt(&gone).unwrap();
-        drop(gone);
-        let held = Held::hold(&actor);
-        let report = thread::scope(|scope| {
-            let shutting = scope.spawn(|| system.shutdown(SECOND));
-            clock.wait_for_sleepers(1);
-            assert_eq!(other.sleepers(), 0);
-            clock.advance(SECOND);
-            shutting.join().unwrap()
-        });
-        assert_eq!((report.ended, report.stopped, report.running), (1, 0, vec!["adopted".to_owned()]));
-        held.let_go();
-        assert_eq!(system.shutdown(SECOND).running.len(), 0);
-        assert_eq!(system.actors(), 0);
-    });
-}
-
-#[test]
-fn a_busy_adopted_actor_is_waited_for() {
-    must_end(|| {
-        let messages = Tally::default();
-        let system = System::new();
-        let actor = Actor::new(());
-        system.adopt(&actor).unwrap();
-        let held = Held::hold(&actor);
-        let token = messages.token();
-        actor.send(move |()| token.handle()).unwrap();
-        let report = thread::scope(|scope| {
-            let shutting = scope.spawn(|| system.shutdown(Limit::Unlimited));
-            common::until(|| actor.is_closed());
-            held.let_go_soon();
-            shutting.join().unwrap()
-        });
-        assert_eq!((report.ended, report.stopped, report.running.len()), (1, 0, 0), "{report}");
-        assert!(actor.is_idle());
-        messages.check_all_handled();
-        held.let_go();
-    });
-}
-
-#[test]
-fn shut_down_in_a_turn_of_an_adopted_actor_it_does_not_wait_for_that_one() {
-    must_end(|| {
-        let system = System::new();
-        let (boss, worker) = (Actor::new(0), Actor::new(0));
-        system.adopt(&boss).unwrap();
-        system.adopt(&worker).unwrap();
-        worker.enqueue(|n| *n += 1).unwrap();
-        let report = boss.with(|_| system.shutdown(Limit::Unlimited)).unwrap();
-        assert_eq!((report.ended, report.stopped, report.running.len()), (1, 0, 1), "{report}");
-        assert!(boss.wait_ended(Limit::Unlimited).unwrap());
-        assert_eq!((boss.stop_cause(), worker.stop_cause()), (None, None));
-    });
-}
-
-#[test]
 fn one_without_a_name_is_reported_by_its_type() {
     must_end(|| {
         struct Nameless;
@@ -535,40 +187,8 @@ fn one_without_a_name_is_reported_by_its_type() {
         let held = Held::hold(&actor);
         let report = system.shutdown(Duration::ZERO);
         assert!(report.running[0].ends_with("Nameless"), "{report}");
-        assert!(report.to_string().starts_with("0 ended, 0 stopped, 1 inside a turn: "), "{report}");
+        assert!(report.to_string().starts_with("0 ended, 0 stopped, 1 running: "), "{report}");
         held.let_go();
-    });
-}
-
-#[test]
-fn who_is_taken_in_while_the_system_shuts_down_is_ended_or_refused() {
-    must_end(|| {
-        for round in 0..size(30, 300) {
-            let (states, messages) = (Tally::default(), Tally::default());
-            let system = System::new();
-            let gate = Gate::new(4);
-            let spawner = |system: &System| {
-                gate.pass();
-                for n in 0..1_000 {
-                    let Ok(actor) = system.actor(states.token()) else { break };
-                    let token = messages.token();
-                    // The first ones are kept by nobody.
-                    let message = move |_: &mut Token| token.handle();
-                    // Refused by a shutdown, it is dropped.
-                    _ = if n % 2 == 0 { actor.enqueue(message) } else { actor.send(message) };
-                }
-            };
-            let complete = thread::scope(|scope| {
-                (0..3).for_each(|_| _ = scope.spawn(|| spawner(&system)));
-                gate.pass();
-                let limit = if round % 2 == 0 { Limit::Unlimited } else { Limit::Immediate };
-                system.shutdown(limit).is_complete() || limit == Limit::Immediate
-            });
-            assert!(complete);
-            assert_eq!(system.actors(), 0);
-            assert_eq!(states.created(), states.dropped(), "no leak");
-            messages.check();
-        }
     });
 }
 
@@ -580,7 +200,8 @@ fn two_shutdowns_at_once_both_see_the_end() {
         let actor = desk(&system, &states);
         let held = Held::hold(&actor);
         let complete = thread::scope(|scope| {
-            let both = [(); 2].map(|()| scope.spawn(|| system.shutdown(Limit::Unlimited).is_complete()));
+            let both =
+                [(); 2].map(|()| scope.spawn(|| system.shutdown(Limit::Unlimited).is_complete()));
             held.let_go_soon();
             both.map(|shutting| shutting.join().unwrap())
         });
@@ -596,7 +217,11 @@ fn actors_without_a_clock_get_the_systems() {
         let (clock, own) = (VirtualClock::new(), VirtualClock::new());
         let system = System::with_clock(clock.clone());
         let child = system.child().unwrap();
-        let actors = [system.actor(0).unwrap(), child.actor(0).unwrap(), child.spawn(Actor::builder(0).clock(own.clone())).unwrap()];
+        let actors = [
+            system.actor(0).unwrap(),
+            child.actor(0).unwrap(),
+            child.spawn(Actor::builder(0).clock(own.clone())).unwrap(),
+        ];
         thread::scope(|scope| {
             let waiting = actors.each_ref().map(|actor| scope.spawn(|| actor.wait_ended(SECOND)));
             clock.wait_for_sleepers(2);
@@ -605,5 +230,633 @@ fn actors_without_a_clock_get_the_systems() {
             own.advance(SECOND);
             assert!(waiting.into_iter().all(|waiting| waiting.join().unwrap() == Ok(false)));
         });
+    });
+}
+
+/// A turn of an actor that belongs to nobody: what it sends before it waits stays with its thread.
+struct Promising {
+    go: mpsc::Sender<()>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Promising {
+    /// Returns when `send` has been called and the turn waits.
+    fn turn(send: impl FnOnce() + Send + 'static) -> Self {
+        let (go, wait) = mpsc::channel::<()>();
+        let (sent, inside) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let turn = move |_: &mut ()| {
+                send();
+                sent.send(()).unwrap();
+                let _ = wait.recv();
+            };
+            Actor::new(()).send(turn).unwrap_or_else(|refused| panic!("{refused}"));
+        });
+        inside.recv().unwrap();
+        Promising { go, thread }
+    }
+
+    fn let_go(self) {
+        drop(self.go);
+        self.thread.join().unwrap();
+    }
+}
+
+#[test]
+fn mailboxes_that_nobody_runs_are_run() {
+    must_end(|| {
+        let questions = Tally::default();
+        let (queue, pool) = (Arc::new(DrainQueue::new()), ThreadPool::new().unwrap());
+        let system = System::new();
+        let queued = system.spawn(Actor::builder(0).executor(queue.handle())).unwrap();
+        let pooled = system.spawn(Actor::builder(0).executor(pool.handle())).unwrap();
+        let plain = system.actor(0).unwrap();
+        let (kept, tokens) = (plain.clone(), [questions.token(), questions.token()]);
+        // Its thread is busy for long.
+        let promising = Promising::turn(move || {
+            tokens
+                .into_iter()
+                .for_each(|token| kept.send(move |_| token.handle()).unwrap_or_else(|_| panic!()));
+        });
+        let replies = [&queued, &pooled].map(|actor| {
+            let token = questions.token();
+            actor.call(move |_| token.handle())
+        });
+        let runner = thread::spawn({
+            let queue = queue.clone();
+            move || queue.run_until_closed()
+        });
+        let report = system.shutdown(Limit::Unlimited);
+        assert_eq!((report.ended, report.stopped, report.running.len()), (3, 0, 0));
+        replies.into_iter().for_each(|reply| reply.wait().unwrap());
+        questions.check_all_handled();
+        promising.let_go();
+        queue.close();
+        runner.join().unwrap();
+    });
+}
+
+#[test]
+fn what_a_busy_thread_has_promised_is_run() {
+    must_end(|| {
+        let messages = Tally::default();
+        let system = System::new();
+        // One has no handle any more, the other is closed already.
+        let (orphan, closed) = (system.actor(0).unwrap(), system.actor(0).unwrap());
+        let tokens = [messages.token(), messages.token()];
+        let promising = Promising::turn(move || {
+            let [first, second] = tokens;
+            orphan.send(move |_| first.handle()).unwrap_or_else(|_| panic!());
+            closed.send(move |_| second.handle()).unwrap_or_else(|_| panic!());
+            closed.close();
+            std::mem::forget(closed);
+        });
+        let report = system.shutdown(Limit::Unlimited);
+        assert_eq!((report.ended, report.stopped, report.is_complete()), (2, 0, true));
+        messages.check_all_handled();
+        promising.let_go();
+    });
+}
+
+#[test]
+fn all_systems_of_a_level_are_waited_for() {
+    must_end(|| {
+        let root = System::new();
+        let children = [(); 3].map(|()| root.child().unwrap());
+        let top = root.actor(0).unwrap();
+        let last = children[2].actor(0).unwrap();
+        let held = Held::hold(&last);
+        let shutting = shut_down_elsewhere(root, Limit::Unlimited);
+        common::until(|| last.is_closed());
+        assert!(!top.is_closed());
+        held.let_go();
+        let report = shutting.join().unwrap();
+        assert_eq!((report.ended, report.is_complete()), (2, true), "{report}");
+    });
+}
+
+#[test]
+fn no_message_is_run_on_the_calling_thread() {
+    must_end(|| {
+        let (tx, rx) = mpsc::channel();
+        let note = move |_: &mut i32| tx.send(thread::current().id()).unwrap();
+        let system = System::new();
+        let plain = system.actor(0).unwrap();
+        let (kept, first) = (plain.clone(), note.clone());
+        let promising = Promising::turn(move || kept.send(first).unwrap_or_else(|_| panic!()));
+        // An end hook that runs here sends to another that is nobody's.
+        let other = Actor::new(0);
+        let (ends, ended) = mpsc::channel();
+        let sends = system.spawn(Actor::builder(0).on_end(move |_, _| {
+            ends.send(thread::current().id()).unwrap();
+            other.send(note).unwrap_or_else(|_| panic!());
+        }));
+        let report = system.shutdown(Limit::Unlimited);
+        assert_eq!((report.ended, report.is_complete()), (2, true));
+        let here = thread::current().id();
+        assert_eq!(ended.recv().unwrap(), here, "an idle actor without an executor ends here");
+        assert!(rx.iter().all(|at| at != here));
+        drop(sends);
+        promising.let_go();
+    });
+}
+
+#[test]
+fn without_time_only_the_idle_end_by_themselves() {
+    must_end(|| {
+        let (given, questions) = (Arc::new(AtomicUsize::new(0)), Tally::default());
+        let queue = DrainQueue::new();
+        let (ends, ended) = mpsc::channel();
+        let hook = |name: &'static str| {
+            let ends = ends.clone();
+            move |_, cause| ends.send((name, cause)).unwrap()
+        };
+        let system = System::new();
+        let plain = system.spawn(Actor::builder(0).on_end(hook("plain"))).unwrap();
+        let idle = Actor::builder(0).name("idle").on_end(hook("idle")).executor(queue.handle());
+        let idle = system.spawn(idle).unwrap();
+        let count = given.clone();
+        let plan = Actor::builder(0).name("busy").on_end(hook("busy")).executor(queue.handle());
+        let plan = plan.on_undelivered(move |_| _ = count.fetch_add(1, SeqCst));
+        let busy = system.spawn(plan).unwrap();
+        let token = questions.token();
+        busy.send(|_| unreachable!("given back")).unwrap();
+        let reply = busy.call(move |_| token.handle());
+        let report = system.shutdown(Duration::ZERO);
+        assert_eq!((report.ended, report.stopped), (1, 0), "{report}");
+        assert_eq!(report.running, ["idle", "busy"], "these end in their executor");
+        assert_eq!(given.load(SeqCst), 0);
+        queue.run_until_idle();
+        assert_eq!(reply.wait(), Err(STOPPED));
+        assert_eq!((given.load(SeqCst), questions.dropped()), (1, 1));
+        for actor in [&plain, &idle] {
+            assert_eq!(actor.send(|_| ()).unwrap_err().reason(), &Reason::Closed);
+        }
+        let stopped = Reason::Stopped(StopCause::Requested);
+        assert_eq!(busy.send(|_| ()).unwrap_err().reason(), &stopped);
+        let mut told: Vec<_> = ended.try_iter().collect();
+        told.sort_by_key(|(name, _)| *name);
+        let stopped = EndCause::Stopped(StopCause::Requested);
+        let wanted = [("busy", stopped), ("idle", EndCause::Closed), ("plain", EndCause::Closed)];
+        assert_eq!(told, wanted);
+        assert_eq!(system.shutdown(Duration::ZERO), ShutdownReport::default());
+    });
+}
+
+#[test]
+fn what_waits_is_given_back_here_without_an_executor() {
+    must_end(|| {
+        let here = thread::current().id();
+        let (given, back) = mpsc::channel();
+        let system = System::new();
+        let hook = move |_| given.send(thread::current().id()).unwrap();
+        let actor = system.spawn(Actor::builder(0).on_undelivered(hook)).unwrap();
+        let kept = actor.clone();
+        let promising = Promising::turn(move || {
+            (0..5).for_each(|_| {
+                kept.send(|_| unreachable!("given back")).unwrap_or_else(|_| panic!())
+            });
+        });
+        let report = system.shutdown(Duration::ZERO);
+        assert_eq!((report.ended, report.stopped, report.running.len()), (0, 1, 0), "{report}");
+        assert_eq!(back.try_iter().collect::<Vec<_>>(), [here; 5]);
+        promising.let_go();
+    });
+}
+
+#[test]
+fn the_caller_is_there_when_the_time_is_over() {
+    late(|builder, _| builder);
+    late(|builder, pool| builder.executor(pool.handle()));
+}
+
+/// What was found waiting takes longer than the limit.
+fn late(plan: fn(turnwise::ActorBuilder<i32>, &ThreadPool) -> turnwise::ActorBuilder<i32>) {
+    must_end(move || {
+        let (clock, pool) = (VirtualClock::new(), ThreadPool::new().unwrap());
+        let system = System::with_clock(clock.clone());
+        let (given, back) = mpsc::channel();
+        let builder =
+            Actor::builder(0).name("slow").on_undelivered(move |_| given.send(()).unwrap());
+        let actor = system.spawn(plan(builder, &pool)).unwrap();
+        let (begun, running) = mpsc::channel();
+        let (go, wait) = mpsc::channel::<()>();
+        let kept = actor.clone();
+        let promising = Promising::turn(move || {
+            let slow = move |_: &mut i32| {
+                begun.send(()).unwrap();
+                let _ = wait.recv();
+            };
+            kept.send(slow).unwrap_or_else(|_| panic!());
+            (0..5).for_each(|_| kept.send(|n| *n += 1).unwrap_or_else(|_| panic!()));
+        });
+        let shutting = shut_down_elsewhere(system, SECOND);
+        running.recv().unwrap();
+        clock.wait_for_sleepers(1);
+        clock.advance(SECOND);
+        let report = shutting.join().unwrap();
+        let running = vec!["slow".to_owned()];
+        assert_eq!((report.ended, report.stopped, report.running), (0, 0, running));
+        drop(go);
+        assert!(actor.wait_ended(Limit::Unlimited).unwrap());
+        assert_eq!(back.iter().take(5).count(), 5, "the turn was let go, the rest given back");
+        promising.let_go();
+    });
+}
+
+#[test]
+fn an_actor_without_handles_is_waited_for() {
+    must_end(|| {
+        let queue = Arc::new(DrainQueue::new());
+        let messages = Tally::default();
+        let system = System::new();
+        let actor = system.spawn(Actor::builder(()).executor(queue.handle())).unwrap();
+        let (begun, running) = mpsc::channel();
+        let (go, wait) = mpsc::channel::<()>();
+        let token = messages.token();
+        actor
+            .send(move |()| {
+                begun.send(()).unwrap();
+                let _ = wait.recv();
+                token.handle();
+            })
+            .unwrap();
+        drop(actor);
+        let worker = thread::spawn({
+            let queue = queue.clone();
+            move || queue.run_until_idle()
+        });
+        running.recv().unwrap();
+        assert_eq!(system.actors(), 1);
+        assert!(!system.shutdown(Duration::ZERO).is_complete());
+        let again = thread::spawn(move || system.shutdown(Limit::Unlimited));
+        drop(go);
+        let report = again.join().unwrap();
+        assert!(report.is_complete(), "{report}");
+        messages.check_all_handled();
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn an_actor_without_handles_and_time_gives_back() {
+    must_end(|| {
+        let messages = Tally::default();
+        let (queue, system) = (DrainQueue::new(), System::new());
+        let (given, back) = mpsc::channel();
+        let plan = Actor::builder(()).executor(queue.handle());
+        let plan = plan.on_undelivered(move |message| given.send(message).unwrap());
+        let actor = system.spawn(plan).unwrap();
+        let token = messages.token();
+        actor.send(move |()| token.handle()).unwrap();
+        drop(actor);
+        let report = system.shutdown(Limit::Immediate);
+        assert_eq!((report.ended, report.stopped, report.running.len()), (0, 0, 1), "{report}");
+        queue.run_until_idle();
+        assert_eq!((messages.handled(), back.try_iter().count()), (0, 1));
+        messages.check();
+        assert_eq!(system.actors(), 0);
+    });
+}
+
+#[test]
+fn nothing_is_taken_in_after_a_shutdown() {
+    let system = System::new();
+    let child = system.child().unwrap();
+    assert!(!system.is_shut_down());
+    system.shutdown(Duration::ZERO);
+    assert!(system.is_shut_down() && child.is_shut_down());
+    for closed in [&system, &child] {
+        let refused = closed.actor("state").unwrap_err();
+        assert_eq!(refused.to_string(), "no actor was made: the system has been shut down");
+        assert_eq!(refused.into_parts(), ("state", SpawnReason::ShutDown));
+        let builder = closed.spawn(Actor::builder(7).name("seven")).unwrap_err().into_refused();
+        let actor = builder.spawn().unwrap();
+        assert_eq!((actor.name(), actor.with(|n| *n)), (Some("seven"), Ok(7)));
+        assert_eq!(closed.child().unwrap_err(), SpawnReason::ShutDown);
+    }
+    assert_eq!(system.shutdown(SECOND), ShutdownReport::default(), "again is nothing");
+}
+
+#[test]
+fn a_refused_builder_is_an_error_to_pass_on() {
+    type Anything = Box<dyn std::error::Error + Send + Sync + 'static>;
+    fn passes_on(system: &System) -> Result<(), Anything> {
+        // Neither the state nor the hooks can be shared.
+        let state = std::cell::Cell::new(1);
+        let hook = |_: &str| ();
+        system.spawn(Actor::builder(state).on_panic(hook))?;
+        system.actor(std::cell::Cell::new(1))?;
+        Ok(())
+    }
+    /// What `anyhow::Error: From<E>` asks for.
+    fn is_a_good_error<E: std::error::Error + Send + Sync + 'static>(_: &E) {}
+    let system = System::new();
+    passes_on(&system).unwrap();
+    system.shutdown(Duration::ZERO);
+    let refused = passes_on(&system).unwrap_err();
+    assert_eq!(refused.to_string(), "no actor was made: the system has been shut down");
+    is_a_good_error(&system.spawn(Actor::builder(std::cell::Cell::new(1))).unwrap_err());
+}
+
+#[test]
+fn the_own_end_hook_is_called_with_state_and_cause() {
+    let (tx, rx) = mpsc::channel();
+    let (queue, system) = (DrainQueue::new(), System::new());
+    let hook = || {
+        let tx = tx.clone();
+        move |state, cause| tx.send((state, cause)).unwrap()
+    };
+    let closed = system.spawn(Actor::builder(1).on_end(hook())).unwrap();
+    let stopped = Actor::builder(2).on_end(hook()).executor(queue.handle());
+    let stopped = system.spawn(stopped).unwrap();
+    stopped.send(|_| unreachable!("stopped")).unwrap();
+    system.shutdown(Duration::ZERO);
+    drop((closed, stopped));
+    queue.run_until_idle();
+    let told: Vec<_> = rx.try_iter().collect();
+    let stopped = EndCause::Stopped(StopCause::Requested);
+    assert_eq!(told, [(1, EndCause::Closed), (2, stopped)]);
+}
+
+#[test]
+fn the_last_drop_stops_all_and_waits_for_nobody() {
+    must_end(|| {
+        let (states, questions) = (Tally::default(), Tally::default());
+        let system = System::new();
+        let below = system.child().unwrap();
+        let (busy, lower) = (desk(&system, &states), desk(&below, &states));
+        let waiting = below.actor(states.token()).unwrap();
+        let (kept, token) = (waiting.clone(), questions.token());
+        let promising = Promising::turn(move || {
+            kept.send(move |_| token.handle()).unwrap_or_else(|_| panic!());
+        });
+        let held = Held::hold(&busy);
+        let askers = Askers::start(&busy, &questions);
+        let clone = system.clone();
+        drop(system);
+        assert_eq!(busy.stop_cause(), None, "a clone is the same system");
+        drop(clone);
+        // It has not waited for the turn, which still runs.
+        assert!(!busy.is_idle());
+        for actor in [&busy, &lower, &waiting] {
+            assert_eq!(actor.stop_cause(), Some(StopCause::Requested));
+        }
+        assert_eq!((states.dropped(), questions.dropped()), (2, 1));
+        assert!(below.is_shut_down());
+        held.let_go();
+        assert_eq!(askers.outcomes(), vec![Err(STOPPED); ASKERS]);
+        assert_eq!(states.dropped(), 3, "no leak");
+        promising.let_go();
+        questions.check();
+    });
+}
+
+#[test]
+fn a_system_kept_by_its_own_actor_ends_with_it() {
+    must_end(|| {
+        let system = System::new();
+        let root = system.actor(None).unwrap();
+        let other = system.actor(0).unwrap();
+        root.with(move |own: &mut Option<System>| *own = Some(system)).unwrap();
+        assert_eq!(other.with(|n| *n), Ok(0), "still there");
+        drop(root);
+        assert_eq!(other.with(|n| *n), Err(STOPPED));
+    });
+}
+
+#[test]
+fn shut_down_in_a_turn_it_does_not_wait_for_that() {
+    must_end(|| {
+        let messages = Tally::default();
+        let system = System::new();
+        let boss = system.spawn(Actor::builder(0).name("boss")).unwrap();
+        let (worker, idle) = (system.actor(0).unwrap(), system.actor(0).unwrap());
+        let (me, own, promised) = (boss.clone(), messages.token(), messages.token());
+        let report = boss
+            .with(|_| {
+                me.send(move |_| own.handle()).map_err(|_| ()).unwrap();
+                // This thread promises to run it after the turn.
+                worker.send(move |_| promised.handle()).map_err(|_| ()).unwrap();
+                system.shutdown(Limit::Unlimited)
+            })
+            .unwrap();
+        let running = vec!["boss".to_owned()];
+        assert_eq!((report.ended, report.stopped, report.running), (2, 0, running));
+        assert!(boss.wait_ended(Limit::Unlimited).unwrap() && idle.is_closed());
+        assert_eq!(boss.stop_cause(), None, "what it had accepted was run");
+        messages.check_all_handled();
+    });
+}
+
+#[test]
+fn the_systems_below_end_first() {
+    must_end(|| {
+        let pool = ThreadPool::builder().threads(2).build().unwrap();
+        let root = System::new();
+        let (tx, rx) = mpsc::channel();
+        let sum = root.spawn(Actor::builder(0).on_end(move |n, _| tx.send(n).unwrap())).unwrap();
+        let middle = root.child().unwrap();
+        let bottom = middle.child().unwrap();
+        let pass = middle.actor(sum.clone()).unwrap();
+        let source = || bottom.spawn(Actor::builder(pass.clone()).executor(pool.handle())).unwrap();
+        let sources: Vec<_> = (0..10).map(|_| source()).collect();
+        // The pool has nobody to spare before the shutdown has begun.
+        let (go, wait) = mpsc::channel::<()>();
+        let wait = Arc::new(std::sync::Mutex::new(wait));
+        for source in &sources {
+            for _ in 0..10 {
+                let wait = wait.clone();
+                let message = move |pass: &mut Actor<Actor<i32>>| {
+                    let _ = wait.lock().unwrap().recv();
+                    pass.send(|sum| sum.send(|n| *n += 1).unwrap()).unwrap();
+                };
+                source.send(message).unwrap_or_else(|_| panic!());
+            }
+        }
+        assert_eq!(root.actors(), 12);
+        let shutting = shut_down_elsewhere(root, Limit::Unlimited);
+        common::until(|| sources.iter().all(Actor::is_closed));
+        assert!(!pass.is_closed() && !sum.is_closed());
+        drop(go);
+        let report = shutting.join().unwrap();
+        assert_eq!((report.ended, report.stopped, report.running.len()), (12, 0, 0));
+        assert_eq!(rx.recv(), Ok(100), "nothing was refused on the way");
+    });
+}
+
+#[test]
+fn out_of_time_the_idle_end_on_every_level() {
+    must_end(|| {
+        let states = Tally::default();
+        let root = System::new();
+        let child = root.child().unwrap();
+        let (idle, busy) = (desk(&root, &states), desk(&child, &states));
+        let held = Held::hold(&busy);
+        let report = root.shutdown(Duration::ZERO);
+        assert_eq!((report.ended, report.stopped, report.running.len()), (1, 0, 1), "{report}");
+        assert_eq!(idle.stop_cause(), None);
+        assert_eq!(busy.stop_cause(), Some(StopCause::Requested));
+        held.let_go();
+    });
+}
+
+#[test]
+fn who_comes_during_a_shutdown_is_ended_or_refused() {
+    must_end(|| {
+        for round in 0..size(30, 300) {
+            let (states, messages) = (Tally::default(), Tally::default());
+            let system = System::new();
+            let gate = Gate::new(4);
+            let spawner = |system: &System| {
+                gate.pass();
+                for n in 0..1_000 {
+                    let Ok(actor) = system.actor(states.token()) else { break };
+                    let token = messages.token();
+                    let message = move |_: &mut Token| token.handle();
+                    // Refused by a shutdown, it is dropped.
+                    _ = if n % 50 == 0 {
+                        actor.posted().send(message)
+                    } else {
+                        actor.send(message)
+                    };
+                }
+            };
+            let complete = thread::scope(|scope| {
+                (0..3).for_each(|_| _ = scope.spawn(|| spawner(&system)));
+                gate.pass();
+                let limit = if round % 2 == 0 { Limit::Unlimited } else { Limit::Immediate };
+                system.shutdown(limit).is_complete() || limit == Limit::Immediate
+            });
+            assert!(complete);
+            assert!(system.shutdown(Limit::Unlimited).is_complete());
+            assert_eq!(system.actors(), 0);
+            assert_eq!(states.created(), states.dropped(), "no leak");
+            messages.check();
+        }
+    });
+}
+
+#[test]
+fn an_actor_whose_executor_is_gone_is_no_obstacle() {
+    must_end(|| {
+        for inside in [false, true] {
+            let messages = Tally::default();
+            let queue = DrainQueue::new();
+            let system = System::new();
+            let spawn = || system.spawn(Actor::builder(()).executor(queue.handle())).unwrap();
+            let (idle, busy) = (spawn(), spawn());
+            let (token, kept) = (messages.token(), busy.clone());
+            let forgetting = system.spawn(Actor::builder(()).executor(drop::<Drain>)).unwrap();
+            let shut_down = move || {
+                kept.send(move |()| token.handle()).unwrap_or_else(|_| panic!());
+                drop(queue);
+                system.shutdown(Limit::Unlimited)
+            };
+            let report = match inside {
+                true => Actor::new(()).call(move |()| shut_down()).wait().unwrap(),
+                false => shut_down(),
+            };
+            // Outside of turns, the drop of the queue has ended the one with a message.
+            let ended = 2 + usize::from(inside);
+            assert_eq!((report.ended, report.is_complete()), (ended, true), "{report}");
+            assert_eq!(busy.stop_cause(), Some(StopCause::ExecutorGone));
+            assert!(idle.is_closed() && forgetting.is_closed());
+            assert_eq!((messages.handled(), messages.dropped()), (0, 1));
+        }
+    });
+}
+
+#[test]
+fn a_future_ends_a_system_level_by_level() {
+    must_end(|| {
+        let (queue, messages) = (DrainQueue::new(), Tally::default());
+        let root = System::new();
+        let child = root.child().unwrap();
+        let (tx, rx) = mpsc::channel();
+        let top =
+            Actor::builder(0).executor(queue.handle()).on_end(move |n, _| tx.send(n).unwrap());
+        let top = root.spawn(top).unwrap();
+        let below = child.spawn(Actor::builder(top.clone()).executor(queue.handle())).unwrap();
+        let token = messages.token();
+        let message = move |top: &mut Actor<i32>| {
+            top.send(|n| *n += 1).unwrap();
+            token.handle();
+        };
+        below.send(message).unwrap_or_else(|_| panic!());
+        let mut closing = Box::pin(root.shutdown_async());
+        assert!(!root.is_shut_down(), "nothing before the first poll");
+        let (wakes, waker) = counting_waker();
+        let mut cx = std::task::Context::from_waker(&waker);
+        use std::future::Future;
+        use std::task::Poll;
+        assert!(closing.as_mut().poll(&mut cx).is_pending());
+        assert!(root.is_shut_down() && below.is_closed() && !top.is_closed());
+        assert_eq!((messages.handled(), wakes.0.load(SeqCst)), (0, 0));
+        queue.run_until_idle();
+        assert_eq!(wakes.0.load(SeqCst), 1, "the level below has ended");
+        assert!(closing.as_mut().poll(&mut cx).is_pending());
+        assert!(top.is_closed() && rx.try_recv().is_err());
+        queue.run_until_idle();
+        assert_eq!(wakes.0.load(SeqCst), 2);
+        let Poll::Ready(report) = closing.as_mut().poll(&mut cx) else { panic!("all have ended") };
+        assert_eq!((report.ended, report.stopped, report.is_complete()), (2, 0, true));
+        assert_eq!(closing.as_mut().poll(&mut cx), Poll::Ready(report), "again is the same");
+        assert_eq!(rx.recv(), Ok(1));
+        messages.check_all_handled();
+    });
+}
+
+fn counting_waker() -> (Arc<common::CountWakes>, std::task::Waker) {
+    let wakes = Arc::new(common::CountWakes::default());
+    (wakes.clone(), wakes.into())
+}
+
+#[test]
+fn a_poll_runs_no_turn_and_no_end() {
+    must_end(|| {
+        let (tx, rx) = mpsc::channel();
+        let system = System::new();
+        let note = || {
+            let tx = tx.clone();
+            move || tx.send(thread::current().id()).unwrap()
+        };
+        let (end, turn) = (note(), note());
+        let idle = system.spawn(Actor::builder(0).on_end(move |_, _| end())).unwrap();
+        let busy = system.actor(0).unwrap();
+        let kept = busy.clone();
+        let promising = Promising::turn(move || {
+            kept.send(move |_| turn()).unwrap_or_else(|_| panic!());
+        });
+        let report = block_on(system.shutdown_async());
+        assert_eq!((report.ended, report.is_complete()), (2, true));
+        let here = thread::current().id();
+        assert_eq!(rx.try_iter().filter(|at| *at != here).count(), 2);
+        assert!(idle.is_closed() && busy.is_closed());
+        promising.let_go();
+    });
+}
+
+#[test]
+fn a_dropped_future_leaves_the_system_closed() {
+    must_end(|| {
+        use std::future::Future;
+        let queue = DrainQueue::new();
+        let root = System::new();
+        let child = root.child().unwrap();
+        let top = root.actor(0).unwrap();
+        let below = child.spawn(Actor::builder(0).executor(queue.handle())).unwrap();
+        let mut closing = Box::pin(root.shutdown_async());
+        let (wakes, waker) = counting_waker();
+        let mut cx = std::task::Context::from_waker(&waker);
+        assert!(closing.as_mut().poll(&mut cx).is_pending());
+        drop(closing);
+        assert!(root.is_shut_down() && below.is_closed());
+        assert_eq!(top.with(|n| *n), Ok(0), "not reached");
+        queue.run_until_idle();
+        assert_eq!(wakes.0.load(SeqCst), 0, "nobody waits any more");
+        drop(waker);
+        assert_eq!(Arc::strong_count(&wakes), 1, "no waker is left behind");
+        assert_eq!(root.shutdown(Duration::ZERO).ended, 1);
     });
 }

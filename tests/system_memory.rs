@@ -5,7 +5,7 @@ mod common {
 }
 
 use common::counting::{Counting, alone, cost};
-use turnwise::{Actor, System};
+use turnwise::System;
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
@@ -26,21 +26,6 @@ fn a_million_short_lived_actors_leave_nothing_behind() {
     assert_eq!(spent.bytes, 0);
     assert!(spent.peak < 4096, "{} bytes", spent.peak);
     drop(kept);
-}
-
-#[test]
-fn adopted_actors_that_have_gone_are_found_in_time() {
-    let _alone = alone();
-    let system = System::new();
-    let kept: Vec<_> = (0..100).map(Actor::new).collect();
-    kept.iter().for_each(|actor| system.adopt(actor).unwrap());
-    let spent = cost(|| {
-        for n in 0..ACTORS {
-            system.adopt(&Actor::new(n)).unwrap();
-            assert!(system.actors() <= 2 * (kept.len() + 1));
-        }
-    });
-    assert!(spent.peak < 64 << 10, "{} bytes", spent.peak);
 }
 
 #[test]

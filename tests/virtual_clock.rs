@@ -1,31 +1,42 @@
-//! Timed waits on a clock that stands still until it is moved: no test here sleeps, and none looks at the time.
+//! Timed waits on a clock that stands still until it is moved: no test here sleeps, and none looks
+//! at the time.
 
-mod blocked;
 mod common;
 
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use blocked::Blocked;
-use common::must_end;
-use turnwise::{Actor, Clock, Drain, Overflow, Reason, Unanswered, VirtualClock, WaitError};
+use common::{Held, must_end};
+use turnwise::{Actor, AskError, Clock, Drain, Overflow, Reason, VirtualClock, WaitError};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
+fn is_cancelled<R>(error: WaitError<R>) -> bool {
+    matches!(error, WaitError::Cancelled(_))
+}
+
 #[test]
-fn every_sort_of_timed_wait_ends_when_the_clock_comes_to_its_moment_and_not_before() {
+fn every_timed_wait_ends_at_its_moment_of_the_clock() {
     must_end(|| {
         let clock = VirtualClock::new();
-        let actor = Actor::builder(0).clock(clock.clone()).capacity(2, Overflow::Reject).spawn().unwrap();
-        let busy = Blocked::start(&actor);
-        let asked = actor.ask(|n| *n);
+        let actor =
+            Actor::builder(0).clock(clock.clone()).capacity(3, Overflow::Reject).spawn().unwrap();
+        let busy = Held::hold(&actor);
+        let (asked, cancelled) = (actor.call(|n| *n), actor.call(|n| *n += 100));
         actor.send(|n| *n += 1).unwrap(); // full
-        let (asker, sender, watcher) = (actor.clone(), actor.clone(), actor.clone());
+        let (sender, caller, watcher) = (actor.clone(), actor.clone(), actor.clone());
         let waiting = [
             thread::spawn(move || matches!(asked.wait_timeout(HOUR), Err(WaitError::TimedOut(_)))),
-            thread::spawn(move || sender.send_within(HOUR, |_| ()).is_err_and(|refused| refused.reason() == &Reason::Full)),
+            thread::spawn(move || cancelled.within(HOUR).is_err_and(is_cancelled)),
+            thread::spawn(move || {
+                let sent = sender.waiting().send(|_| ()).within(HOUR);
+                sent.is_err_and(|refused| refused.reason() == &Reason::Full)
+            }),
+            thread::spawn(move || {
+                caller.waiting().call(|_| ()).within(HOUR).is_err_and(is_cancelled)
+            }),
             thread::spawn(move || watcher.wait_ended(HOUR) == Ok(false)),
         ];
         clock.wait_for_sleepers(waiting.len());
@@ -36,36 +47,44 @@ fn every_sort_of_timed_wait_ends_when_the_clock_comes_to_its_moment_and_not_befo
         clock.advance(SECOND);
         assert_eq!(clock.sleepers(), 0);
         assert!(waiting.into_iter().all(|thread| thread.join().unwrap()));
-        assert!(matches!(asker.ask_within(HOUR, |n| *n), Err(Unanswered::Ask(_))), "still full");
-        busy.end();
+        let refused = actor.call(|n| *n).within(HOUR);
+        let full = AskError::Refused(Reason::Full);
+        assert!(matches!(refused, Err(WaitError::Ask(error)) if error == full), "still full");
+        busy.let_go();
+        assert_eq!(actor.with(|n| *n), Ok(1), "what was cancelled or refused never runs");
     });
 }
 
 #[test]
-fn a_wait_that_gets_what_it_waits_for_leaves_the_clock() {
+fn a_wait_that_is_over_leaves_the_clock() {
     must_end(|| {
         let clock = VirtualClock::new();
         let actor = Actor::builder(7).clock(clock.clone()).spawn().unwrap();
-        let busy = Blocked::start(&actor);
-        let asked = actor.ask(|n| *n);
+        let busy = Held::hold(&actor);
+        let asked = actor.call(|n| *n);
         let waiting = thread::spawn(move || asked.wait_timeout(HOUR).unwrap());
         clock.wait_for_sleepers(1);
-        busy.end();
+        busy.let_go();
         assert_eq!(waiting.join().unwrap(), 7);
         assert_eq!((clock.sleepers(), clock.now()), (0, Duration::ZERO));
     });
 }
 
-/// Row L4: limits are measured where the waiting is done, and no worker has to be free for them to end.
+/// Row L4: limits are measured where the waiting is done, and no worker has to be free for them to
+/// end.
 #[test]
-fn timed_waits_end_while_the_only_worker_is_inside_a_turn() {
+fn timed_waits_end_while_the_only_worker_is_busy() {
     must_end(|| {
         let clock = VirtualClock::new();
         let (tx, rx) = mpsc::channel::<Drain>();
         let worker = thread::spawn(move || rx.into_iter().for_each(Drain::run));
         let on_worker = || {
             let tx = tx.clone();
-            Actor::builder(0).clock(clock.clone()).executor(move |drain| tx.send(drain).unwrap()).spawn().unwrap()
+            Actor::builder(0)
+                .clock(clock.clone())
+                .executor(move |drain| tx.send(drain).unwrap())
+                .spawn()
+                .unwrap()
         };
         let (busy, other) = (on_worker(), on_worker());
         let (begun, running) = mpsc::channel();
@@ -80,7 +99,10 @@ fn timed_waits_end_while_the_only_worker_is_inside_a_turn() {
         let waiting = (1..=20_u32).map(|n| {
             let (busy, other) = (busy.clone(), other.clone());
             thread::spawn(move || match n % 2 {
-                0 => matches!(busy.ask_within(n * SECOND, |_| unreachable!("cancelled")), Err(Unanswered::Cancelled(()))),
+                0 => {
+                    let asked = busy.call(|_| unreachable!("cancelled"));
+                    asked.within(n * SECOND).is_err_and(is_cancelled::<()>)
+                }
                 _ => other.wait_ended(n * SECOND) == Ok(false),
             })
         });

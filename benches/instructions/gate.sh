@@ -1,25 +1,41 @@
 #!/usr/bin/env bash
 # Counts the instructions of the hot paths under callgrind and compares them with counts.txt.
 #
-#   benches/instructions/gate.sh            fails if a path takes over 2 % more than it says there, or is not in both
-#   benches/instructions/gate.sh --bless    writes counts.txt
+#   benches/instructions/gate.sh                    fails if a path takes over 2 % more than it says
+#                                                   there, or is not in both
+#   benches/instructions/gate.sh --bless            writes counts.txt
+#   benches/instructions/gate.sh --plain [--bless]  the same with counts-plain.txt
 #
-# The counts are those of one compiler and one C library (its allocator is in some paths). With others the comparison is printed and
-# fails nothing. Nothing else moves them: no path reaches a string function of the C library, which come in one variant per processor, and
-# the runner clears the environment and switches address randomization off. Needs Linux; takes valgrind from apt if there is none, and
-# builds the runner into the target directory.
+# counts.txt is of the profile `bench` (link-time optimization, one codegen unit). counts-plain.txt is of
+# the profile `release` (neither of them), with which most programs are built.
+#
+# The counts are those of one compiler and one C library (its allocator is in some paths). With others
+# the comparison is printed and fails nothing. Nothing else moves them: no path reaches a string function
+# of the C library, which come in one variant per processor, and the runner clears the environment and
+# switches address randomization off. Needs Linux; takes valgrind from apt if there is none, and builds
+# the runner into the target directory.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-case ${1:-} in
-'' | --bless) ;;
-*)
-    echo "usage: $0 [--bless]" >&2
-    exit 2
-    ;;
-esac
+plain='' bless=''
+for option in "$@"; do
+    case $option in
+    --plain) plain=-plain ;;
+    --bless) bless=yes ;;
+    *)
+        echo "usage: $0 [--plain] [--bless]" >&2
+        exit 2
+        ;;
+    esac
+done
 
-counts=benches/instructions/counts.txt
+profile=bench
+if [ "$plain" ]; then profile=release; fi
+counts=benches/instructions/counts$plain.txt
+if [ ! "$bless" ] && [ ! -e "$counts" ]; then
+    echo "there is no $counts yet: --bless writes it" >&2
+    exit 2
+fi
 target=${CARGO_TARGET_DIR:-target}
 mkdir -p "$target"
 target=$(cd "$target" && pwd)
@@ -37,16 +53,16 @@ if [ ! -x "$runner" ]; then
 fi
 
 # What an earlier run left would be taken for counts of this one.
-results=$target/instructions
+results=$target/instructions$plain
 rm -rf "$results"
-log=$(GUNGRAUN_RUNNER=$runner GUNGRAUN_HOME=$results cargo bench --locked --quiet -p instructions --bench paths -- \
-    --nosummary=true 2>&1) || {
+log=$(GUNGRAUN_RUNNER=$runner GUNGRAUN_HOME=$results cargo bench --locked --quiet \
+    --profile "$profile" -p instructions --bench paths -- --nosummary=true 2>&1) || {
     echo "$log"
     exit 1
 }
 
 now=$(
-    echo "# Instructions of each path, gone 1000 times: see paths.rs. Written by gate.sh --bless."
+    echo "# Instructions of each path, gone 1000 times: see paths.rs. Written by gate.sh${plain:+ --plain} --bless."
     echo "# $(rustc --version), $(uname -m), $(getconf GNU_LIBC_VERSION)"
     # callgrind.<path>.out, or one file for each thread: callgrind.<path>.t1.p1.out.
     find "$results" -name 'callgrind.*.out' -exec awk '
@@ -59,7 +75,7 @@ now=$(
         END { for (path in sum) printf "%-28s %12d\n", path, sum[path] }
     ' {} + | LC_ALL=C sort
 )
-if [ "${1:-}" = --bless ]; then
+if [ "$bless" ]; then
     echo "$now" >"$counts"
     cat "$counts"
     exit 0
@@ -88,8 +104,8 @@ awk '
             print "numbers of another compiler or C library: nothing is failed"
             exit 0
         }
-        if (down) print down " of " paths " take over 2 % less than counts.txt says: refresh it (benches/instructions/gate.sh --bless)"
-        if (up) print up " of " paths " take over 2 % more than counts.txt says, or are not in both"
+        if (down) print down " of " paths " take over 2 % less than is written: refresh it (gate.sh --bless)"
+        if (up) print up " of " paths " take over 2 % more than is written, or are not in both"
         else print paths " paths counted, none takes over 2 % more"
         exit up > 0 || paths == 0
     }

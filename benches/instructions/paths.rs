@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use parking_lot::Mutex;
+use turnwise::executor::DrainQueue;
 use turnwise::{Actor, Budget, Context, Handler, Overflow};
 
 const TIMES: u64 = 1000;
@@ -38,17 +39,35 @@ fn add(counter: &Actor<Counter>) {
 
 /// An idle actor, on a thread whose cache has the chunks for `messages` messages.
 fn warm(messages: u64) -> Actor<Counter> {
-    let other = Actor::builder(Counter(0)).budget(Budget::UNLIMITED).spawn().expect("no limit is a good one");
-    (0..messages).for_each(|_| other.enqueue(|counter| counter.0 += 1).expect("it is open"));
-    other.drain();
+    let (other, queue) = queued();
+    (0..messages).for_each(|_| add(&other));
+    queue.run_until_idle();
     idle()
 }
 
-/// The same with time for everything: what a drain hands on must not hang on how slow callgrind is. It does look at the clock.
+/// An idle actor on a queue, and the queue: what is sent waits until that is run.
+fn queued() -> (Actor<Counter>, DrainQueue) {
+    let queue = DrainQueue::new();
+    let builder = Actor::builder(Counter(0)).executor(queue.handle());
+    let counter = builder.budget(Budget::UNLIMITED).spawn().expect("no limit is a good one");
+    add(&counter);
+    queue.run_until_idle();
+    (counter, queue)
+}
+
+/// The same, on a thread whose cache has the chunks for `messages` messages.
+fn queued_warm(messages: u64) -> (Actor<Counter>, DrainQueue) {
+    drop(warm(messages));
+    queued()
+}
+
+/// An idle actor with time for everything: what a drain hands on must not hang on how slow callgrind is. It does
+/// look at the clock.
 fn warm_patient(messages: u64) -> Actor<Counter> {
     drop(warm(messages));
     let budget = Budget::UNLIMITED.time(Duration::from_secs(3600));
-    let counter = Actor::builder(Counter(0)).budget(budget).spawn().expect("an hour is a good limit");
+    let counter =
+        Actor::builder(Counter(0)).budget(budget).spawn().expect("an hour is a good limit");
     add(&counter);
     counter
 }
@@ -128,9 +147,9 @@ fn with(counter: Actor<Counter>) -> Actor<Counter> {
 
 #[library_benchmark]
 #[bench::idle(idle())]
-fn ask_and_wait(counter: Actor<Counter>) -> Actor<Counter> {
+fn call_and_wait(counter: Actor<Counter>) -> Actor<Counter> {
     for _ in 0..TIMES {
-        let reply = black_box(&counter).ask(|counter| {
+        let reply = black_box(&counter).call(|counter| {
             counter.0 += 1;
             counter.0
         });
@@ -158,14 +177,23 @@ fn send_to_busy(busy: Busy) -> Busy {
     busy
 }
 
-// Into a parked mailbox, and all of them run in one pass: `TIMES` messages once.
+// To an actor on a queue, and all of them run in one drain: `TIMES` messages once.
+#[library_benchmark]
+#[bench::messages(queued_warm(2 * TIMES))]
+fn send_and_run((counter, queue): (Actor<Counter>, DrainQueue)) -> (Actor<Counter>, DrainQueue) {
+    for _ in 0..TIMES {
+        add(black_box(&counter));
+    }
+    black_box(&queue).run_until_idle();
+    (counter, queue)
+}
+
+// A turn sends to its own actor, and the thread runs all of it when the turn is over: `TIMES` messages once.
 #[library_benchmark]
 #[bench::messages(warm_patient(2 * TIMES))]
-fn enqueue_and_drain(counter: Actor<Counter>) -> Actor<Counter> {
-    for _ in 0..TIMES {
-        black_box(&counter).enqueue(|counter| counter.0 += 1).expect("it is open");
-    }
-    black_box(&counter).drain();
+fn send_to_self(counter: Actor<Counter>) -> Actor<Counter> {
+    let turn = black_box(&counter).with(|_| (0..TIMES).for_each(|_| add(black_box(&counter))));
+    turn.expect("it is open");
     counter
 }
 
@@ -212,9 +240,9 @@ fn clone_and_drop(counter: Actor<Counter>) -> Actor<Counter> {
 
 #[library_benchmark]
 #[bench::full(Busy::full())]
-fn try_send(full: Busy) -> Busy {
+fn send_refused(full: Busy) -> Busy {
     for _ in 0..TIMES {
-        assert!(black_box(&full.counter).try_send(|counter| counter.0 += 1).is_err());
+        assert!(black_box(&full.counter).send(|counter| counter.0 += 1).is_err());
     }
     full
 }
@@ -225,15 +253,16 @@ library_benchmark_group!(
         lock_and_unlock,
         send,
         with,
-        ask_and_wait,
+        call_and_wait,
         tell,
         send_to_busy,
-        enqueue_and_drain,
+        send_and_run,
+        send_to_self,
         send_many,
         send_in_turn,
         create_and_drop,
         clone_and_drop,
-        try_send
+        send_refused
 );
 
 main!(library_benchmark_groups = paths);

@@ -108,7 +108,9 @@ impl Handler<Confirm> for Account {
 impl Handler<Close> for Account {
     type Reply = ();
     fn handle(&mut self, _: Close, _: &mut Context<'_, Self>) {
-        self.teller.tell(Closed { id: self.id, balance: self.balance }).expect("the teller is open");
+        self.teller
+            .tell(Closed { id: self.id, balance: self.balance })
+            .expect("the teller is open");
     }
 }
 
@@ -116,7 +118,9 @@ impl Handler<Open> for Teller {
     type Reply = ();
     fn handle(&mut self, Open { accounts, transfers, done }: Open, _: &mut Context<'_, Self>) {
         for &Transfer { from, to, amount } in transfers.iter() {
-            accounts[from].tell(Request::Pay { amount, to: accounts[to].clone() }).expect("an account is open");
+            accounts[from]
+                .tell(Request::Pay { amount, to: accounts[to].clone() })
+                .expect("an account is open");
         }
         self.left = transfers.len();
         self.closing = accounts.len();
@@ -169,7 +173,11 @@ impl Banking {
     }
 
     fn check(&self, balances: &[u64]) -> Outcome {
-        let wrong = balances.iter().zip(&self.balances).filter(|(found, expected)| found != expected).count();
+        let wrong = balances
+            .iter()
+            .zip(&self.balances)
+            .filter(|(found, expected)| found != expected)
+            .count();
         same("accounts with a wrong balance", wrong, 0)?;
         same("accounts", balances.len(), self.balances.len())?;
         // `Pay`, `Take`, `Confirm`, `Complete`; of each account the end; the opening.
@@ -187,7 +195,11 @@ impl Benchmark for Banking {
         let transfers: Arc<[Transfer]> = (0..transfers)
             .map(|_| {
                 let from = random.below(accounts / 10 * 8);
-                Transfer { from, to: from + 1 + random.below(accounts - from - 1), amount: random.below(1000) as u64 }
+                Transfer {
+                    from,
+                    to: from + 1 + random.below(accounts - from - 1),
+                    amount: random.below(1000) as u64,
+                }
             })
             .collect();
         let mut balances = vec![INITIAL; accounts];
@@ -204,11 +216,25 @@ impl Benchmark for Banking {
 
     fn run<Y: System>(&self, system: &Y) -> Outcome {
         let accounts = self.balances.len();
-        let teller = system.spawn(Teller { accounts: Vec::new(), left: 0, closing: 0, balances: Vec::new(), done: None });
-        let account = |id| Account { id, teller: teller.clone(), balance: INITIAL, waiting: false, aside: VecDeque::new() };
+        let teller = system.spawn(Teller {
+            accounts: Vec::new(),
+            left: 0,
+            closing: 0,
+            balances: Vec::new(),
+            done: None,
+        });
+        let account = |id| Account {
+            id,
+            teller: teller.clone(),
+            balance: INITIAL,
+            waiting: false,
+            aside: VecDeque::new(),
+        };
         let open = (0..accounts).map(|id| system.spawn(account(id))).collect();
         let (done, balances) = promise();
-        teller.tell(Open { accounts: open, transfers: self.transfers.clone(), done }).expect("the teller is open");
+        teller
+            .tell(Open { accounts: open, transfers: self.transfers.clone(), done })
+            .expect("the teller is open");
         self.check(&answer(balances)?)
     }
 }

@@ -163,17 +163,35 @@ impl Benchmark for Big {
 
     fn run<Y: System>(&self, system: &Y) -> Outcome {
         let nobody: Arc<[Actor<Worker>]> = Arc::new([]);
-        let sink = system.spawn(Sink { workers: nobody.clone(), working: 0, total: Total::default(), done: None });
+        let sink = system.spawn(Sink {
+            workers: nobody.clone(),
+            working: 0,
+            total: Total::default(),
+            done: None,
+        });
         let workers = (0..self.actors)
             .map(|id| {
-                let (random, neighbours, sink) = (Random::new(id as u64), nobody.clone(), sink.clone());
-                system.spawn(Worker { id, random, neighbours, sink, expected: 0, left: self.pings, total: Total::default() })
+                let (random, neighbours, sink) =
+                    (Random::new(id as u64), nobody.clone(), sink.clone());
+                system.spawn(Worker {
+                    id,
+                    random,
+                    neighbours,
+                    sink,
+                    expected: 0,
+                    left: self.pings,
+                    total: Total::default(),
+                })
             })
             .collect();
         let (done, total) = promise();
         sink.tell(Open { workers, done }).expect("the sink is open");
         let actors = self.actors as u64;
-        same("in all", answer(total)?, Total { pings: actors * self.pings, pongs: actors * self.pings, wrong: 0 })?;
+        same(
+            "in all",
+            answer(total)?,
+            Total { pings: actors * self.pings, pongs: actors * self.pings, wrong: 0 },
+        )?;
         // Of each worker the pings and pongs, and `Neighbours`, `Start`, `Ready`, `Exit`, `Seen`.
         Ok(2 * actors * self.pings + 5 * actors + 1)
     }

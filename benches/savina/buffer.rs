@@ -158,7 +158,9 @@ impl Handler<Made> for Manager {
     type Reply = ();
     fn handle(&mut self, Made { item, producer }: Made, _: &mut Context<'_, Self>) {
         match self.idle_consumers.pop_front() {
-            Some(consumer) => self.consumers[consumer].tell(Consume(item)).expect("a consumer is open"),
+            Some(consumer) => {
+                self.consumers[consumer].tell(Consume(item)).expect("a consumer is open")
+            }
             None => self.pending.push_back(item),
         }
         self.most_pending = self.most_pending.max(self.pending.len());
@@ -228,12 +230,19 @@ impl Benchmark for Buffer {
         let producers = (0..self.producers)
             .map(|id| {
                 let (manager, random) = (manager.clone(), Random::new(id as u64));
-                system.spawn(Producer { id, manager, random, left: self.items, made: Account::default() })
+                system.spawn(Producer {
+                    id,
+                    manager,
+                    random,
+                    left: self.items,
+                    made: Account::default(),
+                })
             })
             .collect();
         let consumers = (0..self.consumers)
             .map(|id| {
-                let (manager, random) = (manager.clone(), Random::new((self.producers + id) as u64));
+                let (manager, random) =
+                    (manager.clone(), Random::new((self.producers + id) as u64));
                 system.spawn(Consumer { id, manager, random, used: Account::default() })
             })
             .collect();

@@ -131,7 +131,9 @@ impl Handler<Change> for Chameneo {
 impl Handler<Exit> for Chameneo {
     type Reply = ();
     fn handle(&mut self, _: Exit, _: &mut Context<'_, Self>) {
-        self.mall.tell(Faded { meetings: self.meetings, colour: self.colour }).expect("the mall is open");
+        self.mall
+            .tell(Faded { meetings: self.meetings, colour: self.colour })
+            .expect("the mall is open");
     }
 }
 
@@ -147,13 +149,26 @@ impl Benchmark for Chameneos {
     }
 
     fn run<Y: System>(&self, system: &Y) -> Outcome {
-        let mall = system.spawn(Mall { left: self.meetings, waiting: None, chameneos: Vec::new(), faded: Total::default(), done: None });
+        let mall = system.spawn(Mall {
+            left: self.meetings,
+            waiting: None,
+            chameneos: Vec::new(),
+            faded: Total::default(),
+            done: None,
+        });
         let colours = (0..self.chameneos).map(|i| (i % 3) as u8);
-        let chameneos = colours.clone().map(|colour| system.spawn(Chameneo { mall: mall.clone(), colour, meetings: 0 })).collect();
+        let chameneos = colours
+            .clone()
+            .map(|colour| system.spawn(Chameneo { mall: mall.clone(), colour, meetings: 0 }))
+            .collect();
         let (done, total) = promise();
         mall.tell(Open { chameneos, done }).expect("the mall is open");
         let colours = colours.map(u64::from).sum::<u64>() % 3;
-        same("in all", answer(total)?, Total { chameneos: self.chameneos, meetings: 2 * self.meetings, colours })?;
+        same(
+            "in all",
+            answer(total)?,
+            Total { chameneos: self.chameneos, meetings: 2 * self.meetings, colours },
+        )?;
         // For each meeting the two who come, the one who is told of it, and the change; for each chameneo the start, and `Meet`, `Exit`, `Faded`.
         Ok(4 * self.meetings + 4 * self.chameneos as u64 + 1)
     }

@@ -140,7 +140,9 @@ impl Handler<Finished> for Master {
         if self.working == 0 {
             self.workers.clear();
             let (wrong, done) = (self.wrong, self.done.take().expect("all finish once"));
-            let report = move |map: &mut Map| done.keep(Total { requests: map.requests, entries: map.entries.len(), wrong });
+            let report = move |map: &mut Map| {
+                done.keep(Total { requests: map.requests, entries: map.entries.len(), wrong })
+            };
             self.map.send(report).expect("the map is open");
         }
     }
@@ -188,7 +190,11 @@ impl Benchmark for Dictionary {
 
     fn sized(quick: bool) -> Self {
         let entries = if quick { 1000 } else { 524_287 };
-        Dictionary { workers: 20, requests: if quick { 20 } else { 30_000 }, entries: (0..entries).map(|key| (key, key)).collect() }
+        Dictionary {
+            workers: 20,
+            requests: if quick { 20 } else { 30_000 },
+            entries: (0..entries).map(|key| (key, key)).collect(),
+        }
     }
 
     fn size(&self) -> String {
@@ -197,11 +203,25 @@ impl Benchmark for Dictionary {
 
     fn run<Y: System>(&self, system: &Y) -> Outcome {
         let map = system.spawn(Map { entries: self.entries.clone(), requests: 0 });
-        let master = system.spawn(Master { map: map.clone(), workers: Vec::new(), working: 0, wrong: 0, done: None });
+        let master = system.spawn(Master {
+            map: map.clone(),
+            workers: Vec::new(),
+            working: 0,
+            wrong: 0,
+            done: None,
+        });
         let workers = (0..self.workers)
             .map(|id| {
                 let (map, master, random) = (map.clone(), master.clone(), Random::new(id as u64));
-                system.spawn(Worker { map, master, random, entries: self.entries.len(), key: 0, left: self.requests, wrong: 0 })
+                system.spawn(Worker {
+                    map,
+                    master,
+                    random,
+                    entries: self.entries.len(),
+                    key: 0,
+                    left: self.requests,
+                    wrong: 0,
+                })
             })
             .collect();
         let (done, total) = promise();

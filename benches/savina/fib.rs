@@ -35,7 +35,13 @@ struct Answer {
 impl<Y: System> Call<Y> {
     fn spawn(system: &Y, caller: Caller<Y>) -> Actor<Self> {
         let result = Answer { number: 0, actors: 1 };
-        system.spawn(Call { system: system.clone(), caller: Some(caller), called: [None, None], answers: 0, result })
+        system.spawn(Call {
+            system: system.clone(),
+            caller: Some(caller),
+            called: [None, None],
+            answers: 0,
+            result,
+        })
     }
 
     fn answer(&mut self) {

@@ -74,7 +74,11 @@ pub(crate) fn answer<T>(reply: Reply<T>) -> Result<T, String> {
 
 /// An error, unless what was found is what was expected.
 pub(crate) fn same<T: PartialEq + Debug>(what: &str, found: T, expected: T) -> Result<(), String> {
-    if found == expected { Ok(()) } else { Err(format!("{what}: {found:?} instead of {expected:?}")) }
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("{what}: {found:?} instead of {expected:?}"))
+    }
 }
 
 /// Runs a benchmark over each executor. A line here is all that one more of them takes.
@@ -83,10 +87,18 @@ fn over_all<B: Benchmark>(options: &Options, report: &mut Report) {
         return;
     }
     let benchmark = B::sized(options.quick);
-    let mut cases = vec![case(&benchmark, "inline", Inline), case(&benchmark, "pool", On(pool())), case(&benchmark, "rayon", On(on_rayon))];
+    let mut cases = vec![
+        case(&benchmark, "inline", Inline),
+        case(&benchmark, "pool", On(pool())),
+        case(&benchmark, "rayon", On(on_rayon)),
+    ];
     if let Some((name, run)) = B::PLAIN {
         let benchmark = &benchmark;
-        cases.push(Case { executor: name, timed: Box::new(move || run(benchmark)), tracked: Box::new(move || run(benchmark)) });
+        cases.push(Case {
+            executor: name,
+            timed: Box::new(move || run(benchmark)),
+            tracked: Box::new(move || run(benchmark)),
+        });
     }
     cases.retain(|case| case.executor.contains(&options.executor));
     report.rows::<B>(options, &benchmark.size(), cases);
@@ -94,7 +106,8 @@ fn over_all<B: Benchmark>(options: &Options, report: &mut Report) {
 
 /// One pool for them all, with a worker for each processor.
 fn pool() -> PoolHandle {
-    static POOL: LazyLock<ThreadPool> = LazyLock::new(|| ThreadPool::new().expect("there are threads to be had"));
+    static POOL: LazyLock<ThreadPool> =
+        LazyLock::new(|| ThreadPool::new().expect("there are threads to be had"));
     POOL.handle()
 }
 
@@ -112,7 +125,11 @@ struct Case<'a> {
     tracked: Box<dyn Fn() -> Outcome + 'a>,
 }
 
-fn case<'a, B: Benchmark, Y: System>(benchmark: &'a B, executor: &'static str, system: Y) -> Case<'a> {
+fn case<'a, B: Benchmark, Y: System>(
+    benchmark: &'a B,
+    executor: &'static str,
+    system: Y,
+) -> Case<'a> {
     let tracked = {
         let system = system.clone();
         move || {
@@ -148,7 +165,8 @@ struct Report {
 impl Report {
     /// Runs the cases of a benchmark in turn, and prints a row for each.
     fn rows<B: Benchmark>(&mut self, options: &Options, size: &str, cases: Vec<Case<'_>>) {
-        let mut took: Vec<Result<Vec<Run>, String>> = cases.iter().map(|case| (case.tracked)().map(|_| Vec::new())).collect();
+        let mut took: Vec<Result<Vec<Run>, String>> =
+            cases.iter().map(|case| (case.tracked)().map(|_| Vec::new())).collect();
         for round in 0..options.rounds {
             for i in 0..cases.len() {
                 // Who comes first changes, so nobody always runs after the same neighbour's leftovers.
@@ -156,7 +174,8 @@ impl Report {
                 if let Ok(runs) = &mut took[i] {
                     let (start, cpu) = (Instant::now(), ProcessTime::now());
                     let outcome = (cases[i].timed)();
-                    let [wall_ms, cpu_ms] = [start.elapsed(), cpu.elapsed()].map(|took| took.as_secs_f64() * 1e3);
+                    let [wall_ms, cpu_ms] =
+                        [start.elapsed(), cpu.elapsed()].map(|took| took.as_secs_f64() * 1e3);
                     match outcome {
                         Ok(messages) => runs.push(Run { messages, wall_ms, cpu_ms }),
                         Err(wrong) => took[i] = Err(wrong),
@@ -234,7 +253,13 @@ struct Options {
 }
 
 fn options() -> Options {
-    let mut options = Options { only: String::new(), executor: String::new(), rounds: 5, json: false, quick: true };
+    let mut options = Options {
+        only: String::new(),
+        executor: String::new(),
+        rounds: 5,
+        json: false,
+        quick: true,
+    };
     let mut args = std::env::args().skip(1);
     let mut test = false;
     while let Some(arg) = args.next() {
@@ -263,7 +288,9 @@ fn options() -> Options {
 }
 
 fn usage() -> ! {
-    eprintln!("usage: cargo bench --bench savina [-- [--only BENCHMARK] [--executor EXECUTOR] [--rounds N] [--json] [--test]]");
+    eprintln!(
+        "usage: cargo bench --bench savina [-- [--only BENCHMARK] [--executor EXECUTOR] [--rounds N] [--json] [--test]]"
+    );
     std::process::exit(2);
 }
 

@@ -132,7 +132,10 @@ impl Handler<Eat> for Philosopher {
         self.arbitrator.tell(Full(self.id)).expect("the arbitrator is open");
         self.left -= 1;
         if self.left > 0 {
-            cx.actor().expect("the arbitrator has a handle until the end").tell(Think).expect("it is open");
+            cx.actor()
+                .expect("the arbitrator has a handle until the end")
+                .tell(Think)
+                .expect("it is open");
         } else {
             self.arbitrator.tell(Gone(self.total)).expect("the arbitrator is open");
         }
@@ -152,12 +155,25 @@ impl Benchmark for Philosophers {
 
     fn run<Y: System>(&self, system: &Y) -> Outcome {
         let taken = vec![false; self.philosophers];
-        let arbitrator = system.spawn(Arbitrator { taken, philosophers: Vec::new(), eating: 0, total: Total::default(), done: None });
-        let table: Arc<[AtomicBool]> = (0..self.philosophers).map(|_| AtomicBool::new(false)).collect();
+        let arbitrator = system.spawn(Arbitrator {
+            taken,
+            philosophers: Vec::new(),
+            eating: 0,
+            total: Total::default(),
+            done: None,
+        });
+        let table: Arc<[AtomicBool]> =
+            (0..self.philosophers).map(|_| AtomicBool::new(false)).collect();
         let philosophers = (0..self.philosophers)
             .map(|id| {
                 let (arbitrator, table) = (arbitrator.clone(), table.clone());
-                system.spawn(Philosopher { id, arbitrator, table, left: self.meals, total: Total::default() })
+                system.spawn(Philosopher {
+                    id,
+                    arbitrator,
+                    table,
+                    left: self.meals,
+                    total: Total::default(),
+                })
             })
             .collect();
         let (done, total) = promise();
@@ -166,7 +182,11 @@ impl Benchmark for Philosophers {
         let Total { meals, denied, wrong } = answer(total)?;
         same("meals", meals, self.philosophers as u64 * self.meals)?;
         same("forks in two hands", wrong, 0)?;
-        same("forks still taken", arbitrator.with(|arbitrator| arbitrator.taken.contains(&true)).expect("it is open"), false)?;
+        same(
+            "forks still taken",
+            arbitrator.with(|arbitrator| arbitrator.taken.contains(&true)).expect("it is open"),
+            false,
+        )?;
         // Of each meal `Think`, `Hungry`, `Eat`, `Full`; of each denial itself and another `Hungry`; the last words; the opening.
         Ok(4 * meals + 2 * denied + self.philosophers as u64 + 1)
     }

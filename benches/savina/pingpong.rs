@@ -65,7 +65,10 @@ impl Handler<SendPong> for Ping {
     fn handle(&mut self, _: SendPong, cx: &mut Context<'_, Self>) {
         self.pongs += 1;
         if self.left > 0 {
-            cx.actor().expect("the benchmark has a handle until the end").tell(Again).expect("it is open");
+            cx.actor()
+                .expect("the benchmark has a handle until the end")
+                .tell(Again)
+                .expect("it is open");
         } else if let Some(done) = self.done.take() {
             self.pong.tell(Stop { pongs: self.pongs, done }).expect("pong is open");
         }
@@ -100,7 +103,12 @@ impl Benchmark for PingPong {
 
     fn run<Y: System>(&self, system: &Y) -> Outcome {
         let (done, total) = promise();
-        let ping = system.spawn(Ping { left: self.pings, pongs: 0, pong: system.spawn(Pong::default()), done: None });
+        let ping = system.spawn(Ping {
+            left: self.pings,
+            pongs: 0,
+            pong: system.spawn(Pong::default()),
+            done: None,
+        });
         ping.tell(Start(done)).expect("it is open");
         same("messages", answer(total)?, Total { pings: self.pings, pongs: self.pings })?;
         // Of each ping three, but no `Again` after the last; one to start, one to stop.

@@ -51,7 +51,10 @@ impl Handler<Number> for Collector {
         self.numbers.push(number);
         self.left -= 1;
         if self.left == 0 {
-            self.done.take().expect("the last number comes once").keep(std::mem::take(&mut self.numbers));
+            self.done
+                .take()
+                .expect("the last number comes once")
+                .keep(std::mem::take(&mut self.numbers));
         }
     }
 }
@@ -63,7 +66,11 @@ impl Benchmark for Radix {
         let mut random = Random::new(2048);
         // Every other one has fewer bits, so that there are some whose order each bit decides.
         let numbers: Vec<u64> = (0..if quick { 100 } else { 50_000 })
-            .map(|i| random.next() >> (64 - BITS) >> if i % 2 == 0 { 0 } else { random.below(BITS as usize) })
+            .map(|i| {
+                random.next()
+                    >> (64 - BITS)
+                    >> if i % 2 == 0 { 0 } else { random.below(BITS as usize) }
+            })
             .collect();
         let mut sorted = numbers.clone();
         sorted.sort_unstable();
@@ -77,7 +84,9 @@ impl Benchmark for Radix {
     fn run<Y: System>(&self, system: &Y) -> Outcome {
         let left = self.numbers.len();
         let (done, sorted) = promise();
-        let mut next = system.spawn(Collector { left, numbers: Vec::with_capacity(left), done: Some(done) }).recipient();
+        let mut next = system
+            .spawn(Collector { left, numbers: Vec::with_capacity(left), done: Some(done) })
+            .recipient();
         for bit in (0..BITS).rev() {
             next = system.spawn(Sorter { bit, left, later: Vec::new(), next }).recipient();
         }

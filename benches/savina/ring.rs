@@ -75,7 +75,9 @@ impl Benchmark for Ring {
     }
 
     fn run<Y: System>(&self, system: &Y) -> Outcome {
-        let nodes: Vec<_> = (0..self.actors).map(|_| system.spawn(Node { actors: self.actors, next: None, pings: 0 })).collect();
+        let nodes: Vec<_> = (0..self.actors)
+            .map(|_| system.spawn(Node { actors: self.actors, next: None, pings: 0 }))
+            .collect();
         for (i, node) in nodes.iter().enumerate() {
             node.tell(Next(nodes[(i + 1) % self.actors].clone())).expect("a node is open");
         }

@@ -78,7 +78,9 @@ impl Ledger {
     /// Waits until all actors have ended; an error if they do not, or if one was stopped.
     pub(crate) fn all_ended(&self, limit: Duration) -> Result<(), String> {
         let (entries, changed) = &*self.0;
-        let (entries, _) = changed.wait_timeout_while(entries.lock().unwrap(), limit, |entries| entries.alive > 0).unwrap();
+        let (entries, _) = changed
+            .wait_timeout_while(entries.lock().unwrap(), limit, |entries| entries.alive > 0)
+            .unwrap();
         match &entries.stopped {
             Some(cause) => Err(format!("an actor was stopped: {cause}")),
             None if entries.alive > 0 => Err(format!("{} actors have not ended", entries.alive)),

@@ -40,7 +40,10 @@ impl<W: Way> Letter for Hop<W> {
                 if left == 1 {
                     end.fill(());
                 } else {
-                    W::put(member.next.as_ref().expect("all have joined"), Hop::Token(left - 1, end));
+                    W::put(
+                        member.next.as_ref().expect("all have joined"),
+                        Hop::Token(left - 1, end),
+                    );
                 }
             }
             Hop::Leave => member.next = None,
@@ -51,7 +54,8 @@ impl<W: Way> Letter for Hop<W> {
 
 /// One token makes `hops` in a ring of so many members; of two, it is ping-pong.
 pub(crate) fn ring<W: Way>(members: usize, hops: u64) -> Took {
-    let ring: Vec<_> = (0..members).map(|_| W::make::<Hop<W>>(Member { next: None, passed: 0 })).collect();
+    let ring: Vec<_> =
+        (0..members).map(|_| W::make::<Hop<W>>(Member { next: None, passed: 0 })).collect();
     for (i, member) in ring.iter().enumerate() {
         W::ask(member, Hop::Join(ring[(i + 1) % members].clone()));
     }
@@ -159,7 +163,8 @@ impl Letter for Order {
 
 /// Each thread makes `transfers` between random ones of so many accounts: it withdraws, waits for the answer, deposits, and waits again.
 pub(crate) fn bank<W: Way>(threads: usize, accounts: usize, transfers: u64) -> Took {
-    let all: Vec<_> = (0..accounts).map(|_| W::make::<Order>(Account { balance: OPENING, changes: 0 })).collect();
+    let all: Vec<_> =
+        (0..accounts).map(|_| W::make::<Order>(Account { balance: OPENING, changes: 0 })).collect();
     let done = AtomicU64::new(0);
     let work = |thread| {
         let mut dice = Dice::of(thread);
@@ -178,9 +183,19 @@ pub(crate) fn bank<W: Way>(threads: usize, accounts: usize, transfers: u64) -> T
     };
     let took = at_once(threads, work, || ());
     let balance = |account| W::ask(account, Order::Deposit(0)).expect("a deposit is always taken");
-    assert_eq!(all.iter().map(balance).sum::<u64>(), OPENING * accounts as u64, "{}: money was lost", W::ASKING);
+    assert_eq!(
+        all.iter().map(balance).sum::<u64>(),
+        OPENING * accounts as u64,
+        "{}: money was lost",
+        W::ASKING
+    );
     let changes: u64 = all.iter().filter_map(|account| W::ask(account, Order::Close)).sum();
-    assert_eq!(changes, 2 * done.into_inner() + accounts as u64, "{}: transfers were lost", W::ASKING);
+    assert_eq!(
+        changes,
+        2 * done.into_inner() + accounts as u64,
+        "{}: transfers were lost",
+        W::ASKING
+    );
     took
 }
 

@@ -27,7 +27,10 @@ pub(crate) static EXECUTOR: OnceLock<Arc<dyn Executor>> = OnceLock::new();
 #[inline]
 fn actor<S: Send + 'static>(state: S) -> Actor<S> {
     let Some(executor) = EXECUTOR.get() else { return Actor::new(state) };
-    Actor::builder(state).executor(|drain| executor.execute(drain)).spawn().expect("it has no limit that could be wrong")
+    Actor::builder(state)
+        .executor(|drain| executor.execute(drain))
+        .spawn()
+        .expect("it has no limit that could be wrong")
 }
 
 /// A message, and what it does to the state that it is sent to.
@@ -56,9 +59,9 @@ pub(crate) trait Way: 'static {
     fn settle() {}
 }
 
-/// `Actor::send`, which leaves the message if the actor is busy; `Actor::ask`, and waiting for the reply.
+/// `Actor::send`, which leaves the message if the actor is busy; `Actor::call`, and waiting for the reply.
 pub(crate) struct Turnwise;
-/// The same on a `turnwise::ThreadPool`: nobody drains in a send.
+/// The same on a `turnwise::ThreadPool`: a worker runs every turn.
 pub(crate) struct OnPool;
 /// `Actor::with`: waits for the result.
 pub(crate) struct With;
@@ -69,7 +72,7 @@ pub(crate) struct Std;
 
 impl Way for Turnwise {
     const NAME: &'static str = "turnwise-send";
-    const ASKING: &'static str = "turnwise-ask";
+    const ASKING: &'static str = "turnwise-call";
     type Of<L: Letter> = Actor<L::State>;
 
     #[inline]
@@ -85,16 +88,17 @@ impl Way for Turnwise {
     }
     #[inline]
     fn ask<L: Letter>(to: &Self::Of<L>, letter: L) -> L::Answer {
-        to.ask(move |state| letter.run(state)).wait().expect("nobody has closed it")
+        to.call(move |state| letter.run(state)).wait().expect("nobody has closed it")
     }
 }
 
 /// As large as the hand-written one: a worker for each processor.
-static POOL: LazyLock<ThreadPool> = LazyLock::new(|| ThreadPool::new().expect("there are threads to be had"));
+static POOL: LazyLock<ThreadPool> =
+    LazyLock::new(|| ThreadPool::new().expect("there are threads to be had"));
 
 impl Way for OnPool {
     const NAME: &'static str = "turnwise-pool";
-    const ASKING: &'static str = "turnwise-pool-ask";
+    const ASKING: &'static str = "turnwise-pool-call";
     const HELPED: bool = true;
     type Of<L: Letter> = Actor<L::State>;
 

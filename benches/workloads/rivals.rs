@@ -57,7 +57,11 @@ unsafe impl<R: Send> Sync for Slot<R> {}
 impl<R> Slot<R> {
     #[inline]
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Slot { asker: thread::current(), ready: AtomicBool::new(false), value: UnsafeCell::new(None) })
+        Arc::new(Slot {
+            asker: thread::current(),
+            ready: AtomicBool::new(false),
+            value: UnsafeCell::new(None),
+        })
     }
 
     /// To be called once.
@@ -124,7 +128,11 @@ impl Way for Textbook {
 
     #[inline]
     fn make<L: Letter>(state: L::State) -> Self::Of<L> {
-        Arc::new(Counted { count: AtomicUsize::new(0), queue: SegQueue::new(), state: UnsafeCell::new(state) })
+        Arc::new(Counted {
+            count: AtomicUsize::new(0),
+            queue: SegQueue::new(),
+            state: UnsafeCell::new(state),
+        })
     }
     #[inline]
     fn put<L: Letter>(to: &Self::Of<L>, letter: L) {
@@ -320,7 +328,8 @@ impl Way for Channel {
 
     fn make<L: Letter>(mut state: L::State) -> Self::Of<L> {
         let (letters, inbox) = unbounded::<Envelope<L>>();
-        let owner = thread::spawn(move || inbox.iter().for_each(|envelope| envelope.run(&mut state)));
+        let owner =
+            thread::spawn(move || inbox.iter().for_each(|envelope| envelope.run(&mut state)));
         Arc::new(Owned { letters: Some(letters), owner: Some(owner) })
     }
     #[inline]

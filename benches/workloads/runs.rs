@@ -24,7 +24,10 @@ pub(crate) struct Took {
 /// How often this thread has lost its processor to another one against its will, as far as the system tells.
 fn preemptions() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:")?.trim().parse().ok()).unwrap_or(0)
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:")?.trim().parse().ok())
+        .unwrap_or(0)
 }
 
 /// Times `work` of this thread.
@@ -37,7 +40,11 @@ pub(crate) fn alone<R>(work: impl FnOnce() -> R) -> (Took, R) {
 }
 
 /// Lets each of `threads` run `work` with its number, all at once. The last one to be done with it runs `finish`, which is timed too.
-pub(crate) fn at_once(threads: usize, work: impl Fn(usize) + Sync, finish: impl Fn() + Sync) -> Took {
+pub(crate) fn at_once(
+    threads: usize,
+    work: impl Fn(usize) + Sync,
+    finish: impl Fn() + Sync,
+) -> Took {
     if threads == 1 {
         let both = || {
             work(0);
@@ -89,7 +96,13 @@ pub(crate) fn exchange<S: Subject>(threads: usize, messages: u64, handler: u32, 
 }
 
 /// As [`exchange`]: how long one call in `every` has taken, in nanoseconds, the clock's own time included.
-pub(crate) fn timed<S: Subject>(threads: usize, messages: u64, handler: u32, own: u32, every: u64) -> Vec<u32> {
+pub(crate) fn timed<S: Subject>(
+    threads: usize,
+    messages: u64,
+    handler: u32,
+    own: u32,
+    every: u64,
+) -> Vec<u32> {
     let all = parking_lot::Mutex::new(Vec::new());
     contend::<S>(threads, messages * threads as u64, |subject| {
         let mut calls = Vec::with_capacity((messages / every + 1) as usize);

@@ -1,6 +1,6 @@
 //! Accounts as actors.
 
-use turnwise::{Actor, AskError, Context, Handler, Limit, Panic, Reply, Unanswered};
+use turnwise::{Actor, AskError, Context, Handler, Limit, PanicPolicy, Reply, WaitError};
 
 use crate::{Account, Bank, HASTE, OPENING, Order, Outcome};
 
@@ -39,11 +39,13 @@ enum Failed {
 /// The end of a question: its answer, or why it certainly had no effect.
 fn settle<R, M>(reply: Reply<R, M>, hasty: bool) -> Result<R, Failed> {
     let limit = if hasty { Limit::Within(HASTE) } else { Limit::Unlimited };
-    let answer = match reply.wait_or_cancel(limit) {
+    let answer = match reply.within(limit) {
         Ok(answer) => Ok(answer),
-        Err(Unanswered::Cancelled(_)) => return Err(Failed::Cancelled), // its turn never comes
-        Err(Unanswered::Running(reply)) => reply.wait(),                // too late to give up: it is being done
-        Err(Unanswered::Ask(error)) => Err(error),
+        // Its turn never comes.
+        Err(WaitError::Cancelled(_)) => return Err(Failed::Cancelled),
+        // Too late to give up: it is being done.
+        Err(WaitError::TimedOut(reply)) => reply.wait(),
+        Err(WaitError::Ask(error)) => Err(error),
         Err(other) => panic!("{other}"),
     };
     answer.map_err(|error| match error {
@@ -55,18 +57,18 @@ fn settle<R, M>(reply: Reply<R, M>, hasty: bool) -> Result<R, Failed> {
 /// Withdraws here, deposits there, and gives back if the second fails.
 fn transfer(from: &Actor<Account>, to: &Actor<Account>, order: Order) -> Outcome {
     let Order { amount, hasty, .. } = order;
-    match settle(from.call(Withdraw { amount, panics: order.withdraw_panics }), hasty) {
+    match settle(from.ask(Withdraw { amount, panics: order.withdraw_panics }), hasty) {
         Ok(true) => {}
         Ok(false) => return Outcome::TooPoor,
         Err(Failed::Cancelled) => return Outcome::Cancelled,
         Err(Failed::Panicked) => return Outcome::Panicked,
     }
-    let failed = match settle(to.call(Deposit { amount, panics: order.deposit_panics }), hasty) {
+    let failed = match settle(to.ask(Deposit { amount, panics: order.deposit_panics }), hasty) {
         Ok(()) => return Outcome::Done,
         Err(failed) => failed,
     };
     // The money is with nobody. Giving it back has no limit.
-    from.call(Deposit { amount, panics: false }).wait().expect("the bank is open");
+    from.ask(Deposit { amount, panics: false }).wait().expect("the bank is open");
     match failed {
         Failed::Cancelled => Outcome::Cancelled,
         Failed::Panicked => Outcome::Panicked,
@@ -81,12 +83,20 @@ impl Bank for Actors {
     }
 
     fn sum(&self) -> u64 {
-        self.0.iter().map(|account| account.with(|account| account.balance).expect("the bank is open")).sum()
+        self.0
+            .iter()
+            .map(|account| account.with(|account| account.balance).expect("the bank is open"))
+            .sum()
     }
 }
 
 /// Accounts that go on after a panic: their methods leave nothing half done.
 pub(crate) fn open(accounts: usize) -> impl Bank {
-    let account = |_| Actor::builder(Account { balance: OPENING }).on_panic(Panic::Resume).spawn().expect("no capacity was set");
+    let account = |_| {
+        Actor::builder(Account { balance: OPENING })
+            .panic_policy(PanicPolicy::Resume)
+            .spawn()
+            .expect("no capacity was set")
+    };
     Actors((0..accounts).map(account).collect())
 }

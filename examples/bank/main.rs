@@ -21,7 +21,7 @@ mod mutexes;
 mod options;
 mod report;
 
-use std::io::{Write, stdout};
+use std::io::{self, Write, stdout};
 use std::process::ExitCode;
 use std::sync::Barrier;
 use std::thread;
@@ -102,7 +102,14 @@ impl Dice {
         let from = self.throw(accounts as u64) as usize;
         let to = (from + 1 + self.throw(accounts as u64 - 1) as usize) % accounts;
         let fault = self.throw(8_192);
-        Order { from, to, amount: 1 + self.throw(200), hasty: self.throw(16) == 0, withdraw_panics: fault == 0, deposit_panics: fault == 1 }
+        Order {
+            from,
+            to,
+            amount: 1 + self.throw(200),
+            hasty: self.throw(16) == 0,
+            withdraw_panics: fault == 0,
+            deposit_panics: fault == 1,
+        }
     }
 }
 
@@ -117,8 +124,11 @@ fn round(bank: &dyn Bank, options: &Options, number: u64) -> Round {
             .map(|clerk| {
                 let start = &start;
                 scope.spawn(move || {
-                    let mut dice = Dice((number * 1_000 + clerk as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-                    let share = options.transfers / options.threads + usize::from(clerk < options.transfers % options.threads);
+                    let mut dice = Dice(
+                        (number * 1_000 + clerk as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+                    );
+                    let share = options.transfers / options.threads
+                        + usize::from(clerk < options.transfers % options.threads);
                     let mut outcomes = [0; 4];
                     let mut latencies = Vec::with_capacity(share / TIMED + 1);
                     start.wait();
@@ -156,8 +166,7 @@ fn main() -> ExitCode {
     let options = match options::parse(std::env::args().skip(1)) {
         Ok(Some(options)) => options,
         Ok(None) => {
-            let _ = writeln!(stdout(), "{}", options::USAGE);
-            return ExitCode::SUCCESS;
+            return print(options::USAGE, true);
         }
         Err(error) => {
             eprintln!("bank: {error}\n\n{}", options::USAGE);
@@ -172,8 +181,10 @@ fn main() -> ExitCode {
         }
     }));
 
-    let banks: [(&str, Box<dyn Bank>); 2] =
-        [("turnwise", Box::new(actors::open(options.accounts))), ("2 mutexes", Box::new(mutexes::open(options.accounts)))];
+    let banks: [(&str, Box<dyn Bank>); 2] = [
+        ("turnwise", Box::new(actors::open(options.accounts))),
+        ("2 mutexes", Box::new(mutexes::open(options.accounts))),
+    ];
     let mut variants = banks.each_ref().map(|(name, _)| Variant::new(name));
     let begun = Instant::now();
     let mut done = 0;
@@ -188,6 +199,19 @@ fn main() -> ExitCode {
         }
     }
     let (text, right) = report::report(&variants, &options, done);
-    let _ = writeln!(stdout(), "{}", text.trim_end());
-    if right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    print(text.trim_end(), right)
+}
+
+/// Prints what is to be said; success only if that went out, and all is right.
+fn print(text: &str, right: bool) -> ExitCode {
+    let mut out = stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        // Whoever read the output has seen enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("bank: {error}");
+            ExitCode::FAILURE
+        }
+        _ if right => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
 }

@@ -13,7 +13,7 @@ usage: bank [--accounts N] [--transfers N] [--threads N] [--rounds N | --seconds
   --json         one JSON object instead of the table
   --help         this text
 
-Exit code: 0; 1 if a sum was wrong; 2 for a bad option.";
+Exit code: 0; 1 if a sum was wrong or the output could not be written; 2 for a bad option.";
 
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -28,7 +28,14 @@ pub(crate) struct Options {
 /// The options; none if only help was wanted.
 pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    let mut options = Options { accounts: 1_000, transfers: 200_000, threads, rounds: 5, seconds: None, json: false };
+    let mut options = Options {
+        accounts: 1_000,
+        transfers: 200_000,
+        threads,
+        rounds: 5,
+        seconds: None,
+        json: false,
+    };
     let mut arguments = arguments;
     let mut rounds = None;
     while let Some(argument) = arguments.next() {
@@ -37,7 +44,9 @@ pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Op
             None => (argument.as_str(), None),
         };
         match flag {
-            "--help" | "-h" | "--json" if inline.is_some() => return Err(format!("{flag} takes no value")),
+            "--help" | "-h" | "--json" if inline.is_some() => {
+                return Err(format!("{flag} takes no value"));
+            }
             "--help" | "-h" => return Ok(None),
             "--json" => {
                 options.json = true;
@@ -46,8 +55,10 @@ pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Op
             "--accounts" | "--transfers" | "--threads" | "--rounds" | "--seconds" => {}
             _ => return Err(format!("unknown option {argument}")),
         }
-        let value = inline.or_else(|| arguments.next()).ok_or_else(|| format!("{flag} needs a number"))?;
-        let number: u64 = value.parse().map_err(|_| format!("{flag} needs a number, not {value:?}"))?;
+        let value =
+            inline.or_else(|| arguments.next()).ok_or_else(|| format!("{flag} needs a number"))?;
+        let number: u64 =
+            value.parse().map_err(|_| format!("{flag} needs a number, not {value:?}"))?;
         let least = if flag == "--accounts" { 2 } else { 1 };
         let most = if flag == "--threads" { 1_024 } else { 1_000_000_000 };
         if !(least..=most).contains(&number) {

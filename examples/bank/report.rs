@@ -33,7 +33,13 @@ const PERCENTILES: [f64; 3] = [0.50, 0.99, 0.999];
 
 impl Variant {
     pub(crate) fn new(name: &'static str) -> Self {
-        Variant { name, per_second: vec![], percentiles: [vec![], vec![], vec![]], outcomes: [0; 4], sums: vec![] }
+        Variant {
+            name,
+            per_second: vec![],
+            percentiles: [vec![], vec![], vec![]],
+            outcomes: [0; 4],
+            sums: vec![],
+        }
     }
 
     pub(crate) fn add(&mut self, mut round: Round) {
@@ -53,7 +59,8 @@ impl Variant {
     fn is_right(&self, options: &Options, rounds: u64) -> bool {
         let sum = options.accounts as u64 * OPENING;
         let transfers = options.transfers as u64 * rounds;
-        self.sums.iter().all(|&seen| seen == sum) && self.outcomes.iter().sum::<usize>() as u64 == transfers
+        self.sums.iter().all(|&seen| seen == sum)
+            && self.outcomes.iter().sum::<usize>() as u64 == transfers
     }
 
     fn sum(&self) -> u64 {
@@ -81,20 +88,41 @@ pub(crate) fn report(variants: &[Variant], options: &Options, rounds: u64) -> (S
 
 fn table(out: &mut String, variants: &[Variant], options: &Options, rounds: u64) -> fmt::Result {
     let Options { accounts, transfers, threads, .. } = options;
-    writeln!(out, "{accounts} accounts, {transfers} transfers in a round, {threads} threads; medians of {rounds} interleaved rounds")?;
-    writeln!(out, "{:<12}{:>13}{:>10}{:>10}{:>12}{:>9}", "", "transfers/s", "p50 ns", "p99 ns", "p99.9 ns", "ratio")?;
+    writeln!(
+        out,
+        "{accounts} accounts, {transfers} transfers in a round, {threads} threads; medians of {rounds} interleaved rounds"
+    )?;
+    writeln!(
+        out,
+        "{:<12}{:>13}{:>10}{:>10}{:>12}{:>9}",
+        "", "transfers/s", "p50 ns", "p99 ns", "p99.9 ns", "ratio"
+    )?;
     let first = variants.first().map_or(0.0, |variant| median(&variant.per_second));
     for variant in variants {
         let [p50, p99, p999] = variant.percentiles.each_ref().map(|rounds| median(rounds));
         let rate = median(&variant.per_second);
-        writeln!(out, "{:<12}{rate:>13.0}{p50:>10.0}{p99:>10.0}{p999:>12.0}{:>9.2}", variant.name, rate / first)?;
+        writeln!(
+            out,
+            "{:<12}{rate:>13.0}{p50:>10.0}{p99:>10.0}{p999:>12.0}{:>9.2}",
+            variant.name,
+            rate / first
+        )?;
     }
     writeln!(out)?;
-    writeln!(out, "{:<12}{:>13}{:>10}{:>10}{:>12}{:>12}  sum", "all rounds", "done", "too poor", "cancelled", "panicked", "")?;
+    writeln!(
+        out,
+        "{:<12}{:>13}{:>10}{:>10}{:>12}{:>12}  sum",
+        "all rounds", "done", "too poor", "cancelled", "panicked", ""
+    )?;
     for variant in variants {
         let [done, poor, cancelled, panicked] = variant.outcomes;
         let verdict = if variant.is_right(options, rounds) { "right" } else { "WRONG" };
-        writeln!(out, "{:<12}{done:>13}{poor:>10}{cancelled:>10}{panicked:>12}{:>12}  {verdict}", variant.name, variant.sum())?;
+        writeln!(
+            out,
+            "{:<12}{done:>13}{poor:>10}{cancelled:>10}{panicked:>12}{:>12}  {verdict}",
+            variant.name,
+            variant.sum()
+        )?;
     }
     Ok(())
 }

@@ -42,17 +42,24 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The chosen place, with so many threads.
-    pub(crate) fn new(choice: Choice, threads: usize) -> Result<Self, Failure> {
+    /// The chosen place, where so many threads run turns; `waiting` turns at most wait for others meanwhile.
+    ///
+    /// A turn that waits keeps its thread, and an actor is run by its executor and by nobody else. So a pool that
+    /// does not see to it by itself, as ours does, needs a thread more for each of them: if all threads waited for
+    /// actors that are to run there, they would wait for ever.
+    pub(crate) fn new(choice: Choice, threads: usize, waiting: usize) -> Result<Self, Failure> {
+        let all = threads + waiting;
         Ok(match choice {
             Choice::Inline => Self::inline(),
             Choice::Pool => Self::pool(threads)?,
-            Choice::Rayon => Self::rayon(Arc::new(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?)),
-            Choice::Threads => Self::threads(threads)?,
+            Choice::Rayon => {
+                Self::rayon(Arc::new(rayon::ThreadPoolBuilder::new().num_threads(all).build()?))
+            }
+            Choice::Threads => Self::threads(all)?,
         })
     }
 
-    /// No executor: whoever sends to an idle actor runs it.
+    /// No executor: a thread that sends to an idle actor runs it.
     pub(crate) fn inline() -> Self {
         Place { executor: None, workers: Vec::new() }
     }
@@ -70,12 +77,15 @@ impl Place {
         Place { executor: Some(Arc::new(executor)), workers: Vec::new() }
     }
 
-    /// The smallest pool there is: threads that take drains from a channel. They end with the last actor that holds the channel's other end.
+    /// The smallest pool there is: threads that take drains from a channel. They end with the last actor that
+    /// holds the channel's other end.
     fn threads(threads: usize) -> Result<Self, Failure> {
         let (submit, drains) = crossbeam_channel::unbounded::<Drain>();
         let worker = |n| {
             let drains = drains.clone();
-            thread::Builder::new().name(format!("worker {n}")).spawn(move || drains.into_iter().for_each(Drain::run))
+            thread::Builder::new()
+                .name(format!("worker {n}"))
+                .spawn(move || drains.into_iter().for_each(Drain::run))
         };
         let workers = (0..threads).map(worker).collect::<Result<_, _>>()?;
         // A drain that nobody can take any more is dropped: its actor is stopped, and everybody is told.

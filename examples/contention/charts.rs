@@ -17,17 +17,24 @@ const OWN_NS: [u32; 2] = [0, 250];
 /// Makes the folder, and makes sure that something can be written there.
 pub(crate) fn prepare(out: &Path) -> Result<(), Failure> {
     let probe = out.join(".contention");
-    let tried = fs::create_dir_all(out).and_then(|()| fs::write(&probe, "")).and_then(|()| fs::remove_file(&probe));
+    let tried = fs::create_dir_all(out)
+        .and_then(|()| fs::write(&probe, ""))
+        .and_then(|()| fs::remove_file(&probe));
     tried.map_err(|error| cannot_write(out, &error))
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    format!("cannot write to {}: {error} (--out DIR says where the charts go)", path.display()).into()
+    format!("cannot write to {}: {error} (--out DIR says where the charts go)", path.display())
+        .into()
 }
 
 /// Draws all charts, and says where they are.
 pub(crate) fn draw(out: &Path, measured: &Measured) -> Result<Vec<PathBuf>, Failure> {
-    let figures = [("throughput.svg", throughput(measured)), ("latency.svg", latency(measured)), ("cpu.svg", cpu(measured))];
+    let figures = [
+        ("throughput.svg", throughput(measured)),
+        ("latency.svg", latency(measured)),
+        ("cpu.svg", cpu(measured)),
+    ];
     let mut drawn = Vec::new();
     for (name, figure) in figures {
         let path = out.join(name);
@@ -50,7 +57,9 @@ fn cpu(measured: &Measured) -> Figure {
     Figure {
         title: "Processor time per operation: lower is better".into(),
         subtitle: subtitle(measured, "all threads together, turns and own work included"),
-        panels: by_threads(measured, Scale::Nanoseconds, "processor time per operation", |row| row.cpu_ns_per_op),
+        panels: by_threads(measured, Scale::Nanoseconds, "processor time per operation", |row| {
+            row.cpu_ns_per_op
+        }),
     }
 }
 
@@ -58,14 +67,25 @@ fn subtitle(measured: &Measured, what: &str) -> String {
     format!("{} processors; turns of {HANDLER_NS} ns; {what}", measured.processors)
 }
 
-fn by_threads(measured: &Measured, scale: Scale, y_title: &'static str, y: impl Fn(&Row) -> f64) -> Vec<Panel> {
+fn by_threads(
+    measured: &Measured,
+    scale: Scale,
+    y_title: &'static str,
+    y: impl Fn(&Row) -> f64,
+) -> Vec<Panel> {
     let mut threads: Vec<usize> = measured.rows.iter().map(|row| row.load.threads).collect();
     threads.dedup();
     let all = |work, own_ns| {
-        let loads: Vec<Load> = threads.iter().map(|&threads| Load { threads, handler_ns: HANDLER_NS, own_ns }).collect();
+        let loads: Vec<Load> = threads
+            .iter()
+            .map(|&threads| Load { threads, handler_ns: HANDLER_NS, own_ns })
+            .collect();
         let lines = SUBJECTS.iter().enumerate().map(|(subject, name)| Line {
             subject,
-            values: loads.iter().filter_map(|&load| find(measured, work, load, name).map(&y)).collect(),
+            values: loads
+                .iter()
+                .filter_map(|&load| find(measured, work, load, name).map(&y))
+                .collect(),
         });
         Panel {
             title: match own_ns {
@@ -79,17 +99,27 @@ fn by_threads(measured: &Measured, scale: Scale, y_title: &'static str, y: impl 
             lines: lines.collect(),
         }
     };
-    [Work::Send, Work::With].into_iter().flat_map(|work| OWN_NS.map(|own_ns| all(work, own_ns))).collect()
+    [Work::Send, Work::With]
+        .into_iter()
+        .flat_map(|work| OWN_NS.map(|own_ns| all(work, own_ns)))
+        .collect()
 }
 
 fn latency(measured: &Measured) -> Figure {
     // Two threads, and a crowd.
-    let crowd = measured.rows.iter().map(|row| row.load.threads).filter(|&threads| threads <= 8).max().unwrap_or(1);
+    let crowd = measured
+        .rows
+        .iter()
+        .map(|row| row.load.threads)
+        .filter(|&threads| threads <= 8)
+        .max()
+        .unwrap_or(1);
     let all = |work, threads| {
         let load = Load { threads, handler_ns: HANDLER_NS, own_ns: 0 };
         let lines = SUBJECTS.iter().enumerate().map(|(subject, name)| Line {
             subject,
-            values: find(measured, work, load, name).map_or(vec![], |row| row.call.map(f64::from).to_vec()),
+            values: find(measured, work, load, name)
+                .map_or(vec![], |row| row.call.map(f64::from).to_vec()),
         });
         Panel {
             title: format!("{}, {threads} threads, call after call", question(work)),
@@ -103,7 +133,10 @@ fn latency(measured: &Measured) -> Figure {
     Figure {
         title: "How long a call takes: lower is better".into(),
         subtitle: subtitle(measured, "the clock's own time included"),
-        panels: [Work::Send, Work::With].into_iter().flat_map(|work| [2, crowd].map(|threads| all(work, threads))).collect(),
+        panels: [Work::Send, Work::With]
+            .into_iter()
+            .flat_map(|work| [2, crowd].map(|threads| all(work, threads)))
+            .collect(),
     }
 }
 

@@ -17,6 +17,8 @@
 //! link-time optimization, this is built as programs usually are: put `--profile bench` in place of `--release` to see what it makes of it.
 //! Leave the machine alone meanwhile. Whoever else uses a processor is measured too; the table says how often that was noticed.
 
+#[path = "../common/arguments.rs"]
+mod arguments;
 mod charts;
 #[path = "../common/executor.rs"]
 mod executor;
@@ -33,19 +35,24 @@ use std::error::Error;
 use std::io::{self, Write, stdout};
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use measure::Row;
 use options::Options;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options: Options = match arguments::parse("contention") {
+        Ok(options) => options,
+        Err(code) => return code,
+    };
     match run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read the output has seen enough.
-        Err(failure) if failure.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) => {
+        Err(failure)
+            if failure
+                .downcast_ref::<io::Error>()
+                .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) =>
+        {
             ExitCode::SUCCESS
         }
         Err(failure) => {
@@ -59,7 +66,9 @@ fn run(options: &Options) -> Result<(), Failure> {
     // Before two minutes are spent.
     charts::prepare(&options.out)?;
     if cfg!(debug_assertions) {
-        eprintln!("contention: this build is not optimized, its figures mean nothing: use `cargo run --release`");
+        eprintln!(
+            "contention: this build is not optimized, its figures mean nothing: use `cargo run --release`"
+        );
     }
     let measured = measure::measure(options)?;
     let charts = charts::draw(&options.out, &measured)?;
@@ -82,5 +91,6 @@ fn run(options: &Options) -> Result<(), Failure> {
 
 /// The row beside this one, of another subject under the same load.
 fn beside<'a>(rows: &'a [Row], row: &Row, subject: &str) -> Option<&'a Row> {
-    rows.iter().find(|other| other.work == row.work && other.load == row.load && other.subject == subject)
+    rows.iter()
+        .find(|other| other.work == row.work && other.load == row.load && other.subject == subject)
 }

@@ -81,7 +81,7 @@ impl Row {
 
 pub(crate) fn measure(options: &Options) -> Result<Measured, Failure> {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    let place = Place::new(options.executor, processors)?;
+    let place = Place::new(options.executor, processors, 0)?;
     // It stays to the end of the program, with its threads.
     place.executor().into_iter().for_each(|executor| _ = EXECUTOR.set(executor));
     let helpers = if place.is_inline() { 0 } else { processors };
@@ -92,8 +92,15 @@ pub(crate) fn measure(options: &Options) -> Result<Measured, Failure> {
     let bar = ProgressBar::new((loads.len() * ROUNDS) as u64).with_style(style);
 
     let executor = options.executor;
-    let mut measured =
-        Measured { rows: vec![], processors, executor, rounds: (usize::MAX, 0), trials: 0, disturbed: 0, took: Duration::ZERO };
+    let mut measured = Measured {
+        rows: vec![],
+        processors,
+        executor,
+        rounds: (usize::MAX, 0),
+        trials: 0,
+        disturbed: 0,
+        took: Duration::ZERO,
+    };
     for (i, &load) in loads.iter().enumerate() {
         let Load { threads, handler_ns, own_ns } = load;
         bar.set_message(format!("{threads} threads, handler {handler_ns} ns, own {own_ns} ns"));
@@ -102,7 +109,14 @@ pub(crate) fn measure(options: &Options) -> Result<Measured, Failure> {
         let share = budget.saturating_sub(begun.elapsed()) / (loads.len() - i) as u32;
         let until = Instant::now() + share;
         let rounds = |ns: u32| (f64::from(ns) * rounds_per_microsecond / 1000.0).round() as u32;
-        let mut bench = Bench::new(&contenders, load, rounds(handler_ns), rounds(own_ns), options.trial_ms, processors);
+        let mut bench = Bench::new(
+            &contenders,
+            load,
+            rounds(handler_ns),
+            rounds(own_ns),
+            options.trial_ms,
+            processors,
+        );
         let mut done = 0;
         loop {
             bench.round(done);
@@ -143,11 +157,21 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     /// Finds out how many messages fill a trial.
-    fn new(contenders: &'a [Contender], load: Load, handler: u32, own: u32, trial_ms: u64, processors: usize) -> Self {
+    fn new(
+        contenders: &'a [Contender],
+        load: Load,
+        handler: u32,
+        own: u32,
+        trial_ms: u64,
+        processors: usize,
+    ) -> Self {
         // Threads that share a processor need a slice of the scheduler each.
         let trial = trial_ms as f64 / 1e3 * load.threads.div_ceil(processors) as f64;
         let fill = |one: &Contender| {
-            let each = |messages: u64| (one.run)(load.threads, messages, handler, own).wall.as_secs_f64().max(1e-9) / messages as f64;
+            let each = |messages: u64| {
+                (one.run)(load.threads, messages, handler, own).wall.as_secs_f64().max(1e-9)
+                    / messages as f64
+            };
             // Twice, because the first one is too short to be trusted.
             let first = (trial / 4.0 / each(50)).clamp(50.0, 1e5) as u64;
             (trial / each(first)).clamp(50.0, 1e6) as u64
@@ -181,19 +205,27 @@ impl<'a> Bench<'a> {
     }
 
     fn rows(mut self, rows: &mut Vec<Row>) {
-        let base = self.contenders.iter().position(|one| one.subject == MUTEX).expect("the mutex is always there");
+        let base = self
+            .contenders
+            .iter()
+            .position(|one| one.subject == MUTEX)
+            .expect("the mutex is always there");
         self.calls.iter_mut().for_each(|calls| calls.sort_unstable());
         for work in [Work::Send, Work::With] {
-            for (i, one) in self.contenders.iter().enumerate().filter(|(_, one)| one.works.contains(&work)) {
+            for (i, one) in
+                self.contenders.iter().enumerate().filter(|(_, one)| one.works.contains(&work))
+            {
                 let (took, calls) = (&self.took[i], &self.calls[i]);
-                let ratios = || took.iter().zip(&self.took[base]).map(|(one, mutex)| one.0 / mutex.0);
+                let ratios =
+                    || took.iter().zip(&self.took[base]).map(|(one, mutex)| one.0 / mutex.0);
                 rows.push(Row {
                     work,
                     load: self.load,
                     subject: one.subject,
                     ns_per_op: median(took.iter().map(|took| took.0)),
                     cpu_ns_per_op: median(took.iter().map(|took| took.1)),
-                    call: [0.5, 0.99, 0.999, 1.0].map(|part| calls[((calls.len() - 1) as f64 * part) as usize]),
+                    call: [0.5, 0.99, 0.999, 1.0]
+                        .map(|part| calls[((calls.len() - 1) as f64 * part) as usize]),
                     ratio: median(ratios()),
                     spread: (quantile(ratios(), 0.25), quantile(ratios(), 0.75)),
                 });

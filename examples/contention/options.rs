@@ -41,12 +41,17 @@ impl Options {
 
     /// The loads, by threads. More than eight threads per processor measure the system's scheduler, and nothing else.
     pub(crate) fn loads(&self, processors: usize) -> Vec<Load> {
-        let (threads, handlers, own): (&[usize], &[u32], &[u32]) =
-            if self.quick { (&[1, 2, 4, 8], &[0, 37], &[0, 250]) } else { (&[1, 2, 4, 8, 16], &[0, 12, 37, 65], &[0, 37, 250]) };
+        let (threads, handlers, own): (&[usize], &[u32], &[u32]) = if self.quick {
+            (&[1, 2, 4, 8], &[0, 37], &[0, 250])
+        } else {
+            (&[1, 2, 4, 8, 16], &[0, 12, 37, 65], &[0, 37, 250])
+        };
         let threads = threads.iter().copied().filter(|&threads| threads <= 8 * processors);
         threads
             .flat_map(|threads| own.iter().map(move |&own_ns| (threads, own_ns)))
-            .flat_map(|(threads, own_ns)| handlers.iter().map(move |&handler_ns| Load { threads, handler_ns, own_ns }))
+            .flat_map(|(threads, own_ns)| {
+                handlers.iter().map(move |&handler_ns| Load { threads, handler_ns, own_ns })
+            })
             .collect()
     }
 }

@@ -116,17 +116,28 @@ fn dot(subject: usize) -> i32 {
 
 fn panel(panel: &Panel, area: &Area<'_>) -> Result<(), Failure> {
     let columns = panel.x.len();
-    let values = panel.lines.iter().flat_map(|line| line.values.iter().copied()).filter(|value| *value > 0.0);
-    let (least, most) = values.fold((f64::INFINITY, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)));
+    let values = panel
+        .lines
+        .iter()
+        .flat_map(|line| line.values.iter().copied())
+        .filter(|value| *value > 0.0);
+    let (least, most) = values
+        .fold((f64::INFINITY, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)));
     if most == 0.0 {
         return Ok(());
     }
     let scale = panel.scale;
-    let x = Axis { range: -0.25..columns as f64 - 0.75, keys: (0..columns).map(|column| column as f64).collect() };
+    let x = Axis {
+        range: -0.25..columns as f64 - 0.75,
+        keys: (0..columns).map(|column| column as f64).collect(),
+    };
     area.draw(&Text::new(panel.title.as_str(), (98, 12), (FONT, 22).into_font().color(&INK)))?;
     let area = area.margin(28, 0, 0, 0);
-    let mut chart =
-        ChartBuilder::on(&area).margin(14).x_label_area_size(52).y_label_area_size(84).build_cartesian_2d(x, scale.axis(least, most))?;
+    let mut chart = ChartBuilder::on(&area)
+        .margin(14)
+        .x_label_area_size(52)
+        .y_label_area_size(84)
+        .build_cartesian_2d(x, scale.axis(least, most))?;
     let column = |x: &f64| panel.x.get(x.round() as usize).cloned().unwrap_or_default();
     chart
         .configure_mesh()
@@ -143,9 +154,17 @@ fn panel(panel: &Panel, area: &Area<'_>) -> Result<(), Failure> {
         .draw()?;
     // This crate comes last, on top of the others.
     for line in panel.lines.iter().rev() {
-        let points = || line.values.iter().enumerate().map(|(column, value)| (column as f64, scale.place(*value)));
+        let points = || {
+            line.values
+                .iter()
+                .enumerate()
+                .map(|(column, value)| (column as f64, scale.place(*value)))
+        };
         chart.draw_series(LineSeries::new(points(), stroke(line.subject)))?;
-        chart.draw_series(points().map(|point| Circle::new(point, dot(line.subject), COLOURS[line.subject].filled())))?;
+        chart
+            .draw_series(points().map(|point| {
+                Circle::new(point, dot(line.subject), COLOURS[line.subject].filled())
+            }))?;
     }
     Ok(())
 }
@@ -164,16 +183,30 @@ impl Scale {
         match self {
             Scale::Linear => {
                 let decade = 10_f64.powf((most / 5.0).log10().floor());
-                let step = [1.0, 2.0, 5.0, 10.0].map(|n| n * decade).into_iter().find(|step| most / step <= 6.0).unwrap_or(most);
+                let step = [1.0, 2.0, 5.0, 10.0]
+                    .map(|n| n * decade)
+                    .into_iter()
+                    .find(|step| most / step <= 6.0)
+                    .unwrap_or(most);
                 let top = most * 1.06;
-                Axis { range: 0.0..top, keys: (0..).map(|n| f64::from(n) * step).take_while(|key| *key <= top).collect() }
+                Axis {
+                    range: 0.0..top,
+                    keys: (0..)
+                        .map(|n| f64::from(n) * step)
+                        .take_while(|key| *key <= top)
+                        .collect(),
+                }
             }
             Scale::Nanoseconds => {
                 let (bottom, top) = (self.place(least) - 0.12, self.place(most) + 0.12);
                 // With little between them, the decades alone are too few.
                 let within: &[f64] = if top - bottom < 2.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
-                let keys = (0..12).flat_map(|decade| within.iter().map(move |n| f64::from(decade) + n.log10()));
-                Axis { range: bottom..top, keys: keys.filter(|key| (bottom..top).contains(key)).collect() }
+                let keys = (0..12)
+                    .flat_map(|decade| within.iter().map(move |n| f64::from(decade) + n.log10()));
+                Axis {
+                    range: bottom..top,
+                    keys: keys.filter(|key| (bottom..top).contains(key)).collect(),
+                }
             }
         }
     }

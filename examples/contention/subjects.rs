@@ -7,7 +7,8 @@ use crate::workloads::{Asks, ParkingLot, Sends, Std, Subject, Turnwise, With as 
 pub(crate) const TURNWISE: &str = "turnwise";
 pub(crate) const MUTEX: &str = "parking_lot";
 /// In the order in which they are shown.
-pub(crate) const SUBJECTS: [&str; 6] = [TURNWISE, MUTEX, "std", "textbook", "hand-written", "channel"];
+pub(crate) const SUBJECTS: [&str; 6] =
+    [TURNWISE, MUTEX, "std", "textbook", "hand-written", "channel"];
 
 /// Does the caller need the result?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +42,13 @@ pub(crate) fn contenders(helpers: usize) -> [Contender; 10] {
     use Work::{Send, With};
     fn of<S: Subject>(subject: usize, works: &'static [Work]) -> Contender {
         let subject = SUBJECTS[subject];
-        Contender { subject, works, helpers: usize::from(subject == "channel"), run: exchange::<S>, time: timed::<S> }
+        Contender {
+            subject,
+            works,
+            helpers: usize::from(subject == "channel"),
+            run: exchange::<S>,
+            time: timed::<S>,
+        }
     }
     let actors = |contender| Contender { helpers, ..contender };
     [

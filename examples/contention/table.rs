@@ -5,14 +5,21 @@ use std::io::{self, Write};
 use crate::measure::{Load, Measured};
 
 pub(crate) fn print(out: &mut impl Write, measured: &Measured) -> io::Result<()> {
-    let Measured { rows, processors, executor, rounds: (fewest, most), trials, disturbed, took } = measured;
+    let Measured { rows, processors, executor, rounds: (fewest, most), trials, disturbed, took } =
+        measured;
     let (took, place) = (took.as_secs_f64(), executor.name());
-    writeln!(out, "{processors} processors; actors run {place}; medians of {fewest} to {most} interleaved rounds; {took:.0} s")?;
+    writeln!(
+        out,
+        "{processors} processors; actors run {place}; medians of {fewest} to {most} interleaved rounds; {took:.0} s"
+    )?;
     writeln!(
         out,
         "ns/op: wall time of all threads together by all their operations, own work included. cpu ns/op: processor time likewise."
     )?;
-    writeln!(out, "p50 to max: one call, clock included. ratio: ns/op to parking_lot's in the same round; below 1 is faster.")?;
+    writeln!(
+        out,
+        "p50 to max: one call, clock included. ratio: ns/op to parking_lot's in the same round; below 1 is faster."
+    )?;
     if *disturbed > 0 {
         writeln!(out, "{disturbed} of {trials} trials were disturbed by others on this machine.")?;
     }
@@ -22,7 +29,10 @@ pub(crate) fn print(out: &mut impl Write, measured: &Measured) -> io::Result<()>
         if before != Some((row.load, row.work)) {
             before = Some((row.load, row.work));
             let plural = if threads == 1 { "" } else { "s" };
-            let title = format!("{}, {threads} thread{plural}, handler {handler_ns} ns, own {own_ns} ns", row.work.name());
+            let title = format!(
+                "{}, {threads} thread{plural}, handler {handler_ns} ns, own {own_ns} ns",
+                row.work.name()
+            );
             writeln!(
                 out,
                 "\n{title:<46}{:>9}{:>11}{:>9}{:>10}{:>11}{:>12}{:>8}",

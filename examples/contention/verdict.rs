@@ -20,7 +20,11 @@ fn regime(load: Load, processors: usize) -> String {
     if load.threads == 1 {
         return "one thread, nobody else".into();
     }
-    let crowd = if load.threads <= processors { "a processor for each thread" } else { "threads share processors" };
+    let crowd = if load.threads <= processors {
+        "a processor for each thread"
+    } else {
+        "threads share processors"
+    };
     let own = if load.own_ns == 0 { "call after call" } else { "own work between" };
     let handler = if load.handler_ns < 20 { "short turns" } else { "longer turns" };
     format!("{crowd}, {own}, {handler}")
@@ -37,7 +41,10 @@ pub(crate) fn print(out: &mut impl Write, measured: &Measured) -> io::Result<()>
             }
         }
     }
-    writeln!(out, "\nVerdicts: turnwise to parking_lot, geometric means over the loads of a regime; below 1 is better for turnwise.")?;
+    writeln!(
+        out,
+        "\nVerdicts: turnwise to parking_lot, geometric means over the loads of a regime; below 1 is better for turnwise."
+    )?;
     writeln!(
         out,
         "Differences below {:.0} % do not count, nor do those where a quarter of the rounds says the opposite.",
@@ -48,11 +55,20 @@ pub(crate) fn print(out: &mut impl Write, measured: &Measured) -> io::Result<()>
             Work::Send => "send: nobody needs the result",
             Work::With => "with: every caller waits for the result",
         };
-        writeln!(out, "\n{question:<63}{:>6}{:>7}{:>7}  {:<33}verdict", "time", "cpu", "p99.9", "fastest (loads)")?;
+        writeln!(
+            out,
+            "\n{question:<63}{:>6}{:>7}{:>7}  {:<33}verdict",
+            "time", "cpu", "p99.9", "fastest (loads)"
+        )?;
         for regime in regimes.iter().filter(|regime| regime.work == work) {
             let [time, cpu, tail] = regime.means(&measured.rows);
             let fastest = regime.fastest(&measured.rows);
-            writeln!(out, "  {:<61}{time:>6.2}{cpu:>7.2}{tail:>7.2}  {fastest:<32} {}", regime.name, regime.verdict(time, tail))?;
+            writeln!(
+                out,
+                "  {:<61}{time:>6.2}{cpu:>7.2}{tail:>7.2}  {fastest:<32} {}",
+                regime.name,
+                regime.verdict(time, tail)
+            )?;
         }
     }
     Ok(())
@@ -64,7 +80,11 @@ impl Regime<'_> {
         let ratios = |row: &Row| {
             let mutex = beside(all, row, MUTEX).expect("the mutex is always there");
             let of = |mine: f64, other: f64| mine.max(1.0) / other.max(1.0);
-            [row.ratio, of(row.cpu_ns_per_op, mutex.cpu_ns_per_op), of(row.call[2].into(), mutex.call[2].into())]
+            [
+                row.ratio,
+                of(row.cpu_ns_per_op, mutex.cpu_ns_per_op),
+                of(row.call[2].into(), mutex.call[2].into()),
+            ]
         };
         let sums = self.rows.iter().fold([0.0; 3], |sums, row| {
             let ratios = ratios(row);
@@ -76,11 +96,14 @@ impl Regime<'_> {
     /// Who took least time, and under how many loads: the two with the most.
     fn fastest(&self, all: &[Row]) -> String {
         let winner = |row: &Row| {
-            let of = |&subject: &&&str| beside(all, row, subject).map_or(f64::INFINITY, |row| row.ns_per_op);
+            let of = |&subject: &&&str| {
+                beside(all, row, subject).map_or(f64::INFINITY, |row| row.ns_per_op)
+            };
             SUBJECTS.iter().min_by(|a, b| of(a).total_cmp(&of(b))).copied()
         };
         let winners: Vec<_> = self.rows.iter().filter_map(|row| winner(row)).collect();
-        let mut wins = SUBJECTS.map(|subject| (winners.iter().filter(|&&winner| winner == subject).count(), subject));
+        let mut wins = SUBJECTS
+            .map(|subject| (winners.iter().filter(|&&winner| winner == subject).count(), subject));
         wins.sort_by_key(|&(wins, _)| std::cmp::Reverse(wins));
         let shown = wins.iter().take(2).filter(|(wins, _)| *wins > 0);
         shown.map(|(wins, subject)| format!("{subject} {wins}")).collect::<Vec<_>>().join(", ")
@@ -90,7 +113,8 @@ impl Regime<'_> {
     fn verdict(&self, time: f64, tail: f64) -> String {
         let loads = self.rows.len();
         let lost = self.rows.iter().filter(|row| row.ratio > EVEN && row.spread.0 > 1.0).count();
-        let won = self.rows.iter().filter(|row| row.ratio < 1.0 / EVEN && row.spread.1 < 1.0).count();
+        let won =
+            self.rows.iter().filter(|row| row.ratio < 1.0 / EVEN && row.spread.1 < 1.0).count();
         let worst = self.rows.iter().map(|row| row.ratio).fold(0.0, f64::max);
         let verdict = match (won, lost) {
             (0, 0) if (1.0 / EVEN..=EVEN).contains(&time) => "even: the mutex is as good".into(),
@@ -98,7 +122,9 @@ impl Regime<'_> {
             (_, 0) if won == loads => format!("WINS: {:.1}x the mutex's throughput", 1.0 / time),
             (_, 0) => format!("WINS {won} of {loads} loads, no clear difference in the others"),
             (0, _) if lost == loads => format!("LOSES: use the mutex, it is {time:.1}x as fast"),
-            (0, _) => format!("LOSES {lost} of {loads} loads, up to {worst:.1}x, no clear difference in the others"),
+            (0, _) => format!(
+                "LOSES {lost} of {loads} loads, up to {worst:.1}x, no clear difference in the others"
+            ),
             _ => format!("mixed: WINS {won}, LOSES {lost} of {loads} loads, up to {worst:.1}x"),
         };
         match tail {

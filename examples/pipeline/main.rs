@@ -16,6 +16,8 @@
 //! | 3 | the time was over: what is printed is what was found by then |
 //! | 130 | interrupted, after all that had been accepted was done |
 
+#[path = "../common/arguments.rs"]
+mod arguments;
 #[path = "../common/executor.rs"]
 mod executor;
 mod stages;
@@ -51,7 +53,8 @@ struct Args {
     /// Where the actors run
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = Choice::Threads)]
     executor: Choice,
-    /// Threads of the executor, or threads that send if there is none [default: one per processor]
+    /// Threads that run turns, beside those that wait inside one; or threads that send if there is no executor
+    /// [default: one per processor]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
     threads: Option<usize>,
     /// Messages that may wait in each mailbox
@@ -90,7 +93,10 @@ impl Outcome {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args: Args = match arguments::parse("pipeline") {
+        Ok(args) => args,
+        Err(code) => return code,
+    };
     let outcome = match run(&args) {
         Ok(outcome) => outcome,
         Err(failure) => {
@@ -98,7 +104,8 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let printed = if args.json { print_json(&outcome, args.top) } else { print_tables(&outcome, args.top) };
+    let printed =
+        if args.json { print_json(&outcome, args.top) } else { print_tables(&outcome, args.top) };
     match printed {
         // Whoever read the output has seen enough.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -114,7 +121,9 @@ fn main() -> ExitCode {
             ExitCode::from(130)
         }
         _ if outcome.plain.is_some_and(|(matches, _)| !matches) => {
-            eprintln!("pipeline: one thread finds something else; were the files changed meanwhile?");
+            eprintln!(
+                "pipeline: one thread finds something else; were the files changed meanwhile?"
+            );
             ExitCode::FAILURE
         }
         _ => ExitCode::SUCCESS,
@@ -131,8 +140,13 @@ fn run(args: &Args) -> Result<Outcome, Failure> {
         }
     })?;
 
-    let threads = args.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
-    let paths = if args.paths.is_empty() { &[PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src")] } else { &args.paths[..] };
+    let threads =
+        args.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
+    let paths = if args.paths.is_empty() {
+        &[PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src")]
+    } else {
+        &args.paths[..]
+    };
     let mut missing = 0;
     let files = text::find(paths, |path: &Path, error: &io::Error| {
         missing += 1;
@@ -142,8 +156,10 @@ fn run(args: &Args) -> Result<Outcome, Failure> {
         return Err("no files to read".into());
     }
 
-    let place = Place::new(args.executor, threads)?;
-    let shape = Shape { readers: 2, parsers: threads, counters: 4 * threads, capacity: args.capacity };
+    let shape =
+        Shape { readers: 2, parsers: threads, counters: 4 * threads, capacity: args.capacity };
+    // Readers and parsers wait for room inside their turns; those that count and report never do.
+    let place = Place::new(args.executor, threads, shape.readers + shape.parsers)?;
     let pipeline = Pipeline::new(&place, shape)?;
     let gauges = pipeline.gauges().to_vec();
     let bar = progress(&gauges, files.len())?;
@@ -161,7 +177,8 @@ fn run(args: &Args) -> Result<Outcome, Failure> {
         }
     };
     thread::scope(|scope| (0..feeders).for_each(|_| _ = scope.spawn(feed)));
-    let limit = args.timeout.map_or(Limit::Unlimited, |seconds| Duration::from_secs(seconds.into()).into());
+    let limit =
+        args.timeout.map_or(Limit::Unlimited, |seconds| Duration::from_secs(seconds.into()).into());
     let (found, shutdown) = pipeline.finish(limit);
     let seconds = start.elapsed().as_secs_f64();
     bar.finish_and_clear();
@@ -183,7 +200,18 @@ fn run(args: &Args) -> Result<Outcome, Failure> {
     }
     let skipped = missing + found.skipped.len();
     let (executor, capacity) = (args.executor, args.capacity);
-    Ok(Outcome { executor, threads, capacity, found, skipped, shutdown, gauges, seconds, plain, interrupted })
+    Ok(Outcome {
+        executor,
+        threads,
+        capacity,
+        found,
+        skipped,
+        shutdown,
+        gauges,
+        seconds,
+        plain,
+        interrupted,
+    })
 }
 
 /// A bar with what is on its way in each stage. It draws itself.
@@ -193,7 +221,8 @@ fn progress(gauges: &[Arc<Gauge>], files: usize) -> Result<ProgressBar, Failure>
         // A bar that cannot be drawn is no reason to stop.
         gauges.iter().for_each(|gauge| _ = write!(out, "{} {:<4}", gauge.name, gauge.depth()));
     };
-    let style = ProgressStyle::with_template("{depths} {wide_bar} {pos}/{len} {per_sec}")?.with_key("depths", depths);
+    let style = ProgressStyle::with_template("{depths} {wide_bar} {pos}/{len} {per_sec}")?
+        .with_key("depths", depths);
     let bar = ProgressBar::new(files as u64).with_style(style);
     bar.enable_steady_tick(Duration::from_millis(100));
     Ok(bar)
@@ -207,7 +236,18 @@ fn most_frequent(found: &Found, top: usize) -> Vec<(&str, u64)> {
 }
 
 fn print_tables(outcome: &Outcome, top: usize) -> io::Result<()> {
-    let Outcome { executor, threads, capacity, found, skipped, shutdown, gauges, seconds, plain, .. } = outcome;
+    let Outcome {
+        executor,
+        threads,
+        capacity,
+        found,
+        skipped,
+        shutdown,
+        gauges,
+        seconds,
+        plain,
+        ..
+    } = outcome;
     let mut out = io::stdout().lock();
     writeln!(
         out,
@@ -226,14 +266,26 @@ fn print_tables(outcome: &Outcome, top: usize) -> io::Result<()> {
             writeln!(out, "{word:<width$} {n:>12}")?;
         }
     }
-    writeln!(out, "\n{:<8} {:>7} {:>10} {:>12} {:>9} {:>6}", "stage", "actors", "messages", "had to wait", "deepest", "lost")?;
+    writeln!(
+        out,
+        "\n{:<8} {:>7} {:>10} {:>12} {:>9} {:>6}",
+        "stage", "actors", "messages", "had to wait", "deepest", "lost"
+    )?;
     for gauge in gauges {
-        let [handled, waited, lost] = [&gauge.handled, &gauge.waited, &gauge.lost].map(|number| number.load(Relaxed));
+        let [handled, waited, lost] =
+            [&gauge.handled, &gauge.waited, &gauge.lost].map(|number| number.load(Relaxed));
         let deepest = gauge.deepest.load(Relaxed);
-        writeln!(out, "{:<8} {:>7} {handled:>10} {waited:>12} {deepest:>9} {lost:>6}", gauge.name, gauge.actors)?;
+        writeln!(
+            out,
+            "{:<8} {:>7} {handled:>10} {waited:>12} {deepest:>9} {lost:>6}",
+            gauge.name, gauge.actors
+        )?;
     }
     let place = executor.name();
-    writeln!(out, "\n{threads} threads ({place}), {capacity} messages per mailbox; actors: {shutdown}")?;
+    writeln!(
+        out,
+        "\n{threads} threads ({place}), {capacity} messages per mailbox; actors: {shutdown}"
+    )?;
     write!(out, "{:.1} ms, {:.1} MB/s", 1e3 * seconds, found.bytes as f64 / 1e6 / seconds)?;
     match plain {
         Some((matches, alone)) => {
@@ -245,7 +297,18 @@ fn print_tables(outcome: &Outcome, top: usize) -> io::Result<()> {
 }
 
 fn print_json(outcome: &Outcome, top: usize) -> io::Result<()> {
-    let Outcome { executor, threads, capacity, found, skipped, shutdown, gauges, seconds, plain, interrupted } = outcome;
+    let Outcome {
+        executor,
+        threads,
+        capacity,
+        found,
+        skipped,
+        shutdown,
+        gauges,
+        seconds,
+        plain,
+        interrupted,
+    } = outcome;
     let stage = |gauge: &Arc<Gauge>| {
         serde_json::json!({
             "name": gauge.name,

@@ -67,7 +67,9 @@ pub(crate) struct Gauge {
 impl Gauge {
     /// Messages on their way, in all mailboxes of the stage.
     pub(crate) fn depth(&self) -> u64 {
-        self.accepted.load(Relaxed).saturating_sub(self.handled.load(Relaxed) + self.lost.load(Relaxed))
+        self.accepted
+            .load(Relaxed)
+            .saturating_sub(self.handled.load(Relaxed) + self.lost.load(Relaxed))
     }
 }
 
@@ -87,14 +89,22 @@ impl<S: Send + 'static> Link<S> {
     ) -> Result<Arc<Self>, Failure> {
         let zero = || AtomicU64::new(0);
         let (accepted, handled, waited, lost) = (zero(), zero(), zero(), zero());
-        let gauge = Arc::new(Gauge { name, actors, accepted, handled, waited, lost, deepest: AtomicUsize::new(0) });
+        let gauge = Arc::new(Gauge {
+            name,
+            actors,
+            accepted,
+            handled,
+            waited,
+            lost,
+            deepest: AtomicUsize::new(0),
+        });
         let spawn = |n| {
             let (finish, lost) = (finish.clone(), gauge.clone());
             let builder: ActorBuilder<S> = Actor::builder(state())
                 .name(format!("{name} {n}"))
                 .capacity(capacity, Overflow::Reject)
-                .undelivered(move |_| _ = lost.lost.fetch_add(1, Relaxed))
-                .on_end(move |state, _| state.into_iter().for_each(finish));
+                .on_undelivered(move |_| _ = lost.lost.fetch_add(1, Relaxed))
+                .on_end(move |state, _| finish(state));
             // The builder comes back with the error, and is not needed.
             system.spawn(place.run(builder)).map_err(|error| error.reason().clone())
         };
@@ -111,10 +121,10 @@ impl<S: Send + 'static> Link<S> {
         };
         // Counted before, because it may have run on return.
         self.gauge.accepted.fetch_add(1, Relaxed);
-        let sent = actor.try_send(message).or_else(|refused| match refused.into_parts() {
+        let sent = actor.send(message).or_else(|refused| match refused.into_parts() {
             (message, Reason::Full) => {
                 self.gauge.waited.fetch_add(1, Relaxed);
-                actor.send_within(Limit::Unlimited, message).map_err(drop)
+                actor.waiting().send(message).wait().map_err(drop)
             }
             (message, _) => {
                 drop(message);
@@ -145,7 +155,11 @@ impl Reader {
     fn read(&mut self, path: PathBuf) {
         let text = match text::read(&path) {
             Ok(text) => text,
-            Err(error) => return self.report.send(0, move |found| found.skipped.push((path, error.to_string()))),
+            Err(error) => {
+                return self
+                    .report
+                    .send(0, move |found| found.skipped.push((path, error.to_string())));
+            }
         };
         for piece in text::pieces(&text) {
             let piece: Box<str> = piece.into();
@@ -233,17 +247,32 @@ impl Pipeline {
 
         let Shape { readers, parsers, counters, capacity } = shape;
         // Whoever asked may have gone: then nobody wants the parts.
-        let report = Link::new((&reporting, place), ("report", 1, capacity), Found::default, move |found| {
-            _ = reported.send(Part::Report(found));
-        })?;
-        let counters = Link::new((&counting, place), ("count", counters, capacity), Counts::new, move |counts| {
-            _ = counted.send(Part::Counts(counts));
-        })?;
+        let report = Link::new(
+            (&reporting, place),
+            ("report", 1, capacity),
+            Found::default,
+            move |found| {
+                _ = reported.send(Part::Report(found));
+            },
+        )?;
+        let counters = Link::new(
+            (&counting, place),
+            ("count", counters, capacity),
+            Counts::new,
+            move |counts| {
+                _ = counted.send(Part::Counts(counts));
+            },
+        )?;
         let parser = || Parser { counters: counters.clone(), report: report.clone() };
         let parsers = Link::new((&parsing, place), ("parse", parsers, capacity), parser, drop)?;
         let reader = || Reader { parsers: parsers.clone(), report: report.clone(), next: 0 };
         let readers = Link::new((&reading, place), ("read", readers, capacity), reader, drop)?;
-        let gauges = vec![readers.gauge.clone(), parsers.gauge.clone(), counters.gauge.clone(), report.gauge.clone()];
+        let gauges = vec![
+            readers.gauge.clone(),
+            parsers.gauge.clone(),
+            counters.gauge.clone(),
+            report.gauge.clone(),
+        ];
         Ok(Pipeline { systems: [reporting, counting, parsing, reading], readers, gauges, parts })
     }
 

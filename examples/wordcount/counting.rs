@@ -28,11 +28,18 @@ pub(crate) struct Job<'a> {
 
 impl Job<'_> {
     /// Reads and splits all files in the pool; `deliver` gets every piece, from many threads at once.
-    fn read(&self, shards: usize, deliver: impl Fn(Piece) -> Result<(), Failure> + Sync) -> Result<(), Failure> {
+    fn read(
+        &self,
+        shards: usize,
+        deliver: impl Fn(Piece) -> Result<(), Failure> + Sync,
+    ) -> Result<(), Failure> {
         self.pool.install(|| {
             self.files.par_iter().try_for_each(|file| {
-                let text = text::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
-                text::pieces(&text).into_par_iter().try_for_each(|piece| deliver(text::split(piece, shards)))?;
+                let text =
+                    text::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
+                text::pieces(&text)
+                    .into_par_iter()
+                    .try_for_each(|piece| deliver(text::split(piece, shards)))?;
                 (self.done)();
                 Ok(())
             })
@@ -54,7 +61,8 @@ pub(crate) fn turnwise(job: &Job<'_>) -> Result<Counts, Failure> {
         Ok(())
     })?;
     // All sends have returned, so these questions come after them: each is answered when its shard has counted everything.
-    let parts = shards.iter().map(|shard| shard.with(std::mem::take)).collect::<Result<Vec<_>, _>>()?;
+    let parts =
+        shards.iter().map(|shard| shard.with(std::mem::take)).collect::<Result<Vec<_>, _>>()?;
     Ok(parts.into_iter().flatten().collect())
 }
 

@@ -6,6 +6,8 @@
 //!
 //! Start reading at `counting::turnwise`: it is all that the actors need. The rest finds texts, measures and prints.
 
+#[path = "../common/arguments.rs"]
+mod arguments;
 mod counting;
 #[path = "../common/executor.rs"]
 mod executor;
@@ -52,7 +54,11 @@ struct Args {
 }
 
 type Way = fn(&Job<'_>) -> Result<Counts, Failure>;
-const WAYS: [(&str, Way); 3] = [("turnwise", counting::turnwise), ("parking_lot", counting::mutexes), ("dashmap", counting::dashmap)];
+const WAYS: [(&str, Way); 3] = [
+    ("turnwise", counting::turnwise),
+    ("parking_lot", counting::mutexes),
+    ("dashmap", counting::dashmap),
+];
 
 /// What one thread has found, and all others must find.
 struct Truth {
@@ -74,7 +80,10 @@ struct Outcome {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args: Args = match arguments::parse("wordcount") {
+        Ok(args) => args,
+        Err(code) => return code,
+    };
     let outcome = match run(&args) {
         Ok(outcome) => outcome,
         Err(failure) => {
@@ -90,7 +99,9 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         _ if !outcome.matches => {
-            eprintln!("wordcount: the ways of counting do not agree; were the files changed meanwhile?");
+            eprintln!(
+                "wordcount: the ways of counting do not agree; were the files changed meanwhile?"
+            );
             ExitCode::FAILURE
         }
         _ => ExitCode::SUCCESS,
@@ -98,22 +109,28 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<Outcome, Failure> {
-    let threads = args.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
+    let threads =
+        args.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
     let shards = args.shards.unwrap_or(4 * threads);
     let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?);
     let place = match args.executor {
         Choice::Rayon => Place::rayon(pool.clone()),
-        other => Place::new(other, threads)?,
+        other => Place::new(other, threads, 0)?,
     };
 
-    let paths = if args.paths.is_empty() { &[PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src")] } else { &args.paths[..] };
+    let paths = if args.paths.is_empty() {
+        &[PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src")]
+    } else {
+        &args.paths[..]
+    };
     let mut skipped = 0;
     let mut report = |path: &std::path::Path, error: &io::Error| {
         skipped += 1;
         eprintln!("wordcount: {}: {error}; skipped", path.display());
     };
     let found = text::find(paths, &mut report);
-    let bar = ProgressBar::new(found.len() as u64).with_style(ProgressStyle::with_template("{msg:>12} {wide_bar} {pos}/{len} {eta}")?);
+    let bar = ProgressBar::new(found.len() as u64)
+        .with_style(ProgressStyle::with_template("{msg:>12} {wide_bar} {pos}/{len} {eta}")?);
 
     // On one thread, which also finds out what is text. After this the files are in the system's cache, for all alike.
     bar.set_message("checking");
@@ -145,7 +162,13 @@ fn run(args: &Args) -> Result<Outcome, Failure> {
         for (i, (name, way)) in WAYS.iter().enumerate() {
             bar.set_message(*name);
             let start = Instant::now();
-            let counts = way(&Job { files: &truth.files, pool: &pool, place: &place, shards, done: &|| bar.inc(1) })?;
+            let counts = way(&Job {
+                files: &truth.files,
+                pool: &pool,
+                place: &place,
+                shards,
+                done: &|| bar.inc(1),
+            })?;
             took[i].push(start.elapsed());
             matches &= counts == truth.counts;
         }
@@ -199,10 +222,20 @@ fn print_tables(outcome: &Outcome) -> io::Result<()> {
     writeln!(out, "{:<12} {:>9} {:>12} {:>14}", "", "ms", "lines/s", "of one thread")?;
     let alone = seconds.last().map_or(f64::NAN, |(_, seconds)| *seconds);
     for (name, seconds) in seconds {
-        writeln!(out, "{name:<12} {:>9.3} {:>12.0} {:>13.2}x", 1e3 * seconds, truth.lines as f64 / seconds, alone / seconds)?;
+        writeln!(
+            out,
+            "{name:<12} {:>9.3} {:>12.0} {:>13.2}x",
+            1e3 * seconds,
+            truth.lines as f64 / seconds,
+            alone / seconds
+        )?;
     }
     let agree = if *matches { "agree" } else { "DIFFER" };
-    writeln!(out, "medians; {threads} threads, {shards} shards, actors {}; results {agree}", executor.name())
+    writeln!(
+        out,
+        "medians; {threads} threads, {shards} shards, actors {}; results {agree}",
+        executor.name()
+    )
 }
 
 fn print_json(outcome: &Outcome) -> io::Result<()> {

@@ -20,7 +20,8 @@ pub(crate) struct Piece {
 /// The regular files at and below `paths`, sorted. Links inside folders are not followed. What cannot be looked at is reported.
 pub(crate) fn find(paths: &[PathBuf], mut report: impl FnMut(&Path, &io::Error)) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    let mut left: Vec<(PathBuf, bool)> = paths.iter().rev().map(|path| (path.clone(), true)).collect();
+    let mut left: Vec<(PathBuf, bool)> =
+        paths.iter().rev().map(|path| (path.clone(), true)).collect();
     while let Some((path, named)) = left.pop() {
         let looked = if named { fs::metadata(&path) } else { fs::symlink_metadata(&path) };
         match looked {
@@ -30,7 +31,9 @@ pub(crate) fn find(paths: &[PathBuf], mut report: impl FnMut(&Path, &io::Error))
             },
             Ok(about) if about.is_file() => files.push(path),
             // A pipe or a device may never end.
-            Ok(_) if named => report(&path, &io::Error::new(io::ErrorKind::InvalidInput, "not a file or folder")),
+            Ok(_) if named => {
+                report(&path, &io::Error::new(io::ErrorKind::InvalidInput, "not a file or folder"))
+            }
             Ok(_) => {}
             Err(error) => report(&path, &error),
         }
@@ -39,14 +42,16 @@ pub(crate) fn find(paths: &[PathBuf], mut report: impl FnMut(&Path, &io::Error))
 }
 
 fn folder(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut entries = fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    let mut entries =
+        fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     entries.sort();
     Ok(entries)
 }
 
 /// A whole text.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
-    String::from_utf8(fs::read(path)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
+    String::from_utf8(fs::read(path)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
 }
 
 /// Cuts a text into pieces of about [`PIECE`] bytes, at white space.
@@ -90,6 +95,8 @@ fn shard_of(word: &str, shards: usize) -> usize {
     if shards == 1 {
         return 0;
     }
-    let hash = word.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = word.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
     (hash >> 32) as usize % shards
 }

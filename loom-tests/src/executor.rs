@@ -1,12 +1,16 @@
-//! Of the executors, the files that hold their atomics. The rest is built on crossbeam's queues, which loom does not see; the models put a
-//! stand-in in their place.
+//! Of the executors, the files that need nothing but `crate::sync`: all atomics that order anything.
+//! The rest is built on crossbeam's queues, which loom does not see into; the models put a stand-in in
+//! their place.
 
-#[path = "../../src/executor/sleep.rs"]
+#[path = "../../src/executor/alarm.rs"]
 #[allow(dead_code, unused_imports, clippy::all)]
-pub(crate) mod sleep;
-#[path = "../../src/executor/slot.rs"]
+pub(crate) mod alarm;
+#[path = "../../src/executor/idle.rs"]
 #[allow(dead_code, unused_imports, clippy::all)]
-pub(crate) mod slot;
-
-/// There is no pool of the whole process: without an executor of its own, an actor has no budget here.
-pub(crate) const PROCESS_WIDE: Option<fn() -> &'static dyn crate::drain::carrier::Executor> = None;
+pub(crate) mod idle;
+#[path = "../../src/executor/lifo_slot.rs"]
+#[allow(dead_code, unused_imports, clippy::all)]
+pub(crate) mod lifo_slot;
+#[path = "../../src/executor/manual.rs"]
+#[allow(dead_code, unused_imports, clippy::all)]
+pub(crate) mod manual;

@@ -1,14 +1,19 @@
 //! Runs models: each in a process of its own, two at a time.
 //!
-//! | arguments                                                       | what runs                                                          |
-//! |-----------------------------------------------------------------|--------------------------------------------------------------------|
-//! | none, or parts of names                                         | the suite, or the models with such names                           |
-//! | `orderings`                                                     | the [gate](crate::gate)                                            |
-//! | `one TREE MODEL [bug=NAME] [bound=N] [fail=load] [list=sites]`  | one model in this process, one ordering weakened if `MUTANT` says so |
+//! | arguments                    | what runs                                                     |
+//! |------------------------------|---------------------------------------------------------------|
+//! | none, or parts of names      | the suite, or the models and planted bugs with such names     |
+//! | `--quick`, then the same     | the same in seconds: see below                                |
+//! | `orderings`                  | the [gate](crate::gate)                                       |
+//! | `one TREE MODEL` and options | one model in this process, one ordering weakened as `MUTANT`  |
+//! |                              | says: `bug=NAME`, `bound=N`, `fail=load`, `list=sites`        |
 //!
-//! The suite: the canary first; then every model in the real and the narrow tree, and once more, at two preemptions, with failing
-//! compare-and-swaps as plain loads; then the designs that must fail and the planted bugs. A model process ends with 0 (green), 101 or a
-//! signal (red), 3 (the site to be weakened was never used) or 2 (there is no such thing). A process that takes too long is an error.
+//! The suite: the canary first; then every model in the real and the narrow tree, and once more, at
+//! two preemptions, with failing compare-and-swaps as plain loads; then the designs that must fail
+//! and the planted bugs. The quick mode runs the models with two preemptions at most, and leaves
+//! the round with failing compare-and-swaps out. A model process ends with 0 (green), 101 or a
+//! signal (red), 3 (the site to be weakened was never used) or 2 (there is no such thing). A
+//! process that uses too much processor time, or sleeps, is an error: see [`crate::watchdog`].
 
 use std::fmt;
 use std::io::Read;
@@ -20,12 +25,15 @@ use std::time::{Duration, Instant};
 use crate::models::Model;
 use crate::sync::panic::Planned;
 use crate::sync::{self, site};
+use crate::watchdog::Watchdog;
 
 const RED: i32 = 101;
 const UNKNOWN_SITE: i32 = 3;
 const USAGE: i32 = 2;
-/// Far above what the slowest model takes.
-const TOO_LONG: Duration = Duration::from_secs(240);
+/// The bound of the quick mode, and of the quick round of the gate.
+const QUICK: usize = 2;
+/// What stands before the number of the execution that failed.
+const FELL_ON: &str = "red on execution ";
 const AT_ONCE: usize = 2;
 
 /// A copy of the sources.
@@ -92,7 +100,10 @@ pub(crate) enum Verdict {
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) verdict: Verdict,
+    /// If it was green.
     pub(crate) executions: u64,
+    /// The execution that failed, from 1; none if it was green or ended by a signal.
+    pub(crate) fell_on: Option<u64>,
     pub(crate) took: Duration,
     pub(crate) output: String,
     /// What it had to say, if it was red.
@@ -128,35 +139,53 @@ impl Job {
     pub(crate) fn run(&self) -> Outcome {
         let start = Instant::now();
         let mut child = self.command().spawn().expect("this program can be started");
+        // Read while it runs: a child that fills its pipe would wait for a reader.
+        let output = drain(child.stdout.take());
+        let errors = drain(child.stderr.take());
+        let mut watchdog = Watchdog::new(child.id());
+        let mut over = None;
         let status = loop {
             if let Some(status) = child.try_wait().expect("a child can be waited for") {
                 break Some(status);
             }
-            if start.elapsed() > TOO_LONG {
+            over = watchdog.look();
+            if over.is_some() {
                 let _ = child.kill();
                 let _ = child.wait();
                 break None;
             }
             std::thread::sleep(Duration::from_millis(2));
         };
-        let (mut output, mut errors) = (Vec::new(), Vec::new());
-        let _ = child.stdout.take().map(|mut pipe| pipe.read_to_end(&mut output));
-        let _ = child.stderr.take().map(|mut pipe| pipe.read_to_end(&mut errors));
-        let output = String::from_utf8_lossy(&output).into_owned();
-        let mut errors = String::from_utf8_lossy(&errors).into_owned();
+        let [output, mut errors] =
+            [output, errors].map(|text| text.join().expect("a reader does not panic"));
         let verdict = match status.map(|status| status.code()) {
             Some(Some(0)) => Verdict::Green,
             Some(Some(RED) | None) => Verdict::Red,
             Some(Some(UNKNOWN_SITE)) => Verdict::UnknownSite,
             Some(Some(_)) => Verdict::Error,
             None => {
-                errors += "took too long\n";
+                errors += &format!("stopped: {}\n", over.unwrap_or_default());
                 Verdict::Error
             }
         };
-        let executions = output.lines().find_map(|line| line.strip_prefix("executions ")?.parse().ok()).unwrap_or(0);
-        Outcome { verdict, executions, took: start.elapsed(), output, errors }
+        let executions = output
+            .lines()
+            .find_map(|line| line.strip_prefix("executions ")?.parse().ok())
+            .unwrap_or(0);
+        let fell_on = errors
+            .lines()
+            .find_map(|line| line.strip_prefix(FELL_ON)?.split_once(':')?.0.parse().ok());
+        Outcome { verdict, executions, fell_on, took: start.elapsed(), output, errors }
     }
+}
+
+/// All that comes out of a pipe, read on a thread of its own.
+fn drain(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
 }
 
 impl fmt::Display for Job {
@@ -190,32 +219,69 @@ struct Totals {
     executions: u64,
     passed: usize,
     failed: usize,
+    /// Planted bugs that fell on the first execution: no interleaving was needed to find them.
+    first: usize,
+    /// Those that fell later.
+    later: usize,
 }
 
 /// Runs jobs that must all come to the same end; adds to the totals.
 fn expect(wanted: Verdict, jobs: &[Job], totals: &mut Totals) {
     let shared = Mutex::new(totals);
     in_parallel(jobs, |job| {
-        let Outcome { verdict, executions, took, errors, .. } = job.run();
-        let passed = verdict == wanted;
+        let Outcome { verdict, executions, fell_on, took, errors, .. } = job.run();
+        let mut passed = verdict == wanted;
         let mut totals = shared.lock().expect("no thread panics with it");
         totals.executions += executions;
-        *if passed { &mut totals.passed } else { &mut totals.failed } += 1;
-        let end = match (verdict, wanted) {
+        let mut end = match (verdict, wanted) {
             (Verdict::Green, Verdict::Green) => format!("{executions} executions"),
-            (Verdict::Red, Verdict::Red) => "red, as it must be".to_owned(),
+            (Verdict::Red, Verdict::Red) => match fell_on {
+                Some(no) => format!("red on execution {no}, as it must be"),
+                None => "red by a signal, as it must be".to_owned(),
+            },
             (other, _) => format!("{other:?}"),
         };
-        println!("{} {job} {end}, {:.1} s", if passed { "ok    " } else { "FAILED" }, took.as_secs_f64());
+        if let (Some(bug), Verdict::Red) = (job.bug, verdict) {
+            let first = fell_on == Some(1);
+            *if first { &mut totals.first } else { &mut totals.later } += 1;
+            if first != marked_first(bug) {
+                passed = false;
+                let mark = if first { "has to say" } else { "must not say" };
+                end += &format!(": planted.txt {mark} `first`");
+            }
+        }
+        *if passed { &mut totals.passed } else { &mut totals.failed } += 1;
+        println!(
+            "{} {job} {end}, {:.1} s",
+            if passed { "ok    " } else { "FAILED" },
+            took.as_secs_f64()
+        );
         if !passed {
             println!("{}", errors.trim_end());
         }
     });
 }
 
+/// Does planted.txt say that this bug falls on the first execution?
+fn marked_first(name: &str) -> bool {
+    crate::BUGS.iter().any(|bug| bug.name == name && bug.first)
+}
+
+/// The bound of the quick mode, for a model with this one.
+pub(crate) fn at_most_quick(bound: Option<usize>) -> Option<usize> {
+    Some(bound.map_or(QUICK, |bound| bound.min(QUICK)))
+}
+
 /// The suite, or the part of it whose names contain one of `parts`.
 fn suite(parts: &[String]) -> bool {
-    let chosen = |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()));
+    let (flags, parts) = parts.iter().partition::<Vec<_>, _>(|part| part.starts_with("--"));
+    if let Some(flag) = flags.iter().find(|flag| **flag != "--quick") {
+        println!("`{flag}` is no option");
+        return false;
+    }
+    let quick = !flags.is_empty();
+    let chosen =
+        |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()));
     let mut totals = Totals::default();
     let controls = crate::models::CONTROLS.iter().map(|model| model.name);
     let (canaries, controls) = controls.partition::<Vec<_>, _>(|name| name.starts_with("canary"));
@@ -226,32 +292,50 @@ fn suite(parts: &[String]) -> bool {
         return false;
     }
 
-    let models = crate::models::MODELS.iter().filter(|model| chosen(model.name)).collect::<Vec<&Model>>();
+    let models =
+        crate::models::MODELS.iter().filter(|model| chosen(model.name)).collect::<Vec<&Model>>();
     totals.models = models.len();
     let mut jobs = Vec::new();
     for tree in [Tree::Real, Tree::Narrow] {
-        jobs.extend(models.iter().map(|model| Job::new(tree, model.name)));
+        jobs.extend(models.iter().map(|model| {
+            let bound = if quick { at_most_quick(model.bound) } else { None };
+            Job { bound, ..Job::new(tree, model.name) }
+        }));
     }
-    jobs.extend(models.iter().map(|model| {
-        let bound = Some(model.bound.map_or(2, |bound| bound.min(2)));
-        Job { fail_as_load: true, bound, ..Job::new(Tree::Real, model.name) }
-    }));
+    // Most of the time, for very few bugs: not in a hurry.
+    if !quick {
+        jobs.extend(models.iter().map(|model| {
+            let bound = at_most_quick(model.bound);
+            Job { fail_as_load: true, bound, ..Job::new(Tree::Real, model.name) }
+        }));
+    }
     expect(Verdict::Green, &jobs, &mut totals);
 
-    let mut jobs = controls.into_iter().filter(|name| chosen(name)).map(|name| Job::new(Tree::Real, name)).collect::<Vec<_>>();
-    let bugs = crate::BUGS.iter().filter(|(bug, model)| chosen(bug) || chosen(model));
-    jobs.extend(bugs.map(|&(bug, model)| Job { bug: Some(bug), ..Job::new(Tree::Planted, model) }));
+    let mut jobs = controls
+        .into_iter()
+        .filter(|name| chosen(name))
+        .map(|name| Job::new(Tree::Real, name))
+        .collect::<Vec<_>>();
+    let bugs = crate::BUGS.iter().filter(|bug| chosen(bug.name) || chosen(bug.model));
+    jobs.extend(bugs.map(|bug| Job { bug: Some(bug.name), ..Job::new(Tree::Planted, bug.model) }));
     expect(Verdict::Red, &jobs, &mut totals);
 
-    println!("{} passed, {} failed", totals.passed, totals.failed);
-    println!("{} models, {} executions", totals.models, totals.executions);
-    totals.failed == 0 && totals.passed > canaries.len()
+    let Totals { models, executions, passed, failed, first, later } = totals;
+    let bugs = first + later;
+    println!(
+        "{bugs} planted bugs red: {first} on the first execution (no interleaving), {later} later"
+    );
+    let how = if quick { ", in the quick mode" } else { "" };
+    println!("{passed} passed, {failed} failed{how}");
+    println!("{models} models, {executions} executions");
+    failed == 0 && passed > canaries.len()
 }
 
 /// Runs one model here.
 fn one(args: &[String]) -> i32 {
     let [tree, model, options @ ..] = args else { return USAGE };
-    let tree = [Tree::Real, Tree::Narrow, Tree::Planted].into_iter().find(|known| known.name() == tree);
+    let tree =
+        [Tree::Real, Tree::Narrow, Tree::Planted].into_iter().find(|known| known.name() == tree);
     let Some(mut model) = tree.and_then(|tree| tree.find(model)) else {
         eprintln!("there is no such model");
         return USAGE;
@@ -260,10 +344,13 @@ fn one(args: &[String]) -> i32 {
     for option in options {
         match option.split_once('=') {
             Some(("bug", name)) => sync::plant(name),
-            Some(("bound", bound)) if bound.parse::<usize>().is_ok() => model.bound = bound.parse().ok(),
+            Some(("bound", bound)) if bound.parse::<usize>().is_ok() => {
+                model.bound = bound.parse().ok()
+            }
             Some(("fail", "load")) => {
                 sync::atomic::fail_as_load();
-                // Loom looks back at one access per thread and place: the loads hide some orders, so that a place may be missed.
+                // Loom looks back at one access per thread and place: the loads hide some orders,
+                // so that a place may be missed.
                 model.places = &[];
             }
             Some(("list", "sites")) => list = true,
@@ -282,9 +369,10 @@ fn one(args: &[String]) -> i32 {
         return UNKNOWN_SITE;
     }
     std::panic::set_hook(Box::new(|info| {
-        // Whatever was not planned ends the model here: unwinding through it could only hide what went wrong.
+        // Whatever was not planned ends the model here: unwinding through it could only hide what
+        // went wrong.
         if !info.payload().is::<Planned>() {
-            eprintln!("after {} executions: {info}", sync::executions());
+            eprintln!("{FELL_ON}{}: {info}", sync::executions());
             std::process::exit(RED);
         }
     }));

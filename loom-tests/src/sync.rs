@@ -22,6 +22,7 @@ pub(crate) mod thread;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
+use std::time::{Duration, Instant};
 
 /// Sizes small enough that growth is reached by a few messages. A slot holds a node with loom's cells in it.
 pub(crate) mod config {
@@ -85,11 +86,32 @@ impl Backoff {
     pub(crate) fn snooze(&self) {}
 }
 
+/// A value that can be shared because a shared reference to it does nothing.
+pub(crate) struct Exclusive<T>(T);
+
+// SAFETY: a shared reference gives no access to the value.
+unsafe impl<T> Sync for Exclusive<T> {}
+
+impl<T> Exclusive<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Exclusive(value)
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+
+    pub(crate) fn into_inner(self) -> T {
+        self.0
+    }
+}
+
 /// Loom's mutex with the face of `parking_lot`'s. A call that may block is counted (R13).
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
-pub(crate) struct MutexGuard<'a, T>(loom::sync::MutexGuard<'a, T>);
+/// Loom's guard; it is out while its thread waits at a [`Condvar`].
+pub(crate) struct MutexGuard<'a, T>(Option<loom::sync::MutexGuard<'a, T>>);
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
@@ -98,24 +120,60 @@ impl<T> Mutex<T> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         count_wait();
-        MutexGuard(self.0.lock().expect("loom's mutex is never poisoned"))
+        MutexGuard(Some(self.0.lock().expect("loom's mutex is never poisoned")))
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().expect("loom's mutex is never poisoned")
     }
 
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        self.0.try_lock().ok().map(MutexGuard)
+        self.0.try_lock().ok().map(|guard| MutexGuard(Some(guard)))
     }
 }
 
 impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        &self.0
+        self.0.as_ref().expect("held")
     }
 }
 
 impl<T> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        &mut self.0
+        self.0.as_mut().expect("held")
+    }
+}
+
+/// Loom's condition variable with the face of `parking_lot`'s. There is no time: a limit never passes.
+#[derive(Debug, Default)]
+pub(crate) struct Condvar(loom::sync::Condvar);
+
+impl Condvar {
+    pub(crate) fn new() -> Self {
+        Condvar(loom::sync::Condvar::new())
+    }
+
+    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        count_wait();
+        let held = guard.0.take().expect("held");
+        guard.0 = Some(self.0.wait(held).expect("loom's mutex is never poisoned"));
+    }
+
+    pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) {
+        self.wait(guard);
+    }
+
+    pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _: Instant) {
+        self.wait(guard);
+    }
+
+    pub(crate) fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
     }
 }
 
@@ -195,6 +253,9 @@ pub(crate) fn explore(bound: Option<usize>, places: &[&'static str], model: fn()
     });
     alloc::renew();
     for place in places {
-        assert!(REACHED.with_borrow(|reached| reached.contains(place)), "no execution came to `{place}`");
+        assert!(
+            REACHED.with_borrow(|reached| reached.contains(place)),
+            "no execution came to `{place}`"
+        );
     }
 }

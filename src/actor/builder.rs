@@ -4,14 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Actor;
-use crate::drain::budget::Budget;
-use crate::drain::carrier::Executor;
-use crate::drain::handle::Handle;
-use crate::drain::letter::Undelivered;
-use crate::drain::plan::{Overflow, Panic, Plan};
+use crate::budget::Budget;
+use crate::cell::config::{Overflow, PanicPolicy, Plan, Settings, Undelivered};
+use crate::cell::executor::Executor;
+use crate::cell::refs::Strong;
 use crate::error::{BuildError, EndCause};
 use crate::mailbox::word::{MAX_CAPACITY, UNBOUNDED};
-use crate::wait::Clock;
+use crate::time::Clock;
 
 /// Limits of an actor to be, found good.
 pub(super) struct Limits {
@@ -19,16 +18,10 @@ pub(super) struct Limits {
     budget: Budget,
 }
 
-impl Limits {
-    /// Those of a builder that was told nothing.
-    pub(super) const NONE: Self = Limits { capacity: UNBOUNDED, budget: Budget::INLINE };
-}
-
 /// Describes an actor before it is made: see [`Actor::builder`].
 #[must_use = "nothing is made before `spawn`"]
 pub struct ActorBuilder<S> {
-    /// None yet for a lazy one.
-    state: Option<S>,
+    state: S,
     capacity: Option<usize>,
     budget: Option<Budget>,
     /// All but the limit, which is the capacity once that is found good.
@@ -37,46 +30,28 @@ pub struct ActorBuilder<S> {
 
 impl<S: Send + 'static> ActorBuilder<S> {
     pub(crate) fn new(state: S) -> Self {
-        ActorBuilder { state: Some(state), capacity: None, budget: None, plan: Plan::PLAIN }
+        ActorBuilder { state, capacity: None, budget: None, plan: Plan::PLAIN }
     }
 
-    /// An actor whose state is made by this factory before its first turn, by whoever runs that turn: once, however many threads send their
-    /// first message at the same time, and never if no message is run.
+    /// Called with the state before the first turn of every batch; with
+    /// [`on_batch_end`](Self::on_batch_end), to load and store the state once for many messages, or
+    /// to handle together what the messages have put into it.
     ///
-    /// A factory that panics is treated like a turn that panics: the panic hook is told, then the policy acts. With
-    /// [`Panic::Restart`] that factory makes the state instead. With `Stop`, and with `Resume` too, for there is nothing to go on with, the actor
-    /// stops with that cause, and waiting messages are given back. The end hook gets no state if none was made.
+    /// A batch is what one thread runs without looking for more: it takes all messages that wait,
+    /// and the batch is over when they have been run. It is over earlier if the drainer lets go
+    /// because its budget is used up, or because other actors are waiting for this thread. What
+    /// arrives meanwhile is for the next batch. Closures of [`with`](Actor::with) are turns, too.
     ///
-    /// # Examples
-    /// ```
-    /// use turnwise::{ActorBuilder, StopCause};
+    /// Each call of this hook is followed by one of `on_batch_end`, by the same thread, before any
+    /// other thread gets at the state: also if this hook or a turn panics, or if the actor is
+    /// stopped. A batch without a turn, because the actor was stopped before, has neither.
     ///
-    /// let log = ActorBuilder::lazy(|| vec!["opened"]).name("log").spawn()?; // nothing is opened yet
-    /// log.send(|log| log.push("first"))?;
-    /// assert_eq!(log.with(|log| log.clone())?, ["opened", "first"]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn lazy(factory: impl FnOnce() -> S + Send + 'static) -> Self {
-        let mut plan = Plan::PLAIN;
-        plan.passes().factory = Some(Box::new(factory));
-        ActorBuilder { state: None, capacity: None, budget: None, plan }
-    }
-
-    /// Called with the state before the first turn of every pass; with [`after_pass`](Self::after_pass), to load and store the state once for
-    /// many messages.
+    /// A hook that panics is treated like a turn that panics: the panic hook is called, and the
+    /// policy decides whether the actor goes on (the messages of the batch are run) or stops (they
+    /// are given back).
     ///
-    /// A pass is what one thread runs without looking for more: it takes all messages that wait, and the pass is over when they have been
-    /// run, or when the drainer lets go earlier because its budget is used up or because other actors are waiting for this thread. What
-    /// arrives meanwhile is for the next pass. Closures of [`with`](Actor::with) and [`Actor::try_own`] are turns, too.
-    ///
-    /// Each call of this hook is followed by one of `after_pass`, by the same thread, before anybody else gets at the state: also if this hook
-    /// or a turn panics, or if the actor is stopped. A pass without a turn, because the actor was stopped before, has neither.
-    ///
-    /// A hook that panics is treated like a turn that panics: the panic hook is told, and the policy decides whether the actor goes on
-    /// (the messages of the pass are run) or stops (they are given back).
-    ///
-    /// With hooks, every message goes through the mailbox: the short cut for an idle actor is not taken, an [`ask`](Actor::ask) always
-    /// allocates. The same holds for `bulk` and `lazy`. Other actors pay nothing for it.
+    /// With hooks, every message goes through the mailbox: the short cut for an idle actor is not
+    /// taken, a [`call`](Actor::call) always allocates. Other actors pay nothing for it.
     ///
     /// # Examples
     /// ```
@@ -86,67 +61,92 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// struct Ledger { loads: u32, stores: u32, sum: u32 }
     ///
     /// let ledger = Actor::builder(Ledger::default())
-    ///     .before_pass(|ledger| ledger.loads += 1)
-    ///     .after_pass(|ledger, _turns| ledger.stores += 1)
+    ///     .on_batch_start(|ledger| ledger.loads += 1)
+    ///     .on_batch_end(|ledger, _turns| ledger.stores += 1)
     ///     .spawn()?;
-    /// ledger.send_many((1..=100).map(|n| move |ledger: &mut Ledger| ledger.sum += n))?;
-    /// assert_eq!(ledger.with(|ledger| (ledger.loads, ledger.stores, ledger.sum))?, (2, 1, 5050));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ledger.send_many((1..=5).map(|n| move |ledger: &mut Ledger| ledger.sum += n))?;
+    /// assert_eq!(ledger.with(|ledger| (ledger.loads, ledger.stores, ledger.sum))?, (2, 1, 15));
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
-    pub fn before_pass(mut self, hook: impl FnMut(&mut S) + Send + 'static) -> Self {
-        self.plan.passes().before = Some(Box::new(hook));
+    pub fn on_batch_start(mut self, hook: impl FnMut(&mut S) + Send + 'static) -> Self {
+        self.plan.hooks.on_batch_start = Some(Box::new(hook));
         self
     }
 
-    /// Called with the state after the last turn of every pass, and with the number of turns: see [`before_pass`](Self::before_pass).
+    /// Called with the state after the last turn of every batch, and with the number of turns: see
+    /// [`on_batch_start`](Self::on_batch_start).
     ///
-    /// The turns have been run by then, and those who wait for one of them may have their answers. After a panic the hook gets the state as
-    /// the panic left it, or, with [`Panic::Restart`], the fresh one, which no `before_pass` has seen. Turns that panicked are counted,
-    /// messages that were given back are not; one that was cancelled while it waited
-    /// may be, for its place is passed.
-    pub fn after_pass(mut self, hook: impl FnMut(&mut S, u64) + Send + 'static) -> Self {
-        self.plan.passes().after = Some(Box::new(hook));
-        self
-    }
-
-    /// Gathers the messages of [`Actor::tell_bulk`]: those that stand side by side in one pass are handled in one call. See
-    /// [`BulkHandler`](crate::BulkHandler).
-    pub fn bulk(mut self) -> Self {
-        self.plan.passes();
+    /// The turns have been run by then, and those that wait for one of them may have their answers.
+    /// After a panic the hook gets the state as the panic left it, or, with
+    /// [`PanicPolicy::Restart`], the fresh one, which no `on_batch_start` has seen. Turns that
+    /// panicked are counted, messages that were given back are not; one that was cancelled while it
+    /// waited may be, for its place is passed.
+    ///
+    /// # Examples
+    /// Messages that are handled together: each puts itself into a `Vec`, and the hook handles all.
+    /// ```
+    /// use turnwise::Actor;
+    ///
+    /// #[derive(Default)]
+    /// struct Rows { gathered: Vec<u32>, written: Vec<Vec<u32>> }
+    ///
+    /// let rows = Actor::builder(Rows::default())
+    ///     .on_batch_end(|rows, _| {
+    ///         let batch = std::mem::take(&mut rows.gathered);
+    ///         if !batch.is_empty() {
+    ///             rows.written.push(batch); // one write for all
+    ///         }
+    ///     })
+    ///     .spawn()?;
+    /// rows.send_many((1..=3).map(|n| move |rows: &mut Rows| rows.gathered.push(n)))?;
+    /// assert_eq!(rows.with(|rows| rows.written.clone())?, [[1, 2, 3]]);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn on_batch_end(mut self, hook: impl FnMut(&mut S, u64) + Send + 'static) -> Self {
+        self.plan.hooks.on_batch_end = Some(Box::new(hook));
         self
     }
 
     /// A name, for `Debug` and for people.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.plan.name = Some(name.into().into_boxed_str());
+        self.plan.settings.name = Some(name.into().into_boxed_str());
         self
     }
 
-    /// At most so many messages wait, the running one not counted; `overflow` says what happens to one more.
+    /// At most this many messages wait, the running one not counted; `overflow` says what happens
+    /// to one more.
     ///
     /// The limit is exact at every moment, for up to 65,533 messages.
     pub fn capacity(mut self, messages: usize, overflow: Overflow) -> Self {
         self.capacity = Some(messages);
-        self.plan.overflow = overflow;
+        self.plan.settings.overflow = overflow;
         self
     }
 
-    /// The clock that limits are measured on, for tests above all; without this, the system's monotonic one.
+    /// The clock that limits are measured on, for tests above all; without this, the system's
+    /// monotonic one.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
-        self.plan.clock = Some(Box::new(clock));
+        self.plan.settings.clock = Some(Box::new(clock));
         self
     }
 
-    /// Where messages are run: senders leave them, and a [`Drain`](crate::Drain) is given to this executor. A caller of
-    /// [`with`](Actor::with) still runs his own message on the spot if the actor is idle.
+    /// Runs the actor in this executor: senders leave their messages, and the executor is given a
+    /// [`Drain`](crate::Drain). Nothing else runs the actor: callers that wait sleep meanwhile, and
+    /// a poll of a future schedules at most. See [`run_inline`](Self::run_inline).
+    ///
+    /// A thread that is to run the executor must not wait for the actor. If it is to run a
+    /// [`DrainQueue`](crate::executor::DrainQueue), say, and calls [`with`](Actor::with) or
+    /// [`wait`](crate::Reply::wait) instead, it waits for ever: use [`call`](Actor::call), and run
+    /// the queue.
     pub fn executor(mut self, executor: impl Executor + 'static) -> Self {
-        self.plan.executor = Some(Box::new(executor));
-        self.plan.posts = true;
+        self.plan.settings.executor = Some(Box::new(executor));
         self
     }
 
-    /// Where drains go that have used up their budget: messages are run by those who send them, and what is left after that by this executor.
-    /// Without this (and without [`executor`](Self::executor)), it is [`ThreadPool::global`](crate::ThreadPool::global).
+    /// With an [executor](Self::executor): shall the threads that send to the actor, or wait for it
+    /// in a blocking call, run its messages too? Then the executor gets what is left when their
+    /// budget is used up, what is [posted](Actor::posted), and what tasks wait for. An actor
+    /// without an executor always runs so.
     ///
     /// # Examples
     /// ```
@@ -154,41 +154,37 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// use turnwise::executor::DrainQueue;
     ///
     /// let queue = DrainQueue::new();
-    /// let n = Actor::builder(0).hand_off_to(queue.handle()).budget(2).spawn()?;
+    /// let n = Actor::builder(0).executor(queue.handle()).run_inline(true).budget(2).spawn()?;
     /// n.send_many((0..5).map(|_| |n: &mut i32| *n += 1))?;
     /// assert_eq!(queue.len(), 1); // two were run here, and the rest waits
     /// while queue.run_one() {}
     /// assert_eq!(n.with(|n| *n)?, 5);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
-    pub fn hand_off_to(mut self, executor: impl Executor + 'static) -> Self {
-        self.plan.executor = Some(Box::new(executor));
-        self.plan.posts = false;
+    pub fn run_inline(mut self, inline: bool) -> Self {
+        self.plan.settings.inline = inline;
         self
     }
 
-    /// The most that one drain does, in turns, in time, or both. What is left then is handed on: to the executor, behind everybody else's work,
-    /// or, without one, to [`ThreadPool::global`](crate::ThreadPool::global). Nothing is handed on if nothing is left.
+    /// The most that one drain does, in turns, in time, or both. What is left then goes to the
+    /// executor, behind all other work there, or, without one, to
+    /// [`ThreadPool::global`](crate::ThreadPool::global) (with the feature `tokio`, to the runtime
+    /// that the drainer is in). Nothing is handed off if nothing is left.
     ///
-    /// Without this, a drain in an executor has 256 turns, and a caller who finds himself draining is let go after a millisecond. That is
-    /// counted from the eighth turn on, so a short drain never looks at a clock. A caller's own message, if he runs it at once, does not
-    /// count. A caller who waits for an actor with an executor, finds nobody at it and so drains it, has no budget: the executor might be
-    /// waiting for him. If the pool of the process has not a single thread, the caller who was to be let go runs what is left himself.
+    /// By default a drain has 256 turns if the executor alone runs the actor. Otherwise it stops
+    /// after 1 ms, at the next message boundary. The clock is first read after eight messages, and
+    /// the time counts from there, so a short drain never reads it. The message of a caller that
+    /// found the actor idle does not count. A caller that waits goes on until its own message is
+    /// done or its time is over, and beyond that only within the budget. If the system gives not a
+    /// single thread for the global pool, a caller runs what is left itself.
     ///
-    /// The same default counts for everything that a caller's turns have sent to others, all together: after a millisecond, what is left of
-    /// it goes to that pool, but for actors whose budget is unlimited.
+    /// The same default holds for everything that a caller's turns have sent to others, taken
+    /// together: after 1 ms, the actors that are left are scheduled, apart from those with an
+    /// unlimited budget.
     ///
-    /// A program that is ended while the pool has work ends all the same: wait for what must be done.
+    /// The work of the global pool does not keep a program from ending: wait for what must be done.
     pub fn budget(mut self, budget: impl Into<Budget>) -> Self {
         self.budget = Some(budget.into());
-        self
-    }
-
-    /// Called each time the executor refuses a drain ([`Executor::try_execute`]), with 1 to 3 for how often it has in a row. After the third
-    /// time the drain goes to [`ThreadPool::global`](crate::ThreadPool::global). It is called by whoever hands the drain over, and by
-    /// several at a time.
-    pub fn refused(mut self, hook: impl Fn(u32) + Send + Sync + 'static) -> Self {
-        self.plan.refused = Some(Box::new(hook));
         self
     }
 
@@ -196,53 +192,63 @@ impl<S: Send + 'static> ActorBuilder<S> {
     ///
     /// # Examples
     /// ```
-    /// use turnwise::{Actor, Panic};
+    /// use turnwise::{Actor, PanicPolicy};
     ///
-    /// let n = Actor::builder(1).on_panic(Panic::restart(|| 10)).spawn()?;
+    /// let n = Actor::builder(1).panic_policy(PanicPolicy::restart(|| 10)).spawn()?;
     /// n.send(|_| panic!("oops"))?;
     /// assert_eq!(n.with(|n| *n)?, 10);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn on_panic(mut self, policy: Panic<S>) -> Self {
+    pub fn panic_policy(mut self, policy: PanicPolicy<S>) -> Self {
         self.plan.hooks.policy = policy;
         self
     }
 
-    /// Called with the text of every panic of a turn (or of what [counts as one](Panic)), before the policy acts. It is called by the owner, between two turns.
-    pub fn panic_hook(mut self, hook: impl FnMut(&str) + Send + 'static) -> Self {
+    /// Called with the text of every panic of a turn (or of what [counts as one](PanicPolicy)),
+    /// before the policy acts. The thread that runs the actor calls it, between two turns.
+    pub fn on_panic(mut self, hook: impl FnMut(&str) + Send + 'static) -> Self {
         self.plan.hooks.on_panic = Some(Box::new(hook));
         self
     }
 
-    /// Called once for each message that was accepted and is not handled: its actor was stopped, or it had to make room
-    /// ([`Overflow`]). It is the hook's now. By any thread, and by several at a time.
+    /// Called once for each message that was accepted and is not handled: its actor was stopped, or
+    /// its mailbox full ([`Overflow::DropNewest`]). The message is the hook's now. Any thread may
+    /// call it, and several at a time.
     ///
-    /// Questions are not handed to it (their askers are told), nor are closures of a waiting caller (they stay with him).
+    /// Questions are not handed to it (their askers are told), nor are closures of a waiting caller
+    /// (they stay with the caller).
     ///
     /// # Examples
     /// ```
     /// use std::sync::mpsc;
+    /// use turnwise::executor::DrainQueue;
     /// use turnwise::{Actor, Undelivered};
     ///
     /// let (tx, rx) = mpsc::channel();
-    /// let n = Actor::builder(0).undelivered(move |message| tx.send(message).unwrap()).spawn()?;
-    /// n.enqueue(|n| *n += 5)?;
+    /// let queue = DrainQueue::new();
+    /// let n = Actor::builder(0)
+    ///     .executor(queue.handle())
+    ///     .on_undelivered(move |message| tx.send(message).unwrap())
+    ///     .spawn()?;
+    /// n.send(|n| *n += 5)?;
     /// n.stop();
+    /// queue.run_until_idle();
     /// let Undelivered::Closure(message) = rx.recv()? else { panic!() };
     /// let mut elsewhere = 1;
     /// message(&mut elsewhere);
     /// assert_eq!(elsewhere, 6);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
-    pub fn undelivered(mut self, hook: impl Fn(Undelivered<S>) + Send + Sync + 'static) -> Self {
-        self.plan.undelivered = Some(Box::new(hook));
+    pub fn on_undelivered(mut self, hook: impl Fn(Undelivered<S>) + Send + Sync + 'static) -> Self {
+        self.plan.on_undelivered = Some(Box::new(hook));
         self
     }
 
-    /// Called once, when the actor is closed, stopped or its last handle dropped and everything accepted is done: with the state, and with
-    /// what ended it. There is no state if the actor is [lazy](Self::lazy) and never started.
+    /// Called once, when the actor is closed, stopped or its last handle dropped and everything
+    /// accepted is done: with the state, and with what ended it.
     ///
-    /// By the owner, that is, by whoever ran the last turn or ended an idle actor. A panic in it is nobody's business.
+    /// The thread that ran the last turn calls it, or the one that ended an idle actor. A panic in
+    /// it is caught and ignored.
     ///
     /// # Examples
     /// ```
@@ -250,12 +256,13 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// use turnwise::{Actor, EndCause, StopCause};
     ///
     /// let (tx, rx) = mpsc::channel();
-    /// let n = Actor::builder(1).on_end(move |state, cause| tx.send((state, cause)).unwrap()).spawn()?;
+    /// let hook = move |state, cause| tx.send((state, cause)).unwrap();
+    /// let n = Actor::builder(1).on_end(hook).spawn()?;
     /// n.send(|_| panic!("oops"))?;
-    /// assert_eq!(rx.recv()?, (Some(1), EndCause::Stopped(StopCause::Panicked("oops".into()))));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// assert_eq!(rx.recv()?, (1, EndCause::Stopped(StopCause::Panicked("oops".into()))));
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
-    pub fn on_end(mut self, hook: impl FnOnce(Option<S>, EndCause) + Send + 'static) -> Self {
+    pub fn on_end(mut self, hook: impl FnOnce(S, EndCause) + Send + 'static) -> Self {
         self.plan.hooks.on_end = Some(Box::new(hook));
         self
     }
@@ -277,8 +284,8 @@ impl<S: Send + 'static> ActorBuilder<S> {
         Ok(self.made(limits))
     }
 
-    /// Gives the state back, if there is one yet, and forgets the rest.
-    pub(super) fn into_state(self) -> Option<S> {
+    /// Gives the state back, and forgets the rest.
+    pub(super) fn into_state(self) -> S {
         self.state
     }
 
@@ -292,7 +299,11 @@ impl<S: Send + 'static> ActorBuilder<S> {
             }
             Some(messages) => messages as u32,
         };
-        let budget = self.budget.unwrap_or(if self.plan.posts { Budget::POSTED } else { Budget::INLINE });
+        let budget = self.budget.unwrap_or(if self.plan.settings.is_executor_only() {
+            Budget::POSTED
+        } else {
+            Budget::INLINE
+        });
         if budget.is_zero() {
             return Err(BuildError::BudgetZero);
         }
@@ -301,13 +312,14 @@ impl<S: Send + 'static> ActorBuilder<S> {
 
     /// Makes the actor, with limits that were found good. Runs no user code.
     pub(super) fn made(self, Limits { capacity, budget }: Limits) -> Actor<S> {
-        Actor { handle: Handle::planned(self.state, Plan { limit: capacity, budget, ..self.plan }) }
+        let settings = Settings { limit: capacity, budget, ..self.plan.settings };
+        Actor { handle: Strong::planned(self.state, Plan { settings, ..self.plan }) }
     }
 
     /// Another clock than the machine's, unless one was chosen.
     pub(super) fn clock_unless_set(mut self, clock: Option<&Arc<dyn Clock>>) -> Self {
-        if self.plan.clock.is_none() {
-            self.plan.clock = clock.map(|clock| Box::new(clock.clone()) as Box<dyn Clock>);
+        if self.plan.settings.clock.is_none() {
+            self.plan.settings.clock = clock.map(|clock| Box::new(clock.clone()) as Box<dyn Clock>);
         }
         self
     }
@@ -328,6 +340,9 @@ impl<S: Send + 'static> ActorBuilder<S> {
 
 impl<S> fmt::Debug for ActorBuilder<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ActorBuilder").field("name", &self.plan.name).field("capacity", &self.capacity).finish_non_exhaustive()
+        f.debug_struct("ActorBuilder")
+            .field("name", &self.plan.settings.name)
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
     }
 }

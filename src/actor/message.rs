@@ -4,14 +4,16 @@ use std::any::Any;
 use std::fmt;
 
 use super::{Actor, Reply, WeakActor};
-use crate::drain::budget::{Budget, Remaining};
-use crate::drain::letter::{Here, Letter, Undelivered};
+use crate::cell::config::Undelivered;
+use crate::cell::message::Message;
+use crate::cell::owner::InTurn;
 use crate::error::{Reason, SendError, StopCause};
-use crate::wait::Limit;
+use crate::send::push::By;
 
 /// What a state does with messages of type `M`.
 ///
-/// A message is stored in the mailbox as it is. Messages and closures may be mixed on one actor; they run in the order of their acceptance.
+/// A message is stored in the mailbox as it is. Messages and closures may be mixed on one actor;
+/// they run in the order of their acceptance.
 ///
 /// # Examples
 /// ```
@@ -37,11 +39,11 @@ use crate::wait::Limit;
 ///
 /// let account = Actor::new(Account(10));
 /// account.tell(Deposit(5))?;
-/// assert_eq!(account.call(Balance).wait()?, 15);
+/// assert_eq!(account.ask(Balance).wait()?, 15);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Handler<M>: Sized {
-    /// What the sender of a [`call`](Actor::call) gets.
+    /// What the sender of an [`ask`](Actor::ask) gets.
     type Reply: Send + 'static;
 
     /// One turn.
@@ -50,62 +52,56 @@ pub trait Handler<M>: Sized {
 
 /// The actor that a handler runs in, seen from inside.
 pub struct Context<'a, S> {
-    pub(super) here: Here<'a, S>,
+    pub(super) turn: InTurn<'a, S>,
 }
 
 impl<S> Context<'_, S> {
-    /// A handle to this actor; none once all handles are gone and it is only running what was left: an actor never comes back.
+    /// A handle to this actor; none once all handles are gone and it is only running what was left:
+    /// an actor never comes back.
     pub fn actor(&self) -> Option<Actor<S>> {
-        self.here.handle().map(|handle| Actor { handle })
+        self.turn.handle().map(|handle| Actor { handle })
     }
 
     /// A handle to this actor that does not keep it going.
     pub fn weak(&self) -> WeakActor<S> {
-        WeakActor::of(self.here.weak())
+        WeakActor::of(self.turn.weak())
     }
 
     /// Stops this actor when the turn is over, as [`Actor::stop`] does.
     pub fn stop(&mut self) {
-        self.here.stop();
+        self.turn.stop();
     }
 
     /// The name that the actor was built with.
     pub fn name(&self) -> Option<&str> {
-        self.here.core().about().name.as_deref()
-    }
-
-    /// What the drain that runs this turn has left: see [`remaining`](crate::remaining).
-    pub fn remaining(&self) -> Option<Remaining> {
-        super::remaining()
-    }
-
-    /// Gives the drain that runs this turn another budget: see [`renew`](crate::renew).
-    pub fn renew(&mut self, budget: impl Into<Budget>) -> bool {
-        super::renew(budget)
+        self.turn.header().config().name.as_deref()
     }
 
     /// Messages that wait behind this one: late by at most a batch, "at least" from 65,534 on.
     pub fn waiting(&self) -> usize {
-        self.here.core().word.load().waiting() as usize
+        self.turn.header().word.load().waiting() as usize
     }
 }
 
 impl<S> fmt::Debug for Context<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("actor", &self.name()).field("waiting", &self.waiting()).finish_non_exhaustive()
+        f.debug_struct("Context")
+            .field("actor", &self.name())
+            .field("waiting", &self.waiting())
+            .finish_non_exhaustive()
     }
 }
 
 /// A typed message in the mailbox.
-struct Typed<M>(M);
+pub(super) struct Typed<M>(pub(super) M);
 
-impl<S: Handler<M> + 'static, M: Send + 'static> Letter<S> for Typed<M> {
+impl<S: Handler<M> + 'static, M: Send + 'static> Message<S> for Typed<M> {
     type Answer = S::Reply;
     type Payload = M;
 
     #[inline(always)]
-    fn run(self, state: &mut S, here: Here<'_, S>) -> S::Reply {
-        state.handle(self.0, &mut Context { here })
+    fn run(self, state: &mut S, turn: InTurn<'_, S>) -> S::Reply {
+        state.handle(self.0, &mut Context { turn })
     }
 
     fn payload(self) -> M {
@@ -119,12 +115,13 @@ impl<S: Handler<M> + 'static, M: Send + 'static> Letter<S> for Typed<M> {
 
 /// A refused message, for its sender.
 #[cold]
-fn message_back<M>((message, reason): (Typed<M>, Reason)) -> SendError<M> {
+pub(super) fn message_back<M>((message, reason): (Typed<M>, Reason)) -> SendError<M> {
     SendError::new(message.0, reason)
 }
 
 impl<S: Send + 'static> Actor<S> {
-    /// Sends a typed message; as [`send`](Self::send) in every respect. What the handler returns is dropped.
+    /// Sends a typed message; as [`send`](Self::send) in every respect. What the handler returns is
+    /// dropped.
     ///
     /// # Errors
     /// The message comes back if the actor is closed, stopped, or its mailbox full.
@@ -136,51 +133,16 @@ impl<S: Send + 'static> Actor<S> {
         self.handle.send(Typed(message)).map_err(message_back)
     }
 
-    /// [`tell`](Self::tell) that waits for room, as [`send_within`](Self::send_within).
+    /// Sends a typed message whose result comes back in a [`Reply`]; as [`call`](Self::call) in
+    /// every respect.
     ///
-    /// # Errors
-    /// As `send_within`.
-    pub fn tell_within<M: Send + 'static>(&self, limit: impl Into<Limit>, message: M) -> Result<(), SendError<M>>
-    where
-        S: Handler<M>,
-    {
-        self.handle.send_within(Typed(message), limit.into()).map_err(message_back)
-    }
-
-    /// Sends a typed message that never runs in this call; as [`post`](Self::post) in every respect.
-    ///
-    /// # Errors
-    /// The message comes back if the actor is closed, stopped, or its mailbox full.
-    pub fn post_message<M: Send + 'static>(&self, message: M) -> Result<(), SendError<M>>
-    where
-        S: Handler<M>,
-    {
-        self.handle.leave(Typed(message)).map_err(message_back)
-    }
-
-    /// Sends a typed message whose result comes back in a [`Reply`]; as [`ask`](Self::ask) in every respect.
-    ///
-    /// [`Reply::cancel`] gives the message back.
+    /// [`Reply::cancel`] gives the message back, also if it was refused.
     #[inline]
-    pub fn call<M: Send + 'static>(&self, message: M) -> Reply<S::Reply, M>
+    pub fn ask<M: Send + 'static>(&self, message: M) -> Reply<S::Reply, M>
     where
         S: Handler<M>,
     {
-        match self.handle.ask(Typed(message)) {
-            Ok(answer) => Reply::new(answer),
-            Err((_, reason)) => Reply::failed(reason.into()),
-        }
-    }
-
-    /// [`call`](Self::call) that hands a refused message back.
-    ///
-    /// # Errors
-    /// The message comes back if the actor is closed, stopped, or its mailbox full.
-    pub fn try_call<M: Send + 'static>(&self, message: M) -> Result<Reply<S::Reply, M>, SendError<M>>
-    where
-        S: Handler<M>,
-    {
-        self.handle.ask(Typed(message)).map(Reply::new).map_err(message_back)
+        Reply::of(self.handle.ask(Typed(message), By::Sender), |Typed(message)| message)
     }
 
     /// This actor as one that takes messages of type `M`, whatever else it is.
@@ -246,7 +208,8 @@ impl<S: Handler<M> + Send + 'static, M: Send + 'static> Takes<M> for Actor<S> {
     }
 }
 
-/// A handle to any actor that takes messages of type `M`: see [`Actor::recipient`]. It keeps the actor going.
+/// A handle to any actor that takes messages of type `M`: see [`Actor::recipient`]. It keeps the
+/// actor going.
 pub struct Recipient<M> {
     actor: Box<dyn Takes<M>>,
 }
@@ -284,6 +247,9 @@ impl<M> Clone for Recipient<M> {
 
 impl<M> fmt::Debug for Recipient<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recipient").field("name", &self.name()).field("closed", &self.is_closed()).finish_non_exhaustive()
+        f.debug_struct("Recipient")
+            .field("name", &self.name())
+            .field("closed", &self.is_closed())
+            .finish_non_exhaustive()
     }
 }

@@ -1,43 +1,64 @@
-//! What a user names: [`Actor`], its handles, its builder and its replies. No unsafe: everything here goes through `drain`.
+//! What a user names: [`Actor`], its handles, its views, its builder and its replies. No unsafe:
+//! everything here goes through the floors below.
 
 #![forbid(unsafe_code)]
 
 mod builder;
-mod bulk;
+mod ending;
+mod lossy;
 mod message;
-mod own;
+mod posted;
+mod registry;
 mod reply;
+mod shutdown;
 mod system;
-mod turn;
+mod waiting;
 mod weak;
 
 use std::fmt;
-use std::future::Future;
 
 pub use builder::ActorBuilder;
-pub use bulk::BulkHandler;
+pub use ending::Ending;
+pub use lossy::Lossy;
 pub use message::{Context, Handler, Recipient};
-pub use reply::{Promise, Reply, Unanswered, WaitError, promise};
-pub use system::{ShutdownReport, SpawnError, SpawnReason, System};
-pub use turn::{remaining, renew};
+pub use posted::Posted;
+pub use reply::{Promise, Reply, WaitError, promise};
+pub use shutdown::{Closing, ShutdownReport};
+pub use system::{SpawnError, SpawnReason, System};
+pub use waiting::{Asking, Sending, Waiting};
 pub use weak::WeakActor;
 
-use crate::drain::handle::Handle;
-use crate::drain::letter::Closure;
-use crate::drain::waits::NotWaited;
+use crate::cell::message::Closure;
+use crate::cell::refs::Strong;
 use crate::error::{AskError, Reason, SendError, StopCause};
 use crate::mailbox::word::CLOSED;
-use crate::wait::Limit;
+use crate::send::push::By;
+use crate::send::wait::{Awaited, NotWaited};
+use crate::time::Limit;
 
-/// A handle to an object that takes one message at a time, with no lock around it and no thread of its own.
+/// A handle to an object that takes one message at a time, with no lock around it and no thread of
+/// its own.
 ///
-/// Whoever sends to an idle actor runs the message on the spot, then whatever has arrived meanwhile, and lets go; everybody else leaves
-/// the message and walks on. So messages run one at a time, in the order in which they were accepted, and each sees all that the ones
-/// before it did. Handles are cheap to clone (one atomic addition). When the last one is dropped, the messages that wait are run, then
-/// the state is dropped.
+/// A thread that sends to an idle actor runs the message on the spot, then whatever has arrived
+/// meanwhile, and lets go. Any other sender leaves its message and returns. So messages run one at
+/// a time, in the order in which they were accepted, and each sees all that the ones before it did.
+/// Handles are cheap to clone (one atomic addition). When the last one is dropped, the messages
+/// that wait are run, then the state is dropped.
 ///
-/// A message sent from inside a turn (of any actor) never runs inside that turn: it is run by this thread when the turn is over, or by
-/// any thread that comes by earlier. A message is a closure that gets the state.
+/// A message sent from inside a turn (of any actor) never runs inside that turn: this thread runs
+/// it when the turn is over, unless another thread does so earlier. A message is a closure that
+/// gets the state, or a value that the state [handles](Handler).
+///
+/// An actor with an [executor](ActorBuilder::executor) is run by its executor and by nothing else,
+/// unless its builder says [otherwise](ActorBuilder::run_inline).
+///
+/// | | no answer | an answer |
+/// |---|---|---|
+/// | closure | [`send`](Self::send) | [`call`](Self::call), [`with`](Self::with) |
+/// | message | [`tell`](Self::tell) | [`ask`](Self::ask) |
+///
+/// [`posted`](Self::posted) has the same verbs for messages that must not run on this thread, and
+/// [`waiting`](Self::waiting) for senders that would rather wait than be refused by a full mailbox.
 ///
 /// # Examples
 /// ```
@@ -48,16 +69,16 @@ use crate::wait::Limit;
 /// hits.send(|hits| *hits.entry("home".into()).or_default() += 1)?;
 /// let pages = hits.with(|hits| hits.len())?;
 /// assert_eq!(pages, 1);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 /// ```
 pub struct Actor<S> {
-    handle: Handle<S>,
+    handle: Strong<S>,
 }
 
 impl<S: Send + 'static> Actor<S> {
     /// An actor with this state, no limit and no hooks: one small allocation.
     ///
-    /// A turn that panics stops it ([`Panic::Stop`](crate::Panic::Stop)).
+    /// A turn that panics stops it ([`PanicPolicy::Stop`](crate::PanicPolicy::Stop)).
     ///
     /// # Examples
     /// ```
@@ -66,16 +87,19 @@ impl<S: Send + 'static> Actor<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn new(state: S) -> Self {
-        Actor { handle: Handle::new(state) }
+        Actor { handle: Strong::new(state) }
     }
 
-    /// An actor with a name, a capacity, a panic policy or hooks.
+    /// An actor with a name, a capacity, an executor, a panic policy or hooks.
     ///
     /// # Examples
     /// ```
     /// use turnwise::{Actor, Overflow};
     ///
-    /// let inbox = Actor::builder(Vec::<u32>::new()).name("inbox").capacity(1000, Overflow::Reject).spawn()?;
+    /// let inbox = Actor::builder(Vec::<u32>::new())
+    ///     .name("inbox")
+    ///     .capacity(1000, Overflow::Reject)
+    ///     .spawn()?;
     /// assert_eq!(inbox.name(), Some("inbox"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -83,29 +107,21 @@ impl<S: Send + 'static> Actor<S> {
         ActorBuilder::new(state)
     }
 
-    /// An actor whose state is made by this factory before its first turn; as [`ActorBuilder::lazy`], with nothing else said about it.
+    /// Sends a closure. Never waits: if the actor is idle the closure is run here and now,
+    /// otherwise it is left in the mailbox.
     ///
-    /// # Examples
-    /// ```
-    /// let cache = turnwise::Actor::lazy(|| vec![0_u8; 1 << 20]);
-    /// cache.send(|cache| cache[0] = 1)?; // here it is made
-    /// assert_eq!(cache.with(|cache| cache.len())?, 1 << 20);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn lazy(factory: impl FnOnce() -> S + Send + 'static) -> Self {
-        ActorBuilder::lazy(factory).made(builder::Limits::NONE)
-    }
-
-    /// Sends a message. Never waits: if the actor is idle it is run here and now, otherwise it is left in the mailbox.
+    /// On return the message has been accepted: it will be run once, after those accepted before
+    /// it, unless the actor is stopped first (then it goes to the undelivered hook). If it was run
+    /// here, so were messages that arrived meanwhile, within the actor's
+    /// [budget](ActorBuilder::budget). Its panic does not come back here: the [panic
+    /// policy](crate::PanicPolicy) deals with it.
     ///
-    /// On return the message has been accepted: it will be run once, after those accepted before it, unless the actor is stopped first
-    /// (then it goes to the undelivered hook). If it was run here, so were the messages that arrived meanwhile. Its panic does not come
-    /// back here: the [panic policy](crate::Panic) deals with it.
-    ///
-    /// Lock-free, apart from the global allocator for a closure of more than 48 bytes. No heap allocation per message up to that size.
+    /// Lock-free, apart from the global allocator for a closure of more than 48 bytes, and from an
+    /// executor that is called. No heap allocation per message up to that size.
     ///
     /// # Errors
-    /// The message comes back if the actor is closed, stopped, or its mailbox full.
+    /// The message comes back if the actor is closed or stopped, its mailbox full, or its executor
+    /// gone.
     ///
     /// # Examples
     /// ```
@@ -114,7 +130,7 @@ impl<S: Send + 'static> Actor<S> {
     ///     sum.send(move |sum| *sum += n)?;
     /// }
     /// assert_eq!(sum.with(|sum| *sum)?, 55);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     #[inline]
     pub fn send<F>(&self, message: F) -> Result<(), SendError<F>>
@@ -124,97 +140,20 @@ impl<S: Send + 'static> Actor<S> {
         self.handle.send(Closure::new(message)).map_err(closure_back)
     }
 
-    /// Sends a message if there is room for it; the same as [`send`](Self::send) with [`Overflow::Reject`](crate::Overflow::Reject), whatever was chosen.
+    /// Sends many closures in one step, in their order: all are accepted, side by side, or none.
+    ///
+    /// One compare-and-swap for all of them. The iterator is run to its end first; if it panics,
+    /// nothing is sent. Lock-free, as [`send`](Self::send).
     ///
     /// # Errors
-    /// The message comes back if the actor is closed, stopped, or its mailbox full.
-    ///
-    /// # Examples
-    /// ```
-    /// use turnwise::{Actor, Overflow, Reason};
-    ///
-    /// let one = Actor::builder(0).capacity(1, Overflow::Reject).spawn()?;
-    /// one.enqueue(|n| *n += 1)?; // waits: nobody drains yet
-    /// let refused = one.enqueue(|n| *n += 1).unwrap_err();
-    /// assert_eq!(refused.reason(), &Reason::Full);
-    /// one.drain();
-    /// one.try_send(refused.into_message())?;
-    /// assert_eq!(one.with(|n| *n)?, 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[inline]
-    pub fn try_send<F>(&self, message: F) -> Result<(), SendError<F>>
-    where
-        F: FnOnce(&mut S) + Send + 'static,
-    {
-        self.handle.try_send(Closure::new(message)).map_err(closure_back)
-    }
-
-    /// Sends a message, and waits for room until `limit` is over if the mailbox is full. May block.
-    ///
-    /// Those who wait are let in by the drainer in the order in which they came, several at a time. With another
-    /// [`Overflow`](crate::Overflow) than `Reject`, nobody has to wait. Inside a turn of another actor that has
-    /// sent to others, another thread runs them while this one sleeps.
-    ///
-    /// # Errors
-    /// The message comes back, and certainly was not sent: [`Reason::Full`](crate::Reason::Full) when the time is over,
-    /// [`Reason::Deadlock`](crate::Reason::Deadlock) at once inside a turn of this very actor, or if the actor is closed or stopped.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::time::Duration;
-    /// use turnwise::{Actor, Limit, Overflow};
-    ///
-    /// let n = Actor::builder(0).capacity(1, Overflow::Reject).spawn()?;
-    /// n.send_within(Duration::from_millis(500), |n| *n += 1)?;
-    /// n.send_within(Limit::Unlimited, |n| *n += 1)?;
-    /// assert_eq!(n.with(|n| *n)?, 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn send_within<F>(&self, limit: impl Into<Limit>, message: F) -> Result<(), SendError<F>>
-    where
-        F: FnOnce(&mut S) + Send + 'static,
-    {
-        self.handle.send_within(Closure::new(message), limit.into()).map_err(closure_back)
-    }
-
-    /// Sends a message, and waits for room without blocking the thread. Dropping the future before it is ready withdraws the message, unless
-    /// it was let in meanwhile.
-    ///
-    /// # Errors
-    /// The message comes back if the actor is closed or stopped, or if this is awaited inside a turn of this very actor.
-    ///
-    /// # Examples
-    /// ```
-    /// # use std::future::Future;
-    /// let n = turnwise::Actor::new(0);
-    /// let mut sending = std::pin::pin!(n.send_async(|n| *n += 1));
-    /// let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    /// assert!(sending.as_mut().poll(&mut cx).is_ready());
-    /// assert_eq!(n.with(|n| *n)?, 1);
-    /// # Ok::<(), turnwise::AskError>(())
-    /// ```
-    pub fn send_async<F>(&self, message: F) -> impl Future<Output = Result<(), SendError<F>>> + Send
-    where
-        F: FnOnce(&mut S) + Send + 'static,
-    {
-        let sending = self.handle.send_async(Closure::new(message));
-        async move { sending.await.map_err(closure_back) }
-    }
-
-    /// Sends many messages in one step, in their order: all are accepted, side by side, or none.
-    ///
-    /// One compare-and-swap for all of them. The iterator is run to its end first; if it panics, nothing is sent. Lock-free, as `send`.
-    ///
-    /// # Errors
-    /// All messages come back if the actor is closed, stopped, or has not room for all.
+    /// All messages come back if the actor is closed, stopped, or has no room for all.
     ///
     /// # Examples
     /// ```
     /// let log = turnwise::Actor::new(Vec::new());
     /// log.send_many((1..=3).map(|n| move |log: &mut Vec<u32>| log.push(n)))?;
     /// assert_eq!(log.with(|log| log.clone())?, [1, 2, 3]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn send_many<I>(&self, messages: I) -> Result<(), SendError<Vec<I::Item>>>
     where
@@ -222,158 +161,50 @@ impl<S: Send + 'static> Actor<S> {
         I::Item: FnOnce(&mut S) + Send + 'static,
     {
         let sent = self.handle.send_many(messages.into_iter().map(Closure::new));
-        sent.map_err(|(messages, reason)| SendError::new(messages.into_iter().map(|message| message.f).collect(), reason))
+        sent.map_err(|(messages, reason)| {
+            SendError::new(messages.into_iter().map(|message| message.f).collect(), reason)
+        })
     }
 
-    /// Sends a message that never runs in this call: for callers that hold a lock which a message may want.
+    /// Sends a closure whose result comes back in a [`Reply`].
     ///
-    /// If nobody is draining, the mailbox is handed to the actor's executor, or, without one, to a thread made for it; several posts
-    /// make one such hand-over. As [`send`](Self::send) in every other respect. A caller that may drain and
-    /// comes by earlier runs the message: then there is nothing left for the other thread to do.
-    ///
-    /// Does not wait for other threads. Without an executor, and if the system has no thread to give, the message waits as after
-    /// [`enqueue`](Self::enqueue).
-    ///
-    /// # Errors
-    /// The message comes back if the actor is closed, stopped, or its mailbox full.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::sync::{Arc, Mutex};
-    ///
-    /// let seats = Arc::new(Mutex::new(10));
-    /// let clerk = turnwise::Actor::new(seats.clone());
-    /// let mut locked = seats.lock().unwrap();
-    /// *locked -= 1;
-    /// clerk.post(|seats| *seats.lock().unwrap() -= 1)?; // `send` would wait here for ever
-    /// drop(locked);
-    /// clerk.wait_idle()?;
-    /// assert_eq!(*seats.lock().unwrap(), 8);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn post<F>(&self, message: F) -> Result<(), SendError<F>>
-    where
-        F: FnOnce(&mut S) + Send + 'static,
-    {
-        self.handle.leave(Closure::new(message)).map_err(closure_back)
-    }
-
-    /// Leaves a message in the mailbox, never drains here, and tells nobody: [`post`](Self::post) without the hand-over.
-    ///
-    /// If nobody is draining, the message waits for the next `send`, `with`, wait, [`drain`](Self::drain), `close` or drop of a handle that
-    /// comes by. Lock-free, as `send`.
-    ///
-    /// # Errors
-    /// The message comes back if the actor is closed, stopped, or its mailbox full.
-    ///
-    /// # Examples
-    /// ```
-    /// let log = turnwise::Actor::new(Vec::new());
-    /// log.enqueue(|log| log.push(1))?;
-    /// assert_eq!(log.len(), 1); // nothing has run
-    /// assert!(log.drain()); // outside of the lock
-    /// assert_eq!(log.with(|log| log.clone())?, [1]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn enqueue<F>(&self, message: F) -> Result<(), SendError<F>>
-    where
-        F: FnOnce(&mut S) + Send + 'static,
-    {
-        self.handle.enqueue(Closure::new(message)).map_err(closure_back)
-    }
-
-    /// Runs what waits in the mailbox here and now, if nobody else does. True if this call ran something.
-    ///
-    /// Lock-free; runs until the mailbox is empty. Inside a turn of this very actor it does nothing.
-    ///
-    /// # Examples
-    /// ```
-    /// let n = turnwise::Actor::new(0);
-    /// assert!(!n.drain());
-    /// n.enqueue(|n| *n += 1)?;
-    /// assert!(n.drain());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn drain(&self) -> bool {
-        self.handle.drain()
-    }
-
-    /// Asks: sends a message whose result comes back in a [`Reply`].
-    ///
-    /// Runs here and now if the actor is idle, and the reply is ready on return; otherwise one allocation carries question and answer.
-    /// Lock-free. Dropping the reply leaves the question in the mailbox.
-    ///
-    /// A question that is refused comes back as a reply with the reason; [`try_ask`](Self::try_ask) hands the closure back.
+    /// Runs here and now if the actor is idle, and the reply is ready on return; otherwise one
+    /// allocation carries question and answer. Lock-free, as [`send`](Self::send). Dropping the
+    /// reply leaves the question in the mailbox. A question that is refused comes back as a reply
+    /// with the reason.
     ///
     /// # Examples
     /// ```
     /// let stock = turnwise::Actor::new(vec![3, 1, 2]);
-    /// let largest = stock.ask(|stock| stock.iter().copied().max());
+    /// let largest = stock.call(|stock| stock.iter().copied().max());
     /// assert_eq!(largest.wait()?, Some(3));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn ask<F, R>(&self, question: F) -> Reply<R>
+    pub fn call<F, R>(&self, question: F) -> Reply<R>
     where
         F: FnOnce(&mut S) -> R + Send + 'static,
         R: Send + 'static,
     {
-        match self.handle.ask(Closure::new(question)) {
-            Ok(answer) => Reply::new(answer),
-            Err((_, reason)) => Reply::failed(reason.into()),
-        }
+        Reply::of(self.handle.ask(Closure::new(question), By::Sender), drop)
     }
 
-    /// [`ask`](Self::ask) that hands a refused question back.
+    /// Runs a closure on the state and waits for its result; the closure may borrow the caller's
+    /// locals.
+    ///
+    /// On the spot if the actor is idle and may run here, at the price of a mutex; otherwise the
+    /// message waits its turn like any other, without an allocation, and this thread sleeps. May
+    /// block. Inside a turn of another actor that has sent to others, their messages go to their
+    /// executors while this thread sleeps. For a wait with a limit, see [`call`](Self::call) and
+    /// [`Reply::within`].
+    ///
+    /// The thread that is to run the actor's executor waits for ever in here: on an actor of a
+    /// [`DrainQueue`](crate::executor::DrainQueue) that this thread runs, use [`call`](Self::call).
     ///
     /// # Errors
-    /// The question comes back if the actor is closed, stopped, or its mailbox full.
-    ///
-    /// # Examples
-    /// ```
-    /// let n = turnwise::Actor::new(1);
-    /// n.close();
-    /// let question = n.try_ask(|n| *n).unwrap_err().into_message();
-    /// assert_eq!(question(&mut 7), 7);
-    /// ```
-    pub fn try_ask<F, R>(&self, question: F) -> Result<Reply<R>, SendError<F>>
-    where
-        F: FnOnce(&mut S) -> R + Send + 'static,
-        R: Send + 'static,
-    {
-        self.handle.ask(Closure::new(question)).map(Reply::new).map_err(closure_back)
-    }
-
-    /// Asks and waits, for `limit` at most; a question that has not started by then is cancelled. May block.
-    ///
-    /// # Errors
-    /// [`Unanswered::Cancelled`]: it certainly never runs. [`Unanswered::Running`]: it is running, and here is its reply.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// let n = turnwise::Actor::new(2);
-    /// let answer = n.ask_within(Duration::from_millis(100), |n| *n * 2);
-    /// assert!(matches!(answer, Ok(4)));
-    /// ```
-    pub fn ask_within<F, R>(&self, limit: impl Into<Limit>, question: F) -> Result<R, Unanswered<R>>
-    where
-        F: FnOnce(&mut S) -> R + Send + 'static,
-        R: Send + 'static,
-    {
-        self.ask(question).wait_or_cancel(limit)
-    }
-
-    /// Runs a closure on the state and waits for its result; the closure may borrow the caller's locals.
-    ///
-    /// On the spot if the actor is idle, at the price of a mutex; otherwise the message waits its turn like any other, without an
-    /// allocation, and this thread sleeps. May block. Inside a turn of another actor that has
-    /// sent to others, another thread runs them while this one sleeps.
-    ///
-    /// # Errors
-    /// [`AskError::Deadlock`] at once inside a turn of this very actor, [`AskError::WouldBlock`] if it is busy and this thread is a pool's worker
-    /// that must not wait; else if the actor is closed, stopped or full. The closure did not run.
+    /// [`AskError::Refused`], and the closure did not run: [`Reason::Deadlock`] at once inside a
+    /// turn of this very actor, [`Reason::WouldBlock`] if this thread is a pool's worker that must
+    /// not wait; or if the actor is closed, stopped or full.
     ///
     /// # Panics
     /// With the closure's own panic, after the policy has dealt with it.
@@ -395,10 +226,50 @@ impl<S: Send + 'static> Actor<S> {
         self.handle.with(f)
     }
 
-    /// Takes no new messages; those that were accepted before are run. False if it was closed already.
+    /// The same verbs, for messages that must never run in the call: for callers that hold a lock
+    /// which a message may want.
     ///
-    /// One step in the order of the messages: what was accepted before it runs, what comes after is refused. Lock-free; never waits. If the
-    /// actor is idle it ends here and now.
+    /// # Examples
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// let seats = Arc::new(Mutex::new(10));
+    /// let clerk = turnwise::Actor::new(seats.clone());
+    /// let mut locked = seats.lock().unwrap();
+    /// *locked -= 1;
+    /// clerk.posted().send(|seats| *seats.lock().unwrap() -= 1)?; // `send` would wait for ever
+    /// drop(locked);
+    /// clerk.wait_idle()?;
+    /// assert_eq!(*seats.lock().unwrap(), 8);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn posted(&self) -> Posted<'_, S> {
+        Posted::new(self)
+    }
+
+    /// The same verbs, for senders that wait for room in a full mailbox.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::{Actor, Overflow};
+    ///
+    /// let n = Actor::builder(0).capacity(1, Overflow::Reject).spawn()?;
+    /// n.waiting().send(|n| *n += 1).wait()?;
+    /// n.waiting().send(|n| *n += 1).within(Duration::from_millis(500))?;
+    /// assert_eq!(n.waiting().call(|n| *n).wait()?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn waiting(&self) -> Waiting<'_, S> {
+        Waiting::new(self)
+    }
+
+    /// Takes no new messages; those that were accepted before are run. False if it was closed
+    /// already.
+    ///
+    /// One step in the order of the messages: what was accepted before it runs, what comes after is
+    /// refused. Lock-free; never waits. If the actor is idle and may run here, it ends here and
+    /// now.
     ///
     /// # Examples
     /// ```
@@ -416,9 +287,8 @@ impl<S: Send + 'static> Actor<S> {
     /// # Examples
     /// ```
     /// let n = turnwise::Actor::new(0);
-    /// n.enqueue(|n| *n += 1)?;
-    /// assert!(!n.close_if_idle());
-    /// n.drain();
+    /// let weak = n.downgrade();
+    /// n.send(move |_| assert!(!weak.upgrade().unwrap().close_if_idle()))?; // this very turn runs
     /// assert!(n.close_if_idle());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -426,8 +296,9 @@ impl<S: Send + 'static> Actor<S> {
         self.handle.close_if_idle()
     }
 
-    /// Takes no new messages and runs none of those that wait: each goes to the undelivered hook, its asker gets
-    /// [`AskError::Stopped`]. The turn that is running ends in its own time. False if it was stopped already. Lock-free; never waits.
+    /// Takes no new messages and runs none of those that wait: each goes to the undelivered hook,
+    /// its asker is [refused](AskError::Refused). The turn that is running ends in its own time.
+    /// False if it was stopped already. Lock-free; never waits.
     ///
     /// # Examples
     /// ```
@@ -445,7 +316,8 @@ impl<S: Send + 'static> Actor<S> {
     /// Waits until nothing runs or waits in the mailbox; it may be busy again on return. May block.
     ///
     /// # Errors
-    /// [`AskError::Deadlock`] inside a turn of this very actor, [`AskError::WouldBlock`] on a pool's worker that must not wait.
+    /// [`Reason::Deadlock`] inside a turn of this very actor, [`Reason::WouldBlock`] on a pool's
+    /// worker that must not wait.
     ///
     /// # Examples
     /// ```
@@ -455,18 +327,16 @@ impl<S: Send + 'static> Actor<S> {
     /// assert!(n.is_idle());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn wait_idle(&self) -> Result<(), AskError> {
-        self.handle.wait_idle(self.handle.deadline(Limit::Unlimited)).map_err(|why| match why {
-            NotWaited::WouldBlock => AskError::WouldBlock,
-            NotWaited::Deadlock | NotWaited::TimedOut => AskError::Deadlock,
-        })
+    pub fn wait_idle(&self) -> Result<(), Reason> {
+        self.wait_until(Awaited::Idle, Limit::Unlimited).map(drop)
     }
 
-    /// Waits until the actor is closed and everything accepted has been run or given back, its end hook included. May block.
-    /// True if that is so, false if `limit` passed first.
+    /// Waits until the actor is closed and everything accepted has been run or given back, its end
+    /// hook included. May block. True if that is so, false if `limit` passed first; a limit of zero
+    /// is one look.
     ///
     /// # Errors
-    /// [`AskError::Deadlock`] inside a turn of this very actor, [`AskError::WouldBlock`] on a pool's worker that must not wait.
+    /// As [`wait_idle`](Self::wait_idle).
     ///
     /// # Examples
     /// ```
@@ -478,13 +348,38 @@ impl<S: Send + 'static> Actor<S> {
     /// assert!(n.wait_ended(Duration::from_secs(1))?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn wait_ended(&self, limit: impl Into<Limit>) -> Result<bool, AskError> {
-        match self.handle.wait_ended(self.handle.deadline(limit.into())) {
+    pub fn wait_ended(&self, limit: impl Into<Limit>) -> Result<bool, Reason> {
+        self.wait_until(Awaited::End, limit.into())
+    }
+
+    fn wait_until(&self, awaited: Awaited, limit: Limit) -> Result<bool, Reason> {
+        match self.handle.wait_until(awaited, self.handle.deadline(limit)) {
             Ok(()) => Ok(true),
             Err(NotWaited::TimedOut) => Ok(false),
-            Err(NotWaited::Deadlock) => Err(AskError::Deadlock),
-            Err(NotWaited::WouldBlock) => Err(AskError::WouldBlock),
+            Err(NotWaited::Deadlock) => Err(Reason::Deadlock),
+            Err(NotWaited::WouldBlock) => Err(Reason::WouldBlock),
         }
+    }
+
+    /// [`wait_idle`](Self::wait_idle) for a task: a future that keeps a handle.
+    pub fn idle(&self) -> Ending<S> {
+        Ending::new(self.clone(), Awaited::Idle)
+    }
+
+    /// [`wait_ended`](Self::wait_ended) for a task: a future that keeps a handle. So an actor that
+    /// is not closed or stopped does not end while the future is there.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::future::Future;
+    /// let n = turnwise::Actor::new(0);
+    /// n.close();
+    /// let mut ended = std::pin::pin!(n.ended());
+    /// let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    /// assert!(ended.as_mut().poll(&mut cx).is_ready());
+    /// ```
+    pub fn ended(&self) -> Ending<S> {
+        Ending::new(self.clone(), Awaited::End)
     }
 
     /// A handle that does not keep the actor going.
@@ -511,48 +406,54 @@ fn closure_back<F, R>((message, reason): (Closure<F, R>, Reason)) -> SendError<F
 impl<S> Actor<S> {
     /// Does the actor refuse new messages? Once true, true for ever. Wait-free.
     pub fn is_closed(&self) -> bool {
-        self.handle.core().word.load().has(CLOSED)
+        self.handle.header().word.load().has(CLOSED)
     }
 
     /// Does nothing run or wait in it? Stale on return. Wait-free.
     pub fn is_idle(&self) -> bool {
-        self.handle.core().word.load().count() == 0
+        self.handle.header().word.load().count() == 0
     }
 
-    /// Messages accepted and not done, the running one included: an upper bound, late by at most a batch; from 65,535 on "at least". Stale
-    /// on return. Wait-free.
+    /// Messages accepted and not done, the running one included: an upper bound, late by at most a
+    /// batch; from 65,535 on "at least". Stale on return. Wait-free.
     ///
     /// # Examples
     /// ```
-    /// let n = turnwise::Actor::new(0);
-    /// n.enqueue(|n| *n += 1)?;
-    /// n.enqueue(|n| *n += 1)?;
+    /// use turnwise::Actor;
+    /// use turnwise::executor::DrainQueue;
+    ///
+    /// let queue = DrainQueue::new();
+    /// let n = Actor::builder(0).executor(queue.handle()).spawn()?;
+    /// n.send(|n| *n += 1)?;
+    /// n.send(|n| *n += 1)?;
     /// assert_eq!(n.len(), 2);
+    /// queue.run_until_idle();
+    /// assert_eq!(n.len(), 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[expect(clippy::len_without_is_empty, reason = "`is_idle` is the question that makes sense of an actor")]
+    #[expect(clippy::len_without_is_empty, reason = "`is_idle` is the question that makes sense")]
     pub fn len(&self) -> usize {
-        self.handle.core().word.load().count() as usize
+        self.handle.header().word.load().count() as usize
     }
 
     /// The name it was built with.
     pub fn name(&self) -> Option<&str> {
-        self.handle.core().about().name.as_deref()
+        self.handle.header().config().name.as_deref()
     }
 
     /// The largest number of messages that may wait, if there is one.
     pub fn capacity(&self) -> Option<usize> {
-        self.handle.core().capacity()
+        self.handle.header().capacity()
     }
 
     /// Why the actor was stopped, if it was.
     pub fn stop_cause(&self) -> Option<StopCause> {
-        self.handle.core().stop_cause()
+        self.handle.header().stop_cause()
     }
 
     /// Do both handles lead to the same actor?
     pub fn same_actor(&self, other: &Self) -> bool {
-        std::ptr::eq(self.handle.core(), other.handle.core())
+        self.handle.addr() == other.handle.addr()
     }
 }
 
@@ -565,7 +466,7 @@ impl<S> Clone for Actor<S> {
 
 impl<S> fmt::Debug for Actor<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let now = self.handle.core().word.load();
+        let now = self.handle.header().word.load();
         f.debug_struct("Actor")
             .field("name", &self.name())
             .field("messages", &now.count())

@@ -4,188 +4,223 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use crate::drain::handle::Answer;
-use crate::drain::storage::{Storage, before_pending, wait_for_promise};
-use crate::error::AskError;
-use crate::reply::{Answerer, Asker, Promised, cell};
-use crate::wait::{Deadline, Limit, MonotonicClock, Waiter};
+use crate::cell::refs::Ref;
+use crate::drain::blocking::before_pending;
+use crate::error::{AskError, Reason, Withdrawn};
+use crate::mailbox::oneshot::{Answerer, Asker, Promised, oneshot};
+use crate::send::message::Answer;
+use crate::send::wait::{poll_for, wait_for_promise};
+use crate::sync::Exclusive;
+use crate::time::{Clock, Deadline, Limit, MonotonicClock};
 
 /// The answer to a question: a `Future` on any runtime, or something to wait for.
 ///
-/// Every reply comes to an end: with the result, or with the reason why there is none. Dropping it leaves the question in the mailbox.
-/// `M` is what [`cancel`](Self::cancel) gives back: the message of a [`call`](crate::Actor::call), nothing for a closure.
+/// Every reply comes to an end: with the result, or with the reason why there is none. Dropping it
+/// leaves the question in the mailbox. `M` is what [`cancel`](Self::cancel) gives back: the message
+/// of an [`ask`](crate::Actor::ask), nothing for a closure.
+///
+/// As a future it never runs a turn of any actor. Polled again after it was ready, it is ready with
+/// [`AskError::Taken`].
 #[must_use = "an answer that nobody looks at was not worth a question: use `send`"]
 pub struct Reply<R, M = ()> {
     inner: Inner<R, M>,
 }
 
 enum Inner<R, M> {
-    Ready(Result<R, AskError>),
-    Pending(Asker<R, M>, From),
+    /// Not to be reached by a shared reference: so the reply can be shared whatever the answer is.
+    Ready(Exclusive<Result<R, AskError>>),
+    /// The question was refused; its message is still there.
+    Refused(Reason, Exclusive<M>),
+    Pending(Asker<R, M>, Source),
     Taken,
 }
 
 /// Who is going to answer.
-enum From {
-    Actor(Storage),
+enum Source {
+    Actor(Ref),
     Promise,
 }
 
-impl From {
-    fn wait_for<R, M>(&self, asker: &mut Asker<R, M>, limit: Limit) -> Option<Result<R, AskError>> {
+impl Source {
+    fn clock(&self) -> &dyn Clock {
         match self {
-            From::Actor(storage) => storage.wait_for(asker, storage.deadline(limit)),
-            From::Promise => wait_for_promise(asker, Deadline::new(&MonotonicClock, limit)),
+            Source::Actor(cell) => cell.header().clock(),
+            Source::Promise => &MonotonicClock,
+        }
+    }
+
+    fn wait_for<R, M>(
+        &self,
+        asker: &mut Asker<R, M>,
+        at: Option<Duration>,
+    ) -> Option<Result<R, AskError>> {
+        let deadline = Deadline::at(self.clock(), at);
+        match self {
+            Source::Actor(cell) => cell.wait_for(asker, deadline),
+            Source::Promise => wait_for_promise(asker, deadline),
         }
     }
 
     fn is_running_here(&self) -> bool {
-        matches!(self, From::Actor(storage) if storage.is_running_here())
-    }
-
-    fn come_by(&self) {
-        if let From::Actor(storage) = self {
-            storage.come_by();
-        }
-        before_pending();
+        matches!(self, Source::Actor(cell) if cell.is_running_here())
     }
 }
 
-/// Why a limited wait has no result.
+/// Why a limited wait has no result. `Cancelled` and having run exclude each other.
 #[non_exhaustive]
 pub enum WaitError<R, M = ()> {
     /// There will be none.
     Ask(AskError),
     /// The time is over; the question is still waiting or running, and here is its reply.
     TimedOut(Reply<R, M>),
-}
-
-/// Why a limited question has no answer. `Cancelled` and having run exclude each other.
-#[non_exhaustive]
-pub enum Unanswered<R, M = ()> {
-    /// There will be none.
-    Ask(AskError),
     /// The time was over before its turn: it certainly never runs. Here is the message.
-    Cancelled(M),
-    /// The time was over during its turn: it is running, and here is its reply.
-    Running(Reply<R, M>),
+    Cancelled(Withdrawn<M>),
 }
 
 impl<R, M> Reply<R, M> {
+    /// What came of a question; `back` makes the message of one that was refused.
     #[inline]
-    pub(crate) fn new(answer: Answer<R, M>) -> Self {
+    pub(crate) fn of<L>(
+        answer: Result<Answer<R, M>, (L, Reason)>,
+        back: impl FnOnce(L) -> M,
+    ) -> Self {
         let inner = match answer {
-            Answer::Ready(answer) => Inner::Ready(answer),
-            Answer::Pending(asker, storage) => Inner::Pending(asker, From::Actor(storage)),
+            Ok(Answer::Ready(answer)) => Inner::Ready(Exclusive::new(answer)),
+            Ok(Answer::Pending(asker, cell)) => Inner::Pending(asker, Source::Actor(cell)),
+            Err((message, reason)) => Inner::Refused(reason, Exclusive::new(back(message))),
         };
         Reply { inner }
     }
 
-    pub(crate) fn failed(error: AskError) -> Self {
-        Reply { inner: Inner::Ready(Err(error)) }
+    pub(crate) fn pending(asker: Asker<R, M>, cell: Ref) -> Self {
+        Reply { inner: Inner::Pending(asker, Source::Actor(cell)) }
+    }
+
+    /// When a wait that begins now ends.
+    pub(crate) fn moment(&self, limit: Limit) -> Option<Duration> {
+        match &self.inner {
+            Inner::Pending(_, source) => Deadline::new(source.clock(), limit).moment(),
+            _ => None,
+        }
     }
 
     /// Is the answer there? Wait-free.
     pub fn is_ready(&self) -> bool {
         match &self.inner {
-            Inner::Ready(_) => true,
+            Inner::Ready(_) | Inner::Refused(..) => true,
             Inner::Pending(asker, _) => asker.is_done(),
             Inner::Taken => false,
         }
     }
 
-    /// Waits for the answer. May block. Inside a turn that has sent to others, another thread runs them while this one sleeps.
+    /// Waits for the answer. May block. Inside a turn that has sent to others, their messages go to
+    /// their executors while this thread sleeps.
     ///
     /// # Errors
-    /// [`AskError::Deadlock`] at once inside a turn of the actor that was asked, [`AskError::WouldBlock`] on a worker that must not wait: the
-    /// question stays in its mailbox. Else the reason why there is no answer.
+    /// [`Reason::Deadlock`] at once inside a turn of the actor that was asked,
+    /// [`Reason::WouldBlock`] on a worker that must not wait: the question stays in its mailbox.
+    /// Else the reason why there is no answer.
     ///
     /// # Examples
     /// ```
     /// let n = turnwise::Actor::new(20);
-    /// assert_eq!(n.ask(|n| *n + 1).wait()?, 21);
+    /// assert_eq!(n.call(|n| *n + 1).wait()?, 21);
     /// # Ok::<(), turnwise::AskError>(())
     /// ```
     #[inline]
     pub fn wait(self) -> Result<R, AskError> {
         match self.inner {
-            Inner::Ready(answer) => answer,
-            Inner::Pending(asker, from) => wait_slow(asker, &from),
-            Inner::Taken => panic!("the reply was taken by a poll before"),
+            Inner::Ready(answer) => answer.into_inner(),
+            inner => wait_slow(inner),
         }
     }
 
-    /// Waits for the answer, for `limit` at most; zero is one look. May block.
+    /// Waits for the answer, for `limit` at most; zero is one look. The question keeps its place.
+    /// May block.
     ///
     /// # Errors
-    /// [`WaitError::TimedOut`] gives the reply back: the question may still run. Else as [`wait`](Self::wait).
+    /// [`WaitError::TimedOut`] gives the reply back: the question may still run. Else as
+    /// [`wait`](Self::wait).
     ///
     /// # Examples
     /// ```
     /// use std::time::Duration;
+    /// use turnwise::{WaitError, promise};
+    ///
+    /// let (promise, reply) = promise();
+    /// let Err(WaitError::TimedOut(reply)) = reply.wait_timeout(Duration::from_millis(1)) else {
+    ///     panic!("it was not answered yet")
+    /// };
+    /// promise.keep(2);
+    /// assert_eq!(reply.wait()?, 2);
+    /// # Ok::<(), turnwise::AskError>(())
+    /// ```
+    pub fn wait_timeout(self, limit: impl Into<Limit>) -> Result<R, WaitError<R, M>> {
+        let at = self.moment(limit.into());
+        match self.inner {
+            Inner::Pending(mut asker, source) => match source.wait_for(&mut asker, at) {
+                Some(answer) => answer.map_err(WaitError::Ask),
+                None => Err(WaitError::TimedOut(Reply { inner: Inner::Pending(asker, source) })),
+            },
+            inner => wait_slow(inner).map_err(WaitError::Ask),
+        }
+    }
+
+    /// Waits for the answer, for `limit` at most, and then cancels the question if it has not
+    /// started. May block. Zero is one look.
+    ///
+    /// # Errors
+    /// [`WaitError::Cancelled`] gives the message back: it certainly never runs.
+    /// [`WaitError::TimedOut`] gives the reply back: the question is running.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::executor::DrainQueue;
     /// use turnwise::{Actor, WaitError};
     ///
-    /// let n = Actor::new(1);
-    /// n.enqueue(|n| *n += 1)?;
-    /// let answer = n.ask(|n| *n).wait_timeout(Duration::from_millis(10));
-    /// assert!(matches!(answer, Ok(2)));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// let queue = DrainQueue::new(); // not run
+    /// let n = Actor::builder(0).executor(queue.handle()).spawn()?;
+    /// let answer = n.call(|n| *n).within(Duration::from_millis(5));
+    /// assert!(matches!(answer, Err(WaitError::Cancelled(_))));
+    /// # Ok::<(), turnwise::BuildError>(())
     /// ```
-    pub fn wait_timeout(mut self, limit: impl Into<Limit>) -> Result<R, WaitError<R, M>> {
-        match std::mem::replace(&mut self.inner, Inner::Taken) {
-            Inner::Ready(answer) => answer.map_err(WaitError::Ask),
-            Inner::Pending(mut asker, from) => match from.wait_for(&mut asker, limit.into()) {
-                Some(answer) => answer.map_err(WaitError::Ask),
-                None => Err(WaitError::TimedOut(Reply { inner: Inner::Pending(asker, from) })),
-            },
-            Inner::Taken => panic!("the reply was taken by a poll before"),
-        }
+    pub fn within(self, limit: impl Into<Limit>) -> Result<R, WaitError<R, M>> {
+        let at = self.moment(limit.into());
+        self.until(at)
     }
 
-    /// Waits for the answer, for `limit` at most, and then cancels the question if it has not started. May block.
-    ///
-    /// # Errors
-    /// [`Unanswered::Cancelled`] gives the message back: it certainly never runs. [`Unanswered::Running`] gives the reply back: it is running.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::time::Duration;
-    /// use turnwise::{Actor, Drain, Unanswered};
-    ///
-    /// let nobody = Actor::builder(0).executor(std::mem::forget::<Drain>).spawn()?;
-    /// nobody.with(|_| ())?;
-    /// let busy = nobody.ask(|n| *n);
-    /// assert!(busy.wait_or_cancel(Duration::from_millis(5)).is_ok(), "a waiting caller comes by himself");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn wait_or_cancel(mut self, limit: impl Into<Limit>) -> Result<R, Unanswered<R, M>> {
+    pub(crate) fn until(self, at: Option<Duration>) -> Result<R, WaitError<R, M>> {
+        let Inner::Pending(mut asker, source) = self.inner else {
+            return wait_slow(self.inner).map_err(WaitError::Ask);
+        };
         // Inside a turn of this very actor it cannot have started: it is taken back.
-        if let Inner::Pending(asker, from) = &mut self.inner {
-            if !asker.is_done() && from.is_running_here() && asker.cancel().is_some() {
-                return Err(Unanswered::Ask(AskError::Deadlock));
-            }
+        if !asker.is_done() && source.is_running_here() && asker.cancel().is_some() {
+            return Err(WaitError::Ask(AskError::Refused(Reason::Deadlock)));
         }
-        if let Inner::Pending(asker, from) = &mut self.inner {
-            let refused = match from.wait_for(asker, limit.into()) {
-                // This thread must not wait: it takes the question back at once.
-                Some(Err(AskError::WouldBlock)) => true,
-                Some(answer) => return answer.map_err(Unanswered::Ask),
-                None => false,
-            };
-            if let Some(message) = asker.cancel() {
-                return Err(if refused { Unanswered::Ask(AskError::WouldBlock) } else { Unanswered::Cancelled(message) });
-            }
+        let refused = match source.wait_for(&mut asker, at) {
+            // This thread must not wait: it takes the question back at once.
+            Some(Err(AskError::Refused(Reason::WouldBlock))) => true,
+            Some(answer) => return answer.map_err(WaitError::Ask),
+            None => false,
+        };
+        if let Some(message) = asker.cancel() {
+            return Err(match refused {
+                true => WaitError::Ask(AskError::Refused(Reason::WouldBlock)),
+                false => WaitError::Cancelled(Withdrawn::new(message)),
+            });
         }
-        // It was there from the start, or it has started, and may have been done since: a last look.
-        match self.wait_timeout(Limit::Immediate) {
-            Ok(answer) => Ok(answer),
-            Err(WaitError::Ask(error)) => Err(Unanswered::Ask(error)),
-            Err(WaitError::TimedOut(reply)) => Err(Unanswered::Running(reply)),
+        // It has started, and may have been done since: a last look.
+        match asker.take() {
+            Some(answer) => answer.map_err(WaitError::Ask),
+            None => Err(WaitError::TimedOut(Reply { inner: Inner::Pending(asker, source) })),
         }
     }
 
-    /// Cancels the question, if it has not started: then it certainly never runs, and its message comes back. Lock-free.
+    /// Cancels the question, if it has not started: then it certainly never runs, and its message
+    /// comes back; so does that of a question that was refused. Lock-free.
     ///
     /// The question keeps its place in the mailbox until that is reached.
     ///
@@ -195,28 +230,42 @@ impl<R, M> Reply<R, M> {
     /// # Examples
     /// ```
     /// let n = turnwise::Actor::new(0);
-    /// let done = n.ask(|n| *n += 1);
+    /// let done = n.call(|n| *n += 1);
     /// let reply = done.cancel().unwrap_err(); // it was run at once
     /// reply.wait()?;
     /// # Ok::<(), turnwise::AskError>(())
     /// ```
     pub fn cancel(mut self) -> Result<M, Self> {
-        let cancelled = match &mut self.inner {
-            Inner::Pending(asker, _) => asker.cancel(),
-            _ => None,
-        };
-        cancelled.ok_or(self)
+        match &mut self.inner {
+            Inner::Pending(asker, _) => {
+                let cancelled = asker.cancel();
+                cancelled.ok_or(self)
+            }
+            Inner::Refused(..) => match self.inner {
+                Inner::Refused(_, message) => Ok(message.into_inner()),
+                inner => Err(Reply { inner }),
+            },
+            _ => Err(self),
+        }
     }
 }
 
 #[cold]
 #[inline(never)]
-fn wait_slow<R, M>(mut asker: Asker<R, M>, from: &From) -> Result<R, AskError> {
-    from.wait_for(&mut asker, Limit::Unlimited).expect("a wait without a limit ends with an answer")
+fn wait_slow<R, M>(inner: Inner<R, M>) -> Result<R, AskError> {
+    match inner {
+        Inner::Ready(answer) => answer.into_inner(),
+        Inner::Refused(reason, _) => Err(AskError::Refused(reason)),
+        Inner::Pending(mut asker, source) => {
+            source.wait_for(&mut asker, None).unwrap_or(Err(AskError::Abandoned))
+        }
+        Inner::Taken => Err(AskError::Taken),
+    }
 }
 
 impl<R, M> Reply<Reply<R>, M> {
-    /// The answer that was promised in the answer: of a handler that returns a [`Reply`] and answers later.
+    /// The answer that was promised in the answer: of a handler that returns a [`Reply`] and
+    /// answers later.
     ///
     /// # Errors
     /// The first reason why there is none.
@@ -233,10 +282,11 @@ impl<R, M> Reply<Reply<R>, M> {
     }
 }
 
-/// A promise of an answer, and the reply that will have it: for a handler that does not know the answer yet.
+/// A promise of an answer, and the reply that will have it: for a handler that does not know the
+/// answer yet.
 ///
-/// The handler returns the reply at once and keeps the promise, in its state, in a message to another actor, or wherever it is kept.
-/// One allocation. Lock-free.
+/// The handler returns the reply at once. It keeps the promise in its state, or passes it on in a
+/// message to another actor. One allocation. Lock-free.
 ///
 /// # Examples
 /// ```
@@ -262,15 +312,15 @@ impl<R, M> Reply<Reply<R>, M> {
 /// }
 ///
 /// let kitchen = Actor::new(Kitchen(Vec::new()));
-/// let dish = kitchen.call(Order);
+/// let dish = kitchen.ask(Order);
 /// kitchen.tell(Ready)?;
 /// assert_eq!(dish.wait_flat()?, "soup");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn promise<R: Send + 'static>() -> (Promise<R>, Reply<R>) {
-    let (answerer, asker) = cell(Promised);
+    let (answerer, asker) = oneshot(Promised);
     let promise = Promise { answerer: Some(answerer) };
-    (promise, Reply { inner: Inner::Pending(asker, From::Promise) })
+    (promise, Reply { inner: Inner::Pending(asker, Source::Promise) })
 }
 
 /// The duty to answer: see [`promise`]. Dropping it answers with [`AskError::Abandoned`].
@@ -285,7 +335,7 @@ impl<R> Promise<R> {
         self.settle(Ok(answer));
     }
 
-    /// Was the reply cancelled? Then nobody looks at the answer. Stale on return. Wait-free.
+    /// Was the reply cancelled? Then the answer is dropped. Stale on return. Wait-free.
     pub fn is_cancelled(&self) -> bool {
         self.answerer.as_ref().is_some_and(Answerer::is_cancelled)
     }
@@ -315,26 +365,21 @@ impl<R> fmt::Debug for Promise<R> {
 impl<R, M> Future for Reply<R, M> {
     type Output = Result<R, AskError>;
 
-    /// # Panics
-    /// If it is polled again after it was ready.
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        if let Inner::Pending(asker, from) = &mut this.inner {
-            let answer = asker.take().or_else(|| {
-                if from.is_running_here() {
-                    return Some(Err(AskError::Deadlock));
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = match &mut self.inner {
+            Inner::Pending(asker, Source::Actor(cell)) => {
+                std::task::ready!(cell.poll_for(asker, cx))
+            }
+            Inner::Pending(asker, Source::Promise) => {
+                if !asker.is_done() {
+                    before_pending();
                 }
-                from.come_by();
-                if asker.watch(Waiter::Task(cx.waker().clone())) { None } else { asker.take() }
-            });
-            let Some(answer) = answer else { return Poll::Pending };
-            this.inner = Inner::Taken;
-            return Poll::Ready(answer);
-        }
-        match std::mem::replace(&mut this.inner, Inner::Taken) {
-            Inner::Ready(answer) => Poll::Ready(answer),
-            _ => panic!("the reply was taken by a poll before"),
-        }
+                std::task::ready!(poll_for(asker, cx))
+            }
+            _ => return Poll::Ready(wait_slow(std::mem::replace(&mut self.inner, Inner::Taken))),
+        };
+        self.inner = Inner::Taken;
+        Poll::Ready(answer)
     }
 }
 
@@ -352,6 +397,7 @@ impl<R, M> fmt::Debug for WaitError<R, M> {
         match self {
             WaitError::Ask(error) => f.debug_tuple("Ask").field(error).finish(),
             WaitError::TimedOut(reply) => f.debug_tuple("TimedOut").field(reply).finish(),
+            WaitError::Cancelled(_) => f.debug_tuple("Cancelled").finish_non_exhaustive(),
         }
     }
 }
@@ -360,7 +406,12 @@ impl<R, M> fmt::Display for WaitError<R, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WaitError::Ask(error) => error.fmt(f),
-            WaitError::TimedOut(_) => f.write_str("no answer in time; the question is still waiting or running"),
+            WaitError::TimedOut(_) => {
+                f.write_str("no answer in time; the question is still waiting or running")
+            }
+            WaitError::Cancelled(_) => {
+                f.write_str("not started in time: the message was cancelled and never runs")
+            }
         }
     }
 }
@@ -369,35 +420,6 @@ impl<R, M> std::error::Error for WaitError<R, M> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             WaitError::Ask(error) => Some(error),
-            WaitError::TimedOut(_) => None,
-        }
-    }
-}
-
-impl<R, M> fmt::Debug for Unanswered<R, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unanswered::Ask(error) => f.debug_tuple("Ask").field(error).finish(),
-            Unanswered::Cancelled(_) => f.debug_tuple("Cancelled").finish_non_exhaustive(),
-            Unanswered::Running(reply) => f.debug_tuple("Running").field(reply).finish(),
-        }
-    }
-}
-
-impl<R, M> fmt::Display for Unanswered<R, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unanswered::Ask(error) => error.fmt(f),
-            Unanswered::Cancelled(_) => f.write_str("not started in time: the message was cancelled and never runs"),
-            Unanswered::Running(_) => f.write_str("not done in time: the message is running"),
-        }
-    }
-}
-
-impl<R, M> std::error::Error for Unanswered<R, M> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Unanswered::Ask(error) => Some(error),
             _ => None,
         }
     }

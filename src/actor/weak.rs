@@ -3,9 +3,10 @@
 use std::fmt;
 
 use super::Actor;
-use crate::drain::storage::Weak;
+use crate::cell::refs::{Ref, Weak};
 
-/// A handle to an actor that does not keep it going: [`upgrade`](Self::upgrade) gives an [`Actor`] as long as another one is there.
+/// A handle to an actor that does not keep it going: [`upgrade`](Self::upgrade) gives an [`Actor`]
+/// as long as another one is there.
 ///
 /// It keeps the actor's few bytes, not its state. Cheap to clone (one atomic addition).
 pub struct WeakActor<S> {
@@ -17,9 +18,9 @@ impl<S> WeakActor<S> {
         WeakActor { weak }
     }
 
-    /// Is this thread inside a turn of the actor?
-    pub(crate) fn is_running_here(&self) -> bool {
-        self.weak.storage().is_running_here()
+    /// The reference to the actor's memory.
+    pub(super) fn cell(&self) -> &Ref {
+        self.weak.as_ref()
     }
 
     /// A handle, unless all of them have been dropped: an actor never comes back. Lock-free.
@@ -35,36 +36,15 @@ impl<S> WeakActor<S> {
         self.weak.upgrade().map(|handle| Actor { handle })
     }
 
-    /// Runs what waits in the mailbox here and now, if nobody else does: as [`Actor::drain`], also if all handles have gone. True if this call
-    /// ran something.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::sync::mpsc;
-    /// use turnwise::{Actor, Drain};
-    ///
-    /// let (tx, rx) = mpsc::channel();
-    /// let log = Actor::builder(()).executor(std::mem::forget::<Drain>).spawn()?; // runs nothing, ever
-    /// log.send(move |()| tx.send("run").unwrap())?;
-    /// let weak = log.downgrade();
-    /// drop(log);
-    /// assert!(weak.drain());
-    /// assert_eq!(rx.try_recv()?, "run");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn drain(&self) -> bool {
-        self.weak.storage().come_by()
-    }
-
     /// The name that the actor was built with.
     pub fn name(&self) -> Option<&str> {
-        self.weak.storage().name()
+        self.weak.as_ref().header().config().name.as_deref()
     }
 }
 
 impl<S: Send + 'static> WeakActor<S> {
-    /// Stops the actor, as [`Actor::stop`] does, also if all handles have gone and it is only running what was left. False if it was stopped
-    /// already. Lock-free; never waits.
+    /// Stops the actor, as [`Actor::stop`] does, also if all handles have gone and it is only
+    /// running what was left. False if it was stopped already. Lock-free; never waits.
     ///
     /// # Examples
     /// ```
@@ -76,7 +56,7 @@ impl<S: Send + 'static> WeakActor<S> {
         match self.upgrade() {
             Some(actor) => actor.stop(),
             // Nothing new can come; what waits is given back by whoever comes to it.
-            None => self.weak.storage().give_back(),
+            None => self.weak.as_ref().header().raise_stop(),
         }
     }
 }

@@ -1,38 +1,68 @@
-//! Where drains run: a thread pool of our own, rayon's, a tokio runtime, or a queue that is run by hand.
+//! Where drains run: a thread pool of our own, rayon's, a tokio runtime, or a queue that is run by
+//! hand.
 //!
-//! An actor that is built with an [`Executor`](crate::Executor) is run there: senders leave their messages and go. What an executor is given
-//! is a [`Drain`](crate::Drain), one per actor at most, however many messages wait.
+//! An actor that is built with an [`Executor`](crate::Executor) is run there: senders leave their
+//! messages and return. What an executor is given is a [`Drain`](crate::Drain), one per actor at
+//! most, however many messages wait.
 //!
-//! | executor                             | threads                        | a turn that waits                            | when it is gone                        |
-//! |--------------------------------------|--------------------------------|----------------------------------------------|----------------------------------------|
-//! | none                                 | those that send                | sleeps; another thread keeps its promises    | -                                      |
-//! | [`ThreadPool`]                       | its own, started at once       | another thread takes over its worker's place | actors stop with `ExecutorGone`        |
-//! | [`ThreadPool::global`]               | its own, started on first need | the same                                     | it never is                            |
-//! | `Rayon` (feature `rayon`)            | rayon's                        | keeps a thread of rayon's                    | it lives as long as actors use it      |
-//! | `Tokio` (feature `tokio`)            | the runtime's                  | keeps a thread of the runtime's              | actors stop with `ExecutorGone`        |
-//! | [`DrainQueue`]                       | whoever runs the queue         | keeps that thread                            | actors stop with `ExecutorGone`        |
-//! | any closure that takes a `Drain`     | up to it                       | up to it                                     | it drops the drain: the same           |
+//! | executor                         | threads                        | a turn that waits                            | when it is gone                   |
+//! |----------------------------------|--------------------------------|----------------------------------------------|-----------------------------------|
+//! | none                             | those that send                | sleeps; what it has sent goes to the fallback | -                                 |
+//! | [`ThreadPool`]                   | its own, started at once       | another thread takes over its worker's place | actors stop with `ExecutorGone`   |
+//! | [`ThreadPool::global`]           | its own, started on first need | the same                                     | it never is                       |
+//! | `Rayon` (feature `rayon`)        | rayon's                        | keeps a thread of rayon's                    | it lives as long as actors use it |
+//! | `Tokio` (feature `tokio`)        | the runtime's                  | keeps a thread of the runtime's              | actors stop with `ExecutorGone`   |
+//! | [`DrainQueue`]                   | those that run the queue       | keeps that thread                            | actors stop with `ExecutorGone`   |
+//! | any closure that takes a `Drain` | up to it                       | up to it                                     | it drops the drain: the same      |
+//!
+//! The *fallback* runs what has no executor and is not run by its sender: the tokio runtime that
+//! the thread is in (with the feature `tokio`), else the pool of the process.
+//!
+//! # Fairness
+//! No executor keeps an actor waiting for ever because others always have something to do: not for
+//! one that is fed without an end, nor for any number that send to themselves. A drain ends with
+//! its actor's budget, and what is left of it goes behind others.
+//!
+//! | executor       | a drain waits for                                                                                                |
+//! |----------------|------------------------------------------------------------------------------------------------------------------|
+//! | [`ThreadPool`] | those that were queued before it; and each 61st that a worker runs comes from outside, if one waits there          |
+//! | `Rayon`        | those that were queued before it: one queue for all actors in a rayon pool, first come, first run. Rayon's own jobs from outside of its pool wait until no drain is left |
+//! | `Tokio`        | what tokio's scheduler runs before it: its queues are fair                                                        |
+//! | [`DrainQueue`] | those that were queued before it; with a seed, a random number of others                                          |
+//!
+//! A turn is never interrupted: each turn that takes long keeps one thread of the executor for
+//! itself. In a [`ThreadPool`], what waits behind it is moved to other workers after some
+//! milliseconds.
 
-// The floor, from below. `sleep` and `slot` hold every atomic of the pool, know nothing of drains, and are compiled by the models too.
+// From below, each knowing only those before it: idle, lifo_slot, alarm; queues, place;
+// compensation; shared; worker; monitor; pool; builder; global. The others (blocking, manual,
+// rayon, tokio) stand by themselves, but that rayon uses `queues::take`, and global the runtime of
+// tokio. `idle` and `lifo_slot` know nothing of drains, and are compiled by the models too.
+mod alarm;
 mod blocking;
-#[cfg(feature = "rayon")]
-mod on_rayon;
-#[cfg(feature = "tokio")]
-mod on_tokio;
+mod builder;
+mod compensation;
+mod global;
+mod idle;
+mod lifo_slot;
+mod manual;
+mod monitor;
+mod place;
 mod pool;
-mod queue;
-mod sleep;
-mod slot;
-mod staff;
+mod queues;
+#[cfg(feature = "rayon")]
+mod rayon;
+mod shared;
+#[cfg(feature = "tokio")]
+mod tokio;
 mod worker;
 
-/// Who drains are handed to that have no executor of their own. The one thing up here that the floors below know of.
-pub(crate) const PROCESS_WIDE: Option<fn() -> &'static dyn crate::drain::carrier::Executor> = Some(|| ThreadPool::global());
-
-pub use blocking::{Blocking, blocking};
 #[cfg(feature = "rayon")]
-pub use on_rayon::Rayon;
+pub use self::rayon::Rayon;
 #[cfg(feature = "tokio")]
-pub use on_tokio::Tokio;
-pub use pool::{PoolBuilder, PoolError, PoolHandle, Shutdown, ThreadPool};
-pub use queue::{DrainQueue, QueueHandle};
+pub use self::tokio::Tokio;
+pub use blocking::{Blocking, blocking};
+pub use builder::{PoolBuilder, PoolError};
+pub(crate) use global::Fallback;
+pub use manual::{DrainQueue, QueueHandle};
+pub use pool::{PoolHandle, Shutdown, ThreadPool};

@@ -1,44 +1,25 @@
-//! A worker's loop: find a drain, run it, again; and what is scheduled from inside of one.
-//!
-//! | a drain comes                            | to                                                            | announced            |
-//! |------------------------------------------|---------------------------------------------------------------|----------------------|
-//! | from a turn of this pool                 | the worker's slot; what was there, to the tail of its queue   | if the slot was taken |
-//! | from itself, out of budget               | the tail of the queue, behind what waits outside              | if others wait there  |
-//! | from outside, or a turn without a place  | the injector                                                  | always               |
-//!
-//! A worker looks into its slot, its queue, the injector; then it searches the other queues, and last their slots; then it sleeps. After
-//! [`WARM`] drains from the slot in a row the slot's goes to the tail of the queue, and each [`INJECTOR_EVERY`]th drain comes from the
-//! injector if one is there, so neither two actors that send to each other nor a full queue keeps others waiting.
-//!
-//! What lies in a slot is not announced, for its worker comes to it next: it waits for the end of the turn that sent it, unless somebody is
-//! searching anyway, or the turn blocks.
+//! A thread of the pool: finds a drain, runs it, again. And what is scheduled from inside of one,
+//! or blocks there.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
+use std::io;
 use std::ptr::null;
 use std::sync::Arc;
+use std::thread;
 
-use crossbeam_deque::Steal;
-
-use super::pool::Shared;
-use super::sleep::Woken;
-use super::staff::Place;
-use crate::drain::carrier::Drain;
-use crate::drain::relief::{Employer, Promises, WouldBlock, employed};
+use super::compensation::Job;
+use super::idle::Woken;
+use super::place::{Own, OwnPlace, Scheduled};
+use super::shared::Shared;
+use crate::cell::executor::Drain;
+use crate::drain::blocking::{Compensation, WouldBlock, on_worker};
+use crate::panic;
 use crate::sync::thread_plain;
-use crate::unwind::shrug_off;
-
-/// Drains from the slot in a row.
-const WARM: u32 = 3;
-/// The injector's share; prime, so that it does not beat with anything.
-const INJECTOR_EVERY: u32 = 61;
-/// Rounds over the other queues.
-const ROUNDS: usize = 3;
 
 /// A thread of the pool.
 struct Thread {
     pool: Arc<Shared>,
-    /// Its place, if it has one. Never borrowed while a drain runs or is dropped.
-    place: RefCell<Option<Place>>,
+    place: OwnPlace,
     /// The drain it is running.
     in_hand: Cell<usize>,
 }
@@ -64,14 +45,35 @@ pub(super) fn works_for(pool: &Shared) -> bool {
 pub(super) fn schedule(pool: &Shared, drain: Drain) {
     with_thread_of(pool, |thread| match thread {
         Some(thread) => thread.schedule(drain),
-        None if pool.sleep.look().is_closing() => pool.drop_unrun(drain),
+        None if pool.idle.look().is_closing() => pool.drop_unrun(drain),
         None => pool.inject(drain),
     });
 }
 
-/// What a thread of the pool does from its start to its end; with a place, or standing by for one.
-pub(super) fn run(pool: Arc<Shared>, place: Option<Place>) {
-    let thread = Thread { pool, place: RefCell::new(place), in_hand: Cell::new(0) };
+/// Will the pool drop what this thread gives it?
+pub(super) fn is_closed(pool: &Shared) -> bool {
+    let now = pool.idle.look();
+    now.is_ended() || now.is_closing() && !works_for(pool)
+}
+
+/// Starts a thread of the pool, by its number: one that stands by.
+pub(super) fn start(pool: &Arc<Shared>, number: usize) -> io::Result<()> {
+    let theirs = pool.clone();
+    builder(pool, number).spawn(move || run(theirs)).map(drop)
+}
+
+/// A thread's name and stack.
+pub(super) fn builder(pool: &Shared, what: impl std::fmt::Display) -> thread::Builder {
+    let builder = thread::Builder::new().name(format!("{}-{what}", pool.name));
+    match pool.stack_size {
+        Some(bytes) => builder.stack_size(bytes),
+        None => builder,
+    }
+}
+
+/// What a thread of the pool does from its start to its end.
+fn run(pool: Arc<Shared>) {
+    let thread = Thread { pool, place: OwnPlace::none(), in_hand: Cell::new(0) };
     struct Leaves;
     impl Drop for Leaves {
         fn drop(&mut self) {
@@ -80,225 +82,141 @@ pub(super) fn run(pool: Arc<Shared>, place: Option<Place>) {
     }
     THREAD.with(|at| at.set(&raw const thread));
     let leaves = Leaves;
-    employed(&thread, || thread.live());
+    on_worker(&thread, || thread.live());
     drop(leaves);
-    thread.pool.thread_ends();
+    thread.pool.threads.thread_ends();
 }
 
 impl Thread {
     fn live(&self) {
         let pool = &self.pool;
-        loop {
-            if self.place.borrow().is_none() {
-                let Some((place, promises)) = pool.next_place() else { return };
-                *self.place.borrow_mut() = Some(place);
-                shrug_off(|| promises.keep());
-            }
-            self.work();
-            // Its place was taken over while it slept; or the pool has ended.
-            let place = self.place.borrow_mut().take();
-            match place {
-                Some(place) => {
-                    pool.sleep.end();
-                    pool.sweep_place(&place);
-                    pool.sweep();
-                    pool.dismiss();
-                    return;
+        while let Some(job) = pool.threads.next_job(|| pool.is_ended()) {
+            match job {
+                Job::Place(place) => {
+                    self.place.set(place);
+                    self.work();
+                    // The pool has ended; or its place was taken over while it slept.
+                    if let Some(place) = self.place.take() {
+                        pool.see_off();
+                        // Empty now, and nothing more is put in.
+                        drop(place);
+                        return;
+                    }
+                    pool.threads.becomes_spare();
                 }
-                None => {
-                    pool.becomes_spare();
-                    pool.sleep.come_back();
+                Job::Help => {
+                    pool.idle.leave();
+                    self.help();
+                    pool.threads.has_helped();
                 }
             }
+            pool.idle.come_back();
         }
     }
 
     /// Runs drains until the place is lost, or the pool has ended.
     fn work(&self) {
+        let pool = &self.pool;
         let mut searching = false;
-        loop {
-            if self.pool.sleep.look().is_ended() {
-                return;
+        while !pool.is_ended() {
+            let mut own = Own::Lost;
+            if !searching {
+                own = self.place.next(&pool.queues);
+                searching = matches!(own, Own::Nothing(_)) && pool.idle.start_search();
             }
-            let next = {
-                let mut place = self.place.borrow_mut();
-                let Some(place) = place.as_mut() else { return };
-                place.next(&self.pool, &mut searching)
-            };
-            if let Some(drain) = next {
-                self.in_hand.set(drain.number());
-                shrug_off(|| drain.run());
-                self.in_hand.set(0);
-                continue;
+            if searching {
+                own = self.place.search(&pool.queues);
+                if matches!(own, Own::Found(_)) {
+                    searching = false;
+                    pool.idle.found(|| pool.queues.has_work());
+                }
             }
-            let number = match self.place.borrow().as_ref() {
-                Some(place) => place.number,
-                None => return,
-            };
-            match self.pool.sleep.sleep(number, std::mem::take(&mut searching), || self.pool.has_work()) {
-                Woken::Search => searching = true,
-                Woken::End => return,
-            }
-        }
-    }
-
-    fn schedule(&self, drain: Drain) {
-        if self.pool.sleep.look().is_ended() {
-            return self.pool.drop_unrun(drain);
-        }
-        let borrowed = self.place.borrow();
-        let Some(place) = borrowed.as_ref() else {
-            drop(borrowed);
-            return self.pool.inject(drain);
-        };
-        if drain.number() == self.in_hand.get() {
-            place.put_last(&self.pool, drain);
-            return;
-        }
-        let Some(before) = self.pool.slot(place.number).put(drain) else { return };
-        place.queue.push(before);
-        // What is announced to a pool that has just ended is dropped here, and that may run anything: also what looks for the place.
-        drop(borrowed);
-        self.pool.announce();
-    }
-
-    /// Puts what lies in the slot where others can take it.
-    fn empty_slot(&self, place: &Place) -> bool {
-        let drain = self.pool.slot(place.number).take();
-        let some = drain.is_some();
-        drain.into_iter().for_each(|drain| place.queue.push(drain));
-        some
-    }
-}
-
-impl Place {
-    /// The next drain, if there is one. `searching` says whether this worker is counted as a searcher.
-    fn next(&mut self, pool: &Shared, searching: &mut bool) -> Option<Drain> {
-        if !*searching {
-            if let Some(drain) = self.own(pool) {
-                return Some(drain);
-            }
-            *searching = pool.sleep.start_search();
-        }
-        if *searching {
-            let drain = self.search(pool)?;
-            *searching = false;
-            pool.sleep.found(|| pool.has_work());
-            return Some(drain);
-        }
-        None
-    }
-
-    /// A drain of its own, or from outside.
-    fn own(&mut self, pool: &Shared) -> Option<Drain> {
-        self.tick = self.tick.wrapping_add(1);
-        if self.tick % INJECTOR_EVERY == 0 {
-            if let Some(drain) = take(|| pool.injector.steal()) {
-                return Some(drain);
-            }
-        }
-        match pool.slot(self.number).take() {
-            Some(drain) if self.warm < WARM => {
-                self.warm += 1;
-                return Some(drain);
-            }
-            Some(drain) => self.put_last(pool, drain),
-            None => {}
-        }
-        self.warm = 0;
-        if let Some(drain) = self.queue.pop() {
-            return Some(drain);
-        }
-        let drain = take(|| pool.injector.steal_batch_and_pop(&self.queue))?;
-        if !self.queue.is_empty() {
-            pool.announce();
-        }
-        Some(drain)
-    }
-
-    /// Puts a drain behind all others that wait: those outside come into the queue before it.
-    fn put_last(&self, pool: &Shared, drain: Drain) {
-        let _ = take(|| pool.injector.steal_batch(&self.queue));
-        let alone = self.queue.is_empty();
-        self.queue.push(drain);
-        // Alone, it is next here: somebody else would only carry it to another cache.
-        if !alone {
-            pool.announce();
-        }
-    }
-
-    /// Looks everywhere.
-    fn search(&mut self, pool: &Shared) -> Option<Drain> {
-        for _ in 0..ROUNDS {
-            if let Some(drain) = take(|| pool.injector.steal_batch_and_pop(&self.queue)) {
-                return Some(drain);
-            }
-            for remote in self.others(pool) {
-                if let Some(drain) = take(|| remote.queue.steal_batch_and_pop(&self.queue)) {
-                    return Some(drain);
+            match own {
+                Own::Lost => return,
+                Own::Found(drain) => self.run(drain),
+                Own::FoundMore(drain) => {
+                    pool.announce();
+                    self.run(drain);
+                }
+                Own::Nothing(number) => {
+                    match pool
+                        .idle
+                        .sleep(number, std::mem::take(&mut searching), || pool.queues.has_work())
+                    {
+                        Woken::Search => searching = true,
+                        Woken::End => return,
+                    }
+                    pool.alarm.ring();
                 }
             }
         }
-        self.others(pool).find_map(|remote| remote.slot.take())
     }
 
-    /// The other places, from a random one on.
-    fn others<'a>(&mut self, pool: &'a Shared) -> impl Iterator<Item = &'a super::pool::Remote> + use<'a> {
-        // Xorshift: which one comes first only has to differ.
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        let (number, count) = (self.number, pool.remotes.len());
-        let first = (self.random % count as u64) as usize;
-        (0..count).map(move |i| (first + i) % count).filter(move |at| *at != number).map(|at| &pool.remotes[at])
+    /// Runs what waits anywhere, until there is nothing, or the workers go on.
+    fn help(&self) {
+        let pool = &self.pool;
+        while pool.is_short() && !pool.is_ended() {
+            let Some(drain) = pool.queues.take_any() else { return };
+            pool.queues.helps();
+            self.run(drain);
+        }
     }
-}
 
-/// Tries again while others are in the way: each of them has taken something.
-pub(super) fn take<T>(steal: impl Fn() -> Steal<T>) -> Option<T> {
-    loop {
-        match steal() {
-            Steal::Success(taken) => return Some(taken),
-            Steal::Empty => return None,
-            Steal::Retry => std::hint::spin_loop(),
+    fn run(&self, drain: Drain) {
+        self.in_hand.set(drain.number());
+        panic::ignore(|| drain.run());
+        self.in_hand.set(0);
+    }
+
+    fn schedule(&self, drain: Drain) {
+        let pool = &self.pool;
+        if pool.is_ended() {
+            return pool.drop_unrun(drain);
+        }
+        let again = drain.number() == self.in_hand.get();
+        match self.place.schedule(&pool.queues, drain, again) {
+            Scheduled::Kept => {}
+            Scheduled::Announce => pool.announce(),
+            Scheduled::NoPlace(drain) => pool.inject(drain),
         }
     }
 }
 
-impl Employer for Thread {
-    fn stand_by(&self) -> Result<bool, WouldBlock> {
-        let has_place = self.place.borrow().is_some();
+impl Compensation for Thread {
+    fn reserve(&self) -> Result<bool, WouldBlock> {
+        let has_place = self.place.is_some();
         if has_place {
-            self.pool.reserve()?;
+            self.pool.threads.reserve(|number| start(&self.pool, number))?;
         }
         Ok(has_place)
     }
 
-    fn never_mind(&self) {
-        self.pool.unreserve();
+    fn cancel(&self) {
+        self.pool.threads.cancel();
+        // A spare may have stayed for this thread alone.
+        if self.pool.is_ended() {
+            self.pool.threads.dismiss();
+        }
     }
 
-    fn leave(&self, promises: Promises) -> Option<u64> {
-        let Some(place) = self.place.borrow_mut().take() else {
-            self.pool.unreserve();
+    fn leave(&self) -> Option<u64> {
+        let Some(place) = self.place.take() else {
+            self.cancel();
             return None;
         };
-        self.pool.sleep.leave();
-        Some(self.pool.free_place(place, promises))
+        self.pool.idle.leave();
+        Some(self.pool.threads.leave(place))
     }
 
     fn come_back(&self, left: u64) {
-        if let Some((place, promises)) = self.pool.take_back(left) {
-            *self.place.borrow_mut() = Some(place);
-            self.pool.sleep.come_back();
-            // Listed here again: kept when this turn is over.
-            drop(promises);
+        if let Some(place) = self.pool.threads.take_back(left) {
+            self.place.set(place);
+            self.pool.idle.come_back();
         }
     }
 
     fn share(&self) {
-        let place = self.place.borrow();
-        if place.as_ref().is_some_and(|place| self.empty_slot(place)) {
+        if self.place.empty_slot(&self.pool.queues) {
             self.pool.announce();
         }
     }

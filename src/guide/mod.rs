@@ -1,24 +1,26 @@
-//! The guide: from a counter to a small service, one chapter per page. Nothing here but text and examples, each of which is run as a test.
+//! The guide: from a counter to a small service, one chapter per page. It holds text and examples and
+//! nothing else, and each example is run as a test.
 //!
 //! | chapter | is about |
 //! |---|---|
-//! | 1 [`counter`] | sending, reading, order, what a turn is |
-//! | 2 [`messages`] | closures or typed messages |
-//! | 3 [`asking`] | replies, waiting, giving up with a certain outcome |
-//! | 4 [`limits`] | how long a call may wait, by which clock, and a clock for tests |
-//! | 5 [`panics`] | what a panic in a turn does, and what is told to whom |
-//! | 6 [`back_pressure`] | full mailboxes: refuse, wait, drop |
-//! | 7 [`executors`] | choosing an executor: whose thread does the work |
-//! | 8 [`budgets`] | how long a drain keeps its thread, and who waits for it |
-//! | 9 [`passes`] | many messages at once: hooks around a pass, bulk handlers, an own loop; a lazy start |
+//! | 01 [`counter`] | sending, reading, order, what a turn is |
+//! | 02 [`messages`] | closures or typed messages |
+//! | 03 [`asking`] | replies, waiting, giving up with a certain outcome |
+//! | 04 [`limits`] | how long a call may wait, by which clock, and a clock for tests |
+//! | 05 [`panics`] | what a panic in a turn does, and who learns of it |
+//! | 06 [`back_pressure`] | full mailboxes: refuse, wait for room, drop the newest or the oldest |
+//! | 07 [`executors`] | which threads run an actor |
+//! | 08 [`budgets`] | how long a drain keeps its thread, and who waits for it |
+//! | 09 [`batches`] | many messages at once; an event loop of your own; a state made on first use |
 //! | 10 [`ending`] | close, stop, the last handle, waiting for the end |
 //! | 11 [`shutting_down`] | ending all actors of a program, in order and in time |
 //! | 12 [`testing`] | testing without sleeping |
 //! | 13 [`service`] | all of it together: an order desk |
-//! | 14 [`migration`] | from mutexes, channels, tokio tasks, actix, kameo |
+//! | 14 [`migration`] | from mutexes, channels, tokio tasks, actix, kameo, ractor, xtra, Pekko |
 //!
-//! Words used throughout: a **mailbox** holds messages for one object; a **turn** is one message run with exclusive access to that object's
-//! state; a **drain** is a run of turns by one thread, from taking the mailbox to letting it go.
+//! Words used throughout: a **mailbox** holds the messages for one object. A **turn** is one message, run
+//! with exclusive access to that object's state. A **drain** is a run of turns by one thread, from taking
+//! the mailbox over to letting it go.
 
 #![forbid(unsafe_code)]
 
@@ -46,8 +48,8 @@ pub mod executors {}
 #[doc = include_str!("08-budgets.md")]
 pub mod budgets {}
 
-#[doc = include_str!("09-passes.md")]
-pub mod passes {}
+#[doc = include_str!("09-batches.md")]
+pub mod batches {}
 
 #[doc = include_str!("10-ending.md")]
 pub mod ending {}

@@ -17,15 +17,14 @@
 //! - N3: all memory of nodes is exposed when it is made (chunk, own allocation, frame), so an address that was pushed can be resolved.
 
 use std::alloc::Layout;
-use std::any::TypeId;
 use std::mem::offset_of;
 
 use crate::mailbox::chunk::{Row, bump, unbump};
 use crate::mailbox::word::FLAGS;
+use crate::panic::Payload;
 use crate::sync::alloc::{Life, alloc, dealloc};
 use crate::sync::cell::UnsafeCell;
 use crate::sync::config::SLOT;
-use crate::sync::hint::prefetch;
 
 /// What the owner can do with a message without knowing its type. `payload` points to it, `env` is what the owner hands through.
 pub(crate) struct VTable {
@@ -34,18 +33,13 @@ pub(crate) struct VTable {
     /// The message was accepted but will not be run: gives it back, moving it out.
     pub(crate) discard: unsafe fn(payload: *mut u8, env: *const ()),
     /// `run` has unwound with this panic: tells whoever waits for the message.
-    pub(crate) panicked: unsafe fn(payload: *mut u8, env: *const (), panic: Panic),
-    /// What may be said about the message before it is run.
-    kind: Option<fn() -> TypeId>,
+    pub(crate) panicked: unsafe fn(payload: *mut u8, env: *const (), panic: Payload),
     layout: Layout,
     payload: usize,
 }
 
-/// The payload of a panic.
-pub(crate) type Panic = Box<dyn std::any::Any + Send>;
-
 /// A type that can be put into a node.
-pub(crate) trait Message: Sized {
+pub(crate) trait Envelope: Sized {
     const VTABLE: &'static VTable;
 }
 
@@ -53,14 +47,15 @@ impl VTable {
     pub(crate) const fn of<M>(
         run: unsafe fn(*mut u8, *const ()),
         discard: unsafe fn(*mut u8, *const ()),
-        panicked: unsafe fn(*mut u8, *const (), Panic),
+        panicked: unsafe fn(*mut u8, *const (), Payload),
     ) -> Self {
-        VTable { run, discard, panicked, kind: None, layout: Layout::new::<NodeOf<M>>(), payload: offset_of!(NodeOf<M>, message) }
-    }
-
-    /// The same, for messages of this kind.
-    pub(crate) const fn of_kind(self, kind: Option<fn() -> TypeId>) -> Self {
-        VTable { kind, ..self }
+        VTable {
+            run,
+            discard,
+            panicked,
+            layout: Layout::new::<NodeOf<M>>(),
+            payload: offset_of!(NodeOf<M>, message),
+        }
     }
 }
 
@@ -91,7 +86,7 @@ pub(crate) struct NodeOf<M> {
     message: M,
 }
 
-impl<M: Message> NodeOf<M> {
+impl<M: Envelope> NodeOf<M> {
     const HOME: Home = match (size_of::<Self>(), align_of::<Self>()) {
         (size, 32) if size <= SLOT => Home::One,
         (size, 32) if size <= 2 * SLOT => Home::Two,
@@ -121,7 +116,7 @@ pub(crate) struct NodePtr(*mut Node);
 impl NodePtr {
     /// Puts a message into a node of this thread's chunk, or of its own.
     #[inline]
-    pub(crate) fn new<M: Message>(message: M) -> Self {
+    pub(crate) fn new<M: Envelope>(message: M) -> Self {
         let (memory, home) = match NodeOf::<M>::HOME {
             Home::One => (bump(1), Home::One),
             Home::Two => (bump(2), Home::Two),
@@ -131,7 +126,8 @@ impl NodePtr {
             Some(memory) => (memory.cast::<NodeOf<M>>(), home),
             None => Self::own(Layout::new::<NodeOf<M>>()),
         };
-        let node = Node { life: Life::new(), link: UnsafeCell::new(home as u64), vtable: M::VTABLE };
+        let node =
+            Node { life: Life::new(), link: UnsafeCell::new(home as u64), vtable: M::VTABLE };
         // SAFETY: N1: fresh memory of this size (HOME) and alignment (slots are 32-byte aligned, an own allocation has its layout).
         unsafe { memory.write(NodeOf { node, message }) };
         NodePtr(memory.cast())
@@ -154,7 +150,7 @@ impl NodePtr {
     ///
     /// # Safety
     /// The node holds an `M`, the caller is its holder and forgets it.
-    pub(crate) unsafe fn take_back<M: Message>(self) -> M {
+    pub(crate) unsafe fn take_back<M: Envelope>(self) -> M {
         let whole = self.0.cast::<NodeOf<M>>();
         let (_, home) = self.link();
         // SAFETY: N1, and the caller's word that it is an M; it is moved out once.
@@ -171,7 +167,7 @@ impl NodePtr {
     }
 
     #[inline]
-    fn at(addr: u64) -> Self {
+    pub(super) fn at(addr: u64) -> Self {
         NodePtr(std::ptr::with_exposed_provenance_mut(addr as usize))
     }
 
@@ -186,7 +182,7 @@ impl NodePtr {
 
     /// The next node's address, and where this node's memory is from.
     #[inline]
-    fn link(self) -> (u64, Home) {
+    pub(super) fn link(self) -> (u64, Home) {
         // SAFETY: N1: the caller is the holder, so the node is there and nobody writes it.
         let link = unsafe {
             (*self.0).life.check();
@@ -209,7 +205,7 @@ impl NodePtr {
     }
 
     #[inline]
-    fn vtable(self) -> &'static VTable {
+    pub(super) fn vtable(self) -> &'static VTable {
         // SAFETY: N1: the caller is the holder, so the node is there; the field never changes.
         unsafe { (*self.0).vtable }
     }
@@ -233,9 +229,9 @@ impl NodePtr {
 /// A message taken off a list: to be run or discarded once, then freed.
 #[derive(Clone, Copy)]
 pub(crate) struct Taken {
-    node: NodePtr,
-    home: Home,
-    vtable: &'static VTable,
+    pub(super) node: NodePtr,
+    pub(super) home: Home,
+    pub(super) vtable: &'static VTable,
 }
 
 impl Taken {
@@ -247,11 +243,6 @@ impl Taken {
     #[inline]
     pub(crate) fn payload(self) -> *mut u8 {
         self.node.0.cast::<u8>().wrapping_add(self.vtable.payload)
-    }
-
-    /// What kind of message it is, if it is of one.
-    pub(crate) fn kind(self) -> Option<fn() -> TypeId> {
-        self.vtable.kind
     }
 
     /// Runs the message.
@@ -277,7 +268,7 @@ impl Taken {
     ///
     /// # Safety
     /// `run` has just unwound, with the same `env`.
-    pub(crate) unsafe fn panicked(self, env: *const (), panic: Panic) {
+    pub(crate) unsafe fn panicked(self, env: *const (), panic: Payload) {
         // SAFETY: N1: the node is not freed yet; the rest is the caller's word.
         unsafe { (self.vtable.panicked)(self.payload(), env, panic) }
     }
@@ -298,86 +289,5 @@ impl Taken {
             // SAFETY: N1, and its home says that it is an allocation of its real layout.
             _ => unsafe { dealloc(self.node.0.cast(), self.vtable.layout) },
         }
-    }
-}
-
-/// A private list, oldest first.
-pub(crate) struct Batch {
-    head: u64,
-    tail: u64,
-}
-
-impl Batch {
-    pub(crate) const fn new() -> Self {
-        Batch { head: 0, tail: 0 }
-    }
-
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.head == 0
-    }
-
-    /// Does it hold more than one?
-    #[inline]
-    pub(crate) fn is_long(&self) -> bool {
-        self.head != self.tail
-    }
-
-    /// Appends a list that is newest first, as it was in HEAD; 0 is an empty one. The caller is the holder of all its nodes.
-    pub(crate) fn append_newest_first(&mut self, newest: u64) {
-        if newest == 0 {
-            return;
-        }
-        let mut oldest_first = 0;
-        let mut at = newest;
-        while at != 0 {
-            let node = NodePtr::at(at);
-            let (older, _) = node.link();
-            node.set_next(oldest_first);
-            oldest_first = at;
-            at = older;
-        }
-        if self.tail == 0 {
-            self.head = oldest_first;
-        } else {
-            NodePtr::at(self.tail).set_next(oldest_first);
-        }
-        self.tail = newest;
-    }
-
-    /// Takes the oldest, and has the next one fetched into the cache.
-    #[inline]
-    pub(crate) fn pop(&mut self) -> Option<Taken> {
-        if self.head == 0 {
-            return None;
-        }
-        let node = NodePtr::at(self.head);
-        let (next, home) = node.link();
-        self.head = next;
-        if next == 0 {
-            self.tail = 0;
-        } else {
-            prefetch(std::ptr::without_provenance(next as usize));
-        }
-        Some(Taken { node, home, vtable: node.vtable() })
-    }
-
-    /// The list as one address, for the time in which nobody owns it: its tail, linked to its head.
-    pub(crate) fn into_saved(self) -> u64 {
-        if self.tail != 0 {
-            NodePtr::at(self.tail).set_next(self.head);
-        }
-        self.tail
-    }
-
-    /// The list that [`into_saved`](Self::into_saved) made; the caller is the holder of its nodes.
-    pub(crate) fn from_saved(tail: u64) -> Self {
-        if tail == 0 {
-            return Batch::new();
-        }
-        let node = NodePtr::at(tail);
-        let (head, _) = node.link();
-        node.set_next(0);
-        Batch { head, tail }
     }
 }

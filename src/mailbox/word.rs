@@ -1,49 +1,61 @@
 //! The word of a mailbox, and all its transitions.
 //!
-//! One `u64` counts the messages, holds the newest waiting one and says whether anything special is going on. So "do I own it now?", "is
-//! my message in?" and "may I let go?" are each answered by the one compare-and-swap that makes it so. With counter and queue in two
-//! words there is a gap between the two steps of a send, in which an owner spins (counted, not yet queued) or a second owner slips in
-//! (queued and run, not yet counted).
+//! One `u64` counts the messages, holds the newest waiting one and says whether anything special is
+//! going on. So "do I own it now?", "is my message in?" and "may I let go?" are each answered by the
+//! one compare-and-swap that makes it so. With counter and queue in two words there is a gap between
+//! the two steps of a send, in which an owner spins (counted, not yet queued) or a second owner slips
+//! in (queued and run, not yet counted).
 //!
-//! | 63 .. 48                                              | 47 .. 5                              | 4     | 3      | 2      | 1 .. 0 |
-//! |-------------------------------------------------------|--------------------------------------|-------|--------|--------|--------|
-//! | COUNT `c`: accepted, not settled, the running one too | HEAD `h`: newest waiting node, 0 = none | WATCH | ORPHAN | CLOSED | RUN    |
+//! | 63 .. 48    | 47 .. 5    | 4     | 3      | 2      | 1 .. 0 |
+//! |-------------|------------|-------|--------|--------|--------|
+//! | COUNT `c`   | HEAD `h`   | WATCH | ORPHAN | CLOSED | RUN    |
 //!
-//! HEAD is the address of the node itself: nodes are 32-byte aligned and lie below 2^48. RUN is 00 running (or idle, if `c` = 0), 01 woken,
-//! 10 suspended, 11 parked. `S` is [`COUNT_MAX`]: `c` = `S` means "at least". `f` stands for the flags.
+//! COUNT is the number of messages accepted and not settled, the running one included. HEAD is the
+//! newest waiting node, 0 for none: the address of the node itself, for nodes are 32-byte aligned and
+//! lie below 2^48. RUN is 00 running (or idle, if `c` = 0), 01 woken, 10 suspended, 11 pending. `S` is
+//! [`COUNT_MAX`]: `c` = `S` means "at least". `f` stands for the flags.
 //!
-//! | call                | from               | to                                  | the caller now owes ([`Duty`])                       |
-//! |---------------------|--------------------|-------------------------------------|------------------------------------------------------|
-//! | `claim`             | `0, -, 0`          | `1, -, 0`                           | runs its message, which was never stored, and drains |
-//! | `push` n, may drain | `0, -, f`          | `n, -, f` RUN 00                    | `Drain`: its messages are private, run them          |
-//! |                     | `c, h, f` parked   | `min(c+n,S), -, f` RUN 00           | `TakeOver`: the saved list, then `h`, then its own   |
-//! |                     | `c, h, f` else     | `min(c+n,S), node->h, f`            | `Nothing`                                            |
-//! | `push` n, may not   | `0, -, f`          | `n, node, f` parked                 | `Carry`: somebody has to be told                     |
-//! |                     | `c, h, f` parked   | `min(c+n,S), node->h, f`            | `Carry`, unless it is carried already                |
-//! |                     | `c, h, f` else     | `min(c+n,S), node->h, f`            | `Nothing`                                            |
-//! | `push`, any         | closed, or full    | same                                | refused, with its message; who would own has one place more |
-//! | `raise` a flag      | as `push` with n = 0 and without a node; from `c` = 0 it becomes 1    || as `push`; `None` if it was raised already           |
-//! | `own`               | `0, -, f` not CLOSED | `1, -, f` RUN 00                  | owns, with one turn of its own                       |
-//! |                     | `c, h, f` parked   | `min(c+1,S), -, f` RUN 00           | the same; the saved list, then `h`, come after it    |
-//! | `unpark`            | `c, h, f` parked   | `c, -, f` RUN 00                    | owns; `h` comes after the saved list                 |
-//! | `take` after `done` | `c, h, f`          | `c==S ? S : c-done, -, f - WATCH`   | runs `h`, reversed; wakes if WATCH was set           |
-//! | `settle_one`        | `c, h, f`          | `c-1, h, f`                         | wakes if WATCH is set (bounded mailboxes, R6)        |
-//! | `release`           | `c, -, f` not ORPHAN | `0, -, f & CLOSED`                | touches it no more; wakes if WATCH was set           |
-//! | `park` after `done` | `c, h, f` RUN 00   | `c==S ? S : c-done, h, f` parked    | touches it no more but to carry it; WATCH stays      |
-//! | `watch`             | `c, h, f`, c > 0   | `c, h, f + WATCH`                   | is woken by the next step of the owner               |
+//! | call                | from                 | to                                | the caller now owes ([`Duty`])               |
+//! |---------------------|----------------------|-----------------------------------|----------------------------------------------|
+//! | `claim`             | `0, -, 0`            | `1, -, 0`                         | runs its message, never stored, and drains   |
+//! | `push` n, to drain  | `0, -, f`            | `n, -, f` RUN 00                  | `Drain`: its messages are private, run them  |
+//! |                     | `c, h, f` pending    | `min(c+n,S), -, f` RUN 00         | `TakeOver`: the saved list, `h`, its own     |
+//! |                     | `c, h, f` else       | `min(c+n,S), node->h, f`          | `Nothing`                                    |
+//! | `push` n, to leave  | `0, -, f`            | `n, node, f` pending              | `Schedule`                                   |
+//! |                     | `c, h, f` pending    | `min(c+n,S), node->h, f`          | `Schedule`, unless it is scheduled already   |
+//! |                     | `c, h, f` else       | `min(c+n,S), node->h, f`          | `Nothing`                                    |
+//! | `push`, any         | closed, or full      | same                              | refused, with its message                    |
+//! | `raise` a flag      | as `push` with n = 0 | from `c` = 0 it becomes 1         | as `push`; `None` if it was raised already   |
+//! | `take_over`         | `c, h, f` pending    | `c, -, f` RUN 00                  | owns; `h` comes after the saved list         |
+//! | `take` after `done` | `c, h, f`            | `c==S ? S : c-done, -, f`         | runs `h`, reversed                           |
+//! | `settle_one`        | `c, h, f` not WATCH  | `c-1, h, f`                       | (R6) if watched, looks at the waiters first  |
+//! | `admit`             | `c, h, f`            | `c, node->h, f`                   | in place of a turn that is done; wakes it    |
+//! |                     | room, no turn done   | `c+1, node->h, f`                 | wakes the one that it has let in             |
+//! | `release`           | `c, -, f` not ORPHAN | `0, -, f & CLOSED`                | touches it no more; wakes if WATCH was set   |
+//! | `set_pending`, done | `c, h, f` RUN 00     | `c==S ? S : c-done, h, f` pending | touches it no more but to schedule it        |
+//! | `watch`             | `c, h, f`, c > 0     | `c, h, f + WATCH`                 | is woken by the owner                        |
+//! | `attend`            | `0, -, f`            | `1, -, f + WATCH`                 | owns, with a turn that is none               |
+//! |                     | `c, h, f`, c > 0     | `c, h, f + WATCH`                 | nothing: the owner will look                 |
 //!
-//! - R1: whoever moves `c` from 0 owns, whatever the flags. From then on only the owner lowers `c`, until `release` or `park`.
-//! - COUNT is no condition of `release`: a private list run to its end and `h` = 0 mean that everything accepted has been run. `S` is left
-//!   only so; therefore a `c` below `S` was never `S` since the last idle and is exact.
-//! - All flags are zero on the fast path: `claim` and the first try of `release` are one compare-and-swap each, and any flag fails them.
-//!   RUN 01 and 10 are laid out for suspended turns; woken on an idle word is noise, and `push` and `raise` clear it.
-//! - HANDOVER: `release`, `park` Release -> `claim`, `push`, `raise`, `own`, `unpark` Acquire. The next owner sees all that the last one did.
-//! - MESSAGE: `push` Release -> `take`, `own`, `unpark`, `push` (TakeOver), `raise` (TakeOver) Acquire. Later pushes are read-modify-writes
-//!   and continue the release sequence, so the owner sees every node below HEAD, not only the newest.
-//! - MEETING: `watch`, `meet` Release -> `take`, `unwatch`, `release_met` Acquire. An owner that sees WATCH finds the waiter in the
-//!   list. A waiter for the end who stands in the list before his `meet` is seen by whoever ends the mailbox after it; one who meets
-//!   later sees that it has ended.
-//! - FAREWELL: `raise` Release -> `look` Acquire on a raised flag. Who acts on CLOSED or ORPHAN sees all that the raiser did.
+//! - COUNT is no condition of `release`: a private list run to its end and `h` = 0 mean that everything
+//!   accepted has been run. `S` is left only so; therefore a `c` below `S` was never `S` since the last
+//!   idle and is exact.
+//! - All flags are zero on the fast path: `claim` and the first try of `release` are one
+//!   compare-and-swap each, and any flag fails them. RUN 01 and 10 are laid out for turns that wait;
+//!   woken on an idle word is noise, and `push` and `raise` clear it.
+//! - WATCH stays until the release, so an owner that is watched looks before every step that frees a
+//!   place. Setting it again does not change the word, and so does not fail a release that has looked
+//!   already: the one who releases a watched word looks once more afterwards (`attend`).
+//! - HANDOVER: `release`, `set_pending` Release -> `claim`, `push`, `raise`, `take_over`, `attend`
+//!   Acquire. The next owner sees all that the last one did.
+//! - MESSAGE: `push` Release -> `take`, `take_over`, `push` (TakeOver), `raise` (TakeOver) Acquire.
+//!   Later pushes are read-modify-writes and continue the release sequence, so the owner sees every
+//!   node below HEAD, not only the newest.
+//! - MEETING: `watch`, `meet` Release -> `release_met` Acquire. Whoever releases a watched
+//!   word finds the waiter in the list. A waiter for the end that stands in the list before its `meet`
+//!   is seen by whoever ends the mailbox after it; one that meets later sees that it has ended.
+//! - FAREWELL: `raise` Release -> `look` Acquire on a raised flag. Whoever acts on CLOSED or ORPHAN
+//!   sees all that the raiser did.
 
 #![forbid(unsafe_code)]
 
@@ -59,7 +71,7 @@ const HEAD: u64 = (ONE - 1) & !FLAGS;
 /// The low bits that a node's address leaves free.
 pub(crate) const FLAGS: u64 = 31;
 const RUN: u64 = 3;
-const PARKED: u64 = 3;
+const PENDING: u64 = 3;
 pub(crate) const CLOSED: u64 = 4;
 pub(crate) const ORPHAN: u64 = 8;
 const WATCH: u64 = 16;
@@ -73,13 +85,15 @@ pub(crate) const UNBOUNDED: u32 = u32::MAX;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Snapshot(u64);
 
-/// What one who wins the ownership may do with it.
+/// What a step that wins the ownership does with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// Drain here and now.
     Drain,
-    /// Leave it parked, for a carrier.
-    Park,
+    /// The same, or not at all: nothing is pushed if somebody else runs the mailbox.
+    DrainOnly,
+    /// Leave it pending, for somebody else.
+    Leave,
 }
 
 /// What a transition leaves its caller owing.
@@ -88,11 +102,12 @@ pub(crate) enum Entry {
 pub(crate) enum Duty {
     /// Nothing: somebody else owns the mailbox and will see to it.
     Nothing,
-    /// The mailbox is parked: somebody has to carry it.
-    Carry,
+    /// The mailbox is pending: it has to be scheduled, or deferred on this thread.
+    Schedule,
     /// It was idle: the caller owns it, and what it pushed is its private list.
     Drain,
-    /// It was parked: the caller owns it; its private list is the saved one, then the HEAD it replaced, then what it pushed.
+    /// It was pending: the caller owns it; its private list is the saved one, then the HEAD it
+    /// replaced, then what it pushed.
     TakeOver,
 }
 
@@ -101,6 +116,8 @@ pub(crate) enum Duty {
 pub(crate) enum Refusal {
     Closed,
     Full,
+    /// Somebody else runs it ([`Entry::DrainOnly`]).
+    Busy,
 }
 
 impl Snapshot {
@@ -121,8 +138,8 @@ impl Snapshot {
         self.0 & flag != 0
     }
     #[inline]
-    pub(crate) fn is_parked(self) -> bool {
-        self.0 & RUN == PARKED
+    pub(crate) fn is_pending(self) -> bool {
+        self.0 & RUN == PENDING
     }
     #[inline]
     pub(crate) fn is_watched(self) -> bool {
@@ -131,7 +148,7 @@ impl Snapshot {
     /// Messages that wait: all but the running one.
     #[inline]
     pub(crate) fn waiting(self) -> u64 {
-        if self.is_parked() { self.count() } else { self.count().saturating_sub(1) }
+        if self.is_pending() { self.count() } else { self.count().saturating_sub(1) }
     }
 
     #[inline]
@@ -157,13 +174,24 @@ impl Snapshot {
 
     /// `push` of a chain of `n` nodes whose newest is at `top`; the chain's oldest node must link to [`Snapshot::head`].
     #[inline]
-    pub(crate) fn push(self, top: u64, n: u64, limit: u32, entry: Entry) -> Result<(Snapshot, Duty), Refusal> {
+    pub(crate) fn push(
+        self,
+        top: u64,
+        n: u64,
+        limit: u32,
+        entry: Entry,
+    ) -> Result<(Snapshot, Duty), Refusal> {
         if self.has(CLOSED) {
             return Err(Refusal::Closed);
         }
         // Who becomes the owner runs the first one at once: it does not wait.
-        let owns = entry == Entry::Drain && (self.count() == 0 || self.is_parked());
-        let room = u64::from(limit) + u64::from(owns);
+        let owns = entry != Entry::Leave && (self.count() == 0 || self.is_pending());
+        if entry == Entry::DrainOnly && !owns {
+            return Err(Refusal::Busy);
+        }
+        // But the place that it leaves belongs to those that wait for room, if somebody may.
+        let free = owns && !(self.is_pending() && self.is_watched());
+        let room = u64::from(limit) + u64::from(free);
         if limit != UNBOUNDED && self.waiting() + n > room {
             return Err(Refusal::Full);
         }
@@ -183,32 +211,25 @@ impl Snapshot {
     #[inline]
     fn enter(self, count: u64, top: u64, entry: Entry) -> (Snapshot, Duty) {
         let kept = self.flags() & !RUN;
-        match (self.count(), self.is_parked(), entry) {
-            (0, _, Entry::Drain) => (Snapshot::new(count, 0, kept), Duty::Drain),
-            (0, _, Entry::Park) => (Snapshot::new(count, top, kept | PARKED), Duty::Carry),
-            (_, true, Entry::Drain) => (Snapshot::new(count, 0, kept), Duty::TakeOver),
-            (_, true, Entry::Park) => (Snapshot::new(count, top, self.flags()), Duty::Carry),
+        match (self.count(), self.is_pending(), entry) {
+            (0, _, Entry::Leave) => (Snapshot::new(count, top, kept | PENDING), Duty::Schedule),
+            (0, _, _) => (Snapshot::new(count, 0, kept), Duty::Drain),
+            (_, true, Entry::Leave) => (Snapshot::new(count, top, self.flags()), Duty::Schedule),
+            (_, true, _) => (Snapshot::new(count, 0, kept), Duty::TakeOver),
             (_, false, _) => (Snapshot::new(count, top, self.flags()), Duty::Nothing),
         }
     }
 
-    /// `unpark`; `None` if it is not parked (anybody may have taken it over).
+    /// `take_over`; `None` if it is not pending: anybody may have taken it over.
     #[inline]
-    pub(crate) fn unpark(self) -> Option<Snapshot> {
-        self.is_parked().then(|| Snapshot::new(self.count(), 0, self.flags() & !RUN))
-    }
-
-    /// `own`; `None` if somebody owns it, or it is closed and done with.
-    #[inline]
-    pub(crate) fn own(self) -> Option<Snapshot> {
-        let free = self.is_parked() || self.count() == 0 && !self.has(CLOSED);
-        free.then(|| Snapshot::new((self.count() + 1).min(COUNT_MAX), 0, self.flags() & !RUN))
+    pub(crate) fn take_over(self) -> Option<Snapshot> {
+        self.is_pending().then(|| Snapshot::new(self.count(), 0, self.flags() & !RUN))
     }
 
     /// `take` after `done` turns.
     #[inline]
     pub(crate) fn take(self, done: u64) -> Snapshot {
-        Snapshot::new(self.settled(done), 0, self.flags() & !WATCH)
+        Snapshot::new(self.settled(done), 0, self.flags())
     }
 
     /// `release`, with the private list at its end; `None` if messages wait or the last handle has gone, so that the owner has to end it.
@@ -217,10 +238,27 @@ impl Snapshot {
         (self.head() == 0 && !self.has(ORPHAN)).then(|| Snapshot::new(0, 0, self.flags() & CLOSED))
     }
 
-    /// `park` after `done` turns, with something left to run.
+    /// `admit` of one node, which must link to [`Snapshot::head`], in place of a turn that is done if
+    /// there is one; at `most` so many messages then run or wait.
     #[inline]
-    pub(crate) fn park(self, done: u64) -> Snapshot {
-        Snapshot::new(self.settled(done), self.head(), self.flags() & !RUN | PARKED)
+    pub(crate) fn admit(self, node: u64, settles: bool, most: u64) -> Option<Snapshot> {
+        let count = self.count() + u64::from(!settles);
+        (count <= most).then(|| Snapshot::new(count, node, self.flags()))
+    }
+
+    /// `attend`: the next value, and whether the caller then owns.
+    #[inline]
+    pub(crate) fn attend(self) -> (Snapshot, bool) {
+        match self.count() {
+            0 => (Snapshot::new(1, 0, self.flags() & !RUN | WATCH), true),
+            _ => (Snapshot(self.0 | WATCH), false),
+        }
+    }
+
+    /// `set_pending` after `done` turns, with something left to run.
+    #[inline]
+    pub(crate) fn set_pending(self, done: u64) -> Snapshot {
+        Snapshot::new(self.settled(done), self.head(), self.flags() & !RUN | PENDING)
     }
 
     /// `watch`; `None` if nothing runs or waits.
@@ -275,8 +313,8 @@ impl Word {
         }
     }
 
-    /// More attempts of one who would wait anyway, as long as a single message runs and none waits: whoever runs it is about to let go, and to
-    /// claim the mailbox then moves fewer lines between processors than to leave a message in it. Nobody is overtaken who was let in.
+    /// Retries `claim` briefly while exactly one message is running and none is queued. Claiming moves
+    /// fewer cache lines than enqueueing, and cannot overtake an accepted message.
     #[cold]
     pub(crate) fn claim_soon(&self, mut seen: Snapshot) -> Result<(), Snapshot> {
         let mut claimed = false;
@@ -301,7 +339,12 @@ impl Word {
 
     /// `push` of one node without a limit, for as long as somebody else owns the mailbox and takes messages; else the word as it was seen last.
     #[inline(always)]
-    pub(crate) fn push_busy(&self, seen: Snapshot, node: u64, mut link: impl FnMut(u64)) -> Result<(), Snapshot> {
+    pub(crate) fn push_busy(
+        &self,
+        seen: Snapshot,
+        node: u64,
+        mut link: impl FnMut(u64),
+    ) -> Result<(), Snapshot> {
         let backoff = Backoff::new();
         let mut now = seen;
         while let Ok((next, Duty::Nothing)) = now.push(node, 1, UNBOUNDED, Entry::Drain) {
@@ -332,9 +375,13 @@ impl Word {
             link(if duty == Duty::Drain { 0 } else { now.head() });
             let swapped = match duty {
                 // Ordering: Release, writer side of MESSAGE. The mailbox stays somebody else's: nothing is read.
-                Duty::Nothing | Duty::Carry => self.0.compare_exchange(now.0, next.0, Release, Relaxed),
+                Duty::Nothing | Duty::Schedule => {
+                    self.0.compare_exchange(now.0, next.0, Release, Relaxed)
+                }
                 // Ordering: Acquire, reader side of HANDOVER, and of MESSAGE for what waits below. The chain stays private.
-                Duty::Drain | Duty::TakeOver => self.0.compare_exchange(now.0, next.0, Acquire, Relaxed),
+                Duty::Drain | Duty::TakeOver => {
+                    self.0.compare_exchange(now.0, next.0, Acquire, Relaxed)
+                }
             };
             match swapped {
                 Ok(_) => return Ok(duty),
@@ -354,7 +401,12 @@ impl Word {
         self.raise_if(flag, entry, |now| now.count() == 0)
     }
 
-    fn raise_if(&self, flag: u64, entry: Entry, wanted: impl Fn(Snapshot) -> bool) -> Option<(Duty, Snapshot)> {
+    fn raise_if(
+        &self,
+        flag: u64,
+        entry: Entry,
+        wanted: impl Fn(Snapshot) -> bool,
+    ) -> Option<(Duty, Snapshot)> {
         let mut now = self.load();
         loop {
             let (next, duty) = if wanted(now) { now.raise(flag, entry)? } else { return None };
@@ -366,26 +418,13 @@ impl Word {
         }
     }
 
-    /// `unpark`: the value it replaced, with the HEAD that is now the caller's.
-    pub(crate) fn unpark(&self) -> Option<Snapshot> {
+    /// `take_over`: the value it replaced, with the HEAD that is now the caller's.
+    pub(crate) fn take_over(&self) -> Option<Snapshot> {
         let mut now = self.load();
         loop {
             // Ordering: Acquire, reader side of HANDOVER (the saved list too) and of MESSAGE.
-            match self.0.compare_exchange(now.0, now.unpark()?.0, Acquire, Relaxed) {
+            match self.0.compare_exchange(now.0, now.take_over()?.0, Acquire, Relaxed) {
                 Ok(_) => return Some(now),
-                Err(seen) => now = Snapshot(seen),
-            }
-        }
-    }
-
-    /// `own`: the value it replaced, with the HEAD that is now the caller's, or the one that refuses it.
-    pub(crate) fn own(&self) -> Result<Snapshot, Snapshot> {
-        let mut now = self.load();
-        loop {
-            let Some(next) = now.own() else { return Err(now) };
-            // Ordering: Acquire, reader side of HANDOVER (the saved list too) and of MESSAGE.
-            match self.0.compare_exchange(now.0, next.0, Acquire, Relaxed) {
-                Ok(_) => return Ok(now),
                 Err(seen) => now = Snapshot(seen),
             }
         }
@@ -395,7 +434,7 @@ impl Word {
     pub(crate) fn take(&self, seen: Snapshot, done: u64) -> Snapshot {
         let mut now = seen;
         loop {
-            // Ordering: Acquire, reader side of MESSAGE and of MEETING.
+            // Ordering: Acquire, reader side of MESSAGE.
             match self.0.compare_exchange(now.0, now.take(done).0, Acquire, Relaxed) {
                 Ok(_) => return now,
                 Err(seen) => now = Snapshot(seen),
@@ -422,7 +461,7 @@ impl Word {
         }
     }
 
-    /// `release` from `seen` of a mailbox that has ended, or is watched.
+    /// `release` from `seen` of a mailbox that has ended or is watched.
     pub(crate) fn release_met(&self, seen: Snapshot, next: Snapshot) -> Result<(), Snapshot> {
         // Ordering: AcqRel. Release: writer side of HANDOVER. Acquire: reader side of MEETING.
         match self.0.compare_exchange(seen.0, next.0, AcqRel, Relaxed) {
@@ -437,24 +476,63 @@ impl Word {
         Snapshot(self.0.fetch_or(0, Release))
     }
 
-    /// One turn of a bounded mailbox settled, with more on the private list: the value it replaced.
-    pub(crate) fn settle_one(&self) -> Snapshot {
-        // Ordering: Relaxed. Ownership and nodes stay where they are; as a read-modify-write it continues every release sequence.
-        Snapshot(self.0.fetch_sub(ONE, Relaxed))
+    /// One turn of a bounded mailbox settled, with more on the private list; false, with nothing changed,
+    /// if the mailbox is watched and that is not `allowed`.
+    pub(crate) fn settle_one(&self, allowed: bool) -> bool {
+        let mut now = self.load();
+        while allowed || !now.is_watched() {
+            // Ordering: Relaxed. Ownership and nodes stay where they are; as a read-modify-write it
+            // continues every release sequence.
+            match self.0.compare_exchange(now.0, now.0 - ONE, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(seen) => now = Snapshot(seen),
+            }
+        }
+        false
     }
 
-    /// Clears WATCH, seen by `settle_one`.
-    pub(crate) fn unwatch(&self) {
-        // Ordering: Acquire, reader side of MEETING.
-        self.0.fetch_and(!WATCH, Acquire);
+    /// `admit` by the owner; `link` is told the head that the node must link to. False if there is no
+    /// room.
+    pub(crate) fn admit(
+        &self,
+        node: u64,
+        settles: bool,
+        most: u64,
+        mut link: impl FnMut(u64),
+    ) -> bool {
+        let mut now = self.load();
+        while let Some(next) = now.admit(node, settles, most) {
+            link(now.head());
+            // Ordering: Relaxed. Ownership and nodes stay where they are; as a read-modify-write it
+            // continues every release sequence.
+            match self.0.compare_exchange(now.0, next.0, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(seen) => now = Snapshot(seen),
+            }
+        }
+        false
     }
 
-    /// `park` by the owner, with its saved list in place.
-    pub(crate) fn park(&self, done: u64) {
+    /// `attend` by one who has just released a watched word; true if it owns it again.
+    pub(crate) fn attend(&self) -> bool {
+        let mut now = self.load();
+        loop {
+            let (next, owns) = now.attend();
+            // Ordering: Acquire, reader side of HANDOVER, if it owns. If not, the owner finds the seat
+            // under the lock that this caller has held when it saw it.
+            match self.0.compare_exchange(now.0, next.0, Acquire, Relaxed) {
+                Ok(_) => return owns,
+                Err(seen) => now = Snapshot(seen),
+            }
+        }
+    }
+
+    /// `set_pending` by the owner, with its saved list in place.
+    pub(crate) fn set_pending(&self, done: u64) {
         let mut now = self.load();
         loop {
             // Ordering: Release, writer side of HANDOVER (the saved list too).
-            match self.0.compare_exchange(now.0, now.park(done).0, Release, Relaxed) {
+            match self.0.compare_exchange(now.0, now.set_pending(done).0, Release, Relaxed) {
                 Ok(_) => return,
                 Err(seen) => now = Snapshot(seen),
             }

@@ -1,4 +1,5 @@
-//! A global allocator that counts. One per test program, and then only one test at a time: see [`alone`].
+//! A global allocator that counts. One per test program, and then only one test at a time: see
+//! [`alone`].
 
 #![allow(dead_code)]
 
@@ -65,7 +66,11 @@ pub(crate) fn cost(f: impl FnOnce()) -> Cost {
     PEAK.store(if bytes < usize::MAX / 2 { bytes } else { 0 }, SeqCst);
     f();
     let peak = PEAK.load(SeqCst).saturating_sub(if bytes < usize::MAX / 2 { bytes } else { 0 });
-    let cost = Cost { calls: CALLS.load(SeqCst) - calls, bytes: BYTES.load(SeqCst).wrapping_sub(bytes) as isize, peak };
+    let cost = Cost {
+        calls: CALLS.load(SeqCst) - calls,
+        bytes: BYTES.load(SeqCst).wrapping_sub(bytes) as isize,
+        peak,
+    };
     COUNTED.set(counted);
     cost
 }

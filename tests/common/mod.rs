@@ -3,7 +3,7 @@
 #![allow(dead_code)]
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use turnwise::executor::DrainQueue;
 use turnwise::{Actor, Budget};
 
 /// How much of a load is run: a small part in debug builds, all of it in release builds.
@@ -30,12 +31,42 @@ pub(crate) fn size_from_env(variable: &str, otherwise: usize) -> usize {
     std::env::var(variable).ok().map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
-/// An actor whose callers run everything, however long it takes: when a call returns, nothing is left.
+/// An actor whose callers run everything, however long it takes: when a call returns, nothing is
+/// left.
 pub(crate) fn tireless<S: Send + 'static>(state: S) -> Actor<S> {
     Actor::builder(state).budget(Budget::UNLIMITED).spawn().expect("no limit is a good one")
 }
 
-/// Gives others the processor until it is so, for a minute at most: a drain may have been handed on, and the test's own calls have returned.
+/// Runs `f` inside a turn: what it sends to idle actors waits there until `f` is over, or until
+/// another thread runs it.
+pub(crate) fn in_turn<R: Send>(f: impl FnOnce() -> R + Send) -> R {
+    Actor::new(()).with(|()| f()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// An actor that is run by the queue alone, and that does everything that waits in one drain.
+pub(crate) fn queued<S: Send + 'static>(state: S) -> (DrainQueue, Actor<S>) {
+    let queue = DrainQueue::new();
+    let builder = Actor::builder(state).executor(queue.handle()).budget(Budget::UNLIMITED);
+    (queue, builder.spawn().expect("no limit is a good one"))
+}
+
+/// Asks an actor that is run by this queue alone, runs the queue, and waits for the answer.
+pub(crate) fn asked<S, R>(
+    queue: &DrainQueue,
+    actor: &Actor<S>,
+    question: impl FnOnce(&mut S) -> R + Send + 'static,
+) -> R
+where
+    S: Send + 'static,
+    R: Send + 'static,
+{
+    let reply = actor.call(question);
+    queue.run_until_idle();
+    reply.wait().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Gives others the processor until it is so, for a minute at most: a drain may have been handed
+/// on, and the test's own calls have returned.
 fn settled(so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !so() && begun.elapsed() < Duration::from_secs(60) {
@@ -48,7 +79,8 @@ pub(crate) fn quiet_panic(text: &'static str) -> ! {
     std::panic::resume_unwind(Box::new(text))
 }
 
-/// Runs `f` on a thread of its own, and fails if it takes a minute: a test that hangs should say so.
+/// Runs `f` on a thread of its own, and fails if it takes a minute: a test that hangs should say
+/// so.
 pub(crate) fn must_end<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
     let (tell, told) = mpsc::channel();
     let runner = thread::spawn(move || {
@@ -68,7 +100,8 @@ pub(crate) fn on_small_stack<R: Send + 'static>(f: impl FnOnce() -> R + Send + '
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Lets threads go together, again and again; spins, so that they leave within nanoseconds of each other.
+/// Lets threads go together, again and again; spins, so that they leave within nanoseconds of each
+/// other.
 pub(crate) struct Gate {
     threads: usize,
     arrived: AtomicUsize,
@@ -136,7 +169,11 @@ impl Tally {
     #[track_caller]
     pub(crate) fn check(&self) {
         settled(|| self.created() == self.handled() + self.returned() + self.dropped());
-        assert_eq!(self.created(), self.handled() + self.returned() + self.dropped(), "a message was lost or doubled");
+        assert_eq!(
+            self.created(),
+            self.handled() + self.returned() + self.dropped(),
+            "a message was lost or doubled"
+        );
     }
     /// Every message was handled.
     #[track_caller]
@@ -193,7 +230,12 @@ impl Wake for CountWakes {
     }
 }
 
-/// An actor's turn that is held open by another thread, so that the actor is certainly busy.
+/// Polls a future once on this thread, with a waker that nobody hears.
+pub(crate) fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// An actor's turn that is held open until the test says so: the actor is certainly busy.
 pub(crate) struct Held {
     released: Arc<AtomicBool>,
     holder: Option<thread::JoinHandle<()>>,
@@ -210,7 +252,10 @@ impl Held {
         Self::hold_while(actor, move |actor| actor.len() <= messages)
     }
 
-    fn hold_while<S: Send + 'static>(actor: &Actor<S>, hold: impl Fn(&Actor<S>) -> bool + Send + 'static) -> Self {
+    fn hold_while<S: Send + 'static>(
+        actor: &Actor<S>,
+        hold: impl Fn(&Actor<S>) -> bool + Send + 'static,
+    ) -> Self {
         let (released, runs) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let holder = thread::spawn({
             let (actor, released, runs) = (actor.clone(), released.clone(), runs.clone());
@@ -218,7 +263,9 @@ impl Held {
                 let weak = actor.downgrade();
                 let turn = move |_: &mut S| {
                     runs.store(true, SeqCst);
-                    until(|| released.load(SeqCst) || weak.upgrade().is_some_and(|actor| !hold(&actor)));
+                    until(|| {
+                        released.load(SeqCst) || weak.upgrade().is_some_and(|actor| !hold(&actor))
+                    });
                 };
                 actor.send(turn).unwrap_or_else(|refused| panic!("{refused}"));
             }
@@ -227,12 +274,12 @@ impl Held {
         Held { released, holder: Some(holder) }
     }
 
-    /// Ends the turn, soon; the actor goes on on the holder's thread.
+    /// Ends the turn, soon; its thread goes on with what waits, within the budget.
     pub(crate) fn let_go_soon(&self) {
         self.released.store(true, SeqCst);
     }
 
-    /// Ends the turn, and returns when the holder has drained.
+    /// Ends the turn, and returns when its thread has let the actor go.
     pub(crate) fn let_go(self) {}
 }
 

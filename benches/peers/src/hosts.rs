@@ -10,8 +10,12 @@ use tokio::runtime::{Builder, Runtime};
 /// Threads of each host.
 pub(crate) const WORKERS: usize = 2;
 
-static RUNTIME: LazyLock<Runtime> =
-    LazyLock::new(|| Builder::new_multi_thread().worker_threads(WORKERS).build().expect("the system has two threads to spare"));
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+    Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .build()
+        .expect("the system has two threads to spare")
+});
 
 /// On the runtime that all tasks share.
 pub(crate) fn task(task: impl Future<Output = ()> + Send + 'static) {

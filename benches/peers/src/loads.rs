@@ -40,7 +40,9 @@ pub(crate) struct Done {
 }
 
 /// Runs a future where the peer's users would, and waits for it.
-pub(crate) fn wait<P: Peer, R: Send + 'static>(task: impl Future<Output = R> + Send + 'static) -> R {
+pub(crate) fn wait<P: Peer, R: Send + 'static>(
+    task: impl Future<Output = R> + Send + 'static,
+) -> R {
     let (give, take) = channel();
     P::launch(0, async move {
         let result = task.await;
@@ -48,7 +50,9 @@ pub(crate) fn wait<P: Peer, R: Send + 'static>(task: impl Future<Output = R> + S
         let _ = give.send(result);
     });
     take.recv_timeout(HANGS).unwrap_or_else(|why| match why {
-        RecvTimeoutError::Timeout => panic!("{}, {}: hangs, or has lost messages", P::PACKAGE, P::WAY),
+        RecvTimeoutError::Timeout => {
+            panic!("{}, {}: hangs, or has lost messages", P::PACKAGE, P::WAY)
+        }
         RecvTimeoutError::Disconnected => panic!("{}, {}: failed, see above", P::PACKAGE, P::WAY),
     })
 }
@@ -56,11 +60,17 @@ pub(crate) fn wait<P: Peer, R: Send + 'static>(task: impl Future<Output = R> + S
 /// One trial of about so many operations, each of which works for `rounds` where the load has a handler.
 pub(crate) fn run<P: Peer>(load: Load, operations: u64, rounds: u32, sizes: Sizes) -> Done {
     match load {
-        Load::Tell { senders, .. } => wait::<P, _>(tell::<P>(senders, operations.div_ceil(senders as u64), rounds)),
+        Load::Tell { senders, .. } => {
+            wait::<P, _>(tell::<P>(senders, operations.div_ceil(senders as u64), rounds))
+        }
         Load::Ask { askers } => wait::<P, _>(ask::<P>(askers, operations.div_ceil(askers as u64))),
-        Load::Pass { actors } => wait::<P, _>(pass::<P>(actors, operations.div_ceil(actors as u64))),
+        Load::Pass { actors } => {
+            wait::<P, _>(pass::<P>(actors, operations.div_ceil(actors as u64)))
+        }
         Load::Create => wait::<P, _>(create::<P>(sizes.created)),
-        Load::Random { askers } => wait::<P, _>(random::<P>(askers, operations.div_ceil(askers as u64), sizes.asked)),
+        Load::Random { askers } => {
+            wait::<P, _>(random::<P>(askers, operations.div_ceil(askers as u64), sizes.asked))
+        }
     }
 }
 
@@ -218,7 +228,10 @@ async fn exactly<P: Peer>(actor: &P) {
 }
 
 /// Launches a future that has a result.
-fn result_of<P: Peer, R: Send + 'static>(place: usize, task: impl Future<Output = R> + Send + 'static) -> oneshot::Receiver<R> {
+fn result_of<P: Peer, R: Send + 'static>(
+    place: usize,
+    task: impl Future<Output = R> + Send + 'static,
+) -> oneshot::Receiver<R> {
     let (give, take) = oneshot::channel();
     P::launch(place, async move {
         // Nobody waits for it after a failure.
@@ -230,6 +243,12 @@ fn result_of<P: Peer, R: Send + 'static>(place: usize, task: impl Future<Output 
 /// Bytes of this process that are in memory, where the system tells.
 fn resident_now() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let kilobytes: f64 = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix(" kB")?.parse().ok()?;
+    let kilobytes: f64 = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?
+        .trim()
+        .strip_suffix(" kB")?
+        .parse()
+        .ok()?;
     Some(kilobytes * 1024.0)
 }

@@ -40,7 +40,8 @@ fn main() -> ExitCode {
     let subjects = subjects::all();
     if let Some(number) = options.resident {
         // One of the processes that `measure` starts.
-        let bytes = subjects.get(number).and_then(|subject| (subject.resident)(options.sizes().created));
+        let bytes =
+            subjects.get(number).and_then(|subject| (subject.resident)(options.sizes().created));
         println!("{}", bytes.map_or("none".into(), |bytes| bytes.to_string()));
         return ExitCode::SUCCESS;
     }

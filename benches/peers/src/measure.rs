@@ -42,11 +42,17 @@ pub(crate) struct Row<'a> {
 }
 
 pub(crate) fn measure<'a>(subjects: &'a [Subject], options: &Options) -> Vec<Row<'a>> {
-    let wanted = |subject: &Subject| options.only.as_ref().is_none_or(|word| subject.name.contains(word));
-    let chosen: Vec<_> = subjects.iter().enumerate().filter(|(_, subject)| wanted(subject)).collect();
+    let wanted =
+        |subject: &Subject| options.only.as_ref().is_none_or(|word| subject.name.contains(word));
+    let chosen: Vec<_> =
+        subjects.iter().enumerate().filter(|(_, subject)| wanted(subject)).collect();
     let rounds_per_ns = rounds_per_ns();
     let trial = |subject: &Subject, load, operations| {
-        let rounds = if let Load::Tell { handler_ns, .. } = load { (f64::from(handler_ns) * rounds_per_ns).round() as u32 } else { 0 };
+        let rounds = if let Load::Tell { handler_ns, .. } = load {
+            (f64::from(handler_ns) * rounds_per_ns).round() as u32
+        } else {
+            0
+        };
         let done = (subject.run)(load, operations, rounds, options.sizes());
         let each = |seconds: f64| seconds * 1e9 / done.operations as f64;
         Figure { wall: each(done.took.wall.as_secs_f64()), cpu: each(done.took.cpu.as_secs_f64()) }
@@ -58,15 +64,24 @@ pub(crate) fn measure<'a>(subjects: &'a [Subject], options: &Options) -> Vec<Row
             return 0;
         }
         let seconds = options.trial_seconds();
-        let first = (seconds / 4.0 / (trial(subject, load, 200).wall / 1e9)).clamp(200.0, 1e5) as u64;
+        let first =
+            (seconds / 4.0 / (trial(subject, load, 200).wall / 1e9)).clamp(200.0, 1e5) as u64;
         // Twice, because the first one is too short to be trusted.
         (seconds / (trial(subject, load, first).wall / 1e9)).clamp(200.0, 4e6) as u64
     };
-    let operations: Vec<Vec<u64>> = chosen.iter().map(|(_, subject)| LOADS.iter().map(|&load| fill(subject, load)).collect()).collect();
+    let operations: Vec<Vec<u64>> = chosen
+        .iter()
+        .map(|(_, subject)| LOADS.iter().map(|&load| fill(subject, load)).collect())
+        .collect();
 
     let mut figures = vec![vec![vec![]; LOADS.len()]; chosen.len()];
     for round in 0..options.rounds() {
-        eprintln!("round {} of {}, {:.0} s", round + 1, options.rounds(), begun.elapsed().as_secs_f64());
+        eprintln!(
+            "round {} of {}, {:.0} s",
+            round + 1,
+            options.rounds(),
+            begun.elapsed().as_secs_f64()
+        );
         for (column, &load) in LOADS.iter().enumerate() {
             for i in 0..chosen.len() {
                 // Who comes first changes, so nobody always runs after the same neighbour's leftovers.
@@ -95,7 +110,8 @@ fn middle(rounds: &[Figure]) -> Figure {
 
 /// Asks another process, which has done nothing else before.
 fn resident(number: usize, options: &Options) -> Option<f64> {
-    let mut command = Command::new(std::env::current_exe().expect("the system knows what is running"));
+    let mut command =
+        Command::new(std::env::current_exe().expect("the system knows what is running"));
     command.args(["--resident", &number.to_string()]).stderr(Stdio::inherit());
     if options.quick {
         command.arg("--quick");

@@ -25,7 +25,9 @@ impl Options {
         let mut options = Options::default();
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or(format!("{word} wants a value"));
-            let number = |value: String| value.parse().map_err(|_| format!("{word} wants a number, not {value}"));
+            let number = |value: String| {
+                value.parse().map_err(|_| format!("{word} wants a number, not {value}"))
+            };
             match word.as_str() {
                 "--quick" => options.quick = true,
                 "--markdown" => options.markdown = true,
@@ -51,6 +53,10 @@ impl Options {
     }
 
     pub(crate) fn sizes(&self) -> Sizes {
-        if self.quick { Sizes { created: 2_000, asked: 500 } } else { Sizes { created: 100_000, asked: 10_000 } }
+        if self.quick {
+            Sizes { created: 2_000, asked: 500 }
+        } else {
+            Sizes { created: 100_000, asked: 10_000 }
+        }
     }
 }

@@ -106,7 +106,12 @@ pub(crate) struct Trial {
 impl Trial {
     pub(crate) fn new(actors: usize) -> Arc<Self> {
         let (handled, gone) = (Moment::default(), Moment::default());
-        Arc::new(Trial { busy: AtomicU64::new(actors as u64), alive: AtomicU64::new(0), handled, gone })
+        Arc::new(Trial {
+            busy: AtomicU64::new(actors as u64),
+            alive: AtomicU64::new(0),
+            handled,
+            gone,
+        })
     }
 
     #[cold]

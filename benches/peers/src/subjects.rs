@@ -3,7 +3,8 @@
 use crate::loads::{Done, Load, Sizes, resident, run};
 use crate::peer::Peer;
 use crate::peers::{
-    Actix, Flume, Kameo, Kanal, Ractor, TokioBounded, TokioUnbounded, TurnwiseBounded, TurnwiseTasks, TurnwiseThreads, UNBOUNDED, Xtra,
+    Actix, Flume, Kameo, Kanal, Ractor, TokioBounded, TokioUnbounded, TurnwiseBounded,
+    TurnwiseTasks, TurnwiseThreads, UNBOUNDED, Xtra,
 };
 
 /// Where the peer leaves it to the user how many messages a bounded mailbox holds.
@@ -47,13 +48,21 @@ pub(crate) fn all() -> Vec<Subject> {
 
 fn of<P: Peer>() -> Subject {
     let name = format!("{} {}", P::PACKAGE, version(P::PACKAGE));
-    Subject { name, way: P::WAY, bound: P::BOUND, note: P::NOTE, run: run::<P>, resident: resident::<P> }
+    Subject {
+        name,
+        way: P::WAY,
+        bound: P::BOUND,
+        note: P::NOTE,
+        run: run::<P>,
+        resident: resident::<P>,
+    }
 }
 
 /// The version that was compiled in, from the lock file.
 fn version(package: &str) -> &'static str {
     let name = format!("name = \"{package}\"");
     let mut lines = include_str!("../Cargo.lock").lines().skip_while(|line| *line != name);
-    let version = lines.nth(1).and_then(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
+    let version =
+        lines.nth(1).and_then(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
     version.expect("the lock file has all packages")
 }

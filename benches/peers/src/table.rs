@@ -26,7 +26,11 @@ pub(crate) fn print(rows: &[Row<'_>], options: &Options, mut to: impl Write) -> 
         line.push(subject.bound.map_or("unbounded".into(), |bound| grouped(bound as f64)));
         for (figure, load) in row.figures.iter().zip(LOADS) {
             let told = matches!(load, Load::Tell { .. });
-            line.push(if told { format!("{} / {}", short(figure.wall), short(figure.cpu)) } else { short(figure.wall) });
+            line.push(if told {
+                format!("{} / {}", short(figure.wall), short(figure.cpu))
+            } else {
+                short(figure.wall)
+            });
         }
         line.push(row.resident.map_or_else(|| format!("-{}", note(Some(NO_FIGURE))), grouped));
         lines.push(line);
@@ -90,11 +94,16 @@ fn as_markdown(lines: &[Vec<String>], to: &mut impl Write) -> io::Result<()> {
 }
 
 fn aligned(lines: &[Vec<String>], to: &mut impl Write) -> io::Result<()> {
-    let plain: Vec<Vec<String>> = lines.iter().map(|line| line.iter().map(|cell| cell.replace('`', "")).collect()).collect();
-    let widths: Vec<usize> = (0..plain[0].len()).map(|column| plain.iter().map(|line| line[column].len()).max().unwrap_or(0)).collect();
+    let plain: Vec<Vec<String>> =
+        lines.iter().map(|line| line.iter().map(|cell| cell.replace('`', "")).collect()).collect();
+    let widths: Vec<usize> = (0..plain[0].len())
+        .map(|column| plain.iter().map(|line| line[column].len()).max().unwrap_or(0))
+        .collect();
     for line in &plain {
         let cells = line.iter().zip(&widths).enumerate();
-        let cells = cells.map(|(i, (cell, &width))| if i < WORDS { format!("{cell:<width$}") } else { format!("{cell:>width$}") });
+        let cells = cells.map(|(i, (cell, &width))| {
+            if i < WORDS { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
         writeln!(to, "{}", cells.collect::<Vec<_>>().join("  "))?;
     }
     Ok(())

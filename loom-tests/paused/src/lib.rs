@@ -5,35 +5,43 @@
 
 #[path = "../../../src/actor/mod.rs"]
 mod actor;
+#[path = "../../../src/budget.rs"]
+mod budget;
+#[path = "../../../src/cell/mod.rs"]
+#[allow(dead_code, reason = "the executors, which use the rest, are not here")]
+mod cell;
 #[path = "../../../src/drain/mod.rs"]
 #[allow(dead_code, reason = "the executors, which use the rest, are not here")]
 mod drain;
+#[path = "../../../src/envelope/mod.rs"]
+mod envelope;
 #[path = "../../../src/error.rs"]
 mod error;
+#[path = "../../src/fallback.rs"]
+mod fallback;
 #[path = "../../../src/mailbox/mod.rs"]
 mod mailbox;
-/// There is no pool of the whole process: without an executor of its own, an actor has no budget here.
-mod executor {
-    pub(crate) const PROCESS_WIDE: Option<fn() -> &'static dyn crate::drain::carrier::Executor> = None;
-}
+#[path = "../../../src/panic.rs"]
+mod panic;
 pub mod pause;
-#[path = "../../../src/reply.rs"]
-mod reply;
+#[path = "../../../src/send/mod.rs"]
+mod send;
 mod sync;
-#[path = "../../../src/unwind.rs"]
-mod unwind;
-#[path = "../../../src/wait.rs"]
-mod wait;
+#[path = "../../../src/time.rs"]
+mod time;
+#[path = "../../../src/wait_list.rs"]
+mod wait_list;
 
 pub use actor::{
-    Actor, ActorBuilder, BulkHandler, Context, Handler, Promise, Recipient, Reply, ShutdownReport, SpawnError, SpawnReason, System,
-    Unanswered, WaitError, WeakActor, promise,
+    Actor, ActorBuilder, Asking, Closing, Context, Ending, Handler, Lossy, Posted, Promise,
+    Recipient, Reply, Sending, ShutdownReport, SpawnError, SpawnReason, System, WaitError, Waiting,
+    WeakActor, promise,
 };
-pub use drain::budget::{Budget, Remaining};
-pub use drain::bulk::Bulk;
-pub use drain::carrier::{Drain, Executor};
-pub use drain::letter::Undelivered;
-pub use drain::plan::{Overflow, Panic};
-pub use drain::turns::own::Owned;
-pub use error::{AskError, BuildError, EndCause, OwnError, Reason, SendError, StopCause};
-pub use wait::{Clock, Limit, MonotonicClock, VirtualClock};
+pub use budget::Budget;
+pub use cell::config::{Overflow, PanicPolicy, Undelivered};
+pub use cell::executor::{Drain, Executor};
+pub use error::{AskError, BuildError, EndCause, Reason, SendError, StopCause};
+pub use time::{Clock, Limit, MonotonicClock, VirtualClock};
+
+/// Where drains go whose actor has no executor.
+pub(crate) const FALLBACK: &dyn cell::executor::Fallback = &fallback::Fallback;

@@ -161,11 +161,6 @@ pub(crate) mod thread {
         Thread(std::thread::current())
     }
 
-    /// Starts a thread that nobody waits for; false if there is none to be had.
-    pub(crate) fn spawn_detached(f: impl FnOnce() + Send + 'static) -> bool {
-        std::thread::Builder::new().spawn(f).is_ok()
-    }
-
     pub(crate) fn yield_now() {
         std::thread::yield_now();
     }
@@ -277,6 +272,26 @@ pub(crate) mod alloc {
     }
 }
 
+/// A value that can be shared because a shared reference to it does nothing.
+pub(crate) struct Exclusive<T>(T);
+
+// SAFETY: a shared reference gives no access to the value.
+unsafe impl<T> Sync for Exclusive<T> {}
+
+impl<T> Exclusive<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Exclusive(value)
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+
+    pub(crate) fn into_inner(self) -> T {
+        self.0
+    }
+}
+
 pub(crate) use crossbeam_utils::{Backoff, CachePadded};
 
 /// A lock with a step before it is asked for and one while it is held.
@@ -294,6 +309,10 @@ impl<T> Mutex<T> {
         let guard = self.0.lock();
         crate::pause::before("locked");
         guard
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut()
     }
 
     #[track_caller]

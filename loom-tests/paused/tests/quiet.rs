@@ -23,7 +23,9 @@ fn all_time() -> Duration {
 
 fn time(path: &str) -> Duration {
     let text = fs::read_to_string(path).unwrap_or_default();
-    Duration::from_nanos(text.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0))
+    Duration::from_nanos(
+        text.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0),
+    )
 }
 
 fn threads() -> usize {
@@ -83,8 +85,13 @@ fn an_owner_does_not_spin_while_a_sender_is_stopped_inside_send() {
         gate.release();
         sender.join().unwrap();
         assert_eq!(actor.with(|n| *n).unwrap(), 1);
-        println!("stopped before {step:?}: owner used {spent:?} of {WINDOW:?}, {progress} messages of other actors were run");
-        assert!(spent < WINDOW / 20, "the owner spins while a sender is stopped before {step:?}: {spent:?}");
+        println!(
+            "stopped before {step:?}: owner used {spent:?} of {WINDOW:?}, {progress} messages of other actors were run"
+        );
+        assert!(
+            spent < WINDOW / 20,
+            "the owner spins while a sender is stopped before {step:?}: {spent:?}"
+        );
         if step.is_none() {
             break;
         }
@@ -102,7 +109,7 @@ fn one_who_waits_for_a_stopped_owner_sleeps() {
     let step = gate.stopped().expect("a send has a second step");
     let waits: [fn(Actor<u64>); 3] = [
         |actor| assert!(actor.with(|n| *n).unwrap() >= 1),
-        |actor| assert!(actor.ask(|n| *n).wait().unwrap() >= 1),
+        |actor| assert!(actor.call(|n| *n).wait().unwrap() >= 1),
         |actor| actor.wait_idle().unwrap(),
     ];
     let (ready, are_ready) = mpsc::channel();
@@ -124,7 +131,10 @@ fn one_who_waits_for_a_stopped_owner_sleeps() {
     owner.join().unwrap();
     for waiter in waiters {
         let spent = waiter.join().unwrap();
-        assert!(spent < WINDOW / 20, "waiting for an owner stopped before {step:?} took {spent:?} of processor time");
+        assert!(
+            spent < WINDOW / 20,
+            "waiting for an owner stopped before {step:?} took {spent:?} of processor time"
+        );
     }
 }
 
@@ -142,7 +152,11 @@ fn idle_actors_cost_no_thread_and_no_time() {
     // Nothing is ordered by this: it is the time in which nothing may happen.
     thread::sleep(WINDOW);
     let spent = all_time() - before;
-    assert!(spent < WINDOW / 20, "{spent:?} of processor time while {} actors were idle", actors.len());
+    assert!(
+        spent < WINDOW / 20,
+        "{spent:?} of processor time while {} actors were idle",
+        actors.len()
+    );
     for (n, actor) in actors.iter().enumerate() {
         assert_eq!(actor.with(|n| *n).unwrap(), n as u64 + 1);
     }

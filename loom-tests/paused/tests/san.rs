@@ -45,7 +45,7 @@ fn main() {
         Some("planted-use") => planted_use(),
         Some("planted-leak") => planted_leak(),
         Some("long") => println!("san: {} scenarios run", shipped_crate(30_000) + floors(3000)),
-        Some("floors") => println!("san: {} scenarios run", floors(10_000)),
+        Some("floors") => println!("san: {} scenarios run", floors(1000)),
         // Interpreted, every instruction costs a thousand.
         _ if cfg!(miri) => println!("san: {} scenarios run", shipped_crate(8)),
         _ => println!("san: {} scenarios run", shipped_crate(3000) + floors(300)),

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use paused::pause::{Gate, Step, Stop};
-use paused::{Actor, Drain, Overflow, Panic, WeakActor};
+use paused::{Actor, Drain, Overflow, PanicPolicy, WeakActor};
 
 /// Messages of others while one thread is stopped.
 const OTHERS: u64 = if cfg!(debug_assertions) { 2_000 } else { 100_000 };
@@ -67,20 +67,21 @@ fn send_twice(actor: Actor<State>) {
 }
 fn send_many(actor: Actor<State>) {
     // More than a chunk holds, so the depot is asked again.
-    actor.send_many((0..10).map(|i| move |state: &mut State| state.own += u64::from(i == 9))).unwrap();
+    actor
+        .send_many((0..10).map(|i| move |state: &mut State| state.own += u64::from(i == 9)))
+        .unwrap();
 }
-fn ask_and_drop(actor: Actor<State>) {
-    drop(actor.ask(|state| state.own += 1));
+fn call_and_drop(actor: Actor<State>) {
+    drop(actor.call(|state| state.own += 1));
 }
-fn ask_and_wait(actor: Actor<State>) {
-    actor.ask(|state| state.own += 1).wait().unwrap();
+fn call_and_wait(actor: Actor<State>) {
+    actor.call(|state| state.own += 1).wait().unwrap();
 }
 fn with(actor: Actor<State>) {
     actor.with(|state| state.own += 1).unwrap();
 }
-fn enqueue(actor: Actor<State>) {
-    actor.enqueue(|state| state.own += 1).unwrap();
-    actor.drain();
+fn post(actor: Actor<State>) {
+    actor.posted().send(|state| state.own += 1).unwrap();
 }
 fn upgrade_and_send(actor: Actor<State>) {
     let weak: WeakActor<State> = actor.downgrade();
@@ -93,10 +94,10 @@ const CALLS: &[(&str, Call)] = &[
     ("send, large", send_large),
     ("send, twice", send_twice),
     ("send_many", send_many),
-    ("ask, reply dropped", ask_and_drop),
-    ("ask, waiting", ask_and_wait),
+    ("call, reply dropped", call_and_drop),
+    ("call, waiting", call_and_wait),
     ("with", with),
-    ("enqueue, then drain", enqueue),
+    ("post", post),
     ("upgrade, then send", upgrade_and_send),
 ];
 
@@ -105,7 +106,12 @@ fn plain() -> Actor<State> {
 }
 
 fn described() -> Actor<State> {
-    Actor::builder(State::default()).name("described").on_panic(Panic::Resume).capacity(60, Overflow::Reject).spawn().unwrap()
+    Actor::builder(State::default())
+        .name("described")
+        .panic_policy(PanicPolicy::Resume)
+        .capacity(60, Overflow::Reject)
+        .spawn()
+        .unwrap()
 }
 
 /// Sends from other threads until `OTHERS` messages have been accepted; all these calls return.
@@ -113,7 +119,11 @@ fn others_send(actor: &Actor<State>) -> u64 {
     let senders: Vec<_> = (0..THREADS)
         .map(|_| {
             let actor = actor.clone();
-            thread::spawn(move || (0..OTHERS / THREADS).filter(|_| actor.send(|state| state.others += 1).is_ok()).count() as u64)
+            thread::spawn(move || {
+                (0..OTHERS / THREADS)
+                    .filter(|_| actor.send(|state| state.others += 1).is_ok())
+                    .count() as u64
+            })
         })
         .collect();
     senders.into_iter().map(|sender| sender.join().unwrap()).sum()
@@ -122,11 +132,15 @@ fn others_send(actor: &Actor<State>) -> u64 {
 /// Is this step taken while the list of those who wait for idle or for the end is locked, or the cause of a stop? The one who wakes
 /// them, and the one who is refused, wait for that short lock. These are the only places where a stopped thread delays others.
 fn holds_a_cold_lock(step: Step) -> bool {
-    step.op == "locked" && matches!(step.file(), "wait.rs" | "block.rs")
+    step.op == "locked" && matches!(step.file(), "wait_list.rs" | "header.rs")
 }
 
 /// Stops `call` before each of its steps while another thread is inside a turn, ends that turn, and has the others send.
-fn stopped_behind_a_turn(actor: impl Fn() -> Actor<State>, (name, call): (&str, Call), exempt: fn(Step) -> bool) -> usize {
+fn stopped_behind_a_turn(
+    actor: impl Fn() -> Actor<State>,
+    (name, call): (&str, Call),
+    exempt: fn(Step) -> bool,
+) -> usize {
     for k in 0..1000 {
         let (gate, actor) = (Gate::new(), actor());
         let mut turn = Some(Turn::start(&actor));
@@ -151,7 +165,11 @@ fn stopped_behind_a_turn(actor: impl Fn() -> Actor<State>, (name, call): (&str, 
         let accepted = others_send(&actor);
         assert!(!gate.is_finished());
         assert!(actor.is_idle(), "{name} stopped before {step:?}: nobody may own the mailbox now");
-        assert_eq!(actor.with(|state| state.others).unwrap(), accepted, "{name} stopped before {step:?}");
+        assert_eq!(
+            actor.with(|state| state.others).unwrap(),
+            accepted,
+            "{name} stopped before {step:?}"
+        );
         gate.release();
         thread.join().unwrap();
         let (own, others) = actor.with(|state| (state.own, state.others)).unwrap();
@@ -164,7 +182,9 @@ fn stopped_behind_a_turn(actor: impl Fn() -> Actor<State>, (name, call): (&str, 
 fn others_sends_and_turns_go_on_while_a_sender_is_stopped_anywhere() {
     for &(name, call) in CALLS {
         let steps = stopped_behind_a_turn(plain, (name, call), |_| false);
-        println!("{name}: stopped before each of {steps} steps; {OTHERS} messages of others were run meanwhile, each time");
+        println!(
+            "{name}: stopped before each of {steps} steps; {OTHERS} messages of others were run meanwhile, each time"
+        );
         assert!(steps >= 3);
     }
 }
@@ -213,7 +233,10 @@ fn two_who_wait_at_once_stand_in_one_list() {
         first.join().unwrap();
         turn.end();
         let woken = is_woken.recv_timeout(Duration::from_secs(20));
-        assert!(woken.is_ok(), "one who waits was forgotten when another was stopped before {step:?}");
+        assert!(
+            woken.is_ok(),
+            "one who waits was forgotten when another was stopped before {step:?}"
+        );
         second.join().unwrap();
         if step.is_none() {
             return;
@@ -257,15 +280,21 @@ fn sends_go_on_while_the_one_who_hands_a_drain_over_is_stopped() {
     for k in 0..1000 {
         let (gate, executor) = (Gate::new(), drains.clone());
         let execute = move |drain| executor.send(drain).unwrap();
-        let actor = Actor::builder(State::default()).executor(execute).budget(64).spawn().unwrap();
+        let actor = Actor::builder(State::default())
+            .executor(execute)
+            .run_inline(true)
+            .budget(64)
+            .spawn()
+            .unwrap();
         let thread = thread::spawn({
             let (gate, actor) = (gate.clone(), actor.clone());
-            move || gate.run(k, || send(actor))
+            move || gate.run(k, || post(actor))
         });
         let step = gate.stopped();
         let accepted = others_send(&actor);
         assert_eq!(accepted, OTHERS / THREADS * THREADS, "stopped before {step:?}");
-        // Whoever has raised the token is the one to hand the drain over: until then the messages wait, or a caller of `with` runs them.
+        // Whoever has raised SCHEDULED submits the drain: until then a sender or a caller of `with`, who may
+        // run this actor, takes the mailbox over. One that only its executor may run would wait for it.
         assert_eq!(actor.with(|state| state.others).unwrap(), accepted, "stopped before {step:?}");
         gate.release();
         thread.join().unwrap();
@@ -288,7 +317,10 @@ fn ended_meanwhile(call: fn(Actor<State>), runs_all: bool) {
         for k in 0..1000 {
             let handled = Arc::new(AtomicU64::new(0));
             let (ended, end) = mpsc::channel();
-            let actor = Actor::builder(State::default()).on_end(move |state, _| ended.send(state.is_some()).unwrap()).spawn().unwrap();
+            let actor = Actor::builder(State::default())
+                .on_end(move |_, _| ended.send(()).unwrap())
+                .spawn()
+                .unwrap();
             let gate = Gate::new();
             let mut turn = behind_a_turn.then(|| Turn::start(&actor));
             let thread = thread::spawn({
@@ -320,10 +352,13 @@ fn ended_meanwhile(call: fn(Actor<State>), runs_all: bool) {
             gate.release();
             thread.join().unwrap();
             actor.wait_ended(Duration::MAX).unwrap();
-            assert!(end.recv().unwrap(), "the state was there at the end");
+            assert!(end.recv().is_ok(), "the end came");
             assert!(end.recv().is_err(), "the end came once");
             let handled = handled.load(Relaxed);
-            assert!(handled == accepted || !runs_all && handled < accepted, "{handled} of {accepted}, stopped before {stopped:?}");
+            assert!(
+                handled == accepted || !runs_all && handled < accepted,
+                "{handled} of {accepted}, stopped before {stopped:?}"
+            );
             if stopped.is_none() {
                 println!("behind a turn {behind_a_turn}: {k} steps");
                 break;

@@ -15,15 +15,15 @@ fn writes(steps: &[Step]) -> usize {
 }
 
 #[test]
-fn idle_send_with_and_ask_are_two_compare_and_swaps() {
+fn idle_send_with_and_call_are_two_compare_and_swaps() {
     let n = Actor::new(0u64);
     let (sent, send) = trace(|| n.send(|n| *n += 1));
     sent.unwrap();
     let (result, with) = trace(|| n.with(|n| *n));
     assert_eq!(result.unwrap(), 1);
-    let (answer, ask) = trace(|| n.ask(|n| *n).wait());
+    let (answer, call) = trace(|| n.call(|n| *n).wait());
     assert_eq!(answer.unwrap(), 1);
-    for steps in [send, with, ask] {
+    for steps in [send, with, call] {
         assert_eq!(ops(&steps), ["compare_exchange", "compare_exchange"], "{steps:?}");
         assert!(steps.iter().all(|step| step.file() == "word.rs"), "{steps:?}");
     }

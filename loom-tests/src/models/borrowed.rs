@@ -1,6 +1,6 @@
 //! R4: a message in the frame of a caller who waits.
 
-use super::super::error::{AskError, StopCause};
+use super::super::error::{AskError, Reason, StopCause};
 use super::*;
 use crate::sync::reached;
 
@@ -43,15 +43,15 @@ pub(super) fn r4_borrowed_among_sends() {
 
 /// The same when another thread gives the message back: the frame is not touched after the answer.
 pub(super) fn r4_borrowed_given_back() {
-    let shared = Shared::new();
+    let shared = Shared::by_hand();
     let inside = shared.clone();
-    assert!(shared.actor.enqueue(move |_| assert!(inside.actor.stop())).is_ok());
+    assert!(shared.actor.posted().send(move |_| assert!(inside.actor.stop())).is_ok());
     let thread = shared.spawn(|shared| {
-        shared.actor.drain();
+        shared.run_one();
     });
     let held = Track::new(());
     let told = shared.actor.with(|_| drop(held));
-    if told == Err(AskError::Stopped(StopCause::Requested)) {
+    if told == Err(AskError::Refused(Reason::Stopped(StopCause::Requested))) {
         reached("given back or refused");
     }
     thread.join();
@@ -70,7 +70,7 @@ pub(super) fn r4_borrowed_stopped() {
         log.last[3] += 1;
     });
     if let Err(error) = told {
-        assert_eq!(error, AskError::Stopped(StopCause::Requested));
+        assert_eq!(error, AskError::Refused(Reason::Stopped(StopCause::Requested)));
     }
     thread.join();
     shared.finish();

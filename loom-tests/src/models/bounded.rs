@@ -1,6 +1,6 @@
 //! R6: the capacity is exact at every moment.
 
-use super::super::drain::plan::Overflow;
+use super::super::cell::config::Overflow;
 use super::super::error::Reason;
 use super::super::mailbox::word::MAX_CAPACITY;
 use super::*;
@@ -10,15 +10,16 @@ const CAPACITY: u32 = if MAX_CAPACITY < 2 { MAX_CAPACITY } else { 2 };
 
 impl Shared {
     fn bounded(capacity: u32) -> Self {
-        let books = Books::new();
-        let actor = Actor::builder(Log::new(&books)).capacity(capacity as usize, Overflow::Reject).spawn().expect("a good capacity");
-        Shared { actor: Arc::new(actor), books }
+        Shared::queued(|builder| {
+            let builder = builder.capacity(capacity as usize, Overflow::Reject);
+            builder.run_inline(true).budget(Budget::UNLIMITED)
+        })
     }
 
     /// Leaves a message that runs `also`; true if there was room.
-    fn enqueue_and(&self, from: usize, no: u32, also: impl FnOnce() + Send + 'static) -> bool {
+    fn leave_and(&self, from: usize, no: u32, also: impl FnOnce() + Send + 'static) -> bool {
         let mail = Mail::<OWN>::new(&self.books, from, no);
-        let left = self.actor.enqueue(move |log: &mut Log| {
+        let left = self.actor.posted().send(move |log: &mut Log| {
             log.handle(mail);
             also();
         });
@@ -38,13 +39,13 @@ pub(super) fn r6_exact_alone() {
     let shared = Shared::bounded(CAPACITY);
     for no in 1..=CAPACITY {
         let inside = shared.clone();
-        assert!(shared.enqueue_and(0, no, move || {
-            assert!(inside.enqueue_and(1, 2 * no, || ()), "full with one place free");
-            assert!(!inside.enqueue_and(1, 2 * no + 1, || ()), "accepted beyond the capacity");
+        assert!(shared.leave_and(0, no, move || {
+            assert!(inside.leave_and(1, 2 * no, || ()), "full with one place free");
+            assert!(!inside.leave_and(1, 2 * no + 1, || ()), "accepted beyond the capacity");
         }));
     }
-    assert!(!shared.enqueue_and(0, 9, || ()), "accepted beyond the capacity");
-    assert!(shared.actor.drain());
+    assert!(!shared.leave_and(0, 9, || ()), "accepted beyond the capacity");
+    assert!(shared.run_one());
     shared.finish();
 }
 
@@ -52,23 +53,28 @@ pub(super) fn r6_exact_alone() {
 pub(super) fn r6_exact_against_a_sender() {
     let shared = Shared::bounded(CAPACITY);
     for no in 1..=CAPACITY {
-        assert!(shared.enqueue_and(0, no, || ()));
+        assert!(shared.leave_and(0, no, || ()));
     }
     // Full: of the other's messages, each one accepted stands for a turn that had begun.
     let thread = shared.spawn(|shared| {
         let mut accepted = 0;
         for no in 1..=2 {
             let inside = shared.clone();
-            let in_turn = move || assert!(inside.actor.len() <= CAPACITY as usize + 1, "accepted beyond the capacity");
-            accepted += u32::from(shared.enqueue_and(1, no, in_turn));
-            assert!(accepted <= shared.books.handled.load(Relaxed) + 1, "accepted beyond the capacity");
+            let in_turn = move || {
+                assert!(inside.actor.len() <= CAPACITY as usize + 1, "accepted beyond the capacity")
+            };
+            accepted += u32::from(shared.leave_and(1, no, in_turn));
+            assert!(
+                accepted <= shared.books.handled.load(Relaxed) + 1,
+                "accepted beyond the capacity"
+            );
         }
     });
-    shared.actor.drain();
+    shared.run_one();
     thread.join();
-    shared.actor.drain();
-    assert!(shared.enqueue_and(2, 1, || ()), "full and empty");
-    shared.actor.drain();
+    shared.run_one();
+    assert!(shared.leave_and(2, 1, || ()), "full and empty");
+    shared.run_one();
     shared.finish();
 }
 
@@ -76,11 +82,11 @@ pub(super) fn r6_exact_against_a_sender() {
 pub(super) fn r6_last_place() {
     let shared = Shared::bounded(1);
     let thread = shared.spawn(|shared| {
-        shared.enqueue_and(1, 1, || ());
+        shared.leave_and(1, 1, || ());
     });
-    shared.enqueue_and(0, 1, || ());
+    shared.leave_and(0, 1, || ());
     thread.join();
     assert_eq!(shared.books.returned.load(Relaxed), 1, "one place, two messages");
-    shared.actor.drain();
+    shared.run_one();
     shared.finish();
 }

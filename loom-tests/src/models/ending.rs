@@ -8,28 +8,46 @@ use crate::sync::reached;
 
 /// An actor whose end hook is counted and gets the state.
 fn with_end(books: &Arc<Books>) -> (Actor<Log>, Arc<Written>) {
-    let ends = Written::new();
-    let (theirs, unrun) = (ends.clone(), books.clone());
-    let builder = Actor::builder(Log::new(books)).on_end(move |state, _| {
-        assert!(state.is_some());
-        theirs.write();
-    });
-    let builder = builder.undelivered(move |message| {
+    let (builder, ends) = counts_ends(Actor::builder(Log::new(books)));
+    let unrun = books.clone();
+    let builder = builder.on_undelivered(move |message| {
         add(&unrun.unrun);
         drop(message);
     });
     (builder.spawn().expect("a plain actor"), ends)
 }
 
+fn counts_ends(builder: ActorBuilder<Log>) -> (ActorBuilder<Log>, Arc<Written>) {
+    let ends = Written::new();
+    let theirs = ends.clone();
+    let builder = builder.on_end(move |state, _| {
+        theirs.write();
+        drop(state);
+    });
+    (builder, ends)
+}
+
 impl Shared {
     fn with_end() -> (Self, Arc<Written>) {
         let books = Books::new();
         let (actor, ends) = with_end(&books);
-        (Shared { actor: Arc::new(actor), books }, ends)
+        (Shared { actor: Arc::new(actor), books, queue: None }, ends)
+    }
+
+    /// The same, [by hand](Shared::by_hand).
+    fn by_hand_with_end() -> (Self, Arc<Written>) {
+        let mut ends = None;
+        let shared = Shared::queued(|builder| {
+            let (builder, counted) = counts_ends(builder);
+            ends = Some(counted);
+            builder.run_inline(true).budget(Budget::UNLIMITED)
+        });
+        (shared, ends.expect("built"))
     }
 
     /// As `finish`, for an actor that has ended: the hook was called once.
     fn finish_ended(self, ends: &Written) {
+        self.queue.iter().for_each(|queue| queue.run_all());
         assert!(self.actor.is_closed());
         assert_eq!(ends.read(), 1, "the end hook");
         self.finish();
@@ -67,7 +85,9 @@ pub(super) fn r7_stop_against_sends() {
     let (shared, ends) = Shared::with_end();
     let thread = shared.spawn(|shared| {
         for no in 1..=2 {
-            if let Err(refused) = shared.actor.send(Mail::<OWN>::new(&shared.books, 1, no).message()) {
+            if let Err(refused) =
+                shared.actor.send(Mail::<OWN>::new(&shared.books, 1, no).message())
+            {
                 assert_eq!(*refused.reason(), Reason::Stopped(StopCause::Requested));
                 add(&shared.books.returned);
             }
@@ -79,12 +99,18 @@ pub(super) fn r7_stop_against_sends() {
     shared.finish_ended(&ends);
 }
 
-/// FAREWELL of a stop: who finds the actor stopped by a panic finds why.
+/// CAUSE: whoever finds the actor stopped by a panic finds why.
 pub(super) fn r7_cause_of_a_panic() {
     let shared = Shared::new();
-    let thread = shared.spawn(|shared| {
+    // Loom looks back at one access per place, and the thread reads the flags before it writes them:
+    // this one, which orders nothing, has it try the other order too.
+    let met = Arc::new(crate::sync::atomic::AtomicU32::new(0));
+    let theirs = met.clone();
+    let thread = shared.spawn(move |shared| {
         assert!(shared.actor.send(|_| Planned::panic()).is_ok());
+        theirs.fetch_add(1, Relaxed);
     });
+    met.load(Relaxed);
     if let Some(cause) = shared.actor.stop_cause() {
         reached("stopped");
         assert!(matches!(cause, StopCause::Panicked(_)), "{cause:?}");
@@ -99,62 +125,73 @@ pub(super) fn r7_cause_of_a_panic() {
 
 /// A stop gives back what waits, oldest first, and runs nothing of it.
 pub(super) fn r7_stop_gives_back() {
-    let (shared, ends) = Shared::with_end();
+    let (shared, ends) = Shared::by_hand_with_end();
     for no in 1..=2 {
-        assert!(shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 0, no).message()).is_ok());
+        assert!(shared.leave::<OWN>(0, no));
     }
     assert!(shared.actor.stop());
     assert!(!shared.actor.stop());
+    shared.run_one();
     assert_eq!(shared.books.unrun.load(Relaxed), 2, "run after it was stopped");
     shared.finish_ended(&ends);
 }
 
 /// NEWS: a turn that knows of the stop is the last one, however long the list of its owner is.
 pub(super) fn r7_stop_seen_between_turns() {
-    let shared = Shared::new();
+    let shared = Shared::by_hand();
     let told = Arc::new(crate::sync::atomic::AtomicU32::new(0));
-    let theirs = told.clone();
-    let look = move |_: &mut Log| {
+    let (theirs, mail) = (told.clone(), Mail::<OWN>::new(&shared.books, 0, 1));
+    let look = move |log: &mut Log| {
+        log.handle(mail);
         if theirs.load(Acquire) == 1 {
             reached("seen in a turn");
             theirs.store(2, Relaxed);
         }
     };
-    let theirs = told.clone();
-    let after = move |_: &mut Log| assert_ne!(theirs.load(Relaxed), 2, "run after it was stopped");
-    assert!(shared.actor.enqueue(look).is_ok());
-    assert!(shared.actor.enqueue(after).is_ok());
+    let (theirs, mail) = (told.clone(), Mail::<OWN>::new(&shared.books, 0, 2));
+    let after = move |log: &mut Log| {
+        log.handle(mail);
+        assert_ne!(theirs.load(Relaxed), 2, "run after it was stopped");
+    };
+    assert!(shared.actor.posted().send(look).is_ok());
+    assert!(shared.actor.posted().send(after).is_ok());
     let theirs = told.clone();
     let thread = shared.spawn(move |shared| {
         assert!(shared.actor.stop());
         theirs.store(1, Release);
     });
-    shared.actor.drain();
+    shared.run_one();
     thread.join();
     shared.finish();
     drop(told);
 }
 
-/// MESSAGE and HANDOVER by a raised flag: the closer takes over what another thread has just left.
+/// MESSAGE and HANDOVER by a raised flag: the closer takes over what another thread has just deferred.
 pub(super) fn r7_close_takes_over() {
+    let first = Shared::new();
     let (shared, ends) = Shared::with_end();
-    let thread = shared.spawn(|shared| {
-        if shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 1, 1).message()).is_err() {
-            add(&shared.books.returned);
-        }
+    let on = shared.clone();
+    let thread = first.spawn(move |first| {
+        let mail = Mail::<OWN>::new(&first.books, 0, 1);
+        let sent = first.actor.send(move |log: &mut Log| {
+            log.handle(mail);
+            on.send::<OWN>(1, 1);
+        });
+        assert!(sent.is_ok());
     });
     shared.actor.close();
     if shared.books.handled.load(Relaxed) == 1 {
         reached("taken over");
     }
     thread.join();
+    first.finish();
     shared.finish_ended(&ends);
 }
 
-/// A parked mailbox is closed or stopped: the closer takes it over, or the other sender had.
+/// A pending mailbox is closed or stopped: its drain ends it, or the other sender had taken it over.
 pub(super) fn r7_close_parked() {
-    let (shared, ends) = Shared::with_end();
-    assert!(shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 0, 1).message()).is_ok());
+    let (shared, ends) = Shared::by_hand_with_end();
+    assert!(shared.leave::<OWN>(0, 1));
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
     shared.actor.close();
     thread.join();
@@ -163,8 +200,8 @@ pub(super) fn r7_close_parked() {
 
 /// The same by stop: the parked message is run or given back, never lost.
 pub(super) fn r7_stop_parked() {
-    let (shared, ends) = Shared::with_end();
-    assert!(shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 0, 1).message()).is_ok());
+    let (shared, ends) = Shared::by_hand_with_end();
+    assert!(shared.leave::<OWN>(0, 1));
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
     shared.actor.stop();
     thread.join();
@@ -189,15 +226,18 @@ pub(super) fn r10_last_handle() {
 
 /// R10: the last handle of a parked mailbox goes: its message is run first.
 pub(super) fn r10_last_handle_parked() {
-    let books = Books::new();
-    let (actor, ends) = with_end(&books);
+    let (shared, ends) = Shared::by_hand_with_end();
+    let Shared { actor, books, queue } = shared;
+    let actor = Arc::into_inner(actor).expect("main has the only one");
     let (theirs, their_books) = (actor.clone(), books.clone());
     let thread = spawn(move || {
-        assert!(theirs.enqueue(Mail::<OWN>::new(&their_books, 1, 1).message()).is_ok());
+        let mail = Mail::<OWN>::new(&their_books, 1, 1);
+        assert!(theirs.posted().send(mail.message()).is_ok());
         drop(theirs);
     });
     drop(actor);
     thread.join();
+    queue.expect("it has an executor").run_all();
     assert_eq!(ends.read(), 1, "the end hook");
     assert_eq!(books.handled.load(Relaxed), 1, "accepted, and not run");
     books.balance();
@@ -208,7 +248,8 @@ pub(super) fn r10_end_comes_last() {
     let books = Books::new();
     let (first, second) = (Written::new(), Written::new());
     let seen = (first.clone(), second.clone());
-    let builder = Actor::builder(Log::new(&books)).on_end(move |_, _| assert_eq!(seen.0.read() + seen.1.read(), 2));
+    let builder = Actor::builder(Log::new(&books))
+        .on_end(move |_, _| assert_eq!(seen.0.read() + seen.1.read(), 2));
     let actor = builder.spawn().expect("plain");
     let theirs = actor.clone();
     let thread = spawn(move || {

@@ -1,8 +1,10 @@
 //! R2 and R3: nodes, their memory and their addresses. Chunks have three slots here, caches and depot hold one.
 
 use super::super::mailbox::chunk::Row;
-use super::super::mailbox::node::{Batch, Message, NodePtr, Panic, VTable};
+use super::super::mailbox::list::Batch;
+use super::super::mailbox::node::{Envelope, NodePtr, VTable};
 use super::super::mailbox::word::{Duty, Entry, Snapshot, UNBOUNDED, Word};
+use super::super::panic::Payload;
 use super::*;
 use crate::sync::reached;
 
@@ -26,28 +28,25 @@ pub(super) fn r2_two_slots() {
 
 /// COUNTDOWN: all slots of a chunk are handed out, and whoever empties it keeps it and uses it again; the rest goes by the depot.
 pub(super) fn r2_chunks_recycled() {
-    let shared = Shared::new();
+    let shared = Shared::by_hand();
     let thread = shared.spawn(|shared| {
         for no in 1..=4 {
-            let mail = Mail::<ONE_SLOT>::new(&shared.books, 1, no);
-            assert!(shared.actor.enqueue(mail.message()).is_ok());
+            assert!(shared.leave::<ONE_SLOT>(1, no));
         }
     });
-    shared.actor.drain();
+    shared.run_one();
     thread.join();
     for no in 1..=4 {
-        let mail = Mail::<ONE_SLOT>::new(&shared.books, 0, no);
-        assert!(shared.actor.enqueue(mail.message()).is_ok());
+        assert!(shared.leave::<ONE_SLOT>(0, no));
     }
-    shared.actor.drain();
     shared.finish();
 }
 
 /// A refused node is taken back: un-bumped, or subtracted if it was the last of its chunk.
 pub(super) fn r2_refused() {
-    let shared = Shared::new();
+    let shared = Shared::by_hand();
     for no in 1..=2 {
-        assert!(shared.actor.enqueue(Mail::<ONE_SLOT>::new(&shared.books, 1, no).message()).is_ok());
+        assert!(shared.leave::<ONE_SLOT>(1, no));
     }
     let thread = shared.spawn(|shared| {
         shared.actor.close();
@@ -80,10 +79,10 @@ impl Number {
 
     /// # Safety
     /// Never called.
-    unsafe fn panicked(_: *mut u8, _: *const (), _: Panic) {}
+    unsafe fn panicked(_: *mut u8, _: *const (), _: Payload) {}
 }
 
-impl Message for Number {
+impl Envelope for Number {
     const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::run, Self::panicked);
 }
 

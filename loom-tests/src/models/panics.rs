@@ -1,25 +1,23 @@
 //! R11: panics in every place. The mailbox goes on or stops, as it was told; nothing is lost and nothing runs twice.
 
-use super::super::drain::plan::Panic;
+use super::super::cell::config::PanicPolicy;
 use super::super::error::{AskError, StopCause};
 use super::*;
 use crate::sync::panic::{Planned, catch};
 
 impl Shared {
-    fn with_policy(policy: Panic<Log>) -> Self {
-        let books = Books::new();
-        let unrun = books.clone();
-        let builder = Actor::builder(Log::new(&books)).on_panic(policy).panic_hook(|_| Planned::panic());
-        let builder = builder.undelivered(move |message| {
-            add(&unrun.unrun);
-            drop(message);
-        });
-        Shared { actor: Arc::new(builder.spawn().expect("a plain actor")), books }
+    fn with_policy(policy: PanicPolicy<Log>) -> Self {
+        Shared::built(|builder| builder.panic_policy(policy).on_panic(|_| Planned::panic()))
     }
 }
 
 /// A message that is handled, then panics.
-fn bomb(shared: &Shared, from: usize, no: u32, planned: Planned) -> impl FnOnce(&mut Log) + Send + 'static {
+fn bomb(
+    shared: &Shared,
+    from: usize,
+    no: u32,
+    planned: Planned,
+) -> impl FnOnce(&mut Log) + Send + 'static {
     let mail = Mail::<OWN>::new(&shared.books, from, no);
     move |log: &mut Log| {
         log.handle(mail);
@@ -38,7 +36,7 @@ impl Drop for Touchy {
 
 /// Inline, on an idle actor; the other's message comes before, between or after, and is handled.
 pub(super) fn r11_inline() {
-    let shared = Shared::with_policy(Panic::Resume);
+    let shared = Shared::with_policy(PanicPolicy::Resume);
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
     assert!(shared.actor.send(bomb(&shared, 0, 1, Planned::default())).is_ok());
     thread.join();
@@ -48,11 +46,14 @@ pub(super) fn r11_inline() {
 
 /// In the middle of a batch and last before release; the payload's own drop panics too.
 pub(super) fn r11_in_a_batch() {
-    let shared = Shared::with_policy(Panic::Resume);
+    let shared = Shared::with_policy(PanicPolicy::Resume);
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
     let mail = Mail::<OWN>::new(&shared.books, 0, 2);
-    let batch: [Message; 3] =
-        [Box::new(bomb(&shared, 0, 1, Planned { again: 1 })), Box::new(mail.message()), Box::new(bomb(&shared, 0, 3, Planned::default()))];
+    let batch: [Message; 3] = [
+        Box::new(bomb(&shared, 0, 1, Planned { again: 1 })),
+        Box::new(mail.message()),
+        Box::new(bomb(&shared, 0, 3, Planned::default())),
+    ];
     assert!(shared.actor.send_many(batch).is_ok());
     thread.join();
     assert_eq!(shared.books.handled.load(Relaxed), 4);
@@ -61,10 +62,11 @@ pub(super) fn r11_in_a_batch() {
 
 /// The actor stops: what waits is given back, what comes later refused with the cause, and the actor ends.
 pub(super) fn r11_stops() {
-    let shared = Shared::with_policy(Panic::Stop);
+    let shared = Shared::with_policy(PanicPolicy::Stop);
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
     let mail = Mail::<OWN>::new(&shared.books, 0, 2);
-    let batch: [Message; 2] = [Box::new(bomb(&shared, 0, 1, Planned::default())), Box::new(mail.message())];
+    let batch: [Message; 2] =
+        [Box::new(bomb(&shared, 0, 1, Planned::default())), Box::new(mail.message())];
     if shared.actor.send_many(batch).is_err() {
         unreachable!("nobody else stops it");
     }
@@ -77,7 +79,7 @@ pub(super) fn r11_stops() {
 
 /// Listed: a turn of one actor panics after it has sent to another, which this thread still owes a run.
 pub(super) fn r11_listed() {
-    let shared = Shared::with_policy(Panic::Resume);
+    let shared = Shared::with_policy(PanicPolicy::Resume);
     let second = Shared::new();
     let thread = second.spawn(|second| second.send::<OWN>(1, 1));
     let (on, next) = (second.clone(), Mail::<OWN>::new(&second.books, 0, 1));
@@ -95,7 +97,7 @@ pub(super) fn r11_listed() {
 
 /// In a borrowed message: the caller gets it, the mailbox is let go before.
 pub(super) fn r11_borrowed() {
-    let shared = Shared::with_policy(Panic::Resume);
+    let shared = Shared::with_policy(PanicPolicy::Resume);
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
     let inner = shared.clone();
     let caught = catch(move || inner.actor.with(|_| Planned::panic()));
@@ -106,9 +108,9 @@ pub(super) fn r11_borrowed() {
 
 /// In a question: the asker is told.
 pub(super) fn r11_question() {
-    let shared = Shared::with_policy(Panic::Resume);
+    let shared = Shared::with_policy(PanicPolicy::Resume);
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
-    let answer = shared.actor.ask(|_| Planned::panic()).wait();
+    let answer = shared.actor.call(|_| Planned::panic()).wait();
     assert!(matches!(answer, Err(AskError::Panicked(_))));
     thread.join();
     shared.finish();
@@ -121,8 +123,14 @@ pub(super) fn r11_in_drops() {
         _touchy: Touchy,
     }
     let books = Books::new();
-    let actor =
-        Arc::new(Actor::builder(Fragile { log: Log::new(&books), _touchy: Touchy }).on_panic(Panic::Resume).spawn().expect("plain"));
+    let queue = Arc::new(Queue::default());
+    let executor = queue.clone();
+    let builder = Actor::builder(Fragile { log: Log::new(&books), _touchy: Touchy })
+        .panic_policy(PanicPolicy::Resume)
+        .executor(move |drain| executor.push(drain))
+        .run_inline(true)
+        .budget(Budget::UNLIMITED);
+    let actor = Arc::new(builder.spawn().expect("plain"));
     let theirs = actor.clone();
     let thread = spawn(move || {
         let touchy = Touchy;
@@ -137,14 +145,16 @@ pub(super) fn r11_in_drops() {
     });
     assert!(sent.is_ok());
     thread.join();
-    let left = actor.enqueue({
+    let left = actor.posted().send({
         let touchy = Touchy;
         move |_: &mut Fragile| drop(touchy)
     });
     assert!(left.is_ok());
     actor.stop();
+    queue.run_all();
     assert!(actor.is_idle());
     drop(actor);
+    queue.run_all();
     books.balance();
 }
 
@@ -152,12 +162,11 @@ pub(super) fn r11_in_drops() {
 pub(super) fn r11_restarts() {
     let books = Books::new();
     let fresh = books.clone();
-    let builder = Actor::builder(Log::new(&books)).on_panic(Panic::restart(move || Log {
-        books: fresh.clone(),
-        last: [7; 4],
-        _track: Track::new(()),
+    let builder = Actor::builder(Log::new(&books)).panic_policy(PanicPolicy::restart(move || {
+        Log { books: fresh.clone(), last: [7; 4], _track: Track::new(()) }
     }));
-    let shared = Shared { actor: Arc::new(builder.spawn().expect("plain")), books: books.clone() };
+    let actor = Arc::new(builder.spawn().expect("plain"));
+    let shared = Shared { actor, books: books.clone(), queue: None };
     let thread = shared.spawn(|shared| {
         assert!(shared.actor.send(|_| Planned::panic()).is_ok());
     });

@@ -1,25 +1,25 @@
 //! R8 and R9: parked mailboxes, and the list of those that a thread has promised to run.
 
+use super::super::actor::promise;
 use super::*;
 use crate::sync::reached;
 
 /// HANDOVER and MESSAGE by a push that takes over: a message left by one thread is run by whoever comes by, before its own.
 pub(super) fn r8_left_and_taken_over() {
-    let shared = Shared::new();
+    let shared = Shared::by_hand();
     let thread = shared.spawn(|shared| {
-        assert!(shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 1, 1).message()).is_ok());
-        assert!(shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 1, 2).message()).is_ok());
+        assert!(shared.leave::<OWN>(1, 1));
+        assert!(shared.leave::<OWN>(1, 2));
     });
     shared.send::<OWN>(0, 2);
     thread.join();
-    shared.actor.drain();
     shared.finish();
 }
 
 /// Two senders and a parked mailbox: one of them takes it over.
 pub(super) fn r8_two_senders_take_over() {
-    let shared = Shared::new();
-    assert!(shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 2, 1).message()).is_ok());
+    let shared = Shared::by_hand();
+    assert!(shared.leave::<OWN>(2, 1));
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
     shared.send::<OWN>(0, 1);
     thread.join();
@@ -28,14 +28,14 @@ pub(super) fn r8_two_senders_take_over() {
 
 /// HANDOVER by `unpark`: two threads drain what a third one, main, has left.
 pub(super) fn r8_two_drain() {
-    let shared = Shared::new();
-    assert!(shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 0, 1).message()).is_ok());
+    let shared = Shared::by_hand();
+    assert!(shared.leave::<OWN>(0, 1));
     let thread = shared.spawn(|shared| {
-        if shared.actor.drain() {
+        if shared.run_one() {
             reached("the other one drained");
         }
     });
-    if shared.actor.drain() {
+    if shared.run_one() {
         reached("main drained");
     }
     thread.join();
@@ -60,8 +60,14 @@ impl Two {
 }
 
 /// A message to `to` whose turn sends one on to `on`.
-fn forward(to: &Shared, on: &Shared, from: usize, no: u32) -> impl FnOnce(&mut Log) + Send + 'static {
-    let (mail, on, next) = (Mail::<OWN>::new(&to.books, from, no), on.clone(), Mail::<OWN>::new(&on.books, from, no));
+fn forward(
+    to: &Shared,
+    on: &Shared,
+    from: usize,
+    no: u32,
+) -> impl FnOnce(&mut Log) + Send + 'static {
+    let (mail, on, next) =
+        (Mail::<OWN>::new(&to.books, from, no), on.clone(), Mail::<OWN>::new(&on.books, from, no));
     move |log: &mut Log| {
         let before = on.books.handled.load(Relaxed);
         log.handle(mail);
@@ -129,24 +135,49 @@ pub(super) fn r9_crossing() {
     Two { first, second }.finish();
 }
 
-/// Before a thread blocks inside a turn, it gives its list to another thread: what it waits for may depend on it.
-pub(super) fn r9_gives_its_list_away_before_it_blocks() {
+/// A turn that blocks waits for the turn of an actor that it has sent to: what its thread has deferred
+/// goes to the executors before it sleeps, and is run there once.
+pub(super) fn r9_hands_its_list_off_before_it_blocks() {
+    let first = Shared::new();
+    let second = Shared::by_hand();
+    let on = second.clone();
+    let thread = first.spawn(move |first| {
+        let mail = Mail::<OWN>::new(&first.books, 0, 1);
+        let sent = first.actor.send(move |log: &mut Log| {
+            log.handle(mail);
+            let next = Mail::<OWN>::new(&on.books, 0, 1);
+            let (kept, told) = promise();
+            let message = move |log: &mut Log| {
+                log.handle(next);
+                kept.keep(());
+            };
+            assert!(on.actor.send(message).is_ok());
+            assert_eq!(told.wait(), Ok(()));
+        });
+        assert!(sent.is_ok());
+    });
+    second.queue().run_next();
+    thread.join();
+    first.finish();
+    second.finish();
+}
+
+/// The same by `with`, of an actor that a third thread runs.
+pub(super) fn r9_hands_its_list_off_before_with_blocks() {
     let Two { first, second } = Two::new();
-    let third = Shared::new();
+    let third = Shared::by_hand();
     let thread = second.spawn(|second| second.send::<OWN>(1, 1));
     let (inner, on) = (second.clone(), third.clone());
-    let (mail, next) = (Mail::<OWN>::new(&first.books, 0, 1), Mail::<OWN>::new(&third.books, 0, 1));
+    let mail = Mail::<OWN>::new(&first.books, 0, 1);
     let sent = first.actor.send(move |log: &mut Log| {
         log.handle(mail);
-        assert!(on.actor.send(next.message()).is_ok());
+        on.send::<OWN>(0, 1);
         let written = Written::new();
         assert!(inner.actor.with(|_| written.write()).is_ok());
         assert_eq!(written.read(), 1);
     });
     assert!(sent.is_ok());
     thread.join();
-    // Nobody joins the thread that keeps the promise.
-    assert!(third.actor.wait_idle().is_ok());
     third.finish();
     Two { first, second }.finish();
 }

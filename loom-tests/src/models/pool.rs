@@ -3,15 +3,15 @@
 
 use std::ptr::null_mut;
 
-use super::super::executor::sleep::{Sleep, Woken};
-use super::super::executor::slot::Slot;
+use super::super::executor::idle::{Idle, Woken};
+use super::super::executor::lifo_slot::LifoSlot;
 use super::*;
 use crate::sync::reached;
 use crate::sync::thread::{current, park};
 
 /// A pool of workers without queues.
 struct Pool {
-    sleep: Sleep,
+    idle: Idle,
     work: crate::sync::atomic::AtomicU32,
     taken: AtomicU32,
     /// Who was taken out of the list by somebody else.
@@ -26,7 +26,12 @@ unsafe impl Send for Pool {}
 impl Pool {
     fn new(workers: usize) -> Arc<Pool> {
         let work = crate::sync::atomic::AtomicU32::new(0);
-        Arc::new(Pool { sleep: Sleep::new(workers), work, taken: AtomicU32::new(0), woken: AtomicU32::new(0) })
+        Arc::new(Pool {
+            idle: Idle::new(workers),
+            work,
+            taken: AtomicU32::new(0),
+            woken: AtomicU32::new(0),
+        })
     }
 
     fn put(&self) {
@@ -49,10 +54,10 @@ impl Pool {
     fn run(&self, worker: usize, once: bool) {
         let mut searching = false;
         loop {
-            searching = searching || self.sleep.start_search();
+            searching = searching || self.idle.start_search();
             if self.take() {
                 if std::mem::take(&mut searching) {
-                    self.sleep.found(|| self.has_work());
+                    self.idle.found(|| self.has_work());
                 }
                 if once {
                     return;
@@ -62,7 +67,7 @@ impl Pool {
             match self.rest(worker, std::mem::take(&mut searching)) {
                 Woken::Search => searching = true,
                 Woken::End => {
-                    self.sleep.end();
+                    self.idle.end();
                     return;
                 }
             }
@@ -71,7 +76,7 @@ impl Pool {
 
     fn rest(&self, worker: usize, searching: bool) -> Woken {
         let looked = std::cell::Cell::new(false);
-        let woken = self.sleep.sleep(worker, searching, || {
+        let woken = self.idle.sleep(worker, searching, || {
             looked.set(self.has_work());
             looked.get()
         });
@@ -91,7 +96,7 @@ pub(super) fn pool_one_wake_up() {
     let theirs = pool.clone();
     let worker = spawn(move || theirs.run(0, true));
     pool.put();
-    pool.sleep.announce();
+    let _ = pool.idle.announce();
     // It would sleep for ever.
     worker.join();
     assert!(pool.woken.load(Relaxed) <= 1);
@@ -103,8 +108,8 @@ pub(super) fn pool_closed_with_work() {
     let theirs = pool.clone();
     let worker = spawn(move || theirs.run(0, false));
     pool.put();
-    pool.sleep.announce();
-    pool.sleep.close();
+    let _ = pool.idle.announce();
+    pool.idle.close();
     worker.join();
     assert_eq!(pool.taken.load(Relaxed), 1);
 }
@@ -118,7 +123,7 @@ pub(super) fn pool_two_announcers() {
         let (pool, listed, main) = (pool.clone(), listed.clone(), main.clone());
         spawn(move || {
             // A look comes after the list. Once awake it stays a searcher: nobody is to be woken beside it.
-            pool.sleep.sleep(worker, false, || {
+            pool.idle.sleep(worker, false, || {
                 if listed.fetch_add(1, Relaxed) == 1 {
                     main.unpark();
                 }
@@ -129,16 +134,16 @@ pub(super) fn pool_two_announcers() {
     park();
     let theirs = pool.clone();
     let second = spawn(move || {
-        theirs.sleep.announce();
+        let _ = theirs.idle.announce();
     });
-    pool.sleep.announce();
+    let _ = pool.idle.announce();
     second.join();
-    let woken = pool.sleep.look().searchers();
+    let woken = pool.idle.look().searchers();
     assert!(woken <= 1, "woken twice for one need");
     if woken == 1 {
         reached("woken");
     }
-    pool.sleep.end();
+    pool.idle.end();
     workers.into_iter().for_each(Joiner::join);
 }
 
@@ -150,9 +155,9 @@ pub(super) fn pool_next_is_woken() {
         spawn(move || pool.run(worker, true))
     });
     pool.put();
-    pool.sleep.announce();
+    let _ = pool.idle.announce();
     pool.put();
-    pool.sleep.announce();
+    let _ = pool.idle.announce();
     // One of them would sleep for ever.
     workers.into_iter().for_each(Joiner::join);
     if pool.woken.load(Relaxed) == 2 {
@@ -167,11 +172,11 @@ pub(super) fn pool_woken_for_nothing() {
         let pool = pool.clone();
         spawn(move || {
             pool.run(worker, true);
-            pool.sleep.end();
+            pool.idle.end();
         })
     });
     pool.put();
-    pool.sleep.announce();
+    let _ = pool.idle.announce();
     workers.into_iter().for_each(Joiner::join);
     assert!(pool.woken.load(Relaxed) <= 1, "woken for nothing");
 }
@@ -179,13 +184,13 @@ pub(super) fn pool_woken_for_nothing() {
 /// END: a pool does not end while a thread is away that may still put work in.
 pub(super) fn pool_away() {
     let pool = Pool::new(1);
-    pool.sleep.leave();
+    pool.idle.leave();
     let theirs = pool.clone();
     let worker = spawn(move || theirs.run(0, false));
-    pool.sleep.close();
+    pool.idle.close();
     pool.put();
-    assert!(!pool.sleep.announce().is_ended());
-    pool.sleep.come_back();
+    assert!(!pool.idle.announce().is_ended());
+    pool.idle.come_back();
     worker.join();
     assert_eq!(pool.taken.load(Relaxed), 1);
 }
@@ -196,11 +201,11 @@ pub(super) fn pool_ended_against_work() {
     let theirs = pool.clone();
     let sender = spawn(move || {
         theirs.put();
-        if theirs.sleep.announce().is_ended() && theirs.take() {
+        if theirs.idle.announce().is_ended() && theirs.take() {
             reached("swept by its sender");
         }
     });
-    pool.sleep.end();
+    pool.idle.end();
     // As a queue's `is_empty` would say it: a plain load.
     if pool.has_work() && pool.take() {
         reached("swept by the ender");
@@ -227,7 +232,7 @@ fn open(thing: *mut Written) -> u32 {
 
 /// SLOT: its worker puts, replaces and takes, a thief takes: each thing comes out once, with all that was written to it.
 pub(super) fn pool_slot() {
-    let slot = Arc::new(Slot::new());
+    let slot = Arc::new(LifoSlot::new());
     let theirs = slot.clone();
     let stolen = Arc::new(AtomicU32::new(0));
     let sum = stolen.clone();
@@ -244,7 +249,7 @@ pub(super) fn pool_slot() {
 
 /// SLOT: the one who replaces sees what another thread put in, which had the place before.
 pub(super) fn pool_slot_left() {
-    let slot = Arc::new(Slot::new());
+    let slot = Arc::new(LifoSlot::new());
     let theirs = slot.clone();
     let before = spawn(move || {
         assert_eq!(open(theirs.put(thing(1))), 0);

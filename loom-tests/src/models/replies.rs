@@ -1,10 +1,10 @@
-//! R5: the reply cell. Its two sides start, cancel, answer, wait and leave in any order.
+//! R5: the oneshot. Its two sides start, cancel, answer, wait and leave in any order.
 
 use std::task::Waker;
 
 use super::super::error::AskError;
-use super::super::reply::{Answerer, Asker, Question, cell};
-use super::super::wait::Waiter;
+use super::super::mailbox::oneshot::{Answerer, Asker, Question, oneshot};
+use super::super::wait_list::Waiter;
 use super::*;
 use crate::sync::thread::{current, park};
 
@@ -47,7 +47,7 @@ fn check(answer: Option<Result<Answer, AskError>>) {
 
 /// Q1: cancel against start; the winner alone has the question. LEAVE: either side may be the last.
 pub(super) fn r5_cancel_or_start() {
-    let (answerer, mut asker) = cell(question());
+    let (answerer, mut asker) = oneshot(question());
     let thread = drainer(answerer);
     if asker.cancel().is_some() {
         assert!(asker.take().is_none(), "answered after it was cancelled");
@@ -58,7 +58,7 @@ pub(super) fn r5_cancel_or_start() {
 
 /// LEAVE: the asker's side is dropped against start and finish.
 pub(super) fn r5_asker_leaves() {
-    let (answerer, asker) = cell(question());
+    let (answerer, asker) = oneshot(question());
     let thread = drainer(answerer);
     drop(asker);
     thread.join();
@@ -66,7 +66,7 @@ pub(super) fn r5_asker_leaves() {
 
 /// ANSWER, by a look: who sees that it is done sees the answer.
 pub(super) fn r5_answer_seen() {
-    let (answerer, mut asker) = cell(question());
+    let (answerer, mut asker) = oneshot(question());
     let thread = drainer(answerer);
     if asker.is_done() {
         check(asker.take());
@@ -77,7 +77,7 @@ pub(super) fn r5_answer_seen() {
 
 /// ANSWER and WAITER: the asker sleeps, and is woken.
 pub(super) fn r5_answer_awaited() {
-    let (answerer, mut asker) = cell(question());
+    let (answerer, mut asker) = oneshot(question());
     let thread = drainer(answerer);
     if asker.watch(Waiter::Thread(current())) {
         while !asker.is_done() {
@@ -91,7 +91,7 @@ pub(super) fn r5_answer_awaited() {
 
 /// Q3: a second waiter replaces the first while the answer comes.
 pub(super) fn r5_waiter_replaced() {
-    let (answerer, mut asker) = cell(question());
+    let (answerer, mut asker) = oneshot(question());
     let thread = drainer(answerer);
     let _ = asker.watch(Waiter::Task(Waker::noop().clone()));
     if asker.watch(Waiter::Thread(current())) {
@@ -106,7 +106,7 @@ pub(super) fn r5_waiter_replaced() {
 
 /// A question that was not accepted is taken back out of its cell.
 pub(super) fn r5_taken_back() {
-    let (answerer, asker): (_, Asker<Answer, _>) = cell(question());
+    let (answerer, asker): (_, Asker<Answer, _>) = oneshot(question());
     assert_eq!(*answerer.take_back(asker).0.get_ref(), 1);
 }
 
@@ -115,7 +115,7 @@ pub(super) fn r5_questions() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| {
         let track = Track::new(());
-        let reply = shared.actor.ask(move |log| {
+        let reply = shared.actor.call(move |log| {
             let _track = &track;
             log.last[3] += 1;
             Track::new(log.last[3])
@@ -123,7 +123,7 @@ pub(super) fn r5_questions() {
         assert!(*reply.wait().expect("an answer").get_ref() > 0);
     });
     let track = Track::new(());
-    let reply = shared.actor.ask(move |log| {
+    let reply = shared.actor.call(move |log| {
         let _track = &track;
         log.last[3] += 1;
     });

@@ -1,21 +1,23 @@
-//! Full mailboxes: waiting for room (seats, WATCH, Q1), and dropping the oldest (S2).
+//! Full mailboxes: waiting for room (seats, WATCH, Q1).
 
 use std::future::Future;
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
-use super::super::drain::plan::Overflow;
-use super::super::error::Reason;
-use super::super::wait::Limit;
+use super::super::actor::WaitError;
+use super::super::cell::config::Overflow;
+use super::super::error::{Reason, StopCause};
+use super::super::mailbox::word::Word;
+use super::super::time::Limit;
+use super::clock::{LIMIT, Steps};
 use super::*;
+use crate::sync::panic::Planned;
 use crate::sync::reached;
+use crate::sync::thread::{Thread, current, handles, park};
 
 impl Shared {
     fn small(overflow: Overflow) -> Self {
-        let books = Books::new();
-        let unrun = books.clone();
-        let plan = Actor::builder(Log::new(&books)).capacity(1, overflow).undelivered(move |_| add(&unrun.unrun));
-        Shared { actor: Arc::new(plan.spawn().expect("a good capacity")), books }
+        Shared::built(|builder| builder.capacity(1, overflow))
     }
 
     /// Runs a turn during which the one place is taken.
@@ -29,7 +31,7 @@ impl Shared {
         let filled = self.actor.send(move |log: &mut Log| {
             log.handle(mail);
             let second = Mail::<OWN>::new(&inside.books, 0, 2);
-            match inside.actor.try_send(second.message()) {
+            match inside.actor.send(second.message()) {
                 Ok(()) => {}
                 Err(_) => add(&inside.books.returned),
             }
@@ -46,7 +48,7 @@ pub(super) fn room_let_in() {
     let shared = Shared::small(Overflow::Reject);
     let thread = shared.spawn(|shared| {
         let mail = Mail::<OWN>::new(&shared.books, 1, 1);
-        assert!(shared.actor.send_within(Limit::Unlimited, mail.message()).is_ok(), "room is made");
+        assert!(shared.actor.waiting().send(mail.message()).wait().is_ok(), "room is made");
     });
     shared.fill();
     thread.join();
@@ -58,7 +60,7 @@ pub(super) fn room_given_up() {
     let shared = Shared::small(Overflow::Reject);
     let thread = shared.spawn(|shared| {
         let mail = Mail::<OWN>::new(&shared.books, 1, 1);
-        let mut sending = pin!(shared.actor.send_async(mail.message()));
+        let mut sending = pin!(shared.actor.waiting().send(mail.message()));
         match sending.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(sent) => assert!(sent.is_ok()),
             Poll::Pending => reached("sat down"),
@@ -80,7 +82,7 @@ pub(super) fn room_closed() {
     let shared = Shared::small(Overflow::Reject);
     let thread = shared.spawn(|shared| {
         let mail = Mail::<OWN>::new(&shared.books, 1, 1);
-        if let Err(refused) = shared.actor.send_within(Limit::Unlimited, mail.message()) {
+        if let Err(refused) = shared.actor.waiting().send(mail.message()).wait() {
             assert_eq!(*refused.reason(), Reason::Closed);
             reached("turned away");
             add(&shared.books.returned);
@@ -97,46 +99,11 @@ pub(super) fn room_two_wait() {
     let threads = [1, 2].map(|from| {
         shared.spawn(move |shared| {
             let mail = Mail::<OWN>::new(&shared.books, from, 1);
-            assert!(shared.actor.send_within(Limit::Unlimited, mail.message()).is_ok(), "room is made");
+            assert!(shared.actor.waiting().send(mail.message()).wait().is_ok(), "room is made");
         })
     });
     shared.fill();
     threads.into_iter().for_each(Joiner::join);
-    shared.finish();
-}
-
-/// S2: the oldest is given back by the sender who needs its place, the newest is handled, whatever the owner is doing.
-pub(super) fn ring_drops_the_oldest() {
-    let shared = Shared::small(Overflow::DropOldest);
-    let thread = shared.spawn(|shared| shared.send::<OWN>(1, 2));
-    shared.fill();
-    thread.join();
-    shared.finish();
-}
-
-/// Who takes the place of a letter in a mailbox that nobody drains has to drain it: its token is out already.
-pub(super) fn ring_replaced_while_parked() {
-    let shared = Shared::small(Overflow::DropOldest);
-    let thread = shared.spawn(|shared| {
-        assert!(shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 1, 1).message()).is_ok());
-    });
-    assert!(shared.actor.send(Mail::<OWN>::new(&shared.books, 0, 1).message()).is_ok());
-    if shared.books.unrun.load(Relaxed) == 1 {
-        reached("replaced");
-    }
-    assert!(shared.books.handled.load(Relaxed) >= 1, "a sender who may drain leaves nothing of his own behind");
-    thread.join();
-    shared.actor.drain();
-    shared.finish();
-}
-
-/// S2, closed at the same time: what was accepted is handled or given back.
-pub(super) fn ring_closed() {
-    let shared = Shared::small(Overflow::DropOldest);
-    let thread = shared.spawn(|shared| shared.send::<OWN>(1, 2));
-    shared.send::<OWN>(0, 1);
-    shared.actor.close();
-    thread.join();
     shared.finish();
 }
 
@@ -145,13 +112,13 @@ pub(super) fn limit_or_answer() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
     let mail = Mail::<OWN>::new(&shared.books, 0, 1);
-    match shared.actor.ask_within(Limit::Immediate, move |log: &mut Log| log.handle(mail)) {
+    match shared.actor.call(move |log: &mut Log| log.handle(mail)).within(Limit::Immediate) {
         Ok(()) => reached("answered"),
-        Err(super::super::actor::Unanswered::Cancelled(())) => {
+        Err(WaitError::Cancelled(_)) => {
             reached("cancelled");
             add(&shared.books.returned);
         }
-        Err(super::super::actor::Unanswered::Running(reply)) => {
+        Err(WaitError::TimedOut(reply)) => {
             reached("running");
             assert!(reply.wait().is_ok());
         }
@@ -159,4 +126,251 @@ pub(super) fn limit_or_answer() {
     }
     thread.join();
     shared.finish();
+}
+
+/// W1: a sender that sits down when the mailbox is watched already, for somebody who waits for idle, does
+/// not change the word; whoever releases it looks at the seats once more.
+pub(super) fn room_watched_already() {
+    let shared = Shared::full(1);
+    let mut idle = shared.actor.idle();
+    assert!(poll(&mut idle).is_pending());
+    let thread = shared.spawn(|shared| {
+        let mail = Mail::<OWN>::new(&shared.books, 1, 1);
+        assert!(shared.actor.waiting().send(mail.message()).wait().is_ok(), "room is made");
+    });
+    shared.queue().run_all();
+    thread.join();
+    drop(idle);
+    shared.finish();
+}
+
+/// A mailbox is closed from outside while a sender sits down.
+pub(super) fn room_closed_from_outside() {
+    let shared = Shared::small(Overflow::Reject);
+    let sits = shared.spawn(|shared| {
+        let mail = Mail::<OWN>::new(&shared.books, 1, 1);
+        if let Err(refused) = shared.actor.waiting().send(mail.message()).wait() {
+            assert_eq!(*refused.reason(), Reason::Closed);
+            reached("turned away");
+            add(&shared.books.returned);
+        }
+    });
+    let closes = shared.spawn(|shared| assert!(shared.actor.close()));
+    shared.fill();
+    sits.join();
+    closes.join();
+    shared.finish();
+}
+
+/// A turn panics while a sender waits: the actor stops, and the sender is told why.
+pub(super) fn room_stopped() {
+    let shared = Shared::small(Overflow::Reject);
+    let thread = shared.spawn(|shared| {
+        let mail = Mail::<OWN>::new(&shared.books, 1, 1);
+        if let Err(refused) = shared.actor.waiting().send(mail.message()).wait() {
+            let reason = refused.reason();
+            assert!(matches!(reason, Reason::Stopped(StopCause::Panicked(_))), "{reason:?}");
+            reached("turned away");
+            add(&shared.books.returned);
+        }
+    });
+    shared.fill_and(|_| Planned::panic());
+    thread.join();
+    shared.finish();
+}
+
+/// A waker that unparks the thread that polled.
+struct Poked(Thread);
+
+impl Wake for Poked {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Polls once.
+fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    let waker = Waker::from(Arc::new(Poked(current())));
+    pin!(future).poll(&mut Context::from_waker(&waker))
+}
+
+/// Polls until it is ready.
+fn wait_for<F: Future + Unpin>(mut future: F) -> F::Output {
+    loop {
+        if let Poll::Ready(output) = poll(&mut future) {
+            return output;
+        }
+        park();
+    }
+}
+
+impl Shared {
+    /// Full, with nobody at it: its drain waits in a queue.
+    fn full(capacity: u32) -> Self {
+        let shared = Shared::queued(|builder| {
+            builder.budget(Budget::UNLIMITED).capacity(capacity as usize, Overflow::Reject)
+        });
+        for no in 1..=capacity {
+            shared.send_one::<OWN>(0, no);
+        }
+        assert_eq!(shared.books.returned.load(Relaxed), 0);
+        shared
+    }
+
+    /// A message that must come after the first one of `before`, with no more waiting than may.
+    fn after(&self, before: usize, from: usize, no: u32) -> impl FnOnce(&mut Log) + Send + use<> {
+        let (inside, mail) = (self.clone(), Mail::<OWN>::new(&self.books, from, no));
+        move |log: &mut Log| {
+            assert!(from == before || log.last[before] >= 1, "{from} has overtaken {before}");
+            let most = inside.actor.capacity().expect("it is bounded") + 1;
+            assert!(inside.actor.len() <= most, "let in beyond the capacity");
+            log.handle(mail);
+        }
+    }
+
+    /// Sends a newcomer's message, which must come after the first one of `before`.
+    fn newcomer(&self, before: usize) {
+        match self.actor.send(self.after(before, 0, 9)) {
+            Ok(()) => reached("accepted"),
+            Err(_) => {
+                reached("refused");
+                add(&self.books.returned);
+            }
+        }
+    }
+}
+
+/// W2: places that become free go to those that wait, in their order, and never to a newcomer.
+pub(super) fn room_first_come() {
+    let shared = Shared::small(Overflow::Reject);
+    let thread = shared.spawn(|shared| {
+        let mut first = shared.actor.waiting().send(shared.after(1, 1, 1));
+        // Only a seat that was looked at once is one that an owner comes to.
+        if let Poll::Ready(sent) = poll(&mut first) {
+            return assert!(sent.is_ok());
+        }
+        let mut second = shared.actor.waiting().send(shared.after(1, 2, 1));
+        if poll(&mut second).is_pending() {
+            reached("sat");
+            shared.newcomer(2);
+            assert!(wait_for(second).is_ok());
+        }
+        assert!(wait_for(first).is_ok());
+    });
+    shared.fill();
+    thread.join();
+    shared.finish();
+}
+
+/// The same when the mailbox is full and pending.
+pub(super) fn room_pending_first_come() {
+    let shared = Shared::full(1);
+    let mut seat = shared.actor.waiting().send(Mail::<OWN>::new(&shared.books, 1, 1).message());
+    assert!(poll(&mut seat).is_pending());
+    let thread = shared.spawn(|shared| shared.newcomer(1));
+    shared.queue().run_all();
+    assert!(wait_for(seat).is_ok());
+    thread.join();
+    shared.finish();
+}
+
+/// W3, Q1: the first of two that wait gives up while it is let in: its place goes to the second, and no
+/// place is lost or won.
+pub(super) fn room_given_up_as_it_is_let_in() {
+    let shared = Shared::full(1);
+    let books = shared.books.clone();
+    let mut first = shared.actor.waiting().send(Mail::<OWN>::new(&books, 1, 1).message());
+    let mut second = shared.actor.waiting().send(Mail::<OWN>::new(&books, 2, 1).message());
+    assert!(poll(&mut first).is_pending());
+    assert!(poll(&mut second).is_pending());
+    let thread = shared.spawn(|shared| shared.queue().run_all());
+    drop(first);
+    assert!(wait_for(second).is_ok());
+    thread.join();
+    shared.queue().run_all();
+    if books.dropped.load(Relaxed) > 0 {
+        reached("withdrawn");
+        add(&books.returned);
+    } else {
+        reached("let in");
+    }
+    shared.send_one::<OWN>(0, 2);
+    assert!(shared.actor.send(|_| ()).is_err(), "one place, two messages");
+    shared.finish();
+}
+
+/// W4: a limit ends while a seat is being let in: one of the two, and nothing is left behind.
+pub(super) fn room_time_over() {
+    let clock = Arc::new(Steps::default());
+    let theirs = clock.clone();
+    let shared = Shared::queued(|builder| {
+        builder.budget(Budget::UNLIMITED).capacity(1, Overflow::Reject).clock(theirs)
+    });
+    shared.send_one::<OWN>(0, 1);
+    let ticks = spawn(move || clock.tick());
+    let runs = shared.spawn(|shared| shared.queue().run_next());
+    let mail = Mail::<OWN>::new(&shared.books, 1, 1);
+    match shared.actor.waiting().send(mail.message()).within(LIMIT) {
+        Ok(()) => reached("let in"),
+        Err(refused) => {
+            assert_eq!(*refused.reason(), Reason::Full);
+            reached("time over");
+            add(&shared.books.returned);
+        }
+    }
+    ticks.join();
+    runs.join();
+    assert_eq!(handles(), 0, "the wait has left something behind");
+    shared.finish();
+}
+
+/// A question that waits for room, and is answered.
+pub(super) fn room_asked() {
+    let shared = Shared::small(Overflow::Reject);
+    let thread = shared.spawn(|shared| {
+        let mail = Mail::<OWN>::new(&shared.books, 1, 1);
+        let question = move |log: &mut Log| {
+            log.handle(mail);
+            Track::new(log.last[1])
+        };
+        let answer = shared.actor.waiting().call(question).wait();
+        assert_eq!(*answer.expect("room is made").get_ref(), 1);
+    });
+    shared.fill();
+    thread.join();
+    shared.finish();
+}
+
+/// Whoever owns a mailbox again by `attend` sees what those did that owned it in between. With the word
+/// alone: with actors this takes four preemptions of three threads.
+pub(super) fn room_attended() {
+    fn let_go(word: &Word) {
+        while !word.release_one() {
+            let seen = word.load();
+            let next = seen.release().expect("nothing waits");
+            if word.release_met(seen, next).is_ok() {
+                return;
+            }
+        }
+    }
+    let (word, state) = (Arc::new(Word::new()), Written::new());
+    word.claim().expect("it is idle");
+    word.watch(|_| true).expect("it is owned");
+    let (theirs, their_state) = (word.clone(), state.clone());
+    let thread = spawn(move || {
+        if theirs.claim().is_ok() {
+            their_state.write();
+            let_go(&theirs);
+        }
+    });
+    let_go(&word);
+    if word.attend() {
+        if state.read() == 1 {
+            reached("run meanwhile");
+        }
+        state.write();
+        let_go(&word);
+    }
+    thread.join();
+    assert_eq!(word.load().count(), 0, "nobody has let go");
 }

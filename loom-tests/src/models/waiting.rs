@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use super::super::drain::plan::Overflow;
+use super::super::cell::config::Overflow;
+use super::clock::{LIMIT, Steps};
 use super::*;
-use crate::sync::waits;
+use crate::sync::thread::handles;
+use crate::sync::{reached, waits};
 
 /// Longer than any model: loom has no time.
 const LONG: Duration = Duration::from_secs(1 << 20);
@@ -14,28 +16,24 @@ pub(super) fn r13_no_waiting() {
     let shared = Shared::new();
     let first = shared.spawn(|shared| {
         shared.send::<ONE_SLOT>(1, 1);
-        let _ = shared.actor.ask(|log| log.last[3]).is_ready();
+        let _ = shared.actor.call(|log| log.last[3]).is_ready();
     });
-    let second = shared.spawn(|shared| {
-        assert!(shared.actor.enqueue(Mail::<ONE_SLOT>::new(&shared.books, 2, 1).message()).is_ok());
-    });
+    let second = shared.spawn(|shared| assert!(shared.leave::<ONE_SLOT>(2, 1)));
     shared.send::<ONE_SLOT>(0, 1);
     first.join();
     second.join();
-    shared.actor.drain();
-    assert!(!shared.actor.drain());
     shared.finish();
     assert_eq!(waits(), 0, "somebody may have waited");
 }
 
 /// MEETING: the owner's release sees WATCH, and wakes; the waiter sees what the turns did.
 pub(super) fn r14_wait_idle() {
-    let shared = Shared::new();
+    let shared = Shared::by_hand();
     let written = Written::new();
     let theirs = written.clone();
-    assert!(shared.actor.enqueue(move |_| theirs.write()).is_ok());
+    assert!(shared.actor.posted().send(move |_| theirs.write()).is_ok());
     let thread = shared.spawn(|shared| {
-        shared.actor.drain();
+        shared.run_one();
     });
     assert_eq!(shared.actor.wait_idle(), Ok(()));
     assert_eq!(written.read(), 1);
@@ -54,24 +52,25 @@ pub(super) fn r14_wait_idle_against_sends() {
     shared.finish();
 }
 
-/// MEETING by `settle_one` and `unwatch`: a bounded mailbox wakes after a turn.
+/// MEETING in a bounded mailbox: the watch stays until the release, whatever is settled before.
 pub(super) fn r14_wait_idle_bounded() {
-    let books = Books::new();
     let capacity = super::super::mailbox::word::MAX_CAPACITY.min(2) as usize;
-    let builder = Actor::builder(Log::new(&books)).capacity(capacity, Overflow::Reject);
-    let shared = Shared { actor: Arc::new(builder.spawn().expect("a good capacity")), books };
+    let shared = Shared::queued(|builder| {
+        let builder = builder.capacity(capacity, Overflow::Reject);
+        builder.run_inline(true).budget(Budget::UNLIMITED)
+    });
     for no in 1..=capacity as u32 {
-        assert!(shared.actor.enqueue(Mail::<OWN>::new(&shared.books, 1, no).message()).is_ok());
+        assert!(shared.leave::<OWN>(1, no));
     }
     let thread = shared.spawn(|shared| {
-        shared.actor.drain();
+        shared.run_one();
     });
     assert_eq!(shared.actor.wait_idle(), Ok(()));
     thread.join();
     shared.finish();
 }
 
-/// MEETING by `park`: an owner that gives way wakes, and the waiter takes the parked mailbox over.
+/// The watch stays while an owner gives way, and whoever goes on with the mailbox wakes at its release.
 pub(super) fn r14_wait_idle_parked() {
     let shared = Shared::new();
     let second = Shared::new();
@@ -97,11 +96,14 @@ pub(super) fn r14_wait_idle_parked() {
 
 /// MEETING and FAREWELL: who waits for the end is woken by it, and sees what the end hook did.
 pub(super) fn r14_wait_ended() {
-    let books = Books::new();
     let written = Written::new();
     let theirs = written.clone();
-    let builder = Actor::builder(Log::new(&books)).on_end(move |_, _| theirs.write());
-    let shared = Shared { actor: Arc::new(builder.spawn().expect("plain")), books };
+    let shared = Shared::built(|builder| {
+        builder.on_end(move |state, _| {
+            theirs.write();
+            drop(state);
+        })
+    });
     let thread = shared.spawn(|shared| {
         shared.send::<OWN>(1, 1);
         shared.actor.close();
@@ -127,14 +129,24 @@ pub(super) fn r14_wait_ended_plain() {
 
 /// A wait whose time is over leaves nothing behind, whatever happens meanwhile.
 pub(super) fn r14_timed_out() {
-    let shared = Shared::new();
+    let clock = Arc::new(Steps::default());
+    let theirs = clock.clone();
+    let shared = Shared::built(|builder| builder.clock(theirs));
     let thread = shared.spawn(|shared| {
         shared.send::<OWN>(1, 1);
         shared.actor.close();
     });
-    if shared.actor.wait_ended(Duration::ZERO) == Ok(true) {
-        assert!(shared.actor.is_closed() && shared.actor.is_idle());
+    let ticks = spawn(move || clock.tick());
+    match shared.actor.wait_ended(LIMIT) {
+        Ok(true) => {
+            reached("ended");
+            assert!(shared.actor.is_closed() && shared.actor.is_idle());
+        }
+        Ok(false) => reached("time over"),
+        Err(reason) => panic!("{reason}"),
     }
     thread.join();
+    ticks.join();
+    assert_eq!(handles(), 0, "the wait has left something behind");
     shared.finish();
 }

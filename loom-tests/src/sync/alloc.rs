@@ -18,7 +18,9 @@ pub(crate) fn alloc(layout: Layout) -> *mut u8 {
     // SAFETY: the size is not zero.
     let memory = unsafe { std::alloc::alloc(layout) };
     assert!(!memory.is_null(), "out of memory");
-    PIECES.with_borrow_mut(|pieces| pieces.insert(memory.expose_provenance(), Piece { layout, freed: false }));
+    PIECES.with_borrow_mut(|pieces| {
+        pieces.insert(memory.expose_provenance(), Piece { layout, freed: false })
+    });
     memory
 }
 

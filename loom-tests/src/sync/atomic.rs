@@ -89,6 +89,12 @@ macro_rules! counts {
     ($name:ident, $value:ty) => {
         atomic!($name, $value);
 
+        impl Default for $name {
+            fn default() -> Self {
+                $name::new(0)
+            }
+        }
+
         impl $name {
             #[track_caller]
             pub(crate) fn fetch_add(&self, value: $value, ordering: Ordering) -> $value {

@@ -42,7 +42,10 @@ std::thread_local! {
 
 /// The path below `src/`, wherever the tree was included from.
 pub(crate) fn tail(file: &str) -> &str {
-    let at = ["/src/", "/planted/", "/narrow/"].iter().filter_map(|dir| file.rfind(dir).map(|at| at + dir.len())).max();
+    let at = ["/src/", "/planted/", "/narrow/"]
+        .iter()
+        .filter_map(|dir| file.rfind(dir).map(|at| at + dir.len()))
+        .max();
     &file[at.unwrap_or(0)..]
 }
 
@@ -54,7 +57,9 @@ pub(crate) fn list() {
 /// The listed sites, each with its ordering.
 pub(crate) fn listed() -> Vec<(Site, String)> {
     MODE.with_borrow(|mode| match mode {
-        Mode::List(sites) => sites.iter().map(|(site, _, ordering)| (site.clone(), ordering.clone())).collect(),
+        Mode::List(sites) => {
+            sites.iter().map(|(site, _, ordering)| (site.clone(), ordering.clone())).collect()
+        }
         _ => Vec::new(),
     })
 }
@@ -64,7 +69,9 @@ pub(crate) fn weaken(mutant: &str) -> Result<(), String> {
     let bad = || format!("`{mutant}` is not file@line@op[:half]:Ordering");
     let (site, to) = mutant.rsplit_once(':').ok_or_else(bad)?;
     let mut parts = site.split('@');
-    let (Some(file), Some(line), Some(op), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+    let (Some(file), Some(line), Some(op), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
         return Err(bad());
     };
     let to = match to {
@@ -74,7 +81,8 @@ pub(crate) fn weaken(mutant: &str) -> Result<(), String> {
         "None" => None,
         _ => return Err(bad()),
     };
-    let site = Site { file: file.to_owned(), line: line.parse().map_err(|_| bad())?, op: op.to_owned() };
+    let site =
+        Site { file: file.to_owned(), line: line.parse().map_err(|_| bad())?, op: op.to_owned() };
     MODE.set(Mode::Weaken { site, to, hits: 0 });
     Ok(())
 }
@@ -91,12 +99,18 @@ pub(super) fn pass(op: &'static str, half: &'static str, ordering: Ordering) -> 
     MODE.with_borrow_mut(|mode| match mode {
         Mode::Plain => Some(ordering),
         Mode::List(sites) => {
-            let site = Site { file: tail(caller.file()).to_owned(), line: caller.line(), op: format!("{op}{half}") };
+            let site = Site {
+                file: tail(caller.file()).to_owned(),
+                line: caller.line(),
+                op: format!("{op}{half}"),
+            };
             sites.insert((site, caller.column(), format!("{ordering:?}")));
             Some(ordering)
         }
         Mode::Weaken { site, to, hits } => {
-            let here = caller.line() == site.line && site.op.strip_prefix(op) == Some(half) && tail(caller.file()) == site.file;
+            let here = caller.line() == site.line
+                && site.op.strip_prefix(op) == Some(half)
+                && tail(caller.file()) == site.file;
             if here {
                 *hits += 1;
                 *to

@@ -38,6 +38,12 @@ pub(crate) fn current() -> Thread {
     PARKER.with(Clone::clone)
 }
 
+/// In how many places this thread's handle lies: those of threads that are about to wake it, and what
+/// waits have left behind.
+pub(crate) fn handles() -> usize {
+    PARKER.with(|Thread(parker)| Arc::strong_count(parker) - 1)
+}
+
 pub(crate) fn park() {
     super::count_wait();
     let Thread(parker) = current();
@@ -58,12 +64,6 @@ pub(crate) fn park_timeout(_: Duration) {
 
 /// A model's thread.
 pub(crate) struct Joiner(loom::thread::JoinHandle<()>);
-
-/// Starts a thread that nobody waits for.
-pub(crate) fn spawn_detached(f: impl FnOnce() + 'static) -> bool {
-    let Joiner(_) = spawn(f);
-    true
-}
 
 /// Starts a thread that drops its locals before it can be joined.
 pub(crate) fn spawn(f: impl FnOnce() + 'static) -> Joiner {
@@ -125,7 +125,8 @@ pub(super) fn renew() {
 /// Drops this thread's owned locals, newest first. Nothing that they do finds them any more.
 pub(super) fn drop_owned() {
     loop {
-        let newest = with_locals(|locals| locals.owned.iter_mut().rev().find_map(|(_, value)| value.take()));
+        let newest =
+            with_locals(|locals| locals.owned.iter_mut().rev().find_map(|(_, value)| value.take()));
         let Some(value) = newest else { return };
         // SAFETY: the box is taken out once.
         unsafe { (value.drop)(value.memory) };

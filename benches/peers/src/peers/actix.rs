@@ -24,7 +24,11 @@ const LISTENS: &str = "the actor lives as long as there is an address";
 
 impl<const ARBITERS: usize> Peer for Actix<ARBITERS> {
     const PACKAGE: &'static str = "actix";
-    const WAY: &'static str = if ARBITERS == 1 { "`do_send`, `send`; 1 arbiter" } else { "`do_send`, `send`; 2 arbiters" };
+    const WAY: &'static str = if ARBITERS == 1 {
+        "`do_send`, `send`; 1 arbiter"
+    } else {
+        "`do_send`, `send`; 2 arbiters"
+    };
     const BOUND: Option<usize> = None;
     const NOTE: Option<&'static str> = Some(
         "Has single-threaded arbiters of its own instead of the runtime. `do_send` goes past the mailbox's bound of 16, and nothing else \
@@ -53,7 +57,10 @@ impl<const ARBITERS: usize> Peer for Actix<ARBITERS> {
         self.0.do_send(Pass(hops));
     }
     fn launch(place: usize, task: impl Future<Output = ()> + Send + 'static) {
-        assert!(hosts::arbiter(place % ARBITERS).spawn(task), "the arbiters run until the program ends");
+        assert!(
+            hosts::arbiter(place % ARBITERS).spawn(task),
+            "the arbiters run until the program ends"
+        );
     }
 }
 

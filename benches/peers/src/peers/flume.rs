@@ -17,7 +17,11 @@ impl<const BOUND: usize> Peer for Flume<BOUND> {
     const BOUND: Option<usize> = bound(BOUND);
 
     async fn spawn(_place: usize, mut state: State<Self>) -> Self {
-        let (letters, inbox) = if BOUND == UNBOUNDED { flume::unbounded::<Letter<Self>>() } else { flume::bounded(BOUND) };
+        let (letters, inbox) = if BOUND == UNBOUNDED {
+            flume::unbounded::<Letter<Self>>()
+        } else {
+            flume::bounded(BOUND)
+        };
         tokio::spawn(async move {
             while let Ok(letter) = inbox.recv_async().await {
                 letter.handle(&mut state).await;

@@ -34,7 +34,8 @@ impl<const BOUND: usize> Peer for Kameo<BOUND> {
     const BOUND: Option<usize> = bound(BOUND);
 
     async fn spawn(_place: usize, state: State<Self>) -> Self {
-        let mailbox = if BOUND == UNBOUNDED { mailbox::unbounded() } else { mailbox::bounded(BOUND) };
+        let mailbox =
+            if BOUND == UNBOUNDED { mailbox::unbounded() } else { mailbox::bounded(BOUND) };
         Kameo(Guarding::spawn_with_mailbox(Guarding(state), mailbox))
     }
     #[inline]

@@ -18,11 +18,17 @@ impl<const BOUND: usize> Peer for Kanal<BOUND> {
     const NOTE: Option<&'static str> = if BOUND == UNBOUNDED {
         None
     } else {
-        Some("Takes the memory for all the messages that a bounded channel can hold when it is made.")
+        Some(
+            "Takes the memory for all the messages that a bounded channel can hold when it is made.",
+        )
     };
 
     async fn spawn(_place: usize, mut state: State<Self>) -> Self {
-        let (letters, inbox) = if BOUND == UNBOUNDED { kanal::unbounded_async::<Letter<Self>>() } else { kanal::bounded_async(BOUND) };
+        let (letters, inbox) = if BOUND == UNBOUNDED {
+            kanal::unbounded_async::<Letter<Self>>()
+        } else {
+            kanal::bounded_async(BOUND)
+        };
         tokio::spawn(async move {
             while let Ok(letter) = inbox.recv().await {
                 letter.handle(&mut state).await;

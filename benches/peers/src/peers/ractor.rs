@@ -28,7 +28,8 @@ impl Peer for Ractor {
     const NOTE: Option<&'static str> = Some("Has no bounded mailboxes.");
 
     async fn spawn(_place: usize, state: State<Self>) -> Self {
-        let (actor, _) = Actor::spawn(None, Guarding, state).await.expect("it has no name that could be taken");
+        let (actor, _) =
+            Actor::spawn(None, Guarding, state).await.expect("it has no name that could be taken");
         Ractor(actor)
     }
     #[inline]
@@ -59,11 +60,20 @@ impl Actor for Guarding {
     type State = State<Ractor>;
     type Arguments = State<Ractor>;
 
-    async fn pre_start(&self, _: ActorRef<Letter>, state: State<Ractor>) -> Result<State<Ractor>, ActorProcessingErr> {
+    async fn pre_start(
+        &self,
+        _: ActorRef<Letter>,
+        state: State<Ractor>,
+    ) -> Result<State<Ractor>, ActorProcessingErr> {
         Ok(state)
     }
 
-    async fn handle(&self, _: ActorRef<Letter>, letter: Letter, state: &mut State<Ractor>) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        _: ActorRef<Letter>,
+        letter: Letter,
+        state: &mut State<Ractor>,
+    ) -> Result<(), ActorProcessingErr> {
         match letter {
             Letter::Tell(rounds) => state.count(rounds),
             Letter::Ask(rounds, reply) => reply.send(state.work(rounds))?,

@@ -13,11 +13,11 @@ use crate::peer::{Peer, State};
 #[derive(Clone)]
 pub(crate) struct TurnwiseThreads(Actor<State<Self>>);
 
-/// `send` and `ask` in the tasks of the runtime on which the others live.
+/// `send` and `call` in the tasks of the runtime on which the others live.
 #[derive(Clone)]
 pub(crate) struct TurnwiseTasks(Actor<State<Self>>);
 
-/// The same with a mailbox for so many messages: `send_async` waits for room.
+/// The same with a mailbox for so many messages: `waiting().send` waits for room.
 #[derive(Clone)]
 pub(crate) struct TurnwiseBounded<const BOUND: usize>(Actor<State<Self>>);
 
@@ -27,8 +27,9 @@ impl Peer for TurnwiseThreads {
     const PACKAGE: &'static str = "turnwise";
     const WAY: &'static str = "`send`, `with`; threads";
     const BOUND: Option<usize> = None;
-    const NOTE: Option<&'static str> =
-        Some("Senders and askers are threads of the system instead of tasks: one for each, and they all run at once.");
+    const NOTE: Option<&'static str> = Some(
+        "Senders and askers are threads of the system instead of tasks: one for each, and they all run at once.",
+    );
 
     async fn spawn(_place: usize, state: State<Self>) -> Self {
         TurnwiseThreads(Actor::new(state))
@@ -55,7 +56,7 @@ impl Peer for TurnwiseThreads {
 
 impl Peer for TurnwiseTasks {
     const PACKAGE: &'static str = "turnwise";
-    const WAY: &'static str = "`send`, `ask`; tasks";
+    const WAY: &'static str = "`send`, `call`; tasks";
     const BOUND: Option<usize> = None;
 
     async fn spawn(_place: usize, state: State<Self>) -> Self {
@@ -68,10 +69,10 @@ impl Peer for TurnwiseTasks {
     }
     #[inline]
     async fn ask(&self, rounds: u32) -> u64 {
-        self.0.ask(move |state| state.work(rounds)).await.expect(OPEN)
+        self.0.call(move |state| state.work(rounds)).await.expect(OPEN)
     }
     async fn link(&self, next: Option<Self>) {
-        self.0.ask(|state| state.link(next)).await.expect(OPEN);
+        self.0.call(|state| state.link(next)).await.expect(OPEN);
     }
     async fn pass(&self, hops: u64) {
         pass(self, hops);
@@ -83,23 +84,28 @@ impl Peer for TurnwiseTasks {
 
 impl<const BOUND: usize> Peer for TurnwiseBounded<BOUND> {
     const PACKAGE: &'static str = "turnwise";
-    const WAY: &'static str = "`send_async`, `ask`; tasks";
+    const WAY: &'static str = "`waiting().send`, `call`; tasks";
     const BOUND: Option<usize> = bound(BOUND);
 
     async fn spawn(_place: usize, state: State<Self>) -> Self {
-        TurnwiseBounded(Actor::builder(state).capacity(BOUND, Overflow::Reject).spawn().expect("the bound is within the limits"))
+        TurnwiseBounded(
+            Actor::builder(state)
+                .capacity(BOUND, Overflow::Reject)
+                .spawn()
+                .expect("the bound is within the limits"),
+        )
     }
     #[inline]
     async fn tell(&self, rounds: u32) {
-        let sent = self.0.send_async(move |state| state.count(rounds)).await;
+        let sent = self.0.waiting().send(move |state| state.count(rounds)).await;
         assert!(sent.is_ok(), "{OPEN}");
     }
     #[inline]
     async fn ask(&self, rounds: u32) -> u64 {
-        self.0.ask(move |state| state.work(rounds)).await.expect(OPEN)
+        self.0.call(move |state| state.work(rounds)).await.expect(OPEN)
     }
     async fn link(&self, next: Option<Self>) {
-        self.0.ask(|state| state.link(next)).await.expect(OPEN);
+        self.0.call(|state| state.link(next)).await.expect(OPEN);
     }
     async fn pass(&self, hops: u64) {
         pass(self, hops);

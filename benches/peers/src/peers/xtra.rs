@@ -29,10 +29,13 @@ impl<const BOUND: usize> Peer for Xtra<BOUND> {
     const PACKAGE: &'static str = "xtra";
     const WAY: &'static str = "`send`, detached or awaited";
     const BOUND: Option<usize> = bound(BOUND);
-    const NOTE: Option<&'static str> = Some("Detached messages of one sender may be handled in another order than they were sent in.");
+    const NOTE: Option<&'static str> = Some(
+        "Detached messages of one sender may be handled in another order than they were sent in.",
+    );
 
     async fn spawn(_place: usize, state: State<Self>) -> Self {
-        let mailbox = if BOUND == UNBOUNDED { Mailbox::unbounded() } else { Mailbox::bounded(BOUND) };
+        let mailbox =
+            if BOUND == UNBOUNDED { Mailbox::unbounded() } else { Mailbox::bounded(BOUND) };
         Xtra(xtra::spawn_tokio(Guarding(state), mailbox))
     }
     #[inline]

@@ -3,12 +3,18 @@
 //! Only `spawn` and `join`, `Arc` and our own atomics: what an uninstrumented standard library does with its locks looks like races to
 //! ThreadSanitizer. Every message carries a [`Token`]; at the end sent = handled + returned + dropped, and none is left.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{self, Poll, Waker};
 use std::thread::{JoinHandle, spawn, yield_now};
 use std::time::Duration;
 
-use super::api::{Actor, AskError, Drain, Overflow, Panic, Reason, StopCause, WaitError};
+use super::api::{
+    Actor, AskError, Context, Drain, Handler, Limit, Lossy, Overflow, PanicPolicy, Reason,
+    StopCause, System, VirtualClock, WaitError,
+};
 
 /// What became of all messages.
 #[derive(Default, Debug)]
@@ -27,7 +33,8 @@ impl Counts {
     /// All messages have met one fate, and none lives.
     fn settle(self: Arc<Self>) -> [u64; 4] {
         assert_eq!(Arc::strong_count(&self), 1, "a message was leaked: {self:?}");
-        let [sent, handled, returned, dropped] = [&self.sent, &self.handled, &self.returned, &self.dropped].map(|n| n.load(Relaxed));
+        let [sent, handled, returned, dropped] =
+            [&self.sent, &self.handled, &self.returned, &self.dropped].map(|n| n.load(Relaxed));
         assert_eq!(sent, handled + returned + dropped, "{self:?}");
         [sent, handled, returned, dropped]
     }
@@ -92,7 +99,10 @@ pub struct Size {
     pub rounds: u64,
 }
 
-fn on_threads<R: Send + 'static>(size: Size, f: impl Fn(usize) -> R + Send + Sync + 'static) -> Vec<R> {
+fn on_threads<R: Send + 'static>(
+    size: Size,
+    f: impl Fn(usize) -> R + Send + Sync + 'static,
+) -> Vec<R> {
     let f = Arc::new(f);
     let ready = Arc::new(AtomicU64::new(0));
     let threads: Vec<JoinHandle<R>> = (0..size.threads)
@@ -118,7 +128,7 @@ pub type Scenario = (&'static str, fn(Size));
 /// All of them, each once.
 pub const ALL: &[Scenario] = &[
     ("sends of all sizes arrive once and in order", sends),
-    ("with and ask see the state in turns", with_and_ask),
+    ("with and call see the state in turns", with_and_call),
     ("questions are answered, cancelled or timed out", questions),
     ("close in the middle", close),
     ("stop in the middle gives back what it does not run", stop),
@@ -127,10 +137,14 @@ pub const ALL: &[Scenario] = &[
     ("waiting for idle and for the end", waits),
     ("a bounded mailbox never holds more", bounded),
     ("panics cost one message", panics),
-    ("enqueue and drain", enqueue),
+    ("posted messages are run by whoever runs the queue", posted),
     ("short-lived actors on short-lived threads", short_lives),
     ("an executor runs what senders leave, slice by slice", executor),
     ("an executor that drops its drains answers everyone", executor_gone),
+    ("threads and tasks wait for room, and give up", waiting_for_room),
+    ("a system ends its actors while others send", system),
+    ("limits on a clock that a thread moves", virtual_clock),
+    ("a lossy mailbox keeps the newest", lossy),
 ];
 
 fn sends(size: Size) {
@@ -193,7 +207,7 @@ fn sends(size: Size) {
     counts.settle();
 }
 
-fn with_and_ask(size: Size) {
+fn with_and_call(size: Size) {
     let actor = Actor::new(State::default());
     on_threads(size, {
         let actor = actor.clone();
@@ -207,7 +221,7 @@ fn with_and_ask(size: Size) {
                     })
                     .unwrap();
                 assert_eq!(local, n);
-                let asked = actor.ask(move |state| {
+                let asked = actor.call(move |state| {
                     state.from(me, 2 * n + 1);
                     Box::new(n)
                 });
@@ -226,7 +240,7 @@ fn questions(size: Size) {
         move |_| {
             for n in 0..size.rounds {
                 let token = Token::new(&counts);
-                let reply = actor.ask(move |state| {
+                let reply = actor.call(move |state| {
                     state.turn();
                     token.handled();
                     n
@@ -253,7 +267,13 @@ fn questions(size: Size) {
 }
 
 /// Threads send until they are refused; one of them does `end` in the middle. The refused messages come back.
-fn until(size: Size, counts: &Arc<Counts>, actor: &Actor<State>, end: fn(&Actor<State>), closed: fn(&Reason) -> bool) {
+fn until(
+    size: Size,
+    counts: &Arc<Counts>,
+    actor: &Actor<State>,
+    end: fn(&Actor<State>),
+    closed: fn(&Reason) -> bool,
+) {
     on_threads(size, {
         let (actor, counts) = (actor.clone(), counts.clone());
         move |me| {
@@ -286,13 +306,19 @@ fn close(size: Size) {
     let actor = Actor::builder(State::default())
         .on_end(move |state, cause| {
             assert!(cause.stop_cause().is_none());
-            hook.fetch_add(state.unwrap().turns + 1, Relaxed);
+            hook.fetch_add(state.turns + 1, Relaxed);
         })
         .spawn()
         .unwrap();
-    until(size, &counts, &actor, |actor| assert!(actor.close()), |reason| *reason == Reason::Closed);
+    until(
+        size,
+        &counts,
+        &actor,
+        |actor| assert!(actor.close()),
+        |reason| *reason == Reason::Closed,
+    );
     assert!(actor.wait_ended(Duration::MAX).unwrap());
-    assert_eq!(actor.with(|_| ()), Err(AskError::Closed));
+    assert_eq!(actor.with(|_| ()), Err(AskError::Refused(Reason::Closed)));
     drop(actor);
     let [_, handled, _, dropped] = counts.settle();
     assert_eq!(dropped, 0, "what was accepted before a close is run");
@@ -306,13 +332,19 @@ fn stop(size: Size) {
         let mut builder = Actor::builder(State::default());
         if with_hook {
             let given_back = given_back.clone();
-            builder = builder.undelivered(move |message| {
+            builder = builder.on_undelivered(move |message| {
                 given_back.fetch_add(1, Relaxed);
                 drop(message);
             });
         }
         let actor = builder.spawn().unwrap();
-        until(size, &counts, &actor, |actor| assert!(actor.stop()), |reason| matches!(reason, Reason::Stopped(_)));
+        until(
+            size,
+            &counts,
+            &actor,
+            |actor| assert!(actor.stop()),
+            |reason| matches!(reason, Reason::Stopped(_)),
+        );
         assert!(actor.wait_ended(Duration::MAX).unwrap());
         drop(actor);
         let [_, _, _, dropped] = counts.settle();
@@ -320,10 +352,11 @@ fn stop(size: Size) {
     }
     // What waits when nobody disturbs the stop is not run at all.
     let counts = Counts::new();
-    let actor = Actor::new(State::default());
+    let hand = Hand::new();
+    let actor = hand.actor(State::default());
     for n in 1..=10 {
         let token = Token::new(&counts);
-        let left = actor.enqueue(move |state: &mut State| {
+        let left = actor.posted().send(move |state: &mut State| {
             state.from(0, n);
             token.handled();
         });
@@ -331,6 +364,7 @@ fn stop(size: Size) {
     }
     assert!(actor.stop());
     drop(actor);
+    hand.run();
     assert_eq!(counts.settle(), [10, 0, 0, 10]);
 }
 
@@ -338,13 +372,14 @@ fn last_handle(size: Size) {
     for _ in 0..size.rounds / 40 + 1 {
         let counts = Counts::new();
         let state = Arc::new(());
-        let actor = Actor::new((state.clone(), State::default()));
+        let hand = Hand::new();
+        let actor = hand.actor((state.clone(), State::default()));
         let weak = actor.downgrade();
         let droppers: Vec<_> = (0..size.threads)
             .map(|_| {
                 let (actor, token) = (actor.clone(), Token::new(&counts));
                 spawn(move || {
-                    let left = actor.enqueue(move |(_, state)| {
+                    let left = actor.posted().send(move |(_, state): &mut (Arc<()>, State)| {
                         state.turn();
                         token.handled();
                     });
@@ -374,6 +409,7 @@ fn last_handle(size: Size) {
         drop(actor);
         upgraders.into_iter().for_each(|upgrader| upgrader.join().unwrap());
         droppers.into_iter().for_each(|dropper| dropper.join().unwrap());
+        hand.run();
         assert!(weak.upgrade().is_none());
         assert_eq!(Arc::strong_count(&state), 1, "the state goes with the last handle");
         let [sent, handled, returned, dropped] = counts.settle();
@@ -413,7 +449,7 @@ fn nested(size: Size) {
                 let waits = ring[me % ACTORS].send(move |state: &mut State| {
                     state.turn();
                     leaf.with(State::turn).unwrap();
-                    assert_eq!(leaf.ask(|state| state.turns > 0).wait(), Ok(true));
+                    assert_eq!(leaf.call(|state| state.turns > 0).wait(), Ok(true));
                     token.handled();
                 });
                 assert!(waits.is_ok());
@@ -459,7 +495,8 @@ fn waits(size: Size) {
 fn bounded(size: Size) {
     const CAPACITY: usize = 3;
     let counts = Counts::new();
-    let actor = Actor::builder(State::default()).capacity(CAPACITY, Overflow::Reject).spawn().unwrap();
+    let actor =
+        Actor::builder(State::default()).capacity(CAPACITY, Overflow::Reject).spawn().unwrap();
     let (accepted, refused): (Vec<u64>, Vec<u64>) = on_threads(size, {
         let (actor, counts) = (actor.clone(), counts.clone());
         move |me| {
@@ -486,12 +523,16 @@ fn bounded(size: Size) {
     assert_eq!(actor.with(|state| state.turns).unwrap(), accepted.iter().sum::<u64>());
     drop(actor);
     let [_, handled, _, dropped] = counts.settle();
-    assert_eq!((handled, dropped), (accepted.iter().sum(), refused.iter().sum()), "a refused message was dropped by its sender here");
+    assert_eq!(
+        (handled, dropped),
+        (accepted.iter().sum(), refused.iter().sum()),
+        "a refused message was dropped by its sender here"
+    );
 }
 
 fn panics(size: Size) {
     let counts = Counts::new();
-    let actor = Actor::builder(State::default()).on_panic(Panic::Resume).spawn().unwrap();
+    let actor = Actor::builder(State::default()).panic_policy(PanicPolicy::Resume).spawn().unwrap();
     let panicked = on_threads(size, {
         let (actor, counts) = (actor.clone(), counts.clone());
         move |me| {
@@ -509,12 +550,17 @@ fn panics(size: Size) {
                 panicked += u64::from(n % 7 == 0);
                 match n % 3 {
                     0 => actor.send(turn).unwrap(),
-                    1 => match actor.ask(turn).wait() {
+                    1 => match actor.call(turn).wait() {
                         Ok(()) => assert_ne!(n % 7, 0),
-                        Err(error) => assert!(n % 7 == 0 && matches!(error, AskError::Panicked(ref text) if &**text == "seven")),
+                        Err(error) => assert!(
+                            n % 7 == 0
+                                && matches!(error, AskError::Panicked(ref text) if &**text == "seven")
+                        ),
                     },
                     _ => {
-                        let with = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| actor.with(turn)));
+                        let with = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                            actor.with(turn)
+                        }));
                         assert_eq!(with.is_err(), n % 7 == 0);
                     }
                 }
@@ -529,11 +575,12 @@ fn panics(size: Size) {
     assert_eq!(dropped, panicked.iter().sum(), "a panic costs its own message and no other");
 }
 
-fn enqueue(size: Size) {
+fn posted(size: Size) {
     let counts = Counts::new();
-    let actor = Actor::new(State::default());
+    let hand = Hand::new();
+    let actor = hand.actor(State::default());
     on_threads(size, {
-        let (actor, counts) = (actor.clone(), counts.clone());
+        let (actor, counts, hand) = (actor.clone(), counts.clone(), hand.clone());
         move |me| {
             for n in 1..=size.rounds {
                 let token = Token::new(&counts);
@@ -541,20 +588,21 @@ fn enqueue(size: Size) {
                     state.from(me, n);
                     token.handled();
                 };
-                if n % 5 == 0 {
-                    actor.send(turn).unwrap()
-                } else {
-                    actor.enqueue(turn).unwrap()
+                match n % 5 {
+                    0 => actor.send(turn).unwrap(),
+                    1 => drop(actor.posted().call(turn)),
+                    _ => actor.posted().send(turn).unwrap(),
                 }
                 if n % 3 == 0 {
-                    actor.drain();
+                    hand.run();
                 }
             }
         }
     });
-    actor.drain();
-    assert!(actor.is_idle(), "a drain that nobody disturbs leaves nothing");
+    hand.run();
+    assert!(actor.is_idle(), "nothing is left that no drain is out for");
     drop(actor);
+    hand.run();
     let [sent, handled, ..] = counts.settle();
     assert_eq!(sent, handled);
 }
@@ -574,7 +622,9 @@ fn short_lives(size: Size) {
                         .send(move |all: &mut State| {
                             all.from(me, state[5]);
                             // The inner actor's state ends here, on whatever thread this is.
-                            other.with(|token| std::mem::replace(token, Token(None)).handled()).unwrap();
+                            other
+                                .with(|token| std::mem::replace(token, Token(None)).handled())
+                                .unwrap();
                         })
                         .unwrap();
                 }
@@ -585,6 +635,31 @@ fn short_lives(size: Size) {
     assert_eq!(sent, handled);
 }
 
+/// Drains that wait for a thread that runs them: a list in an actor, for a lock of std's would look like a
+/// race to ThreadSanitizer.
+#[derive(Clone)]
+struct Hand(Actor<Vec<Drain>>);
+
+impl Hand {
+    fn new() -> Self {
+        Hand(Actor::new(Vec::new()))
+    }
+
+    /// An actor whose drains wait here; senders and waiting threads run it too.
+    fn actor<S: Send + 'static>(&self, state: S) -> Actor<S> {
+        let drains = self.0.clone();
+        let execute = move |drain: Drain| assert!(drains.send(|all| all.push(drain)).is_ok());
+        Actor::builder(state).executor(execute).run_inline(true).spawn().unwrap()
+    }
+
+    /// Runs what waits.
+    fn run(&self) {
+        while let Some(drain) = self.0.with(Vec::pop).unwrap() {
+            drain.run();
+        }
+    }
+}
+
 /// Runs every drain on a thread of its own.
 #[derive(Clone)]
 struct Threads(Actor<Vec<JoinHandle<()>>>);
@@ -592,7 +667,7 @@ struct Threads(Actor<Vec<JoinHandle<()>>>);
 impl Threads {
     fn start(&self, f: impl FnOnce() + Send + 'static) {
         let thread = spawn(f);
-        self.0.enqueue(move |threads| threads.push(thread)).unwrap();
+        self.0.send(move |threads| threads.push(thread)).unwrap();
     }
 
     /// Waits for them all, and for those that they start.
@@ -611,7 +686,11 @@ fn executor(size: Size) {
     let rounds = size.rounds / 10 + 8;
     let (counts, threads) = (Counts::new(), Threads(Actor::new(Vec::new())));
     let runner = threads.clone();
-    let actor = Actor::builder(State::default()).executor(move |drain: Drain| runner.start(move || drain.run())).budget(3).spawn().unwrap();
+    let actor = Actor::builder(State::default())
+        .executor(move |drain: Drain| runner.start(move || drain.run()))
+        .budget(3)
+        .spawn()
+        .unwrap();
     let neighbour = Actor::new(State::default());
     on_threads(size, {
         let (actor, counts) = (actor.clone(), counts.clone());
@@ -625,7 +704,7 @@ fn executor(size: Size) {
                 };
                 match n % 16 {
                     0 => actor.with(turn).unwrap(),
-                    8 => actor.ask(turn).wait().unwrap(),
+                    8 => actor.call(turn).wait().unwrap(),
                     _ => actor.send(turn).unwrap(),
                 }
             }
@@ -653,13 +732,16 @@ fn executor_gone(size: Size) {
             move |me| {
                 for n in 1..=20 {
                     let token = Token::new(&counts);
-                    let asked = actor.ask(move |state| {
+                    let asked = actor.call(move |state| {
                         state.from(me, n);
                         token.handled();
                     });
                     match asked.wait() {
                         Ok(()) => {}
-                        Err(error) => assert_eq!(error, AskError::Stopped(StopCause::ExecutorGone)),
+                        Err(error) => assert_eq!(
+                            error,
+                            AskError::Refused(Reason::Stopped(StopCause::ExecutorGone))
+                        ),
                     }
                 }
             }
@@ -668,4 +750,178 @@ fn executor_gone(size: Size) {
         threads.join();
         counts.settle();
     }
+}
+
+fn waiting_for_room(size: Size) {
+    let rounds = size.rounds / 4 + 8;
+    let counts = Counts::new();
+    let actor = Actor::builder(State::default()).capacity(2, Overflow::Reject).spawn().unwrap();
+    on_threads(size, {
+        let (actor, counts) = (actor.clone(), counts.clone());
+        move |me| {
+            for n in 1..=rounds {
+                let (token, seen) = (Token::new(&counts), actor.clone());
+                let turn = move |state: &mut State| {
+                    assert!(seen.len() <= 3, "{} waiting or running", seen.len());
+                    state.from(me, n);
+                    token.handled();
+                };
+                let mut cx = task::Context::from_waker(Waker::noop());
+                match n % 5 {
+                    0 => assert!(actor.waiting().send(turn).wait().is_ok()),
+                    1 => assert_eq!(actor.waiting().call(turn).wait(), Ok(())),
+                    2 => {
+                        let limit = Duration::from_micros(20);
+                        if let Err(refused) = actor.waiting().send(turn).within(limit) {
+                            assert_eq!(refused.reason(), &Reason::Full);
+                        }
+                    }
+                    3 => {
+                        let mut sending = actor.waiting().send(turn);
+                        loop {
+                            match Pin::new(&mut sending).poll(&mut cx) {
+                                Poll::Ready(sent) => break assert!(sent.is_ok()),
+                                Poll::Pending => yield_now(),
+                            }
+                        }
+                    }
+                    _ => {
+                        // Withdrawn, if it was not let in.
+                        let mut asking = actor.waiting().call(turn);
+                        let _ = Pin::new(&mut asking).poll(&mut cx);
+                    }
+                }
+            }
+        }
+    });
+    actor.wait_idle().unwrap();
+    let turns = actor.with(|state| state.turns).unwrap();
+    drop(actor);
+    let [_, handled, returned, _] = counts.settle();
+    assert_eq!((turns, returned), (handled, 0));
+}
+
+fn system(size: Size) {
+    for _ in 0..size.rounds / 100 + 1 {
+        let (counts, threads) = (Counts::new(), Threads(Actor::new(Vec::new())));
+        let ended = Arc::new(AtomicU64::new(0));
+        let system = Arc::new(System::new());
+        let below = system.child().unwrap();
+        let actors = [&*system, &below].map(|system| {
+            let (runner, ended) = (threads.clone(), ended.clone());
+            let builder = Actor::builder(State::default())
+                .executor(move |drain: Drain| runner.start(move || drain.run()))
+                .on_end(move |_, _| _ = ended.fetch_add(1, Relaxed));
+            system.spawn(builder).unwrap()
+        });
+        on_threads(size, {
+            let (system, counts, actors) = (system.clone(), counts.clone(), actors.clone());
+            let ended = ended.clone();
+            move |me| {
+                for n in 1..=20 {
+                    if me == 0 && n == 10 {
+                        let report = system.shutdown(Limit::Unlimited);
+                        assert!(report.is_complete(), "{report}");
+                        assert_eq!(ended.load(Relaxed), 2, "it came back before the ends");
+                    }
+                    let token = Token::new(&counts);
+                    let turn = move |state: &mut State| {
+                        state.from(me, n);
+                        token.handled();
+                    };
+                    if let Err(refused) = actors[n as usize % 2].send(turn) {
+                        assert_eq!(refused.reason(), &Reason::Closed);
+                    }
+                }
+            }
+        });
+        drop((actors, below, system));
+        threads.join();
+        assert_eq!(Arc::strong_count(&ended), 1);
+        counts.settle();
+    }
+}
+
+fn virtual_clock(size: Size) {
+    let rounds = size.rounds / 20 + 8;
+    let counts = Counts::new();
+    let (clock, hand) = (VirtualClock::new(), Hand::new());
+    let drains = hand.0.clone();
+    let actor = Actor::builder(State::default())
+        .clock(clock.clone())
+        .executor(move |drain: Drain| assert!(drains.send(|all| all.push(drain)).is_ok()))
+        .spawn()
+        .unwrap();
+    let busy = Arc::new(AtomicU64::new(size.threads as u64 - 1));
+    on_threads(size, {
+        let (actor, counts, hand) = (actor.clone(), counts.clone(), hand.clone());
+        move |me| {
+            if me == 0 {
+                for n in 0.. {
+                    clock.advance(Duration::from_secs(30));
+                    if n % 2 == 0 {
+                        hand.run();
+                    }
+                    if busy.load(Relaxed) == 0 {
+                        return;
+                    }
+                    yield_now();
+                }
+            }
+            for n in 1..=rounds {
+                let token = Token::new(&counts);
+                let asked = actor.call(move |state: &mut State| {
+                    state.from(me, n);
+                    token.handled();
+                });
+                match asked.within(Duration::from_secs(60)) {
+                    Ok(()) | Err(WaitError::Cancelled(_)) => {}
+                    Err(WaitError::TimedOut(reply)) => assert_eq!(reply.wait(), Ok(())),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            busy.fetch_sub(1, Relaxed);
+        }
+    });
+    drop(actor);
+    hand.run();
+    let [_, handled, returned, _] = counts.settle();
+    assert_eq!(returned, 0);
+    assert!(handled > 0);
+}
+
+/// Takes tokens.
+#[derive(Default)]
+struct Taker(State);
+
+impl Handler<Token> for Taker {
+    type Reply = ();
+
+    fn handle(&mut self, token: Token, _: &mut Context<'_, Self>) {
+        self.0.turn();
+        token.handled();
+    }
+}
+
+fn lossy(size: Size) {
+    const CAPACITY: usize = 2;
+    let counts = Counts::new();
+    let actor = Actor::new(Taker::default());
+    let newest = Lossy::new(&actor, CAPACITY).unwrap();
+    on_threads(size, {
+        let (newest, counts) = (newest.clone(), counts.clone());
+        move |_| {
+            for _ in 0..size.rounds {
+                if let Some(oldest) = newest.tell(Token::new(&counts)).unwrap() {
+                    oldest.returned();
+                }
+                assert!(newest.len() <= CAPACITY);
+            }
+        }
+    });
+    actor.wait_idle().unwrap();
+    assert!(newest.is_empty());
+    drop((actor, newest));
+    let [_, _, _, dropped] = counts.settle();
+    assert_eq!(dropped, 0, "what gives way comes back to a sender");
 }

@@ -1,0 +1,19 @@
+//! The command line. Help that cannot be written is an error, like any other output.
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// The arguments; or how the program ends without them: after `--help`, or with a word on what is
+/// wrong.
+pub(crate) fn parse<A: Parser>(program: &str) -> Result<A, ExitCode> {
+    A::try_parse().map_err(|told| match told.print() {
+        // Whoever read the output has seen enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("{program}: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(1)),
+    })
+}

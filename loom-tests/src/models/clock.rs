@@ -1,0 +1,52 @@
+//! Time, as a step of a thread.
+
+use std::time::Duration;
+
+use super::super::time::Clock;
+use crate::sync::Mutex;
+use crate::sync::atomic::AtomicU32;
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::thread::{Thread, current, park};
+
+/// A clock that stands still until a thread of the model moves it past everything.
+#[derive(Debug, Default)]
+pub(super) struct Steps {
+    over: AtomicU32,
+    sleepers: Mutex<Vec<Thread>>,
+}
+
+/// A limit that is over when the clock was moved.
+pub(super) const LIMIT: Duration = Duration::from_secs(1);
+
+impl Steps {
+    /// The time of every limit is over.
+    pub(super) fn tick(&self) {
+        let mut sleepers = self.sleepers.lock();
+        self.over.swap(1, Relaxed);
+        sleepers.drain(..).for_each(|thread| thread.unpark());
+    }
+}
+
+// SAFETY: loom's threads are coroutines of one thread, and what is shared is checked by it.
+unsafe impl Sync for Steps {}
+// SAFETY: as above.
+unsafe impl Send for Steps {}
+
+impl Clock for Steps {
+    fn now(&self) -> Duration {
+        if self.over.load(Relaxed) == 0 { Duration::ZERO } else { 100 * LIMIT }
+    }
+
+    fn park_until(&self, at: Duration) {
+        {
+            let mut sleepers = self.sleepers.lock();
+            if self.now() >= at {
+                return;
+            }
+            sleepers.push(current());
+        }
+        park();
+        // What is left of it in the list of a clock is nobody's mistake.
+        self.sleepers.lock().clear();
+    }
+}

@@ -1,0 +1,45 @@
+//! Cells that are freed: one after the other, in constant stack, by whoever gives the last reference up.
+
+use std::cell::Cell;
+
+use super::super::actor::WeakActor;
+use super::*;
+
+thread_plain! {
+    /// How many of [`Deep`] are being dropped on this thread.
+    static DEPTH: Cell<u32> = Cell::new(0);
+}
+
+/// Keeps the next cell, and looks whether that is freed inside of its own drop.
+struct Deep(Option<WeakActor<Log>>);
+
+impl Drop for Deep {
+    fn drop(&mut self) {
+        DEPTH.with(|depth| depth.set(depth.get() + 1));
+        assert_eq!(DEPTH.with(Cell::get), 1, "freed inside of another's freeing");
+        drop(self.0.take());
+        DEPTH.with(|depth| depth.set(depth.get() - 1));
+    }
+}
+
+/// Three cells, each kept by a hook of the one before; the reference to the second is shared with a
+/// thread that gives it up meanwhile.
+pub(super) fn free_chain() {
+    let all = Books::new();
+    let keeps = |next: Option<WeakActor<Log>>| {
+        let deep = Deep(next);
+        let builder = Actor::builder(Log::new(&all)).on_panic(move |_| {
+            let _ = &deep;
+        });
+        builder.spawn().expect("plain")
+    };
+    let third = keeps(None);
+    let second = keeps(Some(third.downgrade()));
+    let first = keeps(Some(second.downgrade()));
+    let weak = second.downgrade();
+    drop((third, second));
+    let thread = spawn(move || drop(weak));
+    drop(first);
+    thread.join();
+    assert_eq!(all.states.load(Relaxed), 3);
+}

@@ -1,0 +1,186 @@
+//! Ends that are waited for: of a system of actors, of a queue, of a monitor.
+
+use super::super::actor::{SpawnReason, System};
+use super::super::executor::alarm::Alarm;
+use super::super::executor::manual::DrainQueue;
+use super::super::time::Limit;
+use super::*;
+use crate::sync::reached;
+
+/// An actor of a system, whose end is written, and where its drains go.
+struct Member {
+    spawned: Result<Actor<Log>, SpawnReason>,
+    ends: Arc<Written>,
+    queue: Arc<Queue>,
+}
+
+impl Member {
+    fn of(system: &System, books: &Arc<Books>, queue: Arc<Queue>) -> Self {
+        let ends = Written::new();
+        let (theirs, unrun, executor) = (ends.clone(), books.clone(), queue.clone());
+        let builder = Actor::builder(Log::new(books)).on_end(move |state, _| {
+            theirs.write();
+            drop(state);
+        });
+        let builder = builder.on_undelivered(move |message| {
+            add(&unrun.unrun);
+            drop(message);
+        });
+        let spawned = system.spawn(builder.executor(move |drain| executor.push(drain)));
+        let spawned = spawned.map_err(|error| {
+            let (builder, reason) = error.into_parts();
+            drop(builder);
+            reason
+        });
+        Member { spawned, ends, queue }
+    }
+}
+
+/// Sends a message, and runs what comes until the actor has ended.
+fn sends_and_runs(actor: Actor<Log>, books: &Arc<Books>, queue: &Queue) {
+    send_all::<OWN>(&actor, books, 1, 1);
+    drop(actor);
+    while books.states.load(Relaxed) == 0 {
+        queue.run_next();
+    }
+    queue.run_all();
+}
+
+/// A shutdown without a limit comes back after every end, whoever sends meanwhile; what was accepted is
+/// run before.
+pub(super) fn shutdown_against_a_send() {
+    let (system, books) = (System::new(), Books::new());
+    let left = Arc::new(Queue::default());
+    let Member { spawned, ends, queue } = Member::of(&system, &books, left.clone());
+    let (actor, theirs) = (spawned.expect("it is open"), books.clone());
+    let thread = spawn(move || sends_and_runs(actor, &theirs, &queue));
+    let report = system.shutdown(Limit::Unlimited);
+    assert_eq!(ends.read(), 1, "it came back before the end");
+    assert!(report.is_complete());
+    thread.join();
+    left.run_all();
+    if books.handled.load(Relaxed) == 1 {
+        reached("handled");
+    } else {
+        reached("refused");
+    }
+    books.balance();
+}
+
+/// An actor that is spawned as the system is shut down is refused, or ended with it.
+pub(super) fn shutdown_against_a_spawn() {
+    let (system, books) = (Arc::new(System::new()), Books::new());
+    let (theirs, their_books) = (system.clone(), books.clone());
+    let left = Arc::new(Queue::default());
+    let taken = left.clone();
+    let thread = spawn(move || {
+        let Member { spawned, queue, .. } = Member::of(&theirs, &their_books, taken);
+        match spawned {
+            Ok(actor) => {
+                reached("ended with it");
+                // It would wait for ever for an actor that was missed.
+                while !actor.is_closed() || their_books.states.load(Relaxed) == 0 {
+                    queue.run_next();
+                }
+                drop(actor);
+                queue.run_all();
+            }
+            Err(reason) => {
+                reached("refused");
+                assert_eq!(reason, SpawnReason::ShutDown);
+            }
+        }
+    });
+    let report = system.shutdown(Limit::Unlimited);
+    thread.join();
+    left.run_all();
+    assert!(report.is_complete());
+    books.balance();
+}
+
+/// Two shut the same system down while its actor is inside a turn: both come back.
+pub(super) fn shutdown_by_two() {
+    let (system, books) = (Arc::new(System::new()), Books::new());
+    let left = Arc::new(Queue::default());
+    let Member { spawned, ends, queue } = Member::of(&system, &books, left.clone());
+    let actor = spawned.expect("it is open");
+    let (theirs, seen) = (system.clone(), ends.clone());
+    let second = spawn(move || {
+        assert!(theirs.shutdown(Limit::Unlimited).is_complete());
+        assert_eq!(seen.read(), 1, "it came back before the end");
+    });
+    let their_books = books.clone();
+    let sender = spawn(move || sends_and_runs(actor, &their_books, &queue));
+    assert!(system.shutdown(Limit::Unlimited).is_complete());
+    assert_eq!(ends.read(), 1, "it came back before the end");
+    second.join();
+    sender.join();
+    left.run_all();
+    books.balance();
+}
+
+/// A queue is closed while its runner goes to sleep: what came before is run or given back, and the
+/// runner leaves.
+pub(super) fn queue_closed_as_it_sleeps() {
+    let queue = Arc::new(DrainQueue::new());
+    let handle = queue.handle();
+    let shared = Shared::built(|builder| builder.executor(handle));
+    let theirs = queue.clone();
+    let thread = spawn(move || {
+        theirs.run_until_closed();
+    });
+    shared.send::<OWN>(0, 1);
+    queue.close();
+    thread.join();
+    if shared.books.handled.load(Relaxed) == 1 {
+        reached("run");
+    }
+    drop(Arc::into_inner(queue).expect("main is the last"));
+    shared.finish();
+}
+
+/// A drain comes as the runners of a queue go to sleep: one of them runs it.
+pub(super) fn queue_wakes_its_runner() {
+    let queue = Arc::new(DrainQueue::new());
+    let handle = queue.handle();
+    let shared = Shared::built(|builder| builder.executor(handle));
+    let theirs = queue.clone();
+    let thread = spawn(move || {
+        theirs.run_until_closed();
+    });
+    let answer = shared.actor.call(|log| {
+        log.last[3] += 1;
+        log.last[3]
+    });
+    assert_eq!(answer.wait(), Ok(1));
+    queue.close();
+    thread.join();
+    drop(Arc::into_inner(queue).expect("main is the last"));
+    shared.finish();
+}
+
+/// RING: a worker that gets up as the monitor goes to sleep wakes it, or is seen by it.
+pub(super) fn alarm_rings() {
+    struct Pool {
+        alarm: Alarm,
+        busy: crate::sync::atomic::AtomicU32,
+    }
+    // SAFETY: loom's threads are coroutines of one thread, and what is shared is checked by it.
+    unsafe impl Sync for Pool {}
+    // SAFETY: as above.
+    unsafe impl Send for Pool {}
+    let busy = crate::sync::atomic::AtomicU32::new(0);
+    let pool = Arc::new(Pool { alarm: Alarm::default(), busy });
+    let theirs = pool.clone();
+    let monitor = spawn(move || {
+        theirs.alarm.sleep_unless(|| {
+            let awake = theirs.busy.load(Relaxed) != 0;
+            reached(if awake { "saw it" } else { "slept" });
+            awake
+        });
+    });
+    pool.busy.fetch_add(1, Relaxed);
+    pool.alarm.ring();
+    // It would sleep for ever.
+    monitor.join();
+}

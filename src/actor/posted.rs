@@ -1,0 +1,71 @@
+//! The verbs of an actor for messages that must not run on the sender's thread.
+
+use std::fmt;
+
+use super::message::{Handler, Typed, message_back};
+use super::{Actor, Reply, closure_back};
+use crate::cell::message::Closure;
+use crate::error::SendError;
+use crate::send::push::By;
+
+/// An actor whose messages never run in the call that sends them: see [`Actor::posted`].
+///
+/// If no thread is draining, the mailbox is handed to the actor's executor, or, without one, to
+/// [`ThreadPool::global`](crate::ThreadPool::global) (with the feature `tokio`, to the runtime that
+/// the caller is in); several messages make one such hand-over. A thread that may drain and does so
+/// earlier runs the message. Does not wait for other threads. If the system gives not a single
+/// thread for the pool, the message waits for such a thread.
+pub struct Posted<'a, S> {
+    actor: &'a Actor<S>,
+}
+
+impl<'a, S: Send + 'static> Posted<'a, S> {
+    pub(super) fn new(actor: &'a Actor<S>) -> Self {
+        Posted { actor }
+    }
+
+    /// As [`Actor::send`].
+    ///
+    /// # Errors
+    /// The message comes back if the actor is closed, stopped, or its mailbox full.
+    pub fn send<F>(&self, message: F) -> Result<(), SendError<F>>
+    where
+        F: FnOnce(&mut S) + Send + 'static,
+    {
+        self.actor.handle.post(Closure::new(message)).map_err(closure_back)
+    }
+
+    /// As [`Actor::tell`].
+    ///
+    /// # Errors
+    /// The message comes back if the actor is closed, stopped, or its mailbox full.
+    pub fn tell<M: Send + 'static>(&self, message: M) -> Result<(), SendError<M>>
+    where
+        S: Handler<M>,
+    {
+        self.actor.handle.post(Typed(message)).map_err(message_back)
+    }
+
+    /// As [`Actor::call`].
+    pub fn call<F, R>(&self, question: F) -> Reply<R>
+    where
+        F: FnOnce(&mut S) -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        Reply::of(self.actor.handle.ask(Closure::new(question), By::Poster), drop)
+    }
+
+    /// As [`Actor::ask`].
+    pub fn ask<M: Send + 'static>(&self, message: M) -> Reply<S::Reply, M>
+    where
+        S: Handler<M>,
+    {
+        Reply::of(self.actor.handle.ask(Typed(message), By::Poster), |Typed(message)| message)
+    }
+}
+
+impl<S> fmt::Debug for Posted<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Posted").field(self.actor).finish()
+    }
+}

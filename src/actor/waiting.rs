@@ -1,0 +1,299 @@
+//! The verbs of an actor for senders that wait for room in a full mailbox.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::message::{Handler, Typed};
+use super::{Actor, Reply, WaitError};
+use crate::cell::message::{Closure, Message};
+use crate::cell::refs::Strong;
+use crate::envelope::ask::{Ask, Asked};
+use crate::envelope::tell::Tell;
+use crate::error::{AskError, Reason, SendError, Withdrawn};
+use crate::mailbox::node::Envelope;
+use crate::mailbox::oneshot::oneshot;
+use crate::send::push::By;
+use crate::send::room::Seat;
+use crate::time::{Deadline, Limit};
+
+/// An actor whose senders wait for room: see [`Actor::waiting`].
+///
+/// Each verb offers the message at once, as the same verb of the actor does. If the mailbox is
+/// full, the message takes its place among those that wait, and what comes back waits: by a
+/// blocking `wait`, a blocking `within` a limit, or as a future. Those that wait are let in in the
+/// order of their calls, and a place that becomes free is theirs: no sender that comes later takes
+/// it. Dropping what comes back before it is ready withdraws the message, unless it was let in
+/// meanwhile.
+pub struct Waiting<'a, S> {
+    actor: &'a Actor<S>,
+}
+
+impl<'a, S: Send + 'static> Waiting<'a, S> {
+    pub(super) fn new(actor: &'a Actor<S>) -> Self {
+        Waiting { actor }
+    }
+
+    /// As [`Actor::send`].
+    pub fn send<F>(&self, message: F) -> Sending<F>
+    where
+        F: FnOnce(&mut S) + Send + 'static,
+    {
+        Sending::new(&self.actor.handle, Closure::new(message), |closure| closure.f)
+    }
+
+    /// As [`Actor::tell`].
+    pub fn tell<M: Send + 'static>(&self, message: M) -> Sending<M>
+    where
+        S: Handler<M>,
+    {
+        Sending::new(&self.actor.handle, Typed(message), |Typed(message)| message)
+    }
+
+    /// As [`Actor::call`].
+    pub fn call<F, R>(&self, question: F) -> Asking<R>
+    where
+        F: FnOnce(&mut S) -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        Asking::new(&self.actor.handle, Closure::new(question), drop)
+    }
+
+    /// As [`Actor::ask`].
+    pub fn ask<M: Send + 'static>(&self, message: M) -> Asking<S::Reply, M>
+    where
+        S: Handler<M>,
+    {
+        Asking::new(&self.actor.handle, Typed(message), |Typed(message)| message)
+    }
+}
+
+impl<S> fmt::Debug for Waiting<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Waiting").field(self.actor).finish()
+    }
+}
+
+/// A seat of any actor; `T` is what its owner gets if the message is not accepted.
+trait Sits<T>: Send + Sync {
+    /// Waits until this moment of the actor's clock.
+    fn wait(self: Box<Self>, at: Option<Duration>) -> Result<(), T>;
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), T>>;
+    /// When a wait that begins now ends.
+    fn moment(&self, limit: Limit) -> Option<Duration>;
+}
+
+/// A seat, and what becomes of its message if that is not accepted.
+struct Sitting<S: 'static, E: Envelope, F> {
+    seat: Seat<S, E>,
+    refused: F,
+}
+
+impl<S, E, T, F> Sits<T> for Sitting<S, E, F>
+where
+    S: Send + 'static,
+    E: Envelope + Send,
+    F: Fn(E, Reason) -> T + Send + Sync,
+{
+    fn wait(self: Box<Self>, at: Option<Duration>) -> Result<(), T> {
+        let Sitting { seat, refused } = *self;
+        let handle = seat.handle().clone();
+        let sent = seat.wait(Deadline::at(handle.header().clock(), at));
+        sent.map_err(|(message, reason)| refused(message, reason))
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), T>> {
+        let Sitting { seat, refused } = self;
+        seat.poll(cx).map_err(|(message, reason)| refused(message, reason))
+    }
+
+    fn moment(&self, limit: Limit) -> Option<Duration> {
+        self.seat.handle().deadline(limit).moment()
+    }
+}
+
+/// A message on its way into a mailbox that may be full: see [`Waiting`].
+#[must_use = "dropping it withdraws the message"]
+pub struct Sending<M> {
+    state: State<M>,
+}
+
+enum State<M> {
+    Sent,
+    /// Boxed, so that a message that was refused is not in the way of one that was sent.
+    Refused(Box<SendError<M>>),
+    Waits(Box<dyn Sits<SendError<M>>>),
+}
+
+impl<M: 'static> Sending<M> {
+    fn new<S, L>(handle: &Strong<S>, message: L, back: fn(L) -> M) -> Self
+    where
+        S: Send + 'static,
+        L: Message<S>,
+    {
+        let refused = move |tell: Tell<S, L>, reason| SendError::new(back(tell.message), reason);
+        let state = match handle.send_or_sit(Tell::new(message), By::Sender) {
+            Ok(Ok(())) => State::Sent,
+            Ok(Err((tell, reason))) => State::Refused(Box::new(refused(tell, reason))),
+            Err(seat) if handle.drops_newest() => {
+                if let Some(tell) = seat.into_message() {
+                    handle.drop_newest(tell.message);
+                }
+                State::Sent
+            }
+            Err(seat) => State::Waits(Box::new(Sitting { seat, refused })),
+        };
+        Sending { state }
+    }
+}
+
+impl<M> Sending<M> {
+    /// Waits until the message is accepted. May block.
+    ///
+    /// # Errors
+    /// The message comes back, and certainly was not sent, if the actor is closed or stopped;
+    /// [`Reason::Deadlock`] inside a turn of this very actor, [`Reason::WouldBlock`] on a pool's
+    /// worker that must not wait.
+    pub fn wait(self) -> Result<(), SendError<M>> {
+        self.within(Limit::Unlimited)
+    }
+
+    /// The same, for `limit` at most; zero is one look.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait), and [`Reason::Full`] when the time is over.
+    pub fn within(self, limit: impl Into<Limit>) -> Result<(), SendError<M>> {
+        match self.state {
+            State::Sent => Ok(()),
+            State::Refused(error) => Err(*error),
+            State::Waits(seat) => {
+                let at = seat.moment(limit.into());
+                seat.wait(at)
+            }
+        }
+    }
+}
+
+impl<M> Future for Sending<M> {
+    type Output = Result<(), SendError<M>>;
+
+    /// Runs no turn. Polled again after it was ready, it is ready with `Ok`.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let State::Waits(seat) = &mut self.state {
+            let sent = std::task::ready!(seat.poll(cx));
+            self.state = State::Sent;
+            return Poll::Ready(sent);
+        }
+        Poll::Ready(match std::mem::replace(&mut self.state, State::Sent) {
+            State::Refused(error) => Err(*error),
+            _ => Ok(()),
+        })
+    }
+}
+
+// Nothing in it is pinned: messages and seats are moved freely.
+impl<M> Unpin for Sending<M> {}
+
+impl<M> fmt::Debug for Sending<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waits = matches!(self.state, State::Waits(_));
+        f.debug_struct("Sending").field("waits", &waits).finish_non_exhaustive()
+    }
+}
+
+/// A question on its way into a mailbox that may be full, and to its answer: see [`Waiting`].
+#[must_use = "dropping it withdraws the question"]
+pub struct Asking<R, M = ()> {
+    /// Before `reply`: a question that is withdrawn leaves its seat first.
+    seat: Option<Box<dyn Sits<Reason>>>,
+    reply: Reply<R, M>,
+}
+
+impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
+    fn new<S, L>(handle: &Strong<S>, message: L, back: fn(L) -> M) -> Self
+    where
+        S: Send + 'static,
+        L: Message<S, Answer = R, Payload = M>,
+    {
+        // If there is room, it is a question like any other.
+        let message = match handle.ask(message, By::Sender) {
+            Err((message, Reason::Full)) if !handle.drops_newest() => message,
+            answer => return Asking { seat: None, reply: Reply::of(answer, back) },
+        };
+        let (answerer, asker) = oneshot(Asked::new(message));
+        let reply = Reply::pending(asker, handle.to_ref());
+        let refused = |ask: Ask<S, L>, reason: Reason| {
+            match &reason {
+                Reason::Full => ask.leave(),
+                _ => ask.refuse(reason.clone()),
+            }
+            reason
+        };
+        let seat = match handle.send_or_sit(Ask::new(answerer), By::Sender) {
+            Ok(Ok(())) => None,
+            Ok(Err((ask, reason))) => {
+                ask.refuse(reason);
+                None
+            }
+            Err(seat) => Some(Box::new(Sitting { seat, refused }) as Box<dyn Sits<Reason>>),
+        };
+        Asking { seat, reply }
+    }
+}
+
+impl<R, M> Asking<R, M> {
+    /// Waits until the question is accepted and answered. May block.
+    ///
+    /// # Errors
+    /// As [`Reply::wait`].
+    pub fn wait(mut self) -> Result<R, AskError> {
+        if let Some(seat) = self.seat.take() {
+            // A question that is refused is answered with the reason.
+            let _ = seat.wait(None);
+        }
+        self.reply.wait()
+    }
+
+    /// The same, for `limit` at most, room and answer together; zero is one look. A question that
+    /// has not started by then is withdrawn. May block.
+    ///
+    /// # Errors
+    /// As [`Reply::within`].
+    pub fn within(mut self, limit: impl Into<Limit>) -> Result<R, WaitError<R, M>> {
+        let at = self.reply.moment(limit.into());
+        if let Some(seat) = self.seat.take() {
+            if let Err(Reason::Full) = seat.wait(at) {
+                return match self.reply.cancel() {
+                    Ok(message) => Err(WaitError::Cancelled(Withdrawn::new(message))),
+                    Err(reply) => Err(WaitError::TimedOut(reply)),
+                };
+            }
+        }
+        self.reply.until(at)
+    }
+}
+
+impl<R, M> Future for Asking<R, M> {
+    type Output = Result<R, AskError>;
+
+    /// Runs no turn. Polled again after it was ready, it is ready with [`AskError::Taken`].
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(seat) = &mut self.seat {
+            // A question that is refused is answered with the reason.
+            let _ = std::task::ready!(seat.poll(cx));
+            self.seat = None;
+        }
+        Pin::new(&mut self.reply).poll(cx)
+    }
+}
+
+// Nothing in it is pinned.
+impl<R, M> Unpin for Asking<R, M> {}
+
+impl<R, M> fmt::Debug for Asking<R, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asking").field("reply", &self.reply).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,91 @@
+//! How many handles an actor has, and how many hold its memory: B2 and B3 of [`super::header`].
+//!
+//! - GONE: `fetch_sub` Release -> Acquire fence at 0, for both counts. What follows the last one comes
+//!   after all that the others did.
+
+#![forbid(unsafe_code)]
+
+use crate::sync::alloc::Life;
+use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::atomic::{AtomicU32, fence};
+
+pub(crate) struct Counts {
+    handles: AtomicU32,
+    refs: AtomicU32,
+    life: Life,
+}
+
+impl Counts {
+    /// One handle, and the one reference of the handles all together.
+    pub(crate) fn new() -> Self {
+        Counts { handles: AtomicU32::new(1), refs: AtomicU32::new(1), life: Life::new() }
+    }
+
+    /// The memory is given back now.
+    pub(crate) fn end(&self) {
+        self.life.end();
+    }
+
+    /// One more handle, by one that has a handle.
+    #[inline]
+    pub(crate) fn retain_handle(&self) {
+        // Ordering: Relaxed. The new handle comes from one that is there.
+        guard_overflow(self.handles.fetch_add(1, Relaxed));
+    }
+
+    /// One more handle, unless they are all gone (B2).
+    pub(crate) fn try_retain_handle(&self) -> bool {
+        let more = |n: u32| if n == 0 { None } else { Some(n + 1) };
+        // Ordering: Relaxed, as for a clone: what a handle reaches is carried by the word.
+        self.handles.fetch_update(Relaxed, Relaxed, more).map(guard_overflow).is_ok()
+    }
+
+    /// One handle less; true if it was the last.
+    #[inline]
+    #[must_use]
+    pub(crate) fn release_handle(&self) -> bool {
+        // Ordering: Release, writer side of GONE.
+        if self.handles.fetch_sub(1, Release) != 1 {
+            return false;
+        }
+        // Ordering: Acquire, reader side of GONE: the end comes after all that any handle did.
+        fence(Acquire);
+        true
+    }
+
+    /// One more reference, by one that has a handle or a reference, or owns the mailbox.
+    #[inline]
+    pub(crate) fn retain(&self) {
+        self.life.check();
+        // Ordering: Relaxed. The new reference comes from one that is there.
+        guard_overflow(self.refs.fetch_add(1, Relaxed));
+    }
+
+    /// One reference less; true if it was the last.
+    #[inline]
+    #[must_use]
+    pub(crate) fn release(&self) -> bool {
+        self.life.check();
+        // Ordering: Release, writer side of GONE.
+        if self.refs.fetch_sub(1, Release) != 1 {
+            return false;
+        }
+        // Ordering: Acquire, reader side of GONE.
+        fence(Acquire);
+        true
+    }
+
+    /// Handles that are there now; stale on return.
+    pub(crate) fn handles(&self) -> u32 {
+        // Ordering: Relaxed. A figure for users.
+        self.handles.load(Relaxed)
+    }
+}
+
+/// As in the standard library: a program that leaks two thousand million handles cannot be saved.
+#[inline]
+fn guard_overflow(before: u32) {
+    if before > i32::MAX as u32 {
+        std::process::abort();
+    }
+}

@@ -1,0 +1,116 @@
+//! Where drains run that no sender runs: the [`Executor`], and the [`Drain`] that it is given.
+
+use std::ptr::NonNull;
+
+/// Where drains run that are not run by their sender: a thread pool, a runtime, an event loop.
+///
+/// The module [`executor`](crate::executor) has several, and a closure that takes a [`Drain`] is
+/// one. Senders call it, and drainers that have used up their budget. It hands the drain to a
+/// thread that calls [`Drain::run`] soon, and returns; it may also run it at once.
+///
+/// # Examples
+/// ```
+/// use std::sync::mpsc;
+/// use turnwise::{Actor, Drain};
+///
+/// let (tx, rx) = mpsc::channel::<Drain>();
+/// let worker = std::thread::spawn(move || rx.into_iter().for_each(Drain::run));
+/// let n = Actor::builder(0).executor(move |drain| tx.send(drain).unwrap()).spawn()?;
+/// n.send(|n| *n += 1)?; // runs on the worker
+/// assert_eq!(n.call(|n| *n).wait()?, 1);
+/// drop(n);
+/// worker.join().unwrap();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot run an actor's drains",
+    label = "not an executor",
+    note = "a thread pool is given by its handle (`pool.handle()`), a runtime by `executor::Tokio`"
+)]
+pub trait Executor: Send + Sync {
+    /// Has the drain run soon, by some thread.
+    fn execute(&self, drain: Drain);
+
+    /// The same, or hands the drain back: there is no room for it now. Does not wait.
+    ///
+    /// The crate calls this one; without an implementation of its own, it never refuses. A drain
+    /// that comes back is offered again, three times in all, with the processor given away in
+    /// between. After the third refusal the drain goes to
+    /// [`ThreadPool::global`](crate::ThreadPool::global) (with the feature `tokio`, to the runtime
+    /// that the thread is in): messages that were accepted are run in any case.
+    ///
+    /// # Errors
+    /// The drain, as it was.
+    fn try_execute(&self, drain: Drain) -> Result<(), Drain> {
+        self.execute(drain);
+        Ok(())
+    }
+
+    /// Will it drop every drain from now on? Then its actors accept nothing more: a sender gets its
+    /// message back with [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone).
+    fn is_closed(&self) -> bool {
+        false
+    }
+}
+
+/// Where drains go whose actor has no executor.
+pub(crate) trait Fallback: Executor {
+    /// This thread is about to block inside a turn: what it has scheduled before must not wait for
+    /// it.
+    fn before_block(&self) {}
+}
+
+impl<F: Fn(Drain) + Send + Sync> Executor for F {
+    fn execute(&self, drain: Drain) {
+        self(drain);
+    }
+}
+
+/// A mailbox to be drained: one pointer wide, made without an allocation.
+///
+/// Run it once, on any thread. Dropping it un-run means that its executor is gone: the actor is
+/// stopped with [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone), waiting messages are
+/// given back, every asker is answered. Leaking it leaves the messages waiting for ever, unless the
+/// actor may run [inline](crate::ActorBuilder::run_inline).
+// It is a `Ref` (`cell/refs.rs`), by its address: an executor is part of what a cell is made of, and
+// so knows no cells.
+#[must_use = "dropping a drain stops its actor"]
+pub struct Drain {
+    /// Taken out by `run`, and by the drop.
+    entry: Option<NonNull<()>>,
+}
+
+// SAFETY: it stands for a `Ref`, which is Send; whoever runs it becomes the owner by an atomic step, and
+// the state's type is Send.
+unsafe impl Send for Drain {}
+// SAFETY: a shared reference reads the address only.
+unsafe impl Sync for Drain {}
+
+impl Drain {
+    /// # Safety
+    /// `raw` came from [`into_raw`](Self::into_raw), or from a `Ref` that this drain stands for
+    /// now; it comes once.
+    pub(crate) unsafe fn from_raw(raw: NonNull<()>) -> Self {
+        Drain { entry: Some(raw) }
+    }
+
+    /// The drain as an address, for a queue that holds such.
+    pub(crate) fn into_raw(mut self) -> *mut () {
+        self.take().map_or(std::ptr::null_mut(), NonNull::as_ptr)
+    }
+
+    /// What it stands for, once: the caller owns that now.
+    pub(crate) fn take(&mut self) -> Option<NonNull<()>> {
+        self.entry.take()
+    }
+
+    /// What it stands for, still.
+    pub(crate) fn entry(&self) -> Option<NonNull<()>> {
+        self.entry
+    }
+
+    /// Which mailbox it is. One that is gone may have had the same number.
+    pub(crate) fn number(&self) -> usize {
+        self.entry.map_or(0, |entry| entry.addr().get())
+    }
+}

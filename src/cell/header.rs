@@ -1,0 +1,349 @@
+//! The part of an actor's memory that does not depend on its state's type.
+//!
+//! ```text
+//! Header { flags | config | word } state | counts        40 bytes for a state of 8
+//! ```
+//! The word and a small state lie side by side, in one cache line wherever the allocator puts them: two
+//! threads that alternate on one actor move one line, not two. The counts come last, so a large state
+//! keeps clones of the handle off the word's line.
+//!
+//! `flags` holds the saved list while the mailbox is pending, and bits that only an owner changes, STOP
+//! and SCHEDULED aside. What few actors need (name, limit, policy, hooks, waiting threads) is one
+//! allocation behind `config`; a plain actor points to a static one for its type until somebody watches
+//! it or it stops by a panic.
+//!
+//! - B1: the state is touched by the owner of the mailbox only (HANDOVER carries it from one to the
+//!   next), and is there until ENDED is set.
+//! - B2: `handles` counts handles. It never rises from 0. Whoever takes it to 0 raises ORPHAN; whoever
+//!   owns then takes the state out.
+//! - B3: `refs` counts [`Ref`](super::refs::Ref)s, plus one for the handles all together, given up by
+//!   the owner that deals with ORPHAN. So the memory is there for whoever owns the mailbox. At 0 it is
+//!   freed.
+//! - B4: `config` changes once at most, from the static to an allocation; that one lives as long as the
+//!   cell.
+//! - NEWS: the process's count of stops, raised after STOP Release -> read before STOP Acquire. A drainer
+//!   looks at `flags`, which lies where the senders write, at the beginning of a list and when that count
+//!   has moved; whoever is stopped is seen to be so before the next turn.
+//! - CAUSE: `stop_because` Release -> `stop_cause` Acquire. Whoever sees that the actor was stopped finds
+//!   why.
+//! - CONFIG: compare-and-swap Release -> `load` Acquire. Whoever finds the allocation finds it written.
+//! - SCHEDULED: raising it Release -> lowering it Acquire. A sender that finds it raised may go: the
+//!   drain that is out lowers it later, and then sees the mailbox pending, with the sender's message.
+
+use super::config::Settings;
+use super::counts::Counts;
+use crate::error::StopCause;
+use crate::mailbox::seats::Seats;
+use crate::mailbox::word::{UNBOUNDED, Word};
+use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::atomic::{AtomicPtr, AtomicU64};
+use crate::sync::{CachePadded, Mutex, global};
+use crate::time::{Clock, MonotonicClock};
+use crate::wait_list::Waiters;
+
+/// Queued messages are given back from now on. Set before CLOSED, by anybody.
+pub(crate) const STOP: u64 = 1;
+/// The state was taken out: the actor has ended. Owner only.
+pub(crate) const ENDED: u64 = 2;
+/// A drain of this mailbox is out in an executor.
+const SCHEDULED: u64 = 4;
+/// The cause of the stop was told. Set together with STOP, or never.
+const TOLD: u64 = 8;
+const FLAGS: u64 = 31;
+
+#[repr(C)]
+pub(crate) struct Header {
+    flags: AtomicU64,
+    config: AtomicPtr<Config>,
+    pub(crate) word: Word,
+}
+
+/// What an actor is: its type's functions, and what was said when it was built.
+#[repr(C)]
+pub(crate) struct Config {
+    pub(super) vtable: &'static VTable,
+    /// The whole is an allocation of its own, with an [`Ext`] behind it.
+    pub(super) owned: bool,
+    /// Something is done around turns.
+    pub(super) observed: bool,
+    settings: Settings,
+}
+
+impl Config {
+    pub(super) const fn new(
+        vtable: &'static VTable,
+        owned: bool,
+        observed: bool,
+        settings: Settings,
+    ) -> Self {
+        Config { vtable, owned, observed, settings }
+    }
+
+    /// How to move a state of this type, if it is worth it.
+    #[inline(always)]
+    pub(crate) fn moves(&self) -> Option<&'static Move> {
+        self.vtable.moves.as_ref()
+    }
+
+    /// Is something done around turns?
+    #[inline(always)]
+    pub(crate) fn is_observed(&self) -> bool {
+        self.observed
+    }
+}
+
+impl std::ops::Deref for Config {
+    type Target = Settings;
+
+    #[inline(always)]
+    fn deref(&self) -> &Settings {
+        &self.settings
+    }
+}
+
+/// How to move a small state out of its cell and back.
+pub(crate) struct Move {
+    pub(crate) out: unsafe fn(*const Header, *mut u8),
+    pub(crate) back: unsafe fn(*const Header, *const u8),
+}
+
+/// What any thread may reach of an actor that needs it.
+#[derive(Default)]
+pub(crate) struct Ext {
+    /// Those that wait for the mailbox to be idle: woken when a watched word is released.
+    pub(crate) idle_waiters: Waiters,
+    /// Those that wait for the end: woken then.
+    pub(crate) end_waiters: Waiters,
+    /// Those that wait for room.
+    pub(crate) room: Seats,
+    cause: Mutex<Option<StopCause>>,
+}
+
+/// What is done between two turns.
+#[derive(Clone, Copy)]
+pub(crate) enum Step {
+    /// A batch begins.
+    Start,
+    /// It ends, after this many turns.
+    End(u64),
+}
+
+/// What became of an actor whose turn panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recovered {
+    Resumed,
+    Stopped,
+}
+
+/// The functions of one state type. All but `ext`, `free_ext` and `free` are for the owner of the
+/// mailbox.
+pub(super) struct VTable {
+    pub(super) counts: usize,
+    pub(super) ext: usize,
+    pub(super) moves: Option<Move>,
+    pub(super) end: unsafe fn(*const Header),
+    pub(super) recover: unsafe fn(*const Header, &str) -> Recovered,
+    pub(super) step: unsafe fn(*const Header, Step),
+    pub(super) plain_config: fn() -> *mut Config,
+    pub(super) free_config: unsafe fn(*mut Config),
+    pub(super) free: unsafe fn(*const Header),
+}
+
+global! {
+    /// How many mailboxes of this process were stopped (NEWS).
+    static STOPS: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
+}
+
+/// Changes whenever a mailbox is stopped: which one, its STOP says.
+#[inline(always)]
+pub(crate) fn stops() -> u64 {
+    // Ordering: Acquire, reader side of NEWS.
+    STOPS.load(Acquire)
+}
+
+fn announce_stop() {
+    // Ordering: Release, writer side of NEWS.
+    STOPS.fetch_add(1, Release);
+}
+
+impl Header {
+    pub(super) fn new(config: *mut Config) -> Self {
+        Header { flags: AtomicU64::new(0), config: AtomicPtr::new(config), word: Word::new() }
+    }
+
+    /// What this actor is.
+    #[inline]
+    pub(crate) fn config(&self) -> &Config {
+        // SAFETY: B4: static, or alive as long as the cell.
+        unsafe { &*self.config_ptr() }
+    }
+
+    #[inline]
+    fn config_ptr(&self) -> *mut Config {
+        // Ordering: Acquire, reader side of CONFIG.
+        self.config.load(Acquire)
+    }
+
+    /// The allocation behind `config`, if there is one.
+    pub(super) fn owned_config(&self) -> Option<*mut Config> {
+        let config = self.config_ptr();
+        // SAFETY: B4.
+        unsafe { (*config).owned }.then_some(config)
+    }
+
+    /// What any thread may reach, if there is an allocation for it.
+    pub(crate) fn ext(&self) -> Option<&Ext> {
+        let config = self.owned_config()?;
+        // SAFETY: B4: `config` is an allocation of this cell's type, in which the field lies there.
+        Some(unsafe { &*config.byte_add((*config).vtable.ext).cast::<Ext>() })
+    }
+
+    /// The same, made now if need be.
+    pub(crate) fn ext_made(&self) -> &Ext {
+        loop {
+            // Read once: what is replaced below must be the static one that was seen here, not
+            // another's allocation.
+            let plain = self.config_ptr();
+            // SAFETY: B4.
+            let (owned, vtable) = unsafe { ((*plain).owned, (*plain).vtable) };
+            if owned {
+                // SAFETY: B4: as in `ext`.
+                return unsafe { &*plain.byte_add(vtable.ext).cast::<Ext>() };
+            }
+            let made = (vtable.plain_config)();
+            // Ordering: Release, writer side of CONFIG. A failure is read again above.
+            if self.config.compare_exchange(plain, made, Release, Relaxed).is_err() {
+                // SAFETY: it was made right here for this type, and nobody has seen it.
+                unsafe { (vtable.free_config)(made) };
+            }
+        }
+    }
+
+    /// The largest number of waiting messages, if there is one.
+    pub(crate) fn capacity(&self) -> Option<usize> {
+        let limit = self.config().limit;
+        (limit != UNBOUNDED).then_some(limit as usize)
+    }
+
+    /// The clock that limits are measured on.
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        self.config().clock.as_deref().unwrap_or(&MonotonicClock)
+    }
+
+    /// Is the actor run by its executor, and by nobody else?
+    pub(crate) fn is_executor_only(&self) -> bool {
+        self.config().is_executor_only()
+    }
+
+    #[inline(always)]
+    pub(crate) fn has(&self, flag: u64) -> bool {
+        // Ordering: Relaxed. STOP may be seen a turn late; ENDED is the owner's own, which HANDOVER
+        // carries.
+        self.flags.load(Relaxed) & flag != 0
+    }
+
+    /// Raises STOP, without a cause; true if this call did it.
+    pub(crate) fn raise_stop(&self) -> bool {
+        // Ordering: Relaxed. A stop on request has no cause to show.
+        let first = self.flags.fetch_or(STOP, Relaxed) & STOP == 0;
+        announce_stop();
+        first
+    }
+
+    /// Raises ENDED; true if this call did it. Owner only.
+    pub(super) fn raise_ended(&self) -> bool {
+        // Ordering: Relaxed. What it speaks of is the owner's, and is carried by HANDOVER.
+        self.flags.fetch_or(ENDED, Relaxed) & ENDED == 0
+    }
+
+    /// Raises SCHEDULED; true if this call did it, and so owes a drain.
+    pub(crate) fn raise_scheduled(&self) -> bool {
+        // Ordering: Release, writer side of SCHEDULED.
+        self.flags.fetch_or(SCHEDULED, Release) & SCHEDULED == 0
+    }
+
+    /// Is a drain of this mailbox out? Stale on return.
+    pub(crate) fn is_scheduled(&self) -> bool {
+        // Ordering: Relaxed. A hint: whoever acts on it raises SCHEDULED itself.
+        self.flags.load(Relaxed) & SCHEDULED != 0
+    }
+
+    /// Lowers SCHEDULED: the drain is about to look.
+    pub(crate) fn lower_scheduled(&self) {
+        // Ordering: Acquire, reader side of SCHEDULED.
+        self.flags.fetch_and(!SCHEDULED, Acquire);
+    }
+
+    /// Saves the private list of a mailbox about to be left pending. Owner only.
+    pub(super) fn save(&self, saved: u64) {
+        if saved != 0 {
+            // Ordering: Relaxed. `set_pending` publishes it (HANDOVER). A read-modify-write, because
+            // STOP may come at any time.
+            let before = self.flags.fetch_or(saved, Relaxed);
+            debug_assert_eq!(before & !FLAGS, 0, "a list was saved already");
+        }
+    }
+
+    /// Takes the saved list out, after the mailbox was taken over. Owner only.
+    pub(super) fn saved(&self) -> u64 {
+        // Ordering: Relaxed. HANDOVER: the write of the one who saved it happens before.
+        if self.flags.load(Relaxed) & !FLAGS == 0 {
+            return 0;
+        }
+        // Ordering: Relaxed. The slot is the owner's; a read-modify-write, because STOP may come at any
+        // time.
+        self.flags.fetch_and(FLAGS, Relaxed) & !FLAGS
+    }
+
+    /// Links a dead cell to the next one that is to be freed.
+    pub(super) fn link_freed(&self, next: *const Header) {
+        let next = next.expose_provenance() as u64;
+        // Ordering: Relaxed. Both cells are dead, and this thread's.
+        self.flags.swap(next, Relaxed);
+    }
+
+    /// The next one, of a dead cell that was linked.
+    pub(super) fn next_freed(&self) -> *const Header {
+        // Ordering: Relaxed, as above.
+        std::ptr::with_exposed_provenance(self.flags.load(Relaxed) as usize)
+    }
+
+    /// Why the actor was stopped, if it was.
+    pub(crate) fn stop_cause(&self) -> Option<StopCause> {
+        // Ordering: Acquire, reader side of CAUSE.
+        let flags = self.flags.load(Acquire);
+        (flags & STOP != 0).then(|| {
+            let ext = self.ext().filter(|_| flags & TOLD != 0);
+            let told = ext.and_then(|ext| ext.cause.lock().clone());
+            told.unwrap_or(StopCause::Requested)
+        })
+    }
+
+    /// Raises STOP and says why, unless it is raised already: the first one counts.
+    pub(crate) fn stop_because(&self, cause: StopCause) {
+        self.ext_made().cause.lock().get_or_insert(cause);
+        // One step, so that a stop on request is before it or after it. The first guess is that no bit
+        // is set.
+        let mut now = 0;
+        while now & STOP == 0 {
+            // Ordering: Release, writer side of CAUSE. A failure is only the guess of the next attempt.
+            match self.flags.compare_exchange(now, now | STOP | TOLD, Release, Relaxed) {
+                Ok(_) => break,
+                Err(seen) => now = seen,
+            }
+        }
+        // Also if it was raised already: whoever did that may not have announced it yet, and the owner
+        // must see its own stop at once.
+        announce_stop();
+    }
+}
+
+/// The counts of a cell.
+///
+/// # Safety
+/// The cell is alive for as long as the result is used, and `cell` is a pointer to all of it.
+#[inline]
+pub(super) unsafe fn counts<'a>(cell: *const Header) -> &'a Counts {
+    // SAFETY: the caller's word; the offset is that of this cell's type.
+    unsafe { &*cell.byte_add((*cell).config().vtable.counts).cast::<Counts>() }
+}

@@ -1,0 +1,56 @@
+//! What a message is to the state it is for: it is run on it, or handed back.
+
+use std::marker::PhantomData;
+
+use super::config::Undelivered;
+use super::owner::InTurn;
+
+/// A message for a state of type `S`. `Payload` is what its sender gets back when it is cancelled.
+pub(crate) trait Message<S>: Send + Sized + 'static {
+    type Answer: Send + 'static;
+    type Payload: Send + 'static;
+
+    /// Runs it, in a turn of that actor.
+    fn run(self, state: &mut S, turn: InTurn<'_, S>) -> Self::Answer;
+
+    /// What its sender gets back.
+    fn payload(self) -> Self::Payload;
+
+    /// What the undelivered hook gets.
+    fn undelivered(self) -> Undelivered<S>;
+}
+
+/// A closure.
+pub(crate) struct Closure<F, R> {
+    pub(crate) f: F,
+    returns: PhantomData<fn() -> R>,
+}
+
+impl<F, R> Closure<F, R> {
+    #[inline(always)]
+    pub(crate) fn new(f: F) -> Self {
+        Closure { f, returns: PhantomData }
+    }
+}
+
+impl<S: 'static, R: Send + 'static, F> Message<S> for Closure<F, R>
+where
+    F: FnOnce(&mut S) -> R + Send + 'static,
+{
+    type Answer = R;
+    /// A closure has no name to be handed back by.
+    type Payload = ();
+
+    #[inline(always)]
+    fn run(self, state: &mut S, _: InTurn<'_, S>) -> R {
+        (self.f)(state)
+    }
+
+    fn payload(self) {}
+
+    fn undelivered(self) -> Undelivered<S> {
+        Undelivered::Closure(Box::new(move |state| {
+            (self.f)(state);
+        }))
+    }
+}

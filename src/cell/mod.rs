@@ -1,0 +1,20 @@
+//! One actor's memory: the header with word, flags and configuration, the state, and the counts that
+//! keep them. No loop and no thread: whoever runs turns is above.
+//!
+//! | type                         | is                                                       | made by                     | given up by                       |
+//! |------------------------------|----------------------------------------------------------|-----------------------------|-----------------------------------|
+//! | [`Strong<S>`](refs::Strong)  | one of the handles that keep an actor going              | `new`, clone, `upgrade`     | its drop; the last raises ORPHAN  |
+//! | [`Ref`](refs::Ref)           | one count of the cell's memory                           | a handle, an owner, another | its drop; the last frees          |
+//! | [`Weak<S>`](refs::Weak)      | a `Ref` that knows the state's type                      | the same                    | the same                          |
+//! | [`Owner`](owner::Owner)      | the right to run the mailbox, on this thread             | the step that wins it       | release, or being left pending    |
+//! | [`Drain`](executor::Drain)   | a `Ref` and the SCHEDULED bit: one entry in an executor  | `schedule`                  | being run, or dropped             |
+
+pub(crate) mod config;
+pub(crate) mod counts;
+pub(crate) mod executor;
+pub(crate) mod header;
+pub(crate) mod message;
+pub(crate) mod owner;
+pub(crate) mod refs;
+pub(crate) mod resident;
+pub(crate) mod typed;

@@ -1,0 +1,450 @@
+//! The right to run a mailbox.
+//!
+//! An [`Owner`] is made by the steps of the word that win the mailbox, here and nowhere else, and ends
+//! in the steps that let it go. It carries what only an owner has: the private list, and the turns that
+//! COUNT does not know of yet. It never leaves its thread: a mailbox that another thread is to go on
+//! with is left pending, and won again there.
+//!
+//! - O1: one owner at a time (R1). While there is one, the cell is there: the handles' own reference is
+//!   given up by the owner that ends the actor, and by nobody else (B3).
+//! - O2: an owner is not dropped: it is released, left pending, or ends the actor for good.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use super::header::{ENDED, Header, Move, Recovered, STOP, Step};
+use super::refs::{Ref, Strong, Weak};
+use super::typed::Cell;
+use crate::error::StopCause;
+use crate::mailbox::list::{Batch, Links};
+use crate::mailbox::node::{NodePtr, Taken};
+use crate::mailbox::word::{CLOSED, Duty, Entry, ORPHAN, Refusal, Snapshot};
+use crate::panic::{self, Payload};
+
+/// The right to run a mailbox, with its private list.
+#[must_use = "a mailbox whose owner is forgotten is stuck"]
+pub(crate) struct Owner {
+    cell: NonNull<Header>,
+    batch: Batch,
+    /// Turns that COUNT does not know of yet.
+    done: u64,
+}
+
+/// An owner of a mailbox that was idle, for the one turn that its claim counted: in one register, while
+/// the turn runs.
+#[must_use = "a mailbox whose owner is forgotten is stuck"]
+pub(crate) struct Claimed {
+    cell: NonNull<Header>,
+}
+
+/// What a step leaves its caller owing.
+#[must_use = "a duty that is forgotten strands the mailbox"]
+pub(crate) enum Owed {
+    Nothing,
+    /// The mailbox is pending: it has to be scheduled, or deferred on this thread.
+    Schedule,
+    /// It is the caller's: it has to be drained.
+    Drain(Owner),
+}
+
+impl<S> Strong<S> {
+    /// Claims an idle mailbox for one message, which the caller runs on the spot.
+    #[inline(always)]
+    pub(crate) fn claim(&self) -> Result<Claimed, Snapshot> {
+        // O1: the claim has won it, and this handle keeps the cell until it is let go.
+        self.header().word.claim().map(|()| Claimed { cell: self.ptr() })
+    }
+
+    /// The same for a caller that would wait anyway, after a claim that has failed.
+    pub(crate) fn claim_soon(&self, seen: Snapshot) -> Result<Claimed, Snapshot> {
+        // O1: as above.
+        self.header().word.claim_soon(seen).map(|()| Claimed { cell: self.ptr() })
+    }
+
+    /// Pushes nodes.
+    pub(crate) fn push_nodes(
+        &self,
+        seen: Snapshot,
+        Links { first, top, len }: Links,
+        limit: u32,
+        entry: Entry,
+    ) -> Result<Owed, Refusal> {
+        let link = |head| first.set_next(head);
+        let duty = self.header().word.push(seen, (top, len), limit, entry, link)?;
+        Ok(match duty {
+            Duty::Nothing => Owed::Nothing,
+            Duty::Schedule => Owed::Schedule,
+            // SAFETY: O1: the push has won it; from idle, what it pushed is private.
+            Duty::Drain => Owed::Drain(unsafe { Owner::new(self.ptr(), Batch::of(top), 0) }),
+            // SAFETY: O1: the push has won it; what it pushed is linked to the head it replaced.
+            Duty::TakeOver => Owed::Drain(unsafe { Owner::of_pending(self.ptr(), top) }),
+        })
+    }
+
+    /// Raises CLOSED or ORPHAN; `None` if that was raised already, or `only_if_idle` and it is not.
+    pub(crate) fn raise(&self, flag: u64, entry: Entry, only_if_idle: bool) -> Option<Owed> {
+        let word = &self.header().word;
+        let raised =
+            if only_if_idle { word.raise_if_idle(flag, entry) } else { word.raise(flag, entry) };
+        let (duty, before) = raised?;
+        Some(match duty {
+            Duty::Nothing => Owed::Nothing,
+            Duty::Schedule => Owed::Schedule,
+            // SAFETY: O1: the step has won it; it counted for one turn, which is none.
+            Duty::Drain => Owed::Drain(unsafe { Owner::claimed(self.ptr()) }),
+            // SAFETY: O1: the step has won it.
+            Duty::TakeOver => Owed::Drain(unsafe { Owner::of_pending(self.ptr(), before.head()) }),
+        })
+    }
+}
+
+impl Ref {
+    /// Takes a pending mailbox over; `None` if it is not pending.
+    pub(crate) fn take_over(&self) -> Option<Owner> {
+        let before = self.header().word.take_over()?;
+        // SAFETY: O1: the step has won it.
+        Some(unsafe { Owner::of_pending(self.ptr(), before.head()) })
+    }
+}
+
+impl Claimed {
+    /// The cell that a message of this mailbox runs in.
+    #[inline(always)]
+    pub(crate) fn cell(&self) -> *const Header {
+        self.cell.as_ptr()
+    }
+
+    /// Runs `f` on the state.
+    ///
+    /// # Safety
+    /// The state is an S, and the actor has not ended.
+    #[inline(always)]
+    pub(crate) unsafe fn with_state<S, R>(&mut self, f: impl FnOnce(&mut S) -> R) -> R {
+        // SAFETY: B1: this is the owner, an idle mailbox has its state in the cell, and nothing borrows
+        // it; of its type, by the caller's word.
+        unsafe { Cell::with_state(self.cell.as_ptr(), f) }
+    }
+
+    /// Lets go after the turn, by the first guess; if that is wrong, the mailbox is to be drained.
+    #[inline(always)]
+    pub(crate) fn release_one(self) -> Result<(), Self> {
+        // SAFETY: O1.
+        let released = unsafe { self.cell.as_ref() }.word.release_one();
+        if released {
+            std::mem::forget(self);
+            return Ok(());
+        }
+        Err(self)
+    }
+
+    /// The same right, for any number of turns.
+    pub(crate) fn into_owner(self) -> Owner {
+        let cell = self.cell;
+        std::mem::forget(self);
+        // SAFETY: O1: there was one owner, and there is one; it counts for the turn of its claim.
+        unsafe { Owner::claimed(cell) }
+    }
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        // O2, as for the owner.
+        debug_assert!(std::thread::panicking(), "an owner was dropped without letting go");
+    }
+}
+
+impl Owner {
+    /// # Safety
+    /// O1: the caller's step has just won this mailbox, and makes one owner of it; `batch` and `done`
+    /// are its private list and the turns not settled.
+    #[inline(always)]
+    unsafe fn new(cell: NonNull<Header>, batch: Batch, done: u64) -> Self {
+        Owner { cell, batch, done }
+    }
+
+    /// # Safety
+    /// As for [`new`](Self::new), by a step that counted for one turn.
+    #[inline(always)]
+    unsafe fn claimed(cell: NonNull<Header>) -> Self {
+        // SAFETY: the caller's word.
+        unsafe { Owner::new(cell, Batch::new(), 1) }
+    }
+
+    /// # Safety
+    /// As for [`new`](Self::new), by a step that found the mailbox pending, with `head`.
+    unsafe fn of_pending(cell: NonNull<Header>, head: u64) -> Self {
+        // SAFETY: the mailbox is this caller's, and the saved list with it.
+        let mut batch = Batch::from_saved(unsafe { cell.as_ref() }.saved());
+        batch.append_newest_first(head);
+        // SAFETY: the caller's word.
+        unsafe { Owner::new(cell, batch, 0) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: O1.
+        unsafe { self.cell.as_ref() }
+    }
+
+    /// The cell that a message of this mailbox runs in.
+    #[inline(always)]
+    pub(crate) fn cell(&self) -> *const Header {
+        self.cell.as_ptr()
+    }
+
+    /// Which cell it is.
+    #[inline(always)]
+    pub(crate) fn addr(&self) -> usize {
+        self.cell.addr().get()
+    }
+
+    /// One more reference to the cell.
+    pub(crate) fn to_ref(&self) -> Ref {
+        // SAFETY: O1.
+        unsafe { Ref::retain(self.cell) }
+    }
+
+    /// How to move the state, if it is worth it.
+    #[inline(always)]
+    pub(crate) fn moves(&self) -> Option<&'static Move> {
+        self.header().config().moves()
+    }
+
+    // The private list, and COUNT.
+
+    #[inline(always)]
+    pub(crate) fn pop(&mut self) -> Option<Taken> {
+        self.batch.pop()
+    }
+
+    #[inline(always)]
+    pub(crate) fn has_more(&self) -> bool {
+        !self.batch.is_empty()
+    }
+
+    #[inline(always)]
+    pub(crate) fn has_many(&self) -> bool {
+        self.batch.is_long()
+    }
+
+    /// Turns that COUNT does not know of yet.
+    #[inline(always)]
+    pub(crate) fn unsettled(&self) -> u64 {
+        self.done
+    }
+
+    /// A turn is done.
+    #[inline(always)]
+    pub(crate) fn count_turn(&mut self) {
+        self.done += 1;
+    }
+
+    /// Settles one turn at once; false, with nothing done, if the mailbox is watched and that is not
+    /// `allowed`.
+    #[inline]
+    pub(crate) fn settle_one(&mut self, allowed: bool) -> bool {
+        let settled = self.header().word.settle_one(allowed);
+        self.done -= u64::from(settled);
+        settled
+    }
+
+    /// Takes what waits, and settles what is done.
+    pub(crate) fn take(&mut self, seen: Snapshot) {
+        let done = std::mem::take(&mut self.done);
+        let before = self.header().word.take(seen, done);
+        self.batch.append_newest_first(before.head());
+    }
+
+    /// Pushes a node that waits for room, in place of a turn that is done if there are more than `kept`.
+    /// False if COUNT would be more than `most` then.
+    pub(crate) fn admit(&mut self, node: NodePtr, kept: u64, most: u64) -> bool {
+        let settles = self.done > kept;
+        let link = |head| node.set_next(head);
+        let admitted = self.header().word.admit(node.addr(), settles, most, link);
+        self.done -= u64::from(settles && admitted);
+        admitted
+    }
+
+    // Stop, panic, end. No turn is under way.
+
+    /// Is the actor stopped?
+    #[inline(always)]
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.header().has(STOP)
+    }
+
+    /// Stops the actor: what waits is given back.
+    pub(crate) fn stop(&self, cause: StopCause) {
+        stop(self.header(), cause);
+    }
+
+    /// What a panic in a turn does to the actor: the hook is told, the policy acts.
+    pub(crate) fn recover(&mut self, payload: &Payload) {
+        let text = panic::text(payload.as_ref());
+        if self.header().has(ENDED) {
+            return;
+        }
+        let recover = self.header().config().vtable.recover;
+        // SAFETY: this is the owner of a mailbox of that type, and the state is there.
+        match unsafe { recover(self.cell.as_ptr(), &text) } {
+            Recovered::Resumed => {}
+            Recovered::Stopped => self.stop(StopCause::Panicked(text)),
+        }
+    }
+
+    /// Calls a hook of a batch. Its panic is treated like that of a turn.
+    pub(crate) fn step(&mut self, step: Step) {
+        let f = self.header().config().vtable.step;
+        let cell = self.cell.as_ptr();
+        // SAFETY: this is the owner of a mailbox of that type; its state is there, for the actor ends
+        // only after its last batch, and nothing borrows it.
+        if let Err(payload) = panic::catch(|| unsafe { f(cell, step) }) {
+            self.recover(&payload);
+            panic::discard(payload);
+        }
+    }
+
+    /// Ends the actor: its state goes to the end hook. False if that was done before.
+    pub(crate) fn end(&mut self) -> bool {
+        if !self.header().raise_ended() {
+            return false;
+        }
+        let end = self.header().config().vtable.end;
+        // SAFETY: this is the owner of a mailbox of that type, ENDED was just raised, and whoever
+        // calls this has run or given back everything.
+        unsafe { end(self.cell.as_ptr()) };
+        true
+    }
+
+    // Letting go.
+
+    /// Lets go by the guess that nothing has come and no flag is raised.
+    #[inline]
+    pub(crate) fn release_guess(self) -> Result<(), (Self, Snapshot)> {
+        match self.header().word.release_guess(self.done) {
+            Ok(()) => self.gone(),
+            Err(seen) => Err((self, seen)),
+        }
+    }
+
+    /// Lets go from `seen`, which has neither waiters nor CLOSED.
+    pub(crate) fn release_from(
+        self,
+        seen: Snapshot,
+        next: Snapshot,
+    ) -> Result<(), (Self, Snapshot)> {
+        match self.header().word.release_from(seen, next) {
+            Ok(()) => self.gone(),
+            Err(now) => Err((self, now)),
+        }
+    }
+
+    /// Lets go from `seen`, which is watched or closed, and wakes those that wait for that. If somebody
+    /// waits for room who came too late to be seen before, and nobody runs the mailbox meanwhile, it is
+    /// the caller's again.
+    pub(crate) fn release_met(
+        self,
+        seen: Snapshot,
+        next: Snapshot,
+    ) -> Result<Option<Self>, (Self, Snapshot)> {
+        // For what follows the release.
+        let cell = self.to_ref();
+        if let Err(now) = self.header().word.release_met(seen, next) {
+            return Err((self, now));
+        }
+        self.gone::<()>().ok();
+        let header = cell.header();
+        let Some(ext) = header.ext() else { return Ok(None) };
+        if seen.is_watched() {
+            ext.idle_waiters.wake_all();
+        }
+        if seen.has(CLOSED) {
+            ext.end_waiters.wake_all();
+        }
+        if seen.is_watched() && !ext.room.is_empty() && header.word.attend() {
+            // SAFETY: O1: the step has won it, and counted for one turn, which is none.
+            return Ok(Some(unsafe { Owner::claimed(cell.ptr()) }));
+        }
+        Ok(None)
+    }
+
+    /// Leaves a mailbox whose last handle is gone and whose actor has ended: it is not run again.
+    pub(crate) fn bury(self) {
+        debug_assert!(self.header().has(ENDED) && self.header().word.load().has(ORPHAN));
+        // SAFETY: no handle is left, the actor has ended, and an orphan is released never again: this
+        // is its last owner.
+        drop(unsafe { Ref::of_handles(self.cell) });
+        std::mem::forget(self);
+    }
+
+    /// Leaves the mailbox pending, with what is left: it has to be scheduled or deferred.
+    #[must_use = "a pending mailbox has to be scheduled or deferred"]
+    pub(crate) fn leave_pending(mut self) -> Ref {
+        let cell = self.to_ref();
+        let batch = std::mem::replace(&mut self.batch, Batch::new());
+        self.header().save(batch.into_saved());
+        self.header().word.set_pending(self.done);
+        std::mem::forget(self);
+        cell
+    }
+
+    /// The mailbox is let go: nothing of it is touched any more.
+    #[inline(always)]
+    fn gone<E>(self) -> Result<(), E> {
+        std::mem::forget(self);
+        Ok(())
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // O2. In a release build the mailbox is stuck, which harms nobody's memory.
+        debug_assert!(std::thread::panicking(), "an owner was dropped without letting go");
+    }
+}
+
+/// Stops an actor, by its owner or by one that keeps it pending: it takes nothing new.
+pub(crate) fn stop(header: &Header, cause: StopCause) {
+    header.stop_because(cause);
+    if let Some((duty, _)) = header.word.raise(CLOSED, Entry::Leave) {
+        debug_assert_eq!(duty, Duty::Nothing, "an owner's mailbox is neither idle nor pending");
+    }
+}
+
+/// The actor whose turn is under way, seen from inside.
+pub(crate) struct InTurn<'a, S> {
+    cell: NonNull<Header>,
+    turn: PhantomData<&'a ()>,
+    of: PhantomData<fn(S) -> S>,
+}
+
+impl<'a, S> InTurn<'a, S> {
+    /// # Safety
+    /// This thread runs a turn of the mailbox of `cell`, of this state type, for as long as `'a`.
+    #[inline(always)]
+    pub(crate) unsafe fn new(cell: *const Header) -> Self {
+        // SAFETY: the cell of a turn under way has an address.
+        let cell = unsafe { NonNull::new_unchecked(cell.cast_mut()) };
+        InTurn { cell, turn: PhantomData, of: PhantomData }
+    }
+
+    pub(crate) fn header(&self) -> &'a Header {
+        // SAFETY: O1: the turn's owner keeps the cell.
+        unsafe { self.cell.as_ref() }
+    }
+
+    pub(crate) fn weak(&self) -> Weak<S> {
+        // SAFETY: O1, and the state is an S.
+        unsafe { Weak::of(Ref::retain(self.cell)) }
+    }
+
+    /// A handle, unless all are gone.
+    pub(crate) fn handle(&self) -> Option<Strong<S>> {
+        self.weak().upgrade()
+    }
+
+    /// Stops the actor after this turn.
+    pub(crate) fn stop(&self) {
+        stop(self.header(), StopCause::Requested);
+    }
+}

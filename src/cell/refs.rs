@@ -1,0 +1,325 @@
+//! References to a cell: each owns one count.
+//!
+//! A [`Strong`] keeps the actor going, a [`Ref`] (and a [`Weak`], which knows the state's type) only its
+//! memory. What dropping the last handle does stands above, where drains are
+//! ([`crate::send::close`]).
+
+use std::cell::Cell as Slot;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+
+use super::config::Plan;
+use super::executor::Drain;
+use super::header::{Header, counts};
+use super::typed::Cell;
+use crate::sync::thread_plain;
+
+/// What keeps a cell's memory.
+pub(crate) trait Kept {
+    fn header(&self) -> &Header;
+    /// One more reference.
+    fn to_ref(&self) -> Ref;
+}
+
+impl Kept for Ref {
+    fn header(&self) -> &Header {
+        self.header()
+    }
+    fn to_ref(&self) -> Ref {
+        self.clone()
+    }
+}
+
+impl<S> Kept for Strong<S> {
+    fn header(&self) -> &Header {
+        self.header()
+    }
+    fn to_ref(&self) -> Ref {
+        self.to_ref()
+    }
+}
+
+/// One count of a cell's memory: the actor may have ended.
+pub(crate) struct Ref(NonNull<Header>);
+
+// SAFETY: a reference touches atomics and locks alone; the last one drops hooks, which are Send.
+unsafe impl Send for Ref {}
+// SAFETY: as above.
+unsafe impl Sync for Ref {}
+
+impl Ref {
+    /// One more reference to a cell.
+    ///
+    /// # Safety
+    /// The cell is alive during this call, and `cell` is a pointer to all of it.
+    #[inline]
+    pub(super) unsafe fn retain(cell: NonNull<Header>) -> Self {
+        // SAFETY: the caller's word.
+        unsafe { counts(cell.as_ptr()) }.retain();
+        Ref(cell)
+    }
+
+    /// The reference that the handles have all together.
+    ///
+    /// # Safety
+    /// No handle is left, the actor has ended, and this is called once.
+    pub(super) unsafe fn of_handles(cell: NonNull<Header>) -> Self {
+        Ref(cell)
+    }
+
+    #[inline]
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: B3: this reference keeps the cell.
+        unsafe { self.0.as_ref() }
+    }
+
+    #[inline]
+    pub(super) fn ptr(&self) -> NonNull<Header> {
+        self.0
+    }
+
+    /// Which cell it is.
+    #[inline]
+    pub(crate) fn addr(&self) -> usize {
+        self.0.addr().get()
+    }
+
+    /// A drain that stands for this reference.
+    pub(crate) fn into_drain(self) -> Drain {
+        let cell = self.0.cast();
+        std::mem::forget(self);
+        // SAFETY: it is given up here, and the drain stands for it.
+        unsafe { Drain::from_raw(cell) }
+    }
+
+    /// The reference that a drain stands for, once.
+    pub(crate) fn of_drain(drain: &mut Drain) -> Option<Self> {
+        // SAFETY: a drain stands for a reference, which is taken out here.
+        drain.take().map(|raw| unsafe { Ref::from_raw(raw) })
+    }
+
+    /// The reference as an address.
+    pub(crate) fn into_raw(self) -> *mut () {
+        let cell = self.0.as_ptr();
+        std::mem::forget(self);
+        cell.cast()
+    }
+
+    /// # Safety
+    /// `raw` came from [`into_raw`](Self::into_raw), and comes back once.
+    pub(crate) unsafe fn from_raw(raw: NonNull<()>) -> Self {
+        Ref(raw.cast())
+    }
+}
+
+impl Clone for Ref {
+    #[inline]
+    fn clone(&self) -> Self {
+        // SAFETY: this reference keeps the cell.
+        unsafe { Ref::retain(self.0) }
+    }
+}
+
+impl Drop for Ref {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: this reference keeps the cell, and is not used again.
+        if unsafe { counts(self.0.as_ptr()) }.release() {
+            // SAFETY: B3: nobody is left.
+            unsafe { free(self.0) }
+        }
+    }
+}
+
+thread_plain! {
+    /// The cells that this thread is about to free: null if it frees none, dangling if it frees the
+    /// last one.
+    static FREED: Slot<*const Header> = Slot::new(std::ptr::null());
+}
+
+/// Frees a cell, and those whose last reference goes with it, one after the other: a hook may hold the
+/// last reference to the next actor, and so on without an end.
+///
+/// # Safety
+/// Nobody is left (B3), and the state was taken out.
+#[cold]
+unsafe fn free(cell: NonNull<Header>) {
+    const LAST: NonNull<Header> = NonNull::dangling();
+    FREED.with(|freed| {
+        let next = freed.get();
+        if !next.is_null() {
+            // SAFETY: nobody is left, so the links of dead cells are this thread's.
+            unsafe { cell.as_ref().link_freed(next) };
+            freed.set(cell.as_ptr());
+            return;
+        }
+        freed.set(LAST.as_ptr());
+        let mut cell = cell;
+        loop {
+            // SAFETY: the caller's word, or that of the call that put it on the list. `free` does not
+            // unwind: the user code in it is caught.
+            unsafe { (cell.as_ref().config().vtable.free)(cell.as_ptr()) };
+            let Some(next) = NonNull::new(freed.get().cast_mut()).filter(|next| *next != LAST)
+            else {
+                freed.set(std::ptr::null());
+                return;
+            };
+            // SAFETY: a dead cell on this thread's list.
+            freed.set(unsafe { next.as_ref().next_freed() });
+            cell = next;
+        }
+    });
+}
+
+/// One of the handles that keep an actor going: the cell's address, with [`EXECUTOR_ONLY`] and
+/// [`OBSERVED`] in its lowest bits. They are in the handle so that a send knows them without looking at
+/// the cell: the word's line comes over by the claim alone.
+pub(crate) struct Strong<S>(NonNull<Header>, PhantomData<fn(S) -> S>);
+
+/// The actor is run by its executor, and by nobody else.
+const EXECUTOR_ONLY: usize = 1;
+/// Something is done around turns: no message is run but by a drain.
+const OBSERVED: usize = 2;
+const TAGS: usize = EXECUTOR_ONLY | OBSERVED;
+const _: () = assert!(align_of::<Header>() > TAGS);
+
+// SAFETY: the state is touched by one thread at a time (B1) and sent from one to the next; everything
+// else in the cell is atomic, locked, or the owner's.
+unsafe impl<S: Send> Send for Strong<S> {}
+// SAFETY: as above; a shared handle can do nothing that an owned one cannot.
+unsafe impl<S: Send> Sync for Strong<S> {}
+
+impl<S> Strong<S> {
+    pub(crate) fn new(state: S) -> Self {
+        // SAFETY: the new cell's one handle; a plain one has neither executor nor hooks.
+        unsafe { Self::tagged(Cell::create(state), 0) }
+    }
+
+    pub(crate) fn planned(state: S, plan: Plan<S>) -> Self {
+        // SAFETY: the new cell's one handle.
+        unsafe { Self::of(Cell::create_planned(state, plan)) }
+    }
+
+    /// # Safety
+    /// `cell` is alive, its state an S, and one of its handles is this one.
+    unsafe fn of(cell: *const Header) -> Self {
+        // SAFETY: the caller's word.
+        let config = unsafe { (*cell).config() };
+        let only = if config.is_executor_only() { EXECUTOR_ONLY } else { 0 };
+        let observed = if config.is_observed() { OBSERVED } else { 0 };
+        // SAFETY: as above, and these are its tags.
+        unsafe { Self::tagged(cell, only | observed) }
+    }
+
+    /// # Safety
+    /// As for [`of`](Self::of); `tags` are those of the cell's configuration.
+    unsafe fn tagged(cell: *const Header, tags: usize) -> Self {
+        let tagged = cell.cast_mut().map_addr(|addr| addr | tags);
+        Strong(NonNull::new(tagged).expect("a cell has an address"), PhantomData)
+    }
+
+    /// Is the actor run by its executor, and by nobody else?
+    #[inline(always)]
+    pub(crate) fn is_executor_only(&self) -> bool {
+        self.0.addr().get() & EXECUTOR_ONLY != 0
+    }
+
+    /// May a message be run on the spot, if the mailbox is idle?
+    #[inline(always)]
+    pub(crate) fn runs_on_the_spot(&self) -> bool {
+        self.0.addr().get() & TAGS == 0
+    }
+
+    #[inline(always)]
+    pub(super) fn ptr(&self) -> NonNull<Header> {
+        // SAFETY: without its tags it is the cell's address, which is not null.
+        unsafe { NonNull::new_unchecked(self.0.as_ptr().map_addr(|addr| addr & !TAGS)) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: B3: a handle keeps the cell.
+        unsafe { &*self.ptr().as_ptr() }
+    }
+
+    /// Which cell it is.
+    #[inline(always)]
+    pub(crate) fn addr(&self) -> usize {
+        self.ptr().addr().get()
+    }
+
+    pub(crate) fn to_ref(&self) -> Ref {
+        // SAFETY: this handle keeps the cell.
+        unsafe { Ref::retain(self.ptr()) }
+    }
+
+    pub(crate) fn downgrade(&self) -> Weak<S> {
+        Weak(self.to_ref(), PhantomData)
+    }
+
+    /// How many handles there are; stale on return.
+    pub(crate) fn handles(&self) -> u32 {
+        // SAFETY: this handle keeps the cell.
+        unsafe { counts(self.ptr().as_ptr()) }.handles()
+    }
+
+    /// Gives this handle up; true if it was the last.
+    ///
+    /// # Safety
+    /// It is called once, by the drop of the handle, which afterwards uses it for nothing but to raise
+    /// ORPHAN if it was the last.
+    #[inline]
+    pub(crate) unsafe fn release(&mut self) -> bool {
+        // SAFETY: this handle keeps the cell until now.
+        unsafe { counts(self.ptr().as_ptr()) }.release_handle()
+    }
+}
+
+impl<S> Clone for Strong<S> {
+    #[inline]
+    fn clone(&self) -> Self {
+        // SAFETY: this handle keeps the cell.
+        unsafe { counts(self.ptr().as_ptr()) }.retain_handle();
+        Strong(self.0, PhantomData)
+    }
+}
+
+/// A reference to a cell of known type.
+pub(crate) struct Weak<S>(Ref, PhantomData<fn(S) -> S>);
+
+impl<S> Weak<S> {
+    /// # Safety
+    /// The state of the cell is an S.
+    pub(super) unsafe fn of(cell: Ref) -> Self {
+        Weak(cell, PhantomData)
+    }
+
+    /// A handle, unless they are all gone.
+    pub(crate) fn upgrade(&self) -> Option<Strong<S>> {
+        let cell = self.0.ptr().as_ptr();
+        // SAFETY: the reference keeps the cell, whose state is an S because it came from such a one;
+        // the handle was counted.
+        unsafe { counts(cell).try_retain_handle().then(|| Strong::of(cell)) }
+    }
+
+    pub(crate) fn as_ref(&self) -> &Ref {
+        &self.0
+    }
+}
+
+impl<S> Clone for Weak<S> {
+    fn clone(&self) -> Self {
+        Weak(self.0.clone(), PhantomData)
+    }
+}
+
+impl fmt::Debug for Drain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // SAFETY: the drain stands for a reference, which is looked at here and stays its own.
+        let cell = self.entry().map(|raw| ManuallyDrop::new(unsafe { Ref::from_raw(raw) }));
+        let name = cell.as_ref().and_then(|cell| cell.header().config().name.as_deref());
+        f.debug_struct("Drain").field("actor", &name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,44 @@
+//! The hooks around a batch.
+//!
+//! A **batch** goes from an owner's first turn to the moment at which its private list is at its end, or
+//! at which it lets go with a rest of it left (out of budget, or giving way to this thread's list). What
+//! arrives meanwhile belongs to the next batch. So a batch is finite, whatever is sent, and it is over
+//! before the mailbox is released, left pending, or looked at for more.
+//!
+//! - P1: every hook is called by the owner, between two turns, and does not unwind: a panic goes to the
+//!   panic hook and the policy ([`Owner::step`]).
+//! - P2: a batch that has started ends once, before the mailbox is let go: also when it was stopped.
+
+#![forbid(unsafe_code)]
+
+use crate::cell::header::Step;
+use crate::cell::owner::Owner;
+
+/// The batch of one owner.
+#[derive(Default)]
+pub(super) struct Hooked {
+    started: bool,
+    turns: u64,
+}
+
+impl Hooked {
+    /// Does what comes before a turn; false if the actor has stopped, so that there is none.
+    pub(super) fn before_turn(&mut self, owner: &mut Owner) -> bool {
+        if !self.started && !owner.is_stopped() {
+            self.started = true;
+            owner.step(Step::Start);
+        }
+        let runs = !owner.is_stopped();
+        self.turns += u64::from(runs);
+        runs
+    }
+
+    /// Ends a batch that has started: the next turn starts another one.
+    #[inline]
+    pub(super) fn end(&mut self, owner: &mut Owner) {
+        if self.started {
+            let Hooked { turns, .. } = std::mem::take(self);
+            owner.step(Step::End(turns));
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What a thread does before it blocks inside a turn.
+//!
+//! A turn that sends to idle actors promises to run them when it is over (R9, [`super::context`]). If it
+//! blocks before, and what it waits for depends on one of them, it would wait for ever. So a turn that is
+//! about to sleep hands its promises to their executors ([`super::deferred::hand_off`]).
+//!
+//! The worker of a pool has more to give away: the drains that wait behind the turn, one of which it may
+//! be waiting for. Its pool compensates for it ([`Compensation`]), as ForkJoinPool's managed blockers do:
+//! the pool is asked before the wait, so that a thread stands by (or the wait is refused), and told when
+//! it is over.
+//!
+//! - P1: a pool's worker stays where it is until the thread is no worker any more.
+
+use std::cell::Cell;
+use std::ptr::NonNull;
+
+use super::context::{Local, with_local};
+use super::deferred::{hand_off, settle};
+use crate::FALLBACK;
+use crate::sync::thread_plain;
+
+/// The wait is refused: nobody could take over this worker's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WouldBlock;
+
+/// A worker of a pool, as the thread that is one sees it.
+pub(crate) trait Compensation {
+    /// Sees to it that a thread stands by. False: there is nothing to take over.
+    fn reserve(&self) -> Result<bool, WouldBlock>;
+    /// The thread that stands by is not needed.
+    fn cancel(&self);
+    /// This thread is about to sleep: the one that stands by takes over. The answer is for
+    /// [`come_back`](Self::come_back); there is none if there is nothing to take over any more.
+    fn leave(&self) -> Option<u64>;
+    /// This thread is awake again.
+    fn come_back(&self, left: u64);
+    /// This thread is about to sleep, and nobody takes over: others may take what they can.
+    fn share(&self);
+}
+
+thread_plain! {
+    static WORKER: Cell<Option<NonNull<dyn Compensation>>> = Cell::new(None);
+}
+
+/// Runs `f` with this thread as that worker.
+pub(crate) fn on_worker<R>(worker: &(dyn Compensation + 'static), f: impl FnOnce() -> R) -> R {
+    struct Leaves;
+    impl Drop for Leaves {
+        fn drop(&mut self) {
+            WORKER.with(|at| at.set(None));
+        }
+    }
+    WORKER.with(|at| at.set(Some(NonNull::from(worker))));
+    let _leaves = Leaves;
+    f()
+}
+
+fn worker() -> Option<&'static dyn Compensation> {
+    // SAFETY: P1: borrowed during `on_worker`, which is below us on this thread's stack; what is made of
+    // it stays on the stack too.
+    WORKER.with(Cell::get).map(|worker| unsafe { worker.as_ref() })
+}
+
+/// A thread stands by, if one is needed: this one may go to sleep.
+#[must_use]
+pub(crate) struct Reserved(Option<&'static dyn Compensation>);
+
+/// This thread sleeps, or is about to; until this is dropped.
+#[must_use]
+pub(crate) struct Away(Option<(&'static dyn Compensation, u64)>);
+
+/// Asks whether this thread may go to sleep. Needed where the wait cannot be given up later.
+pub(crate) fn reserve() -> Result<Reserved, WouldBlock> {
+    let Some(worker) = worker() else { return Ok(Reserved(None)) };
+    Ok(Reserved(worker.reserve()?.then_some(worker)))
+}
+
+impl Reserved {
+    /// Gives everything away: this thread is about to sleep.
+    pub(crate) fn leave(mut self, local: &Local) -> Away {
+        before_sleep(local);
+        let left = self.0.take().and_then(|worker| Some((worker, worker.leave()?)));
+        Away(left)
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if let Some(worker) = self.0.take() {
+            worker.cancel();
+        }
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        if let Some((worker, left)) = self.0.take() {
+            worker.come_back(left);
+        }
+    }
+}
+
+/// Schedules what this thread has deferred, if it is inside a turn: it may be about to sleep.
+fn before_sleep(local: &Local) {
+    if !local.in_turn() {
+        return;
+    }
+    FALLBACK.before_block();
+    if local.owes() {
+        local.about_to_block(true, || hand_off(local));
+    }
+}
+
+/// Runs `f`, which sends or ends actors, and schedules what that leaves for this thread to do, with all
+/// that it has deferred before: this thread is about to sleep. What an executor leaves here all the same
+/// is run when this thread is inside no turn.
+pub(crate) fn leave_to_others<R>(f: impl FnOnce(&Local) -> R) -> R {
+    with_local(|local| {
+        let result = local.work(|| {
+            let result = f(local);
+            before_sleep(local);
+            result
+        });
+        settle(local);
+        result
+    })
+}
+
+/// [`before_sleep`] for a task that is about to be left pending.
+pub(crate) fn before_pending() {
+    with_local(before_sleep);
+}
+
+/// Gives everything away: this thread is about to sleep, if it may.
+pub(crate) fn relieve(local: &Local) -> Result<Away, WouldBlock> {
+    Ok(reserve()?.leave(local))
+}
+
+/// The same for a sleep that this crate cannot refuse.
+pub(crate) fn relieve_anyway(local: &Local) -> Away {
+    relieve(local).unwrap_or_else(|WouldBlock| {
+        if let Some(worker) = worker() {
+            worker.share();
+        }
+        before_sleep(local);
+        Away(None)
+    })
+}

@@ -1,0 +1,357 @@
+//! The loop: one owner's turns, until it lets go.
+//!
+//! The loop stands outside of what may unwind: the owner with its private list, and the message in hand,
+//! lie in the outer frame; one `catch` goes around a whole list, and no user code runs while a thread
+//! unwinds (R11).
+//!
+//! | what is left, at the end of the private list  | step                                              |
+//! |-----------------------------------------------|---------------------------------------------------|
+//! | nothing, no flag                              | `release` by its first guess                      |
+//! | those that wait for room                      | `admit`, or turned away if the mailbox is closed  |
+//! | messages in HEAD                              | `take`, and on with them                          |
+//! | nothing, CLOSED or ORPHAN, not yet ended      | the end-of-life step, once, then look again       |
+//! | nothing, ORPHAN, ended                        | `bury`: the handles' reference is given up        |
+//! | nothing, CLOSED or WATCH                      | `release`, which keeps CLOSED; then wake          |
+//!
+//! A thread's outermost drain gives way as soon as this thread's list has an entry (R9): it leaves its own
+//! mailbox at the list's end, or releases it. No mailbox is run between the turns of another.
+
+use super::batch::Hooked;
+use super::context::Local;
+use super::schedule::{hands_off, schedule};
+use crate::budget::{Leave, Meter, Surroundings};
+use crate::cell::header::{Move, stops};
+use crate::cell::owner::Owner;
+use crate::cell::resident::Env;
+use crate::error::Reason;
+use crate::mailbox::chunk::Row;
+use crate::mailbox::node::Taken;
+use crate::mailbox::word::{CLOSED, ORPHAN, UNBOUNDED};
+use crate::panic::{self, Payload};
+
+struct Drive<'a> {
+    local: &'a Local,
+    row: &'a mut Row,
+    meter: Meter<'a>,
+    /// The message in hand, and whether it is run (or given back).
+    in_hand: Option<(Taken, bool)>,
+    /// This thread is inside no other turn.
+    outermost: bool,
+    bounded: bool,
+    /// Somebody waits for room, as of the last look: free places are theirs.
+    waited: bool,
+    hooked: Hooked,
+    observed: bool,
+}
+
+/// Why a run of turns stopped.
+enum Halt {
+    /// The private list is at its end.
+    Empty,
+    /// Something is left, and this thread must not go on with it.
+    Left(Leave),
+}
+
+/// What comes after a seat is let in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// A message runs: it needs no place.
+    Runs,
+    /// The mailbox may be left pending: all that is in it waits.
+    None,
+}
+
+/// What came of letting go.
+enum LetGo {
+    Gone,
+    /// There is more to run.
+    Again(Owner),
+    /// The same, and this thread must not go on with it.
+    Left(Owner, Leave),
+}
+
+/// Runs an owner's messages, then whatever has arrived meanwhile, as far as `meter` allows, and lets go.
+#[inline(never)]
+pub(super) fn drive(local: &Local, owner: Owner, meter: Meter<'_>, row: &mut Row) {
+    let outermost = local.is_outermost();
+    local.enter(owner.addr(), || {
+        let config = owner.header().config();
+        let (bounded, observed) = (config.limit != UNBOUNDED, config.is_observed());
+        let mut meter = meter;
+        if meter.is_timed() {
+            meter.begin(config.budget, owner.header().clock());
+        }
+        let hooked = Hooked::default();
+        let waited = bounded && is_waited_for(&owner);
+        let in_hand = None;
+        Drive { local, row, meter, in_hand, outermost, bounded, waited, hooked, observed }
+            .run(owner);
+    });
+}
+
+/// Does somebody wait for room?
+fn is_waited_for(owner: &Owner) -> bool {
+    let room = owner.header().ext().map(|ext| &ext.room);
+    owner.header().word.load().is_watched() && room.is_some_and(|room| !room.is_empty())
+}
+
+impl Drive<'_> {
+    fn run(&mut self, mut owner: Owner) {
+        // Without a list, nothing runs next: letting go sees to those that wait.
+        if self.waited && owner.has_more() {
+            self.admit(&mut owner, Next::Runs);
+        }
+        loop {
+            // A mailbox that only has to be let go has no list.
+            let halt = if owner.has_more() {
+                let moves = !self.observed && owner.has_many();
+                let moves = if moves { owner.moves() } else { None };
+                match self.round(&mut owner, moves) {
+                    Some(halt) => halt,
+                    // A turn has panicked.
+                    None if !owner.has_more() => Halt::Empty,
+                    None => match self.gives_way(&owner) {
+                        Some(leave) => Halt::Left(leave),
+                        None => continue,
+                    },
+                }
+            } else {
+                Halt::Empty
+            };
+            self.hooked.end(&mut owner);
+            let leave;
+            (owner, leave) = match halt {
+                Halt::Left(leave) => (owner, leave),
+                Halt::Empty => match self.let_go(owner) {
+                    LetGo::Gone => return,
+                    LetGo::Left(owner, leave) => (owner, leave),
+                    LetGo::Again(again) => {
+                        owner = again;
+                        continue;
+                    }
+                },
+            };
+            if self.bounded && is_waited_for(&owner) {
+                self.admit(&mut owner, Next::None);
+            }
+            let cell = owner.leave_pending();
+            return match leave {
+                Leave::Defer => self.local.defer(cell),
+                Leave::HandOff => schedule(self.local, &cell),
+            };
+        }
+    }
+
+    /// Runs turns until the private list is at its end, this thread must not go on, or one has panicked
+    /// and been dealt with (`None`).
+    #[inline(always)]
+    fn round(&mut self, owner: &mut Owner, moves: Option<&Move>) -> Option<Halt> {
+        // SAFETY: the state is there: a turn comes only before the end. `turns` does nothing to the
+        // mailbox but run its messages and settle them.
+        let halt = panic::catch(|| unsafe {
+            Env::within(owner, moves, |owner, env| match self.observed {
+                true => self.turns::<true>(owner, env),
+                false => self.turns::<false>(owner, env),
+            })
+        });
+        match halt {
+            Ok(halt) => Some(halt),
+            Err(payload) => {
+                self.panicked(owner, payload);
+                None
+            }
+        }
+    }
+
+    /// Must this thread let others go first?
+    #[inline(always)]
+    fn gives_way(&mut self, owner: &Owner) -> Option<Leave> {
+        if self.meter.is_due() {
+            if let Some(leave) = self.look(owner) {
+                return Some(leave);
+            }
+        }
+        (self.outermost && self.local.owes()).then_some(Leave::Defer)
+    }
+
+    #[cold]
+    fn look(&mut self, owner: &Owner) -> Option<Leave> {
+        let header = owner.header();
+        self.meter.look(Surroundings {
+            budget: header.config().budget,
+            clock: header.clock(),
+            hands_off: &|| hands_off(header),
+            nested: !self.outermost,
+        })
+    }
+
+    /// Unwinds if a turn does; [`panicked`](Self::panicked) follows.
+    fn turns<const OBSERVED: bool>(&mut self, owner: &mut Owner, env: &Env) -> Halt {
+        // In this order (NEWS).
+        let mut news = stops();
+        let mut stopped = owner.is_stopped();
+        while let Some(taken) = owner.pop() {
+            if self.bounded && owner.unsettled() > 0 {
+                self.settle_before_turn(owner);
+            }
+            let run = if OBSERVED { self.hooked.before_turn(owner) } else { !stopped };
+            self.in_hand = Some((taken, run));
+            // SAFETY: E1: this mailbox's own message, run or discarded once, with its own cell.
+            unsafe {
+                if run {
+                    taken.run(env.as_ptr());
+                } else {
+                    taken.discard(env.as_ptr());
+                }
+            }
+            self.finish(owner, taken);
+            if !owner.has_more() {
+                break;
+            }
+            if let Some(leave) = self.gives_way(owner) {
+                return Halt::Left(leave);
+            }
+            let latest = stops();
+            if latest != news {
+                (news, stopped) = (latest, owner.is_stopped());
+            }
+        }
+        Halt::Empty
+    }
+
+    /// The message has been run or discarded.
+    #[inline(always)]
+    fn finish(&mut self, owner: &mut Owner, taken: Taken) {
+        self.in_hand = None;
+        owner.count_turn();
+        self.meter.count();
+        // SAFETY: moved out by `run`, `discard` or what came of it, and forgotten here.
+        unsafe { taken.free(self.row) };
+    }
+
+    #[cold]
+    fn panicked(&mut self, owner: &mut Owner, payload: Payload) {
+        let Some((taken, run)) = self.in_hand.take() else {
+            // Nothing was in hand: a step of our own failed. The list and the word are as they were.
+            return panic::discard(payload);
+        };
+        // A message that panics while it is given back hurts nobody else: the actor is stopping anyway.
+        if run {
+            owner.recover(&payload);
+            let env = Env::of(owner.cell());
+            // SAFETY: E1; `run` of this message has just unwound.
+            panic::ignore(|| unsafe { taken.panicked(env.as_ptr(), payload) });
+        } else {
+            panic::discard(payload);
+        }
+        self.finish(owner, taken);
+    }
+
+    // Room (R6).
+
+    /// The number of waiting messages is exact at every turn. But when somebody waits for room, a place
+    /// that is free is that one's: places are handed over, several at a time, and never seen free.
+    fn settle_before_turn(&mut self, owner: &mut Owner) {
+        while !self.waited && owner.unsettled() > 0 {
+            if !owner.settle_one(false) {
+                self.waited = is_waited_for(owner);
+                if !self.waited {
+                    // Watched by others: those that wait for idle.
+                    owner.settle_one(true);
+                }
+            }
+        }
+        let several = u64::from(owner.header().config().limit / 2).max(1);
+        if owner.unsettled() >= several {
+            self.admit(owner, Next::Runs);
+        }
+    }
+
+    /// Lets in as many as there are places for, and turns all away if the mailbox is closed. False if
+    /// that changed nothing.
+    #[cold]
+    fn admit(&mut self, owner: &mut Owner, next: Next) -> bool {
+        let cell = owner.to_ref();
+        let header = cell.header();
+        let Some(room) = header.ext().map(|ext| &ext.room) else { return false };
+        let now = header.word.load();
+        if now.has(CLOSED | ORPHAN) {
+            self.waited = false;
+            let seats = room.take_while(|_| true);
+            let some = !seats.is_empty();
+            for seat in seats {
+                let reason = header.stop_cause().map_or(Reason::Closed, Reason::Stopped);
+                // SAFETY: S1: out of the queue, so this is the holder; its message is moved out.
+                unsafe {
+                    let alone = seat.node.alone();
+                    (seat.kind.refuse)(alone.payload(), reason);
+                    alone.free(self.row);
+                }
+            }
+            return some;
+        }
+        // If none runs next, a turn that is done keeps its place: newcomers take one message for running.
+        let kept = u64::from(next == Next::None && owner.unsettled() > 0);
+        let most = u64::from(header.config().limit) + u64::from(next == Next::Runs) + kept;
+        let seats = room.take_while(|node| owner.admit(node, kept, most));
+        for seat in &seats {
+            // SAFETY: S1, and pushed above: only this owner takes.
+            unsafe { (seat.kind.admit)(seat.node.alone().payload()) }
+        }
+        self.waited = is_waited_for(owner);
+        !seats.is_empty()
+    }
+
+    // Letting go.
+
+    fn let_go(&mut self, owner: Owner) -> LetGo {
+        let Err((mut owner, mut seen)) = owner.release_guess() else { return LetGo::Gone };
+        loop {
+            // It may be left pending yet.
+            if seen.is_watched() && self.admit(&mut owner, Next::None) {
+                seen = owner.header().word.load();
+            }
+            if seen.head() != 0 {
+                return match self.gives_way(&owner) {
+                    Some(leave) => LetGo::Left(owner, leave),
+                    None => {
+                        if self.waited {
+                            self.admit(&mut owner, Next::Runs);
+                        }
+                        let now = owner.header().word.load();
+                        owner.take(now);
+                        LetGo::Again(owner)
+                    }
+                };
+            }
+            if seen.has(CLOSED | ORPHAN) {
+                seen = owner.header().word.look();
+                // No handle can send any more, or none is let in, and all has been run.
+                if seen.head() == 0 && owner.end() {
+                    seen = owner.header().word.look();
+                    continue;
+                }
+            }
+            let Some(next) = seen.release() else {
+                if seen.head() == 0 {
+                    owner.bury();
+                    return LetGo::Gone;
+                }
+                continue;
+            };
+            let released = if seen.has(CLOSED) || seen.is_watched() {
+                owner.release_met(seen, next)
+            } else {
+                owner.release_from(seen, next).map(|()| None)
+            };
+            (owner, seen) = match released {
+                Ok(None) => return LetGo::Gone,
+                Ok(Some(again)) => {
+                    let seen = again.header().word.load();
+                    (again, seen)
+                }
+                Err(busy) => busy,
+            };
+        }
+    }
+}

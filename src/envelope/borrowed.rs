@@ -1,0 +1,126 @@
+//! A closure that lies in the frame of a caller that waits for it.
+//!
+//! - E2: the frame stays until its `state` is DONE, and until then is reached only through the pointer
+//!   that was pushed. The store of DONE is the drainer's last access to it: before it, the parked
+//!   thread's handle has been taken out.
+//! - DELIVERY: `complete` Release -> `is_done`, or `sleep` that comes too late, Acquire. The caller sees
+//!   the result and everything the turn did.
+//! - SLEEPER: `sleep` Release -> `complete` Acquire. The drainer sees the thread's handle.
+
+use std::marker::PhantomData;
+
+use super::why_not;
+use crate::cell::resident::Env;
+use crate::error::Reason;
+use crate::mailbox::node::{Envelope, VTable};
+use crate::panic::Payload;
+use crate::sync::atomic::AtomicU32;
+use crate::sync::atomic::Ordering::{Acquire, Release};
+use crate::sync::cell::UnsafeCell;
+use crate::sync::thread::Thread;
+
+const OPEN: u32 = 0;
+const ASLEEP: u32 = 1;
+const DONE: u32 = 2;
+
+/// A closure in the frame of a caller that waits.
+pub(crate) struct Borrowed<S, F, R> {
+    state: AtomicU32,
+    sleeper: UnsafeCell<Option<Thread>>,
+    job: UnsafeCell<Option<F>>,
+    outcome: UnsafeCell<Option<Outcome<R>>>,
+    of: PhantomData<fn(S)>,
+}
+
+/// What became of a borrowed message.
+pub(crate) enum Outcome<R> {
+    Returned(R),
+    Panicked(Payload),
+    NotRun(Reason),
+}
+
+impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
+    pub(crate) fn new(job: F) -> Self {
+        Borrowed {
+            state: AtomicU32::new(OPEN),
+            sleeper: UnsafeCell::new(None),
+            job: UnsafeCell::new(Some(job)),
+            outcome: UnsafeCell::new(None),
+            of: PhantomData,
+        }
+    }
+
+    /// Is it done? Then the frame is the caller's own again.
+    pub(crate) fn is_done(&self) -> bool {
+        // Ordering: Acquire, reader side of DELIVERY.
+        self.state.load(Acquire) == DONE
+    }
+
+    /// Leaves this thread's handle for the drainer; false if it is done already. At most once.
+    pub(crate) fn sleep(&self, thread: Thread) -> bool {
+        // SAFETY: the drainer looks at the slot only after ASLEEP, which is set once, below.
+        self.sleeper.with_mut(|slot| unsafe { *slot = Some(thread) });
+        // Ordering: Release, writer side of SLEEPER. Acquire on failure: reader side of DELIVERY.
+        self.state.compare_exchange(OPEN, ASLEEP, Release, Acquire).is_ok()
+    }
+
+    /// Takes the outcome, after [`is_done`](Self::is_done).
+    pub(crate) fn take(&self) -> Outcome<R> {
+        // SAFETY: E2: done, so the frame is the caller's.
+        self.outcome
+            .with_mut(|slot| unsafe { (*slot).take() })
+            .expect("a message that is done has an outcome")
+    }
+
+    /// # Safety
+    /// E1, E2: not done yet. The frame is not touched afterwards.
+    unsafe fn complete(this: *const Self, outcome: Outcome<R>) {
+        // SAFETY: E2: the caller waits, so the frame is there; the outcome is ours until DONE.
+        unsafe { (*this).outcome.with_mut(|slot| *slot = Some(outcome)) };
+        // SAFETY: as above; after a success the frame is not touched.
+        // Ordering: Release, writer side of DELIVERY. Acquire on failure: reader side of SLEEPER.
+        if unsafe { (*this).state.compare_exchange(OPEN, DONE, Release, Acquire) }.is_ok() {
+            return;
+        }
+        // SAFETY: SLEEPER: it sleeps and has left its handle, which is ours now.
+        let sleeper = unsafe { (*this).sleeper.with_mut(|slot| (*slot).take()) };
+        // SAFETY: E2: the last access to the frame. A swap, so that the store is a read-modify-write like every other on this word.
+        // Ordering: Release, writer side of DELIVERY.
+        unsafe { (*this).state.swap(DONE, Release) };
+        if let Some(sleeper) = sleeper {
+            sleeper.unpark();
+        }
+    }
+
+    /// # Safety
+    /// E1, E2.
+    unsafe fn run(payload: *mut u8, env: *const ()) {
+        let this = payload.cast::<Self>().cast_const();
+        // SAFETY: E1, E2: the caller waits and does not look at the job.
+        let job = unsafe { (*this).job.with_mut(|job| (*job).take()) };
+        if let Some(job) = job {
+            // SAFETY: E1: the owner's state.
+            let value = unsafe { Env::with_state(env, job) };
+            // SAFETY: E2: the frame is not touched afterwards.
+            unsafe { Self::complete(this, Outcome::Returned(value)) };
+        }
+    }
+
+    /// # Safety
+    /// E1, E2.
+    unsafe fn discard(payload: *mut u8, env: *const ()) {
+        // SAFETY: E2: the job stays in the frame, for the caller to drop; the frame is not touched afterwards.
+        unsafe { Self::complete(payload.cast(), Outcome::NotRun(why_not(env))) }
+    }
+
+    /// # Safety
+    /// E1, E2, after `run` has unwound: it was not completed.
+    unsafe fn panicked(payload: *mut u8, _: *const (), panic: Payload) {
+        // SAFETY: E2: the frame is not touched afterwards.
+        unsafe { Self::complete(payload.cast(), Outcome::Panicked(panic)) }
+    }
+}
+
+impl<S, R: Send, F: FnOnce(&mut S) -> R + Send> Envelope for Borrowed<S, F, R> {
+    const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::discard, Self::panicked);
+}

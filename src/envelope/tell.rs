@@ -1,0 +1,55 @@
+//! A message that nobody waits for: it lies in its node.
+
+use std::marker::PhantomData;
+
+use super::give_back;
+use crate::cell::message::Message;
+use crate::cell::owner::InTurn;
+use crate::cell::resident::Env;
+use crate::mailbox::node::{Envelope, VTable};
+use crate::panic::{self, Payload};
+
+#[repr(transparent)]
+pub(crate) struct Tell<S, L> {
+    pub(crate) message: L,
+    of: PhantomData<fn(S)>,
+}
+
+impl<S: 'static, L: Message<S>> Tell<S, L> {
+    #[inline(always)]
+    pub(crate) fn new(message: L) -> Self {
+        Tell { message, of: PhantomData }
+    }
+
+    /// # Safety
+    /// E1; moves the message out.
+    unsafe fn run(payload: *mut u8, env: *const ()) {
+        // SAFETY: E1: the payload is a `Tell<S, L>`, moved out once; the owner's state and cell. The
+        // answer is dropped in the turn: its panic is the turn's.
+        unsafe {
+            let tell = payload.cast::<Self>().read();
+            let turn = InTurn::new(Env::cell(env));
+            drop(Env::with_state(env, |state| tell.message.run(state, turn)));
+        }
+    }
+
+    /// # Safety
+    /// E1; moves the message out.
+    unsafe fn discard(payload: *mut u8, env: *const ()) {
+        // SAFETY: E1: as above.
+        unsafe {
+            let tell = payload.cast::<Self>().read();
+            give_back::<S, L>(Env::cell(env), tell.message);
+        }
+    }
+
+    /// # Safety
+    /// E1.
+    unsafe fn panicked(_: *mut u8, _: *const (), payload: Payload) {
+        panic::discard(payload);
+    }
+}
+
+impl<S: 'static, L: Message<S>> Envelope for Tell<S, L> {
+    const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::discard, Self::panicked);
+}

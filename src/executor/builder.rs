@@ -1,0 +1,200 @@
+//! How a pool is described and started.
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use super::blocking::Blocking;
+use super::idle::MOST_WORKERS;
+use super::monitor::start_monitor;
+use super::place::Place;
+use super::pool::ThreadPool;
+use super::queues::Queues;
+use super::shared::Shared;
+use super::worker::start;
+
+impl ThreadPool {
+    /// A pool with a worker for each processor that this program may use.
+    ///
+    /// # Errors
+    /// [`PoolError::Spawn`] if a thread cannot be started; those that could have ended again.
+    ///
+    /// # Examples
+    /// ```
+    /// let pool = turnwise::ThreadPool::new()?;
+    /// assert!(pool.threads() >= 1);
+    /// # Ok::<(), turnwise::executor::PoolError>(())
+    /// ```
+    pub fn new() -> Result<Self, PoolError> {
+        Self::builder().build()
+    }
+
+    /// A pool with names, another size, or another way with turns that block.
+    pub fn builder() -> PoolBuilder {
+        PoolBuilder {
+            threads: None,
+            name: "turnwise".into(),
+            stack_size: None,
+            blocking: Blocking::default(),
+        }
+    }
+}
+
+/// Describes a [`ThreadPool`] before it is started: see [`ThreadPool::builder`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing is started before `build`"]
+pub struct PoolBuilder {
+    threads: Option<usize>,
+    name: String,
+    stack_size: Option<usize>,
+    blocking: Blocking,
+}
+
+impl PoolBuilder {
+    /// The number of workers, and so of turns that run at a time. Without this, one for each
+    /// processor that this program may use.
+    pub fn threads(mut self, workers: usize) -> Self {
+        self.threads = Some(workers);
+        self
+    }
+
+    /// What the threads are called, with a number behind it. Without this, `turnwise`.
+    pub fn thread_name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// The size of each thread's stack, in bytes, 64 KiB at least: a worker needs some of it
+    /// itself. Without this, the standard library's.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = Some(bytes.max(64 * 1024));
+        self
+    }
+
+    /// What becomes of turns that wait. Without this, up to 256 threads take over for them.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::executor::Blocking;
+    /// use turnwise::{Actor, AskError, Reason, ThreadPool};
+    ///
+    /// let pool = ThreadPool::builder().threads(1).blocking(Blocking::Refuse).build()?;
+    /// let one = Actor::builder(1).executor(pool.handle()).spawn()?;
+    /// let (promise, reply) = turnwise::promise::<()>();
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// one.send(move |_| tell.send(reply.wait()).unwrap())?; // waits on a worker of this pool
+    /// assert_eq!(told.recv()?, Err(AskError::Refused(Reason::WouldBlock)));
+    /// promise.keep(());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn blocking(mut self, blocking: Blocking) -> Self {
+        self.blocking = blocking;
+        self
+    }
+
+    /// Starts the pool.
+    ///
+    /// # Errors
+    /// No workers, too many, or a thread that cannot be started: those that could have ended again.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::ThreadPool;
+    /// use turnwise::executor::PoolError;
+    ///
+    /// assert!(matches!(ThreadPool::builder().threads(0).build(), Err(PoolError::NoThreads)));
+    /// ```
+    pub fn build(self) -> Result<ThreadPool, PoolError> {
+        match self.start()? {
+            (shared, None) => Ok(ThreadPool { shared }),
+            (shared, Some(error)) => {
+                shared.see_off();
+                Err(PoolError::Spawn(error))
+            }
+        }
+    }
+
+    /// The pool, and why it has fewer threads than it should, if it has.
+    pub(super) fn start(self) -> Result<(Arc<Shared>, Option<io::Error>), PoolError> {
+        let most = MOST_WORKERS;
+        let threads = self
+            .threads
+            .unwrap_or_else(|| available_parallelism().map_or(1, |n| n.get()).min(most));
+        match threads {
+            0 => return Err(PoolError::NoThreads),
+            asked if asked > most => {
+                return Err(PoolError::TooManyThreads { asked, largest: most });
+            }
+            _ => {}
+        }
+        if self.name.contains('\0') {
+            return Err(PoolError::InvalidName);
+        }
+        let most = match self.blocking {
+            Blocking::Compensate { most } => Some(most),
+            Blocking::Refuse => None,
+        };
+        let (queues, own) = Queues::new(threads);
+        let shared =
+            Arc::new(Shared::new(queues, most, self.name.into_boxed_str(), self.stack_size));
+        let places = own.into_iter().enumerate().map(|(number, queue)| Place::new(number, queue));
+        // Every place is added, also when a thread cannot be started: one that comes later may take
+        // it.
+        let mut error = None;
+        for place in places {
+            error =
+                shared.threads.add_worker(place, |number| start(&shared, number)).err().or(error);
+        }
+        let error = start_monitor(&shared).err().or(error);
+        Ok((shared, error))
+    }
+}
+
+/// Why a pool was not started.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum PoolError {
+    /// A pool without workers would run nothing.
+    NoThreads,
+    /// More workers than it can count.
+    TooManyThreads {
+        /// What was asked for.
+        asked: usize,
+        /// The most there can be.
+        largest: usize,
+    },
+    /// The name has a NUL in it, which a thread's must not.
+    InvalidName,
+    /// The system gave no thread.
+    Spawn(io::Error),
+    /// The pool of the whole process is running already.
+    GlobalExists,
+}
+
+impl fmt::Display for PoolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PoolError::NoThreads => f.write_str("a pool needs a worker at least"),
+            PoolError::TooManyThreads { asked, largest } => {
+                write!(f, "{asked} workers are over the limit of {largest}")
+            }
+            PoolError::InvalidName => f.write_str("the name of a pool's threads has a NUL in it"),
+            PoolError::Spawn(_) => f.write_str("a thread of the pool could not be started"),
+            PoolError::GlobalExists => {
+                f.write_str("the pool of the whole process is running already")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PoolError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            PoolError::Spawn(error) => Some(error),
+            _ => None,
+        }
+    }
+}

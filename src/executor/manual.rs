@@ -1,0 +1,310 @@
+//! A queue of drains that is run by hand.
+
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::cell::executor::{Drain, Executor};
+use crate::drain::blocking::relieve_anyway;
+use crate::drain::context::with_local;
+use crate::panic;
+use crate::sync::{Condvar, Mutex};
+use crate::time::Limit;
+
+/// A queue of drains: senders leave their messages, and the program runs them, on a thread and at a
+/// time of its choice.
+///
+/// For event loops and threads that must do a thing themselves, and for tests: with one thread and
+/// a [`seed`](Self::seeded), a program of actors takes the same steps every time. It may be run by
+/// several threads, and inside a turn: drains are then run on top of that turn.
+///
+/// The thread that is to run the queue must not wait for its actors: `with` or
+/// [`wait`](crate::Reply::wait) would wait for ever. Ask by [`call`](crate::Actor::call) or
+/// [`ask`](crate::Actor::ask), run the queue, then look at the reply.
+///
+/// One lock, held for a few instructions. Dropping the queue drops what is left in it: its actors
+/// stop with [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone).
+///
+/// # Examples
+/// ```
+/// use turnwise::Actor;
+/// use turnwise::executor::DrainQueue;
+///
+/// let queue = DrainQueue::new();
+/// let log = Actor::builder(Vec::new()).executor(queue.handle()).spawn()?;
+/// log.send(|log| log.push("one"))?;
+/// log.send(|log| log.push("two"))?;
+/// let seen = log.call(|log| log.clone());
+/// assert_eq!(log.len(), 3); // nothing was run yet
+/// assert_eq!(queue.run_until_idle(), 1); // one drain, three turns
+/// assert_eq!(seen.wait()?, ["one", "two"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct DrainQueue {
+    shared: Arc<Shared>,
+}
+
+/// The way into a [`DrainQueue`]: an [`Executor`], cheap to clone. It does not keep the queue: when
+/// that is gone, drains are dropped.
+#[derive(Clone)]
+pub struct QueueHandle {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    bell: Condvar,
+}
+
+struct State {
+    drains: VecDeque<Drain>,
+    closed: bool,
+    /// What the next choice is made of; `None` takes the oldest.
+    choice: Option<u64>,
+}
+
+impl State {
+    fn next(&mut self) -> Option<Drain> {
+        if let Some(seed) = self.choice.as_mut().filter(|_| self.drains.len() > 1) {
+            // SplitMix64: any seed is good, zero too.
+            *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut mixed = *seed;
+            mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            mixed ^= mixed >> 31;
+            let at = (mixed % self.drains.len() as u64) as usize;
+            return self.drains.remove(at);
+        }
+        self.drains.pop_front()
+    }
+}
+
+impl Executor for QueueHandle {
+    fn execute(&self, drain: Drain) {
+        let mut state = self.shared.state.lock();
+        if state.closed {
+            // User code is told of it: not under the lock.
+            drop(state);
+            drop(drain);
+            return;
+        }
+        state.drains.push_back(drain);
+        drop(state);
+        self.shared.bell.notify_one();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.shared.state.lock().closed
+    }
+}
+
+impl DrainQueue {
+    /// A queue that is run in the order in which drains come.
+    pub fn new() -> Self {
+        Self::choosing(None)
+    }
+
+    /// A queue in which the seed decides what is run next: the same seed, the same order, if one
+    /// thread does everything.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::Actor;
+    /// use turnwise::executor::DrainQueue;
+    ///
+    /// let order_of = |seed| {
+    ///     let queue = DrainQueue::seeded(seed);
+    ///     let seen = Actor::new(Vec::new());
+    ///     let actor = |n| Actor::builder(n).executor(queue.handle()).spawn().unwrap();
+    ///     let actors: Vec<_> = (0..6).map(actor).collect();
+    ///     for actor in &actors {
+    ///         let seen = seen.clone();
+    ///         let turn = move |n: &mut i32| {
+    ///             let n = *n;
+    ///             seen.send(move |seen| seen.push(n)).unwrap();
+    ///         };
+    ///         actor.send(turn).unwrap();
+    ///     }
+    ///     queue.run_until_idle();
+    ///     seen.with(|seen| seen.clone()).unwrap()
+    /// };
+    /// assert_eq!(order_of(1), order_of(1));
+    /// assert!((1..20).any(|seed| order_of(seed) != order_of(0)));
+    /// ```
+    pub fn seeded(seed: u64) -> Self {
+        Self::choosing(Some(seed))
+    }
+
+    fn choosing(choice: Option<u64>) -> Self {
+        let state = Mutex::new(State { drains: VecDeque::new(), closed: false, choice });
+        DrainQueue { shared: Arc::new(Shared { state, bell: Condvar::new() }) }
+    }
+
+    /// The executor to build actors with.
+    pub fn handle(&self) -> QueueHandle {
+        QueueHandle { shared: self.shared.clone() }
+    }
+
+    /// How many drains wait: one per actor that has messages and is not being run. Stale on return.
+    pub fn len(&self) -> usize {
+        self.shared.state.lock().drains.len()
+    }
+
+    /// Does no drain wait? Stale on return.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Runs one drain, within its actor's budget; false if none waits. Never waits.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::Actor;
+    /// use turnwise::executor::DrainQueue;
+    ///
+    /// let queue = DrainQueue::new();
+    /// let n = Actor::builder(0).executor(queue.handle()).budget(2).spawn()?;
+    /// for _ in 0..3 {
+    ///     n.send(|n| *n += 1)?;
+    /// }
+    /// assert!(queue.run_one() && n.len() == 1); // two turns, then the rest is handed on
+    /// assert!(queue.run_one());
+    /// assert!(!queue.run_one());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_one(&self) -> bool {
+        // The lock is let go before the drain is run.
+        let next = self.shared.state.lock().next();
+        next.map(|drain| panic::ignore(|| drain.run())).is_some()
+    }
+
+    /// Runs drains until none waits, those included that come meanwhile. Returns the number of
+    /// drains. Never waits; beside a flood of messages it never returns.
+    pub fn run_until_idle(&self) -> usize {
+        std::iter::from_fn(|| self.run_one().then_some(())).count()
+    }
+
+    /// Runs drains for `limit`, and sleeps while none waits; returns earlier if the queue is closed
+    /// and empty. Returns the number of drains. May block. A limit of zero runs what waits at the
+    /// call, once. A drain that is running when the time is over is run to its end. If several
+    /// threads run the queue, one that leaves wakes another if something waits.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::executor::DrainQueue;
+    ///
+    /// let queue = DrainQueue::new();
+    /// assert_eq!(queue.run_for(Duration::from_millis(1)), 0);
+    /// ```
+    pub fn run_for(&self, limit: impl Into<Limit>) -> usize {
+        let deadline = match limit.into() {
+            // One look: what waits now, and nothing that comes meanwhile.
+            Limit::Immediate => return (0..self.len()).take_while(|_| self.run_one()).count(),
+            Limit::Unlimited => None,
+            // A limit too large for the clock is no limit.
+            Limit::Within(limit) => Instant::now().checked_add(limit),
+        };
+        let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let mut count = 0;
+        while !is_late() {
+            let next = {
+                let mut state = self.shared.state.lock();
+                match state.next() {
+                    None if state.closed => return count,
+                    next => next,
+                }
+            };
+            match next {
+                Some(drain) => {
+                    panic::ignore(|| drain.run());
+                    count += 1;
+                }
+                None => self.wait(deadline),
+            }
+        }
+        // A drain that came just before may have woken this thread, of all that sleep here.
+        if !self.is_empty() {
+            self.shared.bell.notify_one();
+        }
+        count
+    }
+
+    /// Sleeps until there is something to run, the queue is closed, or the time is over.
+    fn wait(&self, deadline: Option<Instant>) {
+        // Inside a turn, others go on with what that turn has scheduled. Not under the lock: it may
+        // be scheduled here.
+        let _away = with_local(relieve_anyway);
+        let mut state = self.shared.state.lock();
+        while state.drains.is_empty() && !state.closed {
+            match deadline {
+                None => self.shared.bell.wait(&mut state),
+                Some(deadline) if Instant::now() >= deadline => return,
+                Some(deadline) => drop(self.shared.bell.wait_until(&mut state, deadline)),
+            }
+        }
+    }
+
+    /// Runs drains until the queue is [closed](Self::close), by another thread or by a turn, and
+    /// empty; sleeps while none waits. Returns the number of drains. Blocks.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::Arc;
+    /// use turnwise::Actor;
+    /// use turnwise::executor::DrainQueue;
+    ///
+    /// let queue = Arc::new(DrainQueue::new());
+    /// let main = Actor::builder(queue.clone()).executor(queue.handle()).spawn()?;
+    /// std::thread::spawn(move || main.send(|queue| queue.close()).unwrap());
+    /// assert_eq!(queue.run_until_closed(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_until_closed(&self) -> usize {
+        self.run_for(Limit::Unlimited)
+    }
+
+    /// Takes no more drains: those that come are dropped, and their actors stop. What waits can
+    /// still be run.
+    pub fn close(&self) {
+        self.shared.state.lock().closed = true;
+        self.shared.bell.notify_all();
+    }
+}
+
+impl Default for DrainQueue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+// A panic shows nobody a queue in the middle of a step: no user code is run under its lock.
+impl UnwindSafe for DrainQueue {}
+impl RefUnwindSafe for DrainQueue {}
+impl UnwindSafe for QueueHandle {}
+impl RefUnwindSafe for QueueHandle {}
+
+impl Drop for DrainQueue {
+    fn drop(&mut self) {
+        self.close();
+        // Not under the lock: dropping a drain runs user code, which may send.
+        let left = std::mem::take(&mut self.shared.state.lock().drains);
+        left.into_iter().for_each(|drain| panic::ignore(|| drop(drain)));
+    }
+}
+
+impl fmt::Debug for DrainQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DrainQueue").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for QueueHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueueHandle").finish_non_exhaustive()
+    }
+}

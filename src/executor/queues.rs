@@ -1,0 +1,153 @@
+//! Where drains wait in a pool: the injector, and each worker's queue and slot, as other threads
+//! reach them.
+//!
+//! Nothing here runs a drain, drops one, or tells a worker of one. A method that puts a drain where
+//! others look says so by its answer.
+
+use std::ptr::{NonNull, null_mut};
+
+use crossbeam_deque::{Injector, Steal, Stealer, Worker};
+
+use super::lifo_slot::LifoSlot;
+use crate::cell::executor::Drain;
+use crate::sync::CachePadded;
+use crate::sync::atomic::AtomicU32;
+use crate::sync::atomic::Ordering::Relaxed;
+
+/// The queues of a pool.
+pub(super) struct Queues {
+    pub(super) injector: Injector<Drain>,
+    remotes: Box<[CachePadded<Remote>]>,
+    /// Drains run by threads without a place; wraps.
+    helped: AtomicU32,
+}
+
+/// What others reach of a worker's place.
+pub(super) struct Remote {
+    pub(super) queue: Stealer<Drain>,
+    pub(super) slot: DrainSlot,
+    /// Drains that the worker has begun; wraps.
+    tick: AtomicU32,
+}
+
+impl Remote {
+    /// Its worker begins another drain.
+    pub(super) fn begins(&self, tick: u32) {
+        // Ordering: Relaxed. A sign of life: nothing is read through it.
+        self.tick.store(tick, Relaxed);
+    }
+}
+
+impl Queues {
+    /// The queues of that many workers, and each worker's own end.
+    pub(super) fn new(workers: usize) -> (Self, Vec<Worker<Drain>>) {
+        let own = (0..workers).map(|_| Worker::new_fifo()).collect::<Vec<_>>();
+        let remote = |queue: &Worker<Drain>| Remote {
+            queue: queue.stealer(),
+            slot: DrainSlot(LifoSlot::new()),
+            tick: AtomicU32::new(0),
+        };
+        let remotes = own.iter().map(|queue| CachePadded::new(remote(queue))).collect();
+        (Queues { injector: Injector::new(), remotes, helped: AtomicU32::new(0) }, own)
+    }
+
+    pub(super) fn workers(&self) -> usize {
+        self.remotes.len()
+    }
+
+    pub(super) fn of(&self, number: usize) -> &Remote {
+        &self.remotes[number]
+    }
+
+    /// Is there something where searchers look?
+    pub(super) fn has_work(&self) -> bool {
+        !self.injector.is_empty() || self.remotes.iter().any(|remote| !remote.queue.is_empty())
+    }
+
+    /// Takes a drain from anywhere, as a thread without a place does. What came from outside is
+    /// first.
+    pub(super) fn take_any(&self) -> Option<Drain> {
+        let queues = || self.remotes.iter().find_map(|remote| take(|| remote.queue.steal()));
+        let slots = || self.remotes.iter().find_map(|remote| remote.slot.take());
+        take(|| self.injector.steal()).or_else(queues).or_else(slots)
+    }
+
+    /// A thread without a place begins a drain.
+    pub(super) fn helps(&self) {
+        // Ordering: Relaxed. A sign of life, as in `begins`.
+        self.helped.fetch_add(1, Relaxed);
+    }
+
+    /// How many drains threads without a place have begun; wraps.
+    pub(super) fn helped(&self) -> u32 {
+        // Ordering: Relaxed, as above.
+        self.helped.load(Relaxed)
+    }
+
+    /// How many drains that worker has begun; wraps.
+    pub(super) fn tick(&self, number: usize) -> u32 {
+        // Ordering: Relaxed, as above.
+        self.remotes[number].tick.load(Relaxed)
+    }
+
+    /// Does a drain wait that only this worker is sure to come to?
+    pub(super) fn waits_behind(&self, number: usize) -> bool {
+        let remote = &self.remotes[number];
+        !remote.queue.is_empty() || !remote.slot.0.is_empty()
+    }
+
+    /// Moves what waits behind a worker to the injector, where each worker looks now and then
+    /// however busy it is. True if something was moved, which is to be announced.
+    #[must_use = "what was moved is to be announced"]
+    pub(super) fn expose(&self, number: usize) -> bool {
+        let remote = &self.remotes[number];
+        let mut moved = false;
+        // No more than what is there now: the worker may be running again, and put more in.
+        for _ in 0..remote.queue.len() {
+            let Some(drain) = take(|| remote.queue.steal()) else { break };
+            self.injector.push(drain);
+            moved = true;
+        }
+        if let Some(drain) = remote.slot.take() {
+            self.injector.push(drain);
+            moved = true;
+        }
+        moved
+    }
+}
+
+/// A [`LifoSlot`] for a drain.
+pub(super) struct DrainSlot(LifoSlot<()>);
+
+impl DrainSlot {
+    pub(super) fn put(&self, drain: Drain) -> Option<Drain> {
+        Self::drain(self.0.put(drain.into_raw()))
+    }
+
+    pub(super) fn take(&self) -> Option<Drain> {
+        Self::drain(self.0.take())
+    }
+
+    fn drain(raw: *mut ()) -> Option<Drain> {
+        // SAFETY: SLOT: the slot holds nothing but what `put` made of drains, and gives each out
+        // once.
+        NonNull::new(raw).map(|raw| unsafe { Drain::from_raw(raw) })
+    }
+}
+
+impl Drop for DrainSlot {
+    fn drop(&mut self) {
+        drop(Self::drain(self.0.put(null_mut())));
+    }
+}
+
+/// Tries again while others are in the way: each of them has taken something.
+pub(super) fn take<T>(steal: impl Fn() -> Steal<T>) -> Option<T> {
+    loop {
+        match steal() {
+            Steal::Success(taken) => return Some(taken),
+            Steal::Empty => return None,
+            Steal::Retry => std::hint::spin_loop(),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What the threads of a pool and its handles share.
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+
+use super::alarm::Alarm;
+use super::compensation::Threads;
+use super::idle::Idle;
+use super::place::Place;
+use super::queues::Queues;
+use crate::cell::executor::Drain;
+use crate::panic;
+use crate::sync::atomic::AtomicU32;
+use crate::sync::atomic::Ordering::Relaxed;
+
+pub(super) struct Shared {
+    pub(super) idle: Idle,
+    pub(super) queues: Queues,
+    pub(super) threads: Threads<Place>,
+    pub(super) alarm: Alarm,
+    /// Are workers stuck in their turns, so that threads without a place are to help? Said by the
+    /// monitor.
+    short: AtomicU32,
+    pub(super) name: Box<str>,
+    pub(super) stack_size: Option<usize>,
+}
+
+impl Shared {
+    pub(super) fn new(
+        queues: Queues,
+        most: Option<usize>,
+        name: Box<str>,
+        stack_size: Option<usize>,
+    ) -> Self {
+        let workers = queues.workers();
+        Shared {
+            idle: Idle::new(workers),
+            queues,
+            threads: Threads::new(workers, most),
+            alarm: Alarm::default(),
+            short: AtomicU32::new(0),
+            name,
+            stack_size,
+        }
+    }
+
+    pub(super) fn is_ended(&self) -> bool {
+        self.idle.look().is_ended()
+    }
+
+    /// Are workers stuck? Stale on return.
+    pub(super) fn is_short(&self) -> bool {
+        // Ordering: Relaxed. A hint.
+        self.short.load(Relaxed) != 0
+    }
+
+    pub(super) fn set_short(&self, short: bool) {
+        // Ordering: Relaxed. A hint.
+        self.short.store(u32::from(short), Relaxed);
+    }
+
+    /// Something has been put where searchers look. May run user code, in a pool that has ended.
+    pub(super) fn announce(&self) {
+        if self.idle.announce().is_ended() {
+            self.sweep();
+        }
+    }
+
+    /// Takes in a drain that comes from no worker's place.
+    pub(super) fn inject(&self, drain: Drain) {
+        self.queues.injector.push(drain);
+        self.announce();
+    }
+
+    /// Drops a drain: its actor stops with `ExecutorGone`.
+    pub(super) fn drop_unrun(&self, drain: Drain) {
+        self.threads.count_dropped();
+        panic::ignore(|| drop(drain));
+    }
+
+    /// The pool has ended: drops what is queued.
+    pub(super) fn sweep(&self) {
+        while let Some(drain) = self.queues.take_any() {
+            self.drop_unrun(drain);
+        }
+    }
+
+    /// The pool has ended: lets all threads go that wait, and drops what is queued.
+    pub(super) fn see_off(&self) {
+        self.idle.end();
+        self.threads.dismiss();
+        self.alarm.end();
+        self.sweep();
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let now = self.idle.look();
+        f.debug_struct("ThreadPool")
+            .field("name", &self.name)
+            .field("workers", &self.queues.workers())
+            .field("asleep", &now.sleepers())
+            .field("searching", &now.searchers())
+            .field("away", &now.away())
+            .field("closing", &now.is_closing())
+            .field("ended", &now.is_ended())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,168 @@
+//! Drains as tasks of a tokio runtime.
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::sync::Arc;
+
+use ::tokio::runtime::{Handle, RuntimeFlavor};
+use ::tokio::task::AbortHandle;
+
+use crate::cell::executor::{Drain, Executor};
+use crate::drain::context::{Local, with_local};
+use crate::sync::atomic::AtomicU32;
+use crate::sync::atomic::Ordering::{Acquire, Release};
+
+/// An [`Executor`] that runs each drain as a task of a tokio runtime. With the feature `tokio`.
+///
+/// One allocation per drain, tokio's; and one task for each executor that is made (not for its
+/// clones), which does nothing, and by whose end it sees that the runtime is shut down. Drains that
+/// wait in the runtime then are dropped, and so are those that come later: their actors stop with
+/// [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone).
+///
+/// # Examples
+/// ```
+/// use turnwise::Actor;
+/// use turnwise::executor::Tokio;
+///
+/// let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
+/// let n = Actor::builder(1).executor(Tokio::new(runtime.handle().clone())).spawn()?;
+/// let two = runtime.block_on(async { n.call(|n| *n + 1).await })?;
+/// assert_eq!(two, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Tokio {
+    runtime: Handle,
+    blocking: bool,
+    sentinel: Arc<Sentinel>,
+}
+
+impl Tokio {
+    /// As tasks on the runtime's workers: for turns that are short. A turn that waits keeps its
+    /// worker meanwhile, and what it has scheduled may wait behind it.
+    pub fn new(runtime: Handle) -> Self {
+        let sentinel = Sentinel::of(&runtime);
+        Tokio { runtime, blocking: false, sentinel }
+    }
+
+    /// On the runtime's threads for blocking work: for turns that are long, or wait.
+    pub fn for_blocking(runtime: Handle) -> Self {
+        Tokio { blocking: true, ..Self::new(runtime) }
+    }
+}
+
+impl Executor for Tokio {
+    fn execute(&self, drain: Drain) {
+        if self.blocking {
+            self.runtime.spawn_blocking(|| drain.run());
+        } else {
+            self.runtime.spawn(async { drain.run() });
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.sentinel.is_gone()
+    }
+}
+
+impl fmt::Debug for Tokio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokio").field("blocking", &self.blocking).finish_non_exhaustive()
+    }
+}
+
+/// Sees the end of a runtime, by a task that is dropped with it.
+struct Sentinel {
+    gone: Arc<AtomicU32>,
+    task: AbortHandle,
+}
+
+/// Says that the task was dropped.
+struct Gone(Arc<AtomicU32>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        // Ordering: Release, with the Acquire of `is_gone`: what the shutdown did before is seen
+        // with it.
+        self.0.store(1, Release);
+    }
+}
+
+impl Sentinel {
+    fn of(runtime: &Handle) -> Arc<Self> {
+        let gone = Arc::new(AtomicU32::new(0));
+        let last = Gone(gone.clone());
+        let task = runtime.spawn(async move {
+            let _last = last;
+            std::future::pending::<()>().await;
+        });
+        Arc::new(Sentinel { gone, task: task.abort_handle() })
+    }
+
+    fn is_gone(&self) -> bool {
+        // Ordering: Acquire, as in `Gone`.
+        self.gone.load(Acquire) != 0
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A worker of a runtime keeps the task that it was given last to itself, where no other worker
+/// finds it. One more task, which does nothing, takes its place.
+pub(super) fn before_block() {
+    if let Ok(runtime) = Handle::try_current() {
+        if runtime.runtime_flavor() == RuntimeFlavor::MultiThread {
+            runtime.spawn(async {});
+        }
+    }
+}
+
+/// Is this thread inside a runtime?
+pub(super) fn is_here() -> bool {
+    Handle::try_current().is_ok()
+}
+
+/// A drain on its way through a runtime: what the runtime drops is handed on.
+struct Saved<F: FnOnce(Drain)>(Option<(Drain, F)>);
+
+impl<F: FnOnce(Drain)> Saved<F> {
+    fn run(mut self) {
+        if let Some((drain, _)) = self.0.take() {
+            drain.run();
+        }
+    }
+}
+
+impl<F: FnOnce(Drain)> Drop for Saved<F> {
+    fn drop(&mut self) {
+        if let Some((drain, otherwise)) = self.0.take() {
+            otherwise(drain);
+        }
+    }
+}
+
+/// Runs the drain as a task of the runtime that this thread is in, or gives it back if it is in
+/// none. If the runtime drops the task un-run, the drain goes to `otherwise`.
+///
+/// A thread that is about to block may keep its worker's next task waiting, and in a runtime of one
+/// thread all of them. Then the drain goes to the runtime's threads for blocking work, where it
+/// finds the same runtime.
+pub(super) fn spawn_here(
+    drain: Drain,
+    otherwise: impl FnOnce(Drain) + Send + 'static,
+) -> Result<(), Drain> {
+    let Ok(runtime) = Handle::try_current() else { return Err(drain) };
+    let saved = Saved(Some((drain, otherwise)));
+    let blocks = with_local(Local::is_about_to_block);
+    if blocks || runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
+        runtime.spawn_blocking(move || saved.run());
+    } else {
+        runtime.spawn(async move { saved.run() });
+    }
+    Ok(())
+}

@@ -1,0 +1,298 @@
+//! The reply cell: where a question waits for its turn, and its answer for the asker.
+//!
+//! The queue holds the cell's address; question and answer lie in the cell, which has two sides: the asker's [`Reply`] and the drainer.
+//! One word decides whether the question runs or is cancelled, who is told, and who frees.
+//!
+//! | bits 0, 1 PHASE                            | bit 2 WAITING          | bit 3 LEFT                     |
+//! |--------------------------------------------|------------------------|--------------------------------|
+//! | 0 queued, 1 running, 2 done, 3 cancelled   | the asker's waiter is in its slot | one side has left   |
+//!
+//! | call     | by      | from -> to               | then                                                              |
+//! |----------|---------|--------------------------|-------------------------------------------------------------------|
+//! | `start`  | drainer | queued -> running        | the question is the drainer's; refused if cancelled               |
+//! | `cancel` | asker   | queued -> cancelled      | the question is the asker's; refused otherwise                    |
+//! | `finish` | drainer | running -> done          | the answer is the asker's; WAITING was set: takes the waiter, wakes it |
+//! | `watch`  | asker   | - -> WAITING             | refused if done; a waiter from before is taken back first         |
+//! | `leave`  | each    | - -> LEFT                | LEFT was set: frees                                               |
+//!
+//! - Q1: `start` and `cancel` exclude each other; the winner alone touches the question.
+//! - Q2: the answer is the drainer's until `done`, the asker's afterwards.
+//! - Q3: the waiter's slot is the asker's while WAITING is clear and it is not done; the drainer's from `finish` on, if WAITING was set then.
+//! - ANSWER: `finish` Release -> `is_done` Acquire. - WAITER: `watch` Release -> `finish` Acquire.
+//! - LEAVE: `leave` Release -> `leave` Acquire. The side that frees comes after all that the other did.
+
+use std::alloc::Layout;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+
+use crate::error::AskError;
+use crate::panic;
+use crate::sync::alloc::{Life, alloc, dealloc};
+use crate::sync::atomic::AtomicU32;
+use crate::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::sync::cell::UnsafeCell;
+use crate::wait_list::Waiter;
+
+const PHASE: u32 = 3;
+const QUEUED: u32 = 0;
+const RUNNING: u32 = 1;
+const DONE: u32 = 2;
+const CANCELLED: u32 = 3;
+const WAITING: u32 = 4;
+const LEFT: u32 = 8;
+
+/// The part that the asker knows: he does not know the question's type.
+#[repr(C)]
+struct Cell<R, P> {
+    state: AtomicU32,
+    life: Life,
+    waiter: UnsafeCell<Option<Waiter>>,
+    answer: UnsafeCell<Option<Result<R, AskError>>>,
+    give_back: unsafe fn(NonNull<Cell<R, P>>) -> P,
+    free: unsafe fn(NonNull<Cell<R, P>>),
+}
+
+#[repr(C)]
+struct Whole<F: Question, R> {
+    cell: Cell<R, F::Payload>,
+    question: UnsafeCell<ManuallyDrop<F>>,
+}
+
+/// What can be put into a cell; `Payload` is what its asker gets back if he cancels it.
+pub(crate) trait Question: Sized {
+    type Payload;
+    fn payload(self) -> Self::Payload;
+}
+
+/// A question that nobody put: its answer was promised.
+pub(crate) struct Promised;
+
+impl Question for Promised {
+    type Payload = ();
+    fn payload(self) {}
+}
+
+/// The asker's side.
+pub(crate) struct Asker<R, P>(NonNull<Cell<R, P>>);
+
+/// The drainer's side.
+pub(crate) struct Answerer<F: Question, R>(NonNull<Whole<F, R>>);
+
+// SAFETY: the cell's parts are touched by one side at a time (Q1-Q3), whichever thread it is on; question and answer are sent across.
+unsafe impl<R: Send, P: Send> Send for Asker<R, P> {}
+// SAFETY: a shared reference to it reads the state word only.
+unsafe impl<R: Send, P: Send> Sync for Asker<R, P> {}
+// SAFETY: as for the asker.
+unsafe impl<F: Question + Send, R: Send> Send for Answerer<F, R> {}
+// SAFETY: a shared reference to it reads the state word only, unless its holder knows that it is the
+// only one (`start`, `answer`: the floors above call them on an answerer that they own).
+unsafe impl<F: Question + Send, R: Send> Sync for Answerer<F, R> {}
+
+/// A new cell with its two sides: one allocation.
+pub(crate) fn oneshot<F: Question, R>(question: F) -> (Answerer<F, R>, Asker<R, F::Payload>) {
+    let memory = NonNull::new(alloc(Layout::new::<Whole<F, R>>()))
+        .expect("alloc never returns null")
+        .cast::<Whole<F, R>>();
+    let cell = Cell {
+        state: AtomicU32::new(QUEUED),
+        life: Life::new(),
+        waiter: UnsafeCell::new(None),
+        answer: UnsafeCell::new(None),
+        give_back: give_back::<F, R>,
+        free: free::<F, R>,
+    };
+    // SAFETY: fresh memory of this layout.
+    unsafe { memory.write(Whole { cell, question: UnsafeCell::new(ManuallyDrop::new(question)) }) };
+    (Answerer(memory), Asker(memory.cast()))
+}
+
+/// # Safety
+/// The cell is a `Whole<F, R>`, and the caller has won the question (Q1), which is moved out.
+unsafe fn give_back<F: Question, R>(cell: NonNull<Cell<R, F::Payload>>) -> F::Payload {
+    // SAFETY: the caller's word.
+    let question = unsafe {
+        cell.cast::<Whole<F, R>>()
+            .as_ref()
+            .question
+            .with_mut(|question| ManuallyDrop::take(&mut *question))
+    };
+    question.payload()
+}
+
+/// # Safety
+/// The cell is a `Whole<F, R>`, and both sides have left.
+unsafe fn free<F: Question, R>(cell: NonNull<Cell<R, F::Payload>>) {
+    struct Memory<F: Question, R>(NonNull<Whole<F, R>>);
+    impl<F: Question, R> Drop for Memory<F, R> {
+        fn drop(&mut self) {
+            // SAFETY: freed once, also if dropping an answer unwinds.
+            unsafe { dealloc(self.0.cast().as_ptr(), Layout::new::<Whole<F, R>>()) }
+        }
+    }
+    let memory = Memory(cell.cast::<Whole<F, R>>());
+    // SAFETY: the caller's word; the question was moved out or dropped (Q1), the rest is dropped here.
+    // A waker and an answer that nobody took are user code: their panic concerns nobody.
+    unsafe {
+        cell.as_ref().life.end();
+        panic::ignore(|| memory.0.drop_in_place());
+    }
+}
+
+impl<R, P> Cell<R, P> {
+    fn leave(cell: NonNull<Self>) {
+        // SAFETY: this side has not left yet, so the cell is there.
+        let this = unsafe { cell.as_ref() };
+        this.life.check();
+        let free = this.free;
+        // Ordering: AcqRel, both sides of LEAVE.
+        if this.state.fetch_or(LEFT, AcqRel) & LEFT != 0 {
+            // SAFETY: both sides have left.
+            unsafe { free(cell) }
+        }
+    }
+
+    fn phase_from_queued(&self, to: u32) -> bool {
+        let mut now = QUEUED;
+        loop {
+            // Ordering: Relaxed. It only decides; the question was published by the push (MESSAGE), or written by the asker himself.
+            match self.state.compare_exchange(now, now & !PHASE | to, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(seen) if seen & PHASE != QUEUED => return false,
+                Err(seen) => now = seen,
+            }
+        }
+    }
+}
+
+impl<F: Question, R> Answerer<F, R> {
+    fn cell(&self) -> &Cell<R, F::Payload> {
+        // SAFETY: this side has not left yet, so the cell is there.
+        let cell = unsafe { &self.0.as_ref().cell };
+        cell.life.check();
+        cell
+    }
+
+    /// Takes the question, unless it was cancelled.
+    pub(crate) fn start(&self) -> Option<F> {
+        // SAFETY: Q1: won, and moved out once.
+        self.accept().then(|| unsafe { self.take_accepted() })
+    }
+
+    /// Gives the answer and leaves; once, after [`start`](Self::start).
+    pub(crate) fn finish(self, answer: Result<R, AskError>) {
+        self.answer(answer);
+        self.leave();
+    }
+
+    /// Gives the answer; once, after [`start`](Self::start) or [`accept`](Self::accept).
+    pub(crate) fn answer(&self, answer: Result<R, AskError>) {
+        let cell = self.cell();
+        // SAFETY: Q2: not done yet.
+        cell.answer.with_mut(|slot| unsafe { *slot = Some(answer) });
+        // Ordering: AcqRel. Release: writer side of ANSWER. Acquire: reader side of WAITER.
+        let before = cell.state.fetch_xor(RUNNING ^ DONE, AcqRel);
+        debug_assert_eq!(before & PHASE, RUNNING);
+        if before & WAITING != 0 {
+            // SAFETY: Q3: done, and WAITING was set.
+            let waiter = cell.waiter.with_mut(|slot| unsafe { (*slot).take() });
+            waiter.into_iter().for_each(Waiter::wake);
+        }
+    }
+
+    /// This side is done with the cell. Its question must have been moved out.
+    pub(crate) fn leave(self) {
+        Cell::leave(self.0.cast::<Cell<R, F::Payload>>());
+    }
+
+    /// Has the asker cancelled? Stale on return.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        // Ordering: Relaxed. A hint: nothing is read through it.
+        self.cell().state.load(Relaxed) & PHASE == CANCELLED
+    }
+
+    /// Wins the question without moving it out; false if it was cancelled.
+    pub(crate) fn accept(&self) -> bool {
+        self.cell().phase_from_queued(RUNNING)
+    }
+
+    /// Moves the question out.
+    ///
+    /// # Safety
+    /// [`accept`](Self::accept) has won it, and it is moved out once.
+    pub(crate) unsafe fn take_accepted(&self) -> F {
+        // SAFETY: Q1, by the caller's word.
+        unsafe { self.0.as_ref().question.with_mut(|question| ManuallyDrop::take(&mut *question)) }
+    }
+
+    /// Where the question lies.
+    pub(crate) fn question(&self) -> *mut F {
+        // SAFETY: this side has not left yet, so the cell is there. No reference is made.
+        unsafe { self.0.as_ref().question.with_mut(<*mut ManuallyDrop<F>>::cast) }
+    }
+
+    /// Takes a question back that was not accepted; frees the cell.
+    pub(crate) fn take_back(self, asker: Asker<R, F::Payload>) -> F {
+        let question = self.start().expect("a question in the asker's hand is not cancelled");
+        self.leave();
+        drop(asker);
+        question
+    }
+}
+
+impl<R, P> Asker<R, P> {
+    fn cell(&self) -> &Cell<R, P> {
+        // SAFETY: this side has not left yet, so the cell is there.
+        let cell = unsafe { self.0.as_ref() };
+        cell.life.check();
+        cell
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        // Ordering: Acquire, reader side of ANSWER.
+        self.cell().state.load(Acquire) & PHASE == DONE
+    }
+
+    /// Takes the answer, if it is there.
+    pub(crate) fn take(&mut self) -> Option<Result<R, AskError>> {
+        if !self.is_done() {
+            return None;
+        }
+        // SAFETY: Q2: done.
+        self.cell().answer.with_mut(|slot| unsafe { (*slot).take() })
+    }
+
+    /// Registers a waiter; false if it is done already.
+    pub(crate) fn watch(&mut self, waiter: Waiter) -> bool {
+        let cell = self.cell();
+        // Ordering: Relaxed. The slot's old waiter is the asker's own; an answer is read by `take`, which looks again.
+        let before = cell.state.fetch_and(!WAITING, Relaxed);
+        if before & PHASE == DONE {
+            panic::ignore(|| drop(waiter));
+            return false;
+        }
+        // SAFETY: Q3: WAITING is clear, and it was not done when it was cleared: `finish` will not look
+        // at the slot.
+        let before = cell.waiter.with_mut(|slot| unsafe { (*slot).replace(waiter) });
+        // Ordering: Release, writer side of WAITER.
+        let in_time = cell.state.fetch_or(WAITING, Release) & PHASE != DONE;
+        // A waker's drop is user code: it comes last.
+        panic::ignore(|| drop(before));
+        in_time
+    }
+
+    /// Cancels the question, unless it has started: then it certainly never runs, and here is what it was made of.
+    pub(crate) fn cancel(&mut self) -> Option<P> {
+        let won = self.cell().phase_from_queued(CANCELLED);
+        won.then(|| {
+            let give_back = self.cell().give_back;
+            // SAFETY: Q1: won.
+            unsafe { give_back(self.0) }
+        })
+    }
+}
+
+impl<R, P> Drop for Asker<R, P> {
+    fn drop(&mut self) {
+        Cell::leave(self.0);
+    }
+}

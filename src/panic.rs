@@ -1,0 +1,41 @@
+//! The one door to code that is not the crate's own.
+//!
+//! Closures, handlers, hooks, wakers, clocks, executors and every `Drop` of a user's value may panic.
+//! Whoever calls them on behalf of somebody else calls them through [`catch`], and decides what the
+//! panic means; [`ignore`] is for those whose panic means nothing to anyone. No caller of either
+//! holds a lock or a borrow meanwhile. `docs/user-code.md` lists every such place.
+
+#![forbid(unsafe_code)]
+
+use std::any::Any;
+use std::sync::Arc;
+
+pub(crate) use crate::sync::panic::catch;
+
+/// What a panic carries.
+pub(crate) type Payload = Box<dyn Any + Send>;
+
+/// Runs user code whose panic concerns nobody.
+#[inline]
+pub(crate) fn ignore(f: impl FnOnce()) {
+    if let Err(payload) = catch(f) {
+        discard(payload);
+    }
+}
+
+/// Drops a payload. One that panics in its own drop is forgotten, with what it panicked with.
+#[cold]
+pub(crate) fn discard(payload: Payload) {
+    catch(|| drop(payload)).unwrap_or_else(std::mem::forget);
+}
+
+/// The text of a panic.
+pub(crate) fn text(payload: &(dyn Any + Send)) -> Arc<str> {
+    if let Some(text) = payload.downcast_ref::<&'static str>() {
+        Arc::from(*text)
+    } else if let Some(text) = payload.downcast_ref::<String>() {
+        Arc::from(text.as_str())
+    } else {
+        Arc::from("a panic without a text")
+    }
+}

@@ -1,0 +1,78 @@
+//! The ends of an actor, as they are asked for: close, stop, and the drop of the last handle.
+
+use crate::cell::owner::Owed;
+use crate::cell::refs::Strong;
+use crate::drain::context::with_local;
+use crate::drain::deferred::{drain, settle};
+use crate::drain::schedule::schedule;
+use crate::mailbox::word::{CLOSED, Entry, ORPHAN};
+
+impl<S> Strong<S> {
+    /// Takes no new messages; those that were accepted are run. False if it was closed already.
+    pub(crate) fn close(&self) -> bool {
+        self.raise_flag(CLOSED, false)
+    }
+
+    /// Closes the mailbox if nothing runs or waits in it.
+    pub(crate) fn close_if_idle(&self) -> bool {
+        self.raise_flag(CLOSED, true)
+    }
+
+    /// Takes no new messages; those that were accepted are given back.
+    pub(crate) fn stop(&self) -> bool {
+        let first = self.header().raise_stop();
+        self.close();
+        first
+    }
+
+    /// Closes the mailbox if nothing runs or waits in it. The actor ends in this call, also on top of
+    /// the crate's own work, unless its end is for its executor.
+    pub(crate) fn end_if_idle(&self) -> bool {
+        self.raise_by(CLOSED, true, true)
+    }
+
+    /// Raises CLOSED or ORPHAN and does what that leaves owing; false if the word was not changed.
+    fn raise_flag(&self, flag: u64, only_if_idle: bool) -> bool {
+        self.raise_by(flag, only_if_idle, false)
+    }
+
+    /// `here`: what there is to do is done in this call, whatever this thread is inside of.
+    #[inline(never)]
+    fn raise_by(&self, flag: u64, only_if_idle: bool, here: bool) -> bool {
+        with_local(|local| {
+            // What was posted does not run in the drop of a handle either: a drain is out for it.
+            let posted = {
+                let header = self.header();
+                header.is_scheduled() && header.word.load().is_pending()
+            };
+            let leaves = local.in_turn() && !here || self.is_executor_only() || posted;
+            // After the step, an orphan is kept by whoever owns it, and by this reference.
+            let cell = leaves.then(|| self.to_ref());
+            let entry = if leaves { Entry::Leave } else { Entry::Drain };
+            let raised = self.raise(flag, entry, only_if_idle);
+            let changed = raised.is_some();
+            match (raised, cell) {
+                (Some(Owed::Drain(owner)), _) => drain(local, owner),
+                (Some(Owed::Schedule), Some(cell)) if self.is_executor_only() || posted => {
+                    schedule(local, &cell);
+                }
+                (Some(Owed::Schedule), Some(cell)) => local.defer(cell),
+                _ => {}
+            }
+            settle(local);
+            changed
+        })
+    }
+}
+
+impl<S> Drop for Strong<S> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: this is the drop of the handle.
+        if unsafe { self.release() } {
+            // The handles' reference is there until the one that ends the actor gives it up: that may be
+            // this call, or the owner.
+            self.raise_flag(ORPHAN, false);
+        }
+    }
+}

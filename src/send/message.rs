@@ -1,0 +1,195 @@
+//! Sending and asking: the message is run on the spot if the mailbox is idle and this thread is inside no
+//! turn, else it is left in the mailbox.
+
+use super::push::By;
+use crate::cell::config::Overflow;
+use crate::cell::message::Message;
+use crate::cell::owner::{Claimed, InTurn};
+use crate::cell::refs::{Ref, Strong};
+use crate::drain::context::{Depth, Local, with_local};
+use crate::drain::deferred::{drain, settle};
+use crate::envelope::ask::{Ask, Asked};
+use crate::envelope::give_back;
+use crate::envelope::tell::Tell;
+use crate::error::{AskError, Reason};
+use crate::mailbox::list::Chain;
+use crate::mailbox::oneshot::{Asker, oneshot};
+use crate::mailbox::word::Snapshot;
+use crate::panic::{self, Payload};
+
+/// The answer to a question, or where it will be.
+pub(crate) enum Answer<R, P> {
+    Ready(Result<R, AskError>),
+    Pending(Asker<R, P>, Ref),
+}
+
+impl<S: 'static> Strong<S> {
+    /// Runs one message of this mailbox, which this thread has just claimed, and lets go. Everything but
+    /// the good way is out of line: the result of a turn that panicked does not stay in registers past
+    /// the release.
+    #[inline(always)]
+    pub(super) fn run_claimed<R>(
+        &self,
+        local: &Local,
+        depth: Depth,
+        mut claimed: Claimed,
+        f: impl FnOnce(&mut S) -> R,
+    ) -> Result<R, Payload> {
+        // SAFETY: B1: claimed, so it is ours, of this state type; a mailbox that has ended is closed, and
+        // is not claimed.
+        let turn = || panic::catch(|| unsafe { claimed.with_state(f) });
+        match local.enter_from(depth, self.addr(), turn) {
+            Ok(value) => {
+                match claimed.release_one() {
+                    Ok(()) => settle(local),
+                    Err(claimed) => go_on(local, claimed),
+                }
+                Ok(value)
+            }
+            Err(payload) => Err(claimed_panicked(local, claimed, payload)),
+        }
+    }
+
+    /// Sends a message.
+    #[inline(always)]
+    pub(crate) fn send<L: Message<S>>(&self, message: L) -> Result<(), (L, Reason)> {
+        with_local(|local| {
+            let mut seen = Snapshot::IDLE;
+            if !local.in_turn() && self.runs_on_the_spot() {
+                match self.claim() {
+                    Ok(claimed) => {
+                        // SAFETY: claimed: the turn is this thread's.
+                        let turn = unsafe { InTurn::new(claimed.cell()) };
+                        // An answer that nobody wants is dropped in the turn: its panic is the turn's.
+                        let ran = self.run_claimed(local, Depth::Outside, claimed, |state| {
+                            drop(message.run(state, turn));
+                        });
+                        if let Err(payload) = ran {
+                            panic::discard(payload);
+                        }
+                        return Ok(());
+                    }
+                    Err(now) => seen = now,
+                }
+            }
+            self.send_slow(local, seen, message, By::Sender)
+        })
+    }
+
+    /// Sends a message that never runs in this call.
+    pub(crate) fn post<L: Message<S>>(&self, message: L) -> Result<(), (L, Reason)> {
+        with_local(|local| self.send_slow(local, Snapshot::IDLE, message, By::Poster))
+    }
+
+    /// Puts a message in, by the rules for a full mailbox.
+    #[inline(never)]
+    fn send_slow<L: Message<S>>(
+        &self,
+        local: &Local,
+        seen: Snapshot,
+        message: L,
+        by: By,
+    ) -> Result<(), (L, Reason)> {
+        match self.push(local, seen, Tell::new(message), by) {
+            Ok(()) => Ok(()),
+            Err((tell, Reason::Full)) if self.drops_newest() => {
+                self.drop_newest(tell.message);
+                Ok(())
+            }
+            Err((tell, reason)) => Err((tell.message, reason)),
+        }
+    }
+
+    pub(crate) fn drops_newest(&self) -> bool {
+        self.header().config().overflow == Overflow::DropNewest
+    }
+
+    /// The mailbox is full, and the message goes to the hook.
+    pub(crate) fn drop_newest<L: Message<S>>(&self, message: L) {
+        // SAFETY: this handle keeps the cell, whose state is an S.
+        panic::ignore(|| unsafe { give_back::<S, L>(self.header(), message) });
+    }
+
+    /// Sends many messages in one step, in their order: all or none.
+    pub(crate) fn send_many<L: Message<S>>(
+        &self,
+        messages: impl Iterator<Item = L>,
+    ) -> Result<(), (Vec<L>, Reason)> {
+        let mut chain = Chain::<Tell<S, L>>::new();
+        messages.for_each(|message| chain.append(Tell::new(message)));
+        let Some(links) = chain.into_links() else { return Ok(()) };
+        with_local(|local| {
+            let refused = match self.push_links(local, Snapshot::IDLE, links, By::Sender) {
+                Ok(owed) => {
+                    self.discharge(local, owed, By::Sender);
+                    return Ok(());
+                }
+                Err(reason) => reason,
+            };
+            // SAFETY: the links of this chain, refused.
+            let mut chain = unsafe { Chain::<Tell<S, L>>::from_links(links) };
+            Err((chain.take_back().map(|tell| tell.message).collect(), refused))
+        })
+    }
+
+    /// Asks.
+    #[inline(always)]
+    pub(crate) fn ask<L: Message<S>>(
+        &self,
+        message: L,
+        by: By,
+    ) -> Result<Answer<L::Answer, L::Payload>, (L, Reason)> {
+        with_local(|local| {
+            let mut seen = Snapshot::IDLE;
+            if by == By::Sender && !local.in_turn() && self.runs_on_the_spot() {
+                match self.claim() {
+                    Ok(claimed) => {
+                        // SAFETY: claimed: the turn is this thread's.
+                        let turn = unsafe { InTurn::new(claimed.cell()) };
+                        let run = |state: &mut S| message.run(state, turn);
+                        let answer = self.run_claimed(local, Depth::Outside, claimed, run);
+                        return Ok(Answer::Ready(answer.map_err(|payload| {
+                            let text = panic::text(payload.as_ref());
+                            panic::discard(payload);
+                            AskError::Panicked(text)
+                        })));
+                    }
+                    Err(now) => seen = now,
+                }
+            }
+            self.ask_slow(local, seen, message, by)
+        })
+    }
+
+    #[inline(never)]
+    fn ask_slow<L: Message<S>>(
+        &self,
+        local: &Local,
+        seen: Snapshot,
+        message: L,
+        by: By,
+    ) -> Result<Answer<L::Answer, L::Payload>, (L, Reason)> {
+        let (answerer, asker) = oneshot(Asked::new(message));
+        match self.push(local, seen, Ask::<S, L>::new(answerer), by) {
+            Ok(()) => Ok(Answer::Pending(asker, self.to_ref())),
+            Err((ask, reason)) => Err((ask.take_back(asker), reason)),
+        }
+    }
+}
+
+/// Goes on with a claimed mailbox that could not be released after its first turn.
+#[cold]
+#[inline(never)]
+fn go_on(local: &Local, claimed: Claimed) {
+    drain(local, claimed.into_owner());
+}
+
+/// Does what a panic in the first turn of a claimed mailbox leaves owing, and lets go.
+#[cold]
+#[inline(never)]
+fn claimed_panicked(local: &Local, claimed: Claimed, payload: Payload) -> Payload {
+    let mut owner = claimed.into_owner();
+    local.enter(owner.addr(), || owner.recover(&payload));
+    drain(local, owner);
+    payload
+}

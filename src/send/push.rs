@@ -1,0 +1,115 @@
+//! Putting messages in: what a sender does when the mailbox was not its own by the first attempt.
+//!
+//! A message becomes a node, and the node is pushed, by itself or in a chain. Then whatever the push left
+//! owing ([`Owed`]) is done: drained here, deferred on this thread, or scheduled.
+
+use crate::cell::owner::Owed;
+use crate::cell::refs::Strong;
+use crate::drain::context::Local;
+use crate::drain::deferred::{drain, settle};
+use crate::drain::schedule::{is_executor_gone, schedule};
+use crate::error::{Reason, StopCause};
+use crate::mailbox::list::Links;
+use crate::mailbox::node::{Envelope, NodePtr};
+use crate::mailbox::word::{CLOSED, Entry, Refusal, Snapshot, UNBOUNDED};
+
+/// How a message is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// Its sender drains if it can.
+    Sender,
+    /// It never runs on this thread.
+    Poster,
+}
+
+impl<S: 'static> Strong<S> {
+    /// Why nothing is accepted.
+    #[cold]
+    pub(crate) fn reason(&self, refusal: Refusal) -> Reason {
+        match refusal {
+            Refusal::Busy => Reason::WouldBlock,
+            // A long chain is found too long before anything is read.
+            Refusal::Full if !self.header().word.load().has(CLOSED) => Reason::Full,
+            _ => {
+                // The push that was refused read the word Relaxed: FAREWELL shows a STOP that was raised
+                // before CLOSED.
+                self.header().word.look();
+                self.header().stop_cause().map_or(Reason::Closed, Reason::Stopped)
+            }
+        }
+    }
+
+    /// Puts a message in, and does what that leaves owing. A message that is refused comes back.
+    #[inline(never)]
+    pub(crate) fn push<E: Envelope>(
+        &self,
+        local: &Local,
+        seen: Snapshot,
+        message: E,
+        by: By,
+    ) -> Result<(), (E, Reason)> {
+        let node = NodePtr::new(message);
+        let mut seen = seen;
+        // What a busy `send` comes to; everything else is below.
+        if seen != Snapshot::IDLE && self.header().config().limit == UNBOUNDED {
+            match self.header().word.push_busy(seen, node.addr(), |head| node.set_next(head)) {
+                Ok(()) => return Ok(()),
+                Err(now) => seen = now,
+            }
+        }
+        match self.push_links(local, seen, Links::one(node), by) {
+            Ok(owed) => {
+                self.discharge(local, owed, by);
+                Ok(())
+            }
+            // SAFETY: it was made here of an E, and pushed nowhere.
+            Err(reason) => Err((unsafe { node.take_back::<E>() }, reason)),
+        }
+    }
+
+    /// Puts nodes in; what that leaves owing is for [`discharge`](Self::discharge).
+    pub(super) fn push_links(
+        &self,
+        local: &Local,
+        seen: Snapshot,
+        links: Links,
+        by: By,
+    ) -> Result<Owed, Reason> {
+        let mut seen = seen;
+        if self.is_executor_only() {
+            seen = self.look_at_executor()?;
+        }
+        let leaves = by == By::Poster || self.is_executor_only() || local.in_turn();
+        let entry = if leaves { Entry::Leave } else { Entry::Drain };
+        let limit = self.header().config().limit;
+        self.push_nodes(seen, links, limit, entry).map_err(|refusal| self.reason(refusal))
+    }
+
+    /// Before a message would need a new drain: an executor that is gone stops its actor, and the message
+    /// goes back to its sender.
+    pub(super) fn look_at_executor(&self) -> Result<Snapshot, Reason> {
+        let now = self.header().word.load();
+        if now.count() == 0 && !now.has(CLOSED) && is_executor_gone(self.header()) {
+            self.header().stop_because(StopCause::ExecutorGone);
+            self.close();
+            return Err(self.reason(Refusal::Closed));
+        }
+        Ok(now)
+    }
+
+    /// Does what a push left owing.
+    pub(super) fn discharge(&self, local: &Local, owed: Owed, by: By) {
+        match owed {
+            Owed::Nothing => {}
+            Owed::Drain(owner) => drain(local, owner),
+            Owed::Schedule if by == By::Sender && !self.is_executor_only() => {
+                // Only a thread inside a turn has left the message pending for itself.
+                local.defer_by(self.addr(), || self.to_ref());
+            }
+            Owed::Schedule => {
+                schedule(local, self);
+                settle(local);
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `with`: a closure in the caller's frame, and a caller that waits for it.
+
+use crate::budget::Until;
+use crate::cell::owner::Owed;
+use crate::cell::refs::Strong;
+use crate::drain::blocking::{Reserved, reserve};
+use crate::drain::context::{Depth, Local, with_local};
+use crate::drain::deferred::{drain_until, settle};
+use crate::drain::schedule::schedule;
+use crate::envelope::borrowed::{Borrowed, Outcome};
+use crate::error::{AskError, Reason};
+use crate::mailbox::list::Links;
+use crate::mailbox::node::{NodeOf, NodePtr};
+use crate::mailbox::word::{Entry, Snapshot};
+use crate::panic::Payload;
+use crate::sync::{hint, thread};
+use crate::time::{Deadline, Limit, MonotonicClock};
+
+impl<S: 'static> Strong<S> {
+    /// Runs a closure and waits for it; it may borrow from the caller.
+    ///
+    /// # Panics
+    /// With the closure's own panic.
+    #[inline]
+    pub(crate) fn with<F, R>(&self, f: F) -> Result<R, AskError>
+    where
+        F: FnOnce(&mut S) -> R + Send,
+        R: Send,
+    {
+        with_local(|local| {
+            if !self.runs_on_the_spot() {
+                return self.with_slow(local, Snapshot::IDLE, f);
+            }
+            match self.claim() {
+                Ok(claimed) => returned(self.run_claimed(local, Depth::Any, claimed, f)),
+                Err(seen) => self.with_busy(local, seen, f),
+            }
+        })
+    }
+
+    /// [`with`](Self::with) after a claim that has failed.
+    #[inline(never)]
+    fn with_busy<F, R>(&self, local: &Local, seen: Snapshot, f: F) -> Result<R, AskError>
+    where
+        F: FnOnce(&mut S) -> R + Send,
+        R: Send,
+    {
+        if local.in_turn() {
+            return self.with_slow(local, seen, f);
+        }
+        match self.claim_soon(seen) {
+            Ok(claimed) => returned(self.run_claimed(local, Depth::Any, claimed, f)),
+            Err(seen) => self.with_slow(local, seen, f),
+        }
+    }
+
+    #[inline(never)]
+    fn with_slow<F, R>(&self, local: &Local, seen: Snapshot, f: F) -> Result<R, AskError>
+    where
+        F: FnOnce(&mut S) -> R + Send,
+        R: Send,
+    {
+        if local.is_running(self.addr()) {
+            return Err(AskError::Refused(Reason::Deadlock));
+        }
+        // Once the message is in the mailbox, the wait cannot be refused any more.
+        let reserved = reserve();
+        let (entry, seen) = match (self.is_executor_only(), &reserved) {
+            (true, Err(_)) => return Err(AskError::Refused(Reason::WouldBlock)),
+            (true, Ok(_)) => (Entry::Leave, self.look_at_executor().map_err(AskError::Refused)?),
+            (false, Err(_)) => (Entry::DrainOnly, seen),
+            (false, Ok(_)) => (Entry::Drain, seen),
+        };
+        let mut frame = NodeOf::in_frame(Borrowed::<S, F, R>::new(f));
+        let frame = &raw mut frame;
+        let node = NodePtr::of_frame(frame);
+        // SAFETY: E2: the frame is ours until the push, and from then on both sides use this one pointer.
+        let message = unsafe { &*NodeOf::message(frame) };
+        let limit = self.header().config().limit;
+        let owed = self
+            .push_nodes(seen, Links::one(node), limit, entry)
+            .map_err(|refusal| AskError::Refused(self.reason(refusal)))?;
+        // Leaving this frame before the message is done would leave a dangling node in the mailbox.
+        let stay = AbortOnUnwind;
+        match owed {
+            Owed::Nothing => {}
+            Owed::Schedule => {
+                schedule(local, self);
+                settle(local);
+            }
+            Owed::Drain(owner) => {
+                let deadline = Deadline::new(&MonotonicClock, Limit::Unlimited);
+                drain_until(local, owner, &Until { done: &|| message.is_done(), deadline });
+            }
+        }
+        // A caller that may not sleep has drained until its message was done.
+        if !message.is_done() {
+            Self::wait_for(local, message, reserved.ok());
+        }
+        std::mem::forget(stay);
+        match message.take() {
+            Outcome::Returned(result) => Ok(result),
+            Outcome::Panicked(payload) => std::panic::resume_unwind(payload),
+            Outcome::NotRun(reason) => Err(AskError::Refused(reason)),
+        }
+    }
+
+    fn wait_for<F, R>(local: &Local, message: &Borrowed<S, F, R>, reserved: Option<Reserved>)
+    where
+        F: FnOnce(&mut S) -> R,
+    {
+        if hint::done_soon(|| message.is_done()) {
+            return;
+        }
+        let _away = reserved.map(|reserved| reserved.leave(local));
+        if message.sleep(thread::current()) {
+            while !message.is_done() {
+                thread::park();
+            }
+        }
+    }
+}
+
+/// What a caller gets whose closure was run on the spot.
+#[inline(always)]
+fn returned<R>(ran: Result<R, Payload>) -> Result<R, AskError> {
+    ran.map_err(|payload| std::panic::resume_unwind(payload))
+}
+
+/// Aborts when it is dropped: the frame it guards must not be left.
+struct AbortOnUnwind;
+
+impl Drop for AbortOnUnwind {
+    fn drop(&mut self) {
+        std::process::abort();
+    }
+}

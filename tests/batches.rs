@@ -1,0 +1,486 @@
+//! Hooks around a batch: each start has one end, whatever happens in between; a panic in one of
+//! them is the policy's.
+
+mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use common::{asked, in_turn};
+use turnwise::executor::DrainQueue;
+use turnwise::{Actor, ActorBuilder, AskError, Overflow, PanicPolicy, Reason, StopCause};
+
+/// What an actor did, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Did {
+    Before,
+    Turn(u32),
+    After(u64),
+    Panicked(String),
+    GaveBack,
+}
+use Did::{After, Before, GaveBack, Panicked, Turn};
+
+/// Told by the hooks, and by the turns through the state.
+#[derive(Clone, Default)]
+struct Diary(Arc<Mutex<Vec<Did>>>);
+
+impl Diary {
+    fn note(&self, did: Did) {
+        self.0.lock().unwrap().push(did);
+    }
+    fn take(&self) -> Vec<Did> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+fn builder() -> (Diary, ActorBuilder<Diary>) {
+    let diary = Diary::default();
+    let theirs = diary.clone();
+    let builder = Actor::builder(diary.clone())
+        .on_batch_start(|diary| diary.note(Before))
+        .on_batch_end(|diary, turns| diary.note(After(turns)))
+        .on_panic({
+            let diary = diary.clone();
+            move |text| diary.note(Panicked(text.into()))
+        })
+        .on_undelivered(move |_| theirs.note(GaveBack));
+    (diary, builder)
+}
+
+fn turn(n: u32) -> impl FnOnce(&mut Diary) + Send + 'static {
+    move |diary| diary.note(Turn(n))
+}
+
+#[test]
+fn a_batch_is_what_waits() {
+    let (diary, builder) = builder();
+    let actor = builder.spawn().unwrap();
+    actor.send(turn(1)).unwrap();
+    assert_eq!(diary.take(), [Before, Turn(1), After(1)]);
+    in_turn(|| {
+        for n in 1..=3 {
+            actor.send(turn(n)).unwrap();
+        }
+        assert_eq!(diary.take(), []);
+    });
+    assert_eq!(diary.take(), [Before, Turn(1), Turn(2), Turn(3), After(3)]);
+    in_turn(|| ());
+    assert_eq!(diary.take(), []);
+}
+
+#[test]
+fn what_arrives_meanwhile_is_for_the_next_batch() {
+    let (diary, builder) = builder();
+    let actor = builder.spawn().unwrap();
+    let again = actor.clone();
+    actor
+        .send(move |diary| {
+            diary.note(Turn(1));
+            again.send(turn(2)).unwrap();
+            again.send(turn(3)).unwrap();
+        })
+        .unwrap();
+    assert_eq!(diary.take(), [Before, Turn(1), After(1), Before, Turn(2), Turn(3), After(2)]);
+}
+
+#[test]
+fn every_way_to_a_turn_goes_through_a_batch() {
+    let (diary, builder) = builder();
+    let actor = builder.spawn().unwrap();
+    let once = |n| [Before, Turn(n), After(1)];
+    actor.waiting().send(turn(1)).wait().unwrap();
+    assert_eq!(diary.take(), once(1));
+    actor.with(turn(2)).unwrap();
+    assert_eq!(diary.take(), once(2));
+    actor.call(turn(3)).wait().unwrap();
+    assert_eq!(diary.take(), once(3));
+    actor.send_many([turn(4)]).unwrap();
+    assert_eq!(diary.take(), once(4));
+    actor.downgrade().upgrade().unwrap().clone().send(turn(5)).unwrap();
+    assert_eq!(diary.take(), once(5));
+    // On top of a turn of another actor.
+    Actor::new(()).with(|()| actor.with(turn(6)).unwrap()).unwrap();
+    assert_eq!(diary.take(), once(6));
+    let other = Actor::new(());
+    let target = actor.clone();
+    other.send(move |()| target.send(turn(7)).unwrap()).unwrap();
+    assert_eq!(diary.take(), once(7));
+    actor.posted().send(turn(8)).unwrap();
+    actor.wait_idle().unwrap();
+    assert_eq!(diary.take(), once(8));
+    assert_eq!(actor.waiting().call(turn(9)).wait(), Ok(()));
+    assert_eq!(diary.take(), once(9));
+}
+
+#[test]
+fn an_end_has_no_batch_of_its_own() {
+    let (diary, builder) = builder();
+    let actor = builder.on_end(|diary, _| diary.note(Turn(99))).spawn().unwrap();
+    in_turn(|| {
+        actor.send(turn(1)).unwrap();
+        actor.close();
+    });
+    assert_eq!(diary.take(), [Before, Turn(1), After(1), Turn(99)]);
+    drop(actor);
+    assert_eq!(diary.take(), []);
+}
+
+#[test]
+fn a_batch_ends_with_the_budget() {
+    let queue = DrainQueue::new();
+    let (diary, builder) = builder();
+    let actor = builder.executor(queue.handle()).budget(2).spawn().unwrap();
+    for n in 1..=3 {
+        actor.send(turn(n)).unwrap();
+    }
+    assert!(queue.run_one());
+    assert_eq!(diary.take(), [Before, Turn(1), Turn(2), After(2)]);
+    assert!(queue.run_one());
+    assert_eq!(diary.take(), [Before, Turn(3), After(1)]);
+    assert!(!queue.run_one());
+}
+
+#[test]
+fn a_batch_ends_before_another_actors_turn() {
+    let (diary, builder) = builder();
+    let actor = builder.spawn().unwrap();
+    let other = Actor::new(diary.clone());
+    in_turn(|| {
+        actor
+            .send(move |diary| {
+                diary.note(Turn(1));
+                other.send(|diary| diary.note(Turn(100))).unwrap();
+            })
+            .unwrap();
+        actor.send(turn(2)).unwrap();
+    });
+    assert_eq!(diary.take(), [Before, Turn(1), After(1), Turn(100), Before, Turn(2), After(1)]);
+}
+
+#[test]
+fn a_stop_begins_no_batch_and_ends_its_own() {
+    let (diary, builder) = builder();
+    let actor = builder.spawn().unwrap();
+    let inside = actor.clone();
+    in_turn(|| {
+        actor.send(turn(1)).unwrap();
+        actor
+            .send(move |diary| {
+                diary.note(Turn(2));
+                inside.stop();
+            })
+            .unwrap();
+        actor.send(turn(3)).unwrap();
+    });
+    assert_eq!(diary.take(), [Before, Turn(1), Turn(2), GaveBack, After(2)]);
+    let (diary, builder) = self::builder();
+    let actor = builder.spawn().unwrap();
+    in_turn(|| {
+        actor.send(turn(1)).unwrap();
+        actor.stop();
+    });
+    assert_eq!(diary.take(), [GaveBack]);
+}
+
+#[test]
+fn a_panicking_turn_counts_and_the_batch_ends_once() {
+    type Make = fn() -> PanicPolicy<Diary>;
+    let policies: [(Make, Vec<Did>); 3] = [
+        (|| PanicPolicy::Stop, vec![Before, Turn(1), Panicked("oops".into()), GaveBack, After(2)]),
+        (|| PanicPolicy::Resume, vec![Before, Turn(1), Panicked("oops".into()), Turn(3), After(3)]),
+        // The fresh state has a diary of its own: what follows is not told in ours.
+        (|| PanicPolicy::restart(Diary::default), vec![Before, Turn(1), Panicked("oops".into())]),
+    ];
+    for (policy, expected) in policies {
+        let (diary, builder) = builder();
+        let actor = builder.panic_policy(policy()).spawn().unwrap();
+        in_turn(|| {
+            actor.send(turn(1)).unwrap();
+            actor.send(|_| panic!("oops")).unwrap();
+            actor.send(turn(3)).unwrap();
+        });
+        assert_eq!(diary.take(), expected);
+        if let Ok(told) = actor.with(|diary| diary.take()) {
+            // The state after a restart was given to the end of the batch, and this `with` has
+            // begun another one.
+            assert!(told == [Before] || told == [Turn(3), After(3), Before], "{told:?}");
+        }
+    }
+}
+
+/// The hook that panics, at its first call only.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Bad {
+    Before,
+    After,
+}
+
+#[test]
+fn a_panicking_hook_is_the_policys() {
+    for bad in [Bad::Before, Bad::After] {
+        for resume in [false, true] {
+            let (diary, builder) = builder();
+            let first = AtomicUsize::new(0);
+            let fire = Arc::new(move |hook| {
+                if hook == bad && first.fetch_add(1, SeqCst) == 0 {
+                    panic!("hook")
+                }
+            });
+            let (before, after) = (fire.clone(), fire);
+            let actor = builder
+                .panic_policy(if resume { PanicPolicy::Resume } else { PanicPolicy::Stop })
+                .on_batch_start(move |diary| {
+                    diary.note(Before);
+                    before(Bad::Before);
+                })
+                .on_batch_end(move |diary, turns| {
+                    diary.note(After(turns));
+                    after(Bad::After);
+                })
+                .spawn()
+                .unwrap();
+            let again = actor.clone();
+            in_turn(|| {
+                actor
+                    .send(move |diary| {
+                        diary.note(Turn(1));
+                        again.send(turn(3)).unwrap();
+                    })
+                    .unwrap();
+                actor.send(turn(2)).unwrap();
+            });
+            let panicked = || Panicked("hook".into());
+            let expected = match (bad, resume) {
+                (Bad::Before, false) => vec![Before, panicked(), GaveBack, GaveBack, After(0)],
+                (Bad::Before, true) => {
+                    vec![Before, panicked(), Turn(1), Turn(2), After(2), Before, Turn(3), After(1)]
+                }
+                (Bad::After, false) => {
+                    vec![Before, Turn(1), Turn(2), After(2), panicked(), GaveBack]
+                }
+                (Bad::After, true) => {
+                    vec![Before, Turn(1), Turn(2), After(2), panicked(), Before, Turn(3), After(1)]
+                }
+            };
+            assert_eq!(diary.take(), expected, "{bad:?} {resume}");
+            // Nothing is lost, and nobody owns it.
+            actor.wait_idle().unwrap();
+            let stopped = StopCause::Panicked("hook".into());
+            assert_eq!(actor.stop_cause(), (!resume).then(|| stopped.clone()));
+            match actor.send(turn(4)) {
+                Ok(()) => assert!(resume),
+                Err(refused) => assert_eq!(refused.reason(), &Reason::Stopped(stopped)),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hook_that_panics_refuses_who_waits() {
+    let actor = Actor::builder(0).on_batch_start(|_| panic!("no")).spawn().unwrap();
+    assert_eq!(
+        actor.with(|n| *n),
+        Err(AskError::Refused(Reason::Stopped(StopCause::Panicked("no".into()))))
+    );
+    let actor = Actor::builder(0).on_batch_start(|_| panic!("no")).spawn().unwrap();
+    assert_eq!(
+        actor.call(|n| *n).wait(),
+        Err(AskError::Refused(Reason::Stopped(StopCause::Panicked("no".into()))))
+    );
+}
+
+#[test]
+fn the_panic_of_with_comes_back_after_the_batch() {
+    let (diary, builder) = builder();
+    let actor = builder.panic_policy(PanicPolicy::Resume).spawn().unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| actor.with(|_| panic!("mine")))).is_err());
+    assert_eq!(diary.take(), [Before, Panicked("mine".into()), After(1)]);
+}
+
+#[test]
+fn a_hook_may_send_to_its_own_actor() {
+    let (handle, own) = std::sync::mpsc::channel::<Actor<u32>>();
+    let actor = Actor::builder(0)
+        .on_batch_end(move |n, _| {
+            if *n < 10 {
+                own.recv().unwrap().send(|n| *n += 1).unwrap();
+            }
+        })
+        .spawn()
+        .unwrap();
+    for _ in 0..10 {
+        handle.send(actor.clone()).unwrap();
+    }
+    actor.send(|_| ()).unwrap();
+    assert_eq!(actor.with(|n| *n), Ok(10));
+}
+
+#[test]
+fn hooks_of_many_senders_come_in_pairs() {
+    let per_thread = if cfg!(miri) { 50 } else { 5_000 };
+    for capacity in [None, Some(3)] {
+        let open = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::new(AtomicUsize::new(0));
+        let (before, after, sum) = (open.clone(), open.clone(), counted.clone());
+        let mut builder = Actor::builder(0_usize)
+            .on_batch_start(move |_| assert_eq!(before.fetch_add(1, SeqCst), 0))
+            .on_batch_end(move |_, turns| {
+                assert!(turns > 0);
+                sum.fetch_add(turns as usize, SeqCst);
+                assert_eq!(after.fetch_sub(1, SeqCst), 1);
+            });
+        if let Some(capacity) = capacity {
+            builder = builder.capacity(capacity, Overflow::Reject);
+        }
+        let actor = builder.spawn().unwrap();
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                let actor = &actor;
+                scope.spawn(move || {
+                    for _ in 0..per_thread {
+                        match thread {
+                            0 => {
+                                while actor.with(|n| *n += 1)
+                                    == Err(AskError::Refused(Reason::Full))
+                                {
+                                }
+                            }
+                            1 => {
+                                while actor.call(|n| *n += 1).wait()
+                                    == Err(AskError::Refused(Reason::Full))
+                                {
+                                }
+                            }
+                            _ => actor.waiting().send(|n| *n += 1).wait().unwrap(),
+                        }
+                    }
+                });
+            }
+        });
+        actor.wait_idle().unwrap();
+        // A sender that finds room after all may leave an empty seat behind, whose turn is counted.
+        assert!(counted.load(SeqCst) >= 4 * per_thread);
+        assert_eq!(open.load(SeqCst), 0);
+        assert_eq!(actor.with(|n| *n), Ok(4 * per_thread));
+        assert_eq!(actor.with(|n| *n).unwrap(), 4 * per_thread);
+    }
+}
+
+/// What is handled together, in one call for all that wait.
+#[derive(Default)]
+struct Gathering {
+    gathered: Vec<u32>,
+    handled: Vec<Vec<u32>>,
+}
+
+impl Gathering {
+    fn handle_all(&mut self) {
+        let batch = std::mem::take(&mut self.gathered);
+        if !batch.is_empty() {
+            self.handled.push(batch);
+        }
+    }
+}
+
+fn gather(n: u32) -> impl FnOnce(&mut Gathering) + Send + 'static {
+    move |all| all.gathered.push(n)
+}
+
+/// Row D2 of the catalogue: a batch hook and a `Vec` in the state.
+#[test]
+fn three_that_were_posted_are_handled_in_one_call() {
+    let queue = DrainQueue::new();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = calls.clone();
+    let builder = Actor::builder(Gathering::default()).executor(queue.handle());
+    let hook = move |all: &mut Gathering, turns| {
+        count.fetch_add(1, SeqCst);
+        assert!(turns > 0);
+        all.handle_all();
+    };
+    let actor = builder.on_batch_end(hook).spawn().unwrap();
+    (1..=3).for_each(|n| actor.posted().send(gather(n)).unwrap());
+    assert_eq!(calls.load(SeqCst), 0);
+    assert_eq!((queue.run_until_idle(), calls.load(SeqCst)), (1, 1), "one call with three items");
+    assert_eq!((queue.run_until_idle(), calls.load(SeqCst)), (0, 1), "none the next time");
+    assert_eq!(asked(&queue, &actor, |all| all.handled.clone()), [[1, 2, 3]]);
+}
+
+/// What is gathered is never lost: a turn that panics, and a stop, come before the end of the
+/// batch.
+#[test]
+fn what_was_gathered_is_handled_whatever_follows() {
+    type Follows = fn(&Actor<Gathering>);
+    let follows: [Follows; 3] = [
+        |actor| actor.send(|_| panic!("oops")).unwrap(),
+        |actor| {
+            let inside = actor.clone();
+            actor.send(move |_| _ = inside.stop()).unwrap();
+        },
+        |actor| _ = actor.close(),
+    ];
+    for follows in follows {
+        let (tell, told) = std::sync::mpsc::channel();
+        let actor = Actor::builder(Gathering::default())
+            .on_batch_end(|all, _| all.handle_all())
+            .on_end(move |all, _| tell.send(all.handled).unwrap())
+            .spawn()
+            .unwrap();
+        in_turn(|| {
+            (1..=3).for_each(|n| actor.send(gather(n)).unwrap());
+            follows(&actor);
+            let _ = actor.send(gather(4));
+        });
+        let handled = told.recv().unwrap();
+        assert_eq!(handled, [[1, 2, 3]]);
+    }
+}
+
+#[test]
+fn gathered_messages_of_many_senders_keep_their_order() {
+    #[derive(Default)]
+    struct Seen {
+        gathered: Vec<(usize, u32)>,
+        last: [u32; 4],
+        count: usize,
+    }
+    let per_thread: u32 = if cfg!(miri) { 50 } else { 20_000 };
+    let actor = Actor::builder(Seen::default())
+        .on_batch_end(|seen, _| {
+            for (thread, n) in std::mem::take(&mut seen.gathered) {
+                assert_eq!(n, seen.last[thread] + 1, "in order");
+                seen.last[thread] = n;
+                seen.count += 1;
+            }
+        })
+        .spawn()
+        .unwrap();
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let actor = &actor;
+            scope.spawn(move || {
+                for n in 1..=per_thread {
+                    actor.send(move |seen| seen.gathered.push((thread, n))).unwrap();
+                }
+            });
+        }
+    });
+    actor.wait_idle().unwrap();
+    assert_eq!(actor.with(|seen| seen.count), Ok(4 * per_thread as usize));
+}
+
+#[test]
+fn a_batch_hook_does_not_undo_a_hand_over() {
+    let queue = DrainQueue::new();
+    let builder = Actor::builder(0).executor(queue.handle()).budget(2);
+    let n = builder.on_batch_end(|n, turns| *n += turns).spawn().unwrap();
+    for _ in 0..100 {
+        n.send(|_| ()).unwrap();
+    }
+    assert_eq!(queue.run_until_idle(), 50, "two turns a drain");
+    assert_eq!(asked(&queue, &n, |n| *n), 100);
+}

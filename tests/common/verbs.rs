@@ -1,0 +1,123 @@
+//! The verbs of the crate as the tests of findings use them: what changes its name, changes here.
+
+#![allow(dead_code)]
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use turnwise::{Actor, ActorBuilder, AskError, Limit, PanicPolicy, Reason, Reply, WaitError};
+
+/// A future that may be owned by anybody.
+pub(crate) type Sending = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+/// Sends a message that does not run in this call. True: accepted.
+pub(crate) fn post<S, F>(actor: &Actor<S>, message: F) -> bool
+where
+    S: Send + 'static,
+    F: FnOnce(&mut S) + Send + 'static,
+{
+    actor.posted().send(message).is_ok()
+}
+
+/// A send that waits for room, as a future that borrows the handle. True: accepted.
+pub(crate) fn sending<S, F>(actor: &Actor<S>, message: F) -> impl Future<Output = bool> + Send
+where
+    S: Send + 'static,
+    F: FnOnce(&mut S) + Send + 'static,
+{
+    let sending = actor.waiting().send(message);
+    async move { sending.await.is_ok() }
+}
+
+/// [`sending`] with a handle of its own.
+pub(crate) fn sending_by<S, F>(actor: Actor<S>, message: F) -> Sending
+where
+    S: Send + 'static,
+    F: FnOnce(&mut S) + Send + 'static,
+{
+    Box::pin(async move { sending(&actor, message).await })
+}
+
+/// A send that waits for room, for so long. True: accepted.
+pub(crate) fn send_within<S, F>(actor: &Actor<S>, limit: Duration, message: F) -> bool
+where
+    S: Send + 'static,
+    F: FnOnce(&mut S) + Send + 'static,
+{
+    actor.waiting().send(message).within(limit).is_ok()
+}
+
+/// Asks, and gives up when the time is over: then there is no answer.
+pub(crate) fn ask_within<S, F, R>(actor: &Actor<S>, limit: Duration, question: F) -> Option<R>
+where
+    S: Send + 'static,
+    F: FnOnce(&mut S) -> R + Send + 'static,
+    R: Send + 'static,
+{
+    actor.call(question).within(limit).ok()
+}
+
+/// Waits for an answer for so long; the reply comes back if there is none yet.
+pub(crate) fn wait_for<R>(
+    reply: Reply<R>,
+    limit: impl Into<Limit>,
+) -> Result<Result<R, AskError>, Reply<R>> {
+    match reply.wait_timeout(limit) {
+        Ok(answer) => Ok(Ok(answer)),
+        Err(WaitError::Ask(error)) => Ok(Err(error)),
+        Err(WaitError::TimedOut(reply)) => Err(reply),
+        Err(_) => unreachable!("a wait ends with an answer or without one"),
+    }
+}
+
+/// Waits for an answer for so long; the question is withdrawn if there is none: true.
+pub(crate) fn withdrawn_after<R>(reply: Reply<R>, limit: Duration) -> bool {
+    matches!(reply.within(limit), Err(WaitError::Cancelled(_)))
+}
+
+/// Was the question refused because the mailbox is full?
+pub(crate) fn is_full(error: &AskError) -> bool {
+    matches!(error, AskError::Refused(Reason::Full))
+}
+
+/// An actor that goes on after a panic.
+pub(crate) fn resuming<S: Send + 'static>(builder: ActorBuilder<S>) -> ActorBuilder<S> {
+    builder.panic_policy(PanicPolicy::Resume)
+}
+
+/// Calls `hook` with the text of every panic.
+pub(crate) fn on_panic<S: Send + 'static>(
+    builder: ActorBuilder<S>,
+    hook: impl FnMut(&str) + Send + 'static,
+) -> ActorBuilder<S> {
+    builder.on_panic(hook)
+}
+
+/// Calls `hook` for every message that is given back.
+pub(crate) fn on_undelivered<S: Send + 'static>(
+    builder: ActorBuilder<S>,
+    hook: impl Fn() + Send + Sync + 'static,
+) -> ActorBuilder<S> {
+    builder.on_undelivered(move |message| {
+        drop(message);
+        hook();
+    })
+}
+
+/// Calls `hook` at the end.
+pub(crate) fn on_end<S: Send + 'static>(
+    builder: ActorBuilder<S>,
+    hook: impl FnOnce() + Send + 'static,
+) -> ActorBuilder<S> {
+    builder.on_end(move |state, _| {
+        drop(state);
+        hook();
+    })
+}
+
+/// Polls once with a waker that does nothing.
+pub(crate) fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}

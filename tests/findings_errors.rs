@@ -1,0 +1,241 @@
+//! Errors instead of panics, hangs and losses: finding 17, and what 14 says of answers.
+
+#[path = "common/child.rs"]
+mod child;
+mod common;
+#[path = "common/verbs.rs"]
+mod verbs;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use child::in_child;
+use common::{Held, Tally, quiet_panic};
+use turnwise::executor::DrainQueue;
+use turnwise::{Actor, Context, Executor, Handler, Overflow, ThreadPool};
+use verbs::{is_full, poll_once, post, resuming, wait_for};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+// ---------------------------------------------------------------------------------------------
+// Finding 14
+
+/// An answer that nobody wants, and that panics when it is dropped.
+struct Unwanted;
+
+impl Drop for Unwanted {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            quiet_panic("the drop of an answer");
+        }
+    }
+}
+
+struct Question;
+
+#[derive(Default)]
+struct Oracle {
+    asked: usize,
+}
+
+impl Handler<Question> for Oracle {
+    type Reply = Unwanted;
+
+    fn handle(&mut self, _: Question, _: &mut Context<'_, Self>) -> Unwanted {
+        self.asked += 1;
+        Unwanted
+    }
+}
+
+/// Finding 14: a panic in the drop of an answer that nobody wanted came back to the sender of
+/// `tell`.
+#[test]
+fn unwanted_answer_hurts_no_sender() {
+    let oracle = resuming(Actor::builder(Oracle::default())).spawn().unwrap();
+    let told = catch_unwind(AssertUnwindSafe(|| oracle.tell(Question).is_ok()));
+    assert!(matches!(told, Ok(true)), "the drop of an answer has panicked in its sender's call");
+    assert_eq!(oracle.with(|oracle| oracle.asked), Ok(1));
+}
+
+/// Finding 14, sibling: inside a turn of another actor, and by a recipient.
+#[test]
+fn unwanted_answer_hurts_no_other_turn() {
+    let oracle = resuming(Actor::builder(Oracle::default())).spawn().unwrap();
+    let other = Actor::new(0);
+    let told = catch_unwind(AssertUnwindSafe(|| {
+        let oracle = oracle.clone();
+        other.send(move |turns| {
+            oracle.recipient().tell(Question).unwrap();
+            *turns += 1;
+        })
+    }));
+    assert!(matches!(told, Ok(Ok(()))), "the drop of an answer has panicked in its sender's call");
+    assert_eq!(other.with(|turns| *turns), Ok(1));
+    assert_eq!(oracle.with(|oracle| oracle.asked), Ok(1));
+}
+
+/// Finding 14, sibling: the asker has left its reply, and the answer comes later.
+#[test]
+fn answer_to_nobody_hurts_nobody() {
+    let n = resuming(Actor::builder(0)).spawn().unwrap();
+    let held = Held::hold(&n);
+    drop(n.call(|n: &mut i32| {
+        *n += 1;
+        Unwanted
+    }));
+    n.send(|n| *n += 1).unwrap();
+    held.let_go();
+    assert_eq!(n.with(|n| *n), Ok(2));
+}
+
+// ---------------------------------------------------------------------------------------------
+// Finding 17
+
+/// Finding 17: at a full mailbox whose executor never runs, `ask` said that it is full, and `with`
+/// ran what waited in it.
+#[test]
+fn with_and_ask_agree_at_a_full_mailbox() {
+    in_child("with_and_ask_agree_at_a_full_mailbox", PATIENCE, || {
+        let queue = DrainQueue::new();
+        let n = Actor::builder(0)
+            .capacity(1, Overflow::Reject)
+            .executor(queue.handle())
+            .spawn()
+            .unwrap();
+        n.send(|n| *n += 1).unwrap();
+        let asked = n.call(|n| *n).wait();
+        let with = n.with(|n| *n);
+        assert!(asked.as_ref().is_err_and(is_full), "ask: {asked:?}");
+        assert!(with.as_ref().is_err_and(is_full), "with: {with:?}, but ask: {asked:?}");
+    });
+}
+
+/// Finding 17: a finished reply that was polled again panicked.
+#[test]
+fn finished_reply_may_be_polled_again() {
+    let n = Actor::new(1);
+    let mut reply = n.call(|n| *n);
+    assert!(poll_once(&mut reply).is_ready());
+    let again =
+        catch_unwind(AssertUnwindSafe(|| poll_once(&mut reply).map(|answer| answer.is_err())));
+    assert!(again.is_ok_and(|again| again == std::task::Poll::Ready(true)), "an error, no panic");
+}
+
+/// Finding 17, sibling: waited for, after a poll that took the answer.
+#[test]
+fn finished_reply_may_be_waited_for() {
+    let n = Actor::new(1);
+    for wait in [
+        (|reply| reply.wait().is_err()) as fn(turnwise::Reply<i32>) -> bool,
+        |reply| wait_for(reply, Duration::ZERO).is_ok_and(|answer| answer.is_err()),
+        |reply| !verbs::withdrawn_after(reply, Duration::from_millis(1)),
+    ] {
+        let mut reply = n.call(|n| *n);
+        assert!(poll_once(&mut reply).is_ready());
+        let waited = catch_unwind(AssertUnwindSafe(|| wait(reply)));
+        assert!(matches!(waited, Ok(true)), "an error, no panic: {:?}", waited.is_err());
+    }
+}
+
+/// Finding 17: a thread name with a NUL panicked.
+#[test]
+fn thread_name_with_a_nul_is_an_error() {
+    let build = || ThreadPool::builder().threads(1).thread_name("a\0b").build().is_err();
+    assert!(catch_unwind(build).is_ok_and(|refused| refused), "an error, no panic");
+}
+
+/// The first message after an executor has gone is refused, or run by somebody.
+#[track_caller]
+fn first_message_is_not_lost(executor: impl Executor + Clone + 'static) {
+    let tally = Tally::default();
+    for send in [
+        (|n, tally| {
+            let token = tally.token();
+            n.send(move |_| token.handle()).is_ok()
+        }) as fn(&Actor<()>, &Tally) -> bool,
+        |n, tally| {
+            let token = tally.token();
+            post(n, move |_| token.handle())
+        },
+        |n, tally| {
+            let token = tally.token();
+            n.send_many([move |_: &mut ()| token.handle()]).is_ok()
+        },
+    ] {
+        let handled = tally.handled();
+        let n = Actor::builder(()).executor(executor.clone()).spawn().unwrap();
+        if send(&n, &tally) {
+            let begun = Instant::now();
+            while tally.handled() == handled && begun.elapsed() < Duration::from_secs(2) {
+                std::thread::yield_now();
+            }
+            assert_eq!(tally.handled(), handled + 1, "accepted, and lost");
+        }
+    }
+    tally.check();
+}
+
+/// Finding 17: the first `send` after the pool had gone returned `Ok`, and the message was lost.
+#[test]
+fn first_send_to_a_gone_pool_is_not_lost() {
+    let pool = ThreadPool::builder().threads(1).build().unwrap();
+    let handle = pool.handle();
+    assert!(pool.shutdown(PATIENCE).is_complete());
+    first_message_is_not_lost(handle);
+}
+
+/// Finding 17, sibling: after the queue had gone.
+#[test]
+fn first_send_to_a_gone_queue_is_not_lost() {
+    let queue = DrainQueue::new();
+    let handle = queue.handle();
+    drop(queue);
+    first_message_is_not_lost(handle);
+}
+
+/// Finding 17: after the runtime had gone.
+#[cfg(feature = "tokio")]
+#[test]
+fn first_send_to_a_gone_runtime_is_not_lost() {
+    use turnwise::executor::Tokio;
+
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let executors = [Tokio::new, Tokio::for_blocking].map(|make| make(runtime.handle().clone()));
+    runtime.shutdown_timeout(PATIENCE);
+    executors.into_iter().for_each(first_message_is_not_lost);
+}
+
+/// Control: the answer of a reply that nobody looks at is dropped once.
+#[test]
+fn reply_that_nobody_looks_at_is_counted() {
+    let (n, drops) = (Actor::new(()), Arc::new(AtomicUsize::new(0)));
+    struct Counted(Arc<AtomicUsize>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+    let answer = Counted(drops.clone());
+    drop(n.call(move |()| answer));
+    assert_eq!(drops.load(SeqCst), 1);
+}
+
+/// Finding 17: `bank > /dev/full` said that all was well.
+#[cfg(target_os = "linux")]
+#[test]
+fn bank_reports_a_full_disk() {
+    for options in [&["--rounds", "1", "--transfers", "100"][..], &["--help"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let status = std::process::Command::new(env!("CARGO"))
+            .args(["run", "--quiet", "--example", "bank", "--"])
+            .args(options)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .stdout(full)
+            .status()
+            .unwrap();
+        assert!(!status.success(), "bank {options:?} has shown nobody anything, and exits with 0");
+    }
+}

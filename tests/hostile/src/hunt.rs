@@ -1,0 +1,257 @@
+//! The parent: children that run programs, what they say, and how a failing program becomes small.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::{Args, program};
+
+/// So many programs run in one process.
+const BATCH: u64 = 500;
+/// A program that has had so much of a processor, or so much time, hangs.
+const MOST_CPU: Duration = Duration::from_secs(40);
+const MOST_TIME: Duration = Duration::from_secs(90);
+
+/// What one child did.
+#[derive(Default)]
+struct Ran {
+    /// How many programs came to their end, well or not.
+    programs: u64,
+    /// The last that it began.
+    seed: u64,
+    /// What was found: the seed and a kind, each with a detail.
+    found: BTreeMap<(u64, String), String>,
+}
+
+impl Ran {
+    fn find(&mut self, kind: &str, detail: String) {
+        self.found.entry((self.seed, kind.into())).or_insert(detail);
+    }
+}
+
+/// Runs a child until it ends, has begun nothing new for too long, or the time is over.
+fn run_child(args: &Args, more: &[String], until: Instant) -> Ran {
+    let this = std::env::current_exe().expect("this program has a path");
+    let mut child = Command::new(this)
+        .args([
+            "--child",
+            "--stack",
+            &args.stack.to_string(),
+            "--patience",
+            &args.patience.to_string(),
+        ])
+        .args(["--only", &args.only])
+        .args(more)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a process can be had");
+    let (says, said) = mpsc::channel();
+    let out = BufReader::new(child.stdout.take().expect("it is piped"));
+    thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| says.send(line)));
+    let mut errors = child.stderr.take().expect("it is piped");
+    let errors = thread::spawn(move || {
+        let mut text = Vec::new();
+        let _ = errors.read_to_end(&mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    });
+    let mut ran = Ran::default();
+    let (mut running, mut since, mut cpu) = (false, Instant::now(), Duration::ZERO);
+    loop {
+        match said.recv_timeout(Duration::from_millis(250)) {
+            Ok(line) => match line.split_once(' ') {
+                Some(("begin", seed)) => {
+                    ran.seed = seed.parse().unwrap_or(0);
+                    (running, since, cpu) = (true, Instant::now(), processor_time(&child));
+                }
+                Some(("end", _)) => {
+                    running = false;
+                    ran.programs += 1;
+                }
+                Some(("finding", what)) => {
+                    let (kind, detail) = what.split_once('|').unwrap_or((what, ""));
+                    ran.find(kind, detail.into());
+                }
+                _ => {}
+            },
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                let hangs = running
+                    && (since.elapsed() > MOST_TIME || processor_time(&child) - cpu > MOST_CPU);
+                if hangs {
+                    ran.find("hang", format!("after {:?}", since.elapsed()));
+                }
+                if hangs || Instant::now() > until {
+                    running = false;
+                    let _ = child.kill();
+                    break;
+                }
+            }
+        }
+        if Instant::now() > until && !running {
+            let _ = child.kill();
+            break;
+        }
+    }
+    let status = child.wait();
+    let errors = errors.join().unwrap_or_default();
+    if running {
+        // It ended in the middle of a program.
+        let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+        ran.programs += 1;
+        let (kind, detail) = report(&errors).unwrap_or((status, last_lines(&errors)));
+        ran.find(&format!("crash: {kind}"), detail);
+    } else if let Some((kind, detail)) = report(&errors) {
+        ran.find(&kind, detail);
+    }
+    ran
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(4)..].join(" / ")
+}
+
+/// What a sanitizer says: which error, and the beginning of its report.
+fn report(errors: &str) -> Option<(String, String)> {
+    let (_, report) = errors.split_once("ERROR: ").or_else(|| errors.split_once("WARNING: "))?;
+    let kind = report.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    kind.contains("Sanitizer").then(|| (kind, report.chars().take(4000).collect()))
+}
+
+/// The processor time of a process, from the kernel's table (in ticks of a hundredth of a second).
+fn processor_time(child: &Child) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+    Duration::from_millis(fields.filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() * 10)
+}
+
+/// Looks for programs that fail; true if there is none.
+pub fn hunt(args: &Args) -> bool {
+    let clock = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |time| time.as_micros() as u64);
+    let first = args.seed.unwrap_or(clock);
+    let seconds = args.seconds.unwrap_or(if args.programs.is_some() { 1 << 30 } else { 10 });
+    let start = Instant::now();
+    let until = start + Duration::from_secs(seconds);
+    let most = args.programs.unwrap_or(u64::MAX);
+    let (next, ran_in_all, failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let known = Mutex::new(BTreeMap::<(String, &'static str), u64>::new());
+    println!("hostile: from seed {first} on");
+    let worker = || {
+        loop {
+            let mut at = next.fetch_add(BATCH, SeqCst);
+            let end = (at.saturating_add(BATCH)).min(most);
+            while at < end {
+                if Instant::now() > until {
+                    return;
+                }
+                let seed = first.wrapping_add(at);
+                let more = [
+                    "--seed".into(),
+                    seed.to_string(),
+                    "--programs".into(),
+                    (end - at).to_string(),
+                ];
+                let ran = run_child(args, &more, until);
+                ran_in_all.fetch_add(ran.programs, SeqCst);
+                if ran.found.is_empty() {
+                    at = end;
+                    continue;
+                }
+                let seeds: BTreeSet<_> = ran.found.keys().map(|(seed, _)| *seed).collect();
+                failed.fetch_add(seeds.len() as u64, SeqCst);
+                at = ran.seed.wrapping_sub(first) + 1;
+                for ((seed, kind), detail) in ran.found {
+                    let kind_here = (kind.clone(), program(args, seed).profile);
+                    let times = {
+                        let mut known = known.lock().unwrap();
+                        let times = known.entry(kind_here).or_default();
+                        *times += 1;
+                        *times
+                    };
+                    if times == 1 {
+                        let small = smaller(args, seed, &kind, &detail);
+                        println!("[{} s] {small}", start.elapsed().as_secs());
+                    }
+                }
+            }
+            if end == most {
+                return;
+            }
+        }
+    };
+    thread::scope(|scope| (0..args.threads).for_each(|_| drop(scope.spawn(worker))));
+    for ((kind, profile), times) in known.lock().unwrap().iter() {
+        println!("{times:6} programs of profile {profile}: {kind}");
+    }
+    let (ran, failed) = (ran_in_all.load(SeqCst), failed.load(SeqCst));
+    println!("hostile: {ran} programs run in {} s, {failed} failed", start.elapsed().as_secs());
+    failed == 0 && ran > 0
+}
+
+/// Runs one program many times, and prints it; true if it never fails.
+pub fn replay(args: &Args, seed: u64) -> bool {
+    print!("{}", program(args, seed));
+    let limit = Duration::from_secs(args.seconds.unwrap_or(600));
+    let ran = again(args, seed, args.times, limit);
+    ran.found.iter().for_each(|((_, kind), detail)| println!("FOUND {kind}: {detail}"));
+    println!("hostile: run {} times", ran.programs);
+    ran.found.is_empty()
+}
+
+/// Runs one program until it fails, a number of times at most.
+fn again(args: &Args, seed: u64, times: u64, limit: Duration) -> Ran {
+    let mut more = vec!["--replay".into(), seed.to_string(), "--times".into(), times.to_string()];
+    more.extend(args.keep.iter().flat_map(|kept| ["--keep".into(), list(kept)]));
+    run_child(args, &more, Instant::now() + limit)
+}
+
+fn list(steps: &[u32]) -> String {
+    steps.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Takes steps away for as long as the program fails in the same way, and tells about it.
+fn smaller(args: &Args, seed: u64, kind: &str, detail: &str) -> String {
+    let until = Instant::now() + Duration::from_secs(args.shrink);
+    let with =
+        |kept: Vec<u32>| Args { keep: Some(kept), patience: args.patience.min(2), ..args.clone() };
+    // After how many runs it fails.
+    let fails = |kept: &[u32], times: u64| {
+        let left = until.saturating_duration_since(Instant::now()).min(Duration::from_secs(5));
+        let ran = again(&with(kept.to_vec()), seed, times, left);
+        ran.found.contains_key(&(seed, kind.to_string())).then_some(ran.programs)
+    };
+    let mut kept = program(args, seed).steps();
+    let first = fails(&kept, 1000);
+    // As often as it took, and some more.
+    let times = first.map_or(0, |runs| (runs * 5).max(20));
+    let mut chunk = kept.len().div_ceil(2);
+    let mut at = 0;
+    while times > 0 && chunk > 0 && Instant::now() < until {
+        if at >= kept.len() {
+            (at, chunk) = (0, if chunk == 1 { 0 } else { chunk.div_ceil(2) });
+            continue;
+        }
+        let mut fewer = kept.clone();
+        fewer.drain(at..(at + chunk).min(kept.len()));
+        // What lies in a step goes with it.
+        fewer = program(&with(fewer), seed).steps();
+        if fails(&fewer, times).is_some() { kept = fewer } else { at += chunk }
+    }
+    let only = if args.only.is_empty() { String::new() } else { format!(" --only {}", args.only) };
+    let Some(runs) = first else {
+        return format!(
+            "FOUND {kind}: {detail}\n  --replay {seed}{only}\n  has not failed again by itself\n"
+        );
+    };
+    let command = format!("--replay {seed}{only} --keep {}", list(&kept));
+    let often = format!("has failed again, the first time after {runs} runs");
+    format!("FOUND {kind}: {detail}\n  {command}\n  {often}\n{}", program(&with(kept), seed))
+}

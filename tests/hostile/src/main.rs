@@ -1,0 +1,118 @@
+//! Hostile programs: random safe programs over the whole public face of `turnwise`, in which user code may misbehave.
+//!
+//! ```text
+//! cargo run --release -p hostile                         a few seconds of it
+//! cargo run --release -p hostile -- --seconds 3600       an hour
+//! cargo run --release -p hostile -- --replay SEED        one program, and its listing
+//! ```
+//!
+//! A program ([`plan`]) comes from a seed alone ([`draw`]): what there is, the steps of each thread, and what every piece of user
+//! code does when it is called ([`user`]). It runs in a child process ([`run`]), many of them one after the other. The
+//! child says which seed it is at, so that a crash, a hang or a wrong ledger ([`ledger`]) has a name. The parent
+//! ([`hunt`]) then takes steps away for as long as the same thing happens, and prints what is left.
+//!
+//! A panic that user code has planned is nothing to report; an abort, a signal, a hang, a leak and a foreign panic are.
+
+#![forbid(unsafe_code)]
+
+mod draw;
+mod face;
+mod hunt;
+mod ledger;
+mod plan;
+mod run;
+mod user;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+
+/// Random safe programs in which all user code may misbehave.
+#[derive(Clone, Debug, Parser)]
+pub struct Args {
+    /// For how long to look (10, unless a number of programs is given)
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// How many programs to run
+    #[arg(long)]
+    programs: Option<u64>,
+    /// The seed of the first program; each next one has the next (by default, the time)
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Run the program of this seed, and print it
+    #[arg(long, value_name = "SEED")]
+    replay: Option<u64>,
+    /// Of its steps only these: `3,7,9`
+    #[arg(long, value_delimiter = ',', value_name = "STEPS")]
+    keep: Option<Vec<u32>>,
+    /// How often a replay runs it
+    #[arg(long, default_value_t = 200)]
+    times: u64,
+    /// Programs side by side, each in a process of its own
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Only profiles whose names contain this word
+    #[arg(long, default_value = "", hide_default_value = true)]
+    only: String,
+    /// The stack of the programs' threads, in KiB
+    #[arg(long, default_value_t = 256)]
+    stack: usize,
+    /// After how many seconds something is stuck
+    #[arg(long, default_value_t = 5)]
+    patience: u64,
+    /// For how many seconds a failing program is made smaller
+    #[arg(long, default_value_t = 20)]
+    shrink: u64,
+    /// Run programs in this very process: the parent's word to its child
+    #[arg(long, hide = true)]
+    child: bool,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    if draw::program(0, &args.only).is_none() {
+        eprintln!("hostile: there is no such profile");
+        return ExitCode::from(2);
+    }
+    let is_well = match (args.child, args.replay) {
+        (true, _) => child(&args),
+        (false, Some(seed)) => hunt::replay(&args, seed),
+        (false, None) => hunt::hunt(&args),
+    };
+    if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The program of a seed, as far as the arguments leave it.
+fn program(args: &Args, seed: u64) -> plan::Program {
+    let program = draw::program(seed, &args.only).expect("there is such a profile");
+    match &args.keep {
+        Some(kept) => program.with_only(&kept.iter().copied().collect()),
+        None => program,
+    }
+}
+
+/// Runs programs one after the other, and says which: with `--replay`, always the same.
+fn child(args: &Args) -> bool {
+    std::panic::set_hook(Box::new(|info| {
+        if !user::is_planned(info.payload()) {
+            let at =
+                info.location().map_or("?".into(), |at| format!("{}:{}", at.file(), at.line()));
+            ledger::finding(&format!("a panic at {at}"), &info.to_string());
+        }
+    }));
+    let stack = args.stack << 10;
+    face::prepare(stack);
+    let count = if args.replay.is_some() { args.times } else { args.programs.unwrap_or(1) };
+    for n in 0..count {
+        let seed = args.replay.unwrap_or_else(|| args.seed.unwrap_or(0).wrapping_add(n));
+        println!("begin {seed}");
+        let is_well = run::run(program(args, seed), stack, Duration::from_secs(args.patience));
+        println!("end {seed}");
+        if !is_well || args.replay.is_some() && ledger::findings() > 0 {
+            // What is left of it would be in the way of others, and a replay has what it wanted.
+            std::process::exit(1);
+        }
+    }
+    true
+}

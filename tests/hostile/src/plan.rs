@@ -1,0 +1,479 @@
+//! A program: what there is, what each thread does, and what user code does when it is called.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// What a piece of user code does when it is called.
+#[derive(Clone, Default)]
+pub struct Body(pub Vec<Step>);
+
+#[derive(Clone)]
+pub struct Step {
+    pub id: u32,
+    pub deed: Deed,
+}
+
+/// A limit of a wait.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum For {
+    Zero,
+    Micros(u32),
+    /// Without a limit where an order of waiting allows it; else a millisecond.
+    Ever,
+}
+
+/// How a message is sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum How {
+    Send,
+    Tell,
+    Post,
+    PostTyped,
+    Within(For),
+    TellWithin(For),
+}
+
+/// What becomes of a reply or a future.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fate {
+    Wait(For),
+    WaitOrCancel(For),
+    Cancel,
+    Drop,
+    Forget,
+    /// Put into a place where any thread finds it; whatever was there is dropped.
+    Keep(usize),
+}
+
+#[derive(Clone, Debug)]
+pub enum Deed {
+    Send {
+        to: usize,
+        how: How,
+        letter: Arc<Letter>,
+    },
+    SendMany {
+        to: usize,
+        letters: Vec<Arc<Letter>>,
+        iterator: Body,
+    },
+    Ask {
+        to: usize,
+        typed: bool,
+        letter: Arc<Letter>,
+        polled: Option<Arc<Bell>>,
+        then: Fate,
+    },
+    With {
+        to: usize,
+        body: Body,
+    },
+    SendAsync {
+        to: usize,
+        letter: Arc<Letter>,
+        bell: Arc<Bell>,
+        then: Fate,
+    },
+    Poll {
+        slot: usize,
+        bell: Arc<Bell>,
+    },
+    DropFuture {
+        slot: usize,
+    },
+    ForgetFuture {
+        slot: usize,
+    },
+    DropHandle {
+        of: usize,
+    },
+    ForgetHandle {
+        of: usize,
+    },
+    Upgrade {
+        of: usize,
+    },
+    Close {
+        of: usize,
+    },
+    CloseIfIdle {
+        of: usize,
+    },
+    Stop {
+        of: usize,
+    },
+    WaitIdle {
+        of: usize,
+    },
+    WaitEnded {
+        of: usize,
+        limit: For,
+    },
+    ShutDownSystem {
+        system: usize,
+        limit: For,
+    },
+    DropSystem {
+        system: usize,
+    },
+    ShutDownPlace {
+        place: usize,
+        limit: For,
+    },
+    RunQueue {
+        place: usize,
+        most: u32,
+    },
+    Advance {
+        micros: u32,
+    },
+    Blocking {
+        body: Body,
+    },
+    /// Another thread does it, and this one waits for that for a while.
+    Elsewhere {
+        body: Body,
+    },
+    Pause {
+        micros: u32,
+    },
+    Panic {
+        dropped: Body,
+    },
+    Chain {
+        actors: u32,
+        by: Link,
+        place: ChainPlace,
+    },
+}
+
+/// What holds the next actor of a chain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Link {
+    State,
+    EndHook,
+    WeakInPanicHook,
+    Message,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ChainPlace {
+    None,
+    Pool,
+    Gone,
+    Queue,
+}
+
+/// A message: what its turn does, what its drop does, and the same of its answer.
+#[derive(Clone, Default)]
+pub struct Letter {
+    pub turn: Body,
+    pub dropped: Body,
+    pub answer: Body,
+    /// The actor that it holds a handle of.
+    pub carries: Option<usize>,
+    /// Too large to lie in a node.
+    pub large: bool,
+}
+
+/// A waker.
+#[derive(Clone, Default)]
+pub struct Bell {
+    pub cloned: Body,
+    pub woken: Body,
+    pub dropped: Body,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PlaceKind {
+    Pool { workers: usize, spares: usize },
+    Queue { seed: Option<u64> },
+    Rayon,
+    Tokio { blocking: bool },
+}
+
+/// What an executor of the program's own does with a drain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Manner {
+    AtOnce,
+    Later,
+    OtherThread,
+    Forget,
+    Drop,
+    Refuse,
+    Panic,
+}
+
+#[derive(Clone, Debug)]
+pub enum Runs {
+    Senders,
+    Place(usize),
+    /// Its own executor, which does these in turn, and its code before.
+    Odd(Vec<Manner>, Body),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Room {
+    Unbounded,
+    Reject(usize),
+    DropNewest(usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OnPanic {
+    Stop,
+    Resume,
+    Restart,
+}
+
+#[derive(Clone, Debug)]
+pub enum Time {
+    Real,
+    Virtual,
+    /// Its code is run at each so many looks; it jumps by so many microseconds.
+    Odd {
+        every: u32,
+        jump: u32,
+        body: Body,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct Actor {
+    pub runs: Runs,
+    pub room: Room,
+    pub budget: Option<u32>,
+    pub on_panic: OnPanic,
+    pub system: Option<usize>,
+    pub clock: Time,
+    /// The actor whose handle lies in its state; always a later one.
+    pub holds: Option<usize>,
+    pub hooks: Hooks,
+}
+
+/// The hooks that it has. None: it has no such hook.
+#[derive(Clone, Default)]
+pub struct Hooks {
+    pub state_dropped: Body,
+    pub restart: Body,
+    pub end: Option<Body>,
+    pub panicked: Option<Body>,
+    pub undelivered: Option<Body>,
+    pub batch: Option<(Body, Body)>,
+}
+
+#[derive(Clone)]
+pub struct Program {
+    pub seed: u64,
+    pub profile: &'static str,
+    pub places: Vec<PlaceKind>,
+    /// Of each system, the one that it is a child of.
+    pub systems: Vec<Option<usize>>,
+    pub actors: Vec<Actor>,
+    pub threads: Vec<Body>,
+    /// A thread runs the queues meanwhile; else they are run by steps and at the end.
+    pub pumped: bool,
+    pub ends: Ends,
+}
+
+/// In what order things are let go when all threads have done their steps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ends {
+    /// First the mailboxes become empty.
+    Patiently,
+    /// The handles at once, while drains lie in queues.
+    HandlesFirst,
+    /// Pools, queues and runtimes at once.
+    PlacesFirst,
+}
+
+/// How many futures can lie where any thread finds them.
+pub const FUTURES: usize = 3;
+
+/// All that a program is made of can be looked through, for its steps.
+trait Steps {
+    fn bodies(&mut self, f: &mut dyn FnMut(&mut Body));
+}
+
+impl Steps for Deed {
+    fn bodies(&mut self, f: &mut dyn FnMut(&mut Body)) {
+        let letter = |letter: &mut Arc<Letter>, f: &mut dyn FnMut(&mut Body)| {
+            let letter = Arc::make_mut(letter);
+            [&mut letter.turn, &mut letter.dropped, &mut letter.answer].into_iter().for_each(f);
+        };
+        let bell = |bell: &mut Arc<Bell>, f: &mut dyn FnMut(&mut Body)| {
+            let bell = Arc::make_mut(bell);
+            [&mut bell.cloned, &mut bell.woken, &mut bell.dropped].into_iter().for_each(f);
+        };
+        match self {
+            Deed::Send { letter: one, .. } => letter(one, f),
+            Deed::SendMany { letters, iterator, .. } => {
+                letters.iter_mut().for_each(|one| letter(one, f));
+                f(iterator);
+            }
+            Deed::Ask { letter: one, polled, .. } => {
+                letter(one, f);
+                polled.iter_mut().for_each(|one| bell(one, f));
+            }
+            Deed::SendAsync { letter: one, bell: waker, .. } => {
+                letter(one, f);
+                bell(waker, f);
+            }
+            Deed::Poll { bell: waker, .. } => bell(waker, f),
+            Deed::With { body, .. }
+            | Deed::Blocking { body }
+            | Deed::Elsewhere { body }
+            | Deed::Panic { dropped: body } => f(body),
+            _ => {}
+        }
+    }
+}
+
+impl Steps for Actor {
+    fn bodies(&mut self, f: &mut dyn FnMut(&mut Body)) {
+        if let Runs::Odd(_, body) = &mut self.runs {
+            f(body);
+        }
+        if let Time::Odd { body, .. } = &mut self.clock {
+            f(body);
+        }
+        let hooks = &mut self.hooks;
+        f(&mut hooks.state_dropped);
+        f(&mut hooks.restart);
+        [&mut hooks.end, &mut hooks.panicked, &mut hooks.undelivered]
+            .into_iter()
+            .flatten()
+            .for_each(&mut *f);
+        if let Some((before, after)) = &mut hooks.batch {
+            f(before);
+            f(after);
+        }
+    }
+}
+
+impl Program {
+    /// Calls `f` with every body, outermost first.
+    fn each_body(&mut self, f: &mut dyn FnMut(&mut Body)) {
+        fn within(body: &mut Body, f: &mut dyn FnMut(&mut Body)) {
+            f(body);
+            body.0.iter_mut().for_each(|step| step.deed.bodies(&mut |inner| within(inner, f)));
+        }
+        self.threads.iter_mut().for_each(|body| within(body, f));
+        self.actors.iter_mut().for_each(|actor| actor.bodies(&mut |body| within(body, f)));
+    }
+
+    /// The numbers of its steps.
+    pub fn steps(&mut self) -> Vec<u32> {
+        let mut all = Vec::new();
+        self.each_body(&mut |body| all.extend(body.0.iter().map(|step| step.id)));
+        all
+    }
+
+    /// The same with no other steps than those.
+    pub fn with_only(mut self, kept: &HashSet<u32>) -> Self {
+        self.each_body(&mut |body| body.0.retain(|step| kept.contains(&step.id)));
+        self
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Program { seed, profile, pumped, ends, .. } = self;
+        writeln!(f, "program {seed} ({profile}), queues are pumped: {pumped}, ends: {ends:?}")?;
+        writeln!(f, "  systems {:?}", self.systems)?;
+        for (at, place) in self.places.iter().enumerate() {
+            writeln!(f, "  place {at}: {place:?}")?;
+        }
+        for (at, actor) in self.actors.iter().enumerate() {
+            writeln!(f, "  actor {at}: {actor:?}")?;
+        }
+        for (at, body) in self.threads.iter().enumerate().filter(|(_, body)| !body.0.is_empty()) {
+            writeln!(f, "  thread {at}:")?;
+            body.0.iter().try_for_each(|step| writeln!(f, "    {step:?}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{} {:?}", self.id, self.deed)
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.0).finish()
+    }
+}
+
+/// What there is, without what does nothing.
+fn listed(f: &mut fmt::Formatter<'_>, parts: &[(&str, Option<&Body>)]) -> fmt::Result {
+    let parts = parts
+        .iter()
+        .filter_map(|(name, body)| Some((name, (*body)?)))
+        .filter(|(_, body)| !body.0.is_empty());
+    f.debug_map()
+        .entries(parts.map(|(name, body)| (format_args!("{name}").to_string(), body)))
+        .finish()
+}
+
+impl fmt::Debug for Letter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(actor) = self.carries {
+            write!(f, "carries {actor} ")?;
+        }
+        f.write_str(if self.large { "large " } else { "" })?;
+        listed(
+            f,
+            &[
+                ("turn", Some(&self.turn)),
+                ("dropped", Some(&self.dropped)),
+                ("answer dropped", Some(&self.answer)),
+            ],
+        )
+    }
+}
+
+impl fmt::Debug for Bell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        listed(
+            f,
+            &[
+                ("cloned", Some(&self.cloned)),
+                ("woken", Some(&self.woken)),
+                ("dropped", Some(&self.dropped)),
+            ],
+        )
+    }
+}
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (before, after) = self.batch.as_ref().map(|(before, after)| (before, after)).unzip();
+        let named: Vec<_> = [
+            ("end", self.end.is_some()),
+            ("panic", self.panicked.is_some()),
+            ("undelivered", self.undelivered.is_some()),
+            ("batch", before.is_some()),
+        ]
+        .into_iter()
+        .filter(|(_, there)| *there)
+        .map(|(name, _)| name)
+        .collect();
+        write!(f, "{named:?} ")?;
+        listed(
+            f,
+            &[
+                ("state dropped", Some(&self.state_dropped)),
+                ("restart", Some(&self.restart)),
+                ("end", self.end.as_ref()),
+                ("panicked", self.panicked.as_ref()),
+                ("undelivered", self.undelivered.as_ref()),
+                ("batch begins", before),
+                ("batch ends", after),
+            ],
+        )
+    }
+}

@@ -1,0 +1,739 @@
+//! A system that is shut down from anywhere: inside turns, hooks, wakers and drops, by several at once.
+//! What could hang runs in a process of its own.
+
+#[path = "common/child.rs"]
+mod child;
+mod common;
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Barrier, mpsc};
+use std::task::{Context, Poll, Wake};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use child::in_child;
+use common::{Gate, Held, Tally, block_on, must_end, on_small_stack, size, until};
+use turnwise::executor::DrainQueue;
+use turnwise::{
+    Actor, Clock, Limit, MonotonicClock, Reply, ShutdownReport, System, ThreadPool, blocking,
+};
+
+const PATIENCE: Duration = Duration::from_secs(40);
+
+fn pool(threads: usize) -> ThreadPool {
+    ThreadPool::builder().threads(threads).build().unwrap()
+}
+
+/// A pool of one. A member is inside a turn that waits off the pool's place; a turn on that pool of an
+/// actor that is no member has it answered by a third actor on the pool, and shuts the system down: the
+/// member ends only if the third one runs meanwhile.
+fn shut_down_on_a_pool_of_one(limit: Limit) {
+    let pool = pool(1);
+    let system = System::new();
+    let member = system.spawn(Actor::builder(()).executor(pool.handle())).unwrap();
+    let (answers, answer) = mpsc::channel::<()>();
+    let (begun, begins) = mpsc::channel::<()>();
+    member
+        .send(move |()| {
+            begun.send(()).unwrap();
+            let _ = blocking(|| answer.recv());
+        })
+        .unwrap();
+    begins.recv().unwrap();
+    let third = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+    let first = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+    let (tell, told) = mpsc::channel();
+    first
+        .send(move |()| {
+            third.send(move |()| _ = answers.send(())).unwrap();
+            let begun = Instant::now();
+            tell.send((system.shutdown(limit), begun.elapsed())).unwrap();
+        })
+        .unwrap();
+    let (report, took) = told.recv().unwrap();
+    assert_eq!((report.ended, report.is_complete()), (1, true), "{report}");
+    if let Limit::Within(limit) = limit {
+        assert!(took < limit / 2, "it burnt {took:?} of its limit");
+    }
+    drop((member, first));
+    assert!(pool.shutdown(PATIENCE).is_complete());
+}
+
+#[test]
+fn a_shutdown_in_a_turn_leaves_its_place() {
+    in_child("a_shutdown_in_a_turn_leaves_its_place", PATIENCE, || {
+        shut_down_on_a_pool_of_one(Limit::Within(Duration::from_secs(10)));
+        shut_down_on_a_pool_of_one(Limit::Unlimited);
+    });
+}
+
+/// Each of these actors shuts a system down in a turn; all are inside before the first does. The reports,
+/// in order.
+fn shut_down_in_turns(calls: Vec<(Actor<()>, System)>) -> Vec<ShutdownReport> {
+    let all_inside = Arc::new(Barrier::new(calls.len()));
+    let asked = calls.into_iter().map(|(actor, system)| {
+        let all_inside = all_inside.clone();
+        let turn = move |(): &mut ()| {
+            blocking(|| all_inside.wait());
+            system.shutdown(Limit::Unlimited)
+        };
+        thread::spawn(move || actor.call(turn).wait().unwrap())
+    });
+    let asked: Vec<_> = asked.collect();
+    asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+}
+
+fn named(system: &System, name: &str, pool: Option<&ThreadPool>) -> Actor<()> {
+    let builder = Actor::builder(()).name(name);
+    match pool {
+        Some(pool) => system.spawn(builder.executor(pool.handle())).unwrap(),
+        None => system.spawn(builder).unwrap(),
+    }
+}
+
+#[test]
+fn two_members_may_shut_their_system_down() {
+    in_child("two_members_may_shut_their_system_down", PATIENCE, || {
+        let pools = [Some(pool(2)), Some(pool(1)), None];
+        for pool in &pools {
+            let system = System::new();
+            let names = ["a", "b"];
+            let actors = names.map(|name| named(&system, name, pool.as_ref()));
+            let third = system.actor(()).unwrap();
+            let calls = actors.iter().map(|actor| (actor.clone(), system.clone())).collect();
+            for (report, own) in shut_down_in_turns(calls).iter().zip(names) {
+                assert!(report.running.iter().any(|name| name == own), "{report}");
+                assert_eq!(report.stopped, 0, "{report}");
+            }
+            assert!(third.is_closed());
+            let after = system.shutdown(Limit::Unlimited);
+            assert!(after.is_complete(), "{after}");
+            assert!(actors.iter().all(|actor| actor.stop_cause().is_none()));
+        }
+    });
+}
+
+#[test]
+fn many_members_may_shut_their_system_down() {
+    in_child("many_members_may_shut_their_system_down", PATIENCE, || {
+        for _ in 0..size(5, 50) {
+            let system = System::new();
+            let actors: Vec<_> = (0..16).map(|_| system.actor(()).unwrap()).collect();
+            let calls = actors.iter().map(|actor| (actor.clone(), system.clone())).collect();
+            assert_eq!(shut_down_in_turns(calls).len(), 16);
+            assert!(system.shutdown(Limit::Unlimited).is_complete());
+        }
+    });
+}
+
+#[test]
+fn a_member_and_another_thread_may_shut_down() {
+    in_child("a_member_and_another_thread_may_shut_down", PATIENCE, || {
+        for round in 0..size(200, 2_000) {
+            let pool = (round % 2 == 0).then(|| pool(1));
+            let system = System::new();
+            let member = named(&system, "member", pool.as_ref());
+            let gate = Gate::new(2);
+            let report = thread::scope(|scope| {
+                let (inside, turn) = (system.clone(), &gate);
+                let asking = scope.spawn(move || {
+                    turn.pass();
+                    // It may be refused.
+                    let turn = move |(): &mut ()| inside.shutdown(Limit::Unlimited);
+                    _ = member.call(turn).wait();
+                });
+                gate.pass();
+                let report = system.shutdown(Limit::Unlimited);
+                asking.join().unwrap();
+                report
+            });
+            assert!(report.is_complete(), "who is in no turn waits for all: {report}");
+        }
+    });
+}
+
+#[test]
+fn turns_above_and_below_may_shut_down() {
+    in_child("turns_above_and_below_may_shut_down", PATIENCE, || {
+        for pool in [None, Some(pool(2)), Some(pool(1))] {
+            let parent = System::new();
+            let child = parent.child().unwrap();
+            let above = named(&parent, "above", pool.as_ref());
+            let below = named(&child, "below", pool.as_ref());
+            let idle = [named(&parent, "idle", None), named(&child, "idle", None)];
+            // Each shuts the other's system down.
+            let calls = vec![(above, child.clone()), (below, parent.clone())];
+            let reports = shut_down_in_turns(calls);
+            assert_eq!(reports[1].stopped, 0, "{}", reports[1]);
+            assert!(reports[1].running.contains(&"below".to_owned()), "{}", reports[1]);
+            assert!(idle.iter().all(Actor::is_closed));
+            assert!(parent.shutdown(Limit::Unlimited).is_complete());
+        }
+    });
+}
+
+#[test]
+fn a_turn_below_may_shut_the_parent_down() {
+    in_child("a_turn_below_may_shut_the_parent_down", PATIENCE, || {
+        let parent = System::new();
+        let child = parent.child().unwrap();
+        let (above, below) = (named(&parent, "above", None), named(&child, "below", None));
+        let shut_down = parent.clone();
+        let report = below.call(move |()| shut_down.shutdown(Limit::Unlimited)).wait().unwrap();
+        assert_eq!((report.ended, report.running), (1, vec!["below".to_owned()]));
+        assert!(above.is_closed() && parent.shutdown(Limit::Unlimited).is_complete());
+        // And the reverse: the child has nothing to do with the turn above.
+        let parent = System::new();
+        let child = parent.child().unwrap();
+        let (above, _below) = (named(&parent, "above", None), named(&child, "below", None));
+        let report = above.call(move |()| child.shutdown(Limit::Unlimited)).wait().unwrap();
+        assert_eq!((report.ended, report.is_complete()), (1, true));
+    });
+}
+
+#[test]
+fn members_may_shut_each_others_systems_down() {
+    in_child("members_may_shut_each_others_systems_down", PATIENCE, || {
+        for count in [2, 3] {
+            let systems: Vec<_> = (0..count).map(|_| System::new()).collect();
+            let call =
+                |i: usize| (named(&systems[i], "in", None), systems[(i + 1) % count].clone());
+            for report in shut_down_in_turns((0..count).map(call).collect()) {
+                assert!(report.running.len() <= 1 && report.stopped == 0, "{report}");
+            }
+            assert!(systems.iter().all(|system| system.shutdown(Limit::Unlimited).is_complete()));
+        }
+    });
+}
+
+#[test]
+fn a_call_that_wants_nothing_of_mine_is_waited_for() {
+    in_child("a_call_that_wants_nothing_of_mine_is_waited_for", PATIENCE, || {
+        let clock = Eventful::new(|| ());
+        let (mine, theirs) = (System::new(), System::with_clock(clock.clone()));
+        let spawn = |system: &System, name: &str| {
+            system.spawn(Actor::builder(()).name(name).clock(MonotonicClock)).unwrap()
+        };
+        let (me, they) = (spawn(&mine, "me"), spawn(&theirs, "they"));
+        let third = spawn(&theirs, "third");
+        let held = Held::hold(&third);
+        let hour = Duration::from_secs(3600);
+        let (system, parks) = (theirs.clone(), clock.clone());
+        let they = thread::spawn(move || {
+            let turn = move |(): &mut ()| {
+                let report = system.shutdown(hour);
+                // The other one is woken by the end of the third, and sleeps on because of this turn.
+                until(|| parks.parks.load(SeqCst) >= 4);
+                report
+            };
+            they.call(turn).wait().unwrap()
+        });
+        until(|| clock.parks.load(SeqCst) == 1);
+        let me = thread::spawn(move || me.call(move |()| theirs.shutdown(hour)).wait().unwrap());
+        // That one sleeps, and the first one again, having looked at it.
+        until(|| clock.parks.load(SeqCst) == 3);
+        held.let_go();
+        assert_eq!(they.join().unwrap().running, ["they"], "its own turn");
+        let report = me.join().unwrap();
+        assert!(report.is_complete(), "they end, for they wait for nobody: {report}");
+    });
+}
+
+#[test]
+fn futures_of_two_turns_do_not_wait_for_each_other() {
+    in_child("futures_of_two_turns_do_not_wait_for_each_other", PATIENCE, || {
+        for both in [true, false] {
+            let system = System::new();
+            let inside = Arc::new(Barrier::new(2));
+            let asked = [true, both].map(|future| {
+                let actor = system.actor(()).unwrap();
+                let (system, inside) = (system.clone(), inside.clone());
+                let turn = move |(): &mut ()| {
+                    inside.wait();
+                    match future {
+                        true => block_on(system.shutdown_async()),
+                        false => system.shutdown(Limit::Unlimited),
+                    }
+                };
+                thread::spawn(move || actor.call(turn).wait().unwrap())
+            });
+            for asked in asked {
+                assert!(!asked.join().unwrap().is_complete());
+            }
+            assert!(block_on(system.shutdown_async()).is_complete());
+        }
+    });
+}
+
+/// Shuts its system down when it is dropped.
+struct ShutsDown(Option<System>, mpsc::Sender<ShutdownReport>);
+
+impl Drop for ShutsDown {
+    fn drop(&mut self) {
+        if let Some(system) = self.0.take() {
+            self.1.send(system.shutdown(Limit::Unlimited)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_drop_of_a_state_may_shut_down() {
+    in_child("the_drop_of_a_state_may_shut_down", PATIENCE, || {
+        for pool in [None, Some(pool(1))] {
+            let system = System::new();
+            let (tx, rx) = mpsc::channel();
+            let state = ShutsDown(Some(system.clone()), tx);
+            let builder = Actor::builder(state).name("own");
+            let actor = match &pool {
+                Some(pool) => system.spawn(builder.executor(pool.handle())),
+                None => system.spawn(builder),
+            };
+            let others = [named(&system, "other", None), named(&system, "other", pool.as_ref())];
+            // By a shutdown, or by itself.
+            let actor = actor.unwrap();
+            let report = if pool.is_some() {
+                drop(actor);
+                None
+            } else {
+                Some(system.shutdown(Limit::Unlimited))
+            };
+            let inner = rx.recv().unwrap();
+            assert_eq!(inner.running, ["own"], "{inner}");
+            assert!(report.is_none_or(|report| report.is_complete()));
+            assert!(others.iter().all(Actor::is_closed));
+        }
+    });
+}
+
+#[test]
+fn hooks_may_shut_down() {
+    in_child("hooks_may_shut_down", PATIENCE, || {
+        for pool in [None, Some(pool(1))] {
+            let system = System::new();
+            let (tx, rx) = mpsc::channel();
+            let shut_down = |at: &'static str| {
+                let (system, tx) = (system.clone(), tx.clone());
+                move || tx.send((at, system.shutdown(Limit::Unlimited))).unwrap()
+            };
+            let (ends, undelivered) = (shut_down("end"), shut_down("undelivered"));
+            let builder = Actor::builder(())
+                .name("own")
+                .on_end(move |(), _| ends())
+                .on_undelivered(move |_| undelivered());
+            let actor = match &pool {
+                Some(pool) => system.spawn(builder.executor(pool.handle())),
+                None => system.spawn(builder),
+            };
+            let (actor, other) = (actor.unwrap(), named(&system, "other", pool.as_ref()));
+            let held = Held::hold(&other);
+            let (begun, running) = mpsc::channel();
+            let (go, wait) = mpsc::channel::<()>();
+            let busy = actor.clone();
+            let turns = thread::spawn(move || {
+                let turn = move |(): &mut ()| {
+                    begun.send(()).unwrap();
+                    let _ = blocking(|| wait.recv());
+                };
+                busy.send(turn).unwrap();
+            });
+            running.recv().unwrap();
+            actor.send(|()| unreachable!("given back")).unwrap();
+            actor.stop();
+            drop(go);
+            held.let_go();
+            for at in ["undelivered", "end"] {
+                let (told, report) = rx.recv().unwrap();
+                assert_eq!((told, report.running), (at, vec!["own".to_owned()]));
+            }
+            turns.join().unwrap();
+            assert!(system.shutdown(Limit::Unlimited).is_complete());
+        }
+    });
+}
+
+/// A waker that shuts a system down.
+struct Shuts(System, mpsc::Sender<ShutdownReport>);
+
+impl Wake for Shuts {
+    fn wake(self: Arc<Self>) {
+        self.1.send(self.0.shutdown(Limit::Unlimited)).unwrap();
+    }
+}
+
+#[test]
+fn a_waker_may_shut_down() {
+    in_child("a_waker_may_shut_down", PATIENCE, || {
+        let queue = DrainQueue::new();
+        let system = System::new();
+        let (tx, rx) = mpsc::channel();
+        let waker = Arc::new(Shuts(system.clone(), tx)).into();
+        let mut cx = Context::from_waker(&waker);
+        let member = Actor::builder(7).name("own").executor(queue.handle());
+        let member = system.spawn(member).unwrap();
+        let other = named(&system, "other", Some(&pool(1)));
+        // The waker of an answer, inside the turn that answers.
+        let mut reply: Reply<i32> = member.call(|n| *n);
+        assert!(pin!(&mut reply).poll(&mut cx).is_pending());
+        queue.run_until_idle();
+        assert_eq!(rx.recv().unwrap().running, ["own"]);
+        assert!(member.is_closed() && other.is_closed());
+        assert_eq!(reply.wait(), Ok(7));
+
+        // The waker of the end of a system, inside the end of its last member.
+        let system = System::new();
+        let (tx, rx) = mpsc::channel();
+        let waker = Arc::new(Shuts(system.clone(), tx)).into();
+        let mut cx = Context::from_waker(&waker);
+        let _member = system.spawn(Actor::builder(7).executor(queue.handle())).unwrap();
+        let mut closing = Box::pin(system.shutdown_async());
+        assert!(closing.as_mut().poll(&mut cx).is_pending());
+        queue.run_until_idle();
+        assert_eq!(rx.recv().unwrap(), ShutdownReport::default());
+        assert!(closing.as_mut().poll(&mut cx).is_ready());
+    });
+}
+
+/// A clock that does what the test says at the call that it says.
+struct Eventful {
+    calls: AtomicUsize,
+    parks: AtomicUsize,
+    at: AtomicUsize,
+    event: Box<dyn Fn() + Send + Sync>,
+}
+
+impl std::fmt::Debug for Eventful {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Eventful").finish_non_exhaustive()
+    }
+}
+
+impl Eventful {
+    fn new(event: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
+        let (calls, parks) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Eventful {
+            calls,
+            parks,
+            at: AtomicUsize::new(usize::MAX),
+            event: Box::new(event),
+        })
+    }
+
+    /// From now on, at so many calls.
+    fn at(&self, calls: usize) {
+        self.at.store(self.calls.load(SeqCst) + calls, SeqCst);
+    }
+}
+
+impl Clock for Eventful {
+    fn now(&self) -> Duration {
+        if self.calls.fetch_add(1, SeqCst) == self.at.load(SeqCst) {
+            (self.event)();
+        }
+        MonotonicClock.now()
+    }
+
+    /// No wake-up is missed, for none comes by itself.
+    fn park_until(&self, _: Duration) {
+        self.parks.fetch_add(1, SeqCst);
+        thread::park();
+    }
+}
+
+#[test]
+fn a_clock_that_panics_leaves_a_system_that_ends() {
+    in_child("a_clock_that_panics_leaves_a_system_that_ends", PATIENCE, || {
+        for (at, inside) in (0..4).flat_map(|at| [(at, true), (at, false)]) {
+            let clock = Eventful::new(|| common::quiet_panic("planned"));
+            let system = System::with_clock(clock.clone());
+            let (busy, idle) = (system.actor(0).unwrap(), system.actor(0).unwrap());
+            let boss = system.actor(()).unwrap();
+            let held = Held::hold(&busy);
+            clock.at(at);
+            let shut_down = || {
+                let shut_down = || system.shutdown(Duration::from_secs(3600));
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(shut_down))
+            };
+            let outcome = match inside {
+                true => boss.with(|()| shut_down()).unwrap(),
+                false => shut_down(),
+            };
+            assert!(outcome.is_err(), "the clock's panic is the caller's");
+            // At the first call nothing has happened, at the third the level was closed.
+            assert_eq!((system.is_shut_down(), idle.is_closed()), (at > 0, at > 1));
+            let (again, done) = (system.clone(), Arc::new(AtomicBool::new(false)));
+            let told = done.clone();
+            // In a turn of another member: the call that has panicked holds nobody.
+            let shutting = thread::spawn(move || {
+                let report = again.shutdown(Limit::Unlimited);
+                told.store(true, SeqCst);
+                report
+            });
+            until(|| busy.is_closed());
+            assert!(!done.load(SeqCst));
+            held.let_go();
+            assert!(shutting.join().unwrap().is_complete());
+        }
+    });
+}
+
+#[test]
+fn an_end_after_the_look_is_not_missed() {
+    in_child("an_end_after_the_look_is_not_missed", PATIENCE, || {
+        // The last member ends while the clock is asked, which is after the look and before the sleep.
+        for at in 1..3 {
+            let system = Arc::new(std::sync::OnceLock::<System>::new());
+            let (go, wait) = mpsc::channel::<()>();
+            let go = std::sync::Mutex::new(Some(go));
+            let watched = system.clone();
+            let clock = Eventful::new(move || {
+                go.lock().unwrap().take();
+                until(|| watched.get().unwrap().actors() == 0);
+            });
+            let system = system.get_or_init(|| System::with_clock(clock.clone()));
+            let plain = Actor::builder(()).clock(MonotonicClock);
+            let member = system.spawn(plain).unwrap();
+            let (begun, running) = mpsc::channel();
+            let turns = thread::spawn(move || {
+                let turn = move |(): &mut ()| {
+                    begun.send(()).unwrap();
+                    let _ = wait.recv();
+                };
+                member.send(turn).unwrap();
+            });
+            running.recv().unwrap();
+            clock.at(at);
+            let report = system.shutdown(Duration::from_secs(3600));
+            assert_eq!((report.ended, report.is_complete()), (1, true), "{at}: {report}");
+            turns.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_sleeping_call_hears_of_one_that_comes() {
+    in_child("a_sleeping_call_hears_of_one_that_comes", PATIENCE, || {
+        for _ in 0..size(20, 200) {
+            let clock = Eventful::new(|| ());
+            let system = System::with_clock(clock.clone());
+            let spawn = || system.spawn(Actor::builder(()).clock(MonotonicClock)).unwrap();
+            let (first, second) = (spawn(), spawn());
+            let hour = Duration::from_secs(3600);
+            let (tell, told) = mpsc::channel();
+            let (begun, begins) = mpsc::channel();
+            let (go, wait) = mpsc::channel::<()>();
+            let inner = system.clone();
+            let later = thread::spawn(move || {
+                let turn = move |(): &mut ()| {
+                    begun.send(()).unwrap();
+                    let _ = wait.recv();
+                    // The first one sleeps in its shutdown: neither waits for the other.
+                    let report = inner.shutdown(hour);
+                    told.recv().unwrap();
+                    report
+                };
+                second.call(turn).wait().unwrap()
+            });
+            begins.recv().unwrap();
+            let inner = system.clone();
+            let sooner = thread::spawn(move || {
+                let report = first.call(move |()| inner.shutdown(hour)).wait().unwrap();
+                tell.send(()).unwrap();
+                report
+            });
+            until(|| clock.parks.load(SeqCst) == 1);
+            drop(go);
+            let reports = [sooner.join().unwrap(), later.join().unwrap()];
+            assert!(reports.iter().all(|report| report.running.len() <= 2 && report.stopped == 0));
+            assert!(system.shutdown(Limit::Unlimited).is_complete());
+        }
+    });
+}
+
+#[test]
+fn the_last_of_many_ends_is_not_missed() {
+    in_child("the_last_of_many_ends_is_not_missed", 2 * PATIENCE, || {
+        let pool = pool(1);
+        for round in 0..size(2_000, 20_000) {
+            let system = System::new();
+            // They end one after the other; who waits is woken by many, and the last one counts.
+            let spawn = |_| system.spawn(Actor::builder(0).executor(pool.handle())).unwrap();
+            let members: Vec<_> = (0..16).map(spawn).collect();
+            let report = match round % 2 {
+                0 => system.shutdown(Limit::Unlimited),
+                _ => block_on(system.shutdown_async()),
+            };
+            assert_eq!((report.ended, report.is_complete()), (members.len(), true));
+        }
+    });
+}
+
+/// A waker that waits until a thread has slept once more, or is done.
+struct Delays {
+    clock: Arc<Eventful>,
+    done: Arc<AtomicBool>,
+}
+
+impl Wake for Delays {
+    fn wake(self: Arc<Self>) {
+        let parks = self.clock.parks.load(SeqCst);
+        until(|| self.done.load(SeqCst) || self.clock.parks.load(SeqCst) > parks);
+    }
+}
+
+#[test]
+fn who_is_woken_finds_the_member_gone() {
+    in_child("who_is_woken_finds_the_member_gone", PATIENCE, || {
+        for _ in 0..size(20, 200) {
+            let clock = Eventful::new(|| ());
+            let system = System::with_clock(clock.clone());
+            let member = system.spawn(Actor::builder(()).clock(MonotonicClock)).unwrap();
+            let held = Held::hold(&member);
+            let done = Arc::new(AtomicBool::new(false));
+            let shutting = thread::spawn({
+                let (system, done) = (system.clone(), done.clone());
+                move || {
+                    let report = system.shutdown(Duration::from_secs(3600));
+                    done.store(true, SeqCst);
+                    report
+                }
+            });
+            // Its place is before the task's.
+            until(|| clock.parks.load(SeqCst) == 1);
+            let waker = Arc::new(Delays { clock, done }).into();
+            let mut closing = Box::pin(system.shutdown_async());
+            assert!(closing.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            held.let_go();
+            assert!(shutting.join().unwrap().is_complete());
+        }
+    });
+}
+
+/// A waker whose drop ends a member.
+struct EndsMember(std::sync::Mutex<Option<Held>>, System);
+
+impl Wake for EndsMember {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for EndsMember {
+    fn drop(&mut self) {
+        drop(self.0.lock().unwrap().take());
+        until(|| self.1.actors() == 0);
+    }
+}
+
+#[test]
+fn an_end_between_two_looks_of_a_poll_is_seen() {
+    in_child("an_end_between_two_looks_of_a_poll_is_seen", PATIENCE, || {
+        let system = System::new();
+        let member = system.actor(()).unwrap();
+        let held = std::sync::Mutex::new(Some(Held::hold(&member)));
+        let waker = Arc::new(EndsMember(held, system.clone())).into();
+        let mut closing = Box::pin(system.shutdown_async());
+        assert!(closing.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(waker);
+        // The one waker that is left is dropped by the next poll, which has looked before.
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let Poll::Ready(report) = closing.as_mut().poll(&mut cx) else { panic!("it has ended") };
+        assert_eq!((report.ended, report.is_complete()), (1, true));
+    });
+}
+
+#[test]
+fn no_end_is_missed_by_threads_and_tasks() {
+    in_child("no_end_is_missed_by_threads_and_tasks", 2 * PATIENCE, || {
+        for round in 0..size(3_000, 30_000) {
+            let states = Tally::default();
+            let system = System::new();
+            let members = [(); 2].map(|()| system.actor(states.token()).unwrap());
+            let gate = Gate::new(3);
+            let turn = |actor: &Actor<_>, spins: usize| {
+                let posted = actor.send(move |_| (0..spins).for_each(|_| std::hint::spin_loop()));
+                // A shutdown may be earlier.
+                _ = posted;
+            };
+            thread::scope(|scope| {
+                let [first, second] = &members;
+                for (i, actor) in [first, second].into_iter().enumerate() {
+                    let gate = &gate;
+                    scope.spawn(move || {
+                        gate.pass();
+                        turn(actor, (round * 7 + i * 13) % 400);
+                    });
+                }
+                gate.pass();
+                let report = match round % 2 {
+                    0 => system.shutdown(Limit::Unlimited),
+                    _ => block_on(system.shutdown_async()),
+                };
+                assert_eq!((report.ended, report.is_complete()), (2, true));
+            });
+            assert_eq!(states.dropped(), 2);
+        }
+    });
+}
+
+#[test]
+fn two_shutdowns_end_with_the_same_members() {
+    must_end(|| {
+        for _ in 0..size(100, 1_000) {
+            let system = System::new();
+            let members: Vec<_> = (0..4).map(|_| system.actor(()).unwrap()).collect();
+            let gate = Gate::new(3);
+            thread::scope(|scope| {
+                let shut_down = || {
+                    gate.pass();
+                    system.shutdown(Limit::Unlimited).is_complete()
+                };
+                let both = [(); 2].map(|()| scope.spawn(shut_down));
+                gate.pass();
+                for member in &members {
+                    _ = member.posted().send(|()| ());
+                }
+                assert!(both.into_iter().all(|shutting| shutting.join().unwrap()));
+            });
+            assert_eq!(system.actors(), 0);
+        }
+    });
+}
+
+#[test]
+fn a_long_chain_of_systems_takes_constant_stack() {
+    on_small_stack(|| {
+        let root = System::new();
+        let mut chain = vec![root.clone()];
+        for _ in 0..size(10_000, 100_000) {
+            chain.push(chain.last().unwrap().child().unwrap());
+        }
+        let _actor = chain.last().unwrap().actor(0).unwrap();
+        assert_eq!(root.actors(), 1);
+        drop(chain);
+        assert_eq!(root.shutdown(Limit::Unlimited).ended, 0, "stopped by the drop of its system");
+    });
+}
+
+#[test]
+fn a_chain_of_systems_in_states_ends_on_a_small_stack() {
+    struct Holds {
+        _system: System,
+    }
+    let last = on_small_stack(|| {
+        let end = System::new();
+        let last = end.actor(0).unwrap();
+        let mut next = end;
+        let mut handles = Vec::new();
+        for _ in 0..size(10_000, 100_000) {
+            let system = System::new();
+            let state = Holds { _system: std::mem::replace(&mut next, system.clone()) };
+            handles.push(system.actor(state).unwrap());
+        }
+        drop(next);
+        // After a millisecond others go on with it.
+        until(|| handles.iter().all(Actor::is_closed));
+        last
+    });
+    assert!(last.is_closed());
+}
