@@ -1,7 +1,8 @@
 //! What does a transfer cost between two of 1000 accounts, each asked and waited for in turn?
 //!
-//! Names: `bank/<subject>/<threads>`, the time of one transfer from each thread. The mutexes are locked one after the other, as the others are
-//! asked, so that all do the same. A thread with a channel for each account is left out: nobody runs a thousand threads for this.
+//! Names: `bank/<subject>/<threads>`, the time of one transfer from each thread. The mutexes are
+//! locked one after the other, as the others are asked, so that all do the same. A thread with a
+//! channel for each account is left out: nobody runs a thousand threads for this.
 
 mod workloads;
 

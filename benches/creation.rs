@@ -1,7 +1,9 @@
-//! What does it cost to make an object and give it its first message, and to drop it, when there are many?
+//! What does it cost to make an object and give it its first message, and to drop it, when there
+//! are many?
 //!
-//! Names: `creation/<subject>/<create or drop>`, per object, 100,000 of them at a time. A thread with a channel for each is left out: it takes
-//! some ten thousand nanoseconds, and no machine has so many threads.
+//! Names: `creation/<subject>/<create or drop>`, per object, 100,000 of them at a time. A thread
+//! with a channel for each is left out: it takes some ten thousand nanoseconds, and no machine has
+//! so many threads.
 
 mod workloads;
 

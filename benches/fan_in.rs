@@ -1,6 +1,8 @@
-//! How fast do 1, 2 and 8 producers bring trivial messages to one object, until all have been handled?
+//! How fast do 1, 2 and 8 producers bring trivial messages to one object, until all have been
+//! handled?
 //!
-//! A mutex's home game: its holder keeps lock and state in its own cache for many rounds. Names: `fan_in/<subject>/<producers>`, per message.
+//! A mutex's home game: its holder keeps lock and state in its own cache for many rounds. Names:
+//! `fan_in/<subject>/<producers>`, per message.
 
 mod workloads;
 

@@ -1,6 +1,7 @@
 //! What does a message to an idle object cost, on one thread?
 //!
-//! Names: `idle/<subject>/1 thread`. Where the message is run by another thread the object is idle only if its sender waits, so those are asked.
+//! Names: `idle/<subject>/1 thread`. Where the message is run by another thread the object is idle
+//! only if its sender waits, so those are asked.
 
 mod workloads;
 

@@ -1,8 +1,10 @@
 //! How much memory do an idle object, a queued message and a burst take, and does it come back?
 //!
-//! Requested is what the program has asked the allocator for and not given back; resident is what the system has given the process for it,
-//! the allocator's own losses included. Every cell is measured in a process of its own, so that none finds what another has left. Our own cells
-//! are checked: memory comes back after a burst, and nothing grows with actors and threads that have come and gone.
+//! Requested is what the program has asked the allocator for and not given back; resident is what
+//! the system has given the process for it, the allocator's own losses included. Every cell is
+//! measured in a process of its own, so that none finds what another has left. Our own cells are
+//! checked: memory comes back after a burst, and nothing grows with actors and threads that have
+//! come and gone.
 //!
 //! ```text
 //! cargo bench --bench memory [-- --test]
@@ -25,7 +27,8 @@ use tokio::task::yield_now;
 use turnwise::Actor;
 use turnwise::executor::DrainQueue;
 
-/// What our library keeps for later at most: the depot's 1024 chunks of 4096 bytes, those of one thread, and the lists of them.
+/// What our library keeps for later at most: the depot's 1024 chunks of 4096 bytes, those of one
+/// thread, and the lists of them.
 const KEPT: i64 = 1100 * 4096;
 /// What may be there once and later not: chunks wander between the caches of threads and the depot.
 const SLACK: i64 = 64 * 4096;
@@ -106,7 +109,8 @@ trait Subject: Sized {
     fn queue<const N: usize>(object: &Self::Object);
     /// Lets this object handle what was left with it, if anybody can.
     fn drain(object: &Self::Object);
-    /// Waits until `handled` messages have been handled, all told, and what was dropped is gone but for `objects`.
+    /// Waits until `handled` messages have been handled, all told, and what was dropped is gone but
+    /// for `objects`.
     fn settle(world: &Self::World, handled: u64, objects: usize);
 }
 
@@ -184,7 +188,8 @@ impl Subject for Mutex {
     }
 }
 
-/// A task that owns the state, and takes closures from an unbounded channel. On a runtime that runs when this thread waits.
+/// A task that owns the state, and takes closures from an unbounded channel. On a runtime that runs
+/// when this thread waits.
 struct Task;
 
 type Job = Box<dyn FnOnce(&mut u64) + Send>;
@@ -257,8 +262,8 @@ fn queued<S: Subject, const N: usize>(count: usize) -> Vec<Memory> {
     vec![took]
 }
 
-/// `count` messages, handled; a thousand one by one, as life goes on; `count` once more. What there is before, when all of them wait, and
-/// after each of the three.
+/// `count` messages, handled; a thousand one by one, as life goes on; `count` once more. What there
+/// is before, when all of them wait, and after each of the three.
 fn burst<S: Subject>(count: usize) -> Vec<Memory> {
     let world = S::world();
     let object = S::create(&world);
@@ -304,8 +309,8 @@ fn created_and_dropped<S: Subject>(count: usize) -> Vec<Memory> {
     vec![left]
 }
 
-/// `count` threads that come and go one after the other, each with some messages, of which it handles none or all: what has grown after
-/// the first hundred.
+/// `count` threads that come and go one after the other, each with some messages, of which it
+/// handles none or all: what has grown after the first hundred.
 fn threads<S: Subject>(count: usize) -> Vec<Memory> {
     let world = S::world();
     let object = S::create(&world);
@@ -368,7 +373,8 @@ fn cell(subject: &str, what: &str, count: usize) -> Vec<Memory> {
     told.lines().map(|line| memory(line).expect("two figures")).collect()
 }
 
-/// `each` is how many things the figures are of: bytes of one; without it, all of them in kilobytes.
+/// `each` is how many things the figures are of: bytes of one; without it, all of them in
+/// kilobytes.
 fn figures(memory: Memory, each: Option<usize>) -> String {
     let shown = |bytes: i64| match each {
         Some(count) => format!("{:.0}", bytes as f64 / count as f64),

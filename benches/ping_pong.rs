@@ -1,7 +1,7 @@
 //! What does a hop cost when two objects send one message to and fro?
 //!
-//! Names: `ping_pong/<subject>/2`, per hop. There is no mutex here: a lock is not sent anything, and a thread that plays both sides of it would
-//! only nest calls.
+//! Names: `ping_pong/<subject>/2`, per hop. There is no mutex here: a lock is not sent anything,
+//! and a thread that plays both sides of it would only nest calls.
 
 mod workloads;
 

@@ -1,6 +1,8 @@
-//! What does a question cost that goes to a random one of 10,000 objects, rarely busy and rarely in the cache?
+//! What does a question cost that goes to a random one of 10,000 objects, rarely busy and rarely in
+//! the cache?
 //!
-//! Names: `random_asks/<subject>/<threads>`, the time of one question from each thread. Without threads with channels, as in `bank`.
+//! Names: `random_asks/<subject>/<threads>`, the time of one question from each thread. Without
+//! threads with channels, as in `bank`.
 
 mod workloads;
 

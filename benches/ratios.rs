@@ -1,15 +1,18 @@
-//! How much does a message cost, against a mutex used directly and the mailboxes that others write, everywhere at once?
+//! How much does a message cost, against a mutex used directly and the mailboxes that others write,
+//! everywhere at once?
 //!
-//! Short trials in which all subjects take turns, so that a change of the machine's pace meets all of them; per round the ratio to
-//! `parking_lot`, over the rounds the medians. A table in a few minutes, where criterion takes an hour.
+//! Short trials in which all subjects take turns, so that a change of the machine's pace meets all
+//! of them; per round the ratio to `parking_lot`, over the rounds the medians. A table in a few
+//! minutes, where criterion takes an hour.
 //!
 //! ```text
 //! cargo bench --bench ratios [-- [--rounds N] [--only WORKLOAD] [--markdown]]
 //! ```
-//! Where a subject of ours is slower than the textbook's mailbox in the same role, the row is marked with `<`. Where a mutex has no part in the
-//! work, the ratios are `n/a`.
+//! Where a subject of ours is slower than the textbook's mailbox in the same role, the row is
+//! marked with `<`. Where a mutex has no part in the work, the ratios are `n/a`.
 //!
-//! `--markdown` prints two tables for the README: a row for each workload, the ratios of the subjects beside each other.
+//! `--markdown` prints two tables for the README: a row for each workload, the ratios of the
+//! subjects beside each other.
 
 mod workloads;
 
@@ -52,7 +55,8 @@ struct Contender {
     run: Box<dyn Fn(u64) -> Took>,
 }
 
-/// What came of one contender: nanoseconds per operation, and the ratios of both times to `parking_lot`.
+/// What came of one contender: nanoseconds per operation, and the ratios of both times to
+/// `parking_lot`.
 struct Row {
     name: &'static str,
     wall: f64,
@@ -231,11 +235,12 @@ fn usage() -> ! {
     std::process::exit(2);
 }
 
-/// Runs all contenders in turn. Returns what came of them, and how many of how many trials were disturbed that need not have been: a load
-/// with more threads than processors always is.
+/// Runs all contenders in turn. Returns what came of them, and how many of how many trials were
+/// disturbed that need not have been: a load with more threads than processors always is.
 fn race(options: &Options, load: &Load, contenders: &[Contender]) -> (Vec<Row>, usize, usize) {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    // Answers first (each run checks its own); then the length of a trial, several slices of the scheduler when threads share a processor.
+    // Answers first (each run checks its own); then the length of a trial, several slices of the
+    // scheduler when threads share a processor.
     let trial = TRIAL.as_secs_f64() * load.threads.div_ceil(2) as f64;
     let fill = |one: &Contender| {
         let seconds =
@@ -441,7 +446,8 @@ impl Report {
     }
 }
 
-/// The heads of the last columns of the table in Markdown, and who is in them: when nobody waits, and when callers wait.
+/// The heads of the last columns of the table in Markdown, and who is in them: when nobody waits,
+/// and when callers wait.
 const RIVALS: [(&str, &str, &str); 5] = [
     ("`std` mutex", Std::NAME, ""),
     ("textbook mailbox", Textbook::NAME, Textbook::ASKING),

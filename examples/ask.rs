@@ -1,4 +1,5 @@
-//! Asking: an answer to wait for, an answer to `.await`, and a mailbox that says no when it is full.
+//! Asking: an answer to wait for, an answer to `.await`, and a mailbox that says no when it is
+//! full.
 //!
 //! ```text
 //! cargo run --example ask
@@ -53,8 +54,8 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let late = stock.call(|stock| stock.len());
     assert_eq!(late.wait(), Err(AskError::Refused(Reason::Closed)));
 
-    // Messages to this one wait until the queue is run. Two may wait. The third one comes back, with
-    // the reason, and is ours to send again.
+    // Messages to this one wait until the queue is run. Two may wait. The third one comes back,
+    // with the reason, and is ours to send again.
     let queue = DrainQueue::new();
     let orders = Actor::builder(Vec::new())
         .name("orders")

@@ -1,5 +1,5 @@
-//! Actors that send to each other: messages sent inside a turn run after it, so a chain of any length
-//! needs no stack and cannot lock up.
+//! Actors that send to each other: messages sent inside a turn run after it, so a chain of any
+//! length needs no stack and cannot lock up.
 //!
 //! ```text
 //! cargo run --example cascade

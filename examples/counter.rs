@@ -24,7 +24,8 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
             thread::spawn(move || {
                 let page = if i % 2 == 0 { "home" } else { "about" };
                 for _ in 0..ROUNDS {
-                    // Runs here and now if nobody is counting, else whoever is counting runs it next.
+                    // Runs here and now if nobody is counting, else whoever is counting runs it
+                    // next.
                     hits.send(move |hits| *hits.entry(page).or_default() += 1)?;
                 }
                 // Waits, and may borrow. It comes after all that this thread has sent.

@@ -50,7 +50,9 @@ fn main() {
                 out.join(tree).join(format!("executor/{part}.rs"))
             )
         });
-        entry += &format!("mod executor {{\n{}}}\n", parts.concat());
+        let workers = root.join("src/executor/workers.rs");
+        let workers = format!("#[path = {workers:?}]\npub(crate) mod workers;\n");
+        entry += &format!("mod executor {{\n{}{workers}}}\n", parts.concat());
         for shared in ["fallback.rs", "models/mod.rs"] {
             let module = shared.trim_end_matches(".rs").trim_end_matches("/mod");
             let path = root.join("src").join(shared);
@@ -79,7 +81,8 @@ fn write(path: &Path, text: &str) {
 }
 
 /// What the models have of the executors: see `src/executor.rs`.
-const EXECUTOR: [&str; 4] = ["alarm", "idle", "lifo_slot", "manual"];
+const EXECUTOR: [&str; 9] =
+    ["alarm", "compensation", "idle", "lifo_slot", "manual", "place", "queues", "shared", "worker"];
 
 /// The floors that a `lib.rs` names; `sync`, the executors and the guide, which is text, aside.
 fn modules(text: &str, prefix: &str) -> BTreeSet<String> {

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# ThreadSanitizer, AddressSanitizer, LeakSanitizer and Miri on the stress scenarios of loom-tests/paused/tests/san.rs.
+# ThreadSanitizer, AddressSanitizer, LeakSanitizer and Miri on the stress scenarios of
+# loom-tests/paused/tests/san.rs.
 #
-# Uses what is installed and fetches nothing; what cannot run is said in one line and is no failure. Every rung first runs a planted
-# bug that must be reported, then the real scenarios, which must not.
+# Uses what is installed and fetches nothing; what cannot run is said in one line and is no failure.
+# Every rung first runs a planted bug that must be reported, then the real scenarios, which must
+# not.
 #
 #   loom-tests/sanitizers.sh              all of them
 #   loom-tests/sanitizers.sh thread       one of: thread address leak miri
@@ -39,14 +41,16 @@ fi
 host=$("${rustc[@]}" -vV | sed -n 's/^host: //p')
 runtimes=$("${rustc[@]}" --print sysroot)/lib/rustlib/$host/lib
 
-# program <sanitizer>: builds the stress program and prints its path. The target is named, so that build scripts are left alone.
+# program <sanitizer>: builds the stress program and prints its path. The target is named, so that
+# build scripts are left alone.
 program() {
     RUSTFLAGS="-Zsanitizer=$1 -Cunsafe-allow-abi-mismatch=sanitizer" CARGO_TARGET_DIR="$target_dir/sanitizer-$1" \
         "${cargo[@]}" test --locked --offline --release --target "$host" -p paused --test san --no-run --message-format=json 2>"$log" |
         sed -n 's/.*"name":"san".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
 }
 
-# bites <what> <text of the report> <command...>: the planted bug must be reported, and fail the program.
+# bites <what> <text of the report> <command...>: the planted bug must be reported, and fail the
+# program.
 bites() {
     local what=$1 text=$2
     shift 2

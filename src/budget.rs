@@ -65,7 +65,7 @@ pub struct Budget {
     /// [`NEVER`]: no limit.
     turns: u32,
     time: Option<Duration>,
-    /// Turns before the clock is read; 0: it is read when the drain begins.
+    /// Turns before the clock is read, fewer than `turns`; 0: it is read when the drain begins.
     grace: u32,
 }
 
@@ -102,8 +102,7 @@ impl Budget {
     pub(crate) const fn first_look(self) -> u32 {
         match self.time {
             None => self.turns,
-            Some(_) if self.grace < self.turns => self.grace,
-            Some(_) => self.turns,
+            Some(_) => self.grace,
         }
     }
 }

@@ -28,6 +28,6 @@ pub use error::{AskError, BuildError, EndCause, Reason, SendError, StopCause, Wi
 pub use executor::{ThreadPool, blocking};
 pub use time::{Clock, Limit, MonotonicClock, VirtualClock};
 
-/// Where drains go whose actor has no executor: the one thing of the executors that the floors below
-/// them know of. The models have another.
+/// Where drains go whose actor has no executor: the one thing of the executors that the floors
+/// below them know of. The models have another.
 pub(crate) const FALLBACK: &dyn cell::executor::Fallback = &executor::Fallback;

@@ -1,9 +1,9 @@
 //! The one door to code that is not the crate's own.
 //!
-//! Closures, handlers, hooks, wakers, clocks, executors and every `Drop` of a user's value may panic.
-//! Whoever calls them on behalf of somebody else calls them through [`catch`], and decides what the
-//! panic means; [`ignore`] is for those whose panic means nothing to anyone. No caller of either
-//! holds a lock or a borrow meanwhile. `docs/user-code.md` lists every such place.
+//! Closures, handlers, hooks, wakers, clocks, executors and every `Drop` of a user's value may
+//! panic. Whoever calls them on behalf of somebody else calls them through [`catch`], and decides
+//! what the panic means; [`ignore`] is for those whose panic means nothing to anyone. No caller of
+//! either holds a lock or a borrow meanwhile. `docs/user-code.md` lists every such place.
 
 #![forbid(unsafe_code)]
 

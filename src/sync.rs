@@ -1,8 +1,9 @@
 //! The only door to atomics, cells, locks, threads, thread-locals and raw memory.
 //!
-//! Every floor above speaks of `crate::sync` alone, so the same files compile against other flavours of this module: the loom
-//! one in `loom-tests`, where each operation is a scheduling point and each ordering can be weakened, and the one that pauses and
-//! yields between atomics in `loom-tests/paused`. Here everything inlines to `std` and `parking_lot`.
+//! Every floor above speaks of `crate::sync` alone, so the same files compile against other
+//! flavours of this module: the loom one in `loom-tests`, where each operation is a scheduling
+//! point and each ordering can be weakened, and the one that pauses and yields between atomics in
+//! `loom-tests/paused`. Here everything inlines to `std` and `parking_lot`.
 
 /// Sizes that the models shrink, so that growth and saturation are reached.
 pub(crate) mod config {
@@ -70,7 +71,7 @@ impl<T> Exclusive<T> {
 
 pub(crate) mod thread {
     use std::thread::LocalKey;
-    pub(crate) use std::thread::Thread;
+    pub(crate) use std::thread::{Builder, Thread};
     use std::time::Duration;
 
     /// A handle by which others can unpark this thread.
@@ -87,12 +88,14 @@ pub(crate) mod thread {
             PlainKey(key)
         }
 
-        /// Calls `f` with this thread's value. Not inside of `LocalKey::with`: that function is the standard library's, and as large as what
-        /// it is given, so it stayed out of line, `f` and all, and handed its result over in memory.
+        /// Calls `f` with this thread's value. Not inside of `LocalKey::with`: that function is the
+        /// standard library's, and as large as what it is given, so it stayed out of line, `f` and
+        /// all, and handed its result over in memory.
         #[inline(always)]
         pub(crate) fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R {
             let value = self.0.with(std::ptr::from_ref);
-            // SAFETY: without a destructor it is there as long as this thread, on which `f` runs; only shared references to it are made.
+            // SAFETY: without a destructor it is there as long as this thread, on which `f` runs;
+            // only shared references to it are made.
             f(unsafe { &*value })
         }
     }
@@ -114,8 +117,9 @@ pub(crate) mod thread {
 }
 
 pub(crate) mod hint {
-    /// Looks whether something is done that another thread is about to do: some microseconds by spinning, then some by giving the
-    /// processor away, for with more threads than processors the other one may be waiting for this one's. False if it was not done.
+    /// Looks whether something is done that another thread is about to do: some microseconds by
+    /// spinning, then some by giving the processor away, for with more threads than processors the
+    /// other one may be waiting for this one's. False if it was not done.
     pub(crate) fn done_soon(mut done: impl FnMut() -> bool) -> bool {
         let backoff = super::Backoff::new();
         while !done() {
@@ -131,7 +135,8 @@ pub(crate) mod hint {
     #[inline(always)]
     pub(crate) fn prefetch(addr: *const u8) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch reads nothing that a program can see and never faults, whatever the address.
+        // SAFETY: a prefetch reads nothing that a program can see and never faults, whatever the
+        // address.
         unsafe {
             std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(addr.cast());
         }
@@ -142,7 +147,8 @@ pub(crate) mod hint {
     /// The same, for writing: the line leaves the cache of whoever has it.
     #[inline(always)]
     pub(crate) fn prefetch_write(addr: *const u8) {
-        // The compiler's own intrinsic becomes a prefetch for reading unless it is told of a newer processor.
+        // The compiler's own intrinsic becomes a prefetch for reading unless it is told of a newer
+        // processor.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: as above; a processor without this instruction does nothing instead.
         unsafe {
@@ -186,7 +192,8 @@ pub(crate) mod alloc {
         unsafe { std::alloc::dealloc(memory, layout) }
     }
 
-    /// Marks a piece of memory as alive. Nothing here; in the models, use after free, double free and leaks are failures.
+    /// Marks a piece of memory as alive. Nothing here; in the models, use after free, double free
+    /// and leaks are failures.
     #[derive(Debug)]
     pub(crate) struct Life;
 
@@ -204,8 +211,14 @@ pub(crate) mod alloc {
     }
 }
 
+/// Where the drains of a pool wait.
+pub(crate) mod queue {
+    pub(crate) use crossbeam_deque::{Injector, Steal, Stealer, Worker};
+}
+
 pub(crate) use crossbeam_utils::{Backoff, CachePadded};
 pub(crate) use parking_lot::{Condvar, Mutex};
+pub(crate) use std::time::Instant;
 
 /// A thread-local without a destructor: usable at any time, in other destructors too.
 macro_rules! thread_plain {

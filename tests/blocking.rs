@@ -11,7 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Held, Tally, block_on, must_end, size, until};
-use turnwise::{Actor, AskError, Overflow, Reason};
+use turnwise::executor::Blocking;
+use turnwise::{Actor, AskError, Overflow, Reason, ThreadPool, WaitError, promise};
 
 /// Blocks inside a turn on an actor that is busy until a message, sent in the same turn to a third
 /// actor, has run.
@@ -240,5 +241,22 @@ fn what_a_blocked_turn_has_sent_runs_elsewhere() {
         });
         assert_eq!(answer, Ok(8));
         assert_eq!(holding.join().unwrap(), 7);
+    });
+}
+
+#[test]
+fn what_needs_no_wait_is_refused_no_worker() {
+    must_end(|| {
+        let pool = ThreadPool::builder().threads(1).blocking(Blocking::Refuse).build().unwrap();
+        let actor = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+        let looks = actor.call(|()| {
+            // The answer is there, or no time is left.
+            let (kept, reply) = promise();
+            kept.keep(1);
+            let (_late, none) = promise::<()>();
+            let none = none.wait_timeout(Duration::ZERO);
+            (reply.wait(), matches!(none, Err(WaitError::TimedOut(_))))
+        });
+        assert_eq!(looks.wait(), Ok((Ok(1), true)));
     });
 }

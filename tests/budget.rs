@@ -166,6 +166,32 @@ fn equal_turns_overstep_the_time_by_less_than_one() {
     }
 }
 
+// The clock is looked at after 64 turns at the latest, however short those before were.
+#[test]
+fn turns_that_become_longer_overstep_by_64_at_most() {
+    const SHORT: usize = 2_000;
+    let queue = DrainQueue::new();
+    let clock = Hand::default();
+    let builder = Actor::builder(()).executor(queue.handle()).clock(clock.clone());
+    let actor = builder.budget(Budget::UNLIMITED.time(ms(1000))).spawn().unwrap();
+    let long = Arc::<AtomicUsize>::default();
+    for n in 0..2 * SHORT {
+        let (clock, long) = (clock.clone(), long.clone());
+        let turn = move |(): &mut ()| {
+            if n >= SHORT {
+                clock.advance(ms(1000));
+                long.fetch_add(1, SeqCst);
+            }
+        };
+        actor.send(turn).unwrap();
+    }
+    let reads = clock.reads();
+    assert!(queue.run_one());
+    let (long, reads) = (long.load(SeqCst), clock.reads() - reads);
+    assert!((1..=64).contains(&long), "{long} turns, each as long as the limit");
+    assert!(reads < SHORT / 32, "{reads} looks at the clock");
+}
+
 // B2.
 #[test]
 fn a_drain_ends_when_its_turns_are_used_up() {
@@ -431,6 +457,29 @@ fn a_caller_that_waits_keeps_its_message_to_itself() {
         queue.run_until_idle();
         assert_eq!(actor.with(|n| *n), Ok(21));
     });
+}
+
+// Whoever waits for an actor without a budget is not kept by what came after its own message.
+#[test]
+fn a_caller_that_waits_leaves_an_unlimited_actor() {
+    const MESSAGES: usize = 100;
+    let (queue, clock) = (DrainQueue::new(), Hand::default());
+    let builder = Actor::builder(0).executor(queue.handle()).run_inline(true);
+    let actor = builder.budget(Budget::UNLIMITED).clock(clock.clone()).spawn().unwrap();
+    let own = actor.posted().call(|n| *n);
+    for _ in 0..MESSAGES {
+        let clock = clock.clone();
+        let turn = move |n: &mut usize| {
+            clock.advance(ms(1));
+            *n += 1;
+        };
+        actor.posted().send(turn).unwrap();
+    }
+    assert_eq!(own.wait(), Ok(0));
+    // Eight turns before the clock is read, and one that took the millisecond.
+    assert_eq!(actor.len(), MESSAGES - 9);
+    queue.run_until_idle();
+    assert_eq!(asked(&queue, &actor, |n| *n), MESSAGES);
 }
 
 // The message of a caller that waits is not lost when its own drain is over before it.

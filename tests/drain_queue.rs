@@ -127,6 +127,36 @@ fn a_seed_decides_the_order_and_nothing_else_does() {
     assert!(orders[1..].iter().all(|order| *order != orders[0]));
 }
 
+/// A seed written down yesterday is worth something tomorrow: these steps are SplitMix64's.
+#[test]
+fn a_seed_has_always_meant_the_same_order() {
+    for (seed, expected) in [
+        (0, [7, 11, 10, 8, 3, 2, 9, 0, 6, 5, 4, 1]),
+        (7, [3, 0, 8, 9, 4, 11, 7, 5, 2, 10, 6, 1]),
+        (u64::MAX, [8, 6, 1, 0, 10, 9, 3, 4, 2, 7, 11, 5]),
+    ] {
+        let queue = DrainQueue::seeded(seed);
+        let (tell, told) = mpsc::channel();
+        let actors = (0..12).map(|_| on(&queue, ())).collect::<Vec<_>>();
+        // One that waits alone is no choice.
+        actors[0].send(|_| ()).unwrap();
+        assert_eq!(queue.run_until_idle(), 1);
+        for (number, actor) in actors.iter().enumerate() {
+            let tell = tell.clone();
+            actor.send(move |_| tell.send(number).unwrap()).unwrap();
+        }
+        assert_eq!(queue.run_until_idle(), 12);
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn queues_show_what_they_are() {
+    let queue = DrainQueue::new();
+    assert_eq!(format!("{queue:?}"), "DrainQueue { .. }");
+    assert_eq!(format!("{:?}", queue.handle()), "QueueHandle { .. }");
+}
+
 /// A drain wakes one of those who sleep. If that one is just leaving, another must come.
 #[test]
 fn a_runner_whose_time_ends_passes_the_wake_up_on() {

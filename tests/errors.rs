@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Held, quiet_panic};
 use turnwise::{
-    Actor, AskError, BuildError, Context, Handler, Overflow, Reason, StopCause, WaitError,
+    Actor, AskError, BuildError, Context, Handler, Overflow, Reason, StopCause, System, WaitError,
 };
 
 fn panicked() -> StopCause {
@@ -207,4 +207,23 @@ fn a_wait_that_timed_out_gives_the_reply_back() {
     held.let_go();
     let WaitError::TimedOut(reply) = error else { panic!("{error:?}") };
     assert_eq!(reply.wait(), Ok(3));
+}
+
+#[test]
+fn a_system_says_why_it_takes_nobody_in() {
+    let system = System::new();
+    let none = Actor::builder(()).capacity(0, Overflow::Reject);
+    let refused = system.spawn(none).unwrap_err();
+    let text = "a mailbox needs a capacity of at least 1";
+    assert_eq!(refused.to_string(), format!("no actor was made: {text}"));
+    assert_eq!(refused.reason().to_string(), text);
+    for source in [refused.source(), refused.reason().source()] {
+        assert_eq!(source.unwrap().downcast_ref(), Some(&BuildError::CapacityZero));
+    }
+    system.shutdown(Duration::ZERO);
+    let refused = system.actor(7).unwrap_err();
+    assert_eq!(refused.reason().to_string(), "the system has been shut down");
+    assert!(refused.source().is_none() && refused.reason().source().is_none());
+    assert_eq!(format!("{refused:?}"), "SpawnError { reason: ShutDown, .. }");
+    assert_eq!(refused.into_refused(), 7);
 }

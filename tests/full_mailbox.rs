@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use common::{CountWakes, Gate, Held, Tally, asked, block_on, must_end, poll_once, size, until};
 use turnwise::executor::DrainQueue;
 use turnwise::{
-    Actor, AskError, Handler, Limit, Overflow, Reason, StopCause, Undelivered, WaitError,
+    Actor, AskError, Clock, Handler, Limit, Overflow, Reason, StopCause, Undelivered, WaitError,
 };
 
 const FULL: AskError = AskError::Refused(Reason::Full);
@@ -278,12 +278,61 @@ fn closing_turns_those_who_wait_away() {
     let late = log.waiting().tell(Add(7)).wait().unwrap_err();
     assert_eq!(late.into_parts(), (Add(7), Reason::Closed));
     assert_eq!(log.waiting().call(|_| ()).wait(), Err(CLOSED));
+    let mut later = log.waiting().tell(Add(8));
+    let refused = block_on(&mut later).unwrap_err();
+    assert_eq!(refused.into_parts(), (Add(8), Reason::Closed));
+    assert!(matches!(poll_once(&mut later), Poll::Ready(Ok(()))), "it was ready before");
     held.let_go();
     for (n, sender) in waiting.into_iter().enumerate() {
         let refused = sender.join().unwrap().unwrap_err();
         assert_eq!(refused.into_parts(), (Add(n as u32), Reason::Closed));
     }
     assert_eq!(block_on(asking), Err(CLOSED));
+}
+
+#[test]
+fn a_wait_at_a_closed_mailbox_is_over_at_once() {
+    must_end(|| {
+        let (log, held) = full(1);
+        let mut polled = log.waiting().tell(Add(5));
+        assert!(poll_once(&mut polled).is_pending());
+        let waits = log.waiting().tell(Add(6));
+        log.close();
+        // The turn is still held: nobody comes to the seats.
+        let Poll::Ready(Err(refused)) = poll_once(&mut polled) else { panic!("it is closed") };
+        assert_eq!(refused.into_parts(), (Add(5), Reason::Closed));
+        assert_eq!(waits.wait().unwrap_err().into_parts(), (Add(6), Reason::Closed));
+        held.let_go();
+    });
+}
+
+/// A clock whose sleepers are woken twice without cause, and then when their time is over.
+#[derive(Clone, Debug, Default)]
+struct Restless(Arc<AtomicUsize>);
+
+impl Clock for Restless {
+    fn now(&self) -> Duration {
+        Duration::from_secs(u64::from(self.0.load(SeqCst) > 2))
+    }
+
+    fn park_until(&self, _: Duration) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+#[test]
+fn who_is_woken_without_cause_waits_on_for_room() {
+    must_end(|| {
+        let clock = Restless::default();
+        let builder = Actor::builder(Log::new()).capacity(1, Overflow::Reject);
+        let log = builder.clock(clock.clone()).spawn().unwrap();
+        let held = Held::hold(&log);
+        log.send(|log| log.push(0)).unwrap();
+        let told = log.waiting().tell(Add(1)).within(Duration::from_secs(1)).unwrap_err();
+        assert_eq!(told.into_parts(), (Add(1), Reason::Full));
+        assert_eq!(clock.0.load(SeqCst), 3, "it gave up before its time");
+        held.let_go();
+    });
 }
 
 #[test]

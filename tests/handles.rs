@@ -4,9 +4,10 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use common::{Gate, Held, Tally, asked, in_turn, must_end, queued, size, until};
-use turnwise::{Actor, EndCause, WeakActor};
+use turnwise::{Actor, Budget, EndCause, Overflow, System, WeakActor, promise};
 
 #[test]
 fn the_last_drop_lets_what_waits_run_first() {
@@ -151,6 +152,37 @@ fn debug_shows_what_an_operator_wants_to_know() {
         assert!(text.contains(part), "{text}");
     }
     assert!(format!("{:?}", actor.downgrade()).contains("clerk"));
+}
+
+#[test]
+fn debug_names_the_type_and_shows_how_far_it_is() {
+    let builder = Actor::builder(()).name("clerk").capacity(1, Overflow::Reject);
+    let actor = builder.spawn().unwrap();
+    let text = format!("{:?}", actor.waiting());
+    assert!(text.starts_with("Waiting(") && text.contains("clerk"), "{text}");
+    let held = Held::hold(&actor);
+    let (sent, asked) = (actor.waiting().send(|()| ()), actor.waiting().call(|()| ()));
+    assert_eq!(format!("{sent:?}"), "Sending { waits: false, .. }");
+    assert_eq!(format!("{asked:?}"), "Asking { reply: Reply { ready: false, .. }, .. }");
+    let waits = actor.waiting().send(|()| ());
+    assert_eq!(format!("{waits:?}"), "Sending { waits: true, .. }");
+    drop((waits, asked));
+    held.let_go();
+    assert_eq!(format!("{:?}", actor.ended()), "Ending { awaited: End, .. }");
+    assert_eq!(format!("{:?}", actor.idle()), "Ending { awaited: Idle, .. }");
+    let (promise, reply) = promise::<()>();
+    assert_eq!(format!("{promise:?}"), "Promise { cancelled: false, .. }");
+    assert!(reply.cancel().is_ok());
+    assert_eq!(format!("{promise:?}"), "Promise { cancelled: true, .. }");
+    let budget = Budget::turns(7).time(Duration::from_secs(1));
+    assert_eq!(format!("{budget:?}"), "Budget { turns: Some(7), time: Some(1s), .. }");
+    assert_eq!(format!("{:?}", Budget::UNLIMITED), "Budget { turns: None, time: None, .. }");
+    let system = System::default();
+    assert_eq!(format!("{system:?}"), "System { .. }");
+    let mut closing = system.shutdown_async();
+    assert_eq!(format!("{closing:?}"), "Closing { report: None, .. }");
+    assert!(common::poll_once(&mut closing).is_ready());
+    assert!(format!("{closing:?}").starts_with("Closing { report: Some("));
 }
 
 #[test]

@@ -7,11 +7,14 @@ mod common;
 #[path = "common/counting.rs"]
 mod counting;
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
+use std::time::Duration;
 
 use common::{asked, queued, size};
 use counting::{Counting, alone, cost, count_this_thread};
-use turnwise::Actor;
+use turnwise::{Actor, Clock};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -124,4 +127,29 @@ fn nothing_grows_with_threads_that_come_and_go() {
         "{threads} threads: {cost:?}, bare ones {bare:?}"
     );
     assert_eq!(asked(&queue, &count, |count| *count), 3 * (100 + threads) as u64);
+}
+
+/// A clock that shows a later time at each look, and on which nobody sleeps.
+#[derive(Debug)]
+struct Looks(AtomicU64);
+
+impl Clock for Looks {
+    fn now(&self) -> Duration {
+        Duration::from_secs(self.0.fetch_add(1, SeqCst))
+    }
+
+    fn park_until(&self, _: Duration) {}
+}
+
+#[test]
+fn waits_whose_time_is_over_leave_nothing() {
+    let _alone = alone();
+    let clock = Looks(AtomicU64::new(0));
+    let actor = Actor::builder(0_u64).clock(clock).spawn().unwrap();
+    // The time is over after some looks, so each of them has stood in the list.
+    let wait = || assert_eq!(actor.wait_ended(Duration::from_secs(5)), Ok(false));
+    wait();
+    let waits = size(10_000, 100_000);
+    let cost = cost(|| (0..waits).for_each(|_| wait()));
+    assert_eq!(cost.bytes, 0, "{waits} waits: {cost:?}");
 }

@@ -117,6 +117,29 @@ fn many_turns_block_at_a_time_and_the_next_is_refused() {
     });
 }
 
+/// A turn that was ready to wait, and need not, has taken no thread from those that wait later.
+#[test]
+fn what_was_ready_to_wait_counts_for_nothing() {
+    must_end(|| {
+        let pool = ThreadPool::builder()
+            .threads(1)
+            .blocking(Blocking::Compensate { most: 1 })
+            .build()
+            .unwrap();
+        // With a hook, its messages are run by drains alone.
+        let free = Actor::builder(1).on_batch_start(|_| ()).spawn().unwrap();
+        let (promise, reply) = promise();
+        let waits = sent(&on(&pool, ()), move || {
+            let seen = (free.with(|n| *n), free.with(|n| *n), free.with(|n| *n));
+            (seen, reply.wait())
+        });
+        until(|| format!("{pool:?}").contains("away: 1,"));
+        promise.keep(2);
+        assert_eq!(waits.recv(), Ok(((Ok(1), Ok(1), Ok(1)), Ok(2))));
+        end(pool);
+    });
+}
+
 #[test]
 fn a_pool_that_refuses_says_so_everywhere() {
     must_end(|| {
@@ -376,6 +399,24 @@ fn a_pool_without_workers_is_refused() {
         ThreadPool::builder().threads(1 << 20).build(),
         Err(PoolError::TooManyThreads { asked: 0x10_0000, largest: 65_535 })
     ));
+    assert!(matches!(
+        ThreadPool::builder().threads(65_536).build(),
+        Err(PoolError::TooManyThreads { asked: 65_536, largest: 65_535 })
+    ));
+    // As many as can be counted, but the system has not one such thread.
+    let most = ThreadPool::builder().threads(65_535).stack_size(1 << 60).build();
+    assert!(matches!(most, Err(PoolError::Spawn(_))), "{most:?}");
+}
+
+#[test]
+fn a_stack_is_never_too_small_for_a_worker() {
+    must_end(|| {
+        let pool = ThreadPool::builder().threads(3).stack_size(1).build().unwrap();
+        assert_eq!((pool.threads(), pool.handle().threads()), (3, 3));
+        let used = sent(&on(&pool, ()), || std::hint::black_box([1_u8; 24 * 1024]).len());
+        assert_eq!(used.recv(), Ok(24 * 1024));
+        end(pool);
+    });
 }
 
 #[test]
@@ -445,7 +486,8 @@ fn a_shutdown_with_85_askers_gives_85_answers() {
         let (began, begun) = mpsc::channel();
         one.send(move |_| {
             began.send(()).unwrap();
-            // Blocks in a way that the pool does not see: the turn still runs when the time is over.
+            // Blocks in a way that the pool does not see: the turn still runs when the time is
+            // over.
             let _ = released.recv();
         })
         .unwrap();

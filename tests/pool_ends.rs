@@ -205,6 +205,30 @@ fn a_place_taken_back_is_not_missed_at_the_end() {
     });
 }
 
+/// A wait that is over before a thread has come leaves the worker where it was. Which is quicker is
+/// chance: one of many does it.
+#[test]
+fn a_place_that_nobody_took_is_taken_back() {
+    must_end(|| {
+        let pool = generous(1);
+        until(|| {
+            let handle = pool.handle();
+            let taken_back = run(&pool, move || {
+                blocking(|| ());
+                format!("{handle:?}").contains("away: 0,")
+            });
+            taken_back.recv().unwrap()
+        });
+        assert!(pool.shutdown(Limit::Unlimited).is_complete());
+    });
+}
+
+#[test]
+fn only_a_complete_shutdown_is_complete() {
+    let kinds = [Shutdown::Complete, Shutdown::Cut { dropped: 0, threads: 0 }, Shutdown::Inside];
+    assert_eq!(kinds.map(Shutdown::is_complete), [true, false, false]);
+}
+
 #[test]
 fn a_pool_may_be_shut_down_by_a_turn_of_another() {
     must_end(|| {

@@ -4,21 +4,27 @@
 
 use std::fs;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use turnwise::executor::DrainQueue;
 use turnwise::{Actor, Limit, ThreadPool};
 
-/// How often threads of that name have gone to sleep.
-fn sleeps(name: &str) -> (usize, u64) {
-    let mut threads = (0, 0);
+/// How many threads have that name, how often they have gone to sleep, and for how many ticks of 10
+/// ms they have run.
+fn sleeps(name: &str) -> (usize, u64, u64) {
+    let mut threads = (0, 0, 0);
     for task in fs::read_dir("/proc/self/task").unwrap() {
-        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default();
+        let task = task.unwrap().path();
+        let status = fs::read_to_string(task.join("status")).unwrap_or_default();
         let value =
             |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
         if value("Name:").is_some_and(|at| at.starts_with(name)) {
             threads.0 += 1;
             threads.1 += value("voluntary_ctxt_switches:").unwrap().parse::<u64>().unwrap();
+            let stat = fs::read_to_string(task.join("stat")).unwrap_or_default();
+            // After the name, which may hold anything: in user mode, and in the system.
+            let values = stat.rsplit(')').next().unwrap().split_whitespace().skip(11).take(2);
+            threads.2 += values.map(|ticks| ticks.parse::<u64>().unwrap()).sum::<u64>();
         }
     }
     threads
@@ -57,5 +63,32 @@ fn idle_threads_are_never_woken() {
 
     queue.close();
     assert_eq!(runner.join().unwrap(), 0);
+    assert!(pool.shutdown(Limit::Unlimited).is_complete());
+}
+
+/// While a turn is long and nothing waits, the monitor looks each 32 ms.
+#[test]
+fn a_monitor_hardly_looks_at_a_long_turn() {
+    let pool = ThreadPool::builder().threads(1).thread_name("long").build().unwrap();
+    let one = Actor::builder(0).executor(pool.handle()).spawn().unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    one.send(move |_| {
+        // A thread has its name when it runs.
+        while sleeps("long-monitor").0 == 0 {
+            thread::yield_now();
+        }
+        let (begun, before) = (Instant::now(), sleeps("long-monitor"));
+        thread::sleep(Duration::from_millis(1_500));
+        tell.send((before, sleeps("long-monitor"), begun.elapsed())).unwrap();
+    })
+    .unwrap();
+    let (before, after, time) = told.recv().unwrap();
+    assert_eq!((before.0, after.0), (1, 1));
+    // Twice as many as there should be, and some more at first.
+    let looks = u128::from(after.1 - before.1);
+    assert!(looks <= 16 + time.as_millis() / 16, "{looks} looks in {time:?}");
+    // Each takes some microseconds.
+    let ticks = u128::from(after.2 - before.2);
+    assert!(ticks <= 2 + time.as_millis() / 500, "{ticks} ticks in {time:?}");
     assert!(pool.shutdown(Limit::Unlimited).is_complete());
 }

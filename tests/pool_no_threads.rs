@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use turnwise::executor::PoolError;
-use turnwise::{Actor, ThreadPool};
+use turnwise::executor::{DrainQueue, PoolError};
+use turnwise::{Actor, Limit, System, ThreadPool};
 
 /// Runs a test of this file in a process of its own, whose threads are given stacks that no machine
 /// has.
@@ -78,4 +78,30 @@ fn child_keeps() {
     Actor::new(()).with(|_| (0..100).for_each(|_| theirs.send(|n| *n += 1).unwrap())).unwrap();
     assert!(n.is_idle(), "all were run by this thread, whatever the budget");
     assert_eq!(n.with(|n| *n), Ok(100));
+}
+
+#[test]
+fn a_shutdown_in_a_turn_needs_no_thread() {
+    without_threads("child_shuts_down");
+}
+
+// Whose executor is gone would end in the pool of the process.
+#[test]
+#[ignore = "run by another test, in a process of its own"]
+fn child_shuts_down() {
+    no_thread_can_be_started();
+    let (queue, system) = (DrainQueue::new(), System::new());
+    let given_back = Arc::new(Mutex::new(0));
+    let count = given_back.clone();
+    let builder = Actor::builder(()).executor(queue.handle());
+    let builder = builder.on_undelivered(move |_| *count.lock().unwrap() += 1);
+    let member = system.spawn(builder).unwrap();
+    let report = Actor::new(()).with(move |()| {
+        member.send(|()| unreachable!("given back")).unwrap();
+        drop(queue);
+        system.shutdown(Limit::Unlimited)
+    });
+    let report = report.unwrap();
+    assert_eq!((report.ended, report.is_complete()), (1, true), "{report}");
+    assert_eq!(*given_back.lock().unwrap(), 1);
 }

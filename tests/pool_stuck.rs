@@ -272,3 +272,42 @@ fn a_slot_that_is_given_away_is_announced_at_once() {
         end(pool);
     });
 }
+
+/// A pool that has slept for long has a monitor that sleeps too; a turn that then waits behind its
+/// back stops nobody all the same.
+#[test]
+fn who_waits_after_a_long_sleep_stops_nobody() {
+    must_end(|| {
+        let pool = pool(2, Blocking::Refuse);
+        let (other, handle) = (on(&pool, ()), pool.handle());
+        until(|| format!("{handle:?}").contains("asleep: 2"));
+        // The monitor goes to sleep meanwhile; the test is right anyway.
+        thread::sleep(Duration::from_millis(600));
+        let done = run(&pool, move || {
+            let (tell, told) = mpsc::channel();
+            until(|| format!("{handle:?}").contains("asleep: 1"));
+            other.send(move |_| _ = tell.send(())).unwrap();
+            told.recv_timeout(LONG)
+        });
+        assert_eq!(done.recv(), Ok(Ok(())));
+        end(pool);
+    });
+}
+
+/// A thread that helped stands by again when the workers go on, though there is always something to
+/// do.
+#[test]
+fn who_helps_leaves_when_the_workers_go_on() {
+    must_end(|| {
+        let pool = pool(1, Blocking::default());
+        let (open, gate) = mpsc::channel::<()>();
+        let stuck = run(&pool, move || gate.recv());
+        let alive = (0..16).map(|_| hot(&pool)).collect::<Vec<_>>();
+        until(|| format!("{pool:?}").contains("away: 1,"));
+        drop(open);
+        assert!(stuck.recv().unwrap().is_err());
+        until(|| format!("{pool:?}").contains("away: 0,"));
+        drop(alive);
+        end(pool);
+    });
+}

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::{Gate, Held, Tally, block_on, closure, in_turn, must_end, quiet_panic, size};
+use common::{Gate, Held, Tally, block_on, closure, in_turn, must_end, quiet_panic, size, until};
 use turnwise::executor::DrainQueue;
 use turnwise::{Actor, AskError, EndCause, Reason, StopCause};
 
@@ -212,7 +212,8 @@ fn without_a_hook_what_is_not_run_is_dropped() {
         }
         actor.stop();
     });
-    assert_eq!(tally.dropped(), 1_000);
+    // What is left when the budget of this thread's list is spent is given back elsewhere.
+    until(|| tally.dropped() == 1_000);
     tally.check();
 }
 

@@ -1,4 +1,5 @@
-//! A system ends its actors: by shutdown, with a definite answer for everybody who waits, or by its drop. By a clock that the tests move.
+//! A system ends its actors: by shutdown, with a definite answer for everybody who waits, or by its
+//! drop. By a clock that the tests move.
 
 mod common;
 
@@ -401,6 +402,40 @@ fn without_time_only_the_idle_end_by_themselves() {
         assert_eq!(told, wanted);
         assert_eq!(system.shutdown(Duration::ZERO), ShutdownReport::default());
     });
+}
+
+#[test]
+fn what_ends_elsewhere_by_itself_is_not_stopped() {
+    must_end(|| {
+        let (go, wait) = mpsc::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        let system = System::new();
+        let slow = Actor::builder(0).name("slow").on_end(move |_, cause| {
+            let _ = wait.recv();
+            tell.send(cause).unwrap();
+        });
+        let idle = system.spawn(slow).unwrap();
+        // Inside a turn, its end is in the fallback, and takes longer than the call.
+        let report = Actor::new(()).with(|()| system.shutdown(Duration::ZERO)).unwrap();
+        assert_eq!((report.ended, report.stopped), (0, 0), "{report}");
+        assert_eq!((report.running, idle.stop_cause()), (vec!["slow".to_owned()], None));
+        drop(go);
+        assert_eq!(told.recv(), Ok(EndCause::Closed));
+        assert!(system.shutdown(Limit::Unlimited).is_complete());
+    });
+}
+
+#[test]
+fn systems_below_belong_to_it_until_they_are_spent() {
+    let root = System::new();
+    // So many that it looks for spent ones on the way; these are open, and empty.
+    let children: Vec<_> = (0..200).map(|_| root.child().unwrap()).collect();
+    let actors: Vec<_> = children.iter().map(|child| child.actor(0).unwrap()).collect();
+    let more: Vec<_> = (0..300).map(|_| root.child().unwrap()).collect();
+    assert_eq!(root.actors(), actors.len());
+    let report = root.shutdown(Limit::Unlimited);
+    assert_eq!((report.ended, report.is_complete()), (actors.len(), true), "{report}");
+    assert!(actors.iter().all(Actor::is_closed) && more.iter().all(System::is_shut_down));
 }
 
 #[test]

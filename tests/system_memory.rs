@@ -41,3 +41,14 @@ fn systems_below_that_have_gone_are_found_in_time() {
     assert_eq!(system.actors(), 0);
     assert!(spent.peak < 64 << 10, "{} bytes", spent.peak);
 }
+
+#[test]
+fn looks_for_the_spent_become_rarer_as_it_grows() {
+    const MANY: usize = 2_000;
+    let _alone = alone();
+    let system = System::new();
+    let mut below = Vec::with_capacity(MANY);
+    let spent = cost(|| below.extend((0..MANY).map(|_| system.child().unwrap())));
+    // A look copies the list: one for each would be some 300,000 pieces.
+    assert!(spent.calls < 20 * MANY, "{} pieces of memory", spent.calls);
+}

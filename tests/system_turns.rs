@@ -1,5 +1,5 @@
-//! A system that is shut down from anywhere: inside turns, hooks, wakers and drops, by several at once.
-//! What could hang runs in a process of its own.
+//! A system that is shut down from anywhere: inside turns, hooks, wakers and drops, by several at
+//! once. What could hang runs in a process of its own.
 
 #[path = "common/child.rs"]
 mod child;
@@ -27,9 +27,9 @@ fn pool(threads: usize) -> ThreadPool {
     ThreadPool::builder().threads(threads).build().unwrap()
 }
 
-/// A pool of one. A member is inside a turn that waits off the pool's place; a turn on that pool of an
-/// actor that is no member has it answered by a third actor on the pool, and shuts the system down: the
-/// member ends only if the third one runs meanwhile.
+/// A pool of one. A member is inside a turn that waits off the pool's place; a turn on that pool of
+/// an actor that is no member has it answered by a third actor on the pool, and shuts the system
+/// down: the member ends only if the third one runs meanwhile.
 fn shut_down_on_a_pool_of_one(limit: Limit) {
     let pool = pool(1);
     let system = System::new();
@@ -70,8 +70,8 @@ fn a_shutdown_in_a_turn_leaves_its_place() {
     });
 }
 
-/// Each of these actors shuts a system down in a turn; all are inside before the first does. The reports,
-/// in order.
+/// Each of these actors shuts a system down in a turn; all are inside before the first does. The
+/// reports, in order.
 fn shut_down_in_turns(calls: Vec<(Actor<()>, System)>) -> Vec<ShutdownReport> {
     let all_inside = Arc::new(Barrier::new(calls.len()));
     let asked = calls.into_iter().map(|(actor, system)| {
@@ -225,7 +225,8 @@ fn a_call_that_wants_nothing_of_mine_is_waited_for() {
         let they = thread::spawn(move || {
             let turn = move |(): &mut ()| {
                 let report = system.shutdown(hour);
-                // The other one is woken by the end of the third, and sleeps on because of this turn.
+                // The other one is woken by the end of the third, and sleeps on because of this
+                // turn.
                 until(|| parks.parks.load(SeqCst) >= 4);
                 report
             };
@@ -239,6 +240,82 @@ fn a_call_that_wants_nothing_of_mine_is_waited_for() {
         assert_eq!(they.join().unwrap().running, ["they"], "its own turn");
         let report = me.join().unwrap();
         assert!(report.is_complete(), "they end, for they wait for nobody: {report}");
+    });
+}
+
+#[test]
+fn a_call_that_is_gone_holds_nobody() {
+    in_child("a_call_that_is_gone_holds_nobody", PATIENCE, || {
+        let clock = Eventful::new(|| ());
+        let (mine, theirs) = (System::with_clock(clock.clone()), System::new());
+        let me = Actor::builder(()).name("me").clock(MonotonicClock);
+        let (me, they) = (mine.spawn(me).unwrap(), named(&theirs, "they", None));
+        let (begun, begins) = mpsc::channel();
+        let (go, wait) = mpsc::channel::<()>();
+        let later = thread::spawn(move || {
+            let turn = move |(): &mut ()| {
+                begun.send(()).unwrap();
+                let _ = wait.recv();
+                mine.shutdown(Duration::from_secs(3600))
+            };
+            they.call(turn).wait().unwrap()
+        });
+        begins.recv().unwrap();
+        let (tell, told) = mpsc::channel();
+        let (leave, stay) = mpsc::channel::<()>();
+        let sooner = thread::spawn(move || {
+            let turn = move |(): &mut ()| {
+                tell.send(theirs.shutdown(Duration::ZERO)).unwrap();
+                // The call is over, the turn is not.
+                let _ = stay.recv();
+            };
+            me.call(turn).wait().unwrap();
+        });
+        assert_eq!(told.recv().unwrap().running, ["they"]);
+        drop(go);
+        until(|| clock.parks.load(SeqCst) == 1 || later.is_finished());
+        drop(leave);
+        let report = later.join().unwrap();
+        assert_eq!((report.ended, report.is_complete()), (1, true), "it was waited for: {report}");
+        sooner.join().unwrap();
+    });
+}
+
+#[test]
+fn a_ring_is_seen_though_another_call_has_gone() {
+    in_child("a_ring_is_seen_though_another_call_has_gone", PATIENCE, || {
+        let clocks = [(); 4].map(|()| Eventful::new(|| ()));
+        let systems = clocks.each_ref().map(|clock| System::with_clock(clock.clone()));
+        // Each is inside a turn, and then shuts the next one's system down.
+        let turns = [0, 1, 2, 3].map(|i: usize| {
+            let actor = Actor::builder(()).clock(MonotonicClock);
+            let actor = systems[i].spawn(actor).unwrap();
+            let next = systems[(i + 1) % 4].clone();
+            let (begun, begins) = mpsc::channel();
+            let (go, wait) = mpsc::channel::<()>();
+            let turn = move |(): &mut ()| {
+                begun.send(()).unwrap();
+                let _ = wait.recv();
+                next.shutdown(Duration::from_secs(3600))
+            };
+            let thread = thread::spawn(move || actor.call(turn).wait().unwrap());
+            begins.recv().unwrap();
+            (go, thread)
+        });
+        let mut calls = Vec::new();
+        for (i, (go, thread)) in turns.into_iter().enumerate() {
+            if i == 3 {
+                // One that has nothing to do with the ring comes and goes, before it is closed.
+                Actor::new(()).with(|()| System::new().shutdown(Limit::Unlimited)).unwrap();
+            }
+            drop(go);
+            calls.push(thread);
+            until(|| i == 3 || clocks[i + 1].parks.load(SeqCst) > 0);
+        }
+        for call in calls {
+            assert_eq!(call.join().unwrap().stopped, 0);
+        }
+        assert!(systems.iter().all(|system| system.shutdown(Limit::Unlimited).is_complete()));
     });
 }
 
@@ -482,7 +559,8 @@ fn a_clock_that_panics_leaves_a_system_that_ends() {
 #[test]
 fn an_end_after_the_look_is_not_missed() {
     in_child("an_end_after_the_look_is_not_missed", PATIENCE, || {
-        // The last member ends while the clock is asked, which is after the look and before the sleep.
+        // The last member ends while the clock is asked, which is after the look and before the
+        // sleep.
         for at in 1..3 {
             let system = Arc::new(std::sync::OnceLock::<System>::new());
             let (go, wait) = mpsc::channel::<()>();

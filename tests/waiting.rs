@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
@@ -17,7 +17,8 @@ use common::{
 };
 use turnwise::executor::DrainQueue;
 use turnwise::{
-    Actor, ActorBuilder, AskError, PanicPolicy, Reason, Reply, ThreadPool, WaitError, promise,
+    Actor, ActorBuilder, AskError, PanicPolicy, Reason, Reply, ThreadPool, VirtualClock, WaitError,
+    promise,
 };
 
 const DEADLOCK: AskError = AskError::Refused(Reason::Deadlock);
@@ -194,6 +195,40 @@ fn the_waker_of_the_last_poll_is_woken() {
 }
 
 #[test]
+fn who_comes_while_the_question_runs_is_woken() {
+    must_end(|| {
+        let (queue, clock) = (DrainQueue::new(), VirtualClock::new());
+        let builder = Actor::builder(7).executor(queue.handle());
+        let actor = builder.clock(clock.clone()).spawn().unwrap();
+        for as_a_task in [true, false] {
+            let (begun, begins) = mpsc::channel();
+            let (go, wait) = mpsc::channel::<()>();
+            let mut reply = actor.call(move |n| {
+                begun.send(()).unwrap();
+                let _ = wait.recv();
+                *n
+            });
+            thread::scope(|scope| {
+                scope.spawn(|| queue.run_one());
+                begins.recv().unwrap();
+                if as_a_task {
+                    let (wakes, waker) = counting();
+                    assert!(poll(&mut reply, &waker).is_pending());
+                    drop(go);
+                    until(|| wakes.0.load(SeqCst) == 1);
+                    assert_eq!(poll_once(&mut reply), Poll::Ready(Ok(7)));
+                } else {
+                    let waits = scope.spawn(|| reply.wait_timeout(Duration::from_secs(3600)));
+                    until(|| clock.sleepers() == 1 || waits.is_finished());
+                    drop(go);
+                    assert_eq!(waits.join().unwrap().unwrap(), 7);
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn a_poll_in_a_turn_hands_off_what_nobody_runs() {
     must_end(|| {
         let actor = Actor::new(Vec::new());
@@ -214,6 +249,20 @@ fn a_poll_in_a_turn_hands_off_what_nobody_runs() {
             assert_eq!(ran_on.len(), 2);
             assert!(!ran_on.contains(&here()), "a poll runs no turn: another thread does");
         });
+    });
+}
+
+#[test]
+fn a_promise_polled_in_a_turn_is_kept_meanwhile() {
+    must_end(|| {
+        let keeper = Actor::new(());
+        let answer = in_turn(|| {
+            let (promise, reply) = promise();
+            keeper.send(move |()| promise.keep(5)).unwrap();
+            // This turn waits for what it has sent, as a task.
+            block_on(reply)
+        });
+        assert_eq!(answer, Ok(5));
     });
 }
 

@@ -488,11 +488,12 @@ impl Step<'_> {
     }
 
     /// `take_over`, then drive.
-    fn take_over(&mut self, top: u64) {
+    /// `kept`: turns that are none, counted by the step.
+    fn take_over(&mut self, top: u64, kept: u64) {
         self.own();
         self.agent().batch = std::mem::take(&mut self.world.saved);
         self.append_newest_first(top);
-        self.drive(0);
+        self.drive(kept as u8);
     }
 
     /// What comes after a drive, or when there was none.
@@ -603,7 +604,8 @@ impl Step<'_> {
                         self.append_newest_first(address(top));
                         self.drive(0);
                     }
-                    Duty::TakeOver => self.take_over(address(top)),
+                    Duty::TakeOver => self.take_over(address(top), 0),
+                    Duty::TakeOverWatched => self.take_over(address(top), 1),
                     Duty::Schedule => {
                         self.retain();
                         self.see_to_it(self.defers(nested));
@@ -631,7 +633,9 @@ impl Step<'_> {
                 self.own();
                 self.drive(1);
             }
-            Some((Duty::TakeOver, before)) => self.take_over(before.head()),
+            Some((Duty::TakeOver | Duty::TakeOverWatched, before)) => {
+                self.take_over(before.head(), before.kept());
+            }
             Some((Duty::Nothing, _)) | None => self.after(),
         }
     }
@@ -955,6 +959,7 @@ impl Step<'_> {
                 let done = std::mem::take(&mut self.agent().done);
                 let seen = self.world.word;
                 let before = self.on_word(|word| word.take(seen, done.into()));
+                self.agent().done = before.kept_of(done.into()) as u8;
                 self.append_newest_first(before.head());
                 self.go(At::Turn);
                 "takes"
@@ -1293,7 +1298,7 @@ impl Step<'_> {
 
     fn take_pending_or(&mut self, not: impl FnOnce(&mut Self)) {
         match self.on_word(|word| word.take_over()) {
-            Some(before) => self.take_over(before.head()),
+            Some(before) => self.take_over(before.head(), before.kept()),
             None => not(self),
         }
     }
@@ -1316,7 +1321,7 @@ impl Step<'_> {
                 let done = std::mem::take(&mut self.agent().done);
                 let before = self.on_word(|word| word.take(seen, done.into()));
                 self.append_newest_first(before.head());
-                self.drive(0);
+                self.drive(before.kept_of(done.into()) as u8);
             }
             Some(next) if !seen.has(CLOSED) && !seen.is_watched() => {
                 match self.on_word(|word| word.release_from(seen, next)) {

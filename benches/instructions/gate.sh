@@ -6,14 +6,14 @@
 #   benches/instructions/gate.sh --bless            writes counts.txt
 #   benches/instructions/gate.sh --plain [--bless]  the same with counts-plain.txt
 #
-# counts.txt is of the profile `bench` (link-time optimization, one codegen unit). counts-plain.txt is of
-# the profile `release` (neither of them), with which most programs are built.
+# counts.txt is of the profile `bench` (link-time optimization, one codegen unit). counts-plain.txt
+# is of the profile `release` (neither of them), with which most programs are built.
 #
-# The counts are those of one compiler and one C library (its allocator is in some paths). With others
-# the comparison is printed and fails nothing. Nothing else moves them: no path reaches a string function
-# of the C library, which come in one variant per processor, and the runner clears the environment and
-# switches address randomization off. Needs Linux; takes valgrind from apt if there is none, and builds
-# the runner into the target directory.
+# The counts are those of one compiler and one C library (its allocator is in some paths). With
+# others the comparison is printed and fails nothing. Nothing else moves them: no path reaches a
+# string function of the C library, which come in one variant per processor, and the runner clears
+# the environment and switches address randomization off. Needs Linux; takes valgrind from apt if
+# there is none, and builds the runner into the target directory.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

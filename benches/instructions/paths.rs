@@ -1,6 +1,8 @@
-//! How many instructions do the hot paths take? Under callgrind, so the answer is the same each time: see `gate.sh`.
+//! How many instructions do the hot paths take? Under callgrind, so the answer is the same each
+//! time: see `gate.sh`.
 //!
-//! Each function is one path, gone [`TIMES`] times, loop included; what it is given is made outside of the count and dropped there.
+//! Each function is one path, gone [`TIMES`] times, loop included; what it is given is made outside
+//! of the count and dropped there.
 
 use std::hint::black_box;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -61,8 +63,8 @@ fn queued_warm(messages: u64) -> (Actor<Counter>, DrainQueue) {
     queued()
 }
 
-/// An idle actor with time for everything: what a drain hands on must not hang on how slow callgrind is. It does
-/// look at the clock.
+/// An idle actor with time for everything: what a drain hands on must not hang on how slow
+/// callgrind is. It does look at the clock.
 fn warm_patient(messages: u64) -> Actor<Counter> {
     drop(warm(messages));
     let budget = Budget::UNLIMITED.time(Duration::from_secs(3600));
@@ -188,7 +190,8 @@ fn send_and_run((counter, queue): (Actor<Counter>, DrainQueue)) -> (Actor<Counte
     (counter, queue)
 }
 
-// A turn sends to its own actor, and the thread runs all of it when the turn is over: `TIMES` messages once.
+// A turn sends to its own actor, and the thread runs all of it when the turn is over: `TIMES`
+// messages once.
 #[library_benchmark]
 #[bench::messages(warm_patient(2 * TIMES))]
 fn send_to_self(counter: Actor<Counter>) -> Actor<Counter> {
@@ -208,7 +211,8 @@ fn send_many(counter: Actor<Counter>) -> Actor<Counter> {
     counter
 }
 
-// A turn of the first sends to the second, which is idle: it is listed, and run when that turn is over.
+// A turn of the first sends to the second, which is idle: it is listed, and run when that turn is
+// over.
 #[library_benchmark]
 #[bench::of_another(idle(), warm(2 * TIMES))]
 fn send_in_turn(from: Actor<Counter>, to: Actor<Counter>) -> (Actor<Counter>, Actor<Counter>) {

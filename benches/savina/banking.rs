@@ -1,8 +1,9 @@
-//! Banking: transfers between accounts, each of which must be confirmed by the second account before the first one goes on. Savina: 1,000 accounts,
-//! 50,000 transfers.
+//! Banking: transfers between accounts, each of which must be confirmed by the second account
+//! before the first one goes on. Savina: 1,000 accounts, 50,000 transfers.
 //!
-//! An account that waits for a confirmation puts other messages aside, as in the original. Money always goes from a lower account to a higher one,
-//! so there is no cycle of waiting, and it could wait inside its turn as well, with `with` or `Reply::wait`: then its thread may sleep.
+//! An account that waits for a confirmation puts other messages aside, as in the original. Money
+//! always goes from a lower account to a higher one, so there is no cycle of waiting, and it could
+//! wait inside its turn as well, with `with` or `Reply::wait`: then its thread may sleep.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -154,7 +155,8 @@ impl Handler<Closed> for Teller {
 }
 
 impl Banking {
-    /// A mutex around each account, and two threads with half of the transfers each, which lock in the order of the accounts.
+    /// A mutex around each account, and two threads with half of the transfers each, which lock in
+    /// the order of the accounts.
     fn mutexes(&self) -> Outcome {
         let accounts: Vec<_> = self.balances.iter().map(|_| Mutex::new(INITIAL)).collect();
         let (first, second) = self.transfers.split_at(self.transfers.len() / 2);

@@ -1,5 +1,5 @@
-//! Big: many actors, each of which sends a ping to a random one of them, itself included, and the next when it has the pong. Savina: 120 actors,
-//! 20,000 pings each.
+//! Big: many actors, each of which sends a ping to a random one of them, itself included, and the
+//! next when it has the pong. Savina: 120 actors, 20,000 pings each.
 
 use std::sync::Arc;
 

@@ -1,7 +1,9 @@
-//! Bounded Buffer: producers and consumers work for a while on each item, and a manager keeps what is waiting within bounds. Savina: 40 producers
-//! with 1,000 items each, 40 consumers, room for 50; an item costs 2,500 logarithms on either side, here 100.
+//! Bounded Buffer: producers and consumers work for a while on each item, and a manager keeps what
+//! is waiting within bounds. Savina: 40 producers with 1,000 items each, 40 consumers, room for 50;
+//! an item costs 2,500 logarithms on either side, here 100.
 //!
-//! The manager asks a producer for the next item only if there is room for it; each producer may have one on its way.
+//! The manager asks a producer for the next item only if there is room for it; each producer may
+//! have one on its way.
 
 use std::collections::VecDeque;
 
@@ -254,8 +256,8 @@ impl Benchmark for Buffer {
         same("items made", made.items, items)?;
         same("used", used, made)?;
         same("items within bounds", most_pending <= ROOM, true)?;
-        // Each item is asked for, made, consumed, and its consumer is available again; of each producer the last `Produce` and its answer,
-        // of each consumer the exit and its answer.
+        // Each item is asked for, made, consumed, and its consumer is available again; of each
+        // producer the last `Produce` and its answer, of each consumer the exit and its answer.
         Ok(4 * items + 2 * (self.producers + self.consumers) as u64 + 1)
     }
 }

@@ -1,7 +1,8 @@
-//! Chameneos: creatures meet in pairs at a mall, and each pair changes its colours. Savina: 100 chameneos, 200,000 meetings.
+//! Chameneos: creatures meet in pairs at a mall, and each pair changes its colours. Savina: 100
+//! chameneos, 200,000 meetings.
 //!
-//! Two of one colour keep it, two of different ones both take the third. As numbers modulo 3: both become -(a + b), so the sum of all colours
-//! stays the same, which is checked.
+//! Two of one colour keep it, two of different ones both take the third. As numbers modulo 3: both
+//! become -(a + b), so the sum of all colours stays the same, which is checked.
 
 use turnwise::{Actor, Context, Handler, Promise, promise};
 
@@ -169,7 +170,8 @@ impl Benchmark for Chameneos {
             answer(total)?,
             Total { chameneos: self.chameneos, meetings: 2 * self.meetings, colours },
         )?;
-        // For each meeting the two who come, the one who is told of it, and the change; for each chameneo the start, and `Meet`, `Exit`, `Faded`.
+        // For each meeting the two who come, the one who is told of it, and the change; for each
+        // chameneo the start, and `Meet`, `Exit`, `Faded`.
         Ok(4 * self.meetings + 4 * self.chameneos as u64 + 1)
     }
 }

@@ -1,4 +1,5 @@
-//! Counting: one actor sends as fast as it can to another one, which counts. Savina: 1,000,000 messages.
+//! Counting: one actor sends as fast as it can to another one, which counts. Savina: 1,000,000
+//! messages.
 //!
 //! Inline, the producer's turn leaves them all in the mailbox, and then they are run in one pass.
 

@@ -1,7 +1,8 @@
-//! Concurrent Dictionary: workers read and write a hash map that one actor has. Savina: 20 workers, 10,000 requests each, 10 % of them writes, over
-//! 524,287 entries.
+//! Concurrent Dictionary: workers read and write a hash map that one actor has. Savina: 20 workers,
+//! 10,000 requests each, 10 % of them writes, over 524,287 entries.
 //!
-//! All values of a key are equal to it modulo the number of entries, so a worker can check what it reads.
+//! All values of a key are equal to it modulo the number of entries, so a worker can check what it
+//! reads.
 
 use std::collections::HashMap;
 use std::thread;
@@ -178,7 +179,8 @@ impl Dictionary {
     }
 
     fn messages(&self) -> u64 {
-        // Each request and its answer; of each worker `Start` and `Finished`; the opening and the report.
+        // Each request and its answer; of each worker `Start` and `Finished`; the opening and the
+        // report.
         let workers = self.workers as u64;
         2 * workers * self.requests + 2 * workers + 2
     }

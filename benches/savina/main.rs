@@ -1,21 +1,27 @@
 //! What do messages cost in twelve programs made of actors, on each executor?
 //!
-//! The programs are those of Savina: Shams Imam and Vivek Sarkar, "Savina - An Actor Benchmark Suite: Enabling Empirical Evaluation of Actor
-//! Libraries", AGERE! 2014. Who sends what to whom is theirs; sizes are ours, for two cores, and each file names the original's. Random
-//! numbers are SplitMix64's, for the original's generator has 16 bits. They are written as a user would write them, over one thing more: how an
-//! actor is made ([`System`]).
+//! The programs are those of Savina: Shams Imam and Vivek Sarkar, "Savina - An Actor Benchmark
+//! Suite: Enabling Empirical Evaluation of Actor Libraries", AGERE! 2014. Who sends what to whom is
+//! theirs; sizes are ours, for two cores, and each file names the original's. Random numbers are
+//! SplitMix64's, for the original's generator has 16 bits. They are written as a user would write
+//! them, over one thing more: how an actor is made ([`System`]).
 //!
 //! ```text
 //! cargo bench --bench savina [-- [--only BENCHMARK] [--executor EXECUTOR] [--rounds N] [--json] [--test]]
 //! ```
 //!
-//! - Each run checks its answer against one that was found without actors. A wrong answer, or none within [`LIMIT`], is shown in its row,
-//!   and the exit code is 1.
-//! - Before anything is timed, each program is run once with every actor counted: all that were made must end, none by a panic.
-//! - The time goes from making the first actor to the answer. The answer is a promise that the last actor keeps; nothing polls or sleeps.
-//! - Executors take turns, round by round. A row shows the medians of the rounds, and the fastest; processor time is that of all threads.
-//! - Three rows more are the same work with threads and channels or mutexes, as one would write it without actors.
-//! - Inline, a program runs on the thread that starts it: what is seen is the price of messages, without any parallelism.
+//! - Each run checks its answer against one that was found without actors. A wrong answer, or none
+//!   within [`LIMIT`], is shown in its row, and the exit code is 1.
+//! - Before anything is timed, each program is run once with every actor counted: all that were
+//!   made must end, none by a panic.
+//! - The time goes from making the first actor to the answer. The answer is a promise that the last
+//!   actor keeps; nothing polls or sleeps.
+//! - Executors take turns, round by round. A row shows the medians of the rounds, and the fastest;
+//!   processor time is that of all threads.
+//! - Three rows more are the same work with threads and channels or mutexes, as one would write it
+//!   without actors.
+//! - Inline, a program runs on the thread that starts it: what is seen is the price of messages,
+//!   without any parallelism.
 
 mod banking;
 mod big;
@@ -54,9 +60,11 @@ pub(crate) type Plain<B> = (&'static str, fn(&B) -> Outcome);
 /// A program made of actors.
 pub(crate) trait Benchmark: Sized {
     const NAME: &'static str;
-    /// Where it is a few lines. It counts the messages that it saves, so that the times per message can be compared.
+    /// Where it is a few lines. It counts the messages that it saves, so that the times per message
+    /// can be compared.
     const PLAIN: Option<Plain<Self>> = None;
-    /// Prepares a run that takes a fraction of a second, or next to no time if `quick`, and finds its answer without actors.
+    /// Prepares a run that takes a fraction of a second, or next to no time if `quick`, and finds
+    /// its answer without actors.
     fn sized(quick: bool) -> Self;
     /// The size, for people.
     fn size(&self) -> String;
@@ -111,8 +119,8 @@ fn pool() -> PoolHandle {
     POOL.handle()
 }
 
-/// First come, first served: with `rayon::spawn` the newest drain of a worker comes first, so two actors that answer each other could keep a
-/// third one from it for ever.
+/// First come, first served: with `rayon::spawn` the newest drain of a worker comes first, so two
+/// actors that answer each other could keep a third one from it for ever.
 fn on_rayon(drain: Drain) {
     rayon::spawn_fifo(move || drain.run());
 }
@@ -169,7 +177,8 @@ impl Report {
             cases.iter().map(|case| (case.tracked)().map(|_| Vec::new())).collect();
         for round in 0..options.rounds {
             for i in 0..cases.len() {
-                // Who comes first changes, so nobody always runs after the same neighbour's leftovers.
+                // Who comes first changes, so nobody always runs after the same neighbour's
+                // leftovers.
                 let i = (i + round) % cases.len();
                 if let Ok(runs) = &mut took[i] {
                     let (start, cpu) = (Instant::now(), ProcessTime::now());

@@ -1,7 +1,9 @@
-//! Dining Philosophers: each asks one arbitrator for two forks, and again at once if he is denied. Savina: 20 philosophers, 10,000 meals each.
+//! Dining Philosophers: each asks one arbitrator for two forks, and again at once if he is denied.
+//! Savina: 20 philosophers, 10,000 meals each.
 //!
-//! How often one is denied is a matter of timing, so the number of messages is counted and not calculated. The philosophers have forks of
-//! their own, by which they notice a neighbour who eats at the same time.
+//! How often one is denied is a matter of timing, so the number of messages is counted and not
+//! calculated. The philosophers have forks of their own, by which they notice a neighbour who eats
+//! at the same time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -187,7 +189,8 @@ impl Benchmark for Philosophers {
             arbitrator.with(|arbitrator| arbitrator.taken.contains(&true)).expect("it is open"),
             false,
         )?;
-        // Of each meal `Think`, `Hungry`, `Eat`, `Full`; of each denial itself and another `Hungry`; the last words; the opening.
+        // Of each meal `Think`, `Hungry`, `Eat`, `Full`; of each denial itself and another
+        // `Hungry`; the last words; the opening.
         Ok(4 * meals + 2 * denied + self.philosophers as u64 + 1)
     }
 }

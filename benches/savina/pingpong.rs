@@ -1,6 +1,7 @@
 //! Ping Pong: two actors send one message to and fro. Savina: 40,000 pings.
 //!
-//! As in the original, a ping that has its pong sends itself a message first, and each message brings its sender's handle.
+//! As in the original, a ping that has its pong sends itself a message first, and each message
+//! brings its sender's handle.
 
 use turnwise::{Actor, Context, Handler, Promise, promise};
 

@@ -1,5 +1,5 @@
-//! Radix Sort: numbers flow through a chain of actors, one per bit. Each lets numbers without its bit pass at once, and those with it when all
-//! have come. Savina: 100,000 numbers below 2^60.
+//! Radix Sort: numbers flow through a chain of actors, one per bit. Each lets numbers without its
+//! bit pass at once, and those with it when all have come. Savina: 100,000 numbers below 2^60.
 
 use turnwise::{Context, Handler, Promise, Recipient, promise};
 

@@ -1,6 +1,7 @@
 //! Thread Ring: one message goes round a ring of actors. Savina: 100 actors, 100,000 hops.
 //!
-//! After it, another one goes round once, on which each actor adds the pings it has seen and lets go of the next one.
+//! After it, another one goes round once, on which each actor adds the pings it has seen and lets
+//! go of the next one.
 
 use turnwise::{Actor, Context, Handler, Promise, promise};
 

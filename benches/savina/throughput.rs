@@ -1,4 +1,5 @@
-//! Fork Join, throughput: the main thread deals out messages to actors that compute a little. Savina: 60 actors, 10,000 messages each.
+//! Fork Join, throughput: the main thread deals out messages to actors that compute a little.
+//! Savina: 60 actors, 10,000 messages each.
 
 use std::hint::black_box;
 

@@ -1,6 +1,8 @@
-//! The loads of many objects: a token that goes round, many that are made and dropped, questions to any of them, a bank.
+//! The loads of many objects: a token that goes round, many that are made and dropped, questions to
+//! any of them, a bank.
 //!
-//! Each makes its objects, times what it is named after until everything has been handled, and checks the result.
+//! Each makes its objects, times what it is named after until everything has been handled, and
+//! checks the result.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -161,7 +163,8 @@ impl Letter for Order {
     }
 }
 
-/// Each thread makes `transfers` between random ones of so many accounts: it withdraws, waits for the answer, deposits, and waits again.
+/// Each thread makes `transfers` between random ones of so many accounts: it withdraws, waits for
+/// the answer, deposits, and waits again.
 pub(crate) fn bank<W: Way>(threads: usize, accounts: usize, transfers: u64) -> Took {
     let all: Vec<_> =
         (0..accounts).map(|_| W::make::<Order>(Account { balance: OPENING, changes: 0 })).collect();
@@ -218,8 +221,8 @@ impl Letter for Burst {
     }
 }
 
-/// How long each of so many questions to a quiet object takes, in nanoseconds, while two threads flood an object each with bursts of 1,000
-/// messages, one burst after the other.
+/// How long each of so many questions to a quiet object takes, in nanoseconds, while two threads
+/// flood an object each with bursts of 1,000 messages, one burst after the other.
 pub(crate) fn cold<W: Way>(questions: usize, handler: u32) -> Vec<u32> {
     let quiet = W::make::<Work>(State::default());
     let over = AtomicBool::new(false);

@@ -6,12 +6,14 @@ use std::time::Duration;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput};
 
-/// Benchmarks of `seconds` each. The command line may say otherwise, which it could not if the groups said it.
+/// Benchmarks of `seconds` each. The command line may say otherwise, which it could not if the
+/// groups said it.
 pub(crate) fn brief(seconds: f64, samples: usize) -> Criterion {
     let criterion = Criterion::default()
         .sample_size(samples)
         .warm_up_time(Duration::from_secs_f64(seconds / 2.0));
-    // So few samples tell no more than so many resamples show, and a tenth of a second is not followed by another of statistics.
+    // So few samples tell no more than so many resamples show, and a tenth of a second is not
+    // followed by another of statistics.
     criterion.measurement_time(Duration::from_secs_f64(seconds)).nresamples(2000)
 }
 
@@ -22,8 +24,8 @@ pub(crate) fn group<'a>(criterion: &'a mut Criterion, name: &str) -> BenchmarkGr
     group
 }
 
-/// Adds `<group>/<subject>/<parameter>`: `run` does something so many times, checks that, and says how long it took. A run that is not timed
-/// comes first.
+/// Adds `<group>/<subject>/<parameter>`: `run` does something so many times, checks that, and says
+/// how long it took. A run that is not timed comes first.
 pub(crate) fn add(
     group: &mut BenchmarkGroup<'_, WallTime>,
     subject: &str,

@@ -1,10 +1,13 @@
 //! What the benchmarks measure: states, letters to them, and the ways to bring the two together.
 //!
-//! A [`Letter`] is a message with what it does to its state; a [`Way`] keeps a state and runs its letters one at a time. Every way is given the
-//! same letters, so all do the same work, and the letters count, so that each run can check its answer. Ours and the mutexes are here, what
-//! people write instead is in [`rivals`]; the loads of one object are in [`runs`], those of many in [`actors`].
+//! A [`Letter`] is a message with what it does to its state; a [`Way`] keeps a state and runs its
+//! letters one at a time. Every way is given the same letters, so all do the same work, and the
+//! letters count, so that each run can check its answer. Ours and the mutexes are here, what people
+//! write instead is in [`rivals`]; the loads of one object are in [`runs`], those of many in
+//! [`actors`].
 //!
-//! A further way (an actor on some executor, say) is a further `impl Way`, and is measured wherever its name is put beside the others'.
+//! A further way (an actor on some executor, say) is a further `impl Way`, and is measured wherever
+//! its name is put beside the others'.
 
 // Each benchmark uses a part of this.
 #![allow(dead_code)]
@@ -55,11 +58,13 @@ pub(crate) trait Way: 'static {
     fn put<L: Letter>(to: &Self::Of<L>, letter: L);
     /// Waits for the answer.
     fn ask<L: Letter>(to: &Self::Of<L>, letter: L) -> L::Answer;
-    /// Returns when all has been run that this thread has put. Most ways of a single thread have run it at once.
+    /// Returns when all has been run that this thread has put. Most ways of a single thread have
+    /// run it at once.
     fn settle() {}
 }
 
-/// `Actor::send`, which leaves the message if the actor is busy; `Actor::call`, and waiting for the reply.
+/// `Actor::send`, which leaves the message if the actor is busy; `Actor::call`, and waiting for the
+/// reply.
 pub(crate) struct Turnwise;
 /// The same on a `turnwise::ThreadPool`: a worker runs every turn.
 pub(crate) struct OnPool;
@@ -180,7 +185,8 @@ pub(crate) struct State {
     value: u64,
 }
 
-/// Work on a [`State`]: so many rounds of [`spend`]. The answer is how many of these have been handled, this one included.
+/// Work on a [`State`]: so many rounds of [`spend`]. The answer is how many of these have been
+/// handled, this one included.
 pub(crate) struct Work(pub(crate) u32);
 
 impl Letter for Work {
@@ -195,7 +201,8 @@ impl Letter for Work {
     }
 }
 
-/// Squarings in a chain: each needs the one before, so neither the compiler nor the processor can shorten it.
+/// Squarings in a chain: each needs the one before, so neither the compiler nor the processor can
+/// shorten it.
 #[inline(always)]
 pub(crate) fn spend(mut value: u64, rounds: u32) -> u64 {
     for _ in 0..rounds {
@@ -224,7 +231,8 @@ pub(crate) trait Subject: Sync + Send + 'static {
     fn new() -> Self;
     /// Hands a message over.
     fn give(&self, rounds: u32);
-    /// How many messages have been handled, once all that were given have been. It is itself one from then on.
+    /// How many messages have been handled, once all that were given have been. It is itself one
+    /// from then on.
     fn handled(&self) -> u64;
 }
 

@@ -1,4 +1,5 @@
-//! What people write instead: the textbook's mailbox, one of their own (alone and on a pool of their own), and a thread with a channel.
+//! What people write instead: the textbook's mailbox, one of their own (alone and on a pool of
+//! their own), and a thread with a channel.
 //!
 //! All of them queue [`Envelope`]s, and know no closures, no capacity, no end and no panics.
 
@@ -51,7 +52,8 @@ pub(crate) struct Slot<R> {
     value: UnsafeCell<Option<R>>,
 }
 
-// SAFETY: the value is written once before `ready` is set, and read by the asker alone after it has seen that.
+// SAFETY: the value is written once before `ready` is set, and read by the asker alone after it has
+// seen that.
 unsafe impl<R: Send> Sync for Slot<R> {}
 
 impl<R> Slot<R> {
@@ -86,7 +88,8 @@ impl<R> Slot<R> {
     }
 }
 
-/// The mailbox of the textbooks: a queue, and a count of what is in it; whoever counts the first message drains.
+/// The mailbox of the textbooks: a queue, and a count of what is in it; whoever counts the first
+/// message drains.
 pub(crate) struct Textbook;
 
 pub(crate) struct Counted<L: Letter> {
@@ -144,10 +147,11 @@ impl Way for Textbook {
     }
 }
 
-/// A mailbox as one writes it in an afternoon: a locked queue with a flag. Whoever finds the flag down runs its own message, then all that
-/// has come meanwhile, a queue at a time.
+/// A mailbox as one writes it in an afternoon: a locked queue with a flag. Whoever finds the flag
+/// down runs its own message, then all that has come meanwhile, a queue at a time.
 pub(crate) struct Handwritten;
-/// The same with a [`Pool`]: whoever finds the flag down has one of its workers run what is in the queue.
+/// The same with a [`Pool`]: whoever finds the flag down has one of its workers run what is in the
+/// queue.
 pub(crate) struct HandwrittenPool;
 
 pub(crate) struct Flagged<L: Letter> {
@@ -261,7 +265,8 @@ impl Way for HandwrittenPool {
     }
 }
 
-/// A pool as one writes it in an afternoon: a channel of boxed jobs, and a worker for each processor.
+/// A pool as one writes it in an afternoon: a channel of boxed jobs, and a worker for each
+/// processor.
 struct Pool {
     jobs: Sender<Job>,
     workers: usize,
@@ -284,7 +289,8 @@ impl Pool {
         assert!(self.jobs.send(Box::new(job)).is_ok(), "the workers never end");
     }
 
-    /// Jobs are taken in order: once each worker is at one of these, all earlier ones have been done.
+    /// Jobs are taken in order: once each worker is at one of these, all earlier ones have been
+    /// done.
     fn settle(&self) {
         let gate = Arc::new(Barrier::new(self.workers + 1));
         for _ in 0..self.workers {

@@ -1,4 +1,5 @@
-//! How a run is timed, and the loads of one object: some threads, all at once, until everything has been handled.
+//! How a run is timed, and the loads of one object: some threads, all at once, until everything has
+//! been handled.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -17,11 +18,13 @@ pub(crate) struct Took {
     pub(crate) wall: Duration,
     /// Processor time of the whole process in between.
     pub(crate) cpu: Duration,
-    /// Somebody else had one of the processors for a while: the threads were not all at work at once.
+    /// Somebody else had one of the processors for a while: the threads were not all at work at
+    /// once.
     pub(crate) disturbed: bool,
 }
 
-/// How often this thread has lost its processor to another one against its will, as far as the system tells.
+/// How often this thread has lost its processor to another one against its will, as far as the
+/// system tells.
 fn preemptions() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     status
@@ -39,7 +42,8 @@ pub(crate) fn alone<R>(work: impl FnOnce() -> R) -> (Took, R) {
     (Took { wall, cpu, disturbed: preemptions() > preempted }, made)
 }
 
-/// Lets each of `threads` run `work` with its number, all at once. The last one to be done with it runs `finish`, which is timed too.
+/// Lets each of `threads` run `work` with its number, all at once. The last one to be done with it
+/// runs `finish`, which is timed too.
 pub(crate) fn at_once(
     threads: usize,
     work: impl Fn(usize) + Sync,
@@ -95,7 +99,8 @@ pub(crate) fn exchange<S: Subject>(threads: usize, messages: u64, handler: u32, 
     })
 }
 
-/// As [`exchange`]: how long one call in `every` has taken, in nanoseconds, the clock's own time included.
+/// As [`exchange`]: how long one call in `every` has taken, in nanoseconds, the clock's own time
+/// included.
 pub(crate) fn timed<S: Subject>(
     threads: usize,
     messages: u64,

@@ -1,14 +1,19 @@
-//! A bank: each account is an actor, and transfers between random accounts are made by asking two of them.
+//! A bank: each account is an actor, and transfers between random accounts are made by asking two
+//! of them.
 //!
-//! Beside it, the same transfers with two `parking_lot::Mutex`es each, locked in a fixed order. What to look at:
+//! Beside it, the same transfers with two `parking_lot::Mutex`es each, locked in a fixed order.
+//! What to look at:
 //!
-//! - [`actors::transfer`]: withdraw here, deposit there, and give back if the second fails. Some questions panic on purpose, some are
-//!   given up after a microsecond. Each way in which a question can end is one arm of a `match`, and none of them is "perhaps".
-//! - [`mutexes::transfer`]: the same with locks. It promises more: nobody sees money that has left one account and not reached the other.
-//!   And it promises less: whoever comes second stands and waits, and a panic or a time-out is the caller's own business.
-//!   With many accounts and such short turns, two locks are the faster way: that is what they are for.
-//! - The output: throughput and the latency of single transfers, medians over interleaved rounds; then how the transfers ended. The sum
-//!   over all accounts is checked after every round. If it is ever wrong, the program says so and exits with 1.
+//! - [`actors::transfer`]: withdraw here, deposit there, and give back if the second fails. Some
+//!   questions panic on purpose, some are given up after a microsecond. Each way in which a
+//!   question can end is one arm of a `match`, and none of them is "perhaps".
+//! - [`mutexes::transfer`]: the same with locks. It promises more: nobody sees money that has left
+//!   one account and not reached the other. And it promises less: whoever comes second stands and
+//!   waits, and a panic or a time-out is the caller's own business. With many accounts and such
+//!   short turns, two locks are the faster way: that is what they are for.
+//! - The output: throughput and the latency of single transfers, medians over interleaved rounds;
+//!   then how the transfers ended. The sum over all accounts is checked after every round. If it is
+//!   ever wrong, the program says so and exits with 1.
 //!
 //! ```text
 //! cargo run --release --example bank -- --accounts 1000 --transfers 200000 --threads 2
@@ -43,7 +48,8 @@ struct Account {
 }
 
 impl Account {
-    /// False if there is not enough. Checks first and changes last: a panic leaves nothing half done.
+    /// False if there is not enough. Checks first and changes last: a panic leaves nothing half
+    /// done.
     fn withdraw(&mut self, amount: u64, panics: bool) -> bool {
         if panics {
             std::panic::panic_any(ON_PURPOSE);

@@ -1,4 +1,5 @@
-//! Accounts behind locks: two for each transfer, in the order of their places, so that no two transfers wait for each other.
+//! Accounts behind locks: two for each transfer, in the order of their places, so that no two
+//! transfers wait for each other.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

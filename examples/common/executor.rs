@@ -1,4 +1,5 @@
-//! Where the actors of an example run: the choice `--executor`, and what it stands for. A new executor is one more line in each `match`.
+//! Where the actors of an example run: the choice `--executor`, and what it stands for. A new
+//! executor is one more line in each `match`.
 
 // Each example uses a part of this.
 #![allow(dead_code)]
@@ -42,11 +43,12 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The chosen place, where so many threads run turns; `waiting` turns at most wait for others meanwhile.
+    /// The chosen place, where so many threads run turns; `waiting` turns at most wait for others
+    /// meanwhile.
     ///
-    /// A turn that waits keeps its thread, and an actor is run by its executor and by nobody else. So a pool that
-    /// does not see to it by itself, as ours does, needs a thread more for each of them: if all threads waited for
-    /// actors that are to run there, they would wait for ever.
+    /// A turn that waits keeps its thread, and an actor is run by its executor and by nobody else.
+    /// So a pool that does not see to it by itself, as ours does, needs a thread more for each of
+    /// them: if all threads waited for actors that are to run there, they would wait for ever.
     pub(crate) fn new(choice: Choice, threads: usize, waiting: usize) -> Result<Self, Failure> {
         let all = threads + waiting;
         Ok(match choice {
@@ -77,8 +79,8 @@ impl Place {
         Place { executor: Some(Arc::new(executor)), workers: Vec::new() }
     }
 
-    /// The smallest pool there is: threads that take drains from a channel. They end with the last actor that
-    /// holds the channel's other end.
+    /// The smallest pool there is: threads that take drains from a channel. They end with the last
+    /// actor that holds the channel's other end.
     fn threads(threads: usize) -> Result<Self, Failure> {
         let (submit, drains) = crossbeam_channel::unbounded::<Drain>();
         let worker = |n| {
@@ -88,7 +90,8 @@ impl Place {
                 .spawn(move || drains.into_iter().for_each(Drain::run))
         };
         let workers = (0..threads).map(worker).collect::<Result<_, _>>()?;
-        // A drain that nobody can take any more is dropped: its actor is stopped, and everybody is told.
+        // A drain that nobody can take any more is dropped: its actor is stopped, and everybody is
+        // told.
         let executor = move |drain| drop(submit.send(drain));
         Ok(Place { executor: Some(Arc::new(executor)), workers })
     }

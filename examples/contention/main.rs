@@ -1,8 +1,10 @@
 //! "Why not a mutex?", answered by the machine that you sit at, in under two minutes.
 //!
-//! The same checked work in six ways: an actor of this crate, two mutexes, two mailboxes as others write them, and a thread with a channel;
-//! by the number of threads, the length of a turn and the work between two calls. Twice: once nobody needs the result (`send`), once
-//! every caller waits for it (`with`). The mutexes are the same in both, because a lock cannot leave its work to others.
+//! The same checked work in six ways: an actor of this crate, two mutexes, two mailboxes as others
+//! write them, and a thread with a channel; by the number of threads, the length of a turn and the
+//! work between two calls. Twice: once nobody needs the result (`send`), once every caller waits
+//! for it (`with`). The mutexes are the same in both, because a lock cannot leave its work to
+//! others.
 //!
 //! It prints a table, then a verdict for each regime, losses included, and draws charts.
 //!
@@ -13,9 +15,11 @@
 //! cargo run --release --example contention -- --help
 //! ```
 //!
-//! How it is measured is in [`measure`]; what is measured is shared with the benchmarks, in `benches/workloads`. Those are built with
-//! link-time optimization, this is built as programs usually are: put `--profile bench` in place of `--release` to see what it makes of it.
-//! Leave the machine alone meanwhile. Whoever else uses a processor is measured too; the table says how often that was noticed.
+//! How it is measured is in [`measure`]; what is measured is shared with the benchmarks, in
+//! `benches/workloads`. Those are built with link-time optimization, this is built as programs
+//! usually are: put `--profile bench` in place of `--release` to see what it makes of it. Leave the
+//! machine alone meanwhile. Whoever else uses a processor is measured too; the table says how often
+//! that was noticed.
 
 #[path = "../common/arguments.rs"]
 mod arguments;

@@ -1,10 +1,12 @@
 //! Measures all subjects under all loads.
 //!
-//! Short trials in which the subjects take turns, so that a change of the machine's pace meets all of them. A trial begins when all threads
-//! have come to the start and ends when all messages have been handled; then they are counted. Each is followed by a shorter one that looks
-//! at the clock around every seventh call, because looking at all of them would be a load of its own.
+//! Short trials in which the subjects take turns, so that a change of the machine's pace meets all
+//! of them. A trial begins when all threads have come to the start and ends when all messages have
+//! been handled; then they are counted. Each is followed by a shorter one that looks at the clock
+//! around every seventh call, because looking at all of them would be a load of its own.
 //!
-//! Times are medians over the rounds, ratios are medians of the ratios within a round, percentiles are of all timed calls of all rounds.
+//! Times are medians over the rounds, ratios are medians of the ratios within a round, percentiles
+//! are of all timed calls of all rounds.
 
 use std::num::NonZero;
 use std::thread;

@@ -39,7 +39,8 @@ impl Options {
         Duration::from_secs(if self.quick { 15 } else { 100 })
     }
 
-    /// The loads, by threads. More than eight threads per processor measure the system's scheduler, and nothing else.
+    /// The loads, by threads. More than eight threads per processor measure the system's scheduler,
+    /// and nothing else.
     pub(crate) fn loads(&self, processors: usize) -> Vec<Load> {
         let (threads, handlers, own): (&[usize], &[u32], &[u32]) = if self.quick {
             (&[1, 2, 4, 8], &[0, 37], &[0, 250])

@@ -1,12 +1,14 @@
-//! Counts the words of many texts in a pipeline: read, parse, count, report. Bounded mailboxes, so that memory stays flat however much there is
-//! to read; one of several executors; a clean end, also by Ctrl-C or when the time is over.
+//! Counts the words of many texts in a pipeline: read, parse, count, report. Bounded mailboxes, so
+//! that memory stays flat however much there is to read; one of several executors; a clean end,
+//! also by Ctrl-C or when the time is over.
 //!
 //! ```text
 //! cargo run --release --example pipeline -- [PATH]...
 //! cargo run --release --example pipeline -- --executor rayon --capacity 4 --json src
 //! ```
 //!
-//! Start reading at `stages`: it is all that the actors need. The rest reads the command line, watches and prints.
+//! Start reading at `stages`: it is all that the actors need. The rest reads the command line,
+//! watches and prints.
 //!
 //! | exit code | means |
 //! |---|---|
@@ -53,14 +55,15 @@ struct Args {
     /// Where the actors run
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = Choice::Threads)]
     executor: Choice,
-    /// Threads that run turns, beside those that wait inside one; or threads that send if there is no executor
-    /// [default: one per processor]
+    /// Threads that run turns, beside those that wait inside one; or threads that send if there is
+    /// no executor [default: one per processor]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
     threads: Option<usize>,
     /// Messages that may wait in each mailbox
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..=65_533))]
     capacity: usize,
-    /// Seconds that the pipeline may take to finish once everything has been fed in [default: as long as it takes]
+    /// Seconds that the pipeline may take to finish once everything has been fed in [default: as
+    /// long as it takes]
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u32>,
     /// How many of the most frequent words to show

@@ -6,11 +6,13 @@
 //!                                       ▼
 //!                                     report
 //! ```
-//! A message is sent to the next stage by [`Link::send`], which waits if that has no room. So the slowest stage sets the pace of all before it,
-//! and what is on its way is bounded by the capacities, however much there is to read. Nobody waits upstream, so nobody waits for ever.
+//! A message is sent to the next stage by [`Link::send`], which waits if that has no room. So the
+//! slowest stage sets the pace of all before it, and what is on its way is bounded by the
+//! capacities, however much there is to read. Nobody waits upstream, so nobody waits for ever.
 //!
-//! Each stage has a system below that of the stage after it. A shutdown ends the readers first; what they send on their last turns is still
-//! accepted. The results are the states of the actors that have ended.
+//! Each stage has a system below that of the stage after it. A shutdown ends the readers first;
+//! what they send on their last turns is still accepted. The results are the states of the actors
+//! that have ended.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -112,7 +114,8 @@ impl<S: Send + 'static> Link<S> {
         Ok(Arc::new(Link { actors, gauge }))
     }
 
-    /// Sends a message to one of the actors, and waits for room if there is none. Only a stage that was stopped takes nothing: then it is lost.
+    /// Sends a message to one of the actors, and waits for room if there is none. Only a stage that
+    /// was stopped takes nothing: then it is lost.
     fn send(&self, to: usize, message: impl FnOnce(&mut S) + Send + 'static) {
         let (actor, gauge) = (&self.actors[to % self.actors.len()], self.gauge.clone());
         let message = move |state: &mut S| {

@@ -27,7 +27,8 @@ pub(crate) struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Reads and splits all files in the pool; `deliver` gets every piece, from many threads at once.
+    /// Reads and splits all files in the pool; `deliver` gets every piece, from many threads at
+    /// once.
     fn read(
         &self,
         shards: usize,
@@ -47,8 +48,8 @@ impl Job<'_> {
     }
 }
 
-/// An actor per shard: a reader leaves its words and reads on, whoever else is counting in that shard. (If the actors run elsewhere, it
-/// always leaves them.)
+/// An actor per shard: a reader leaves its words and reads on, whoever else is counting in that
+/// shard. (If the actors run elsewhere, it always leaves them.)
 pub(crate) fn turnwise(job: &Job<'_>) -> Result<Counts, Failure> {
     let shard = |_| job.place.run(Actor::builder(Counts::new())).spawn();
     let shards = (0..job.shards).map(shard).collect::<Result<Vec<_>, _>>()?;
@@ -60,7 +61,8 @@ pub(crate) fn turnwise(job: &Job<'_>) -> Result<Counts, Failure> {
         }
         Ok(())
     })?;
-    // All sends have returned, so these questions come after them: each is answered when its shard has counted everything.
+    // All sends have returned, so these questions come after them: each is answered when its shard
+    // has counted everything.
     let parts =
         shards.iter().map(|shard| shard.with(std::mem::take)).collect::<Result<Vec<_>, _>>()?;
     Ok(parts.into_iter().flatten().collect())
@@ -84,7 +86,8 @@ pub(crate) fn dashmap(job: &Job<'_>) -> Result<Counts, Failure> {
     job.read(1, |piece| {
         for word in piece.words.into_iter().flatten() {
             let word = &piece.text[word];
-            // The lock of the first look is given back before the second: nothing is allocated for a word that is there.
+            // The lock of the first look is given back before the second: nothing is allocated for
+            // a word that is there.
             let found = map.get_mut(word).map(|mut n| *n += 1);
             if found.is_none() {
                 *map.entry(word.into()).or_default() += 1;

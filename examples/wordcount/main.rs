@@ -1,10 +1,12 @@
-//! Counts the words of many texts in a thread pool, with actors and with two kinds of locks, and says how long each took.
+//! Counts the words of many texts in a thread pool, with actors and with two kinds of locks, and
+//! says how long each took.
 //!
 //! ```text
 //! cargo run --release --example wordcount -- [PATH]...
 //! ```
 //!
-//! Start reading at `counting::turnwise`: it is all that the actors need. The rest finds texts, measures and prints.
+//! Start reading at `counting::turnwise`: it is all that the actors need. The rest finds texts,
+//! measures and prints.
 
 #[path = "../common/arguments.rs"]
 mod arguments;
@@ -48,7 +50,8 @@ struct Args {
     /// Actors, or mutexes, that share the words [default: four per thread]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=65536))]
     shards: Option<usize>,
-    /// Where the actors count: on the threads that read, in the same pool behind what is read, or on as many threads of their own
+    /// Where the actors count: on the threads that read, in the same pool behind what is read, or
+    /// on as many threads of their own
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = Choice::Inline)]
     executor: Choice,
 }
@@ -132,7 +135,8 @@ fn run(args: &Args) -> Result<Outcome, Failure> {
     let bar = ProgressBar::new(found.len() as u64)
         .with_style(ProgressStyle::with_template("{msg:>12} {wide_bar} {pos}/{len} {eta}")?);
 
-    // On one thread, which also finds out what is text. After this the files are in the system's cache, for all alike.
+    // On one thread, which also finds out what is text. After this the files are in the system's
+    // cache, for all alike.
     bar.set_message("checking");
     let mut truth = Truth { files: Vec::new(), skipped: 0, lines: 0, counts: Counts::new() };
     for path in found {

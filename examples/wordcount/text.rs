@@ -1,4 +1,5 @@
-//! Finding texts, reading them, and splitting them into words: the part of the work that is the same for everybody who counts.
+//! Finding texts, reading them, and splitting them into words: the part of the work that is the
+//! same for everybody who counts.
 
 use std::fs;
 use std::io;
@@ -17,7 +18,8 @@ pub(crate) struct Piece {
     pub(crate) words: Vec<Vec<Range<usize>>>,
 }
 
-/// The regular files at and below `paths`, sorted. Links inside folders are not followed. What cannot be looked at is reported.
+/// The regular files at and below `paths`, sorted. Links inside folders are not followed. What
+/// cannot be looked at is reported.
 pub(crate) fn find(paths: &[PathBuf], mut report: impl FnMut(&Path, &io::Error)) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut left: Vec<(PathBuf, bool)> =
@@ -69,7 +71,8 @@ pub(crate) fn pieces(text: &str) -> Vec<&str> {
     pieces
 }
 
-/// Splits a piece of text into its words, in lower case: runs of letters and digits, sorted into `shards` by a hash of the word.
+/// Splits a piece of text into its words, in lower case: runs of letters and digits, sorted into
+/// `shards` by a hash of the word.
 pub(crate) fn split(piece: &str, shards: usize) -> Piece {
     let text: Arc<str> = piece.to_lowercase().into();
     let mut words = vec![Vec::new(); shards];
@@ -90,7 +93,8 @@ pub(crate) fn split(piece: &str, shards: usize) -> Piece {
     Piece { text, words }
 }
 
-/// FNV-1a; another hash than the one in the maps, so that a shard's words spread over all of its buckets.
+/// FNV-1a; another hash than the one in the maps, so that a shard's words spread over all of its
+/// buckets.
 fn shard_of(word: &str, shards: usize) -> usize {
     if shards == 1 {
         return 0;

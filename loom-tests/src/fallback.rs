@@ -12,7 +12,8 @@ impl Executor for Fallback {
         drain.run();
     }
 
-    /// No other thread goes on with anything: without an executor of its own, an actor has no budget.
+    /// No other thread goes on with anything: without an executor of its own, an actor has no
+    /// budget.
     fn is_closed(&self) -> bool {
         true
     }

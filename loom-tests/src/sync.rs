@@ -1,30 +1,34 @@
-//! Loom's flavour of the product's `sync`: the same names, every operation a scheduling point, every mistake a failure.
+//! Loom's flavour of the product's `sync`: the same names, every operation a scheduling point,
+//! every mistake a failure.
 //!
 //! | the product's           | here                                                                                           |
 //! |-------------------------|------------------------------------------------------------------------------------------------|
 //! | atomics ([`atomic`])    | loom's, which know their call sites: each ordering can be listed and weakened ([`site`])       |
 //! | cells ([`cell`])        | loom's; dropping one is a write, so a late look at a frame that is gone is a race              |
 //! | memory ([`alloc`])      | never reused within an execution; use after free, double free and leaks fail                   |
+//! | queues ([`queue`])      | lists under loom's lock                                                                        |
 //! | threads ([`thread`])    | a parker of loom's mutex and condition variable; locals that are dropped in order, at the end   |
 //! | panics ([`panic`])      | only [`Planned`](panic::Planned) ones are caught: no assertion is mistaken for an actor's panic |
 //!
-//! All that lives for one execution is kept in `std` thread-locals, which loom's threads share (they are coroutines of one thread), and is
-//! renewed by [`explore`].
+//! All that lives for one execution is kept in `std` thread-locals, which loom's threads share
+//! (they are coroutines of one thread), and is renewed by [`explore`].
 
 pub(crate) mod alloc;
 #[allow(dead_code, reason = "the whole face of an atomic, whatever the product uses of it today")]
 pub(crate) mod atomic;
 pub(crate) mod cell;
 pub(crate) mod panic;
+pub(crate) mod queue;
 pub(crate) mod site;
 pub(crate) mod thread;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Sizes small enough that growth is reached by a few messages. A slot holds a node with loom's cells in it.
+/// Sizes small enough that growth is reached by a few messages. A slot holds a node with loom's
+/// cells in it.
 pub(crate) mod config {
     pub(crate) const SLOT: usize = 128;
     pub(crate) const HOME: usize = 256;
@@ -47,7 +51,8 @@ pub(crate) mod small {
 }
 
 pub(crate) mod hint {
-    /// No patience: the thread looks when it is about to sleep, and loom tries every moment of that.
+    /// No patience: the thread looks when it is about to sleep, and loom tries every moment of
+    /// that.
     pub(crate) fn done_soon(_: impl FnMut() -> bool) -> bool {
         false
     }
@@ -75,7 +80,8 @@ impl<T> Deref for CachePadded<T> {
     }
 }
 
-/// No back-off: a failed compare-and-swap is the progress of another thread, and loom tries every order anyway.
+/// No back-off: a failed compare-and-swap is the progress of another thread, and loom tries every
+/// order anyway.
 #[derive(Debug)]
 pub(crate) struct Backoff;
 
@@ -145,7 +151,38 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// Loom's condition variable with the face of `parking_lot`'s. There is no time: a limit never passes.
+/// The system's clock: it stands still until a model calls [`tick`](Self::tick), and wakes nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Instant(Duration);
+
+impl Instant {
+    pub(crate) fn now() -> Self {
+        Instant(NOW.get())
+    }
+
+    pub(crate) fn checked_add(self, time: Duration) -> Option<Self> {
+        self.0.checked_add(time).map(Instant)
+    }
+
+    /// So much time passes.
+    pub(crate) fn tick(time: Duration) {
+        NOW.set(NOW.get() + time);
+    }
+}
+
+/// What came of a wait with a limit.
+#[derive(Debug)]
+pub(crate) struct Waited;
+
+impl Waited {
+    /// No thread is woken by the time.
+    pub(crate) fn timed_out(&self) -> bool {
+        false
+    }
+}
+
+/// Loom's condition variable with the face of `parking_lot`'s. There is no time: a limit wakes
+/// nobody.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(loom::sync::Condvar);
 
@@ -160,12 +197,14 @@ impl Condvar {
         guard.0 = Some(self.0.wait(held).expect("loom's mutex is never poisoned"));
     }
 
-    pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) {
+    pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) -> Waited {
         self.wait(guard);
+        Waited
     }
 
-    pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _: Instant) {
+    pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _: Instant) -> Waited {
         self.wait(guard);
+        Waited
     }
 
     pub(crate) fn notify_one(&self) {
@@ -196,6 +235,7 @@ pub(crate) use {global, thread_owned, thread_plain};
 
 std::thread_local! {
     static WAITS: Cell<u64> = const { Cell::new(0) };
+    static NOW: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     static EXECUTIONS: Cell<u64> = const { Cell::new(0) };
     static REACHED: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
     static PLANTED: RefCell<Option<String>> = const { RefCell::new(None) };
@@ -230,7 +270,8 @@ pub(crate) fn executions() -> u64 {
     EXECUTIONS.get()
 }
 
-/// Runs `model` in every interleaving that `bound` preemptions allow (all, without a bound), and checks that each of the `places` was reached.
+/// Runs `model` in every interleaving that `bound` preemptions allow (all, without a bound), and
+/// checks that each of the `places` was reached.
 pub(crate) fn explore(bound: Option<usize>, places: &[&'static str], model: fn()) {
     let mut builder = loom::model::Builder::new();
     // All that the environment could say is said here: nothing weakens a model unseen.
@@ -247,6 +288,7 @@ pub(crate) fn explore(bound: Option<usize>, places: &[&'static str], model: fn()
         alloc::renew();
         thread::renew();
         WAITS.set(0);
+        NOW.set(Duration::ZERO);
         EXECUTIONS.set(EXECUTIONS.get() + 1);
         model();
         thread::drop_owned();

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod closing;
 mod ending;
 mod lossy;
 mod message;
@@ -18,12 +19,13 @@ mod weak;
 use std::fmt;
 
 pub use builder::ActorBuilder;
+pub use closing::Closing;
 pub use ending::Ending;
 pub use lossy::Lossy;
 pub use message::{Context, Handler, Recipient};
 pub use posted::Posted;
 pub use reply::{Promise, Reply, WaitError, promise};
-pub use shutdown::{Closing, ShutdownReport};
+pub use shutdown::ShutdownReport;
 pub use system::{SpawnError, SpawnReason, System};
 pub use waiting::{Asking, Sending, Waiting};
 pub use weak::WeakActor;

@@ -1,18 +1,19 @@
 //! Who belongs to a system: its members, and the systems below it.
 //!
-//! An actor that is spawned in a system carries a [`Membership`] in its end hook. The end of the actor
-//! drops it, and that removes the member and wakes those that wait. So the registry holds actors that
-//! have not ended, those included whose last handle has gone and which somebody still runs. It holds
-//! their memory, and keeps no actor going.
+//! An actor that is spawned in a system carries a [`Membership`] in its end hook. The end of the
+//! actor drops it, and that removes the member and wakes those that wait. So the registry holds
+//! actors that have not ended, those included whose last handle has gone and which somebody still
+//! runs. It holds their memory, and keeps no actor going.
 //!
-//! - L1: nothing is added once `open` is false, and it never becomes true again. So what a shutdown finds
-//!   when it seals a system is all that there will ever be.
+//! - L1: nothing is added once `open` is false, and it never becomes true again. So what a shutdown
+//!   finds when it seals a system is all that there will ever be.
 //! - L2: no user code runs under the lock. An actor is made there, which calls the allocator alone;
-//!   members and children that are removed are dropped after it, for their last reference may drop hooks.
+//!   members and children that are removed are dropped after it, for their last reference may drop
+//!   hooks.
 //! - L3: no lock of one registry is taken under that of another.
-//! - REMOVED: a member is removed under the lock, and `open` read there; then those that wait are woken.
-//!   Who waits stands in the list before the look at the members, so either the look misses the member,
-//!   or the wake-up comes after it.
+//! - REMOVED: a member is removed under the lock, and `open` read there; then those that wait are
+//!   woken. Who waits stands in the list before the look at the members, so either the look misses
+//!   the member, or the wake-up comes after it.
 
 #![forbid(unsafe_code)]
 
@@ -36,8 +37,8 @@ pub(super) trait Member: Send + Sync {
     fn cell(&self) -> &Ref;
     /// Its name, or the type of its state.
     fn name(&self) -> String;
-    /// Closes it if nothing runs or waits in it; true if this call did it. `here`: it ends in this call,
-    /// unless that is for its executor.
+    /// Closes it if nothing runs or waits in it; true if this call did it. `here`: it ends in this
+    /// call, unless that is for its executor.
     fn close_if_idle(&self, here: bool) -> bool;
     /// Takes nothing new from now on.
     fn close(&self);
@@ -76,15 +77,15 @@ impl dyn Member {
         self.cell().header().is_executor_only()
     }
 
-    /// Closes it, and sees to it that what waits is run, if nobody is at it. Inside work of the crate's
-    /// own: nothing of it is run here.
+    /// Closes it, and sees to it that what waits is run, if nobody is at it. Inside work of the
+    /// crate's own: nothing of it is run here.
     pub(super) fn run_out(&self, local: &Local) {
         self.close();
         take_on_if_pending(local, self.cell());
     }
 
-    /// Stops it. If nobody is at it, what waits is given back: in this call, if `here` and it has no
-    /// executor.
+    /// Stops it. If nobody is at it, what waits is given back: in this call, if `here` and it has
+    /// no executor.
     pub(super) fn stop(&self, local: &Local, here: bool) {
         self.cell().header().raise_stop();
         self.close();
@@ -151,8 +152,8 @@ impl Shared {
         self.registry.lock().open
     }
 
-    /// Adds an actor that `make` makes with its membership, without user code; `None`, with nothing made,
-    /// if the system is closed.
+    /// Adds an actor that `make` makes with its membership, without user code; `None`, with nothing
+    /// made, if the system is closed.
     pub(super) fn spawn<S: Send + 'static>(
         self: &Arc<Self>,
         make: impl FnOnce(Membership) -> Actor<S>,
@@ -197,7 +198,8 @@ impl Shared {
         registry.sweep_children_at = SWEEP_FROM.max(2 * registry.children.len());
     }
 
-    /// Calls `f` for this system and those below, one after the other, until it says no; false then.
+    /// Calls `f` for this system and those below, one after the other, until it says no; false
+    /// then.
     fn all_below(&self, mut f: impl FnMut(&Registry) -> bool) -> bool {
         let mut below = Vec::new();
         let mut look = |shared: &Shared, below: &mut Vec<Arc<Shared>>| {
@@ -231,8 +233,8 @@ impl Shared {
         actors
     }
 
-    /// Takes nobody in any more, here and below. All of them, level by level, the top first. `to_stop`:
-    /// without those that were sealed for that before.
+    /// Takes nobody in any more, here and below. All of them, level by level, the top first.
+    /// `to_stop`: without those that were sealed for that before.
     pub(super) fn seal(self: &Arc<Self>, to_stop: bool) -> Levels {
         let mut levels = Vec::new();
         let mut level = vec![self.clone()];

@@ -1,9 +1,10 @@
 //! The end of a system, as a blocking call and as a future.
 //!
-//! A shutdown seals the system, then closes its actors level by level, the lowest first, and waits for the
-//! ends of one level before it closes the next ([`Course`]). It runs no message on the thread that called
-//! it, and starts no thread: what waits in a mailbox that nobody runs goes to its executor, or to the
-//! fallback. So a caller with a limit is there when the time is over. It then stops what is left.
+//! A shutdown seals the system, then closes its actors level by level, the lowest first, and waits
+//! for the ends of one level before it closes the next ([`Course`]). It runs no message on the
+//! thread that called it, and starts no thread: what waits in a mailbox that nobody runs goes to
+//! its executor, or to the fallback. So a caller with a limit is there when the time is over. It
+//! then stops what is left.
 //!
 //! What ends here, and what elsewhere:
 //!
@@ -17,28 +18,26 @@
 //! What the hooks that run here send is not run here either.
 //!
 //! - Y1: sealed first, top down; then nothing is added, so the lists only get shorter (L1).
-//! - Y2: whoever is below ends before those above are closed: an actor above may be sent to by those below
-//!   until they have ended.
-//! - Y3: a member in whose turn the calling thread is cannot end before the call returns: it is closed,
-//!   reported, and not waited for.
-//! - Y4: nor is a member waited for in whose turn another thread is inside a shutdown that waits, at
-//!   whatever remove, for an actor in whose turn this thread is. Such calls are registered ([`CALLS`]): a
-//!   call knows the mailboxes that its thread is running, and wants each call that is inside a turn of one
-//!   of its members. One that comes is registered first and then wakes those that wait; one that waits
-//!   stands in the lists of its systems before it looks at the calls.
+//! - Y2: whoever is below ends before those above are closed: an actor above may be sent to by
+//!   those below until they have ended.
+//! - Y3: a member in whose turn the calling thread is cannot end before the call returns: it is
+//!   closed, reported, and not waited for.
+//! - Y4: nor is a member waited for in whose turn another thread is inside a shutdown that waits,
+//!   at whatever remove, for an actor in whose turn this thread is. Such calls are registered
+//!   ([`CALLS`]): a call knows the mailboxes that its thread is running, and wants each call that
+//!   is inside a turn of one of its members. One that comes is registered first and then wakes
+//!   those that wait; one that waits stands in the lists of its systems before it looks at the
+//!   calls.
 //! - Y5: a worker of a pool that waits leaves its place to another thread meanwhile.
 
 #![forbid(unsafe_code)]
 
 use std::collections::HashSet;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::registry::{Levels, Member, Sealed, Shared};
-use super::system::System;
 use crate::drain::blocking::{before_pending, leave_to_others, relieve_anyway};
 use crate::drain::context::with_local;
 use crate::drain::deferred::{give_back_here, settle};
@@ -51,13 +50,13 @@ use crate::wait_list::Waiter;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// So many ended by themselves: all that they had accepted was run, unless a turn's panic or the loss
-    /// of their executor had stopped them.
+    /// So many ended by themselves: all that they had accepted was run, unless a turn's panic or
+    /// the loss of their executor had stopped them.
     pub ended: usize,
     /// So many were stopped when the time was over, and have ended.
     pub stopped: usize,
-    /// Those that have not ended, by name, or by the type of their state: somebody is inside a turn of
-    /// theirs, or their executor has not come to their end yet. They end with that.
+    /// Those that have not ended, by name, or by the type of their state: somebody is inside a turn
+    /// of theirs, or their executor has not come to their end yet. They end with that.
     pub running: Vec<String>,
 }
 
@@ -231,7 +230,8 @@ impl Course {
         sealed.has_ended_but(&held.numbers)
     }
 
-    /// Waits until all have ended, but for those that are not waited for; false if the time is over before.
+    /// Waits until all have ended, but for those that are not waited for; false if the time is over
+    /// before.
     fn wait(&mut self, deadline: Deadline<'_>) -> bool {
         while let Some((level, system)) = self.step(Some(deadline)) {
             let levels = self.levels.clone();
@@ -289,8 +289,8 @@ impl Course {
     }
 }
 
-/// Gives back what waits in actors whose executor is gone: inside a turn, nobody else does before that is
-/// over.
+/// Gives back what waits in actors whose executor is gone: inside a turn, nobody else does before
+/// that is over.
 fn give_back_forsaken<'a>(members: impl Iterator<Item = &'a Arc<dyn Member>>) {
     let forsaken = |member: &&'a Arc<dyn Member>| {
         member.cell().header().stop_cause() == Some(StopCause::ExecutorGone)
@@ -310,8 +310,8 @@ struct Calls {
 }
 
 impl Calls {
-    /// The mailboxes that a call is inside of, and those of all calls that want it, at whatever remove:
-    /// they are not let go before it returns.
+    /// The mailboxes that a call is inside of, and those of all calls that want it, at whatever
+    /// remove: they are not let go before it returns.
     fn held_by_those_that_want(&self, call: u64) -> HashSet<usize> {
         let mut held = HashSet::new();
         let (mut found, mut looked_at) = (vec![call], 0);
@@ -336,9 +336,9 @@ struct Call {
     levels: Arc<Levels>,
     /// The calls that are inside a turn of one of its members.
     wants: Vec<u64>,
-    /// The mailboxes that it does not wait for: its own, and those of calls that wait for it, at whatever
-    /// remove, now or at some time since it came. Never fewer: one that was told so does not wait after
-    /// all.
+    /// The mailboxes that it does not wait for: its own, and those of calls that wait for it, at
+    /// whatever remove, now or at some time since it came. Never fewer: one that was told so does
+    /// not wait after all.
     held: HashSet<usize>,
 }
 
@@ -407,23 +407,13 @@ impl Drop for Registered {
     }
 }
 
-/// A future that ends a system: see [`System::shutdown_async`].
-///
-/// It keeps a handle to the system. Polling it runs no turn. Dropped before it is ready, it leaves a system
-/// that takes nobody in; actors of levels that it has not come to stay open.
-#[must_use = "a future does nothing unless it is awaited"]
-pub struct Closing {
-    system: System,
+/// How far a shutdown that is polled has come.
+#[derive(Default)]
+pub(super) struct Progress {
     course: Option<Course>,
     /// Its place among those who wait for a system.
     entry: Option<(Arc<Shared>, u64)>,
     report: Option<ShutdownReport>,
-}
-
-impl Closing {
-    pub(super) fn new(system: System) -> Self {
-        Closing { system, course: None, entry: None, report: None }
-    }
 }
 
 fn forget(entry: &mut Option<(Arc<Shared>, u64)>) {
@@ -432,16 +422,23 @@ fn forget(entry: &mut Option<(Arc<Shared>, u64)>) {
     }
 }
 
-impl Future for Closing {
-    /// Polled again, it is the same.
-    type Output = ShutdownReport;
+impl Progress {
+    /// What became of the actors, once all have ended.
+    pub(super) fn report(&self) -> Option<&ShutdownReport> {
+        self.report.as_ref()
+    }
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Closing { system, course: place, entry, report } = self.get_mut();
+    /// Ends a system, always the same one, as far as it goes without waiting.
+    pub(super) fn poll(
+        &mut self,
+        system: &Arc<Shared>,
+        cx: &mut Context<'_>,
+    ) -> Poll<ShutdownReport> {
+        let Progress { course: place, entry, report } = self;
         if let Some(report) = report {
             return Poll::Ready(report.clone());
         }
-        let course = place.get_or_insert_with(|| Course::new(system.shared()));
+        let course = place.get_or_insert_with(|| Course::new(system));
         course.enter();
         course.elsewhere = true;
         while let Some((level, at)) = course.step(None) {
@@ -464,14 +461,8 @@ impl Future for Closing {
     }
 }
 
-impl Drop for Closing {
+impl Drop for Progress {
     fn drop(&mut self) {
         forget(&mut self.entry);
-    }
-}
-
-impl fmt::Debug for Closing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Closing").field("report", &self.report).finish_non_exhaustive()
     }
 }

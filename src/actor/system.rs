@@ -3,8 +3,8 @@
 //! A system keeps nobody going and runs nothing by itself. It knows who has not ended yet
 //! ([`registry`](super::registry)), and ends them ([`shutdown`](super::shutdown)).
 //!
-//! Progress: `spawn`, `child` and an actor's end take a short lock; `shutdown` blocks up to its limit;
-//! dropping the last handle of a system waits for nobody.
+//! Progress: `spawn`, `child` and an actor's end take a short lock; `shutdown` blocks up to its
+//! limit; dropping the last handle of a system waits for nobody.
 
 #![forbid(unsafe_code)]
 
@@ -13,28 +13,29 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::registry::Shared;
-use super::shutdown::{Closing, ShutdownReport, shut_down, stop_all};
+use super::shutdown::{ShutdownReport, shut_down, stop_all};
 use super::{Actor, ActorBuilder};
 use crate::error::BuildError;
 use crate::sync::Exclusive;
 use crate::time::{Clock, Limit};
 
-/// A scope that owns the lifetime of actors: none of them outlives it by more than the turn it is in.
+/// A scope that owns the lifetime of actors: none of them outlives it by more than the turn it is
+/// in.
 ///
-/// An actor of a system ends as any other (its last handle goes, it is closed or stopped, a turn panics),
-/// or when the system does: by [`shutdown`](Self::shutdown), which lets its actors finish what they have
-/// accepted until a deadline, or by the drop of the system's last handle, which stops them. The system
-/// keeps no actor going, and forgets those that have ended.
+/// An actor of a system ends as any other (its last handle goes, it is closed or stopped, a turn
+/// panics), or when the system does: by [`shutdown`](Self::shutdown), which lets its actors finish
+/// what they have accepted until a deadline, or by the drop of the system's last handle, which
+/// stops them. The system keeps no actor going, and forgets those that have ended.
 ///
-/// Clones are handles to the same system. Its actors hold none: whoever wants a system to end with one of
-/// its actors keeps a clone in that actor's state and no other.
+/// Clones are handles to the same system. Its actors hold none: whoever wants a system to end with
+/// one of its actors keeps a clone in that actor's state and no other.
 ///
 /// # Dropping
-/// The drop of the last clone stops all actors of the system and of the systems below it: what waits is
-/// given back, each asker is told, and turns that run end in their own time. Nobody is waited for, so a
-/// drop never hangs. Outside of turns it runs undelivered hooks and end hooks of actors that have no
-/// executor and that nobody is running; inside a turn, these are run when the turn is over. After a
-/// complete shutdown there is nothing to do.
+/// The drop of the last clone stops all actors of the system and of the systems below it: what
+/// waits is given back, each asker is told, and turns that run end in their own time. Nobody is
+/// waited for, so a drop never hangs. Outside of turns it runs undelivered hooks and end hooks of
+/// actors that have no executor and that nobody is running; inside a turn, these are run when the
+/// turn is over. After a complete shutdown there is nothing to do.
 ///
 /// # Examples
 /// ```
@@ -78,8 +79,8 @@ impl System {
         Self::of(Shared::new(None))
     }
 
-    /// A system whose limits are measured on this clock, and those of all actors spawned in it that bring
-    /// none of their own.
+    /// A system whose limits are measured on this clock, and those of all actors spawned in it that
+    /// bring none of their own.
     ///
     /// # Examples
     /// ```
@@ -133,7 +134,8 @@ impl System {
     /// An actor of this system, as described by its builder. Takes a short lock.
     ///
     /// # Errors
-    /// The builder comes back if the system has been shut down, or if no actor can be built like that.
+    /// The builder comes back if the system has been shut down, or if no actor can be built like
+    /// that.
     ///
     /// # Examples
     /// ```
@@ -154,7 +156,8 @@ impl System {
             Err(error) => return Err(SpawnError::new(builder, SpawnReason::Build(error))),
         };
         let shared = self.shared();
-        // Under the registry's lock: the end hook is boxed there, and nothing of the user's is called.
+        // Under the registry's lock: the end hook is boxed there, and nothing of the user's is
+        // called.
         let mut builder = Some(builder);
         let spawned = shared.spawn(|membership| {
             let builder = builder.take().expect("an actor is made once");
@@ -165,11 +168,11 @@ impl System {
         })
     }
 
-    /// A system below this one, with the same clock. It ends with this one at the latest, and before this
-    /// one's own actors.
+    /// A system below this one, with the same clock. It ends with this one at the latest, and
+    /// before this one's own actors.
     ///
-    /// So a service that is made of stages shuts down in order: whatever sends goes below whatever is sent
-    /// to.
+    /// So a service that is made of stages shuts down in order: whatever sends goes below whatever
+    /// is sent to.
     ///
     /// # Errors
     /// If this system has been shut down.
@@ -205,25 +208,25 @@ impl System {
         !self.shared().is_open()
     }
 
-    /// Ends all actors of this system and of the systems below, and waits for that until `limit` is over.
-    /// May block.
+    /// Ends all actors of this system and of the systems below, and waits for that until `limit` is
+    /// over. May block.
     ///
-    /// Nobody is taken in any more. Then, level by level, the lowest first, all actors are closed: they
-    /// take no new messages, and what was accepted is run, never on this thread. When the time is over, all
-    /// actors that have not ended are stopped: what waits in them goes to the undelivered hooks, and askers
-    /// are [refused](crate::AskError::Refused). With a limit of zero that is at once, and only idle actors
-    /// end by themselves.
+    /// Nobody is taken in any more. Then, level by level, the lowest first, all actors are closed:
+    /// they take no new messages, and what was accepted is run, never on this thread. When the time
+    /// is over, all actors that have not ended are stopped: what waits in them goes to the
+    /// undelivered hooks, and askers are [refused](crate::AskError::Refused). With a limit of zero
+    /// that is at once, and only idle actors end by themselves.
     ///
-    /// Called outside of turns, it runs the ends of idle actors that have no executor: their end hooks, and
-    /// the drops of their states. An actor with an executor ends there, so with a limit of zero it may be
-    /// reported as running.
+    /// Called outside of turns, it runs the ends of idle actors that have no executor: their end
+    /// hooks, and the drops of their states. An actor with an executor ends there, so with a limit
+    /// of zero it may be reported as running.
     ///
-    /// A turn is never interrupted. Actors inside one are named in the report; what waits behind that turn is
-    /// given back when it ends. It may be called inside a turn of one of the system's own actors: that actor
-    /// is closed and not waited for. Nor is one whose turn is inside a shutdown of its own that waits for
-    /// this one, so two actors may shut their system down at the same time. A worker of a pool that waits in
-    /// here leaves its place to another thread; one that cannot ([`Blocking`](crate::executor::Blocking))
-    /// waits all the same.
+    /// A turn is never interrupted. Actors inside one are named in the report; what waits behind
+    /// that turn is given back when it ends. It may be called inside a turn of one of the system's
+    /// own actors: that actor is closed and not waited for. Nor is one whose turn is inside a
+    /// shutdown of its own that waits for this one, so two actors may shut their system down at the
+    /// same time. A worker of a pool that waits in here leaves its place to another thread; one
+    /// that cannot ([`Blocking`](crate::executor::Blocking)) waits all the same.
     ///
     /// # Panics
     /// If the system's clock does. The actors that were closed by then end by themselves.
@@ -247,42 +250,6 @@ impl System {
     /// ```
     pub fn shutdown(&self, limit: impl Into<Limit>) -> ShutdownReport {
         shut_down(self.shared(), limit.into())
-    }
-
-    /// [`shutdown`](Self::shutdown) for a task: a future that closes the actors level by level, and is ready
-    /// when all have ended. Nothing happens before the first poll.
-    ///
-    /// It has no limit and stops nobody: the caller's runtime has timeouts, and then
-    /// `shutdown(Duration::ZERO)` stops what is left. Polling it runs no turn and no end: these go to the
-    /// actors' executors, and to the fallback. Dropping it leaves the system closed: nobody is taken in, but
-    /// actors of levels that it has not come to still accept messages.
-    ///
-    /// As with `shutdown`, an actor inside whose turn the future is polled is not waited for, and reported as
-    /// running.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::future::Future;
-    /// use std::pin::pin;
-    /// use std::task::{Context, Poll, Waker};
-    /// use turnwise::executor::DrainQueue;
-    /// use turnwise::{Actor, System};
-    ///
-    /// let queue = DrainQueue::new();
-    /// let system = System::new();
-    /// let n = system.spawn(Actor::builder(0).executor(queue.handle()))?;
-    /// n.send(|n| *n += 1)?;
-    /// let mut closing = pin!(system.shutdown_async());
-    /// let mut cx = Context::from_waker(Waker::noop());
-    /// assert!(closing.as_mut().poll(&mut cx).is_pending());
-    /// assert!(n.is_closed());
-    /// queue.run_until_idle();
-    /// let Poll::Ready(report) = closing.poll(&mut cx) else { panic!("all have ended") };
-    /// assert_eq!((report.ended, report.is_complete()), (1, true));
-    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
-    /// ```
-    pub fn shutdown_async(&self) -> Closing {
-        Closing::new(self.clone())
     }
 }
 

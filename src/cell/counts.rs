@@ -1,7 +1,7 @@
 //! How many handles an actor has, and how many hold its memory: B2 and B3 of [`super::header`].
 //!
-//! - GONE: `fetch_sub` Release -> Acquire fence at 0, for both counts. What follows the last one comes
-//!   after all that the others did.
+//! - GONE: `fetch_sub` Release -> Acquire fence at 0, for both counts. What follows the last one
+//!   comes after all that the others did.
 
 #![forbid(unsafe_code)]
 

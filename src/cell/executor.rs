@@ -72,16 +72,16 @@ impl<F: Fn(Drain) + Send + Sync> Executor for F {
 /// stopped with [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone), waiting messages are
 /// given back, every asker is answered. Leaking it leaves the messages waiting for ever, unless the
 /// actor may run [inline](crate::ActorBuilder::run_inline).
-// It is a `Ref` (`cell/refs.rs`), by its address: an executor is part of what a cell is made of, and
-// so knows no cells.
+// It is a `Ref` (`cell/refs.rs`), by its address: an executor is part of what a cell is made of,
+// and so knows no cells.
 #[must_use = "dropping a drain stops its actor"]
 pub struct Drain {
     /// Taken out by `run`, and by the drop.
     entry: Option<NonNull<()>>,
 }
 
-// SAFETY: it stands for a `Ref`, which is Send; whoever runs it becomes the owner by an atomic step, and
-// the state's type is Send.
+// SAFETY: it stands for a `Ref`, which is Send; whoever runs it becomes the owner by an atomic
+// step, and the state's type is Send.
 unsafe impl Send for Drain {}
 // SAFETY: a shared reference reads the address only.
 unsafe impl Sync for Drain {}

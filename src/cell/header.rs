@@ -3,32 +3,34 @@
 //! ```text
 //! Header { flags | config | word } state | counts        40 bytes for a state of 8
 //! ```
-//! The word and a small state lie side by side, in one cache line wherever the allocator puts them: two
-//! threads that alternate on one actor move one line, not two. The counts come last, so a large state
-//! keeps clones of the handle off the word's line.
+//! The word and a small state lie side by side, in one cache line wherever the allocator puts them:
+//! two threads that alternate on one actor move one line, not two. The counts come last, so a large
+//! state keeps clones of the handle off the word's line.
 //!
-//! `flags` holds the saved list while the mailbox is pending, and bits that only an owner changes, STOP
-//! and SCHEDULED aside. What few actors need (name, limit, policy, hooks, waiting threads) is one
-//! allocation behind `config`; a plain actor points to a static one for its type until somebody watches
-//! it or it stops by a panic.
+//! `flags` holds the saved list while the mailbox is pending, and bits that only an owner changes,
+//! STOP and SCHEDULED aside. What few actors need (name, limit, policy, hooks, waiting threads) is
+//! one allocation behind `config`; a plain actor points to a static one for its type until somebody
+//! watches it or it stops by a panic.
 //!
 //! - B1: the state is touched by the owner of the mailbox only (HANDOVER carries it from one to the
 //!   next), and is there until ENDED is set.
-//! - B2: `handles` counts handles. It never rises from 0. Whoever takes it to 0 raises ORPHAN; whoever
-//!   owns then takes the state out.
-//! - B3: `refs` counts [`Ref`](super::refs::Ref)s, plus one for the handles all together, given up by
-//!   the owner that deals with ORPHAN. So the memory is there for whoever owns the mailbox. At 0 it is
-//!   freed.
-//! - B4: `config` changes once at most, from the static to an allocation; that one lives as long as the
-//!   cell.
-//! - NEWS: the process's count of stops, raised after STOP Release -> read before STOP Acquire. A drainer
-//!   looks at `flags`, which lies where the senders write, at the beginning of a list and when that count
-//!   has moved; whoever is stopped is seen to be so before the next turn.
-//! - CAUSE: `stop_because` Release -> `stop_cause` Acquire. Whoever sees that the actor was stopped finds
-//!   why.
-//! - CONFIG: compare-and-swap Release -> `load` Acquire. Whoever finds the allocation finds it written.
-//! - SCHEDULED: raising it Release -> lowering it Acquire. A sender that finds it raised may go: the
-//!   drain that is out lowers it later, and then sees the mailbox pending, with the sender's message.
+//! - B2: `handles` counts handles. It never rises from 0. Whoever takes it to 0 raises ORPHAN;
+//!   whoever owns then takes the state out.
+//! - B3: `refs` counts [`Ref`](super::refs::Ref)s, plus one for the handles all together, given up
+//!   by the owner that deals with ORPHAN. So the memory is there for whoever owns the mailbox. At 0
+//!   it is freed.
+//! - B4: `config` changes once at most, from the static to an allocation; that one lives as long as
+//!   the cell.
+//! - NEWS: the process's count of stops, raised after STOP Release -> read before STOP Acquire. A
+//!   drainer looks at `flags`, which lies where the senders write, at the beginning of a list and
+//!   when that count has moved; whoever is stopped is seen to be so before the next turn.
+//! - CAUSE: `stop_because` Release -> `stop_cause` Acquire. Whoever sees that the actor was stopped
+//!   finds why.
+//! - CONFIG: compare-and-swap Release -> `load` Acquire. Whoever finds the allocation finds it
+//!   written.
+//! - SCHEDULED: raising it Release -> lowering it Acquire. A sender that finds it raised may go:
+//!   the drain that is out lowers it later, and then sees the mailbox pending, with the sender's
+//!   message.
 
 use super::config::Settings;
 use super::counts::Counts;
@@ -277,8 +279,8 @@ impl Header {
     /// Saves the private list of a mailbox about to be left pending. Owner only.
     pub(super) fn save(&self, saved: u64) {
         if saved != 0 {
-            // Ordering: Relaxed. `set_pending` publishes it (HANDOVER). A read-modify-write, because
-            // STOP may come at any time.
+            // Ordering: Relaxed. `set_pending` publishes it (HANDOVER). A read-modify-write,
+            // because STOP may come at any time.
             let before = self.flags.fetch_or(saved, Relaxed);
             debug_assert_eq!(before & !FLAGS, 0, "a list was saved already");
         }
@@ -290,8 +292,8 @@ impl Header {
         if self.flags.load(Relaxed) & !FLAGS == 0 {
             return 0;
         }
-        // Ordering: Relaxed. The slot is the owner's; a read-modify-write, because STOP may come at any
-        // time.
+        // Ordering: Relaxed. The slot is the owner's; a read-modify-write, because STOP may come at
+        // any time.
         self.flags.fetch_and(FLAGS, Relaxed) & !FLAGS
     }
 
@@ -322,18 +324,19 @@ impl Header {
     /// Raises STOP and says why, unless it is raised already: the first one counts.
     pub(crate) fn stop_because(&self, cause: StopCause) {
         self.ext_made().cause.lock().get_or_insert(cause);
-        // One step, so that a stop on request is before it or after it. The first guess is that no bit
-        // is set.
+        // One step, so that a stop on request is before it or after it. The first guess is that no
+        // bit is set.
         let mut now = 0;
         while now & STOP == 0 {
-            // Ordering: Release, writer side of CAUSE. A failure is only the guess of the next attempt.
+            // Ordering: Release, writer side of CAUSE. A failure is only the guess of the next
+            // attempt.
             match self.flags.compare_exchange(now, now | STOP | TOLD, Release, Relaxed) {
                 Ok(_) => break,
                 Err(seen) => now = seen,
             }
         }
-        // Also if it was raised already: whoever did that may not have announced it yet, and the owner
-        // must see its own stop at once.
+        // Also if it was raised already: whoever did that may not have announced it yet, and the
+        // owner must see its own stop at once.
         announce_stop();
     }
 }

@@ -1,5 +1,5 @@
-//! One actor's memory: the header with word, flags and configuration, the state, and the counts that
-//! keep them. No loop and no thread: whoever runs turns is above.
+//! One actor's memory: the header with word, flags and configuration, the state, and the counts
+//! that keep them. No loop and no thread: whoever runs turns is above.
 //!
 //! | type                         | is                                                       | made by                     | given up by                       |
 //! |------------------------------|----------------------------------------------------------|-----------------------------|-----------------------------------|

@@ -1,12 +1,12 @@
 //! The right to run a mailbox.
 //!
-//! An [`Owner`] is made by the steps of the word that win the mailbox, here and nowhere else, and ends
-//! in the steps that let it go. It carries what only an owner has: the private list, and the turns that
-//! COUNT does not know of yet. It never leaves its thread: a mailbox that another thread is to go on
-//! with is left pending, and won again there.
+//! An [`Owner`] is made by the steps of the word that win the mailbox, here and nowhere else, and
+//! ends in the steps that let it go. It carries what only an owner has: the private list, and the
+//! turns that COUNT does not know of yet. It never leaves its thread: a mailbox that another thread
+//! is to go on with is left pending, and won again there.
 //!
-//! - O1: one owner at a time (R1). While there is one, the cell is there: the handles' own reference is
-//!   given up by the owner that ends the actor, and by nobody else (B3).
+//! - O1: one owner at a time (R1). While there is one, the cell is there: the handles' own
+//!   reference is given up by the owner that ends the actor, and by nobody else (B3).
 //! - O2: an owner is not dropped: it is released, left pending, or ends the actor for good.
 
 use std::marker::PhantomData;
@@ -30,8 +30,8 @@ pub(crate) struct Owner {
     done: u64,
 }
 
-/// An owner of a mailbox that was idle, for the one turn that its claim counted: in one register, while
-/// the turn runs.
+/// An owner of a mailbox that was idle, for the one turn that its claim counted: in one register,
+/// while the turn runs.
 #[must_use = "a mailbox whose owner is forgotten is stuck"]
 pub(crate) struct Claimed {
     cell: NonNull<Header>,
@@ -77,7 +77,9 @@ impl<S> Strong<S> {
             // SAFETY: O1: the push has won it; from idle, what it pushed is private.
             Duty::Drain => Owed::Drain(unsafe { Owner::new(self.ptr(), Batch::of(top), 0) }),
             // SAFETY: O1: the push has won it; what it pushed is linked to the head it replaced.
-            Duty::TakeOver => Owed::Drain(unsafe { Owner::of_pending(self.ptr(), top) }),
+            Duty::TakeOver => Owed::Drain(unsafe { Owner::of_pending(self.ptr(), top, 0) }),
+            // SAFETY: as above.
+            Duty::TakeOverWatched => Owed::Drain(unsafe { Owner::of_pending(self.ptr(), top, 1) }),
         })
     }
 
@@ -92,18 +94,21 @@ impl<S> Strong<S> {
             Duty::Schedule => Owed::Schedule,
             // SAFETY: O1: the step has won it; it counted for one turn, which is none.
             Duty::Drain => Owed::Drain(unsafe { Owner::claimed(self.ptr()) }),
-            // SAFETY: O1: the step has won it.
-            Duty::TakeOver => Owed::Drain(unsafe { Owner::of_pending(self.ptr(), before.head()) }),
+            Duty::TakeOver | Duty::TakeOverWatched => {
+                // SAFETY: O1: the step has won it.
+                Owed::Drain(unsafe { Owner::taken_over(self.ptr(), before) })
+            }
         })
     }
 }
 
 impl Ref {
     /// Takes a pending mailbox over; `None` if it is not pending.
+    #[inline]
     pub(crate) fn take_over(&self) -> Option<Owner> {
         let before = self.header().word.take_over()?;
         // SAFETY: O1: the step has won it.
-        Some(unsafe { Owner::of_pending(self.ptr(), before.head()) })
+        Some(unsafe { Owner::taken_over(self.ptr(), before) })
     }
 }
 
@@ -120,8 +125,8 @@ impl Claimed {
     /// The state is an S, and the actor has not ended.
     #[inline(always)]
     pub(crate) unsafe fn with_state<S, R>(&mut self, f: impl FnOnce(&mut S) -> R) -> R {
-        // SAFETY: B1: this is the owner, an idle mailbox has its state in the cell, and nothing borrows
-        // it; of its type, by the caller's word.
+        // SAFETY: B1: this is the owner, an idle mailbox has its state in the cell, and nothing
+        // borrows it; of its type, by the caller's word.
         unsafe { Cell::with_state(self.cell.as_ptr(), f) }
     }
 
@@ -155,8 +160,8 @@ impl Drop for Claimed {
 
 impl Owner {
     /// # Safety
-    /// O1: the caller's step has just won this mailbox, and makes one owner of it; `batch` and `done`
-    /// are its private list and the turns not settled.
+    /// O1: the caller's step has just won this mailbox, and makes one owner of it; `batch` and
+    /// `done` are its private list and the turns not settled.
     #[inline(always)]
     unsafe fn new(cell: NonNull<Header>, batch: Batch, done: u64) -> Self {
         Owner { cell, batch, done }
@@ -171,13 +176,23 @@ impl Owner {
     }
 
     /// # Safety
-    /// As for [`new`](Self::new), by a step that found the mailbox pending, with `head`.
-    unsafe fn of_pending(cell: NonNull<Header>, head: u64) -> Self {
+    /// As for [`new`](Self::new), by a step that found the mailbox pending.
+    #[inline]
+    unsafe fn taken_over(cell: NonNull<Header>, before: Snapshot) -> Self {
+        // SAFETY: the caller's word.
+        unsafe { Owner::of_pending(cell, before.head(), before.kept()) }
+    }
+
+    /// # Safety
+    /// As for [`new`](Self::new), by a step that found the mailbox pending, with `head`, and
+    /// counted `kept` turns that are none.
+    #[inline]
+    unsafe fn of_pending(cell: NonNull<Header>, head: u64, kept: u64) -> Self {
         // SAFETY: the mailbox is this caller's, and the saved list with it.
         let mut batch = Batch::from_saved(unsafe { cell.as_ref() }.saved());
         batch.append_newest_first(head);
         // SAFETY: the caller's word.
-        unsafe { Owner::new(cell, batch, 0) }
+        unsafe { Owner::new(cell, batch, kept) }
     }
 
     #[inline(always)]
@@ -239,8 +254,8 @@ impl Owner {
         self.done += 1;
     }
 
-    /// Settles one turn at once; false, with nothing done, if the mailbox is watched and that is not
-    /// `allowed`.
+    /// Settles one turn at once; false, with nothing done, if the mailbox is watched and that is
+    /// not `allowed`.
     #[inline]
     pub(crate) fn settle_one(&mut self, allowed: bool) -> bool {
         let settled = self.header().word.settle_one(allowed);
@@ -252,11 +267,12 @@ impl Owner {
     pub(crate) fn take(&mut self, seen: Snapshot) {
         let done = std::mem::take(&mut self.done);
         let before = self.header().word.take(seen, done);
+        self.done = before.kept_of(done);
         self.batch.append_newest_first(before.head());
     }
 
-    /// Pushes a node that waits for room, in place of a turn that is done if there are more than `kept`.
-    /// False if COUNT would be more than `most` then.
+    /// Pushes a node that waits for room, in place of a turn that is done if there are more than
+    /// `kept`. False if COUNT would be more than `most` then.
     pub(crate) fn admit(&mut self, node: NodePtr, kept: u64, most: u64) -> bool {
         let settles = self.done > kept;
         let link = |head| node.set_next(head);
@@ -296,8 +312,8 @@ impl Owner {
     pub(crate) fn step(&mut self, step: Step) {
         let f = self.header().config().vtable.step;
         let cell = self.cell.as_ptr();
-        // SAFETY: this is the owner of a mailbox of that type; its state is there, for the actor ends
-        // only after its last batch, and nothing borrows it.
+        // SAFETY: this is the owner of a mailbox of that type; its state is there, for the actor
+        // ends only after its last batch, and nothing borrows it.
         if let Err(payload) = panic::catch(|| unsafe { f(cell, step) }) {
             self.recover(&payload);
             panic::discard(payload);
@@ -339,9 +355,9 @@ impl Owner {
         }
     }
 
-    /// Lets go from `seen`, which is watched or closed, and wakes those that wait for that. If somebody
-    /// waits for room who came too late to be seen before, and nobody runs the mailbox meanwhile, it is
-    /// the caller's again.
+    /// Lets go from `seen`, which is watched or closed, and wakes those that wait for that. If
+    /// somebody waits for room who came too late to be seen before, and nobody runs the mailbox
+    /// meanwhile, it is the caller's again.
     pub(crate) fn release_met(
         self,
         seen: Snapshot,
@@ -371,8 +387,8 @@ impl Owner {
     /// Leaves a mailbox whose last handle is gone and whose actor has ended: it is not run again.
     pub(crate) fn bury(self) {
         debug_assert!(self.header().has(ENDED) && self.header().word.load().has(ORPHAN));
-        // SAFETY: no handle is left, the actor has ended, and an orphan is released never again: this
-        // is its last owner.
+        // SAFETY: no handle is left, the actor has ended, and an orphan is released never again:
+        // this is its last owner.
         drop(unsafe { Ref::of_handles(self.cell) });
         std::mem::forget(self);
     }

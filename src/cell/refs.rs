@@ -1,7 +1,7 @@
 //! References to a cell: each owns one count.
 //!
-//! A [`Strong`] keeps the actor going, a [`Ref`] (and a [`Weak`], which knows the state's type) only its
-//! memory. What dropping the last handle does stands above, where drains are
+//! A [`Strong`] keeps the actor going, a [`Ref`] (and a [`Weak`], which knows the state's type)
+//! only its memory. What dropping the last handle does stands above, where drains are
 //! ([`crate::send::close`]).
 
 use std::cell::Cell as Slot;
@@ -139,8 +139,8 @@ thread_plain! {
     static FREED: Slot<*const Header> = Slot::new(std::ptr::null());
 }
 
-/// Frees a cell, and those whose last reference goes with it, one after the other: a hook may hold the
-/// last reference to the next actor, and so on without an end.
+/// Frees a cell, and those whose last reference goes with it, one after the other: a hook may hold
+/// the last reference to the next actor, and so on without an end.
 ///
 /// # Safety
 /// Nobody is left (B3), and the state was taken out.
@@ -158,8 +158,8 @@ unsafe fn free(cell: NonNull<Header>) {
         freed.set(LAST.as_ptr());
         let mut cell = cell;
         loop {
-            // SAFETY: the caller's word, or that of the call that put it on the list. `free` does not
-            // unwind: the user code in it is caught.
+            // SAFETY: the caller's word, or that of the call that put it on the list. `free` does
+            // not unwind: the user code in it is caught.
             unsafe { (cell.as_ref().config().vtable.free)(cell.as_ptr()) };
             let Some(next) = NonNull::new(freed.get().cast_mut()).filter(|next| *next != LAST)
             else {
@@ -174,8 +174,8 @@ unsafe fn free(cell: NonNull<Header>) {
 }
 
 /// One of the handles that keep an actor going: the cell's address, with [`EXECUTOR_ONLY`] and
-/// [`OBSERVED`] in its lowest bits. They are in the handle so that a send knows them without looking at
-/// the cell: the word's line comes over by the claim alone.
+/// [`OBSERVED`] in its lowest bits. They are in the handle so that a send knows them without
+/// looking at the cell: the word's line comes over by the claim alone.
 pub(crate) struct Strong<S>(NonNull<Header>, PhantomData<fn(S) -> S>);
 
 /// The actor is run by its executor, and by nobody else.
@@ -185,8 +185,8 @@ const OBSERVED: usize = 2;
 const TAGS: usize = EXECUTOR_ONLY | OBSERVED;
 const _: () = assert!(align_of::<Header>() > TAGS);
 
-// SAFETY: the state is touched by one thread at a time (B1) and sent from one to the next; everything
-// else in the cell is atomic, locked, or the owner's.
+// SAFETY: the state is touched by one thread at a time (B1) and sent from one to the next;
+// everything else in the cell is atomic, locked, or the owner's.
 unsafe impl<S: Send> Send for Strong<S> {}
 // SAFETY: as above; a shared handle can do nothing that an owned one cannot.
 unsafe impl<S: Send> Sync for Strong<S> {}
@@ -268,8 +268,8 @@ impl<S> Strong<S> {
     /// Gives this handle up; true if it was the last.
     ///
     /// # Safety
-    /// It is called once, by the drop of the handle, which afterwards uses it for nothing but to raise
-    /// ORPHAN if it was the last.
+    /// It is called once, by the drop of the handle, which afterwards uses it for nothing but to
+    /// raise ORPHAN if it was the last.
     #[inline]
     pub(crate) unsafe fn release(&mut self) -> bool {
         // SAFETY: this handle keeps the cell until now.
@@ -299,8 +299,8 @@ impl<S> Weak<S> {
     /// A handle, unless they are all gone.
     pub(crate) fn upgrade(&self) -> Option<Strong<S>> {
         let cell = self.0.ptr().as_ptr();
-        // SAFETY: the reference keeps the cell, whose state is an S because it came from such a one;
-        // the handle was counted.
+        // SAFETY: the reference keeps the cell, whose state is an S because it came from such a
+        // one; the handle was counted.
         unsafe { counts(cell).try_retain_handle().then(|| Strong::of(cell)) }
     }
 

@@ -1,14 +1,14 @@
 //! Where the state is during a turn, and what a message's functions are handed ([`Env`]).
 //!
 //! A small state lies in the line of the mailbox's word, so that two threads which alternate on one
-//! actor move one line and not two. But an owner that runs many messages in a row would lose that line
-//! to every sender that pushes meanwhile. So for the length of a private list the owner takes a small
-//! state into its own frame, and puts it back before anything else happens to the mailbox: before it
-//! takes the next list, releases, leaves it pending, recovers from a panic or ends the actor. Nobody can
-//! tell, for between two turns a state may move.
+//! actor move one line and not two. But an owner that runs many messages in a row would lose that
+//! line to every sender that pushes meanwhile. So for the length of a private list the owner takes
+//! a small state into its own frame, and puts it back before anything else happens to the mailbox:
+//! before it takes the next list, releases, leaves it pending, recovers from a panic or ends the
+//! actor. Nobody can tell, for between two turns a state may move.
 //!
-//! - H1: the state is in the cell whenever [`Env::within`] is not on the owner's stack. Within it, the
-//!   bytes in the cell are not a state.
+//! - H1: the state is in the cell whenever [`Env::within`] is not on the owner's stack. Within it,
+//!   the bytes in the cell are not a state.
 
 use std::mem::MaybeUninit;
 
@@ -34,12 +34,12 @@ impl Env {
         Env { cell, state: std::ptr::null_mut() }
     }
 
-    /// Calls `f` with the state in this frame, if `moves` says how; it is in the cell again when `f`
-    /// returns or unwinds.
+    /// Calls `f` with the state in this frame, if `moves` says how; it is in the cell again when
+    /// `f` returns or unwinds.
     ///
     /// # Safety
-    /// `moves` belongs to the owner's state type, the state is there (B1), and `f` does nothing to the
-    /// mailbox but run its messages.
+    /// `moves` belongs to the owner's state type, the state is there (B1), and `f` does nothing to
+    /// the mailbox but run its messages.
     #[inline(always)]
     pub(crate) unsafe fn within<R>(
         owner: &mut Owner,
@@ -74,8 +74,8 @@ impl Env {
     /// Calls `f` with the state, from what a message got.
     ///
     /// # Safety
-    /// `env` points to an `Env` of a mailbox that this thread owns, of this state type; the state is
-    /// there, and no other borrow of it lives.
+    /// `env` points to an `Env` of a mailbox that this thread owns, of this state type; the state
+    /// is there, and no other borrow of it lives.
     #[inline(always)]
     pub(crate) unsafe fn with_state<S, R>(env: *const (), f: impl FnOnce(&mut S) -> R) -> R {
         // SAFETY: the caller's word.

@@ -92,8 +92,8 @@ impl<S> Cell<S> {
     /// Calls `f` with the state.
     ///
     /// # Safety
-    /// The caller owns this mailbox, of this state type, the state is there (B1), and no other borrow
-    /// of it lives.
+    /// The caller owns this mailbox, of this state type, the state is there (B1), and no other
+    /// borrow of it lives.
     #[inline(always)]
     pub(crate) unsafe fn with_state<R>(cell: *const Header, f: impl FnOnce(&mut S) -> R) -> R {
         let cell = cell.cast::<Self>();
@@ -102,8 +102,8 @@ impl<S> Cell<S> {
     }
 
     /// # Safety
-    /// The caller owns this mailbox, of this state type; the state is in the cell, and `to` is memory
-    /// for it.
+    /// The caller owns this mailbox, of this state type; the state is in the cell, and `to` is
+    /// memory for it.
     unsafe fn move_out(cell: *const Header, to: *mut u8) {
         let cell = cell.cast::<Self>();
         // SAFETY: the caller's word; between two turns nobody refers to the state (B1).
@@ -132,8 +132,8 @@ impl<S> Cell<S> {
     unsafe fn with_hooks<R>(cell: *const Header, f: impl FnOnce(&mut Hooks<S>) -> R) -> Option<R> {
         // SAFETY: the owner keeps the cell (B3).
         let whole = unsafe { (*cell).owned_config() }?.cast::<Whole<S>>();
-        // SAFETY: B4: an owned `config` is the first field of its `Whole`; the hooks are the owner's as
-        // the state is (B1).
+        // SAFETY: B4: an owned `config` is the first field of its `Whole`; the hooks are the
+        // owner's as the state is (B1).
         Some(unsafe { (*whole).hooks.with_mut(|hooks| f(&mut *hooks)) })
     }
 
@@ -144,21 +144,23 @@ impl<S> Cell<S> {
     pub(crate) unsafe fn on_undelivered<'a>(cell: *const Header) -> Option<&'a UndeliveredHook<S>> {
         // SAFETY: the caller's word.
         let whole = unsafe { (*cell).owned_config() }?.cast::<Whole<S>>();
-        // SAFETY: B4: an owned `config` is the first field of its `Whole`; this field never changes.
+        // SAFETY: B4: an owned `config` is the first field of its `Whole`; this field never
+        // changes.
         unsafe { (*whole).on_undelivered.as_ref() }
     }
 
     /// Takes the state out, tells the end hook, drops what is left. Never unwinds.
     ///
     /// # Safety
-    /// The caller owns this mailbox, of this state type, and has just raised ENDED: no turn follows.
+    /// The caller owns this mailbox, of this state type, and has just raised ENDED: no turn
+    /// follows.
     unsafe fn end(cell: *const Header) {
         // SAFETY: the owner keeps the cell (B3).
         let this = unsafe { &*cell };
         debug_assert!(this.has(ENDED));
         let typed = cell.cast::<Self>();
-        // SAFETY: B1: the caller owns it, and ENDED was not set before, so the state is there; ENDED
-        // says from now on that it is not.
+        // SAFETY: B1: the caller owns it, and ENDED was not set before, so the state is there;
+        // ENDED says from now on that it is not.
         let state = unsafe { (*typed).state.with_mut(|state| (*state).assume_init_read()) };
         // SAFETY: the caller owns it; the hook runs after the borrow.
         let hook = unsafe { Self::with_hooks(cell, |hooks| hooks.on_end.take()) }.flatten();
@@ -213,8 +215,8 @@ impl<S> Cell<S> {
     /// The caller owns this mailbox, of this state type, between two turns, and nothing borrows its
     /// state, which is there.
     unsafe fn step(cell: *const Header, step: Step) {
-        // SAFETY: the caller's word. What is called in here reaches the hooks only by a turn of this
-        // mailbox, which does not come now.
+        // SAFETY: the caller's word. What is called in here reaches the hooks only by a turn of
+        // this mailbox, which does not come now.
         unsafe {
             Self::with_hooks(cell, |hooks| match step {
                 Step::Start => {
@@ -235,8 +237,8 @@ impl<S> Cell<S> {
     /// `cell` is of this type, and nobody uses it any more (B3).
     unsafe fn free(cell: *const Header) {
         let cell = cell.cast::<Self>().cast_mut();
-        // SAFETY: the caller's word: nobody else is there. The state was taken out (B2, B1). Hooks that
-        // were never called are user code: their panic concerns nobody.
+        // SAFETY: the caller's word: nobody else is there. The state was taken out (B2, B1). Hooks
+        // that were never called are user code: their panic concerns nobody.
         unsafe {
             if let Some(config) = (*cell).header.owned_config() {
                 panic::ignore(|| Self::free_config(config));

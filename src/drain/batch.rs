@@ -1,13 +1,14 @@
 //! The hooks around a batch.
 //!
-//! A **batch** goes from an owner's first turn to the moment at which its private list is at its end, or
-//! at which it lets go with a rest of it left (out of budget, or giving way to this thread's list). What
-//! arrives meanwhile belongs to the next batch. So a batch is finite, whatever is sent, and it is over
-//! before the mailbox is released, left pending, or looked at for more.
+//! A **batch** goes from an owner's first turn to the moment at which its private list is at its
+//! end, or at which it lets go with a rest of it left (out of budget, or giving way to this
+//! thread's list). What arrives meanwhile belongs to the next batch. So a batch is finite, whatever
+//! is sent, and it is over before the mailbox is released, left pending, or looked at for more.
 //!
-//! - P1: every hook is called by the owner, between two turns, and does not unwind: a panic goes to the
-//!   panic hook and the policy ([`Owner::step`]).
-//! - P2: a batch that has started ends once, before the mailbox is let go: also when it was stopped.
+//! - P1: every hook is called by the owner, between two turns, and does not unwind: a panic goes to
+//!   the panic hook and the policy ([`Owner::step`]).
+//! - P2: a batch that has started ends once, before the mailbox is let go: also when it was
+//!   stopped.
 
 #![forbid(unsafe_code)]
 

@@ -1,13 +1,14 @@
 //! What a thread does before it blocks inside a turn.
 //!
-//! A turn that sends to idle actors promises to run them when it is over (R9, [`super::context`]). If it
-//! blocks before, and what it waits for depends on one of them, it would wait for ever. So a turn that is
-//! about to sleep hands its promises to their executors ([`super::deferred::hand_off`]).
+//! A turn that sends to idle actors promises to run them when it is over (R9, [`super::context`]).
+//! If it blocks before, and what it waits for depends on one of them, it would wait for ever. So a
+//! turn that is about to sleep hands its promises to their executors
+//! ([`super::deferred::hand_off`]).
 //!
-//! The worker of a pool has more to give away: the drains that wait behind the turn, one of which it may
-//! be waiting for. Its pool compensates for it ([`Compensation`]), as ForkJoinPool's managed blockers do:
-//! the pool is asked before the wait, so that a thread stands by (or the wait is refused), and told when
-//! it is over.
+//! The worker of a pool has more to give away: the drains that wait behind the turn, one of which
+//! it may be waiting for. Its pool compensates for it ([`Compensation`]), as ForkJoinPool's managed
+//! blockers do: the pool is asked before the wait, so that a thread stands by (or the wait is
+//! refused), and told when it is over.
 //!
 //! - P1: a pool's worker stays where it is until the thread is no worker any more.
 
@@ -56,8 +57,8 @@ pub(crate) fn on_worker<R>(worker: &(dyn Compensation + 'static), f: impl FnOnce
 }
 
 fn worker() -> Option<&'static dyn Compensation> {
-    // SAFETY: P1: borrowed during `on_worker`, which is below us on this thread's stack; what is made of
-    // it stays on the stack too.
+    // SAFETY: P1: borrowed during `on_worker`, which is below us on this thread's stack; what is
+    // made of it stays on the stack too.
     WORKER.with(Cell::get).map(|worker| unsafe { worker.as_ref() })
 }
 
@@ -111,9 +112,9 @@ fn before_sleep(local: &Local) {
     }
 }
 
-/// Runs `f`, which sends or ends actors, and schedules what that leaves for this thread to do, with all
-/// that it has deferred before: this thread is about to sleep. What an executor leaves here all the same
-/// is run when this thread is inside no turn.
+/// Runs `f`, which sends or ends actors, and schedules what that leaves for this thread to do, with
+/// all that it has deferred before: this thread is about to sleep. What an executor leaves here all
+/// the same is run when this thread is inside no turn.
 pub(crate) fn leave_to_others<R>(f: impl FnOnce(&Local) -> R) -> R {
     with_local(|local| {
         let result = local.work(|| {

@@ -1,18 +1,19 @@
 //! What this thread is running, and which mailboxes it has promised to run next.
 //!
-//! A turn never starts inside another one by a send. A send from inside a turn leaves the idle mailbox it
-//! meets pending and defers it here (R9); the outermost drain's end runs the list ([`super::deferred`]),
-//! so a chain of any length runs in constant stack and in the order sent.
+//! A turn never starts inside another one by a send. A send from inside a turn leaves the idle
+//! mailbox it meets pending and defers it here (R9); the outermost drain's end runs the list
+//! ([`super::deferred`]), so a chain of any length runs in constant stack and in the order sent.
 //!
-//! - F1: `top` is the innermost frame of this thread; the frames below hang on `prev`. Frames are pushed
-//!   and popped in stack order, also when `enter` unwinds. A frame without a mailbox stands for work of
-//!   the crate's own, which nothing may run on top of: calling an executor, running the list.
+//! - F1: `top` is the innermost frame of this thread; the frames below hang on `prev`. Frames are
+//!   pushed and popped in stack order, also when `enter` unwinds. A frame without a mailbox stands
+//!   for work of the crate's own, which nothing may run on top of: calling an executor, running the
+//!   list.
 //! - F2: the list is empty whenever `top` is null, but on the way to running it.
-//! - F3: an entry holds a reference (never a handle) and is a hint: whoever runs it must first take the
-//!   mailbox over. A mailbox stands at most once in one thread's list.
+//! - F3: an entry holds a reference (never a handle) and is a hint: whoever runs it must first take
+//!   the mailbox over. A mailbox stands at most once in one thread's list.
 //!
-//! The first [`RING`] entries lie in the thread-local itself, which has no destructor; more spill into an
-//! allocation that lives until the list is empty.
+//! The first [`RING`] entries lie in the thread-local itself, which has no destructor; more spill
+//! into an allocation that lives until the list is empty.
 
 use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
@@ -133,8 +134,8 @@ impl Local {
     pub(crate) fn running(&self) -> impl Iterator<Item = usize> + '_ {
         let mut at = self.top.get();
         let next = std::iter::from_fn(move || {
-            // SAFETY: F1: every frame on the chain is on this thread's stack, below whoever asks; the
-            // thread-local that is borrowed here does not leave the thread.
+            // SAFETY: F1: every frame on the chain is on this thread's stack, below whoever asks;
+            // the thread-local that is borrowed here does not leave the thread.
             let frame = unsafe { at.as_ref() }?;
             at = frame.prev;
             Some(frame.mailbox)
@@ -206,8 +207,8 @@ impl Local {
 
     /// Calls `f` with the spilled part, if there is one.
     fn with_spill<R>(&self, f: impl FnOnce(&mut Spill) -> R) -> Option<R> {
-        // SAFETY: `spill` is null or a box of ours, reached by this thread only; `f` is ours too, and
-        // does not come back here.
+        // SAFETY: `spill` is null or a box of ours, reached by this thread only; `f` is ours too,
+        // and does not come back here.
         unsafe { self.spill.get().as_mut() }.map(f)
     }
 

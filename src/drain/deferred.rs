@@ -1,9 +1,9 @@
 //! Draining, and what follows when the outermost drain of a thread is over: this thread's list.
 //!
-//! [`drain`] is the one way into the loop, and [`settle`] the one way out of a thread's outermost turn.
-//! A thread that may not run its list, because it is about to block inside a turn, hands it off
-//! ([`hand_off`]): to run it on top of the blocked turn would give an order of waiting that the program
-//! keeps without a cycle one by the stack.
+//! [`drain`] is the one way into the loop, and [`settle`] the one way out of a thread's outermost
+//! turn. A thread that may not run its list, because it is about to block inside a turn, hands it
+//! off ([`hand_off`]): to run it on top of the blocked turn would give an order of waiting that the
+//! program keeps without a cycle one by the stack.
 
 #![forbid(unsafe_code)]
 
@@ -98,8 +98,8 @@ fn hand_off_limited(local: &Local) {
     }
 }
 
-/// Schedules all of this thread's deferred actors: it is about to block, or to leave a turn that it runs
-/// on top of another.
+/// Schedules all of this thread's deferred actors: it is about to block, or to leave a turn that it
+/// runs on top of another.
 pub(crate) fn hand_off(local: &Local) {
     for _ in 0..local.owed() {
         let Some(cell) = local.next_deferred() else { return };
@@ -107,8 +107,8 @@ pub(crate) fn hand_off(local: &Local) {
     }
 }
 
-/// Sees to it that a pending mailbox is scheduled: for whoever waits for it and must not run it, though
-/// its executor may run everything in the call.
+/// Sees to it that a pending mailbox is scheduled: for whoever waits for it and must not run it,
+/// though its executor may run everything in the call.
 pub(crate) fn schedule_if_pending(cell: &Ref) {
     if cell.header().word.load().is_pending() {
         with_local(|local| {
@@ -118,8 +118,8 @@ pub(crate) fn schedule_if_pending(cell: &Ref) {
     }
 }
 
-/// Sees to it that a pending mailbox is run, whoever has promised that before: that thread may be busy for
-/// long. What has no executor goes on this thread's list.
+/// Sees to it that a pending mailbox is run, whoever has promised that before: that thread may be
+/// busy for long. What has no executor goes on this thread's list.
 pub(crate) fn take_on_if_pending(local: &Local, cell: &Ref) {
     if cell.header().word.load().is_pending() {
         if cell.header().is_executor_only() {
@@ -130,8 +130,8 @@ pub(crate) fn take_on_if_pending(local: &Local, cell: &Ref) {
     }
 }
 
-/// Gives back, here and now, what waits in a mailbox that was stopped and that nobody runs. No turn is
-/// run.
+/// Gives back, here and now, what waits in a mailbox that was stopped and that nobody runs. No turn
+/// is run.
 pub(crate) fn give_back_here(local: &Local, cell: &Ref) {
     if !cell.header().has(STOP) {
         return;
@@ -142,12 +142,13 @@ pub(crate) fn give_back_here(local: &Local, cell: &Ref) {
 }
 
 impl Drain {
-    /// Runs the mailbox's messages on this thread, within the actor's budget; what is left then goes back
-    /// to the executor.
+    /// Runs the mailbox's messages on this thread, within the actor's budget; what is left then
+    /// goes back to the executor.
     ///
-    /// Inside a turn (on a thread of rayon's that takes a job while it waits in `join`, say) it runs on
-    /// top of that turn, and what it sends to idle actors goes to their executors. Inside
-    /// [`Executor::execute`](crate::Executor::execute) it is run as soon as the turn that led there is over.
+    /// Inside a turn (on a thread of rayon's that takes a job while it waits in `join`, say) it
+    /// runs on top of that turn, and what it sends to idle actors goes to their executors. Inside
+    /// [`Executor::execute`](crate::Executor::execute) it is run as soon as the turn that led there
+    /// is over.
     pub fn run(mut self) {
         let Some(cell) = Ref::of_drain(&mut self) else { return };
         cell.header().lower_scheduled();

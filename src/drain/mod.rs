@@ -1,9 +1,9 @@
-//! One thread's turns: the loop ([`run`]), what this thread runs and owes ([`context`], [`deferred`]),
-//! and how a mailbox gets to another thread ([`schedule`]).
+//! One thread's turns: the loop ([`run`]), what this thread runs and owes ([`context`],
+//! [`deferred`]), and how a mailbox gets to another thread ([`schedule`]).
 //!
-//! A drain begins with an [`Owner`](crate::cell::owner::Owner) and ends by letting it go: released, left
-//! pending with an entry in this thread's list or in an executor, or ended for good. A fourth way out
-//! does not exist, so ownership is never lost, whatever panics.
+//! A drain begins with an [`Owner`](crate::cell::owner::Owner) and ends by letting it go: released,
+//! left pending with an entry in this thread's list or in an executor, or ended for good. A fourth
+//! way out does not exist, so ownership is never lost, whatever panics.
 
 pub(crate) mod batch;
 pub(crate) mod blocking;

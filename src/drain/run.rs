@@ -1,8 +1,8 @@
 //! The loop: one owner's turns, until it lets go.
 //!
-//! The loop stands outside of what may unwind: the owner with its private list, and the message in hand,
-//! lie in the outer frame; one `catch` goes around a whole list, and no user code runs while a thread
-//! unwinds (R11).
+//! The loop stands outside of what may unwind: the owner with its private list, and the message in
+//! hand, lie in the outer frame; one `catch` goes around a whole list, and no user code runs while
+//! a thread unwinds (R11).
 //!
 //! | what is left, at the end of the private list  | step                                              |
 //! |-----------------------------------------------|---------------------------------------------------|
@@ -13,8 +13,9 @@
 //! | nothing, ORPHAN, ended                        | `bury`: the handles' reference is given up        |
 //! | nothing, CLOSED or WATCH                      | `release`, which keeps CLOSED; then wake          |
 //!
-//! A thread's outermost drain gives way as soon as this thread's list has an entry (R9): it leaves its own
-//! mailbox at the list's end, or releases it. No mailbox is run between the turns of another.
+//! A thread's outermost drain gives way as soon as this thread's list has an entry (R9): it leaves
+//! its own mailbox at the list's end, or releases it. No mailbox is run between the turns of
+//! another.
 
 use super::batch::Hooked;
 use super::context::Local;
@@ -70,7 +71,8 @@ enum LetGo {
     Left(Owner, Leave),
 }
 
-/// Runs an owner's messages, then whatever has arrived meanwhile, as far as `meter` allows, and lets go.
+/// Runs an owner's messages, then whatever has arrived meanwhile, as far as `meter` allows, and
+/// lets go.
 #[inline(never)]
 pub(super) fn drive(local: &Local, owner: Owner, meter: Meter<'_>, row: &mut Row) {
     let outermost = local.is_outermost();
@@ -142,8 +144,8 @@ impl Drive<'_> {
         }
     }
 
-    /// Runs turns until the private list is at its end, this thread must not go on, or one has panicked
-    /// and been dealt with (`None`).
+    /// Runs turns until the private list is at its end, this thread must not go on, or one has
+    /// panicked and been dealt with (`None`).
     #[inline(always)]
     fn round(&mut self, owner: &mut Owner, moves: Option<&Move>) -> Option<Halt> {
         // SAFETY: the state is there: a turn comes only before the end. `turns` does nothing to the
@@ -188,8 +190,7 @@ impl Drive<'_> {
     /// Unwinds if a turn does; [`panicked`](Self::panicked) follows.
     fn turns<const OBSERVED: bool>(&mut self, owner: &mut Owner, env: &Env) -> Halt {
         // In this order (NEWS).
-        let mut news = stops();
-        let mut stopped = owner.is_stopped();
+        let (mut news, mut stopped) = (stops(), owner.is_stopped());
         while let Some(taken) = owner.pop() {
             if self.bounded && owner.unsettled() > 0 {
                 self.settle_before_turn(owner);
@@ -232,10 +233,12 @@ impl Drive<'_> {
     #[cold]
     fn panicked(&mut self, owner: &mut Owner, payload: Payload) {
         let Some((taken, run)) = self.in_hand.take() else {
-            // Nothing was in hand: a step of our own failed. The list and the word are as they were.
+            // Nothing was in hand: a step of our own failed. The list and the word are as they
+            // were.
             return panic::discard(payload);
         };
-        // A message that panics while it is given back hurts nobody else: the actor is stopping anyway.
+        // A message that panics while it is given back hurts nobody else: the actor is stopping
+        // anyway.
         if run {
             owner.recover(&payload);
             let env = Env::of(owner.cell());
@@ -249,8 +252,9 @@ impl Drive<'_> {
 
     // Room (R6).
 
-    /// The number of waiting messages is exact at every turn. But when somebody waits for room, a place
-    /// that is free is that one's: places are handed over, several at a time, and never seen free.
+    /// The number of waiting messages is exact at every turn. But when somebody waits for room, a
+    /// place that is free is that one's: places are handed over, several at a time, and never seen
+    /// free.
     fn settle_before_turn(&mut self, owner: &mut Owner) {
         while !self.waited && owner.unsettled() > 0 {
             if !owner.settle_one(false) {
@@ -267,8 +271,8 @@ impl Drive<'_> {
         }
     }
 
-    /// Lets in as many as there are places for, and turns all away if the mailbox is closed. False if
-    /// that changed nothing.
+    /// Lets in as many as there are places for, and turns all away if the mailbox is closed. False
+    /// if that changed nothing.
     #[cold]
     fn admit(&mut self, owner: &mut Owner, next: Next) -> bool {
         let cell = owner.to_ref();
@@ -290,7 +294,8 @@ impl Drive<'_> {
             }
             return some;
         }
-        // If none runs next, a turn that is done keeps its place: newcomers take one message for running.
+        // If none runs next, a turn that is done keeps its place: newcomers take one message for
+        // running.
         let kept = u64::from(next == Next::None && owner.unsettled() > 0);
         let most = u64::from(header.config().limit) + u64::from(next == Next::Runs) + kept;
         let seats = room.take_while(|node| owner.admit(node, kept, most));

@@ -1,15 +1,16 @@
 //! Getting a pending mailbox to another thread (R8).
 //!
-//! A mailbox has one [`Drain`] out at most: the SCHEDULED bit beside its word says so. Whoever leaves it
-//! pending, or leaves a message in a pending one, raises SCHEDULED, and submits a drain only if it was
-//! not raised. A drain that is run or dropped lowers SCHEDULED first and then tries to take the mailbox
-//! over; if that is not pending, the drain is stale and does nothing.
+//! A mailbox has one [`Drain`] out at most: the SCHEDULED bit beside its word says so. Whoever
+//! leaves it pending, or leaves a message in a pending one, raises SCHEDULED, and submits a drain
+//! only if it was not raised. A drain that is run or dropped lowers SCHEDULED first and then tries
+//! to take the mailbox over; if that is not pending, the drain is stale and does nothing.
 //!
-//! A drain goes to the actor's executor; to the fallback ([`crate::FALLBACK`]), if there is none or it
-//! has refused [`ATTEMPTS`] times. So it always gets somewhere, and whoever submits it never waits.
+//! A drain goes to the actor's executor; to the fallback ([`crate::FALLBACK`]), if there is none or
+//! it has refused [`ATTEMPTS`] times. So it always gets somewhere, and whoever submits it never
+//! waits.
 //!
-//! - T1: from the step that left it pending until somebody takes it over, a mailbox is in a thread's
-//!   list, or has SCHEDULED raised, or a thread is about to do one of the two.
+//! - T1: from the step that left it pending until somebody takes it over, a mailbox is in a
+//!   thread's list, or has SCHEDULED raised, or a thread is about to do one of the two.
 
 #![forbid(unsafe_code)]
 
@@ -38,8 +39,8 @@ pub(crate) fn is_executor_gone(header: &Header) -> bool {
     })
 }
 
-/// Sees to it that a drain is out for a pending mailbox, which `kept` keeps meanwhile. On a thread that
-/// is inside no turn, [`settle`](super::deferred::settle) follows.
+/// Sees to it that a drain is out for a pending mailbox, which `kept` keeps meanwhile. On a thread
+/// that is inside no turn, [`settle`](super::deferred::settle) follows.
 pub(crate) fn schedule(local: &Local, kept: &impl Kept) {
     if kept.header().raise_scheduled() {
         let drain = kept.to_ref().into_drain();
@@ -48,7 +49,8 @@ pub(crate) fn schedule(local: &Local, kept: &impl Kept) {
     }
 }
 
-/// Sends a pending mailbox to the fallback, because its executor is gone or runs everything in the call.
+/// Sends a pending mailbox to the fallback, because its executor is gone or runs everything in the
+/// call.
 pub(crate) fn schedule_elsewhere(local: &Local, kept: &impl Kept) {
     if kept.header().raise_scheduled() {
         let drain = kept.to_ref().into_drain();

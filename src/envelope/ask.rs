@@ -30,8 +30,8 @@ impl<S, L: Message<S>> Question for Asked<S, L> {
     }
 }
 
-/// The node's part. The answerer is taken out when it answers, so that a panic in giving the answer is
-/// not answered again.
+/// The node's part. The answerer is taken out when it answers, so that a panic in giving the answer
+/// is not answered again.
 pub(crate) struct Ask<S, L: Message<S>> {
     answerer: Option<Answerer<Asked<S, L>, L::Answer>>,
 }
@@ -103,7 +103,8 @@ impl<S: 'static, L: Message<S>> Envelope for Ask<S, L> {
 
 impl<S, L: Message<S>> Drop for Ask<S, L> {
     fn drop(&mut self) {
-        // One that was withdrawn from its seat. In a node it is never dropped: it is run or discarded.
+        // One that was withdrawn from its seat. In a node it is never dropped: it is run or
+        // discarded.
         answer(self.answerer.take(), AskError::Abandoned);
     }
 }

@@ -1,10 +1,10 @@
 //! A closure that lies in the frame of a caller that waits for it.
 //!
-//! - E2: the frame stays until its `state` is DONE, and until then is reached only through the pointer
-//!   that was pushed. The store of DONE is the drainer's last access to it: before it, the parked
-//!   thread's handle has been taken out.
-//! - DELIVERY: `complete` Release -> `is_done`, or `sleep` that comes too late, Acquire. The caller sees
-//!   the result and everything the turn did.
+//! - E2: the frame stays until its `state` is DONE, and until then is reached only through the
+//!   pointer that was pushed. The store of DONE is the drainer's last access to it: before it, the
+//!   parked thread's handle has been taken out.
+//! - DELIVERY: `complete` Release -> `is_done`, or `sleep` that comes too late, Acquire. The caller
+//!   sees the result and everything the turn did.
 //! - SLEEPER: `sleep` Release -> `complete` Acquire. The drainer sees the thread's handle.
 
 use std::marker::PhantomData;
@@ -84,7 +84,8 @@ impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
         }
         // SAFETY: SLEEPER: it sleeps and has left its handle, which is ours now.
         let sleeper = unsafe { (*this).sleeper.with_mut(|slot| (*slot).take()) };
-        // SAFETY: E2: the last access to the frame. A swap, so that the store is a read-modify-write like every other on this word.
+        // SAFETY: E2: the last access to the frame. A swap, so that the store is a
+        // read-modify-write like every other on this word.
         // Ordering: Release, writer side of DELIVERY.
         unsafe { (*this).state.swap(DONE, Release) };
         if let Some(sleeper) = sleeper {
@@ -109,7 +110,8 @@ impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
     /// # Safety
     /// E1, E2.
     unsafe fn discard(payload: *mut u8, env: *const ()) {
-        // SAFETY: E2: the job stays in the frame, for the caller to drop; the frame is not touched afterwards.
+        // SAFETY: E2: the job stays in the frame, for the caller to drop; the frame is not touched
+        // afterwards.
         unsafe { Self::complete(payload.cast(), Outcome::NotRun(why_not(env))) }
     }
 

@@ -1,4 +1,5 @@
-//! The kinds of messages, as the mailbox sees them: how each is run, given back, and told of a panic.
+//! The kinds of messages, as the mailbox sees them: how each is run, given back, and told of a
+//! panic.
 //!
 //! | kind                            | lies in            | result goes to             | not run: goes to              | panicked                |
 //! |---------------------------------|--------------------|----------------------------|-------------------------------|-------------------------|
@@ -7,8 +8,8 @@
 //! | [`Borrowed`](borrowed::Borrowed)| the caller's frame | the caller, in the frame   | stays with the caller         | resumed on the caller   |
 //! | [`Seated`](seated::Seated)      | a oneshot          | as what it holds           | as what it holds              | as what it holds        |
 //!
-//! - E1: a message's functions are called by the owner of the mailbox it was pushed to, whose cell is of
-//!   the state type in its type, with an [`Env`](crate::cell::resident::Env) of it.
+//! - E1: a message's functions are called by the owner of the mailbox it was pushed to, whose cell
+//!   is of the state type in its type, with an [`Env`](crate::cell::resident::Env) of it.
 
 pub(crate) mod ask;
 pub(crate) mod borrowed;

@@ -1,9 +1,9 @@
-//! A message that waits for room: it lies in a oneshot, and a node that leads there in the mailbox's
-//! queue of seats ([`crate::mailbox::seats`]).
+//! A message that waits for room: it lies in a oneshot, and a node that leads there in the
+//! mailbox's queue of seats ([`crate::mailbox::seats`]).
 //!
-//! In the oneshot, being let in and giving up exclude each other (Q1): whoever gives up has its message
-//! back, and it certainly was not sent. The owner that lets a message in answers its sender at once, and
-//! keeps its side of the oneshot, in which the message stays until its turn.
+//! In the oneshot, being let in and giving up exclude each other (Q1): whoever gives up has its
+//! message back, and it certainly was not sent. The owner that lets a message in answers its sender
+//! at once, and keeps its side of the oneshot, in which the message stays until its turn.
 
 use crate::error::Reason;
 use crate::mailbox::node::{Envelope, VTable};

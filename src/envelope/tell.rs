@@ -24,8 +24,8 @@ impl<S: 'static, L: Message<S>> Tell<S, L> {
     /// # Safety
     /// E1; moves the message out.
     unsafe fn run(payload: *mut u8, env: *const ()) {
-        // SAFETY: E1: the payload is a `Tell<S, L>`, moved out once; the owner's state and cell. The
-        // answer is dropped in the turn: its panic is the turn's.
+        // SAFETY: E1: the payload is a `Tell<S, L>`, moved out once; the owner's state and cell.
+        // The answer is dropped in the turn: its panic is the turn's.
         unsafe {
             let tell = payload.cast::<Self>().read();
             let turn = InTurn::new(Env::cell(env));

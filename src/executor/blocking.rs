@@ -24,8 +24,8 @@ pub enum Blocking {
         /// The most threads beyond the workers.
         most: usize,
     },
-    /// The wait is refused at once, with [`Reason::WouldBlock`](crate::Reason::WouldBlock). A `with`
-    /// of an actor that may run here, and that no thread is running, is no wait.
+    /// The wait is refused at once, with [`Reason::WouldBlock`](crate::Reason::WouldBlock). A
+    /// `with` of an actor that may run here, and that no thread is running, is no wait.
     Refuse,
 }
 

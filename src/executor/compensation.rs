@@ -17,10 +17,10 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::drain::blocking::WouldBlock;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Instant, Mutex};
 
 /// How long a thread stands by for nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -289,5 +289,249 @@ impl<P> Threads<P> {
     pub(super) fn dropped_and_left(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.dropped, state.threads)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    /// Counts the threads that a pool would have started.
+    fn counts(started: &Cell<usize>) -> impl Fn(usize) -> io::Result<()> {
+        |number| {
+            assert_eq!(
+                started.replace(number + 1),
+                number,
+                "numbered in the order of their starts"
+            );
+            Ok(())
+        }
+    }
+
+    fn refuses(_: usize) -> io::Result<()> {
+        Err(io::ErrorKind::OutOfMemory.into())
+    }
+
+    /// A pool whose workers are at their places, which are called 0, 1 and so on.
+    fn at_work(workers: usize, most: Option<usize>, started: &Cell<usize>) -> Threads<usize> {
+        let threads = Threads::new(workers, most);
+        for place in 0..workers {
+            threads.add_worker(place, counts(started)).unwrap();
+        }
+        for place in 0..workers {
+            assert_eq!(place_of(threads.next_job(|| true)), Some(place));
+        }
+        assert_eq!(started.get(), workers);
+        threads
+    }
+
+    fn place_of(job: Option<Job<usize>>) -> Option<usize> {
+        match job {
+            Some(Job::Place(place)) => Some(place),
+            _ => None,
+        }
+    }
+
+    fn is_help(job: &Option<Job<usize>>) -> bool {
+        matches!(job, Some(Job::Help))
+    }
+
+    /// W2, W4.
+    #[test]
+    fn a_thread_that_stands_by_is_promised_once() {
+        let started = Cell::new(0);
+        let threads = at_work(1, Some(2), &started);
+        threads.reserve(counts(&started)).unwrap();
+        assert_eq!(started.get(), 2);
+        threads.reserve(counts(&started)).unwrap();
+        assert_eq!(started.get(), 3);
+        assert_eq!(threads.reserve(counts(&started)), Err(WouldBlock), "there may be two more");
+        threads.call_help(counts(&started));
+        assert_eq!(threads.helpers(), 0, "nobody is left for that");
+        threads.cancel();
+        threads.reserve(counts(&started)).unwrap();
+        threads.cancel();
+        threads.cancel();
+        // Who was promised one before may have it, and it is no other's.
+        for _ in 0..2 {
+            threads.reserve(counts(&started)).unwrap();
+        }
+        assert_eq!(threads.reserve(counts(&started)), Err(WouldBlock));
+        assert_eq!(started.get(), 3);
+    }
+
+    /// W2: a free place has a thread that comes for it, and no other place or call has that one.
+    #[test]
+    fn a_free_place_keeps_its_thread() {
+        let started = Cell::new(0);
+        let threads = at_work(1, Some(3), &started);
+        threads.reserve(counts(&started)).unwrap();
+        threads.leave(0);
+        assert_eq!(started.get(), 2);
+        threads.reserve(counts(&started)).unwrap();
+        assert_eq!(started.get(), 3);
+        threads.call_help(counts(&started));
+        assert_eq!((started.get(), threads.helpers()), (4, 1));
+        assert_eq!(threads.reserve(counts(&started)), Err(WouldBlock));
+        // The place comes before the call.
+        assert_eq!(place_of(threads.next_job(|| true)), Some(0));
+        assert!(is_help(&threads.next_job(|| true)));
+        // One is reserved, three run something.
+        assert_eq!(threads.reserve(counts(&started)), Err(WouldBlock));
+        threads.becomes_spare();
+        threads.reserve(counts(&started)).unwrap();
+        assert_eq!(started.get(), 4);
+    }
+
+    #[test]
+    fn who_helps_is_counted_until_it_stands_by() {
+        let started = Cell::new(0);
+        let threads = at_work(1, Some(2), &started);
+        assert_eq!(threads.helpers(), 0);
+        threads.call_help(counts(&started));
+        threads.call_help(counts(&started));
+        assert_eq!((started.get(), threads.helpers()), (3, 2));
+        assert!(is_help(&threads.next_job(|| true)));
+        assert!(is_help(&threads.next_job(|| true)));
+        assert_eq!(threads.helpers(), 2);
+        threads.has_helped();
+        assert_eq!(threads.helpers(), 1);
+        threads.has_helped();
+        assert_eq!(threads.helpers(), 0);
+        // Both stand by again, and one after the other may go.
+        threads.call_help(counts(&started));
+        assert_eq!((started.get(), threads.helpers()), (3, 1));
+        assert!(is_help(&threads.next_job(|| true)));
+        assert!(threads.next_job(|| true).is_none());
+        threads.thread_ends();
+        // Who has gone stands by no longer.
+        threads.reserve(counts(&started)).unwrap();
+        assert_eq!(started.get(), 4);
+    }
+
+    /// W1.
+    #[test]
+    fn a_place_is_taken_back_by_who_left_it() {
+        let started = Cell::new(0);
+        let threads = at_work(3, Some(3), &started);
+        let left = [0, 1, 2].map(|place| {
+            threads.reserve(counts(&started)).unwrap();
+            threads.leave(place)
+        });
+        assert_eq!(threads.take_back(left[1]), Some(1));
+        assert_eq!(threads.take_back(left[1]), None, "once");
+        // The one that was left first is taken over.
+        assert_eq!(place_of(threads.next_job(|| true)), Some(0));
+        assert_eq!(threads.take_back(left[0]), None);
+        assert_eq!(threads.take_back(left[2]), Some(2));
+        assert_eq!(started.get(), 6);
+    }
+
+    /// A place for which the system had no thread is nobody's to take back.
+    #[test]
+    fn a_place_without_a_thread_stays_free() {
+        let started = Cell::new(0);
+        let threads = Threads::new(2, Some(2));
+        threads.add_worker(0, counts(&started)).unwrap();
+        assert_eq!(place_of(threads.next_job(|| true)), Some(0));
+        assert!(threads.add_worker(1, refuses).is_err());
+        threads.reserve(counts(&started)).unwrap();
+        let left = threads.leave(0);
+        assert_eq!(threads.take_back(left), Some(0));
+        assert_eq!(place_of(threads.next_job(|| true)), Some(1));
+    }
+
+    #[test]
+    fn one_thread_is_started_if_there_is_none() {
+        let started = Cell::new(0);
+        let threads = Threads::<usize>::new(1, None);
+        assert!(!threads.have_any(refuses));
+        assert!(threads.have_any(counts(&started)));
+        assert!(threads.have_any(refuses), "there is one");
+        assert_eq!((started.get(), threads.dropped_and_left()), (1, (0, 1)));
+    }
+
+    #[test]
+    fn a_pool_that_refuses_has_no_thread_beyond_its_workers() {
+        let started = Cell::new(0);
+        for (most, helps) in [(None, false), (Some(0), false), (Some(1), true)] {
+            assert_eq!(Threads::<usize>::new(1, most).may_help(), helps);
+        }
+        let threads = at_work(1, None, &started);
+        assert_eq!(threads.reserve(counts(&started)), Err(WouldBlock));
+        // Not even one that stands by.
+        threads.becomes_spare();
+        assert_eq!(threads.reserve(counts(&started)), Err(WouldBlock));
+        assert_eq!(started.get(), 1);
+        let threads = at_work(1, Some(1), &Cell::new(0));
+        assert_eq!(threads.reserve(refuses), Err(WouldBlock), "the system has none");
+    }
+
+    #[test]
+    fn all_are_gone_when_the_last_thread_and_the_monitor_are() {
+        let now = Some(Instant::now());
+        let threads = at_work(2, None, &Cell::new(0));
+        assert!(threads.start_monitor(|| Err(io::ErrorKind::OutOfMemory.into())).is_err());
+        threads.start_monitor(|| Ok(())).unwrap();
+        threads.count_dropped();
+        assert_eq!(threads.dropped_and_left(), (1, 2));
+        threads.thread_ends();
+        assert_eq!(threads.dropped_and_left(), (1, 1));
+        threads.thread_ends();
+        assert!(!threads.wait_all_gone(now), "the monitor is there");
+        threads.monitor_ends();
+        assert!(threads.wait_all_gone(now) && threads.wait_all_gone(None));
+        let threads = at_work(1, None, &Cell::new(0));
+        assert!(!threads.wait_all_gone(now));
+        threads.thread_ends();
+        assert!(threads.wait_all_gone(now));
+    }
+
+    /// Has a thread stand by in a pool that has ended, until `then` has it come to something.
+    fn stands_by(threads: &Threads<usize>, then: impl FnOnce()) -> Option<usize> {
+        let (tell, told) = mpsc::channel();
+        thread::scope(|scope| {
+            let stands_by = scope.spawn(move || {
+                // Looked at under the lock: what `then` does comes when it sleeps.
+                let ended = || {
+                    tell.send(()).unwrap();
+                    true
+                };
+                let begun = Instant::now();
+                let job = place_of(threads.next_job(ended));
+                assert!(begun.elapsed() < PATIENCE, "nobody has called it");
+                job
+            });
+            told.recv().unwrap();
+            then();
+            stands_by.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn who_was_promised_stays_though_the_pool_has_ended() {
+        let threads = at_work(1, Some(1), &Cell::new(0));
+        threads.reserve(|_| Ok(())).unwrap();
+        assert_eq!(stands_by(&threads, || _ = threads.leave(0)), Some(0));
+        threads.becomes_spare();
+        threads.reserve(refuses).unwrap();
+        let dismissed = || {
+            threads.cancel();
+            threads.dismiss();
+        };
+        assert_eq!(stands_by(&threads, dismissed), None);
+    }
+
+    #[test]
+    fn who_stands_by_for_nothing_ends_after_a_while() {
+        let threads = at_work(1, Some(1), &Cell::new(0));
+        threads.becomes_spare();
+        let begun = Instant::now();
+        assert!(threads.next_job(|| false).is_none());
+        assert!(begun.elapsed() >= PATIENCE);
     }
 }

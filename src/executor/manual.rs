@@ -6,13 +6,12 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
-use std::time::Instant;
 
 use crate::cell::executor::{Drain, Executor};
 use crate::drain::blocking::relieve_anyway;
 use crate::drain::context::with_local;
 use crate::panic;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Instant, Mutex};
 use crate::time::Limit;
 
 /// A queue of drains: senders leave their messages, and the program runs them, on a thread and at a

@@ -23,10 +23,9 @@
 
 use std::cell::RefCell;
 
-use crossbeam_deque::Worker;
-
 use super::queues::{Queues, Remote, take};
 use crate::cell::executor::Drain;
+use crate::sync::queue::Worker;
 
 /// Drains from the slot in a row.
 const WARM: u32 = 3;
@@ -221,5 +220,182 @@ impl OwnPlace {
         let Some(drain) = queues.of(place.number).slot.take() else { return false };
         place.queue.push(drain);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::queues::tests::drain;
+    use super::*;
+
+    /// The first place of so many, and the other workers' queues.
+    fn first_of(workers: usize) -> (Queues, OwnPlace, Vec<Worker<Drain>>) {
+        let (queues, mut own) = Queues::new(workers);
+        let place = OwnPlace::none();
+        place.set(Place::new(0, own.remove(0)));
+        (queues, place, own)
+    }
+
+    /// What is found: its number, and whether there is more.
+    fn next(place: &OwnPlace, queues: &Queues) -> Option<(usize, bool)> {
+        match place.next(queues) {
+            Own::Found(drain) => Some((drain.number(), false)),
+            Own::FoundMore(drain) => Some((drain.number(), true)),
+            Own::Nothing(number) => {
+                assert_eq!(number, 0);
+                None
+            }
+            Own::Lost => panic!("it has a place"),
+        }
+    }
+
+    fn announced(scheduled: Scheduled) -> bool {
+        match scheduled {
+            Scheduled::Kept => false,
+            Scheduled::Announce => true,
+            Scheduled::NoPlace(_) => panic!("it has a place"),
+        }
+    }
+
+    #[test]
+    fn the_slot_is_first_three_times_in_a_row() {
+        let (queues, place, _) = first_of(2);
+        let put = || {
+            let drain = drain();
+            let number = drain.number();
+            (number, announced(place.schedule(&queues, drain, false)))
+        };
+        let (waits, first) = (put(), put());
+        assert!(!waits.1 && first.1, "the second has put the first into the queue");
+        assert_eq!(next(&place, &queues), Some((first.0, false)));
+        for _ in 1..WARM {
+            let (kept, told) = put();
+            assert!(!told);
+            assert_eq!(next(&place, &queues), Some((kept, false)));
+        }
+        let (kept, _) = put();
+        assert_eq!(next(&place, &queues), Some((waits.0, true)), "the fourth goes behind");
+        assert_eq!(next(&place, &queues), Some((kept, false)));
+        let (kept, _) = put();
+        assert_eq!(next(&place, &queues), Some((kept, false)), "and counting begins anew");
+        assert_eq!(next(&place, &queues), None);
+        // One that is alone is next in any case.
+        for _ in 0..=WARM {
+            let (kept, _) = put();
+            assert_eq!(next(&place, &queues), Some((kept, false)));
+        }
+        assert_eq!(queues.tick(0), 2 * WARM + 5, "each look is a sign of life");
+    }
+
+    #[test]
+    fn each_61st_comes_from_outside() {
+        let (queues, place, _) = first_of(1);
+        (0..150).for_each(|_| _ = announced(place.schedule(&queues, drain(), false)));
+        let outside = [drain(), drain()];
+        let numbers = [outside[0].number(), outside[1].number()];
+        outside.into_iter().for_each(|drain| queues.injector.push(drain));
+        let found = (0..150).map(|_| place.next(&queues)).collect::<Vec<_>>();
+        let at = |number| {
+            let is_it = |own: &Own| match own {
+                Own::Found(drain) | Own::FoundMore(drain) => drain.number() == number,
+                _ => false,
+            };
+            found.iter().position(is_it)
+        };
+        assert_eq!(numbers.map(at), [Some(60), Some(121)]);
+    }
+
+    #[test]
+    fn a_batch_from_outside_is_told() {
+        let (queues, place, _) = first_of(1);
+        queues.injector.push(drain());
+        assert!(matches!(place.next(&queues), Own::Found(_)));
+        (0..6).for_each(|_| queues.injector.push(drain()));
+        assert!(matches!(place.next(&queues), Own::FoundMore(_)));
+    }
+
+    #[test]
+    fn what_is_out_of_budget_goes_behind_what_waits() {
+        let (queues, place, _) = first_of(1);
+        let again = || announced(place.schedule(&queues, drain(), true));
+        assert!(!again(), "it is alone");
+        assert!(queues.waits_behind(0) && queues.injector.is_empty());
+        assert!(again() && again());
+        assert_eq!((queues.of(0).queue.len(), queues.injector.len()), (1, 2));
+        let _ = next(&place, &queues);
+        assert!(again(), "others wait outside");
+    }
+
+    #[test]
+    fn a_slot_is_emptied_into_the_queue() {
+        let (queues, place, _) = first_of(1);
+        assert!(!place.empty_slot(&queues));
+        assert!(!announced(place.schedule(&queues, drain(), false)));
+        assert!(!queues.has_work());
+        assert!(place.empty_slot(&queues));
+        assert!(queues.has_work() && !place.empty_slot(&queues));
+    }
+
+    #[test]
+    fn a_thread_without_a_place_is_told_so() {
+        let (queues, _) = Queues::new(1);
+        let none = OwnPlace::none();
+        assert!(!none.is_some() && none.take().is_none() && !none.empty_slot(&queues));
+        assert!(matches!(none.next(&queues), Own::Lost));
+        assert!(matches!(none.search(&queues), Own::Lost));
+        assert!(matches!(none.schedule(&queues, drain(), false), Scheduled::NoPlace(_)));
+        let (_queues, place, _) = first_of(1);
+        assert!(place.is_some() && place.take().is_some() && !place.is_some());
+    }
+
+    #[test]
+    fn a_search_looks_at_everybody_else() {
+        let (queues, place, others) = first_of(4);
+        let search = || match place.search(&queues) {
+            Own::Found(drain) => Some(drain.number()),
+            Own::Nothing(0) => None,
+            _ => panic!("it has a place"),
+        };
+        // Where it begins is random.
+        for round in 0..32 {
+            for victim in 1..4 {
+                let [queued, kept] = [drain(), drain()];
+                let expected = [queued.number(), kept.number()];
+                others[victim - 1].push(queued);
+                assert!(queues.of(victim).slot.put(kept).is_none());
+                assert_eq!([search(), search()], expected.map(Some), "slots are last");
+                assert_eq!(queues.tick(0), round * 9 + victim as u32 * 3 - 1);
+                let outside = drain();
+                let number = outside.number();
+                queues.injector.push(outside);
+                assert_eq!(search(), Some(number));
+            }
+        }
+        assert!(queues.of(0).slot.put(drain()).is_none());
+        assert_eq!(search(), None, "its own slot it has seen");
+    }
+
+    #[test]
+    fn a_search_begins_anywhere() {
+        let (queues, place, others) = first_of(4);
+        let first = |_| {
+            let pushed = others.iter().map(|other| {
+                let drain = drain();
+                let number = drain.number();
+                other.push(drain);
+                number
+            });
+            let pushed = pushed.collect::<Vec<_>>();
+            let found = (0..3).map(|_| match place.search(&queues) {
+                Own::Found(drain) => drain,
+                _ => panic!("there is something"),
+            });
+            let found = found.collect::<Vec<_>>();
+            pushed.iter().position(|number| *number == found[0].number()).unwrap()
+        };
+        let begun = (0..64).map(first).collect::<Vec<_>>();
+        for victim in 0..3 {
+            assert!(begun.contains(&victim), "{begun:?}");
+        }
     }
 }

@@ -230,3 +230,20 @@ impl fmt::Debug for PoolHandle {
         self.shared.fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_that_lacks_threads_tries_again() {
+        for (stack, has) in [(1 << 20, true), (1 << 60, false)] {
+            let builder = ThreadPool::builder().threads(1).stack_size(stack);
+            let (shared, error) = builder.start().unwrap();
+            assert_eq!(error.is_none(), has);
+            let handle = PoolHandle { shared, lacks_threads: true };
+            assert_eq!(handle.has_threads(), has);
+            handle.shared.see_off();
+        }
+    }
+}

@@ -6,13 +6,12 @@
 
 use std::ptr::{NonNull, null_mut};
 
-use crossbeam_deque::{Injector, Steal, Stealer, Worker};
-
 use super::lifo_slot::LifoSlot;
 use crate::cell::executor::Drain;
 use crate::sync::CachePadded;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::queue::{Injector, Steal, Stealer, Worker};
 
 /// The queues of a pool.
 pub(super) struct Queues {
@@ -149,5 +148,75 @@ pub(super) fn take<T>(steal: impl Fn() -> Steal<T>) -> Option<T> {
             Steal::Empty => return None,
             Steal::Retry => std::hint::spin_loop(),
         }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::{Actor, StopCause};
+
+    /// The drain of an actor that has a message.
+    pub(in crate::executor) fn drain() -> Drain {
+        pending().1
+    }
+
+    fn pending() -> (Actor<()>, Drain) {
+        let (tell, told) = mpsc::channel();
+        let give = move |drain| drop(tell.send(drain));
+        let actor = Actor::builder(()).executor(give).spawn().unwrap();
+        actor.send(|_| ()).unwrap();
+        (actor, told.recv().unwrap())
+    }
+
+    #[test]
+    fn what_waits_behind_a_worker_is_moved() {
+        let (queues, own) = Queues::new(2);
+        assert!(!queues.waits_behind(0) && !queues.has_work() && !queues.expose(0));
+        own[0].push(drain());
+        assert!(queues.waits_behind(0) && !queues.waits_behind(1) && queues.has_work());
+        own[0].push(drain());
+        assert!(queues.expose(0));
+        assert!(!queues.waits_behind(0) && own[0].is_empty());
+        assert_eq!(queues.injector.len(), 2);
+        assert!(queues.of(1).slot.put(drain()).is_none());
+        assert!(queues.waits_behind(1) && queues.expose(1) && !queues.waits_behind(1));
+        assert_eq!(queues.injector.len(), 3);
+        assert!(!queues.expose(0) && !queues.expose(1));
+        assert!(queues.has_work());
+    }
+
+    #[test]
+    fn a_thread_without_a_place_takes_from_anywhere() {
+        let (queues, own) = Queues::new(3);
+        let [outside, queued, kept] = [drain(), drain(), drain()];
+        let expected = [outside.number(), queued.number(), kept.number()];
+        assert!(queues.of(1).slot.put(kept).is_none());
+        assert!(!queues.has_work(), "nobody looks for what lies in a slot");
+        own[2].push(queued);
+        queues.injector.push(outside);
+        let taken = std::iter::from_fn(|| queues.take_any());
+        assert_eq!(taken.map(|drain| drain.number()).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn signs_of_life_are_counted() {
+        let (queues, _own) = Queues::new(2);
+        queues.of(1).begins(7);
+        assert_eq!([0, 1].map(|number| queues.tick(number)), [0, 7]);
+        (0..3).for_each(|_| queues.helps());
+        assert_eq!(queues.helped(), 3);
+        assert_eq!(queues.workers(), 2);
+    }
+
+    #[test]
+    fn a_drain_left_in_a_slot_is_dropped() {
+        let (actor, drain) = pending();
+        let (queues, own) = Queues::new(1);
+        assert!(queues.of(0).slot.put(drain).is_none());
+        drop((queues, own));
+        assert_eq!(actor.stop_cause(), Some(StopCause::ExecutorGone));
     }
 }

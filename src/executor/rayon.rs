@@ -105,3 +105,23 @@ impl fmt::Debug for Rayon {
         f.debug_tuple("Rayon").field(if self.pool.is_some() { &"own" } else { &"global" }).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pool_has_one_queue() {
+        let pool =
+            || Arc::new(rayon_core::ThreadPoolBuilder::new().num_threads(1).build().unwrap());
+        let same = |one: &Rayon, other: &Rayon| Arc::ptr_eq(&one.queue, &other.queue);
+        let [first, second] = [pool(), pool()];
+        // What nobody uses is forgotten.
+        drop((Rayon::global(), Rayon::new(first.clone()), Rayon::new(second.clone())));
+        let (global, one, other) =
+            (Rayon::global(), Rayon::new(first.clone()), Rayon::new(second.clone()));
+        assert!(!same(&global, &one) && !same(&global, &other) && !same(&one, &other));
+        assert!(same(&global, &Rayon::global()));
+        assert!(same(&one, &Rayon::new(first)) && same(&other, &Rayon::new(second)));
+    }
+}

@@ -109,3 +109,69 @@ impl fmt::Debug for Shared {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::thread;
+
+    use super::super::idle::Woken;
+    use super::*;
+
+    #[test]
+    fn half_the_workers_search_at_most() {
+        for (workers, most) in [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (8, 4)] {
+            let idle = Idle::new(workers);
+            let searching = (0..10).filter(|_| idle.start_search()).count();
+            assert_eq!((searching, idle.look().searchers()), (most, most as u64));
+            for left in (0..most as u64).rev() {
+                // None sleeps who could be woken.
+                idle.found(|| unreachable!("nobody is to look"));
+                assert_eq!(idle.look().searchers(), left);
+            }
+            assert!(idle.start_search());
+        }
+    }
+
+    /// Workers that have gone to sleep, each once.
+    fn asleep(workers: usize) -> (Arc<Idle>, Vec<thread::JoinHandle<Woken>>) {
+        let idle = Arc::new(Idle::new(workers));
+        let sleep = |worker| {
+            let idle = idle.clone();
+            thread::spawn(move || idle.sleep(worker, false, || false))
+        };
+        let threads = (0..workers).map(sleep).collect();
+        while idle.look().sleepers() < workers as u64 {
+            thread::yield_now();
+        }
+        (idle, threads)
+    }
+
+    #[test]
+    fn a_pool_that_ends_wakes_everybody() {
+        let (idle, threads) = asleep(3);
+        assert_eq!(idle.look().sleepers(), 3);
+        idle.close();
+        for thread in threads {
+            assert_eq!(thread.join().unwrap(), Woken::End);
+        }
+        let now = idle.look();
+        assert!(now.is_ended() && now.is_closing());
+        assert_eq!((now.sleepers(), now.searchers(), now.away()), (0, 0, 0));
+    }
+
+    #[test]
+    fn one_need_wakes_one_worker() {
+        let (idle, threads) = asleep(3);
+        (0..3).for_each(|_| _ = idle.announce());
+        assert_eq!((idle.look().sleepers(), idle.look().searchers()), (2, 1));
+        // It finds something, and there is more.
+        idle.found(|| true);
+        assert_eq!((idle.look().sleepers(), idle.look().searchers()), (1, 1));
+        idle.found(|| false);
+        assert_eq!((idle.look().sleepers(), idle.look().searchers()), (1, 0));
+        idle.end();
+        assert_eq!(idle.look().sleepers(), 0);
+        threads.into_iter().for_each(|thread| _ = thread.join().unwrap());
+    }
+}

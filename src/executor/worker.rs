@@ -5,7 +5,6 @@ use std::cell::Cell;
 use std::io;
 use std::ptr::null;
 use std::sync::Arc;
-use std::thread;
 
 use super::compensation::Job;
 use super::idle::Woken;
@@ -14,6 +13,7 @@ use super::shared::Shared;
 use crate::cell::executor::Drain;
 use crate::drain::blocking::{Compensation, WouldBlock, on_worker};
 use crate::panic;
+use crate::sync::thread::Builder;
 use crate::sync::thread_plain;
 
 /// A thread of the pool.
@@ -63,8 +63,8 @@ pub(super) fn start(pool: &Arc<Shared>, number: usize) -> io::Result<()> {
 }
 
 /// A thread's name and stack.
-pub(super) fn builder(pool: &Shared, what: impl std::fmt::Display) -> thread::Builder {
-    let builder = thread::Builder::new().name(format!("{}-{what}", pool.name));
+pub(super) fn builder(pool: &Shared, what: impl std::fmt::Display) -> Builder {
+    let builder = Builder::new().name(format!("{}-{what}", pool.name));
     match pool.stack_size {
         Some(bytes) => builder.stack_size(bytes),
         None => builder,

@@ -1,5 +1,5 @@
-//! The guide: from a counter to a small service, one chapter per page. It holds text and examples and
-//! nothing else, and each example is run as a test.
+//! The guide: from a counter to a small service, one chapter per page. It holds text and examples
+//! and nothing else, and each example is run as a test.
 //!
 //! | chapter | is about |
 //! |---|---|
@@ -18,9 +18,9 @@
 //! | 13 [`service`] | all of it together: an order desk |
 //! | 14 [`migration`] | from mutexes, channels, tokio tasks, actix, kameo, ractor, xtra, Pekko |
 //!
-//! Words used throughout: a **mailbox** holds the messages for one object. A **turn** is one message, run
-//! with exclusive access to that object's state. A **drain** is a run of turns by one thread, from taking
-//! the mailbox over to letting it go.
+//! Words used throughout: a **mailbox** holds the messages for one object. A **turn** is one
+//! message, run with exclusive access to that object's state. A **drain** is a run of turns by one
+//! thread, from taking the mailbox over to letting it go.
 
 #![forbid(unsafe_code)]
 

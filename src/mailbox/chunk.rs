@@ -1,19 +1,25 @@
-//! Memory for nodes: each thread bumps its nodes out of its own chunk, and whoever drains counts them down.
+//! Memory for nodes: each thread bumps its nodes out of its own chunk, and whoever drains counts
+//! them down.
 //!
-//! Node memory decides the speed of long queues. A chunk is a page of 32-byte slots: its header, then nodes of one slot or two. The
-//! nodes of one sender lie in a row, so the drainer walks memory forwards and counts a whole row down in one subtraction. The end of the
-//! page is left to the allocator: the GNU one puts 16 bytes before what it gives, and after a whole aligned page the next one that is
-//! free is the next but one.
+//! Node memory decides the speed of long queues. A chunk is a page of 32-byte slots: its header,
+//! then nodes of one slot or two. The nodes of one sender lie in a row, so the drainer walks memory
+//! forwards and counts a whole row down in one subtraction. The end of the page is left to the
+//! allocator: the GNU one puts 16 bytes before what it gives, and after a whole aligned page the
+//! next one that is free is the next but one.
 //!
-//! - LIVE: a chunk's counter starts at the number of its slots. Each slot is subtracted once: by the drainer that frees the node in it, or
-//!   by its sender if it was never handed out (the tail that was too short, or thread exit). At zero nobody has a pointer into it.
-//! - The sender drops its pointer to the chunk before the last slot is handed out, so it never bumps a chunk that may be gone.
-//! - COUNTDOWN: `fetch_sub` Release -> Acquire fence at zero. Who reuses the chunk comes after every use of its nodes.
+//! - LIVE: a chunk's counter starts at the number of its slots. Each slot is subtracted once: by
+//!   the drainer that frees the node in it, or by its sender if it was never handed out (the tail
+//!   that was too short, or thread exit). At zero nobody has a pointer into it.
+//! - The sender drops its pointer to the chunk before the last slot is handed out, so it never
+//!   bumps a chunk that may be gone.
+//! - COUNTDOWN: `fetch_sub` Release -> Acquire fence at zero. Who reuses the chunk comes after
+//!   every use of its nodes.
 //!
-//! An empty chunk stays with the thread that emptied it, up to [`CACHED_CHUNKS`]; half of them then go to a bounded depot, from which
-//! senders refill. The depot is reached by `try_lock`: a miss goes to the global allocator, so no sender waits for another. Thread exit
-//! gives everything back. A slow mailbox can pin a whole chunk with a single node in it: at worst 4096 bytes for a 32-byte node.
-//! Lock-free apart from the global allocator.
+//! An empty chunk stays with the thread that emptied it, up to [`CACHED_CHUNKS`]; half of them then
+//! go to a bounded depot, from which senders refill. The depot is reached by `try_lock`: a miss
+//! goes to the global allocator, so no sender waits for another. Thread exit gives everything back.
+//! A slow mailbox can pin a whole chunk with a single node in it: at worst 4096 bytes for a 32-byte
+//! node. Lock-free apart from the global allocator.
 
 use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
@@ -28,7 +34,8 @@ use crate::sync::{Mutex, global, thread_owned, thread_plain};
 
 /// A chunk begins at a multiple of this: so it is found from its nodes.
 const ALIGN: usize = (SLOT * CHUNK_SLOTS).next_power_of_two();
-/// What is asked for: all but the 16 bytes that are the next page's allocator's, if the slots leave so much.
+/// What is asked for: all but the 16 bytes that are the next page's allocator's, if the slots leave
+/// so much.
 const BYTES: usize = if ALIGN - 16 < SLOT * CHUNK_SLOTS { ALIGN } else { ALIGN - 16 };
 /// Slots for nodes: the header takes the first.
 const SLOTS: u32 = CHUNK_SLOTS as u32 - 1;
@@ -50,7 +57,8 @@ const _: () = assert!(size_of::<Header>() <= SLOT && SLOT * CHUNK_SLOTS <= BYTES
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Chunk(*mut Header);
 
-// SAFETY: a chunk in the cache or the depot has exactly one holder (LIVE at zero), and its memory is of no thread.
+// SAFETY: a chunk in the cache or the depot has exactly one holder (LIVE at zero), and its memory
+// is of no thread.
 unsafe impl Send for Chunk {}
 
 impl Chunk {
@@ -221,8 +229,8 @@ thread_plain! {
     static BUMP: Bump = Bump { next: Cell::new(std::ptr::null_mut()), left: Cell::new(0), closed: Cell::new(false) };
 }
 
-/// How far ahead of its nodes a thread asks for their lines, in bytes. A reused chunk lies in the cache of whoever drained it last, and a
-/// push must not wait for that.
+/// How far ahead of its nodes a thread asks for their lines, in bytes. A reused chunk lies in the
+/// cache of whoever drained it last, and a push must not wait for that.
 const AHEAD: usize = 128;
 
 /// Hands out `slots` (1 or 2) in a row; `None` if this thread is ending.

@@ -35,7 +35,8 @@ impl Batch {
         self.head != self.tail
     }
 
-    /// Appends a list that is newest first, as it was in HEAD; 0 is an empty one. The caller is the holder of all its nodes.
+    /// Appends a list that is newest first, as it was in HEAD; 0 is an empty one. The caller is the
+    /// holder of all its nodes.
     pub(crate) fn append_newest_first(&mut self, newest: u64) {
         if newest == 0 {
             return;
@@ -148,7 +149,8 @@ impl<M: Envelope> Chain<M> {
     /// The chain again.
     ///
     /// # Safety
-    /// The links came from [`into_links`](Self::into_links) of such a chain, and are pushed nowhere.
+    /// The links came from [`into_links`](Self::into_links) of such a chain, and are pushed
+    /// nowhere.
     pub(crate) unsafe fn from_links(links: Links) -> Self {
         Chain { links: Some(links), of: PhantomData }
     }

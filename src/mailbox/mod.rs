@@ -1,10 +1,10 @@
 //! The mailbox: one word ([`word`]), messages in nodes ([`node`], [`list`]), the nodes' memory
 //! ([`chunk`]), the queue of those that wait for room ([`seats`]), and one answer ([`oneshot`]).
 //!
-//! This floor knows no actor, no state, no thread that drains and no executor. Nodes hang newest first
-//! from the word's HEAD; an owner takes them all at once and reverses them into a private
-//! [`Batch`](list::Batch), oldest first. Nothing is ever popped singly from the shared list, so there is
-//! no ABA, and no epochs or hazard pointers are needed.
+//! This floor knows no actor, no state, no thread that drains and no executor. Nodes hang newest
+//! first from the word's HEAD; an owner takes them all at once and reverses them into a private
+//! [`Batch`](list::Batch), oldest first. Nothing is ever popped singly from the shared list, so
+//! there is no ABA, and no epochs or hazard pointers are needed.
 //!
 //! # Words
 //! | word        | meaning                                                                                  |
@@ -27,49 +27,51 @@
 //! # Rules
 //! Each has models that bear its number, and planted bugs that turn them red (`loom-tests`).
 //!
-//! - **R1, one owner.** Whoever moves COUNT from 0, or takes a pending mailbox over, owns it, whatever
-//!   the flags. A push that is refused changes nothing in the word.
-//! - **R2, nodes.** A message is one node. Its sender holds it until it is pushed, the owner afterwards;
-//!   only the holder touches it, and only the owner frees one that was pushed. LINK is read before the
-//!   turn, never after. Freed nodes are counted down a row at a time.
-//! - **R3, addresses.** Nodes are linked by integers; the holder turns them into pointers when it walks.
-//!   A stale address in a failing compare-and-swap is compared, never followed. User addresses lie below
-//!   2^48.
-//! - **R4, borrowed messages.** The node of `with` lies in the caller's frame, and is reached through one
-//!   pointer until its completion is stored: the drainer's last access to it. It is never handed to a
-//!   hook: one that does not run is answered, and its caller drops the closure.
+//! - **R1, one owner.** Whoever moves COUNT from 0, or takes a pending mailbox over, owns it,
+//!   whatever the flags. A push that is refused changes nothing in the word.
+//! - **R2, nodes.** A message is one node. Its sender holds it until it is pushed, the owner
+//!   afterwards; only the holder touches it, and only the owner frees one that was pushed. LINK is
+//!   read before the turn, never after. Freed nodes are counted down a row at a time.
+//! - **R3, addresses.** Nodes are linked by integers; the holder turns them into pointers when it
+//!   walks. A stale address in a failing compare-and-swap is compared, never followed. User
+//!   addresses lie below 2^48.
+//! - **R4, borrowed messages.** The node of `with` lies in the caller's frame, and is reached
+//!   through one pointer until its completion is stored: the drainer's last access to it. It is
+//!   never handed to a hook: one that does not run is answered, and its caller drops the closure.
 //! - **R5, cancel.** A question lies in a oneshot, and so does a message that waits for room. One
-//!   compare-and-swap decides between running (or being let in) and being withdrawn; the winner alone
-//!   touches the message. A withdrawn one keeps its place until that is passed.
+//!   compare-and-swap decides between running (or being let in) and being withdrawn; the winner
+//!   alone touches the message. A withdrawn one keeps its place until that is passed.
 //! - **R6, capacity** counts waiting messages, not the running one, and is decided in the very
-//!   compare-and-swap that pushes. The owner of a bounded mailbox settles each turn before the next one.
-//!   While somebody waits for room, places that become free are handed over to seats in their order, by
-//!   the step that settles: no other sender ever sees them free.
-//! - **R7, close** is one raised flag: what was pushed before runs, what comes after is refused. The
-//!   end-of-life step is done once, by the owner, when everything accepted is done and every seat has
-//!   been turned away. **Stop** is raised before close and looked at before each turn: what waits is
-//!   given back.
-//! - **R8, pending.** A mailbox is left pending only by one that then schedules or defers it, so it is
-//!   always in a thread's list or in an executor, or about to be. Its private list is saved in the cell.
-//!   A drain that is run or dropped lowers SCHEDULED first; if the mailbox is not pending then, the drain
-//!   is stale and does nothing.
+//!   compare-and-swap that pushes. The owner of a bounded mailbox settles each turn before the next
+//!   one. While somebody waits for room, places that become free are handed over to seats in their
+//!   order, by the step that settles: no other sender ever sees them free.
+//! - **R7, close** is one raised flag: what was pushed before runs, what comes after is refused.
+//!   The end-of-life step is done once, by the owner, when everything accepted is done and every
+//!   seat has been turned away. **Stop** is raised before close and looked at before each turn:
+//!   what waits is given back.
+//! - **R8, pending.** A mailbox is left pending only by one that then schedules or defers it, so it
+//!   is always in a thread's list or in an executor, or about to be. Its private list is saved in
+//!   the cell. A drain that is run or dropped lowers SCHEDULED first; if the mailbox is not pending
+//!   then, the drain is stale and does nothing.
 //! - **R9, nesting.** A send from inside a turn defers the idle or pending mailbox that it meets. A
-//!   thread's outermost drain gives way as soon as the list has an entry. Entries are hints: whoever runs
-//!   one must take the mailbox over. A thread that is about to block inside a turn schedules its list. A
-//!   caller that waits on top of a turn runs a pending mailbox up to its own message and no further.
-//! - **R10, last handle.** Dropping it raises ORPHAN; the owner ends the actor and gives the handles'
-//!   reference up, and nobody touches the mailbox after that. No handle is made from a count of 0. What
-//!   the end of one actor drops may end the next, in constant stack: ends are deferred, cells are freed
-//!   one after the other.
-//! - **R11, panic.** User code is called through [`panic`](crate::panic) alone. What an owner has in hand
-//!   lies outside of what may unwind, no user code runs while a thread unwinds, and the mailbox is let go
-//!   before a panic is resumed on its caller.
+//!   thread's outermost drain gives way as soon as the list has an entry. Entries are hints:
+//!   whoever runs one must take the mailbox over. A thread that is about to block inside a turn
+//!   schedules its list. A caller that waits on top of a turn runs a pending mailbox up to its own
+//!   message and no further.
+//! - **R10, last handle.** Dropping it raises ORPHAN; the owner ends the actor and gives the
+//!   handles' reference up, and nobody touches the mailbox after that. No handle is made from a
+//!   count of 0. What the end of one actor drops may end the next, in constant stack: ends are
+//!   deferred, cells are freed one after the other.
+//! - **R11, panic.** User code is called through [`panic`](crate::panic) alone. What an owner has
+//!   in hand lies outside of what may unwind, no user code runs while a thread unwinds, and the
+//!   mailbox is let go before a panic is resumed on its caller.
 //! - **R12** is kept for turns that wait (RUN 01 and 10).
-//! - **R13, no waiting.** No thread waits for another one, but in calls that say so. No spin but the
-//!   bounded back-off of a failed compare-and-swap.
-//! - **R14, watch.** Whoever waits for idle or for room stands in a list, then sets WATCH, on a word with
-//!   COUNT > 0. WATCH stays until the release, which wakes those that wait for idle. Whoever releases a
-//!   watched word looks once more for seats that came too late to be seen (`attend`).
+//! - **R13, no waiting.** No thread waits for another one, but in calls that say so. No spin but
+//!   the bounded back-off of a failed compare-and-swap.
+//! - **R14, watch.** Whoever waits for idle or for room stands in a list, then sets WATCH, on a
+//!   word with COUNT > 0. WATCH stays until the release, which wakes those that wait for idle.
+//!   Whoever releases a watched word looks once more for seats that came too late to be seen
+//!   (`attend`).
 //!
 //! [`Owner`]: crate::cell::owner::Owner
 

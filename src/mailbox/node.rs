@@ -6,15 +6,18 @@
 //! | 8      | VTABLE: how to run, give back and free the message          |
 //! | 16     | the message, as it is                                       |
 //!
-//! A message of at most 16 bytes takes one slot of a chunk, one of at most 48 bytes two ([`Home::One`], [`Home::Two`]); a larger or more
-//! strictly aligned one gets an allocation of its real size ([`Home::Own`]); that of a caller who waits lies in his frame
-//! ([`Home::Borrowed`]).
+//! A message of at most 16 bytes takes one slot of a chunk, one of at most 48 bytes two
+//! ([`Home::One`], [`Home::Two`]); a larger or more strictly aligned one gets an allocation of its
+//! real size ([`Home::Own`]); that of a caller who waits lies in his frame ([`Home::Borrowed`]).
 //!
-//! - N1: a node has one holder: its sender until it is pushed, then whoever owns the mailbox. Only the holder touches or frees it. HEAD and
-//!   a pushed node's LINK are integers; the holder turns them into pointers when it walks (R3). A stale address in a failing
-//!   compare-and-swap is compared, never followed.
-//! - N2: LINK and home are read before the message runs: a borrowed node is gone when its completion is stored.
-//! - N3: all memory of nodes is exposed when it is made (chunk, own allocation, frame), so an address that was pushed can be resolved.
+//! - N1: a node has one holder: its sender until it is pushed, then whoever owns the mailbox. Only
+//!   the holder touches or frees it. HEAD and a pushed node's LINK are integers; the holder turns
+//!   them into pointers when it walks (R3). A stale address in a failing compare-and-swap is
+//!   compared, never followed.
+//! - N2: LINK and home are read before the message runs: a borrowed node is gone when its
+//!   completion is stored.
+//! - N3: all memory of nodes is exposed when it is made (chunk, own allocation, frame), so an
+//!   address that was pushed can be resolved.
 
 use std::alloc::Layout;
 use std::mem::offset_of;
@@ -26,7 +29,8 @@ use crate::sync::alloc::{Life, alloc, dealloc};
 use crate::sync::cell::UnsafeCell;
 use crate::sync::config::SLOT;
 
-/// What the owner can do with a message without knowing its type. `payload` points to it, `env` is what the owner hands through.
+/// What the owner can do with a message without knowing its type. `payload` points to it, `env` is
+/// what the owner hands through.
 pub(crate) struct VTable {
     /// Runs the message, moving it out. If it unwinds, `panicked` follows.
     pub(crate) run: unsafe fn(payload: *mut u8, env: *const ()),
@@ -93,7 +97,8 @@ impl<M: Envelope> NodeOf<M> {
         _ => Home::Own,
     };
 
-    /// A node in the caller's frame: whoever pushes [`NodePtr::of_frame`] of it must not leave before the message is done.
+    /// A node in the caller's frame: whoever pushes [`NodePtr::of_frame`] of it must not leave
+    /// before the message is done.
     pub(crate) fn in_frame(message: M) -> Self {
         let link = UnsafeCell::new(Home::Borrowed as u64);
         NodeOf { node: Node { life: Life::new(), link, vtable: M::VTABLE }, message }
@@ -128,7 +133,8 @@ impl NodePtr {
         };
         let node =
             Node { life: Life::new(), link: UnsafeCell::new(home as u64), vtable: M::VTABLE };
-        // SAFETY: N1: fresh memory of this size (HOME) and alignment (slots are 32-byte aligned, an own allocation has its layout).
+        // SAFETY: N1: fresh memory of this size (HOME) and alignment (slots are 32-byte aligned, an
+        // own allocation has its layout).
         unsafe { memory.write(NodeOf { node, message }) };
         NodePtr(memory.cast())
     }
@@ -140,13 +146,15 @@ impl NodePtr {
         (memory.cast(), Home::Own)
     }
 
-    /// The node that lies in a frame, by the pointer through which alone the frame looks at it from now on.
+    /// The node that lies in a frame, by the pointer through which alone the frame looks at it from
+    /// now on.
     pub(crate) fn of_frame<M>(node: *mut NodeOf<M>) -> Self {
         let _ = node.expose_provenance(); // N3
         NodePtr(node.cast())
     }
 
-    /// Takes the message back out of a node that was made by [`new`](Self::new) on this thread and pushed nowhere.
+    /// Takes the message back out of a node that was made by [`new`](Self::new) on this thread and
+    /// pushed nowhere.
     ///
     /// # Safety
     /// The node holds an `M`, the caller is its holder and forgets it.
@@ -175,7 +183,8 @@ impl NodePtr {
     #[inline]
     pub(crate) fn addr(self) -> u64 {
         let addr = self.0.addr() as u64;
-        // A wider address would lose its top in the word: better to stop here than to run somebody else's memory.
+        // A wider address would lose its top in the word: better to stop here than to run somebody
+        // else's memory.
         assert!(addr >> 48 == 0 && addr & FLAGS == 0, "turnwise needs user addresses below 2^48");
         addr
     }
@@ -200,7 +209,8 @@ impl NodePtr {
     /// Sets the next node's address; the home stays.
     #[inline]
     pub(crate) fn set_next(self, next: u64) {
-        // SAFETY: N1: the caller is the holder, so the node is there and nobody else reads or writes it.
+        // SAFETY: N1: the caller is the holder, so the node is there and nobody else reads or
+        // writes it.
         unsafe { (*self.0).link.with_mut(|link| *link = *link & HOME | next) }
     }
 
@@ -248,7 +258,8 @@ impl Taken {
     /// Runs the message.
     ///
     /// # Safety
-    /// `env` is what this mailbox's messages expect; the message was not run or discarded before. On unwinding `panicked` must follow.
+    /// `env` is what this mailbox's messages expect; the message was not run or discarded before.
+    /// On unwinding `panicked` must follow.
     #[inline]
     pub(crate) unsafe fn run(self, env: *const ()) {
         // SAFETY: N1: the payload is there; the rest is the caller's word.

@@ -1,7 +1,8 @@
 //! The reply cell: where a question waits for its turn, and its answer for the asker.
 //!
-//! The queue holds the cell's address; question and answer lie in the cell, which has two sides: the asker's [`Reply`] and the drainer.
-//! One word decides whether the question runs or is cancelled, who is told, and who frees.
+//! The queue holds the cell's address; question and answer lie in the cell, which has two sides:
+//! the asker's [`Reply`] and the drainer. One word decides whether the question runs or is
+//! cancelled, who is told, and who frees.
 //!
 //! | bits 0, 1 PHASE                            | bit 2 WAITING          | bit 3 LEFT                     |
 //! |--------------------------------------------|------------------------|--------------------------------|
@@ -17,9 +18,11 @@
 //!
 //! - Q1: `start` and `cancel` exclude each other; the winner alone touches the question.
 //! - Q2: the answer is the drainer's until `done`, the asker's afterwards.
-//! - Q3: the waiter's slot is the asker's while WAITING is clear and it is not done; the drainer's from `finish` on, if WAITING was set then.
+//! - Q3: the waiter's slot is the asker's while WAITING is clear and it is not done; the drainer's
+//!   from `finish` on, if WAITING was set then.
 //! - ANSWER: `finish` Release -> `is_done` Acquire. - WAITER: `watch` Release -> `finish` Acquire.
-//! - LEAVE: `leave` Release -> `leave` Acquire. The side that frees comes after all that the other did.
+//! - LEAVE: `leave` Release -> `leave` Acquire. The side that frees comes after all that the other
+//!   did.
 
 use std::alloc::Layout;
 use std::mem::ManuallyDrop;
@@ -78,14 +81,15 @@ pub(crate) struct Asker<R, P>(NonNull<Cell<R, P>>);
 /// The drainer's side.
 pub(crate) struct Answerer<F: Question, R>(NonNull<Whole<F, R>>);
 
-// SAFETY: the cell's parts are touched by one side at a time (Q1-Q3), whichever thread it is on; question and answer are sent across.
+// SAFETY: the cell's parts are touched by one side at a time (Q1-Q3), whichever thread it is on;
+// question and answer are sent across.
 unsafe impl<R: Send, P: Send> Send for Asker<R, P> {}
 // SAFETY: a shared reference to it reads the state word only.
 unsafe impl<R: Send, P: Send> Sync for Asker<R, P> {}
 // SAFETY: as for the asker.
 unsafe impl<F: Question + Send, R: Send> Send for Answerer<F, R> {}
-// SAFETY: a shared reference to it reads the state word only, unless its holder knows that it is the
-// only one (`start`, `answer`: the floors above call them on an answerer that they own).
+// SAFETY: a shared reference to it reads the state word only, unless its holder knows that it is
+// the only one (`start`, `answer`: the floors above call them on an answerer that they own).
 unsafe impl<F: Question + Send, R: Send> Sync for Answerer<F, R> {}
 
 /// A new cell with its two sides: one allocation.
@@ -130,8 +134,8 @@ unsafe fn free<F: Question, R>(cell: NonNull<Cell<R, F::Payload>>) {
         }
     }
     let memory = Memory(cell.cast::<Whole<F, R>>());
-    // SAFETY: the caller's word; the question was moved out or dropped (Q1), the rest is dropped here.
-    // A waker and an answer that nobody took are user code: their panic concerns nobody.
+    // SAFETY: the caller's word; the question was moved out or dropped (Q1), the rest is dropped
+    // here. A waker and an answer that nobody took are user code: their panic concerns nobody.
     unsafe {
         cell.as_ref().life.end();
         panic::ignore(|| memory.0.drop_in_place());
@@ -154,7 +158,8 @@ impl<R, P> Cell<R, P> {
     fn phase_from_queued(&self, to: u32) -> bool {
         let mut now = QUEUED;
         loop {
-            // Ordering: Relaxed. It only decides; the question was published by the push (MESSAGE), or written by the asker himself.
+            // Ordering: Relaxed. It only decides; the question was published by the push (MESSAGE),
+            // or written by the asker himself.
             match self.state.compare_exchange(now, now & !PHASE | to, Relaxed, Relaxed) {
                 Ok(_) => return true,
                 Err(seen) if seen & PHASE != QUEUED => return false,
@@ -264,14 +269,15 @@ impl<R, P> Asker<R, P> {
     /// Registers a waiter; false if it is done already.
     pub(crate) fn watch(&mut self, waiter: Waiter) -> bool {
         let cell = self.cell();
-        // Ordering: Relaxed. The slot's old waiter is the asker's own; an answer is read by `take`, which looks again.
+        // Ordering: Relaxed. The slot's old waiter is the asker's own; an answer is read by `take`,
+        // which looks again.
         let before = cell.state.fetch_and(!WAITING, Relaxed);
         if before & PHASE == DONE {
             panic::ignore(|| drop(waiter));
             return false;
         }
-        // SAFETY: Q3: WAITING is clear, and it was not done when it was cleared: `finish` will not look
-        // at the slot.
+        // SAFETY: Q3: WAITING is clear, and it was not done when it was cleared: `finish` will not
+        // look at the slot.
         let before = cell.waiter.with_mut(|slot| unsafe { (*slot).replace(waiter) });
         // Ordering: Release, writer side of WAITER.
         let in_time = cell.state.fetch_or(WAITING, Release) & PHASE != DONE;
@@ -280,7 +286,8 @@ impl<R, P> Asker<R, P> {
         in_time
     }
 
-    /// Cancels the question, unless it has started: then it certainly never runs, and here is what it was made of.
+    /// Cancels the question, unless it has started: then it certainly never runs, and here is what
+    /// it was made of.
     pub(crate) fn cancel(&mut self) -> Option<P> {
         let won = self.cell().phase_from_queued(CANCELLED);
         won.then(|| {

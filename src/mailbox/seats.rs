@@ -1,10 +1,10 @@
 //! The queue of those that wait for room in a bounded mailbox, first come, first served.
 //!
-//! A seat holds a node with a message that is not pushed yet. The owner of the mailbox takes seats from
-//! the front and pushes their nodes; whoever gives up takes its own seat out.
+//! A seat holds a node with a message that is not pushed yet. The owner of the mailbox takes seats
+//! from the front and pushes their nodes; whoever gives up takes its own seat out.
 //!
-//! - S1: a seat's node has one holder: the queue, until the owner or the waiting sender takes the seat
-//!   out. Both take it under the lock.
+//! - S1: a seat's node has one holder: the queue, until the owner or the waiting sender takes the
+//!   seat out. Both take it under the lock.
 
 use std::collections::VecDeque;
 
@@ -20,8 +20,8 @@ pub(crate) struct SeatKind {
     pub(crate) refuse: unsafe fn(*mut u8, Reason),
 }
 
-/// One that waits. The number is its own: a node's address may be another's by the time it is looked
-/// for.
+/// One that waits. The number is its own: a node's address may be another's by the time it is
+/// looked for.
 pub(crate) struct Seat {
     number: u64,
     pub(crate) node: NodePtr,

@@ -1,33 +1,33 @@
 //! The word of a mailbox, and all its transitions.
 //!
 //! One `u64` counts the messages, holds the newest waiting one and says whether anything special is
-//! going on. So "do I own it now?", "is my message in?" and "may I let go?" are each answered by the
-//! one compare-and-swap that makes it so. With counter and queue in two words there is a gap between
-//! the two steps of a send, in which an owner spins (counted, not yet queued) or a second owner slips
-//! in (queued and run, not yet counted).
+//! going on. So "do I own it now?", "is my message in?" and "may I let go?" are each answered by
+//! the one compare-and-swap that makes it so. With counter and queue in two words there is a gap
+//! between the two steps of a send, in which an owner spins (counted, not yet queued) or a second
+//! owner slips in (queued and run, not yet counted).
 //!
 //! | 63 .. 48    | 47 .. 5    | 4     | 3      | 2      | 1 .. 0 |
 //! |-------------|------------|-------|--------|--------|--------|
 //! | COUNT `c`   | HEAD `h`   | WATCH | ORPHAN | CLOSED | RUN    |
 //!
 //! COUNT is the number of messages accepted and not settled, the running one included. HEAD is the
-//! newest waiting node, 0 for none: the address of the node itself, for nodes are 32-byte aligned and
-//! lie below 2^48. RUN is 00 running (or idle, if `c` = 0), 01 woken, 10 suspended, 11 pending. `S` is
-//! [`COUNT_MAX`]: `c` = `S` means "at least". `f` stands for the flags.
+//! newest waiting node, 0 for none: the address of the node itself, for nodes are 32-byte aligned
+//! and lie below 2^48. RUN is 00 running (or idle, if `c` = 0), 01 woken, 10 suspended, 11 pending.
+//! `S` is [`COUNT_MAX`]: `c` = `S` means "at least". `f` stands for the flags.
 //!
 //! | call                | from                 | to                                | the caller now owes ([`Duty`])               |
 //! |---------------------|----------------------|-----------------------------------|----------------------------------------------|
 //! | `claim`             | `0, -, 0`            | `1, -, 0`                         | runs its message, never stored, and drains   |
 //! | `push` n, to drain  | `0, -, f`            | `n, -, f` RUN 00                  | `Drain`: its messages are private, run them  |
-//! |                     | `c, h, f` pending    | `min(c+n,S), -, f` RUN 00         | `TakeOver`: the saved list, `h`, its own     |
+//! |                     | `c, h, f` pending    | `min(c+n+k,S), -, f` RUN 00       | `TakeOver`: the saved list, `h`, its own     |
 //! |                     | `c, h, f` else       | `min(c+n,S), node->h, f`          | `Nothing`                                    |
 //! | `push` n, to leave  | `0, -, f`            | `n, node, f` pending              | `Schedule`                                   |
 //! |                     | `c, h, f` pending    | `min(c+n,S), node->h, f`          | `Schedule`, unless it is scheduled already   |
 //! |                     | `c, h, f` else       | `min(c+n,S), node->h, f`          | `Nothing`                                    |
 //! | `push`, any         | closed, or full      | same                              | refused, with its message                    |
 //! | `raise` a flag      | as `push` with n = 0 | from `c` = 0 it becomes 1         | as `push`; `None` if it was raised already   |
-//! | `take_over`         | `c, h, f` pending    | `c, -, f` RUN 00                  | owns; `h` comes after the saved list         |
-//! | `take` after `done` | `c, h, f`            | `c==S ? S : c-done, -, f`         | runs `h`, reversed                           |
+//! | `take_over`         | `c, h, f` pending    | `min(c+k,S), -, f` RUN 00         | owns; `h` comes after the saved list         |
+//! | `take` after `done` | `c, h, f`            | `c==S ? S : c-done+k, -, f`       | runs `h`, reversed                           |
 //! | `settle_one`        | `c, h, f` not WATCH  | `c-1, h, f`                       | (R6) if watched, looks at the waiters first  |
 //! | `admit`             | `c, h, f`            | `c, node->h, f`                   | in place of a turn that is done; wakes it    |
 //! |                     | room, no turn done   | `c+1, node->h, f`                 | wakes the one that it has let in             |
@@ -37,22 +37,24 @@
 //! | `attend`            | `0, -, f`            | `1, -, f + WATCH`                 | owns, with a turn that is none               |
 //! |                     | `c, h, f`, c > 0     | `c, h, f + WATCH`                 | nothing: the owner will look                 |
 //!
-//! - COUNT is no condition of `release`: a private list run to its end and `h` = 0 mean that everything
-//!   accepted has been run. `S` is left only so; therefore a `c` below `S` was never `S` since the last
-//!   idle and is exact.
+//! - COUNT is no condition of `release`: a private list run to its end and `h` = 0 mean that
+//!   everything accepted has been run. `S` is left only so; therefore a `c` below `S` was never `S`
+//!   since the last idle and is exact.
 //! - All flags are zero on the fast path: `claim` and the first try of `release` are one
-//!   compare-and-swap each, and any flag fails them. RUN 01 and 10 are laid out for turns that wait;
-//!   woken on an idle word is noise, and `push` and `raise` clear it.
-//! - WATCH stays until the release, so an owner that is watched looks before every step that frees a
-//!   place. Setting it again does not change the word, and so does not fail a release that has looked
-//!   already: the one who releases a watched word looks once more afterwards (`attend`).
+//!   compare-and-swap each, and any flag fails them. RUN 01 and 10 are laid out for turns that
+//!   wait; woken on an idle word is noise, and `push` and `raise` clear it.
+//! - `k` is 1 if the word is watched, else 0: a turn that is none, done already. Of a full mailbox,
+//!   the message that is to run leaves a place, and that belongs to those that wait for room.
+//! - WATCH stays until the release, so an owner that is watched looks before every step that frees
+//!   a place. Setting it again does not change the word, and so does not fail a release that has
+//!   looked already: the one who releases a watched word looks once more afterwards (`attend`).
 //! - HANDOVER: `release`, `set_pending` Release -> `claim`, `push`, `raise`, `take_over`, `attend`
 //!   Acquire. The next owner sees all that the last one did.
 //! - MESSAGE: `push` Release -> `take`, `take_over`, `push` (TakeOver), `raise` (TakeOver) Acquire.
 //!   Later pushes are read-modify-writes and continue the release sequence, so the owner sees every
 //!   node below HEAD, not only the newest.
-//! - MEETING: `watch`, `meet` Release -> `release_met` Acquire. Whoever releases a watched
-//!   word finds the waiter in the list. A waiter for the end that stands in the list before its `meet`
+//! - MEETING: `watch`, `meet` Release -> `release_met` Acquire. Whoever releases a watched word
+//!   finds the waiter in the list. A waiter for the end that stands in the list before its `meet`
 //!   is seen by whoever ends the mailbox after it; one that meets later sees that it has ended.
 //! - FAREWELL: `raise` Release -> `look` Acquire on a raised flag. Whoever acts on CLOSED or ORPHAN
 //!   sees all that the raiser did.
@@ -76,7 +78,8 @@ pub(crate) const CLOSED: u64 = 4;
 pub(crate) const ORPHAN: u64 = 8;
 const WATCH: u64 = 16;
 
-/// The largest capacity whose limit is exact: the running message and one refused step must stay below saturation.
+/// The largest capacity whose limit is exact: the running message and one refused step must stay
+/// below saturation.
 pub(crate) const MAX_CAPACITY: u32 = COUNT_MAX as u32 - 2;
 /// The limit of a mailbox without one.
 pub(crate) const UNBOUNDED: u32 = u32::MAX;
@@ -109,6 +112,8 @@ pub(crate) enum Duty {
     /// It was pending: the caller owns it; its private list is the saved one, then the HEAD it
     /// replaced, then what it pushed.
     TakeOver,
+    /// The same, and it was watched: a turn that is none is done and not settled.
+    TakeOverWatched,
 }
 
 /// Why nothing was pushed; the word is unchanged.
@@ -172,7 +177,8 @@ impl Snapshot {
         }
     }
 
-    /// `push` of a chain of `n` nodes whose newest is at `top`; the chain's oldest node must link to [`Snapshot::head`].
+    /// `push` of a chain of `n` nodes whose newest is at `top`; the chain's oldest node must link
+    /// to [`Snapshot::head`].
     #[inline]
     pub(crate) fn push(
         self,
@@ -215,7 +221,11 @@ impl Snapshot {
             (0, _, Entry::Leave) => (Snapshot::new(count, top, kept | PENDING), Duty::Schedule),
             (0, _, _) => (Snapshot::new(count, 0, kept), Duty::Drain),
             (_, true, Entry::Leave) => (Snapshot::new(count, top, self.flags()), Duty::Schedule),
-            (_, true, _) => (Snapshot::new(count, 0, kept), Duty::TakeOver),
+            (_, true, _) => {
+                let watched = self.is_watched();
+                let duty = if watched { Duty::TakeOverWatched } else { Duty::TakeOver };
+                (Snapshot::new(count, 0, kept).keeping(), duty)
+            }
             (_, false, _) => (Snapshot::new(count, top, self.flags()), Duty::Nothing),
         }
     }
@@ -223,23 +233,45 @@ impl Snapshot {
     /// `take_over`; `None` if it is not pending: anybody may have taken it over.
     #[inline]
     pub(crate) fn take_over(self) -> Option<Snapshot> {
-        self.is_pending().then(|| Snapshot::new(self.count(), 0, self.flags() & !RUN))
+        self.is_pending().then(|| Snapshot(self.0 & !(HEAD | RUN)).keeping())
+    }
+
+    /// With what is counted in excess.
+    #[inline]
+    fn keeping(self) -> Snapshot {
+        let saturated = self.count() == COUNT_MAX;
+        if self.is_watched() && !saturated { Snapshot(self.0 + ONE) } else { self }
+    }
+
+    /// Of `done` turns, what `take` leaves unsettled: somebody may have begun to wait for room
+    /// since the owner's last look, and the place of the turn that was done last is theirs.
+    #[inline]
+    pub(crate) fn kept_of(self, done: u64) -> u64 {
+        self.kept().min(done)
+    }
+
+    /// What taking a pending mailbox over counts in excess, for those that wait for room: turns
+    /// that are none, and that the owner settles like those that are done.
+    #[inline]
+    pub(crate) fn kept(self) -> u64 {
+        u64::from(self.is_watched())
     }
 
     /// `take` after `done` turns.
     #[inline]
     pub(crate) fn take(self, done: u64) -> Snapshot {
-        Snapshot::new(self.settled(done), 0, self.flags())
+        Snapshot::new(self.settled(done - self.kept_of(done)), 0, self.flags())
     }
 
-    /// `release`, with the private list at its end; `None` if messages wait or the last handle has gone, so that the owner has to end it.
+    /// `release`, with the private list at its end; `None` if messages wait or the last handle has
+    /// gone, so that the owner has to end it.
     #[inline]
     pub(crate) fn release(self) -> Option<Snapshot> {
         (self.head() == 0 && !self.has(ORPHAN)).then(|| Snapshot::new(0, 0, self.flags() & CLOSED))
     }
 
-    /// `admit` of one node, which must link to [`Snapshot::head`], in place of a turn that is done if
-    /// there is one; at `most` so many messages then run or wait.
+    /// `admit` of one node, which must link to [`Snapshot::head`], in place of a turn that is done
+    /// if there is one; at `most` so many messages then run or wait.
     #[inline]
     pub(crate) fn admit(self, node: u64, settles: bool, most: u64) -> Option<Snapshot> {
         let count = self.count() + u64::from(!settles);
@@ -292,29 +324,32 @@ impl Word {
     /// A value that may be stale on return.
     #[inline]
     pub(crate) fn load(&self) -> Snapshot {
-        // Ordering: Relaxed. Nothing is read through it: the value is shown to users or is the guess of a compare-and-swap.
+        // Ordering: Relaxed. Nothing is read through it: the value is shown to users or is the
+        // guess of a compare-and-swap.
         Snapshot(self.0.load(Relaxed))
     }
 
     /// The owner's look at what keeps it from letting go.
     #[inline]
     pub(crate) fn look(&self) -> Snapshot {
-        // Ordering: Acquire, reader side of FAREWELL: an owner that ends a mailbox comes after everything that its handles did.
+        // Ordering: Acquire, reader side of FAREWELL: an owner that ends a mailbox comes after
+        // everything that its handles did.
         Snapshot(self.0.load(Acquire))
     }
 
     /// The blind first attempt of a send: never a load before it, so the line comes over once.
     #[inline(always)]
     pub(crate) fn claim(&self) -> Result<(), Snapshot> {
-        // Ordering: Acquire, reader side of HANDOVER. A failure is only the guess of the next attempt.
+        // Ordering: Acquire, reader side of HANDOVER. A failure is only the guess of the next
+        // attempt.
         match self.0.compare_exchange(0, ONE, Acquire, Relaxed) {
             Ok(_) => Ok(()),
             Err(now) => Err(Snapshot(now)),
         }
     }
 
-    /// Retries `claim` briefly while exactly one message is running and none is queued. Claiming moves
-    /// fewer cache lines than enqueueing, and cannot overtake an accepted message.
+    /// Retries `claim` briefly while exactly one message is running and none is queued. Claiming
+    /// moves fewer cache lines than enqueueing, and cannot overtake an accepted message.
     #[cold]
     pub(crate) fn claim_soon(&self, mut seen: Snapshot) -> Result<(), Snapshot> {
         let mut claimed = false;
@@ -337,7 +372,8 @@ impl Word {
         self.0.compare_exchange(ONE, 0, Release, Relaxed).is_ok()
     }
 
-    /// `push` of one node without a limit, for as long as somebody else owns the mailbox and takes messages; else the word as it was seen last.
+    /// `push` of one node without a limit, for as long as somebody else owns the mailbox and takes
+    /// messages; else the word as it was seen last.
     #[inline(always)]
     pub(crate) fn push_busy(
         &self,
@@ -349,7 +385,8 @@ impl Word {
         let mut now = seen;
         while let Ok((next, Duty::Nothing)) = now.push(node, 1, UNBOUNDED, Entry::Drain) {
             link(now.head());
-            // Ordering: Release, writer side of MESSAGE. The mailbox stays somebody else's: nothing is read.
+            // Ordering: Release, writer side of MESSAGE. The mailbox stays somebody else's: nothing
+            // is read.
             match self.0.compare_exchange(now.0, next.0, Release, Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(seen) => now = Snapshot(seen),
@@ -359,7 +396,9 @@ impl Word {
         Err(now)
     }
 
-    /// `push` with back-off, which gives the processor away from the seventh failure on: whoever runs the messages may be waiting for it. `link` is told the head that the chain's oldest node must link to.
+    /// `push` with back-off, which gives the processor away from the seventh failure on: whoever
+    /// runs the messages may be waiting for it. `link` is told the head that the chain's oldest
+    /// node must link to.
     pub(crate) fn push(
         &self,
         seen: Snapshot,
@@ -374,12 +413,14 @@ impl Word {
             let (next, duty) = now.push(top, n, limit, entry)?;
             link(if duty == Duty::Drain { 0 } else { now.head() });
             let swapped = match duty {
-                // Ordering: Release, writer side of MESSAGE. The mailbox stays somebody else's: nothing is read.
+                // Ordering: Release, writer side of MESSAGE. The mailbox stays somebody else's:
+                // nothing is read.
                 Duty::Nothing | Duty::Schedule => {
                     self.0.compare_exchange(now.0, next.0, Release, Relaxed)
                 }
-                // Ordering: Acquire, reader side of HANDOVER, and of MESSAGE for what waits below. The chain stays private.
-                Duty::Drain | Duty::TakeOver => {
+                // Ordering: Acquire, reader side of HANDOVER, and of MESSAGE for what waits below.
+                // The chain stays private.
+                Duty::Drain | Duty::TakeOver | Duty::TakeOverWatched => {
                     self.0.compare_exchange(now.0, next.0, Acquire, Relaxed)
                 }
             };
@@ -410,7 +451,8 @@ impl Word {
         let mut now = self.load();
         loop {
             let (next, duty) = if wanted(now) { now.raise(flag, entry)? } else { return None };
-            // Ordering: AcqRel. Release: writer side of FAREWELL. Acquire: reader side of HANDOVER and MESSAGE, if it now owns.
+            // Ordering: AcqRel. Release: writer side of FAREWELL. Acquire: reader side of HANDOVER
+            // and MESSAGE, if it now owns.
             match self.0.compare_exchange(now.0, next.0, AcqRel, Relaxed) {
                 Ok(_) => return Some((duty, now)),
                 Err(seen) => now = Snapshot(seen),
@@ -470,14 +512,15 @@ impl Word {
         }
     }
 
-    /// A look that cannot be missed: either it sees that the mailbox has ended, or the one who ends it sees all that came before this look.
+    /// A look that cannot be missed: either it sees that the mailbox has ended, or the one who ends
+    /// it sees all that came before this look.
     pub(crate) fn meet(&self) -> Snapshot {
         // Ordering: Release, writer side of MEETING. Who sees the end here looks again, by `look`.
         Snapshot(self.0.fetch_or(0, Release))
     }
 
-    /// One turn of a bounded mailbox settled, with more on the private list; false, with nothing changed,
-    /// if the mailbox is watched and that is not `allowed`.
+    /// One turn of a bounded mailbox settled, with more on the private list; false, with nothing
+    /// changed, if the mailbox is watched and that is not `allowed`.
     pub(crate) fn settle_one(&self, allowed: bool) -> bool {
         let mut now = self.load();
         while allowed || !now.is_watched() {
@@ -491,8 +534,8 @@ impl Word {
         false
     }
 
-    /// `admit` by the owner; `link` is told the head that the node must link to. False if there is no
-    /// room.
+    /// `admit` by the owner; `link` is told the head that the node must link to. False if there is
+    /// no room.
     pub(crate) fn admit(
         &self,
         node: u64,
@@ -518,8 +561,8 @@ impl Word {
         let mut now = self.load();
         loop {
             let (next, owns) = now.attend();
-            // Ordering: Acquire, reader side of HANDOVER, if it owns. If not, the owner finds the seat
-            // under the lock that this caller has held when it saw it.
+            // Ordering: Acquire, reader side of HANDOVER, if it owns. If not, the owner finds the
+            // seat under the lock that this caller has held when it saw it.
             match self.0.compare_exchange(now.0, next.0, Acquire, Relaxed) {
                 Ok(_) => return owns,
                 Err(seen) => now = Snapshot(seen),
@@ -539,7 +582,8 @@ impl Word {
         }
     }
 
-    /// `watch` as long as `still` holds; the value it replaced, or the one in which the wait is over.
+    /// `watch` as long as `still` holds; the value it replaced, or the one in which the wait is
+    /// over.
     pub(crate) fn watch(&self, still: impl Fn(Snapshot) -> bool) -> Result<Snapshot, Snapshot> {
         let mut now = self.load();
         loop {

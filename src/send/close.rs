@@ -25,8 +25,8 @@ impl<S> Strong<S> {
         first
     }
 
-    /// Closes the mailbox if nothing runs or waits in it. The actor ends in this call, also on top of
-    /// the crate's own work, unless its end is for its executor.
+    /// Closes the mailbox if nothing runs or waits in it. The actor ends in this call, also on top
+    /// of the crate's own work, unless its end is for its executor.
     pub(crate) fn end_if_idle(&self) -> bool {
         self.raise_by(CLOSED, true, true)
     }
@@ -70,8 +70,8 @@ impl<S> Drop for Strong<S> {
     fn drop(&mut self) {
         // SAFETY: this is the drop of the handle.
         if unsafe { self.release() } {
-            // The handles' reference is there until the one that ends the actor gives it up: that may be
-            // this call, or the owner.
+            // The handles' reference is there until the one that ends the actor gives it up: that
+            // may be this call, or the owner.
             self.raise_flag(ORPHAN, false);
         }
     }

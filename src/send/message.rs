@@ -1,5 +1,5 @@
-//! Sending and asking: the message is run on the spot if the mailbox is idle and this thread is inside no
-//! turn, else it is left in the mailbox.
+//! Sending and asking: the message is run on the spot if the mailbox is idle and this thread is
+//! inside no turn, else it is left in the mailbox.
 
 use super::push::By;
 use crate::cell::config::Overflow;
@@ -24,9 +24,9 @@ pub(crate) enum Answer<R, P> {
 }
 
 impl<S: 'static> Strong<S> {
-    /// Runs one message of this mailbox, which this thread has just claimed, and lets go. Everything but
-    /// the good way is out of line: the result of a turn that panicked does not stay in registers past
-    /// the release.
+    /// Runs one message of this mailbox, which this thread has just claimed, and lets go.
+    /// Everything but the good way is out of line: the result of a turn that panicked does not stay
+    /// in registers past the release.
     #[inline(always)]
     pub(super) fn run_claimed<R>(
         &self,
@@ -35,8 +35,8 @@ impl<S: 'static> Strong<S> {
         mut claimed: Claimed,
         f: impl FnOnce(&mut S) -> R,
     ) -> Result<R, Payload> {
-        // SAFETY: B1: claimed, so it is ours, of this state type; a mailbox that has ended is closed, and
-        // is not claimed.
+        // SAFETY: B1: claimed, so it is ours, of this state type; a mailbox that has ended is
+        // closed, and is not claimed.
         let turn = || panic::catch(|| unsafe { claimed.with_state(f) });
         match local.enter_from(depth, self.addr(), turn) {
             Ok(value) => {
@@ -60,7 +60,8 @@ impl<S: 'static> Strong<S> {
                     Ok(claimed) => {
                         // SAFETY: claimed: the turn is this thread's.
                         let turn = unsafe { InTurn::new(claimed.cell()) };
-                        // An answer that nobody wants is dropped in the turn: its panic is the turn's.
+                        // An answer that nobody wants is dropped in the turn: its panic is the
+                        // turn's.
                         let ran = self.run_claimed(local, Depth::Outside, claimed, |state| {
                             drop(message.run(state, turn));
                         });

@@ -1,8 +1,9 @@
-//! The ways into a mailbox, from the outside: every call of a user's that does something starts here.
+//! The ways into a mailbox, from the outside: every call of a user's that does something starts
+//! here.
 //!
-//! The way of a send: `claim` (idle: the message is run on the spot, never stored, then `release_one`),
-//! or a node and `push`, and then what the push left owing. A thread that is inside a turn never drains
-//! for a send: it defers (R9).
+//! The way of a send: `claim` (idle: the message is run on the spot, never stored, then
+//! `release_one`), or a node and `push`, and then what the push left owing. A thread that is inside
+//! a turn never drains for a send: it defers (R9).
 
 pub(crate) mod close;
 pub(crate) mod message;

@@ -1,7 +1,7 @@
 //! Putting messages in: what a sender does when the mailbox was not its own by the first attempt.
 //!
-//! A message becomes a node, and the node is pushed, by itself or in a chain. Then whatever the push left
-//! owing ([`Owed`]) is done: drained here, deferred on this thread, or scheduled.
+//! A message becomes a node, and the node is pushed, by itself or in a chain. Then whatever the
+//! push left owing ([`Owed`]) is done: drained here, deferred on this thread, or scheduled.
 
 use crate::cell::owner::Owed;
 use crate::cell::refs::Strong;
@@ -31,8 +31,8 @@ impl<S: 'static> Strong<S> {
             // A long chain is found too long before anything is read.
             Refusal::Full if !self.header().word.load().has(CLOSED) => Reason::Full,
             _ => {
-                // The push that was refused read the word Relaxed: FAREWELL shows a STOP that was raised
-                // before CLOSED.
+                // The push that was refused read the word Relaxed: FAREWELL shows a STOP that was
+                // raised before CLOSED.
                 self.header().word.look();
                 self.header().stop_cause().map_or(Reason::Closed, Reason::Stopped)
             }
@@ -76,7 +76,7 @@ impl<S: 'static> Strong<S> {
         by: By,
     ) -> Result<Owed, Reason> {
         let mut seen = seen;
-        if self.is_executor_only() {
+        if self.is_executor_only() || by == By::Poster {
             seen = self.look_at_executor()?;
         }
         let leaves = by == By::Poster || self.is_executor_only() || local.in_turn();
@@ -85,8 +85,8 @@ impl<S: 'static> Strong<S> {
         self.push_nodes(seen, links, limit, entry).map_err(|refusal| self.reason(refusal))
     }
 
-    /// Before a message would need a new drain: an executor that is gone stops its actor, and the message
-    /// goes back to its sender.
+    /// Before a message would need a new drain: an executor that is gone stops its actor, and the
+    /// message goes back to its sender.
     pub(super) fn look_at_executor(&self) -> Result<Snapshot, Reason> {
         let now = self.header().word.load();
         if now.count() == 0 && !now.has(CLOSED) && is_executor_gone(self.header()) {

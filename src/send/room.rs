@@ -1,12 +1,14 @@
 //! Waiting for room in a full mailbox, first come, first served.
 //!
-//! A sender that waits leaves its message in a oneshot and a node that leads to it in the mailbox's queue
-//! of seats ([`crate::mailbox::seats`]), sets WATCH so that the owner looks there, and sleeps. The owner
-//! pushes the nodes in the order of the queue, in place of turns that are done: a place that becomes free
-//! goes to whoever has waited longest, and no sender that comes later sees it free.
+//! A sender that waits leaves its message in a oneshot and a node that leads to it in the mailbox's
+//! queue of seats ([`crate::mailbox::seats`]), sets WATCH so that the owner looks there, and
+//! sleeps. The owner pushes the nodes in the order of the queue, in place of turns that are done: a
+//! place that becomes free goes to whoever has waited longest, and no sender that comes later sees
+//! it free.
 //!
-//! A seat is given up by its drop: whatever unwinds or forgets nothing of it is left in the queue. One
-//! that is forgotten stays there until the actor ends, which gives its message back before the end.
+//! A seat is given up by its drop: whatever unwinds or forgets nothing of it is left in the queue.
+//! One that is forgotten stays there until the actor ends, which gives its message back before the
+//! end.
 
 use std::task::{Context, Poll};
 
@@ -100,8 +102,8 @@ impl<S: 'static, E: Envelope> Seat<S, E> {
     fn give_up(&mut self) -> Option<E> {
         let message = self.asker.cancel()?;
         if let Some(node) = self.handle.header().ext_made().room.remove(self.number) {
-            // SAFETY: S1: taken out of the queue, it is ours; `take` made it of such a message, and it
-            // is pushed nowhere.
+            // SAFETY: S1: taken out of the queue, it is ours; `take` made it of such a message, and
+            // it is pushed nowhere.
             unsafe { node.take_back::<Seated<E>>() }.abandon();
         }
         Some(message)
@@ -163,7 +165,8 @@ impl<S: 'static, E: Envelope> Seat<S, E> {
             // User code first: if it panics, the seat is as it was.
             let waiter = Waiter::Task(cx.waker().clone());
             if !self.stays() {
-                // Here, and not when this returns: a waker whose drop panics would cost the message.
+                // Here, and not when this returns: a waker whose drop panics would cost the
+                // message.
                 panic::ignore(|| drop(waiter));
             } else if self.asker.watch(waiter) {
                 before_pending();

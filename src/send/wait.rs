@@ -1,7 +1,7 @@
 //! Waiting at a mailbox: for an answer, until it is idle, until it has ended (R14).
 //!
-//! A thread that waits runs a pending mailbox itself, if its actor allows that, until its own message is
-//! done or its time is over. A task never does.
+//! A thread that waits runs a pending mailbox itself, if its actor allows that, until its own
+//! message is done or its time is over. A task never does.
 
 use std::task::{Context, Poll};
 
@@ -42,7 +42,8 @@ impl Ref {
         true
     }
 
-    /// Waits for an answer of this actor; `None` when the time is over, with the answer still to come.
+    /// Waits for an answer of this actor; `None` when the time is over, with the answer still to
+    /// come.
     pub(crate) fn wait_for<R, P>(
         &self,
         asker: &mut Asker<R, P>,

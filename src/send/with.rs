@@ -74,7 +74,8 @@ impl<S: 'static> Strong<S> {
         let mut frame = NodeOf::in_frame(Borrowed::<S, F, R>::new(f));
         let frame = &raw mut frame;
         let node = NodePtr::of_frame(frame);
-        // SAFETY: E2: the frame is ours until the push, and from then on both sides use this one pointer.
+        // SAFETY: E2: the frame is ours until the push, and from then on both sides use this one
+        // pointer.
         let message = unsafe { &*NodeOf::message(frame) };
         let limit = self.header().config().limit;
         let owed = self

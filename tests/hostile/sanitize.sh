@@ -33,7 +33,8 @@ fi
 host=$("${rustc[@]}" -vV | sed -n 's/^host: //p')
 sysroot=$("${rustc[@]}" --print sysroot)
 
-# program <sanitizer> <more for cargo>: builds it, and prints its path. The target is named, so that build scripts are left alone.
+# program <sanitizer> <more for cargo>: builds it, and prints its path. The target is named, so that
+# build scripts are left alone.
 program() {
     local sanitizer=$1
     shift

@@ -1,4 +1,5 @@
-//! Where actors run, and those who send to them. Made when first needed; whoever has nothing to do here sleeps.
+//! Where actors run, and those who send to them. Made when first needed; whoever has nothing to do
+//! here sleeps.
 
 use std::future::Future;
 use std::sync::{LazyLock, mpsc};

@@ -57,7 +57,8 @@ pub(crate) fn wait<P: Peer, R: Send + 'static>(
     })
 }
 
-/// One trial of about so many operations, each of which works for `rounds` where the load has a handler.
+/// One trial of about so many operations, each of which works for `rounds` where the load has a
+/// handler.
 pub(crate) fn run<P: Peer>(load: Load, operations: u64, rounds: u32, sizes: Sizes) -> Done {
     match load {
         Load::Tell { senders, .. } => {
@@ -162,7 +163,8 @@ async fn create<P: Peer>(actors: usize) -> Done {
     Done { operations: actors as u64, took: start.until(end) }
 }
 
-/// Resident bytes for each of so many idle actors and its handle, once each has handled a message; none where the system does not tell.
+/// Resident bytes for each of so many idle actors and its handle, once each has handled a message;
+/// none where the system does not tell.
 pub(crate) fn resident<P: Peer>(actors: usize) -> Option<f64> {
     wait::<P, _>(async move {
         let trial = Trial::new(actors);

@@ -1,4 +1,5 @@
-//! The workloads of this crate's benchmarks on what people use instead: channels with a task behind them, and actor crates.
+//! The workloads of this crate's benchmarks on what people use instead: channels with a task behind
+//! them, and actor crates.
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/peers/Cargo.toml                a few minutes; the table, aligned
@@ -6,14 +7,17 @@
 //! cargo run --release --manifest-path benches/peers/Cargo.toml -- --quick     a few seconds; figures that mean nothing, answers that do
 //! ```
 //!
-//! Each peer is used as its documentation says, by the fastest of the ways that are told there, without the parts that only watch
-//! (tracing). All senders and askers are tasks of one tokio runtime with two workers, as are the actors; actix and the first row of
-//! turnwise say what they have instead. Whoever sends to an unbounded mailbox never pauses, so there most of the messages wait in memory
-//! before they are handled.
+//! Each peer is used as its documentation says, by the fastest of the ways that are told there,
+//! without the parts that only watch (tracing). All senders and askers are tasks of one tokio
+//! runtime with two workers, as are the actors; actix and the first row of turnwise say what they
+//! have instead. Whoever sends to an unbounded mailbox never pauses, so there most of the messages
+//! wait in memory before they are handled.
 //!
-//! Everybody guards the same state, which counts for itself. A trial ends when everything has been *handled*, and then its answer is
-//! checked: a wrong one ends the program. The peers take turns within each round, another one first each time; figures are medians over
-//! the rounds. Bytes are measured in a process of their own for each peer, because an allocator keeps what others have given back.
+//! Everybody guards the same state, which counts for itself. A trial ends when everything has been
+//! *handled*, and then its answer is checked: a wrong one ends the program. The peers take turns
+//! within each round, another one first each time; figures are medians over the rounds. Bytes are
+//! measured in a process of their own for each peer, because an allocator keeps what others have
+//! given back.
 
 mod hosts;
 mod loads;

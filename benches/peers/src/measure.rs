@@ -84,7 +84,8 @@ pub(crate) fn measure<'a>(subjects: &'a [Subject], options: &Options) -> Vec<Row
         );
         for (column, &load) in LOADS.iter().enumerate() {
             for i in 0..chosen.len() {
-                // Who comes first changes, so nobody always runs after the same neighbour's leftovers.
+                // Who comes first changes, so nobody always runs after the same neighbour's
+                // leftovers.
                 let i = (i + round) % chosen.len();
                 figures[i][column].push(trial(chosen[i].1, load, operations[i][column]));
             }

@@ -1,7 +1,7 @@
 //! What a peer has to be able to do, and the state that its actors guard.
 //!
-//! The state is the same everywhere and counts for itself, so the end of a trial is noted by whoever handles the last message, and no peer
-//! needs to keep an order for it.
+//! The state is the same everywhere and counts for itself, so the end of a trial is noted by
+//! whoever handles the last message, and no peer needs to keep an order for it.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,8 @@ pub(crate) trait Peer: Clone + Send + Sync + 'static {
     /// What a reader should know before comparing.
     const NOTE: Option<&'static str> = None;
 
-    /// A new actor. Called by a launched future; the place spreads actors where the peer does not do it by itself.
+    /// A new actor. Called by a launched future; the place spreads actors where the peer does not
+    /// do it by itself.
     fn spawn(place: usize, state: State<Self>) -> impl Future<Output = Self> + Send;
     /// Sends a message without an answer; waits for room if the mailbox is bounded.
     fn tell(&self, rounds: u32) -> impl Future<Output = ()> + Send;
@@ -60,8 +61,8 @@ impl<P> State<P> {
         self.work(rounds);
     }
 
-    /// The handler of a message: counts it and works for so many rounds. The answer: how many are still to come; after the last, from
-    /// `u64::MAX` down.
+    /// The handler of a message: counts it and works for so many rounds. The answer: how many are
+    /// still to come; after the last, from `u64::MAX` down.
     #[inline]
     pub(crate) fn work(&mut self, rounds: u32) -> u64 {
         self.value = spend(self.value, rounds);
@@ -170,7 +171,8 @@ impl Clocks {
     }
 }
 
-/// Squarings in a chain, as in the workloads of the crate's own benchmarks: each needs the one before, so nothing can shorten it.
+/// Squarings in a chain, as in the workloads of the crate's own benchmarks: each needs the one
+/// before, so nothing can shorten it.
 #[inline(always)]
 pub(crate) fn spend(mut value: u64, rounds: u32) -> u64 {
     for _ in 0..rounds {

@@ -1,5 +1,6 @@
-//! The shipped floors, file by file, on a [`sync`] of their own: the std flavour whose every atomic operation is a *step* at which the
-//! thread may be delayed at random ([`pause::chaos`]), listed ([`pause::trace`]) or stopped until a test lets it go ([`pause::Gate`]).
+//! The shipped floors, file by file, on a [`sync`] of their own: the std flavour whose every atomic
+//! operation is a *step* at which the thread may be delayed at random ([`pause::chaos`]), listed
+//! ([`pause::trace`]) or stopped until a test lets it go ([`pause::Gate`]).
 //!
 //! The published crate carries no hooks: only this package has them, by supplying `crate::sync`.
 

@@ -1,9 +1,12 @@
-//! Steps: what a thread does to memory that others see, one by one, and how a test interferes with it.
+//! Steps: what a thread does to memory that others see, one by one, and how a test interferes with
+//! it.
 //!
-//! Every atomic operation and every lock of this flavour calls [`before`] and [`after`]. Three things can happen there:
+//! Every atomic operation and every lock of this flavour calls [`before`] and [`after`]. Three
+//! things can happen there:
 //!
-//! - [`chaos`]: at random the thread yields, spins or sleeps a little. Each thread has its own xorshift, seeded from the test's seed and the
-//!   order in which threads came by, so a run can be repeated as far as the operating system lets it.
+//! - [`chaos`]: at random the thread yields, spins or sleeps a little. Each thread has its own
+//!   xorshift, seeded from the test's seed and the order in which threads came by, so a run can be
+//!   repeated as far as the operating system lets it.
 //! - [`Gate`]: one thread stops right before its k-th step and stays there until it is released.
 //! - [`trace`]: the steps of one call are listed.
 //!
@@ -253,7 +256,8 @@ impl Gate {
         Gate(Arc::new(Paused { phase: Mutex::new(Phase::Running), changed: Condvar::new() }))
     }
 
-    /// Calls `f` on this thread, which stops before step `k` (the first is 0) until [`release`](Self::release).
+    /// Calls `f` on this thread, which stops before step `k` (the first is 0) until
+    /// [`release`](Self::release).
     pub fn run<R>(&self, k: usize, f: impl FnOnce() -> R) -> R {
         ME.with(|me| {
             me.left.set(k);

@@ -24,14 +24,16 @@ pub(crate) mod atomic {
     pub(crate) use self::std::Ordering;
     use crate::pause::{after, before, last_counted, ordering};
 
-    /// ThreadSanitizer knows no fences. Ours stand right after a `fetch_sub`, so a load of the same counter says the same to it: what
-    /// the standard library's `Arc` does when it is built for ThreadSanitizer.
+    /// ThreadSanitizer knows no fences. Ours stand right after a `fetch_sub`, so a load of the same
+    /// counter says the same to it: what the standard library's `Arc` does when it is built for
+    /// ThreadSanitizer.
     #[track_caller]
     pub(crate) fn fence(order: Ordering) {
         before("fence");
         if ordering(order) == order {
             std::fence(order);
-            // SAFETY: it has just been counted down by this thread, to zero: the counter is there, and nobody else's.
+            // SAFETY: it has just been counted down by this thread, to zero: the counter is there,
+            // and nobody else's.
             if let Some(counter) = unsafe { last_counted().as_ref() } {
                 counter.load(order);
             }
@@ -234,8 +236,8 @@ pub(crate) mod alloc {
     const ALIVE: u32 = 0x600d_11fe;
     const DEAD: u32 = 0xdead_11fe;
 
-    /// A mark in a piece of memory: its use after the end, a second end and a leak are found by looking at it. It decides nothing and
-    /// orders nothing (Relaxed), so it hides no race.
+    /// A mark in a piece of memory: its use after the end, a second end and a leak are found by
+    /// looking at it. It decides nothing and orders nothing (Relaxed), so it hides no race.
     #[derive(Debug)]
     pub(crate) struct Life(AtomicU32);
 

@@ -1,4 +1,5 @@
-//! No polling and no spinning: processor time is counted, not guessed. Linux only, where each thread's time can be read.
+//! No polling and no spinning: processor time is counted, not guessed. Linux only, where each
+//! thread's time can be read.
 #![cfg(target_os = "linux")]
 
 use std::fs;

@@ -1,8 +1,10 @@
-//! One thread is stopped before each step of a call in turn, for as long as it takes: what the others can do meanwhile.
+//! One thread is stopped before each step of a call in turn, for as long as it takes: what the
+//! others can do meanwhile.
 //!
 //! - Nobody waits for it and nobody spins: every send by others returns while it is stopped.
-//! - If it does not own the mailbox, the turns of others go on as well, the actor it was sending to included. If it does (it found the
-//!   mailbox idle and is running it), then stopping it is a long turn: the messages of others are accepted, and run when it goes on.
+//! - If it does not own the mailbox, the turns of others go on as well, the actor it was sending to
+//!   included. If it does (it found the mailbox idle and is running it), then stopping it is a long
+//!   turn: the messages of others are accepted, and run when it goes on.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
@@ -129,13 +131,15 @@ fn others_send(actor: &Actor<State>) -> u64 {
     senders.into_iter().map(|sender| sender.join().unwrap()).sum()
 }
 
-/// Is this step taken while the list of those who wait for idle or for the end is locked, or the cause of a stop? The one who wakes
-/// them, and the one who is refused, wait for that short lock. These are the only places where a stopped thread delays others.
+/// Is this step taken while the list of those who wait for idle or for the end is locked, or the
+/// cause of a stop? The one who wakes them, and the one who is refused, wait for that short lock.
+/// These are the only places where a stopped thread delays others.
 fn holds_a_cold_lock(step: Step) -> bool {
     step.op == "locked" && matches!(step.file(), "wait_list.rs" | "header.rs")
 }
 
-/// Stops `call` before each of its steps while another thread is inside a turn, ends that turn, and has the others send.
+/// Stops `call` before each of its steps while another thread is inside a turn, ends that turn, and
+/// has the others send.
 fn stopped_behind_a_turn(
     actor: impl Fn() -> Actor<State>,
     (name, call): (&str, Call),
@@ -293,8 +297,9 @@ fn sends_go_on_while_the_one_who_hands_a_drain_over_is_stopped() {
         let step = gate.stopped();
         let accepted = others_send(&actor);
         assert_eq!(accepted, OTHERS / THREADS * THREADS, "stopped before {step:?}");
-        // Whoever has raised SCHEDULED submits the drain: until then a sender or a caller of `with`, who may
-        // run this actor, takes the mailbox over. One that only its executor may run would wait for it.
+        // Whoever has raised SCHEDULED submits the drain: until then a sender or a caller of
+        // `with`, who may run this actor, takes the mailbox over. One that only its executor may
+        // run would wait for it.
         assert_eq!(actor.with(|state| state.others).unwrap(), accepted, "stopped before {step:?}");
         gate.release();
         thread.join().unwrap();

@@ -1,4 +1,5 @@
-//! What a call costs in steps: the promise "two read-modify-writes and no load before the first one", counted.
+//! What a call costs in steps: the promise "two read-modify-writes and no load before the first
+//! one", counted.
 
 use std::sync::mpsc;
 use std::thread;
@@ -85,7 +86,8 @@ fn a_gate_stops_a_thread_before_each_step_in_turn() {
             break;
         };
         assert!(!gate.is_finished());
-        // Before the claim nobody owns it; after the claim its sender does, and the turn has been run.
+        // Before the claim nobody owns it; after the claim its sender does, and the turn has been
+        // run.
         assert_eq!(n.len(), k, "paused before {step:?}");
         gate.release();
         thread.join().unwrap();

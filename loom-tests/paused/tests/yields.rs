@@ -1,4 +1,5 @@
-//! The stress scenarios on atomics that yield, spin and sleep at random, in small sizes: chunks of seven slots, counts up to 63.
+//! The stress scenarios on atomics that yield, spin and sleep at random, in small sizes: chunks of
+//! seven slots, counts up to 63.
 
 mod api {
     pub use paused::*;

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// The hooks of a batch belong to the ownership: what they write is seen by the next owner's, and they
-/// come in pairs.
+/// The hooks of a batch belong to the ownership: what they write is seen by the next owner's, and
+/// they come in pairs.
 pub(super) fn batch_in_pairs() {
     let open = Written::new();
     let (start, end) = (open.clone(), open.clone());

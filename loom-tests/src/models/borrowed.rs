@@ -5,7 +5,8 @@ use super::*;
 use crate::sync::reached;
 
 impl Shared {
-    /// Asks for the sum so far by a borrowed message, which adds one and writes to the caller's frame.
+    /// Asks for the sum so far by a borrowed message, which adds one and writes to the caller's
+    /// frame.
     fn with(&self) -> Result<u32, AskError> {
         let mut local = Track::new(0);
         let seen = self.actor.with(|log| {
@@ -20,7 +21,8 @@ impl Shared {
     }
 }
 
-/// DELIVERY and SLEEPER: two callers wait for each other's turns; each sees what its turn wrote to its frame.
+/// DELIVERY and SLEEPER: two callers wait for each other's turns; each sees what its turn wrote to
+/// its frame.
 pub(super) fn r4_borrowed() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| assert!(shared.with().is_ok()));
@@ -30,7 +32,8 @@ pub(super) fn r4_borrowed() {
     shared.finish();
 }
 
-/// The same among three threads, one of which only sends: a message in a frame stands between others in a batch.
+/// The same among three threads, one of which only sends: a message in a frame stands between
+/// others in a batch.
 pub(super) fn r4_borrowed_among_sends() {
     let shared = Shared::new();
     let first = shared.spawn(|shared| assert!(shared.with().is_ok()));

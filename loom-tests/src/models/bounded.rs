@@ -34,7 +34,8 @@ impl Shared {
     }
 }
 
-/// With nobody draining: as many as it holds are accepted, not one more; and while each one runs, there is room for exactly one again.
+/// With nobody draining: as many as it holds are accepted, not one more; and while each one runs,
+/// there is room for exactly one again.
 pub(super) fn r6_exact_alone() {
     let shared = Shared::bounded(CAPACITY);
     for no in 1..=CAPACITY {

@@ -13,7 +13,8 @@ impl Shared {
     }
 }
 
-/// CARRY: two senders leave a message each and run what the executor has; nothing is left that nobody carries.
+/// CARRY: two senders leave a message each and run what the executor has; nothing is left that
+/// nobody carries.
 pub(super) fn r8_carried() {
     let shared = Shared::carried(256);
     let thread = shared.spawn(move |shared| {
@@ -26,7 +27,8 @@ pub(super) fn r8_carried() {
     shared.finish();
 }
 
-/// The same at a budget of one turn: the drain hands the rest off, with a saved list or with messages in HEAD.
+/// The same at a budget of one turn: the drain hands the rest off, with a saved list or with
+/// messages in HEAD.
 pub(super) fn r8_budget() {
     let shared = Shared::carried(1);
     let thread = shared.spawn(move |shared| {
@@ -41,8 +43,9 @@ pub(super) fn r8_budget() {
     shared.finish();
 }
 
-/// A caller who drains is over, parks, and hands the rest on. A sender comes, finds it running, parked, or parked and carried, and takes it over
-/// if he can; then he runs what the queue has. Nothing is left that nobody carries.
+/// A caller who drains is over, parks, and hands the rest on. A sender comes, finds it running,
+/// parked, or parked and carried, and takes it over if he can; then he runs what the queue has.
+/// Nothing is left that nobody carries.
 pub(super) fn r8_handed_on() {
     let shared = Shared::handed_on();
     for no in 1..=2 {
@@ -117,8 +120,8 @@ pub(super) fn r8_closed_while_carried() {
     shared.finish();
 }
 
-/// A drain is dropped un-run: the actor stops, nothing of it is run, and everything is given back or
-/// refused.
+/// A drain is dropped un-run: the actor stops, nothing of it is run, and everything is given back
+/// or refused.
 pub(super) fn r8_carrier_dropped() {
     let shared = Shared::carried(256);
     let thread = shared.spawn(move |shared| {
@@ -134,8 +137,8 @@ pub(super) fn r8_carrier_dropped() {
     shared.finish();
 }
 
-/// The same inside a turn of another actor: what the drop owes is done when that turn is over, or by
-/// whoever sends meanwhile.
+/// The same inside a turn of another actor: what the drop owes is done when that turn is over, or
+/// by whoever sends meanwhile.
 pub(super) fn drain_dropped_in_a_turn() {
     let queue = Arc::new(Queue::default());
     let theirs = queue.clone();
@@ -175,8 +178,8 @@ pub(super) fn drain_dropped_in_a_turn() {
     shared.finish();
 }
 
-/// A thread that waits for an answer takes the mailbox over, or the one that runs its drain does: one of
-/// the two is too late.
+/// A thread that waits for an answer takes the mailbox over, or the one that runs its drain does:
+/// one of the two is too late.
 pub(super) fn r8_carrier_is_stale() {
     let shared = Shared::by_hand();
     let thread = shared.spawn(move |shared| {
@@ -191,8 +194,8 @@ pub(super) fn r8_carrier_is_stale() {
     shared.finish();
 }
 
-/// Two leave a message each in a plain actor and wait until it has been run: what a poster leaves is
-/// run, though neither of them drains by its own call.
+/// Two leave a message each in a plain actor and wait until it has been run: what a poster leaves
+/// is run, though neither of them drains by its own call.
 pub(super) fn posted_by_two() {
     fn post(shared: &Shared, from: usize) {
         let mail = Mail::<OWN>::new(&shared.books, from, 1);

@@ -37,7 +37,8 @@ pub(super) fn canary_relaxed_flag() {
     thread.join();
 }
 
-/// The designs that keep counter and queue apart: the queue is a locked list, which costs them nothing.
+/// The designs that keep counter and queue apart: the queue is a locked list, which costs them
+/// nothing.
 #[derive(Default)]
 struct Parts {
     queue: Mutex<VecDeque<u32>>,
@@ -85,7 +86,8 @@ fn two_senders(send: fn(&Parts)) {
     assert_eq!(parts.state.0.with(|state| unsafe { *state }), 2, "stranded");
 }
 
-/// Count, then push, drain until the counter says so: an owner spins for a message that was counted and is not there yet.
+/// Count, then push, drain until the counter says so: an owner spins for a message that was counted
+/// and is not there yet.
 pub(super) fn textbook_order_spins() {
     two_senders(|parts| {
         let counted = parts.count.0.fetch_add(1, AcqRel);
@@ -105,7 +107,8 @@ pub(super) fn textbook_order_spins() {
     });
 }
 
-/// Push, then count, drain until the queue is empty: a message that is run before it is counted makes its sender an owner as well.
+/// Push, then count, drain until the queue is empty: a message that is run before it is counted
+/// makes its sender an owner as well.
 pub(super) fn count_after_push_lets_two_owners_in() {
     two_senders(|parts| {
         parts.push();
@@ -118,7 +121,8 @@ pub(super) fn count_after_push_lets_two_owners_in() {
     });
 }
 
-/// Push, then exchange a flag: a message pushed after the owner's last look and before it clears the flag is stranded.
+/// Push, then exchange a flag: a message pushed after the owner's last look and before it clears
+/// the flag is stranded.
 pub(super) fn exchange_flag_strands() {
     two_senders(|parts| {
         parts.push();
@@ -131,7 +135,8 @@ pub(super) fn exchange_flag_strands() {
     });
 }
 
-/// Push, then count, but what was run before a failed release is not subtracted: the next release can never succeed.
+/// Push, then count, but what was run before a failed release is not subtracted: the next release
+/// can never succeed.
 pub(super) fn batch_not_subtracted() {
     two_senders(|parts| {
         parts.push();

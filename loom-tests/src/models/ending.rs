@@ -54,7 +54,8 @@ impl Shared {
     }
 }
 
-/// FAREWELL and HANDOVER: close against send and release; what was pushed before runs, what comes after is refused, the end comes once.
+/// FAREWELL and HANDOVER: close against send and release; what was pushed before runs, what comes
+/// after is refused, the end comes once.
 pub(super) fn r7_close_against_sends() {
     let (shared, ends) = Shared::with_end();
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 2));
@@ -102,8 +103,8 @@ pub(super) fn r7_stop_against_sends() {
 /// CAUSE: whoever finds the actor stopped by a panic finds why.
 pub(super) fn r7_cause_of_a_panic() {
     let shared = Shared::new();
-    // Loom looks back at one access per place, and the thread reads the flags before it writes them:
-    // this one, which orders nothing, has it try the other order too.
+    // Loom looks back at one access per place, and the thread reads the flags before it writes
+    // them: this one, which orders nothing, has it try the other order too.
     let met = Arc::new(crate::sync::atomic::AtomicU32::new(0));
     let theirs = met.clone();
     let thread = shared.spawn(move |shared| {
@@ -166,7 +167,8 @@ pub(super) fn r7_stop_seen_between_turns() {
     drop(told);
 }
 
-/// MESSAGE and HANDOVER by a raised flag: the closer takes over what another thread has just deferred.
+/// MESSAGE and HANDOVER by a raised flag: the closer takes over what another thread has just
+/// deferred.
 pub(super) fn r7_close_takes_over() {
     let first = Shared::new();
     let (shared, ends) = Shared::with_end();
@@ -188,7 +190,8 @@ pub(super) fn r7_close_takes_over() {
     shared.finish_ended(&ends);
 }
 
-/// A pending mailbox is closed or stopped: its drain ends it, or the other sender had taken it over.
+/// A pending mailbox is closed or stopped: its drain ends it, or the other sender had taken it
+/// over.
 pub(super) fn r7_close_parked() {
     let (shared, ends) = Shared::by_hand_with_end();
     assert!(shared.leave::<OWN>(0, 1));
@@ -208,7 +211,8 @@ pub(super) fn r7_stop_parked() {
     shared.finish_ended(&ends);
 }
 
-/// R10, GONE and FAREWELL: the last handle goes while the other thread sends and goes too; whoever is last ends it, once.
+/// R10, GONE and FAREWELL: the last handle goes while the other thread sends and goes too; whoever
+/// is last ends it, once.
 pub(super) fn r10_last_handle() {
     let books = Books::new();
     let (actor, ends) = with_end(&books);
@@ -243,7 +247,8 @@ pub(super) fn r10_last_handle_parked() {
     books.balance();
 }
 
-/// R10, GONE: the end comes after all that was done with any handle before it was dropped, sent or not.
+/// R10, GONE: the end comes after all that was done with any handle before it was dropped, sent or
+/// not.
 pub(super) fn r10_end_comes_last() {
     let books = Books::new();
     let (first, second) = (Written::new(), Written::new());
@@ -262,7 +267,8 @@ pub(super) fn r10_end_comes_last() {
     books.balance();
 }
 
-/// R10, B2: no handle is made from a count of 0: a weak handle is upgraded, used and dropped against the drop of the last handle.
+/// R10, B2: no handle is made from a count of 0: a weak handle is upgraded, used and dropped
+/// against the drop of the last handle.
 pub(super) fn r10_weak() {
     let books = Books::new();
     let (actor, ends) = with_end(&books);
@@ -298,7 +304,8 @@ pub(super) fn r10_storage() {
     books.balance();
 }
 
-/// R10: a state that holds the last handle of another actor: freed one after the other, by whoever ends the first.
+/// R10: a state that holds the last handle of another actor: freed one after the other, by whoever
+/// ends the first.
 pub(super) fn r10_chain_of_states() {
     let books = Books::new();
     let inner = Actor::new(Log::new(&books));

@@ -1,4 +1,5 @@
-//! Cells that are freed: one after the other, in constant stack, by whoever gives the last reference up.
+//! Cells that are freed: one after the other, in constant stack, by whoever gives the last
+//! reference up.
 
 use std::cell::Cell;
 

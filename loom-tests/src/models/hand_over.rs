@@ -1,5 +1,5 @@
-//! Who goes on with a mailbox: a list, an executor, or a caller that waits; one of them at a time, and
-//! always one.
+//! Who goes on with a mailbox: a list, an executor, or a caller that waits; one of them at a time,
+//! and always one.
 
 use std::cell::Cell;
 use std::task::{Context, Poll, Waker};
@@ -15,8 +15,8 @@ thread_plain! {
     static WAITS: Cell<bool> = Cell::new(false);
 }
 
-/// A caller that waits runs the list in which its question stands, and leaves in the middle of it when
-/// that is answered and its budget is used up: the executor goes on with the rest.
+/// A caller that waits runs the list in which its question stands, and leaves in the middle of it
+/// when that is answered and its budget is used up: the executor goes on with the rest.
 pub(super) fn hand_over_waiter_leaves() {
     let shared = Shared::queued(|builder| builder.run_inline(true).budget(1));
     let beyond = Arc::new(AtomicU32::new(0));
@@ -48,8 +48,8 @@ pub(super) fn hand_over_waiter_leaves() {
     shared.finish();
 }
 
-/// Its time ends first: the question is withdrawn, or is running elsewhere, and somebody goes on with
-/// the mailbox.
+/// Its time ends first: the question is withdrawn, or is running elsewhere, and somebody goes on
+/// with the mailbox.
 pub(super) fn hand_over_time_ends() {
     let clock = Arc::new(Steps::default());
     let theirs = clock.clone();
@@ -84,7 +84,8 @@ thread_plain! {
     static RUNNER: Cell<bool> = Cell::new(false);
 }
 
-/// The rule: an actor with an executor is run by its executor, whoever waits for it or polls, and however.
+/// The rule: an actor with an executor is run by its executor, whoever waits for it or polls, and
+/// however.
 pub(super) fn hand_over_executor_alone() {
     fn on_runner(log: &mut Log) {
         assert!(RUNNER.with(Cell::get), "run by somebody who waits");
@@ -130,8 +131,8 @@ pub(super) fn hand_over_idle_sleeps() {
     shared.finish();
 }
 
-/// What a turn has deferred on its thread is taken over by a sender, in order, and the entry is then a
-/// hint that finds nothing; the turn itself waits for a promise that the taken one keeps.
+/// What a turn has deferred on its thread is taken over by a sender, in order, and the entry is
+/// then a hint that finds nothing; the turn itself waits for a promise that the taken one keeps.
 pub(super) fn hand_over_deferred_taken() {
     let (first, second) = (Shared::new(), Shared::new());
     let (on, to) = (second.clone(), second.clone());

@@ -1,4 +1,5 @@
-//! R2 and R3: nodes, their memory and their addresses. Chunks have three slots here, caches and depot hold one.
+//! R2 and R3: nodes, their memory and their addresses. Chunks have three slots here, caches and
+//! depot hold one.
 
 use super::super::mailbox::chunk::Row;
 use super::super::mailbox::list::Batch;
@@ -8,7 +9,8 @@ use super::super::panic::Payload;
 use super::*;
 use crate::sync::reached;
 
-/// COUNTDOWN: nodes of one slot; each thread runs and frees the other's, or takes a refused one back at its end.
+/// COUNTDOWN: nodes of one slot; each thread runs and frees the other's, or takes a refused one
+/// back at its end.
 pub(super) fn r2_one_slot() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| shared.send::<ONE_SLOT>(1, 2));
@@ -17,7 +19,8 @@ pub(super) fn r2_one_slot() {
     shared.finish();
 }
 
-/// COUNTDOWN: nodes of two slots, so that a chunk is retired with a slot that was never handed out, and the next one is begun.
+/// COUNTDOWN: nodes of two slots, so that a chunk is retired with a slot that was never handed out,
+/// and the next one is begun.
 pub(super) fn r2_two_slots() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| shared.send::<TWO_SLOTS>(1, 2));
@@ -26,7 +29,8 @@ pub(super) fn r2_two_slots() {
     shared.finish();
 }
 
-/// COUNTDOWN: all slots of a chunk are handed out, and whoever empties it keeps it and uses it again; the rest goes by the depot.
+/// COUNTDOWN: all slots of a chunk are handed out, and whoever empties it keeps it and uses it
+/// again; the rest goes by the depot.
 pub(super) fn r2_chunks_recycled() {
     let shared = Shared::by_hand();
     let thread = shared.spawn(|shared| {
@@ -118,7 +122,8 @@ impl Bare {
     }
 }
 
-/// R3: a push whose guess is stale succeeds, because a new node lies where the old one lay: it links to the new one, and all are run.
+/// R3: a push whose guess is stale succeeds, because a new node lies where the old one lay: it
+/// links to the new one, and all are run.
 pub(super) fn r3_stale_address() {
     let bare = Arc::new(Bare { word: Word::new(), order: std::sync::Mutex::default() });
     // Main owns the word to the end.

@@ -42,7 +42,8 @@ pub(super) fn r1_one_owner_2_1_1() {
     senders(&[2, 1, 1]);
 }
 
-/// A COUNT that is saturated is left by release only (in the narrow and the planted tree, where few messages saturate it).
+/// A COUNT that is saturated is left by release only (in the narrow and the planted tree, where few
+/// messages saturate it).
 pub(super) fn r1_saturated() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| {

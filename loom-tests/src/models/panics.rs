@@ -1,4 +1,5 @@
-//! R11: panics in every place. The mailbox goes on or stops, as it was told; nothing is lost and nothing runs twice.
+//! R11: panics in every place. The mailbox goes on or stops, as it was told; nothing is lost and
+//! nothing runs twice.
 
 use super::super::cell::config::PanicPolicy;
 use super::super::error::{AskError, StopCause};
@@ -60,7 +61,8 @@ pub(super) fn r11_in_a_batch() {
     shared.finish();
 }
 
-/// The actor stops: what waits is given back, what comes later refused with the cause, and the actor ends.
+/// The actor stops: what waits is given back, what comes later refused with the cause, and the
+/// actor ends.
 pub(super) fn r11_stops() {
     let shared = Shared::with_policy(PanicPolicy::Stop);
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
@@ -77,7 +79,8 @@ pub(super) fn r11_stops() {
     shared.finish();
 }
 
-/// Listed: a turn of one actor panics after it has sent to another, which this thread still owes a run.
+/// Listed: a turn of one actor panics after it has sent to another, which this thread still owes a
+/// run.
 pub(super) fn r11_listed() {
     let shared = Shared::with_policy(PanicPolicy::Resume);
     let second = Shared::new();
@@ -116,7 +119,8 @@ pub(super) fn r11_question() {
     shared.finish();
 }
 
-/// In the drop of a message that was run, of an answer that nobody takes, of a message that is given back, and of the state.
+/// In the drop of a message that was run, of an answer that nobody takes, of a message that is
+/// given back, and of the state.
 pub(super) fn r11_in_drops() {
     struct Fragile {
         log: Log,

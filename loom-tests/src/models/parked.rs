@@ -4,7 +4,8 @@ use super::super::actor::promise;
 use super::*;
 use crate::sync::reached;
 
-/// HANDOVER and MESSAGE by a push that takes over: a message left by one thread is run by whoever comes by, before its own.
+/// HANDOVER and MESSAGE by a push that takes over: a message left by one thread is run by whoever
+/// comes by, before its own.
 pub(super) fn r8_left_and_taken_over() {
     let shared = Shared::by_hand();
     let thread = shared.spawn(|shared| {
@@ -80,8 +81,8 @@ fn forward(
     }
 }
 
-/// The saved list, and HANDOVER of `park`: an owner gives way to its thread's list in the middle of a batch, and another sender takes the
-/// parked mailbox over, saved messages first.
+/// The saved list, and HANDOVER of `park`: an owner gives way to its thread's list in the middle of
+/// a batch, and another sender takes the parked mailbox over, saved messages first.
 pub(super) fn r8_saved_list() {
     let Two { first, second } = Two::new();
     let thread = first.spawn(|first| first.send::<OWN>(1, 1));
@@ -101,7 +102,8 @@ pub(super) fn r8_gives_way_before_a_take() {
     Two { first, second }.finish();
 }
 
-/// A list's entry is a hint: another thread takes the listed mailbox over, and the entry finds it running, idle or parked again.
+/// A list's entry is a hint: another thread takes the listed mailbox over, and the entry finds it
+/// running, idle or parked again.
 pub(super) fn r9_entry_is_a_hint() {
     let Two { first, second } = Two::new();
     let thread = second.spawn(|second| second.send::<OWN>(1, 1));
@@ -110,7 +112,8 @@ pub(super) fn r9_entry_is_a_hint() {
     Two { first, second }.finish();
 }
 
-/// An owner gives way between two turns: what a turn has sent to others comes before the next message of its own batch.
+/// An owner gives way between two turns: what a turn has sent to others comes before the next
+/// message of its own batch.
 pub(super) fn r9_gives_way() {
     let Two { first, second } = Two::new();
     let (mail, seen) = (Mail::<OWN>::new(&first.books, 0, 2), second.books.clone());
@@ -135,8 +138,8 @@ pub(super) fn r9_crossing() {
     Two { first, second }.finish();
 }
 
-/// A turn that blocks waits for the turn of an actor that it has sent to: what its thread has deferred
-/// goes to the executors before it sleeps, and is run there once.
+/// A turn that blocks waits for the turn of an actor that it has sent to: what its thread has
+/// deferred goes to the executors before it sleeps, and is run there once.
 pub(super) fn r9_hands_its_list_off_before_it_blocks() {
     let first = Shared::new();
     let second = Shared::by_hand();

@@ -1,5 +1,5 @@
-//! The pool's protocol: who sleeps, who is woken, when it ends. Work is a number, put and taken by relaxed operations, so that nothing but
-//! the protocol's own fences keeps a look from missing it.
+//! The pool's protocol: who sleeps, who is woken, when it ends. Work is a number, put and taken by
+//! relaxed operations, so that nothing but the protocol's own fences keeps a look from missing it.
 
 use std::ptr::null_mut;
 
@@ -50,7 +50,8 @@ impl Pool {
         self.work.load(Relaxed) > 0
     }
 
-    /// What a worker does. With `once`, it is not seen again after its first turn, which may block for ever.
+    /// What a worker does. With `once`, it is not seen again after its first turn, which may block
+    /// for ever.
     fn run(&self, worker: usize, once: bool) {
         let mut searching = false;
         loop {
@@ -90,7 +91,8 @@ impl Pool {
     }
 }
 
-/// NEED: one worker, one piece of work, announced once. It is done, whenever the worker goes to sleep.
+/// NEED: one worker, one piece of work, announced once. It is done, whenever the worker goes to
+/// sleep.
 pub(super) fn pool_one_wake_up() {
     let pool = Pool::new(1);
     let theirs = pool.clone();
@@ -114,7 +116,8 @@ pub(super) fn pool_closed_with_work() {
     assert_eq!(pool.taken.load(Relaxed), 1);
 }
 
-/// S2: two needs at a time wake one of two workers, while that one has not found what it was woken for.
+/// S2: two needs at a time wake one of two workers, while that one has not found what it was woken
+/// for.
 pub(super) fn pool_two_announcers() {
     let pool = Pool::new(2);
     let listed = Arc::new(AtomicU32::new(0));
@@ -122,7 +125,8 @@ pub(super) fn pool_two_announcers() {
     let workers = [0, 1].map(|worker| {
         let (pool, listed, main) = (pool.clone(), listed.clone(), main.clone());
         spawn(move || {
-            // A look comes after the list. Once awake it stays a searcher: nobody is to be woken beside it.
+            // A look comes after the list. Once awake it stays a searcher: nobody is to be woken
+            // beside it.
             pool.idle.sleep(worker, false, || {
                 if listed.fetch_add(1, Relaxed) == 1 {
                     main.unpark();
@@ -147,7 +151,8 @@ pub(super) fn pool_two_announcers() {
     workers.into_iter().for_each(Joiner::join);
 }
 
-/// NEED at `found`: two workers, two pieces of work, and each can do one: the second worker must be woken too.
+/// NEED at `found`: two workers, two pieces of work, and each can do one: the second worker must be
+/// woken too.
 pub(super) fn pool_next_is_woken() {
     let pool = Pool::new(2);
     let workers = [0, 1].map(|worker| {
@@ -230,7 +235,8 @@ fn open(thing: *mut Written) -> u32 {
     unsafe { Box::from_raw(thing) }.read()
 }
 
-/// SLOT: its worker puts, replaces and takes, a thief takes: each thing comes out once, with all that was written to it.
+/// SLOT: its worker puts, replaces and takes, a thief takes: each thing comes out once, with all
+/// that was written to it.
 pub(super) fn pool_slot() {
     let slot = Arc::new(LifoSlot::new());
     let theirs = slot.clone();

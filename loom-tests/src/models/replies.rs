@@ -1,10 +1,13 @@
 //! R5: the oneshot. Its two sides start, cancel, answer, wait and leave in any order.
 
+use std::future::poll_fn;
 use std::task::Waker;
 
 use super::super::error::AskError;
 use super::super::mailbox::oneshot::{Answerer, Asker, Question, oneshot};
+use super::super::send::wait::poll_for;
 use super::super::wait_list::Waiter;
+use super::room::wait_for;
 use super::*;
 use crate::sync::thread::{current, park};
 
@@ -85,6 +88,27 @@ pub(super) fn r5_answer_awaited() {
         }
     }
     check(asker.take());
+    drop(asker);
+    thread.join();
+}
+
+/// WAITER: whoever is told that it will be woken is, and need not look before it sleeps.
+pub(super) fn r5_woken() {
+    let (answerer, mut asker) = oneshot(question());
+    let thread = drainer(answerer);
+    if asker.watch(Waiter::Thread(current())) {
+        park();
+    }
+    check(asker.take());
+    drop(asker);
+    thread.join();
+}
+
+/// A task that has to wait is woken: an answer that comes between its look and its registration is found.
+pub(super) fn r5_polled() {
+    let (answerer, mut asker) = oneshot(question());
+    let thread = drainer(answerer);
+    check(Some(wait_for(poll_fn(|cx| poll_for(&mut asker, cx)))));
     drop(asker);
     thread.join();
 }

@@ -43,7 +43,8 @@ impl Shared {
     }
 }
 
-/// A sender who waits is let in by the owner, whether he sits down before or after the owner's last look.
+/// A sender who waits is let in by the owner, whether he sits down before or after the owner's last
+/// look.
 pub(super) fn room_let_in() {
     let shared = Shared::small(Overflow::Reject);
     let thread = shared.spawn(|shared| {
@@ -55,7 +56,94 @@ pub(super) fn room_let_in() {
     shared.finish();
 }
 
-/// Giving up (the future is dropped) and being let in exclude each other: the message is handled, or dropped, once.
+/// A waiting sender that looks again while there is room goes in, whether an owner comes or not:
+/// here none does, for the turn that leaves the room waits for that sender.
+pub(super) fn room_found() {
+    const BEGUN: u8 = 1;
+    const REFUSED: u8 = 2;
+    const SENT: u8 = 3;
+    let shared =
+        Shared::queued(|builder| builder.budget(Budget::UNLIMITED).capacity(1, Overflow::Reject));
+    let stage = Arc::new((Mutex::new(0), Condvar::new()));
+    let (theirs, inside) = (stage.clone(), shared.clone());
+    let first = move |_: &mut Log| {
+        let in_second = stage.clone();
+        let second = move |_: &mut Log| {
+            let (stage, changed) = &*in_second;
+            let mut now = stage.lock();
+            *now = (*now).max(BEGUN);
+            changed.notify_one();
+            while *now != SENT {
+                changed.wait(&mut now);
+            }
+        };
+        if inside.actor.send(second).is_err() {
+            // The sender has the place.
+            let mut now = stage.0.lock();
+            *now = (*now).max(REFUSED);
+            stage.1.notify_one();
+        }
+    };
+    assert!(shared.actor.send(first).is_ok(), "it is empty");
+    let thread = shared.spawn(move |shared| {
+        let (stage, changed) = &*theirs;
+        let mail = Mail::<OWN>::new(&shared.books, 1, 1);
+        let mut sending = shared.actor.waiting().send(mail.message());
+        if poll(&mut sending).is_pending() {
+            let mut now = stage.lock();
+            while *now == 0 {
+                changed.wait(&mut now);
+            }
+            let there_is_room = *now == BEGUN;
+            drop(now);
+            if there_is_room {
+                reached("looked again");
+                assert!(matches!(poll(&mut sending), Poll::Ready(Ok(()))), "there is room");
+            } else {
+                assert!(wait_for(sending).is_ok());
+            }
+        }
+        *stage.lock() = SENT;
+        changed.notify_one();
+    });
+    shared.queue().run_all();
+    thread.join();
+    shared.finish();
+}
+
+/// W1: a sender that begins to wait after the owner's last look is let in before the next turn:
+/// that turn waits for the sender.
+pub(super) fn room_at_the_next_turn() {
+    let shared =
+        Shared::queued(|builder| builder.budget(Budget::UNLIMITED).capacity(1, Overflow::Reject));
+    let sent = Arc::new((Mutex::new(false), Condvar::new()));
+    let (theirs, inside) = (sent.clone(), shared.clone());
+    let first = move |_: &mut Log| {
+        // Refused if the sender was quicker: then there is nothing to wait for.
+        let _ = inside.actor.send(move |_: &mut Log| {
+            let (is_in, changed) = &*sent;
+            let mut is_in = is_in.lock();
+            while !*is_in {
+                reached("waited for");
+                changed.wait(&mut is_in);
+            }
+        });
+    };
+    assert!(shared.actor.send(first).is_ok(), "it is empty");
+    let thread = shared.spawn(move |shared| {
+        let mail = Mail::<OWN>::new(&shared.books, 1, 1);
+        assert!(shared.actor.waiting().send(mail.message()).wait().is_ok(), "room is made");
+        let (is_in, changed) = &*theirs;
+        *is_in.lock() = true;
+        changed.notify_one();
+    });
+    shared.queue().run_all();
+    thread.join();
+    shared.finish();
+}
+
+/// Giving up (the future is dropped) and being let in exclude each other: the message is handled,
+/// or dropped, once.
 pub(super) fn room_given_up() {
     let shared = Shared::small(Overflow::Reject);
     let thread = shared.spawn(|shared| {
@@ -107,7 +195,8 @@ pub(super) fn room_two_wait() {
     shared.finish();
 }
 
-/// A limit that is over at once: cancelled and having run exclude each other, and the message comes back in one of the two.
+/// A limit that is over at once: cancelled and having run exclude each other, and the message comes
+/// back in one of the two.
 pub(super) fn limit_or_answer() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
@@ -128,8 +217,8 @@ pub(super) fn limit_or_answer() {
     shared.finish();
 }
 
-/// W1: a sender that sits down when the mailbox is watched already, for somebody who waits for idle, does
-/// not change the word; whoever releases it looks at the seats once more.
+/// W1: a sender that sits down when the mailbox is watched already, for somebody who waits for
+/// idle, does not change the word; whoever releases it looks at the seats once more.
 pub(super) fn room_watched_already() {
     let shared = Shared::full(1);
     let mut idle = shared.actor.idle();
@@ -195,7 +284,7 @@ fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 }
 
 /// Polls until it is ready.
-fn wait_for<F: Future + Unpin>(mut future: F) -> F::Output {
+pub(super) fn wait_for<F: Future + Unpin>(mut future: F) -> F::Output {
     loop {
         if let Poll::Ready(output) = poll(&mut future) {
             return output;
@@ -274,8 +363,8 @@ pub(super) fn room_pending_first_come() {
     shared.finish();
 }
 
-/// W3, Q1: the first of two that wait gives up while it is let in: its place goes to the second, and no
-/// place is lost or won.
+/// W3, Q1: the first of two that wait gives up while it is let in: its place goes to the second,
+/// and no place is lost or won.
 pub(super) fn room_given_up_as_it_is_let_in() {
     let shared = Shared::full(1);
     let books = shared.books.clone();
@@ -324,6 +413,78 @@ pub(super) fn room_time_over() {
     shared.finish();
 }
 
+/// Seats that nobody looks at again, as those that were forgotten, keep no actor from its end:
+/// their messages are run before that, or given back.
+pub(super) fn room_forgotten() {
+    let ended = Written::new();
+    let ends = ended.clone();
+    let shared = Shared::queued(|builder| {
+        let builder = builder.budget(Budget::UNLIMITED).capacity(1, Overflow::Reject);
+        builder.on_end(move |state, _| {
+            ends.write();
+            drop(state);
+        })
+    });
+    shared.send_one::<OWN>(0, 1);
+    let mut seats = [1, 2].map(|from| {
+        let (mail, has_ended) = (Mail::<OWN>::new(&shared.books, from, 1), ended.clone());
+        shared.actor.waiting().send(move |log: &mut Log| {
+            assert_eq!(has_ended.read(), 0, "run after the end");
+            log.handle(mail);
+        })
+    });
+    assert!(seats.iter_mut().all(|seat| poll(seat).is_pending()));
+    let thread = shared.spawn(|shared| shared.queue().run_all());
+    shared.actor.close();
+    shared.queue().run_all();
+    thread.join();
+    shared.queue().run_all();
+    assert_eq!(ended.read(), 1, "kept from its end");
+    for mut seat in seats {
+        match poll(&mut seat) {
+            Poll::Ready(Ok(())) => reached("let in"),
+            Poll::Ready(Err(refused)) => {
+                assert_eq!(*refused.reason(), Reason::Closed);
+                reached("turned away");
+                add(&shared.books.returned);
+            }
+            Poll::Pending => panic!("nobody has seen the seat"),
+        }
+    }
+    shared.finish();
+}
+
+/// A poll that finds room, or nobody at the mailbox, puts its message in and runs nothing.
+pub(super) fn room_polled() {
+    let shared = Shared::queued(|builder| {
+        let builder = builder.run_inline(true).budget(Budget::UNLIMITED);
+        builder.capacity(1, Overflow::Reject)
+    });
+    let mail = Mail::<OWN>::new(&shared.books, 0, 1);
+    assert!(shared.actor.posted().send(mail.message()).is_ok(), "it is empty");
+    // Watched already: a seat that is taken after the owner's look fails no release.
+    let mut idle = shared.actor.idle();
+    assert!(poll(&mut idle).is_pending());
+    let thread = shared.spawn(|shared| {
+        let mail = Mail::<OWN>::new(&shared.books, 1, 1);
+        let mut sending = shared.actor.waiting().send(mail.message());
+        loop {
+            SENDING.with(|sending| sending.set(true));
+            let polled = poll(&mut sending);
+            SENDING.with(|sending| sending.set(false));
+            match polled {
+                Poll::Ready(sent) => return assert!(sent.is_ok()),
+                Poll::Pending => park(),
+            }
+        }
+    });
+    shared.queue().run_all();
+    thread.join();
+    shared.queue().run_all();
+    drop(idle);
+    shared.finish();
+}
+
 /// A question that waits for room, and is answered.
 pub(super) fn room_asked() {
     let shared = Shared::small(Overflow::Reject);
@@ -341,8 +502,8 @@ pub(super) fn room_asked() {
     shared.finish();
 }
 
-/// Whoever owns a mailbox again by `attend` sees what those did that owned it in between. With the word
-/// alone: with actors this takes four preemptions of three threads.
+/// Whoever owns a mailbox again by `attend` sees what those did that owned it in between. With the
+/// word alone: with actors this takes four preemptions of three threads.
 pub(super) fn room_attended() {
     fn let_go(word: &Word) {
         while !word.release_one() {

@@ -1,11 +1,14 @@
 //! Ends that are waited for: of a system of actors, of a queue, of a monitor.
 
 use super::super::actor::{SpawnReason, System};
+use super::super::error::{Reason, StopCause};
 use super::super::executor::alarm::Alarm;
 use super::super::executor::manual::DrainQueue;
 use super::super::time::Limit;
+use super::clock::LIMIT;
 use super::*;
-use crate::sync::reached;
+use crate::sync::atomic::Ordering::SeqCst;
+use crate::sync::{Instant, reached};
 
 /// An actor of a system, whose end is written, and where its drains go.
 struct Member {
@@ -46,8 +49,8 @@ fn sends_and_runs(actor: Actor<Log>, books: &Arc<Books>, queue: &Queue) {
     queue.run_all();
 }
 
-/// A shutdown without a limit comes back after every end, whoever sends meanwhile; what was accepted is
-/// run before.
+/// A shutdown without a limit comes back after every end, whoever sends meanwhile; what was
+/// accepted is run before.
 pub(super) fn shutdown_against_a_send() {
     let (system, books) = (System::new(), Books::new());
     let left = Arc::new(Queue::default());
@@ -65,6 +68,22 @@ pub(super) fn shutdown_against_a_send() {
         reached("refused");
     }
     books.balance();
+}
+
+/// REMOVED: the last member ends by itself as a shutdown looks, stands in the list and goes to
+/// sleep.
+pub(super) fn shutdown_against_an_end() {
+    let (system, ends) = (System::new(), Written::new());
+    let theirs = ends.clone();
+    let spawned = system.spawn(Actor::builder(()).on_end(move |(), _| theirs.write()));
+    let actor = spawned.expect("it is open");
+    let thread = spawn(move || drop(actor));
+    // It would sleep for ever.
+    let report = system.shutdown(Limit::Unlimited);
+    assert_eq!(ends.read(), 1, "it came back before the end");
+    assert!(report.is_complete());
+    reached(if report.ended == 1 { "found" } else { "gone before" });
+    thread.join();
 }
 
 /// An actor that is spawned as the system is shut down is refused, or ended with it.
@@ -157,6 +176,71 @@ pub(super) fn queue_wakes_its_runner() {
     thread.join();
     drop(Arc::into_inner(queue).expect("main is the last"));
     shared.finish();
+}
+
+/// R7: who is refused by an actor that the drop of its system stops is told so, and not that it is
+/// closed.
+pub(super) fn shutdown_tells_why() {
+    let (system, books) = (System::new(), Books::new());
+    let left = Arc::new(Queue::default());
+    let Member { spawned, ends, .. } = Member::of(&system, &books, left.clone());
+    let actor = spawned.expect("it is open");
+    let theirs = books.clone();
+    let thread = spawn(move || {
+        if let Err(refused) = actor.send(Mail::<OWN>::new(&theirs, 1, 1).message()) {
+            assert_eq!(*refused.reason(), Reason::Stopped(StopCause::Requested));
+            reached("refused");
+            add(&theirs.returned);
+        }
+    });
+    drop(system);
+    thread.join();
+    left.run_all();
+    assert_eq!(ends.read(), 1, "it has not ended");
+    books.balance();
+}
+
+/// Two threads run a queue, one of them for a limited time: a drain that wakes this one when its
+/// time is over is run by the other.
+pub(super) fn queue_time_over() {
+    let queue = Arc::new(DrainQueue::new());
+    let handle = queue.handle();
+    let shared = Shared::built(|builder| builder.executor(handle));
+    let theirs = queue.clone();
+    let limited = spawn(move || {
+        if theirs.run_for(LIMIT) == 0 {
+            reached("late");
+        }
+    });
+    let theirs = queue.clone();
+    let other = spawn(move || {
+        theirs.run_until_closed();
+    });
+    // Both may sleep by now.
+    assert!(queue.is_empty());
+    Instant::tick(LIMIT);
+    assert_eq!(shared.actor.call(|log| log.last[0]).wait(), Ok(0));
+    queue.close();
+    limited.join();
+    other.join();
+    drop(Arc::into_inner(queue).expect("main is the last"));
+    shared.finish();
+}
+
+/// The end of a pool wakes its monitor, whenever that goes to sleep.
+pub(super) fn alarm_ends() {
+    let shared = Arc::new((Alarm::default(), crate::sync::atomic::AtomicU32::new(0)));
+    let theirs = shared.clone();
+    let monitor = spawn(move || {
+        let (alarm, ended) = &*theirs;
+        alarm.sleep_unless(|| ended.load(Relaxed) != 0);
+    });
+    let (alarm, ended) = &*shared;
+    ended.fetch_add(1, Relaxed);
+    crate::sync::atomic::fence(SeqCst);
+    alarm.end();
+    // It would sleep for ever.
+    monitor.join();
 }
 
 /// RING: a worker that gets up as the monitor goes to sleep wakes it, or is seen by it.

@@ -1,7 +1,11 @@
 //! R13 and R14: nobody waits below `with`; those who wait for idle or for the end are woken.
 
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
+use super::super::actor::Ending;
 use super::super::cell::config::Overflow;
 use super::clock::{LIMIT, Steps};
 use super::*;
@@ -11,7 +15,8 @@ use crate::sync::{reached, waits};
 /// Longer than any model: loom has no time.
 const LONG: Duration = Duration::from_secs(1 << 20);
 
-/// No call that only leaves messages takes a lock that may block, or sleeps, whoever else stands still at whatever point.
+/// No call that only leaves messages takes a lock that may block, or sleeps, whoever else stands
+/// still at whatever point.
 pub(super) fn r13_no_waiting() {
     let shared = Shared::new();
     let first = shared.spawn(|shared| {
@@ -70,7 +75,8 @@ pub(super) fn r14_wait_idle_bounded() {
     shared.finish();
 }
 
-/// The watch stays while an owner gives way, and whoever goes on with the mailbox wakes at its release.
+/// The watch stays while an owner gives way, and whoever goes on with the mailbox wakes at its
+/// release.
 pub(super) fn r14_wait_idle_parked() {
     let shared = Shared::new();
     let second = Shared::new();
@@ -148,5 +154,62 @@ pub(super) fn r14_timed_out() {
     thread.join();
     ticks.join();
     assert_eq!(handles(), 0, "the wait has left something behind");
+    shared.finish();
+}
+
+/// One that waits until an actor is idle, for whoever takes it out.
+struct Other(Mutex<Option<Ending<Log>>>);
+
+// SAFETY: loom's threads are coroutines of one thread, and what is shared is checked by it.
+unsafe impl Sync for Other {}
+// SAFETY: as above.
+unsafe impl Send for Other {}
+
+impl Other {
+    fn leave(&self) {
+        // Not under the lock: it takes the list's.
+        let other = self.0.lock().take();
+        drop(other);
+    }
+}
+
+/// A waker that drops another waiter, when it is woken and when it is dropped; and that sends to
+/// the actor whose owner wakes it.
+struct Hostile {
+    shared: Shared,
+    other: Arc<Other>,
+}
+
+impl Wake for Hostile {
+    fn wake(self: Arc<Self>) {
+        reached("woken");
+        self.other.leave();
+        self.shared.send_one::<OWN>(2, 1);
+    }
+}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        reached("dropped");
+        self.other.leave();
+    }
+}
+
+/// Wakers may do what they like: no lock is held while one is woken or dropped.
+pub(super) fn r14_hostile_wakers() {
+    let shared = Shared::carried(256);
+    shared.send::<OWN>(0, 1);
+    let mut second = shared.actor.idle();
+    assert!(pin!(&mut second).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let other = Arc::new(Other(Mutex::new(Some(second))));
+    let mut first = shared.actor.idle();
+    let hostile = Arc::new(Hostile { shared: shared.clone(), other: other.clone() });
+    let hostile = Waker::from(hostile);
+    assert!(pin!(&mut first).poll(&mut Context::from_waker(&hostile)).is_pending());
+    drop(hostile);
+    let thread = shared.spawn(|shared| _ = shared.run_one());
+    drop(first);
+    thread.join();
+    other.leave();
     shared.finish();
 }

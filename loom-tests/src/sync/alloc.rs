@@ -1,4 +1,5 @@
-//! Memory that is never reused within an execution, so that whoever comes too late finds what was there, and is caught.
+//! Memory that is never reused within an execution, so that whoever comes too late finds what was
+//! there, and is caught.
 
 use std::alloc::Layout;
 use std::cell::RefCell;
@@ -47,7 +48,8 @@ pub(super) fn renew() {
     }
 }
 
-/// A life that can be looked at: use after the end, a second end, or none at all are failures, as is an end that races a use.
+/// A life that can be looked at: use after the end, a second end, or none at all are failures, as
+/// is an end that races a use.
 #[derive(Debug)]
 pub(crate) struct Life {
     alive: super::cell::UnsafeCell<bool>,

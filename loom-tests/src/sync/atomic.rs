@@ -1,6 +1,7 @@
 //! Loom's atomics behind wrappers that know their call sites.
 //!
-//! With [`fail_as_load`], a compare-and-swap that fails is a plain load, which may see an old value; loom's own always sees the newest.
+//! With [`fail_as_load`], a compare-and-swap that fails is a plain load, which may see an old
+//! value; loom's own always sees the newest.
 
 pub(crate) use std::sync::atomic::Ordering;
 

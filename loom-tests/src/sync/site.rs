@@ -1,7 +1,8 @@
 //! Where each ordering is written, and one of them weakened.
 //!
-//! A site is `file@line@op`, with `:ok` or `:fail` for the two orderings of a compare-and-swap. It is found by itself: the wrappers know
-//! their callers. `MUTANT=file@line@op[:half]:Ordering` weakens one for the whole process (`None` takes a fence away).
+//! A site is `file@line@op`, with `:ok` or `:fail` for the two orderings of a compare-and-swap. It
+//! is found by itself: the wrappers know their callers. `MUTANT=file@line@op[:half]:Ordering`
+//! weakens one for the whole process (`None` takes a fence away).
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

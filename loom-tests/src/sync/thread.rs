@@ -1,8 +1,9 @@
 //! Threads, their parkers and their locals.
 //!
-//! Loom's own `park` may wake a thread that waits in `join`, so a parker is a mutex and a condition variable. Loom's locals are dropped in
-//! no order and are gone while they are dropped; ours are dropped by [`drop_owned`] at the end of [`spawn`], newest first, and plain ones
-//! stay until the next execution, as in the product.
+//! Loom's own `park` may wake a thread that waits in `join`, so a parker is a mutex and a condition
+//! variable. Loom's locals are dropped in no order and are gone while they are dropped; ours are
+//! dropped by [`drop_owned`] at the end of [`spawn`], newest first, and plain ones stay until the
+//! next execution, as in the product.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -38,8 +39,8 @@ pub(crate) fn current() -> Thread {
     PARKER.with(Clone::clone)
 }
 
-/// In how many places this thread's handle lies: those of threads that are about to wake it, and what
-/// waits have left behind.
+/// In how many places this thread's handle lies: those of threads that are about to wake it, and
+/// what waits have left behind.
 pub(crate) fn handles() -> usize {
     PARKER.with(|Thread(parker)| Arc::strong_count(parker) - 1)
 }
@@ -57,13 +58,35 @@ pub(crate) fn park() {
 /// Nothing: loom tries every order anyway.
 pub(crate) fn yield_now() {}
 
-/// There is no time here: a limit never passes while a thread sleeps. One that has passed before is [`Duration::ZERO`].
+/// There is no time here: a limit never passes while a thread sleeps. One that has passed before is
+/// [`Duration::ZERO`].
 pub(crate) fn park_timeout(_: Duration) {
     park();
 }
 
 /// A model's thread.
 pub(crate) struct Joiner(loom::thread::JoinHandle<()>);
+
+/// How the product starts threads. They have no names here, and stacks of loom's size.
+pub(crate) struct Builder;
+
+impl Builder {
+    pub(crate) fn new() -> Self {
+        Builder
+    }
+
+    pub(crate) fn name(self, _: String) -> Self {
+        self
+    }
+
+    pub(crate) fn stack_size(self, _: usize) -> Self {
+        self
+    }
+
+    pub(crate) fn spawn(self, f: impl FnOnce() + 'static) -> std::io::Result<Joiner> {
+        Ok(spawn(f))
+    }
+}
 
 /// Starts a thread that drops its locals before it can be joined.
 pub(crate) fn spawn(f: impl FnOnce() + 'static) -> Joiner {
@@ -158,7 +181,8 @@ impl<T> PlainKey<T> {
             with_locals(|locals| locals.plain.insert(key, value));
             memory
         });
-        // SAFETY: a box of a `T` that stays until the execution is over, touched by this thread alone.
+        // SAFETY: a box of a `T` that stays until the execution is over, touched by this thread
+        // alone.
         f(unsafe { &*memory.cast::<T>() })
     }
 }

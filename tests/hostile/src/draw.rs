@@ -5,8 +5,9 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use crate::plan::{
-    Actor, Bell, Body, ChainPlace, Deed, Ends, FUTURES, Fate, For, Hooks, How, Letter, Link,
-    Manner, OnPanic, PlaceKind, Program, Room, Runs, Step, Time,
+    Actor, Asked, Asks, Bell, Body, ChainPlace, Deed, Ends, FUTURES, Fate, For, Hooks, How, Inside,
+    Later, Letter, Link, Manner, Most, OnPanic, PlaceKind, Program, Room, Runs, Settles, Step,
+    Time, Waits, Way,
 };
 
 /// The weights of a kind of programs.
@@ -28,29 +29,42 @@ struct Profile {
     /// Weights: senders, pool, queue, rayon, tokio, its own.
     runs: [u32; 6],
     /// Weights of the deeds, in the order of [`Draw::deed`].
-    deeds: [u32; 24],
+    deeds: [u32; 33],
 }
 
-// The order:       send many ask wth asy pol drF fgF drH fgH upg clo cli stp idl end shS drS shP run adv blk els pau
-const EVEN: [u32; 24] = [30, 4, 12, 8, 8, 6, 4, 1, 6, 1, 3, 3, 1, 2, 2, 3, 2, 1, 2, 5, 1, 5, 4, 4];
+// The order:       send many ask wth asy pol drF fgF drH fgH upg clo cli stp idl end shS drS shP
+// run adv blk els pau
+//                 | ord stl way by emp wat clS loo stW
+const EVEN: [u32; 33] = [
+    30, 4, 12, 8, 8, 6, 4, 1, 6, 1, 3, 3, 1, 2, 2, 3, 2, 1, 2, 5, 1, 5, 4, 4, //
+    6, 4, 3, 6, 2, 4, 2, 2, 1,
+];
 #[rustfmt::skip]
 const PROFILES: &[(u32, Profile)] = &[
     (5, Profile { name: "mixed", actors: (1, 5), threads: (1, 3), steps: (2, 10), wide: 4, mischief: 12, panics: 6,
         bells: 20, bounded: 40, small_budget: 40, runs: [6, 4, 3, 1, 1, 2], deeds: EVEN }),
     (6, Profile { name: "room", actors: (1, 2), threads: (1, 3), steps: (2, 8), wide: 6, mischief: 15, panics: 4,
         bells: 80, bounded: 95, small_budget: 75, runs: [5, 2, 6, 0, 1, 1],
-        deeds: [30, 1, 3, 1, 34, 8, 8, 2, 8, 0, 2, 1, 0, 1, 1, 1, 0, 0, 1, 6, 1, 2, 22, 3] }),
+        deeds: [30, 1, 3, 1, 34, 8, 8, 2, 8, 0, 2, 1, 0, 1, 1, 1, 0, 0, 1, 6, 1, 2, 22, 3,
+            1, 1, 3, 10, 1, 3, 0, 1, 0] }),
     (5, Profile { name: "crowd", actors: (9, 12), threads: (1, 2), steps: (2, 6), wide: 24, mischief: 3, panics: 2,
         bells: 3, bounded: 5, small_budget: 25, runs: [10, 4, 0, 0, 0, 0],
-        deeds: [80, 1, 4, 2, 1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 20, 2, 1] }),
+        deeds: [80, 1, 4, 2, 1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 20, 2, 1,
+            2, 1, 1, 2, 0, 1, 0, 0, 0] }),
     (3, Profile { name: "ends", actors: (2, 6), threads: (1, 3), steps: (2, 8), wide: 4, mischief: 30, panics: 8,
         bells: 30, bounded: 30, small_budget: 40, runs: [5, 5, 3, 1, 1, 2],
-        deeds: [25, 4, 10, 5, 5, 4, 3, 1, 12, 1, 6, 6, 3, 6, 2, 5, 6, 3, 8, 5, 1, 3, 4, 3] }),
+        deeds: [25, 4, 10, 5, 5, 4, 3, 1, 12, 1, 6, 6, 3, 6, 2, 5, 6, 3, 8, 5, 1, 3, 4, 3,
+            4, 2, 3, 6, 2, 5, 6, 2, 3] }),
     (2, Profile { name: "asking", actors: (1, 4), threads: (2, 3), steps: (3, 10), wide: 4, mischief: 12, panics: 8,
         bells: 30, bounded: 20, small_budget: 40, runs: [4, 4, 4, 1, 2, 2],
-        deeds: [15, 1, 40, 12, 3, 12, 4, 1, 4, 0, 2, 1, 1, 2, 4, 3, 0, 0, 1, 6, 1, 3, 6, 6] }),
+        deeds: [15, 1, 40, 12, 3, 12, 4, 1, 4, 0, 2, 1, 1, 2, 4, 3, 0, 0, 1, 6, 1, 3, 6, 6,
+            8, 6, 1, 2, 1, 4, 0, 2, 1] }),
+    (4, Profile { name: "later", actors: (1, 4), threads: (1, 3), steps: (2, 8), wide: 4, mischief: 12, panics: 6,
+        bells: 30, bounded: 30, small_budget: 40, runs: [5, 4, 3, 1, 1, 2],
+        deeds: [12, 1, 4, 2, 6, 12, 6, 1, 6, 1, 3, 2, 1, 2, 1, 2, 2, 1, 2, 5, 1, 3, 6, 5,
+            30, 16, 12, 24, 8, 14, 6, 4, 2] }),
     (1, Profile { name: "deep", actors: (0, 0), threads: (1, 1), steps: (1, 2), wide: 0, mischief: 0, panics: 0,
-        bells: 0, bounded: 0, small_budget: 0, runs: [0; 6], deeds: [0; 24] }),
+        bells: 0, bounded: 0, small_budget: 0, runs: [0; 6], deeds: [0; 33] }),
 ];
 
 /// The program of a seed, among the profiles whose names contain `only`.
@@ -72,6 +86,7 @@ pub fn program(seed: u64, only: &str) -> Option<Program> {
         systems: (0..systems).map(|at| (at > 0 && draw.chance(50)).then_some(0)).collect(),
         actors: programs_actors,
         threads,
+        virtual_system: draw.chance(30),
         pumped: draw.chance(60),
         ends: draw.one(&[
             Ends::Patiently,
@@ -149,7 +164,9 @@ impl Draw {
             }
             _ => {
                 let manners = self.rng.usize(1..=3);
-                Runs::Odd((0..manners).map(|_| self.one(&odd)).collect(), self.mischief(1))
+                let asked = Asked { every: self.rng.u32(2..30), body: self.mischief(1) };
+                let manners = (0..manners).map(|_| self.one(&odd)).collect();
+                Runs::Odd(manners, self.mischief(1), asked)
             }
         };
         let capacity = self.one(&[1, 1, 2, 3, 3, 5]);
@@ -173,12 +190,25 @@ impl Draw {
             end: self.chance(50).then(|| self.mischief(2)),
             panicked: self.chance(30).then(|| self.mischief(1)),
             undelivered: self.chance(40).then(|| self.mischief(1)),
+            rescues: self.chance(40),
             batch: self.chance(15).then(|| (self.mischief(1), self.mischief(1))),
         };
-        Actor {
+        let turns = self.rng.u32(1..=3);
+        let most = [
+            Most::Turns(turns),
+            Most::Turns(turns),
+            Most::Turns(turns),
+            Most::Both(turns, 200),
+            Most::Both(1000, 50),
+            Most::Unlimited,
+        ];
+        let plain = self.chance(12);
+        let actor = Actor {
+            plain,
             runs,
+            inline: self.chance(15),
             room,
-            budget: self.chance(self.profile.small_budget).then(|| self.rng.u32(1..=3)),
+            budget: self.chance(self.profile.small_budget).then(|| self.one(&most)),
             on_panic: self.one(&[
                 OnPanic::Stop,
                 OnPanic::Resume,
@@ -190,6 +220,19 @@ impl Draw {
             holds: (at + 1 < self.actors && self.chance(15))
                 .then(|| self.rng.usize(at + 1..self.actors)),
             hooks,
+        };
+        match actor.plain {
+            true => Actor {
+                runs: Runs::Senders,
+                inline: false,
+                room: Room::Unbounded,
+                budget: None,
+                on_panic: OnPanic::Stop,
+                clock: Time::Real,
+                hooks: Hooks { state_dropped: actor.hooks.state_dropped, ..Hooks::default() },
+                ..actor
+            },
+            false => actor,
         }
     }
 
@@ -261,6 +304,9 @@ impl Draw {
             Deed::DropHandle { of },
             Deed::Close { of },
             Deed::Stop { of },
+            Deed::Settle { slot, how: Settles::Keep },
+            Deed::Settle { slot, how: Settles::Drop },
+            Deed::EmptyWay { slot, drops: true },
         ];
         let deed = self.one(&all);
         self.numbered(deed)
@@ -278,7 +324,43 @@ impl Draw {
             answer: self.mischief(depth.min(1)),
             carries: self.chance(10).then(|| self.rng.usize(..self.actors)),
             large: self.chance(10),
+            again: self.chance(15),
+            inside: if self.chance(12) { vec![self.inside()] } else { Vec::new() },
         })
+    }
+
+    fn inside(&mut self) -> Inside {
+        let all = [
+            Inside::Look,
+            Inside::Look,
+            Inside::Stop,
+            Inside::StopWeak,
+            Inside::Close,
+            Inside::KeepHandle,
+            Inside::KeepHandle,
+            Inside::KeepWeak,
+            Inside::KeepWeak,
+            Inside::ForgetHandle,
+        ];
+        self.one(&all)
+    }
+
+    fn later(&mut self) -> Later {
+        let (by, slot) = (self.rng.usize(..self.actors), self.rng.usize(..FUTURES));
+        let all = [
+            Later::AtOnce,
+            Later::Broken,
+            Later::Thread,
+            Later::Thread,
+            Later::By(by),
+            Later::By(by),
+            Later::Slot(slot),
+            Later::Slot(slot),
+            Later::Slot(slot),
+            Later::Slot(slot),
+            Later::Forgotten,
+        ];
+        self.one(&all)
     }
 
     fn bell(&mut self, depth: u32) -> Arc<Bell> {
@@ -338,6 +420,7 @@ impl Draw {
                     How::PostTyped,
                     How::Within(limit),
                     How::TellWithin(limit),
+                    How::Recipient,
                 ];
                 Deed::Send { to, how: self.one(&all), letter: self.letter(depth) }
             }
@@ -348,9 +431,17 @@ impl Draw {
             }
             2 => {
                 let polled = self.chance(50).then(|| self.bell(depth));
+                let all = [
+                    Asks::Call,
+                    Asks::Call,
+                    Asks::Ask,
+                    Asks::Ask,
+                    Asks::PostedCall,
+                    Asks::PostedAsk,
+                ];
                 Deed::Ask {
                     to,
-                    typed: self.chance(50),
+                    how: self.one(&all),
                     letter: self.letter(depth),
                     polled,
                     then: self.fate(),
@@ -359,6 +450,7 @@ impl Draw {
             3 => Deed::With { to, body: self.body(depth) },
             4 => Deed::SendAsync {
                 to,
+                what: self.one(&[Waits::Tell, Waits::Tell, Waits::Tell, Waits::Call, Waits::Ask]),
                 letter: self.letter(depth),
                 bell: self.bell(depth),
                 then: self.fate(),
@@ -379,10 +471,45 @@ impl Draw {
             }
             17 if self.systems > 0 => Deed::DropSystem { system: self.rng.usize(..self.systems) },
             18 => Deed::ShutDownPlace { place, limit: self.limit() },
-            19 => Deed::RunQueue { place, most: self.rng.u32(1..4) },
+            19 => {
+                let limit = self.limit();
+                let limit = self.chance(25).then_some(limit);
+                Deed::RunQueue { place, most: self.rng.u32(1..4), limit }
+            }
             20 => Deed::Advance { micros: self.rng.u32(..5000) },
             21 => Deed::Blocking { body: self.body(depth) },
             22 => Deed::Elsewhere { body: self.body(depth) },
+            24 => Deed::Order {
+                to,
+                letter: self.letter(depth),
+                later: self.later(),
+                bell: self.bell(depth),
+                then: self.fate(),
+            },
+            25 => {
+                let all = [Settles::Keep, Settles::Keep, Settles::Drop, Settles::Look];
+                let forgets = self.chance(3);
+                Deed::Settle { slot, how: if forgets { Settles::Forget } else { self.one(&all) } }
+            }
+            26 => {
+                let way = self.one(&[Way::Recipient, Way::Lossy(1), Way::Lossy(1), Way::Lossy(3)]);
+                Deed::MakeWay { to, slot, way }
+            }
+            27 => Deed::SendBy { slot, letter: self.letter(depth) },
+            28 => Deed::EmptyWay { slot, drops: self.chance(60) },
+            29 => Deed::Watch {
+                of: to,
+                ended: self.chance(50),
+                bell: self.bell(depth),
+                then: self.fate(),
+            },
+            30 if self.systems > 0 => Deed::CloseSystem {
+                system: self.rng.usize(..self.systems),
+                bell: self.bell(depth),
+                then: self.fate(),
+            },
+            31 => Deed::Look { of: to, system: self.rng.usize(..2) },
+            32 => Deed::StopWeak { of: to },
             _ => Deed::Pause { micros: self.one(&[0, 0, 10, 100, 500]) },
         }
     }

@@ -13,14 +13,17 @@ use std::time::{Duration, Instant};
 
 use turnwise::executor::{Blocking, DrainQueue, Rayon, Tokio};
 use turnwise::{
-    Actor, ActorBuilder, AskError, Clock, Context, EndCause, Executor, Handler, MonotonicClock,
-    Overflow,
+    Actor, ActorBuilder, AskError, Asking, Budget, Clock, Closing, Context, EndCause, Ending,
+    Executor, Handler, Lossy, MonotonicClock, Overflow, PanicPolicy, Promise, Recipient, Reply,
+    SendError, Sending, ShutdownReport, ThreadPool, Undelivered, WaitError, WeakActor, promise,
 };
 pub use turnwise::{Drain, Limit, System, VirtualClock, blocking};
-use turnwise::{PanicPolicy, Reply, Sending, ThreadPool, WaitError, WeakActor};
 
-use crate::ledger::{Kind, Token, finding};
-use crate::plan::{ChainPlace, For, How, Link, OnPanic, PlaceKind, Room, Runs, Time};
+use crate::ledger::{BACK, HOOKED, KEPT, Kind, RUN, SETTLED, Token, finding, flags, happens, mark};
+use crate::plan::{
+    Asks, ChainPlace, For, How, Inside, Later, Link, Most, OnPanic, PlaceKind, Room, Runs, Time,
+    Waits, Way,
+};
 use crate::user::{Answer, Mail, OddClock, State, World, caught};
 
 pub type Handle = Actor<State>;
@@ -67,9 +70,110 @@ pub fn short(limit: For) -> Limit {
 
 impl Handler<Mail> for State {
     type Reply = Answer;
-    fn handle(&mut self, mail: Mail, _: &mut Context<'_, Self>) -> Answer {
-        mail.run(self)
+    fn handle(&mut self, mail: Mail, cx: &mut Context<'_, Self>) -> Answer {
+        mail.run_by(self, |world, at, plan| inside(world, at, plan, cx))
     }
+}
+
+/// What a handler does with its context.
+fn inside(world: &World, at: usize, plan: &[Inside], cx: &mut Context<'_, State>) {
+    let entry = &world.entries[at];
+    for deed in plan {
+        match deed {
+            Inside::Look => {
+                let _ = (cx.waiting(), format!("{cx:?}"));
+                if cx.name() != name(world, at).as_deref() {
+                    finding("a wrong name", &format!("{:?} in actor {at}", cx.name()));
+                }
+            }
+            Inside::Stop => {
+                cx.stop();
+                entry.stopped.store(true, SeqCst);
+            }
+            Inside::StopWeak => {
+                cx.weak().stop();
+                entry.stopped.store(true, SeqCst);
+            }
+            Inside::Close => drop(cx.actor().map(|actor| actor.close())),
+            Inside::KeepHandle => {
+                if let Some(actor) = cx.actor() {
+                    let before = entry.handle.lock().unwrap().replace(actor);
+                    drop(before);
+                }
+            }
+            Inside::KeepWeak => {
+                let before = entry.weak.lock().unwrap().replace(cx.weak());
+                drop(before);
+            }
+            Inside::ForgetHandle => {
+                if let Some(actor) = cx.actor() {
+                    world.leaks(at);
+                    std::mem::forget(actor);
+                }
+            }
+        }
+    }
+}
+
+/// The name that an actor is built with.
+fn name(world: &World, at: usize) -> Option<String> {
+    (!world.program.actors[at].plain).then(|| format!("actor {at}"))
+}
+
+/// A message whose answer is promised in its answer.
+pub struct Order {
+    pub mail: Mail,
+    pub later: Later,
+}
+
+impl Handler<Order> for State {
+    type Reply = Reply<Answer>;
+    fn handle(&mut self, order: Order, cx: &mut Context<'_, Self>) -> Reply<Answer> {
+        let Order { mail, later } = order;
+        let (world, group, to) = (mail.world().clone(), mail.id(), mail.to());
+        let (promise, reply) = promise();
+        let answer = mail.run_by(self, |world, at, plan| inside(world, at, plan, cx));
+        world.promised(Owed { promise: Some((promise, answer)), group, to }, later);
+        reply
+    }
+}
+
+/// A promise, and the answer that it is for.
+pub struct Owed {
+    promise: Option<(Promise<Answer>, Answer)>,
+    pub group: u32,
+    pub to: usize,
+}
+
+impl Owed {
+    pub fn keep(mut self) {
+        if let Some((promise, answer)) = self.promise.take() {
+            mark(self.group, KEPT);
+            promise.keep(answer);
+        }
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.promise.as_ref().is_some_and(|(promise, _)| promise.is_cancelled())
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        struct Settled(u32);
+        impl Drop for Settled {
+            fn drop(&mut self) {
+                mark(self.0, SETTLED);
+            }
+        }
+        let _settled = Settled(self.group);
+        drop(self.promise.take());
+    }
+}
+
+/// Sends a promise on, to be kept in a turn.
+pub fn pass_on(actor: &Handle, owed: Owed) {
+    let _ = actor.send(move |_| owed.keep());
 }
 
 /// The same message in a closure that does not lie in a node.
@@ -81,32 +185,70 @@ fn large(mail: Mail) -> impl FnOnce(&mut State) -> Answer + Send {
     }
 }
 
+/// A message that comes back to its sender has not run, and is still there. Some send it once more.
+fn retried<M>(
+    sent: Result<(), SendError<M>>,
+    (id, again): (u32, bool),
+    send: impl FnOnce(M) -> Result<(), SendError<M>>,
+) -> bool {
+    let Err(error) = sent else { return true };
+    came_back(id);
+    match again {
+        true => send(error.into_message()).is_ok(),
+        false => false,
+    }
+}
+
+fn came_back(id: u32) {
+    if flags(id) & (RUN | crate::ledger::DROPPED) != 0 {
+        finding("a message came back that had run", &crate::ledger::described(id));
+    }
+}
+
 /// Sends; was it accepted?
+#[expect(clippy::result_large_err, reason = "a message that is refused comes back by value")]
 pub fn send(actor: &Handle, how: How, limit: Limit, mail: Mail) -> bool {
+    let id = (mail.id(), mail.goes_again());
+    let waiting = || actor.waiting();
     match how {
         How::Send if mail.is_large() => {
             let large = large(mail);
-            actor.send(move |state| drop(large(state))).is_ok()
+            let message = move |state: &mut State| drop(large(state));
+            retried(actor.send(message), id, |message| actor.send(message))
         }
-        How::Send => actor.send(move |state| drop(mail.run(state))).is_ok(),
-        How::Tell => actor.tell(mail).is_ok(),
-        How::Post => actor.posted().send(move |state| drop(mail.run(state))).is_ok(),
-        How::PostTyped => actor.posted().tell(mail).is_ok(),
+        How::Send => {
+            let message = move |state: &mut State| drop(mail.run(state));
+            retried(actor.send(message), id, |message| actor.posted().send(message))
+        }
+        How::Tell => retried(actor.tell(mail), id, |mail| actor.tell(mail)),
+        How::Post => {
+            let message = move |state: &mut State| drop(mail.run(state));
+            retried(actor.posted().send(message), id, |message| actor.send(message))
+        }
+        How::PostTyped => {
+            retried(actor.posted().tell(mail), id, |mail| waiting().tell(mail).within(limit))
+        }
         How::Within(_) => {
-            actor.waiting().send(move |state| drop(mail.run(state))).within(limit).is_ok()
+            let message = move |state: &mut State| drop(mail.run(state));
+            let sent = waiting().send(message).within(limit);
+            retried(sent, id, |message| waiting().send(message).within(limit))
         }
-        How::TellWithin(_) => actor.waiting().tell(mail).within(limit).is_ok(),
+        How::TellWithin(_) => {
+            let sent = waiting().tell(mail).within(limit);
+            retried(sent, id, |mail| actor.posted().tell(mail))
+        }
+        How::Recipient => {
+            let recipient: Recipient<Mail> = actor.recipient();
+            let other = recipient.clone();
+            let sent = recipient.tell(mail);
+            drop(recipient);
+            retried(sent, id, |mail| other.tell(mail))
+        }
     }
 }
 
 pub fn send_many(actor: &Handle, mails: impl Iterator<Item = Mail>) -> bool {
     actor.send_many(mails.map(|mail| move |state: &mut State| drop(mail.run(state)))).is_ok()
-}
-
-/// Offers the message in the call, not in a poll.
-pub fn send_async(actor: &Handle, mail: Mail) -> impl Future<Output = bool> + Send + use<> {
-    let sending: Sending<_> = actor.waiting().tell(mail);
-    async move { sending.await.is_ok() }
 }
 
 /// True if it ran.
@@ -122,101 +264,403 @@ pub fn wait_ended(actor: &Handle, limit: Limit) {
     let _ = actor.wait_ended(limit);
 }
 
+/// Another way into an actor.
+#[derive(Clone)]
+pub enum Route {
+    Recipient(Recipient<Mail>),
+    Lossy(Lossy<State, Mail>, usize),
+}
+
+impl Route {
+    pub fn new(actor: &Handle, way: Way) -> Self {
+        match way {
+            Way::Recipient => Route::Recipient(actor.recipient()),
+            Way::Lossy(most) => {
+                Route::Lossy(Lossy::new(actor, most).expect("it is not zero"), most)
+            }
+        }
+    }
+
+    /// Sends; was it accepted? None: nobody knows but those who have got it.
+    pub fn tell(&self, mail: Mail) -> Option<bool> {
+        let id = mail.id();
+        match self {
+            Route::Recipient(recipient) => {
+                let again = mail.goes_again();
+                Some(retried(recipient.tell(mail), (id, again), |mail| recipient.tell(mail)))
+            }
+            Route::Lossy(lossy, _) => {
+                let (back, accepted) = match lossy.tell(mail) {
+                    Ok(None) => return Some(true),
+                    Ok(Some(displaced)) => (displaced, Some(true)),
+                    // If it is another one, nobody here knows what became of our own.
+                    Err(error) => (error.into_message(), None),
+                };
+                came_back(back.id());
+                mark(back.id(), BACK);
+                if back.id() == id { Some(false) } else { accepted }
+            }
+        }
+    }
+
+    /// Takes out what waits in it.
+    pub fn empty(&self) {
+        match self {
+            Route::Recipient(recipient) => {
+                let _ = (recipient.name(), recipient.is_closed(), recipient.stop_cause());
+            }
+            Route::Lossy(lossy, most) => {
+                let (waiting, _) = (lossy.len(), lossy.is_empty());
+                if waiting > *most {
+                    finding("a way holds too much", &format!("{waiting} of {most}"));
+                }
+                for mail in lossy.drain() {
+                    if mark(mail.id(), BACK) & RUN != 0 {
+                        finding("a drained message had run", &crate::ledger::described(mail.id()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Calls all that only looks.
+pub fn look(world: &World, at: usize, actor: &Handle) {
+    let _ = (format!("{actor:?}"), actor.len(), actor.stop_cause(), actor.is_closed());
+    let weak = actor.downgrade();
+    let room = match world.program.actors[at].room {
+        Room::Unbounded => None,
+        Room::Reject(capacity) | Room::DropNewest(capacity) => Some(capacity),
+    };
+    let name = name(world, at);
+    if actor.capacity() != room || actor.name() != name.as_deref() || weak.name() != actor.name() {
+        finding("an actor is not as it was built", &format!("actor {at}: {actor:?}"));
+    }
+    if !weak.upgrade().is_some_and(|same| same.same_actor(actor)) {
+        finding("a handle is lost", &format!("actor {at}: {actor:?}"));
+    }
+}
+
+pub fn look_at_system(system: &System) {
+    let _ = (system.actors(), system.is_shut_down(), format!("{system:?}"));
+}
+
 /// A question under way.
 pub enum Asked {
     Closure(Reply<Answer>),
     Typed(Reply<Answer, Mail>),
+    Order(Reply<Reply<Answer>, Order>),
+    Promised(Reply<Answer>),
 }
 
 /// What became of it.
-#[expect(dead_code, reason = "an answer is dropped with it")]
+#[allow(dead_code, reason = "an answer is dropped with it")]
 pub enum Outcome {
     Answered(Answer),
     Failed,
-    Cancelled,
+    Cancelled(Option<Mail>),
     Running(Asked),
 }
 
-pub fn ask(actor: &Handle, typed: bool, mail: Mail) -> Asked {
-    match typed {
-        true => Asked::Typed(actor.ask(mail)),
-        false if mail.is_large() => Asked::Closure(actor.call(large(mail))),
-        false => Asked::Closure(actor.call(move |state| mail.run(state))),
+pub fn ask(actor: &Handle, how: Asks, mail: Mail) -> Asked {
+    match how {
+        Asks::Ask => Asked::Typed(actor.ask(mail)),
+        Asks::PostedAsk => Asked::Typed(actor.posted().ask(mail)),
+        Asks::Call if mail.is_large() => Asked::Closure(actor.call(large(mail))),
+        Asks::Call => Asked::Closure(actor.call(move |state| mail.run(state))),
+        Asks::PostedCall => Asked::Closure(actor.posted().call(move |state| mail.run(state))),
     }
 }
 
-fn waited<M>(
-    result: Result<Answer, WaitError<Answer, M>>,
-    wrap: fn(Reply<Answer, M>) -> Asked,
+pub fn order(actor: &Handle, order: Order) -> Asked {
+    Asked::Order(actor.ask(order))
+}
+
+/// What became of a wait; `M` is what comes back.
+fn answered<R, M>(
+    result: Result<R, WaitError<R, M>>,
+    answered: impl FnOnce(R) -> Outcome,
+    running: impl FnOnce(Reply<R, M>) -> Outcome,
+    back: impl FnOnce(M) -> Option<Mail>,
 ) -> Outcome {
     match result {
-        Ok(answer) => Outcome::Answered(answer),
-        Err(WaitError::TimedOut(reply)) => Outcome::Running(wrap(reply)),
+        Ok(answer) => answered(answer),
+        Err(WaitError::Cancelled(message)) => Outcome::Cancelled(back(message.into_message())),
+        Err(WaitError::TimedOut(reply)) => running(reply),
         Err(_) => Outcome::Failed,
     }
 }
 
-fn answered<M>(
-    result: Result<Answer, WaitError<Answer, M>>,
-    wrap: fn(Reply<Answer, M>) -> Asked,
-) -> Outcome {
-    match result {
-        Ok(answer) => Outcome::Answered(answer),
-        Err(WaitError::Cancelled(_)) => Outcome::Cancelled,
-        Err(WaitError::TimedOut(reply)) => Outcome::Running(wrap(reply)),
-        Err(_) => Outcome::Failed,
-    }
+fn still<R, M>(wrap: fn(Reply<R, M>) -> Asked) -> impl FnOnce(Reply<R, M>) -> Outcome {
+    move |reply| Outcome::Running(wrap(reply))
 }
 
-fn cancelled<M>(
-    result: Result<M, Reply<Answer, M>>,
-    wrap: fn(Reply<Answer, M>) -> Asked,
-) -> Outcome {
-    match result {
-        Ok(_) => Outcome::Cancelled,
-        Err(reply) => Outcome::Running(wrap(reply)),
-    }
+fn nothing(_: ()) -> Option<Mail> {
+    None
+}
+
+fn ended(result: Result<Answer, AskError>) -> Outcome {
+    result.map_or(Outcome::Failed, Outcome::Answered)
 }
 
 impl Asked {
     pub fn wait(self, limit: Limit) -> Outcome {
-        let ended =
-            |result: Result<Answer, AskError>| result.map_or(Outcome::Failed, Outcome::Answered);
+        let forever = limit == Limit::Unlimited;
         match self {
-            Asked::Closure(reply) if limit == Limit::Unlimited => ended(reply.wait()),
-            Asked::Typed(reply) if limit == Limit::Unlimited => ended(reply.wait()),
-            Asked::Closure(reply) => waited(reply.wait_timeout(limit), Asked::Closure),
-            Asked::Typed(reply) => waited(reply.wait_timeout(limit), Asked::Typed),
+            Asked::Closure(reply) | Asked::Promised(reply) if forever => ended(reply.wait()),
+            Asked::Typed(reply) if forever => ended(reply.wait()),
+            Asked::Order(reply) if forever => ended(reply.wait_flat()),
+            Asked::Closure(reply) => answered(
+                reply.wait_timeout(limit),
+                Outcome::Answered,
+                still(Asked::Closure),
+                nothing,
+            ),
+            Asked::Promised(reply) => answered(
+                reply.wait_timeout(limit),
+                Outcome::Answered,
+                still(Asked::Promised),
+                nothing,
+            ),
+            Asked::Typed(reply) => {
+                answered(reply.wait_timeout(limit), Outcome::Answered, still(Asked::Typed), Some)
+            }
+            Asked::Order(reply) => answered(
+                reply.wait_timeout(limit),
+                |reply| Asked::Promised(reply).wait(limit),
+                still(Asked::Order),
+                |order| Some(order.mail),
+            ),
         }
     }
 
     pub fn wait_or_cancel(self, limit: Limit) -> Outcome {
         match self {
-            Asked::Closure(reply) => answered(reply.within(limit), Asked::Closure),
-            Asked::Typed(reply) => answered(reply.within(limit), Asked::Typed),
+            Asked::Closure(reply) => {
+                answered(reply.within(limit), Outcome::Answered, still(Asked::Closure), nothing)
+            }
+            Asked::Promised(reply) => {
+                let outcome = answered(
+                    reply.within(limit),
+                    Outcome::Answered,
+                    still(Asked::Promised),
+                    nothing,
+                );
+                // Its question has run.
+                if matches!(outcome, Outcome::Cancelled(_)) { Outcome::Failed } else { outcome }
+            }
+            Asked::Typed(reply) => {
+                answered(reply.within(limit), Outcome::Answered, still(Asked::Typed), Some)
+            }
+            Asked::Order(reply) => answered(
+                reply.within(limit),
+                |reply| Asked::Promised(reply).wait_or_cancel(limit),
+                still(Asked::Order),
+                |order| Some(order.mail),
+            ),
         }
     }
 
     pub fn cancel(self) -> Outcome {
         match self {
-            Asked::Closure(reply) => cancelled(reply.cancel(), Asked::Closure),
-            Asked::Typed(reply) => cancelled(reply.cancel(), Asked::Typed),
+            Asked::Closure(reply) => match reply.cancel() {
+                Ok(()) => Outcome::Cancelled(None),
+                Err(reply) => Outcome::Running(Asked::Closure(reply)),
+            },
+            Asked::Promised(reply) => match reply.cancel() {
+                Ok(()) => Outcome::Failed,
+                Err(reply) => Outcome::Running(Asked::Promised(reply)),
+            },
+            Asked::Typed(reply) => match reply.cancel() {
+                Ok(mail) => Outcome::Cancelled(Some(mail)),
+                Err(reply) => Outcome::Running(Asked::Typed(reply)),
+            },
+            Asked::Order(reply) => match reply.cancel() {
+                Ok(order) => Outcome::Cancelled(Some(order.mail)),
+                Err(reply) => Outcome::Running(Asked::Order(reply)),
+            },
         }
     }
 
-    pub fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<Outcome> {
-        let ready = match self {
-            Asked::Closure(reply) => Pin::new(reply).poll(cx),
+    pub fn is_ready(&self) -> bool {
+        match self {
+            Asked::Closure(reply) | Asked::Promised(reply) => reply.is_ready(),
+            Asked::Typed(reply) => reply.is_ready(),
+            Asked::Order(reply) => reply.is_ready(),
+        }
+    }
+
+    fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<Done> {
+        let answer = match self {
+            Asked::Closure(reply) | Asked::Promised(reply) => Pin::new(reply).poll(cx),
             Asked::Typed(reply) => Pin::new(reply).poll(cx),
+            Asked::Order(reply) => match Pin::new(reply).poll(cx) {
+                Poll::Ready(Ok(reply)) => {
+                    *self = Asked::Promised(reply);
+                    return self.poll(cx);
+                }
+                Poll::Ready(Err(_)) => return Poll::Ready(Done::Unanswered),
+                Poll::Pending => return Poll::Pending,
+            },
         };
-        ready.map(|result| result.map_or(Outcome::Failed, Outcome::Answered))
+        answer.map(Done::answer)
+    }
+
+    /// A reply that has been ready says so for ever.
+    fn is_taken(&mut self, cx: &mut task::Context<'_>) -> bool {
+        fn taken<R>(again: Poll<Result<R, AskError>>) -> bool {
+            matches!(again, Poll::Ready(Err(AskError::Taken)))
+        }
+        match self {
+            Asked::Closure(reply) | Asked::Promised(reply) => taken(Pin::new(reply).poll(cx)),
+            Asked::Typed(reply) => taken(Pin::new(reply).poll(cx)),
+            Asked::Order(reply) => taken(Pin::new(reply).poll(cx)),
+        }
     }
 }
 
-impl Future for Asked {
-    type Output = Outcome;
-    fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Outcome> {
-        self.get_mut().poll(cx)
+/// What is under way, and can be polled.
+pub enum Underway {
+    Sending(Sending<Mail>),
+    Asked(Asked),
+    Asking(Asking<Answer, Mail>),
+    Calling(Asking<Answer>),
+    Flat(Pin<Box<dyn Future<Output = Result<Answer, AskError>> + Send>>),
+    /// A future of an end; else of an idle moment.
+    Ending(Ending<State>, bool),
+    Closing(Box<(Closing, Option<ShutdownReport>)>),
+}
+
+/// What came of it.
+#[allow(dead_code, reason = "an answer is dropped with it")]
+pub enum Done {
+    Sent,
+    Refused(Mail),
+    Cancelled(Option<Mail>),
+    Answered(Answer),
+    Unanswered,
+    Over,
+}
+
+impl Done {
+    fn answer(answer: Result<Answer, AskError>) -> Self {
+        answer.map_or(Done::Unanswered, Done::Answered)
+    }
+}
+
+/// Offers the message in the call, not in a poll.
+pub fn waiting(actor: &Handle, what: Waits, mail: Mail) -> Underway {
+    match what {
+        Waits::Tell => Underway::Sending(actor.waiting().tell(mail)),
+        Waits::Call => Underway::Calling(actor.waiting().call(move |state| mail.run(state))),
+        Waits::Ask => Underway::Asking(actor.waiting().ask(mail)),
+    }
+}
+
+pub fn watching(actor: &Handle, ended: bool) -> Underway {
+    Underway::Ending(if ended { actor.ended() } else { actor.idle() }, ended)
+}
+
+pub fn closing(system: &System) -> Underway {
+    Underway::Closing(Box::new((system.shutdown_async(), None)))
+}
+
+/// An order as a future, by the crate's own combinator or by ours.
+pub fn flat(asked: Asked, flattens: bool) -> Underway {
+    match asked {
+        Asked::Order(reply) if flattens => Underway::Flat(Box::pin(reply.flatten())),
+        asked => Underway::Asked(asked),
+    }
+}
+
+impl Underway {
+    pub fn what(&self) -> &'static str {
+        match self {
+            Underway::Sending(_) => "a message that waits for room",
+            Underway::Asked(Asked::Order(_)) => "an order",
+            Underway::Asked(Asked::Promised(_)) => "a promised reply",
+            Underway::Asked(_) => "a reply",
+            Underway::Asking(_) | Underway::Calling(_) => "a question that waits for room",
+            Underway::Flat(_) => "a flattened reply",
+            Underway::Ending(_, true) => "an end",
+            Underway::Ending(_, false) => "an idle moment",
+            Underway::Closing(_) => "a shutdown",
+        }
+    }
+
+    pub fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<Done> {
+        match self {
+            Underway::Sending(sending) => Pin::new(sending).poll(cx).map(|sent| match sent {
+                Ok(()) => Done::Sent,
+                Err(error) => Done::Refused(error.into_message()),
+            }),
+            Underway::Asked(asked) => asked.poll(cx),
+            Underway::Asking(asking) => Pin::new(asking).poll(cx).map(Done::answer),
+            Underway::Calling(asking) => Pin::new(asking).poll(cx).map(Done::answer),
+            Underway::Flat(future) => future.as_mut().poll(cx).map(Done::answer),
+            Underway::Ending(ending, _) => Pin::new(ending).poll(cx).map(|_| Done::Over),
+            Underway::Closing(closing) => Pin::new(&mut closing.0).poll(cx).map(|now| {
+                closing.1 = Some(now);
+                Done::Over
+            }),
+        }
+    }
+
+    /// Polls what has been ready. Nothing is said of an `async` block, and an actor may be busy
+    /// again.
+    pub fn poll_again(&mut self, cx: &mut task::Context<'_>) {
+        let as_promised = match self {
+            Underway::Sending(sending) => {
+                matches!(Pin::new(sending).poll(cx), Poll::Ready(Ok(())))
+            }
+            Underway::Asked(asked) => asked.is_taken(cx),
+            Underway::Asking(asking) => {
+                matches!(Pin::new(asking).poll(cx), Poll::Ready(Err(AskError::Taken)))
+            }
+            Underway::Calling(asking) => {
+                matches!(Pin::new(asking).poll(cx), Poll::Ready(Err(AskError::Taken)))
+            }
+            Underway::Flat(_) | Underway::Ending(_, false) => true,
+            Underway::Ending(ending, true) => Pin::new(ending).poll(cx).is_ready(),
+            Underway::Closing(closing) => match Pin::new(&mut closing.0).poll(cx) {
+                Poll::Ready(now) => closing.1.as_ref() == Some(&now),
+                Poll::Pending => false,
+            },
+        };
+        if !as_promised {
+            finding("a finished future forgets that it was ready", self.what());
+        }
+    }
+
+    /// Waits instead, where that can be done.
+    pub fn within(self, limit: Limit) -> Option<Done> {
+        fn asked<M>(
+            answer: Result<Answer, WaitError<Answer, M>>,
+            back: impl FnOnce(M) -> Option<Mail>,
+        ) -> Done {
+            match answer {
+                Ok(answer) => Done::Answered(answer),
+                Err(WaitError::Cancelled(message)) => Done::Cancelled(back(message.into_message())),
+                Err(_) => Done::Unanswered,
+            }
+        }
+        match self {
+            Underway::Sending(sending) => Some(match sending.within(limit) {
+                Ok(()) => Done::Sent,
+                Err(error) => Done::Refused(error.into_message()),
+            }),
+            Underway::Asking(asking) => Some(asked(asking.within(limit), Some)),
+            Underway::Calling(asking) => Some(asked(asking.within(limit), nothing)),
+            _ => None,
+        }
+    }
+
+    pub fn is_flat(&self) -> bool {
+        match self {
+            Underway::Asked(asked) => matches!(asked, Asked::Order(_) | Asked::Promised(_)),
+            Underway::Flat(_) => true,
+            _ => false,
+        }
     }
 }
 
@@ -271,10 +715,15 @@ impl Place {
     }
 
     /// Runs what lies in a queue; true if something did.
-    pub fn run(&self, most: u32) -> bool {
+    pub fn run(&self, most: u32, limit: Option<Limit>) -> bool {
         let Place::Queue(queue) = self else { return false };
         RUNS_QUEUES.set(true);
-        (0..most).filter(|_| queue.run_one()).count() > 0
+        let _ = (queue.len(), queue.is_empty());
+        match limit {
+            None => (0..most).filter(|_| queue.run_one()).count() > 0,
+            Some(Limit::Unlimited) => queue.run_until_idle() > 0,
+            Some(limit) => queue.run_for(limit) > 0,
+        }
     }
 
     pub fn shut_down(self, limit: For) {
@@ -299,6 +748,7 @@ struct Odd {
     world: Arc<World>,
     at: usize,
     calls: AtomicUsize,
+    questions: AtomicUsize,
     _token: Token,
 }
 
@@ -307,7 +757,11 @@ impl Executor for Odd {
         drop(self.try_execute(drain));
     }
     fn try_execute(&self, drain: Drain) -> Result<(), Drain> {
+        let _ = format!("{drain:?}");
         self.world.execute(self.at, self.calls.fetch_add(1, SeqCst), drain)
+    }
+    fn is_closed(&self) -> bool {
+        self.world.is_executor_closed(self.at, self.questions.fetch_add(1, SeqCst))
     }
 }
 
@@ -321,19 +775,35 @@ impl Clock for OddClock {
     fn now(&self) -> Duration {
         self.look(MonotonicClock.now())
     }
+    fn park_until(&self, at: Duration) {
+        if !self.wakes_early() {
+            MonotonicClock.park_until(at);
+        }
+    }
 }
 
 /// Makes an actor of the program.
 pub fn build(world: &Arc<World>, at: usize) -> Option<Handle> {
     let plan = &world.program.actors[at];
-    let token = || Token::new(Kind::Hook, at, None);
-    let mut builder = Actor::builder(world.state(at));
+    let token = || world.token(Kind::Hook, at, None);
+    let spawns = |system: usize| world.systems[system].lock().unwrap().clone();
+    if plan.plain {
+        return match plan.system {
+            Some(system) => spawns(system)?.actor(world.state(at)).ok(),
+            None => Some(Actor::new(world.state(at))),
+        };
+    }
+    let mut builder = Actor::builder(world.state(at)).run_inline(plan.inline);
+    if let Some(name) = name(world, at) {
+        builder = builder.name(name);
+    }
     builder = match &plan.runs {
         Runs::Senders => builder,
         Runs::Odd(..) => builder.executor(Odd {
             world: world.clone(),
             at,
             calls: AtomicUsize::new(0),
+            questions: AtomicUsize::new(0),
             _token: token(),
         }),
         Runs::Place(place) => match &*world.places[*place].lock().unwrap() {
@@ -346,14 +816,20 @@ pub fn build(world: &Arc<World>, at: usize) -> Option<Handle> {
         Room::Reject(capacity) => builder.capacity(capacity, Overflow::Reject),
         Room::DropNewest(capacity) => builder.capacity(capacity, Overflow::DropNewest),
     };
-    if let Some(turns) = plan.budget {
-        builder = builder.budget(turns);
-    }
+    builder = match plan.budget {
+        None => builder,
+        Some(Most::Turns(turns)) => builder.budget(turns),
+        Some(Most::Both(turns, micros)) => {
+            builder.budget(Budget::turns(turns).time(Duration::from_micros(micros.into())))
+        }
+        Some(Most::Unlimited) => builder.budget(Budget::UNLIMITED),
+    };
     builder = match &plan.clock {
         Time::Real => builder,
         Time::Virtual => builder.clock(world.clock.clone()),
         Time::Odd { .. } => {
-            builder.clock(OddClock { world: world.clone(), at, looks: AtomicUsize::new(0) })
+            let (looks, parks) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            builder.clock(OddClock { world: world.clone(), at, looks, parks })
         }
     };
     builder = match plan.on_panic {
@@ -387,8 +863,9 @@ pub fn build(world: &Arc<World>, at: usize) -> Option<Handle> {
     }
     if let Some(body) = plan.hooks.undelivered.clone() {
         let (world, token) = (world.clone(), token());
-        builder = builder.on_undelivered(move |_| {
+        builder = builder.on_undelivered(move |message| {
             let _ = &token;
+            undelivered(&world, at, message);
             world.user(&body);
         });
     }
@@ -396,17 +873,40 @@ pub fn build(world: &Arc<World>, at: usize) -> Option<Handle> {
         let (first, last, token) = (world.clone(), world.clone(), token());
         builder = builder.on_batch_start(move |state| {
             let _ = &token;
-            let _turn = state.turn(at);
+            let _turn = state.hook(at);
             first.user(&before);
         });
         builder = builder.on_batch_end(move |state, _| {
-            let _turn = state.turn(at);
+            let _turn = state.hook(at);
             last.user(&after);
         });
     }
     match plan.system {
-        Some(system) => world.systems[system].lock().unwrap().as_ref()?.spawn(builder).ok(),
+        Some(system) => spawns(system)?.spawn(builder).ok(),
         None => builder.spawn().ok(),
+    }
+}
+
+/// A message has come to the undelivered hook: it is the hook's now.
+fn undelivered(world: &Arc<World>, at: usize, message: Undelivered<State>) {
+    let rescues = world.program.actors[at].hooks.rescues;
+    let mail = match message {
+        Undelivered::Closure(closure) if rescues => {
+            return closure(&mut world.scratch(at));
+        }
+        Undelivered::Closure(_) => return,
+        Undelivered::Message(message) => match message.downcast::<Mail>() {
+            Ok(mail) => *mail,
+            Err(_) => return finding("a foreign message", &format!("at actor {at}")),
+        },
+        _ => return,
+    };
+    if mark(mail.id(), HOOKED) & RUN != 0 || mail.to() != at {
+        finding("a message was undelivered that had run", &crate::ledger::described(mail.id()));
+    }
+    let mail = if rescues { mail.once_more() } else { None };
+    if let (Some(mail), Some(actor)) = (mail, world.handle(at)) {
+        let _ = actor.tell(mail);
     }
 }
 
@@ -418,11 +918,13 @@ struct Bead {
 
 impl Drop for Bead {
     fn drop(&mut self) {
+        happens();
         self.gone.fetch_add(1, SeqCst);
     }
 }
 
-/// Many actors, each held by the one before: the end of the first is the end of all, on a bounded stack.
+/// Many actors, each held by the one before: the end of the first is the end of all, on a bounded
+/// stack.
 pub fn chain(actors: u32, by: Link, place: ChainPlace, stack: usize) {
     let gone = Arc::new(AtomicUsize::new(0));
     let queue = DrainQueue::new();
@@ -435,6 +937,7 @@ pub fn chain(actors: u32, by: Link, place: ChainPlace, stack: usize) {
     let pool = pool.map(|pool| pool.expect("a pool can be had"));
     let mut held: Option<Box<dyn Send>> = None;
     for _ in 0..actors {
+        happens();
         let state =
             Bead { next: if by == Link::State { held.take() } else { None }, gone: gone.clone() };
         let mut builder = Actor::builder(state);
@@ -465,11 +968,15 @@ pub fn chain(actors: u32, by: Link, place: ChainPlace, stack: usize) {
         });
     }
     caught(|| drop(held));
-    let patience = Instant::now();
-    while gone.load(SeqCst) < actors as usize && patience.elapsed() < Duration::from_secs(20) {
+    let (mut since, mut looks, mut ended) = (Instant::now(), 0, 0);
+    while ended < actors as usize && (looks < 20_000 || since.elapsed() < Duration::from_secs(10)) {
         if queue.run_until_idle() == 0 {
             thread::sleep(Duration::from_micros(100));
         }
+        let now = gone.load(SeqCst);
+        (looks, since) = if now == ended { (looks + 1, since) } else { (0, Instant::now()) };
+        ended = now;
+        happens();
     }
     if gone.load(SeqCst) != actors as usize {
         finding(

@@ -14,7 +14,7 @@ use crate::{Args, program};
 const BATCH: u64 = 500;
 /// A program that has had so much of a processor, or so much time, hangs.
 const MOST_CPU: Duration = Duration::from_secs(40);
-const MOST_TIME: Duration = Duration::from_secs(90);
+const MOST_TIME: Duration = Duration::from_secs(240);
 
 /// What one child did.
 #[derive(Default)]
@@ -25,6 +25,8 @@ struct Ran {
     seed: u64,
     /// What was found: the seed and a kind, each with a detail.
     found: BTreeMap<(u64, String), String>,
+    /// What was made, after the end of a program, by what it had forgotten.
+    late: BTreeMap<String, u64>,
 }
 
 impl Ran {
@@ -73,6 +75,7 @@ fn run_child(args: &Args, more: &[String], until: Instant) -> Ran {
                     running = false;
                     ran.programs += 1;
                 }
+                Some(("late", kind)) => *ran.late.entry(kind.into()).or_default() += 1,
                 Some(("finding", what)) => {
                     let (kind, detail) = what.split_once('|').unwrap_or((what, ""));
                     ran.find(kind, detail.into());
@@ -142,6 +145,7 @@ pub fn hunt(args: &Args) -> bool {
     let until = start + Duration::from_secs(seconds);
     let most = args.programs.unwrap_or(u64::MAX);
     let (next, ran_in_all, failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let late = Mutex::new(BTreeMap::<String, u64>::new());
     let known = Mutex::new(BTreeMap::<(String, &'static str), u64>::new());
     println!("hostile: from seed {first} on");
     let worker = || {
@@ -161,6 +165,9 @@ pub fn hunt(args: &Args) -> bool {
                 ];
                 let ran = run_child(args, &more, until);
                 ran_in_all.fetch_add(ran.programs, SeqCst);
+                for (kind, times) in &ran.late {
+                    *late.lock().unwrap().entry(kind.clone()).or_default() += times;
+                }
                 if ran.found.is_empty() {
                     at = end;
                     continue;
@@ -190,6 +197,10 @@ pub fn hunt(args: &Args) -> bool {
     thread::scope(|scope| (0..args.threads).for_each(|_| drop(scope.spawn(worker))));
     for ((kind, profile), times) in known.lock().unwrap().iter() {
         println!("{times:6} programs of profile {profile}: {kind}");
+    }
+    let late = late.into_inner().unwrap();
+    if !late.is_empty() {
+        println!("made after the end of programs, by what they had forgotten: {late:?}");
     }
     let (ran, failed) = (ran_in_all.load(SeqCst), failed.load(SeqCst));
     println!("hostile: {ran} programs run in {} s, {failed} failed", start.elapsed().as_secs());

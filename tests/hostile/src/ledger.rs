@@ -1,12 +1,18 @@
 //! The ledger of a program: who was made, who is gone, and what must not have happened.
 //!
-//! Every state, message, answer, payload and waker carries a [`Token`], which is a mere number: what is known of it
-//! stands in a table that no error of memory in the program under test reaches by accident.
+//! Every state, message, answer, payload and waker carries a [`Token`], which is a mere number:
+//! what is known of it stands in a table that no error of memory in the program under test reaches
+//! by accident.
+//!
+//! What a program forgets on purpose may go on after its end, on a thread of the global pool or of
+//! rayon's: it makes tokens then, in the middle of the next program. So a token says of which
+//! program it is, by the upper half of its number, and those of another one than the current one
+//! are no concern of the table's.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// What became of a token.
 pub const DROPPED: u32 = 1;
@@ -17,6 +23,14 @@ pub const ACCEPTED: u32 = 4;
 pub const BACK: u32 = 8;
 /// Something that holds it was forgotten on purpose.
 pub const FORGIVEN: u32 = 16;
+/// It was accepted, and is no question: it runs, or goes to the undelivered hook if there is one.
+pub const TOLD: u32 = 32;
+/// The undelivered hook has got it.
+pub const HOOKED: u32 = 64;
+/// The answer that its handler promised was given.
+pub const KEPT: u32 = 128;
+/// The same, or the promise is gone.
+pub const SETTLED: u32 = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -26,6 +40,7 @@ pub enum Kind {
     Payload,
     Waker,
     Hook,
+    Future,
 }
 
 /// The owner of what belongs to no actor.
@@ -33,10 +48,13 @@ pub const NOBODY: usize = usize::MAX;
 const SLOTS: usize = 1 << 16;
 
 static FLAGS: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
-static BOOK: Mutex<Book> = Mutex::new(Book { epoch: 0, entries: Vec::new(), findings: 0 });
+/// How much has happened.
+static PROGRESS: AtomicU64 = AtomicU64::new(0);
+static BOOK: Mutex<Book> = Mutex::new(Book { entries: Vec::new(), findings: 0 });
+/// The program that is running, by its number in this process.
+static EPOCH: AtomicU32 = AtomicU32::new(0);
 
 struct Book {
-    epoch: u32,
     entries: Vec<Entry>,
     findings: usize,
 }
@@ -50,13 +68,27 @@ struct Entry {
     group: u32,
 }
 
-/// A new program begins; tokens of earlier ones count no more.
-pub fn begin() {
+/// A new program begins; tokens of earlier ones count no more. Its number.
+pub fn begin() -> u32 {
     let mut book = BOOK.lock().unwrap();
-    book.epoch += 1;
     book.entries.clear();
     book.findings = 0;
     FLAGS.iter().for_each(|flags| flags.store(0, SeqCst));
+    EPOCH.fetch_add(1, SeqCst) + 1
+}
+
+/// Is it of the program that is running?
+pub fn is_current(id: u32) -> bool {
+    id >> 16 == EPOCH.load(SeqCst) & 0xffff
+}
+
+/// Where what is known of it stands.
+fn index(id: u32) -> Option<usize> {
+    is_current(id).then_some(id as usize & (SLOTS - 1))
+}
+
+fn number(epoch: u32, index: usize) -> u32 {
+    epoch << 16 | index as u32
 }
 
 /// Something is wrong, of a kind that is the same in every run of the program.
@@ -78,21 +110,27 @@ pub fn findings() -> usize {
 /// Counted from here to its drop.
 #[derive(Debug)]
 pub struct Token {
-    epoch: u32,
     pub id: u32,
 }
 
 impl Token {
-    pub fn new(kind: Kind, owner: usize, group: Option<u32>) -> Self {
+    /// Of the program of that number.
+    pub fn new(epoch: u32, kind: Kind, owner: usize, group: Option<u32>) -> Self {
         let mut book = BOOK.lock().unwrap();
-        let id = book.entries.len() as u32;
-        assert!((id as usize) < SLOTS, "a program of too many tokens");
+        if epoch != EPOCH.load(SeqCst) {
+            let line = format!("late {kind:?}\n");
+            let _ = std::io::stdout().lock().write_all(line.as_bytes());
+            return Token { id: number(epoch, 0) };
+        }
+        let at = book.entries.len();
+        assert!(at < SLOTS, "a program of too many tokens");
+        let id = number(epoch, at);
         book.entries.push(Entry { kind, owner, group: group.unwrap_or(id) });
-        Token { epoch: book.epoch, id }
+        Token { id }
     }
 
     pub fn is_current(&self) -> bool {
-        self.epoch == BOOK.lock().unwrap().epoch
+        is_current(self.id)
     }
 
     /// The message begins to run.
@@ -120,53 +158,101 @@ impl Drop for Token {
     }
 }
 
-/// Notes what became of a token; what was known before.
-pub fn mark(id: u32, flag: u32) -> u32 {
-    FLAGS.get(id as usize).map_or(0, |flags| flags.fetch_or(flag, SeqCst))
+/// A program is not stuck.
+pub fn happens() {
+    PROGRESS.fetch_add(1, SeqCst);
 }
 
+/// Has something happened since? (From [`progress`] before.)
+pub fn progress() -> u64 {
+    PROGRESS.load(SeqCst)
+}
+
+/// Notes what became of a token; what was known before.
+pub fn mark(id: u32, flag: u32) -> u32 {
+    happens();
+    index(id).map_or(0, |at| FLAGS[at].fetch_or(flag, SeqCst))
+}
+
+/// Takes a mark away.
+pub fn unmark(id: u32, flag: u32) {
+    if let Some(at) = index(id) {
+        FLAGS[at].fetch_and(!flag, SeqCst);
+    }
+}
+
+/// What is known of a token: of another program's, nothing.
 pub fn flags(id: u32) -> u32 {
-    FLAGS[id as usize].load(SeqCst)
+    index(id).map_or(0, |at| FLAGS[at].load(SeqCst))
+}
+
+/// Has that certainly not happened to it?
+pub fn lacks(id: u32, flag: u32) -> bool {
+    index(id).is_some_and(|at| FLAGS[at].load(SeqCst) & flag == 0)
+}
+
+fn entry(id: u32) -> Option<Entry> {
+    let book = BOOK.lock().unwrap();
+    book.entries.get(index(id)?).copied()
 }
 
 fn describe(id: u32) -> String {
-    let kind = BOOK.lock().unwrap().entries.get(id as usize).map(|entry| (entry.kind, entry.owner));
-    match kind {
+    match entry(id).map(|entry| (entry.kind, entry.owner)) {
         Some((kind, NOBODY)) => format!("{kind:?}"),
         Some((kind, owner)) => format!("{kind:?} of actor {owner}"),
         None => "a token that was never made".into(),
     }
 }
 
-/// What is wrong when all is over: tokens that are still there though nobody forgot them, and messages of actors that
-/// came to a good end (`kept`) which were accepted and not run. True if nothing is left.
-pub fn settle(leaky: impl Fn(Kind, usize) -> bool, kept: impl Fn(usize) -> bool) -> bool {
-    let entries = BOOK.lock().unwrap().entries.clone();
-    for (id, entry) in entries.iter().enumerate() {
-        let (now, group) = (flags(id as u32), flags(entry.group));
-        let owned = entry.owner != NOBODY;
-        if now & DROPPED == 0
-            && (now | group) & FORGIVEN == 0
-            && !(owned && leaky(entry.kind, entry.owner))
-        {
-            finding("never dropped", &format!("{} (token {id}, flags {now})", describe(id as u32)));
-        }
-        if entry.kind == Kind::Message && owned && kept(entry.owner) {
-            let lost = now & ACCEPTED != 0 && now & (RUN | BACK | FORGIVEN) == 0;
-            if lost && !leaky(entry.kind, entry.owner) {
-                finding("an accepted message was lost", &describe(id as u32));
-            }
-        }
-    }
-    all_dropped(leaky)
+/// The same, for a report: with all that is known of it.
+pub fn described(id: u32) -> String {
+    let group = entry(id).map_or(id, |entry| entry.group);
+    let (at, of) = (id & 0xffff, group & 0xffff);
+    let (own, groups) = (flags(id), flags(group));
+    format!("{}, token {at} with flags {own} of group {of} with flags {groups}", describe(id))
 }
 
-/// Is all dropped that must be? The same question as [`settle`]'s first, without a word.
-pub fn all_dropped(leaky: impl Fn(Kind, usize) -> bool) -> bool {
+/// What is wrong with messages when all is over. `kept`: actors that came to a good end; what they
+/// accepted must have run. `hooked`: actors with an undelivered hook; what they accepted must have
+/// run or have been given to it.
+pub fn settle(
+    leaky: impl Fn(Kind, usize) -> bool,
+    kept: impl Fn(usize) -> bool,
+    hooked: impl Fn(usize) -> bool,
+) {
     let entries = BOOK.lock().unwrap().entries.clone();
-    entries.iter().enumerate().all(|(id, entry)| {
-        let (now, group) = (flags(id as u32), flags(entry.group));
+    let epoch = EPOCH.load(SeqCst);
+    for (at, entry) in entries.iter().enumerate() {
+        let id = number(epoch, at);
+        let now = flags(id);
+        let counts = entry.kind == Kind::Message && entry.owner != NOBODY;
+        if !counts || now & (RUN | BACK | FORGIVEN) != 0 || leaky(entry.kind, entry.owner) {
+            continue;
+        }
+        if now & ACCEPTED != 0 && kept(entry.owner) {
+            finding("an accepted message was lost", &described(id));
+        } else if now & (TOLD | HOOKED) == TOLD && hooked(entry.owner) {
+            finding("an accepted message was not given back", &described(id));
+        }
+    }
+}
+
+/// The tokens that are still there, though nobody has forgotten them. No token is made meanwhile,
+/// so a thread that makes one and drops another is not overlooked.
+pub fn alive(leaky: impl Fn(Kind, usize) -> bool) -> Vec<u32> {
+    let book = BOOK.lock().unwrap();
+    let epoch = EPOCH.load(SeqCst);
+    let alive = |(at, entry): (usize, &Entry)| {
+        let id = number(epoch, at);
+        let (now, group) = (flags(id), flags(entry.group));
         let leaky = entry.owner != NOBODY && leaky(entry.kind, entry.owner);
-        now & DROPPED != 0 || (now | group) & FORGIVEN != 0 || leaky
-    })
+        let there = now & DROPPED == 0 && (now | group) & FORGIVEN == 0 && !leaky;
+        there.then_some(id)
+    };
+    book.entries.iter().enumerate().filter_map(alive).collect()
+}
+
+/// The kind of a token, and the actor that it belongs to.
+pub fn kind(id: u32) -> Option<(Kind, usize)> {
+    entry(id).map(|entry| (entry.kind, entry.owner))
 }

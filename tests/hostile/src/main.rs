@@ -1,4 +1,5 @@
-//! Hostile programs: random safe programs over the whole public face of `turnwise`, in which user code may misbehave.
+//! Hostile programs: random safe programs over the whole public face of `turnwise`, in which user
+//! code may misbehave.
 //!
 //! ```text
 //! cargo run --release -p hostile                         a few seconds of it
@@ -6,12 +7,15 @@
 //! cargo run --release -p hostile -- --replay SEED        one program, and its listing
 //! ```
 //!
-//! A program ([`plan`]) comes from a seed alone ([`draw`]): what there is, the steps of each thread, and what every piece of user
-//! code does when it is called ([`user`]). It runs in a child process ([`run`]), many of them one after the other. The
-//! child says which seed it is at, so that a crash, a hang or a wrong ledger ([`ledger`]) has a name. The parent
-//! ([`hunt`]) then takes steps away for as long as the same thing happens, and prints what is left.
+//! A program ([`plan`]) comes from a seed alone ([`draw`]): what there is, the steps of each
+//! thread, and what every piece of user code does when it is called ([`user`]). It runs in a child
+//! process ([`run`]), many of them one after the other. The child says which seed it is at, so that
+//! a crash, a hang or a wrong ledger ([`ledger`]) has a name. The parent ([`hunt`]) then takes
+//! steps away for as long as the same thing happens, and prints what is left.
 //!
-//! A panic that user code has planned is nothing to report; an abort, a signal, a hang, a leak and a foreign panic are.
+//! A panic that user code has planned is nothing to report; an abort, a signal, a hang, a leak and
+//! a foreign panic are. Something is stuck when nothing at all has happened for a while, and not
+//! when it takes long.
 
 #![forbid(unsafe_code)]
 
@@ -58,7 +62,7 @@ pub struct Args {
     /// The stack of the programs' threads, in KiB
     #[arg(long, default_value_t = 256)]
     stack: usize,
-    /// After how many seconds something is stuck
+    /// After how many seconds without any event something is stuck
     #[arg(long, default_value_t = 5)]
     patience: u64,
     /// For how many seconds a failing program is made smaller

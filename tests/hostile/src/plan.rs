@@ -32,6 +32,71 @@ pub enum How {
     PostTyped,
     Within(For),
     TellWithin(For),
+    /// Through a recipient that is made for it.
+    Recipient,
+}
+
+/// How a question is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Asks {
+    Call,
+    Ask,
+    PostedCall,
+    PostedAsk,
+}
+
+/// What waits for room as a future.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Waits {
+    Tell,
+    Call,
+    Ask,
+}
+
+/// When the answer comes that a handler has promised, and from whom.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Later {
+    /// In the turn itself.
+    AtOnce,
+    /// Never: the promise is dropped in the turn.
+    Broken,
+    Forgotten,
+    /// From a thread of its own.
+    Thread,
+    /// From a turn of this actor, which the promise is sent to.
+    By(usize),
+    /// From whoever finds it there; what was there is dropped.
+    Slot(usize),
+}
+
+/// What is done with a promise that lies in a slot.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Settles {
+    Keep,
+    Drop,
+    Forget,
+    /// Keeps it, if nobody has cancelled.
+    Look,
+}
+
+/// Another way into an actor, which can be kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Way {
+    Recipient,
+    Lossy(usize),
+}
+
+/// What a typed handler does with its context, before all else.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Inside {
+    Look,
+    Stop,
+    StopWeak,
+    Close,
+    /// Puts its handle where all find it.
+    KeepHandle,
+    KeepWeak,
+    ForgetHandle,
 }
 
 /// What becomes of a reply or a future.
@@ -60,7 +125,7 @@ pub enum Deed {
     },
     Ask {
         to: usize,
-        typed: bool,
+        how: Asks,
         letter: Arc<Letter>,
         polled: Option<Arc<Bell>>,
         then: Fate,
@@ -71,9 +136,57 @@ pub enum Deed {
     },
     SendAsync {
         to: usize,
+        what: Waits,
         letter: Arc<Letter>,
         bell: Arc<Bell>,
         then: Fate,
+    },
+    /// Asks for an answer that is promised in the answer.
+    Order {
+        to: usize,
+        letter: Arc<Letter>,
+        later: Later,
+        bell: Arc<Bell>,
+        then: Fate,
+    },
+    /// What becomes of a promise that lies there.
+    Settle {
+        slot: usize,
+        how: Settles,
+    },
+    MakeWay {
+        to: usize,
+        slot: usize,
+        way: Way,
+    },
+    SendBy {
+        slot: usize,
+        letter: Arc<Letter>,
+    },
+    /// Takes out what waits in it, and maybe drops it.
+    EmptyWay {
+        slot: usize,
+        drops: bool,
+    },
+    /// A future that is ready when the actor is idle, or has ended.
+    Watch {
+        of: usize,
+        ended: bool,
+        bell: Arc<Bell>,
+        then: Fate,
+    },
+    CloseSystem {
+        system: usize,
+        bell: Arc<Bell>,
+        then: Fate,
+    },
+    /// Calls all that only looks.
+    Look {
+        of: usize,
+        system: usize,
+    },
+    StopWeak {
+        of: usize,
     },
     Poll {
         slot: usize,
@@ -124,6 +237,7 @@ pub enum Deed {
     RunQueue {
         place: usize,
         most: u32,
+        limit: Option<For>,
     },
     Advance {
         micros: u32,
@@ -175,6 +289,10 @@ pub struct Letter {
     pub carries: Option<usize>,
     /// Too large to lie in a node.
     pub large: bool,
+    /// A sender that gets it back sends it once more.
+    pub again: bool,
+    /// What a typed handler does before.
+    pub inside: Vec<Inside>,
 }
 
 /// A waker.
@@ -210,7 +328,22 @@ pub enum Runs {
     Senders,
     Place(usize),
     /// Its own executor, which does these in turn, and its code before.
-    Odd(Vec<Manner>, Body),
+    Odd(Vec<Manner>, Body, Asked),
+}
+
+/// What it does at each so many questions whether it is closed. (Then it says that it is.)
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub every: u32,
+    pub body: Body,
+}
+
+/// The most that a drain does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Most {
+    Turns(u32),
+    Both(u32, u32),
+    Unlimited,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -241,9 +374,13 @@ pub enum Time {
 
 #[derive(Clone, Debug)]
 pub struct Actor {
+    /// Made by `new`: nothing of all the rest is said.
+    pub plain: bool,
     pub runs: Runs,
+    /// Senders run it too.
+    pub inline: bool,
     pub room: Room,
-    pub budget: Option<u32>,
+    pub budget: Option<Most>,
     pub on_panic: OnPanic,
     pub system: Option<usize>,
     pub clock: Time,
@@ -260,6 +397,8 @@ pub struct Hooks {
     pub end: Option<Body>,
     pub panicked: Option<Body>,
     pub undelivered: Option<Body>,
+    /// What is undelivered is run elsewhere, or sent once more.
+    pub rescues: bool,
     pub batch: Option<(Body, Body)>,
 }
 
@@ -270,6 +409,8 @@ pub struct Program {
     pub places: Vec<PlaceKind>,
     /// Of each system, the one that it is a child of.
     pub systems: Vec<Option<usize>>,
+    /// The first system has the virtual clock.
+    pub virtual_system: bool,
     pub actors: Vec<Actor>,
     pub threads: Vec<Body>,
     /// A thread runs the queues meanwhile; else they are run by steps and at the end.
@@ -316,11 +457,15 @@ impl Steps for Deed {
                 letter(one, f);
                 polled.iter_mut().for_each(|one| bell(one, f));
             }
-            Deed::SendAsync { letter: one, bell: waker, .. } => {
+            Deed::SendAsync { letter: one, bell: waker, .. }
+            | Deed::Order { letter: one, bell: waker, .. } => {
                 letter(one, f);
                 bell(waker, f);
             }
-            Deed::Poll { bell: waker, .. } => bell(waker, f),
+            Deed::SendBy { letter: one, .. } => letter(one, f),
+            Deed::Poll { bell: waker, .. }
+            | Deed::Watch { bell: waker, .. }
+            | Deed::CloseSystem { bell: waker, .. } => bell(waker, f),
             Deed::With { body, .. }
             | Deed::Blocking { body }
             | Deed::Elsewhere { body }
@@ -332,8 +477,9 @@ impl Steps for Deed {
 
 impl Steps for Actor {
     fn bodies(&mut self, f: &mut dyn FnMut(&mut Body)) {
-        if let Runs::Odd(_, body) = &mut self.runs {
+        if let Runs::Odd(_, body, asked) = &mut self.runs {
             f(body);
+            f(&mut asked.body);
         }
         if let Time::Odd { body, .. } = &mut self.clock {
             f(body);
@@ -381,7 +527,7 @@ impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Program { seed, profile, pumped, ends, .. } = self;
         writeln!(f, "program {seed} ({profile}), queues are pumped: {pumped}, ends: {ends:?}")?;
-        writeln!(f, "  systems {:?}", self.systems)?;
+        writeln!(f, "  systems {:?}, virtual: {}", self.systems, self.virtual_system)?;
         for (at, place) in self.places.iter().enumerate() {
             writeln!(f, "  place {at}: {place:?}")?;
         }
@@ -425,6 +571,10 @@ impl fmt::Debug for Letter {
             write!(f, "carries {actor} ")?;
         }
         f.write_str(if self.large { "large " } else { "" })?;
+        f.write_str(if self.again { "again " } else { "" })?;
+        if !self.inside.is_empty() {
+            write!(f, "inside {:?} ", self.inside)?;
+        }
         listed(
             f,
             &[
@@ -456,6 +606,7 @@ impl fmt::Debug for Hooks {
             ("end", self.end.is_some()),
             ("panic", self.panicked.is_some()),
             ("undelivered", self.undelivered.is_some()),
+            ("rescues", self.rescues),
             ("batch", before.is_some()),
         ]
         .into_iter()

@@ -6,24 +6,58 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::face::{POOL_THREAD, PROGRAM_THREAD};
-use crate::ledger::{Kind, all_dropped, begin, finding, settle};
-use crate::plan::{Ends, For, Program, Room};
+use crate::ledger::{Kind, NOBODY, alive, begin, described, finding, kind, progress, settle};
+use crate::plan::{Ends, For, Program, Room, Runs};
 use crate::user::{Doing, World, caught};
 
 /// Runs a program. False if something of it is still there, and the process can run no other.
 pub fn run(program: Program, stack: usize, patience: Duration) -> bool {
-    begin();
-    let world = World::new(program, stack);
+    let world = World::new(program, stack, begin());
     let is_well = phases(&world, patience);
     world.pumping.store(false, SeqCst);
     if !is_well {
         return false;
     }
+    let leaky = |kind, at| may_stay(&world, kind, at);
+    let is_over = wait(&world, patience, || alive(leaky).is_empty());
+    let left = alive(leaky);
+    for id in left.iter().take(5) {
+        // Which of them is it a matter of, and does it only take its time?
+        let start = Instant::now();
+        let comes = wait(&world, patience, || !alive(leaky).contains(id));
+        let what = if comes { "dropped too late" } else { "never dropped" };
+        let about = about(&world, *id);
+        finding(
+            what,
+            &format!("{about}, after {:?} more; {} are left", start.elapsed(), left.len()),
+        );
+    }
     let kept = |at: usize| {
         world.entries[at].ended_well.load(SeqCst)
             && !matches!(world.program.actors[at].room, Room::DropNewest(_))
     };
-    settle(|kind, at| may_stay(&world, kind, at), kept)
+    settle(leaky, kept, |at| world.program.actors[at].hooks.undelivered.is_some());
+    is_over
+}
+
+/// What is known of something that is left: what it is, whose, and how that actor runs.
+fn about(world: &World, id: u32) -> String {
+    let owner = kind(id).map(|(_, at)| at).filter(|at| *at != NOBODY);
+    let plan = owner.map(|at| {
+        let actor = &world.program.actors[at];
+        let place = match &actor.runs {
+            Runs::Place(place) => format!("{:?}", world.program.places[*place]),
+            runs => format!("{runs:?}"),
+        };
+        let (room, on_panic, system) = (actor.room, actor.on_panic, actor.system);
+        let leaky = (world.is_leaky(at), world.is_storage_leaky(at));
+        format!(
+            "run by {place}, {room:?}, {on_panic:?}, system {system:?}, leaky {leaky:?}, \
+             live {}",
+            world.live(at)
+        )
+    });
+    format!("{}, {}", described(id), plan.unwrap_or_default())
 }
 
 /// Was something forgotten on purpose that keeps a thing of this kind at that actor?
@@ -31,17 +65,49 @@ fn may_stay(world: &World, kind: Kind, at: usize) -> bool {
     if kind == Kind::Hook { world.is_storage_leaky(at) } else { world.is_leaky(at) }
 }
 
+/// So often somebody has looked before something is stuck: all threads of this process have had
+/// their turns meanwhile, however loaded the machine is.
+const LOOKS: u32 = 20_000;
+
+/// How long something may take that does nothing.
+struct Patience {
+    most: Duration,
+    since: Instant,
+    looks: u32,
+    progress: u64,
+}
+
+impl Patience {
+    fn new(most: Duration) -> Self {
+        Patience { most, since: Instant::now(), looks: 0, progress: progress() }
+    }
+
+    /// Nothing at all has happened for too long.
+    fn is_over(&mut self) -> bool {
+        let now = progress();
+        if now != self.progress {
+            (self.progress, self.looks, self.since) = (now, 0, Instant::now());
+        }
+        self.looks += 1;
+        self.looks > LOOKS && self.since.elapsed() > self.most
+    }
+}
+
 /// Waits, and moves the virtual clock meanwhile.
 fn wait(world: &Arc<World>, patience: Duration, over: impl Fn() -> bool) -> bool {
-    let start = Instant::now();
+    let mut patience = Patience::new(patience);
     while !over() {
-        if start.elapsed() > patience {
+        if patience.is_over() {
             return false;
         }
-        world.clock.advance(Duration::from_micros(100));
-        thread::park_timeout(Duration::from_micros(50));
+        tick(world);
     }
     true
+}
+
+fn tick(world: &World) {
+    world.clock.advance(Duration::from_micros(100));
+    thread::park_timeout(Duration::from_micros(50));
 }
 
 /// All threads but the pump have come to their end.
@@ -64,7 +130,6 @@ fn phases(world: &Arc<World>, patience: Duration) -> bool {
         return false;
     }
     let phase = |name, f| phase(world, name, patience, f);
-    let gone = || all_dropped(|kind, at| may_stay(world, kind, at));
     let ends = world.program.ends;
     if ends != Ends::Patiently
         && !phase("first", if ends == Ends::HandlesFirst { drop_handles } else { drop_places })
@@ -90,7 +155,9 @@ fn phases(world: &Arc<World>, patience: Duration) -> bool {
     }
     if ends != Ends::PlacesFirst {
         // Before anybody is told to stop: that the last handle has gone is enough.
-        wait(world, patience, gone);
+        if !lets_go(world, patience) {
+            return false;
+        }
     }
     let rest = |world: &Arc<World>| {
         for system in &world.systems {
@@ -106,17 +173,35 @@ fn phases(world: &Arc<World>, patience: Duration) -> bool {
     {
         return false;
     }
-    // A pool's thread may be the last to let something go, and user code puts something back then.
-    let over = Instant::now() + patience;
-    while !wait(world, Duration::from_millis(20), || gone() && is_quiet(world)) {
-        if Instant::now() > over || !phase("drop of what has come back late", drop_handles) {
-            break;
-        }
+    if !lets_go(world, patience) {
+        return false;
     }
     world.pumping.store(false, SeqCst);
+    // What is left is not stuck: it is reported.
     if !wait(world, patience, || threads() == 0) {
         stuck(&format!("{} threads are left", threads()));
         return false;
+    }
+    true
+}
+
+/// Waits until nothing is left, as long as something happens. A pool's thread may be the last to
+/// let something go, and user code puts something back then. False if that cannot be dropped.
+fn lets_go(world: &Arc<World>, patience: Duration) -> bool {
+    let is_over = || alive(|kind, at| may_stay(world, kind, at)).is_empty() && is_quiet(world);
+    let mut until = Patience::new(patience);
+    while !is_over() && !until.is_over() {
+        for _ in 0..100 {
+            if is_over() || until.is_over() {
+                break;
+            }
+            tick(world);
+        }
+        if !world.has_nothing()
+            && !phase(world, "drop of what has come back", patience, drop_handles)
+        {
+            return false;
+        }
     }
     true
 }
@@ -162,7 +247,8 @@ fn phase(world: &Arc<World>, name: &str, patience: Duration, f: fn(&Arc<World>))
     is_over
 }
 
-/// How many threads of the program and its pools there are. A thread that is started without a name has that of the one that starts it.
+/// How many threads of the program and its pools there are. A thread that is started without a name
+/// has that of the one that starts it.
 fn threads() -> usize {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0 };
     let names =

@@ -4,7 +4,6 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
@@ -13,10 +12,16 @@ use std::time::Duration;
 
 use cooked_waker::{IntoWaker, Wake, WakeRef};
 
-use crate::face::{self, Asked, Handle, Limit, Outcome, Place, Weak};
-use crate::ledger::{ACCEPTED, BACK, FORGIVEN, Kind, NOBODY, RUN, Token, finding, flags, mark};
+use crate::face::{
+    self, Asked, Done, Handle, Limit, Order, Outcome, Owed, Place, Route, Underway, Weak,
+};
+use crate::ledger::{
+    ACCEPTED, BACK, DROPPED, FORGIVEN, KEPT, Kind, NOBODY, RUN, SETTLED, TOLD, Token, described,
+    finding, flags, happens, lacks, mark,
+};
 use crate::plan::{
-    Bell, Body, Deed, FUTURES, Fate, For, How, Letter, Manner, PlaceKind, Program, Runs, Step,
+    Bell, Body, Deed, FUTURES, Fate, For, How, Inside, Later, Letter, Manner, PlaceKind, Program,
+    Runs, Settles, Step,
 };
 
 /// What a thread is doing, as far as it matters to the rules.
@@ -38,6 +43,8 @@ const FUEL: i32 = 600;
 
 thread_local! {
     static DOING: Cell<Doing> = const { Cell::new(Doing::Code) };
+    /// An executor of the program's own has been called.
+    static EXECUTING: Cell<bool> = const { Cell::new(false) };
     /// The payload of a panic is being dropped.
     static DROPPING: Cell<bool> = const { Cell::new(false) };
     static DEPTH: Cell<u32> = const { Cell::new(0) };
@@ -70,30 +77,42 @@ pub struct Entry {
     leaky: AtomicBool,
     /// The same of what keeps only its storage, and so its hooks.
     storage_leaky: AtomicBool,
+    /// It was stopped from inside of a turn: no other turn begins.
+    pub stopped: AtomicBool,
     /// It has ended, and every message it accepted must have run.
     pub ended_well: AtomicBool,
 }
 
 /// A future that any thread may poll, drop or forget.
 struct Kept {
-    future: Pin<Box<dyn Future<Output = ()> + Send>>,
-    group: u32,
-    /// The actor that is kept by it.
-    actor: usize,
-    carries: Option<usize>,
+    future: Underway,
+    of: Origin,
     woken: Arc<AtomicBool>,
     is_pending: bool,
-    /// Which call it came from.
-    what: &'static str,
+    _token: Option<Token>,
+}
+
+/// What a future came from.
+#[derive(Clone, Copy)]
+struct Origin {
+    /// The actor; nobody's, if it is a system's.
+    to: usize,
+    /// The message, or what stands for it.
+    group: u32,
+    carries: Option<usize>,
 }
 
 pub struct World {
     pub program: Program,
+    /// The number of the program, for its tokens.
+    epoch: u32,
     pub stack: usize,
     pub entries: Vec<Entry>,
     pub places: Vec<Mutex<Option<Arc<Place>>>>,
     pub systems: Vec<Mutex<Option<Arc<face::System>>>>,
     futures: [Mutex<Option<Kept>>; FUTURES],
+    owed: [Mutex<Option<Owed>>; FUTURES],
+    ways: [Mutex<Option<(usize, Route)>>; FUTURES],
     pub clock: face::VirtualClock,
     late: Mutex<Vec<face::Drain>>,
     fuel: AtomicI32,
@@ -101,6 +120,9 @@ pub struct World {
     /// Actors that keep other ones, by a handle in a state or a message.
     keeps: Mutex<HashSet<(usize, usize)>>,
     pub pumping: AtomicBool,
+    /// An executor has run a queue in its call. A thread that is about to block cannot do that
+    /// later, and gives what lay there to the global pool.
+    runs_in_executor: AtomicBool,
 }
 
 /// Runs user code that may unwind, to its very end: the drop of a panic's payload is user code too.
@@ -118,7 +140,7 @@ pub fn caught<R>(f: impl FnOnce() -> R) -> Option<R> {
 }
 
 impl World {
-    pub fn new(program: Program, stack: usize) -> Arc<Self> {
+    pub fn new(program: Program, stack: usize, epoch: u32) -> Arc<Self> {
         let places = program.places.iter().enumerate();
         let used = |at: usize| {
             program
@@ -128,23 +150,32 @@ impl World {
         };
         let places = places
             .map(|(at, kind)| Mutex::new(used(at).then(|| Arc::new(Place::new(*kind, stack)))));
+        let clock = face::VirtualClock::new();
         let mut systems: Vec<Option<Arc<face::System>>> = Vec::new();
         for above in &program.systems {
             let child = above.and_then(|above| systems[above].as_ref()?.child().ok());
-            systems.push(Some(Arc::new(child.unwrap_or_else(face::System::new))));
+            let system = child.unwrap_or_else(|| match program.virtual_system {
+                true => face::System::with_clock(clock.clone()),
+                false => face::System::new(),
+            });
+            systems.push(Some(Arc::new(system)));
         }
         let world = Arc::new(World {
+            epoch,
             stack,
             entries: program.actors.iter().map(|_| Entry::default()).collect(),
             places: places.collect(),
             systems: systems.into_iter().map(Mutex::new).collect(),
             futures: Default::default(),
-            clock: face::VirtualClock::new(),
+            owed: Default::default(),
+            ways: Default::default(),
+            clock,
             late: Mutex::default(),
             fuel: AtomicI32::new(FUEL),
             threads: Mutex::default(),
             keeps: Mutex::default(),
             pumping: AtomicBool::new(true),
+            runs_in_executor: AtomicBool::new(false),
             program,
         });
         // The last first: those before hold handles of those behind.
@@ -154,6 +185,10 @@ impl World {
             *world.entries[at].handle.lock().unwrap() = actor;
         }
         world
+    }
+
+    pub fn token(&self, kind: Kind, owner: usize, group: Option<u32>) -> Token {
+        Token::new(self.epoch, kind, owner, group)
     }
 
     pub fn handle(&self, at: usize) -> Option<Handle> {
@@ -180,6 +215,11 @@ impl World {
             }
             leaky.extend(more);
         }
+    }
+
+    /// How many states of it there are.
+    pub fn live(&self, at: usize) -> i32 {
+        self.entries[at].live.load(SeqCst)
     }
 
     pub fn leaks(&self, at: usize) {
@@ -232,7 +272,19 @@ impl World {
             self.keeps.lock().unwrap().insert((at, other));
         }
         let holds = holds.and_then(|other| self.handle(other));
-        State { token: Token::new(Kind::State, at, None), at, world: self.clone(), _holds: holds }
+        State {
+            token: self.token(Kind::State, at, None),
+            at,
+            world: self.clone(),
+            is_real: true,
+            _holds: holds,
+        }
+    }
+
+    /// Something to run a message on that its actor has not run.
+    pub fn scratch(self: &Arc<Self>, at: usize) -> State {
+        let token = self.token(Kind::State, NOBODY, None);
+        State { token, at, world: self.clone(), is_real: false, _holds: None }
     }
 
     fn mail(self: &Arc<Self>, to: usize, plan: &Arc<Letter>) -> Mail {
@@ -240,8 +292,9 @@ impl World {
         if let Some(at) = plan.carries {
             self.keeps.lock().unwrap().insert((to, at));
         }
-        let token = Token::new(Kind::Message, to, None);
-        Mail { token, to, world: self.clone(), plan: plan.clone(), _carries: carries }
+        let token = self.token(Kind::Message, to, None);
+        let (world, plan) = (self.clone(), plan.clone());
+        Mail { token, to, world, plan, is_again: false, _carries: carries }
     }
 
     /// User code is called.
@@ -267,11 +320,12 @@ impl World {
         }
     }
 
-    /// May this thread wait without a limit for that actor? It needs somebody to run the actor without this thread, and an order of waiting.
+    /// May this thread wait without a limit for that actor? It needs somebody to run the actor
+    /// without this thread, and an order of waiting.
     fn may_wait(&self, to: usize) -> bool {
         let (own_thread, kept) = match &self.program.actors[to].runs {
             Runs::Senders => (false, true),
-            Runs::Odd(manners, _) => (
+            Runs::Odd(manners, ..) => (
                 true,
                 manners.iter().all(|manner| match manner {
                     Manner::AtOnce | Manner::OtherThread | Manner::Drop | Manner::Panic => true,
@@ -304,6 +358,7 @@ impl World {
     }
 
     fn step(self: &Arc<Self>, step: &Step) {
+        happens();
         if self.fuel.fetch_sub(1, SeqCst) <= 0 {
             return;
         }
@@ -320,7 +375,7 @@ impl World {
                 };
                 let mail = self.mail(*to, letter);
                 let id = mail.token.id;
-                sent(id, face::send(&actor, *how, limit, mail));
+                told(id, face::send(&actor, *how, limit, mail), how.is_typed());
             }
             Deed::SendMany { to, letters, iterator } => {
                 let Some(actor) = self.handle(*to) else { return };
@@ -336,39 +391,106 @@ impl World {
                 let accepted = face::send_many(&actor, mails);
                 ids.into_iter().for_each(|id| sent(id, accepted));
             }
-            Deed::Ask { to, typed, letter, polled, then } => {
+            Deed::Ask { to, how, letter, polled, then } => {
                 let Some(actor) = self.handle(*to) else { return };
                 let mail = self.mail(*to, letter);
-                let id = mail.token.id;
-                let mut asked = face::ask(&actor, *typed, mail);
+                let of = Origin { to: *to, group: mail.token.id, carries: letter.carries };
+                let asked = face::ask(&actor, *how, mail);
                 drop(actor);
-                if let Some(bell) = polled {
-                    let waker = self.waker(bell, *to, id, &Arc::default());
-                    if self.poll(|cx| asked.poll(cx), &waker).is_ready() {
-                        return;
+                self.settle(asked, of, polled.as_ref(), *then, true);
+            }
+            Deed::Order { to, letter, later, bell, then } => {
+                let Some(actor) = self.handle(*to) else { return };
+                let mail = self.mail(*to, letter);
+                let of = Origin { to: *to, group: mail.token.id, carries: letter.carries };
+                let asked = face::order(&actor, Order { mail, later: *later });
+                drop(actor);
+                let comes = matches!(later, Later::AtOnce | Later::Broken | Later::Thread);
+                let polled = (step.id % 2 == 0).then_some(bell);
+                self.settle(asked, of, polled, *then, comes);
+            }
+            Deed::Settle { slot, how } => {
+                let Some(owed) = self.owed[*slot].lock().unwrap().take() else { return };
+                match how {
+                    Settles::Keep => owed.keep(),
+                    Settles::Look if !owed.is_cancelled() => owed.keep(),
+                    Settles::Drop | Settles::Look => drop(owed),
+                    Settles::Forget => {
+                        self.forgives(owed.to, owed.group, None);
+                        std::mem::forget(owed);
                     }
                 }
-                self.settle(asked, (*to, id, letter.carries), *then);
             }
+            Deed::MakeWay { to, slot, way } => {
+                let Some(actor) = self.handle(*to) else { return };
+                let route = face::Route::new(&actor, *way);
+                let before = self.ways[*slot].lock().unwrap().replace((*to, route));
+                drop(before);
+            }
+            Deed::SendBy { slot, letter } => {
+                let way = self.ways[*slot].lock().unwrap().clone();
+                let Some((to, route)) = way else { return };
+                let mail = self.mail(to, letter);
+                let id = mail.token.id;
+                if let Some(accepted) = route.tell(mail) {
+                    told(id, accepted, matches!(route, Route::Recipient(_)));
+                }
+            }
+            Deed::EmptyWay { slot, drops } => {
+                let way = match drops {
+                    true => self.ways[*slot].lock().unwrap().take(),
+                    false => self.ways[*slot].lock().unwrap().clone(),
+                };
+                way.into_iter().for_each(|(_, route)| route.empty());
+            }
+            Deed::Watch { of, ended, bell, then } => {
+                let Some(actor) = self.handle(*of) else { return };
+                let future = face::watching(&actor, *ended);
+                drop(actor);
+                self.look_out(future, *of, bell, *then);
+            }
+            Deed::CloseSystem { system, bell, then } => {
+                let system = self.systems[*system].lock().unwrap().clone();
+                let Some(future) = system.map(|system| face::closing(&system)) else { return };
+                self.look_out(future, NOBODY, bell, *then);
+            }
+            Deed::Look { of, system } => {
+                if let Some(actor) = self.handle(*of) {
+                    face::look(self, *of, &actor);
+                }
+                let system = self.systems.get(*system).and_then(|s| s.lock().unwrap().clone());
+                system.iter().for_each(|system| face::look_at_system(system));
+            }
+            Deed::StopWeak { of } => drop(self.weak(*of).map(|weak| weak.stop())),
             Deed::With { to, body } => {
                 let Some(actor) = self.handle(*to).filter(|_| self.may_wait(*to)) else { return };
                 let mail =
                     self.mail(*to, &Arc::new(Letter { turn: body.clone(), ..Letter::default() }));
                 let id = mail.token.id;
                 match face::with(&actor, mail) {
-                    true if flags(id) & RUN == 0 => finding("an answer without a turn", "with"),
+                    true if lacks(id, RUN) => finding("an answer without a turn", "with"),
                     true => {}
                     false => drop(mark(id, BACK)),
                 }
             }
-            Deed::SendAsync { to, letter, bell, then } => self.send_async(*to, letter, bell, *then),
+            Deed::SendAsync { to, what, letter, bell, then } => {
+                let Some(actor) = self.handle(*to) else { return };
+                let mail = self.mail(*to, letter);
+                let of = Origin { to: *to, group: mail.token.id, carries: letter.carries };
+                let future = face::waiting(&actor, *what, mail);
+                drop(actor);
+                self.underway(future, of, None, bell, *then);
+            }
             Deed::Poll { slot, bell } => {
                 let Some(mut kept) = self.futures[*slot].lock().unwrap().take() else { return };
                 kept.woken.store(false, SeqCst);
-                let waker = self.waker(bell, kept.actor, kept.group, &kept.woken);
-                if self.poll(|cx| kept.future.as_mut().poll(cx), &waker).is_pending() {
-                    kept.is_pending = true;
-                    self.keep(*slot, kept);
+                let waker = self.waker(bell, kept.of, &kept.woken);
+                match self.poll(|cx| kept.future.poll(cx), &waker) {
+                    Poll::Ready(done) => self.is_done(done, &mut kept.future, kept.of, &waker),
+                    Poll::Pending => {
+                        kept.is_pending = true;
+                        self.keep(*slot, kept);
+                    }
                 }
             }
             Deed::DropFuture { slot } => {
@@ -377,8 +499,7 @@ impl World {
             }
             Deed::ForgetFuture { slot } => {
                 if let Some(kept) = self.futures[*slot].lock().unwrap().take() {
-                    self.forgives(kept.actor, kept.group, kept.carries);
-                    self.leaks(kept.actor);
+                    self.forgets(kept.of);
                     std::mem::forget(kept);
                 }
             }
@@ -429,9 +550,17 @@ impl World {
                     .into_iter()
                     .for_each(|place| place.shut_down(*limit));
             }
-            Deed::RunQueue { place, most } => {
+            Deed::RunQueue { place, most, limit } => {
                 let place = self.places[*place].lock().unwrap().clone();
-                place.map(|place| place.run(*most));
+                // Without a limit, until it is idle.
+                let limit = limit.map(|limit| match limit {
+                    For::Ever => Limit::Unlimited,
+                    limit => face::short(limit),
+                });
+                if EXECUTING.get() {
+                    self.runs_in_executor.store(true, SeqCst);
+                }
+                place.map(|place| place.run(*most, limit));
             }
             Deed::Advance { micros } => self.clock.advance(Duration::from_micros((*micros).into())),
             Deed::Blocking { body } => face::blocking(|| self.perform(body, DOING.get())),
@@ -450,7 +579,7 @@ impl World {
             Deed::Panic { dropped } => {
                 // A second panic in an unwinding thread ends the process, and rightly.
                 if !thread::panicking() {
-                    let token = Token::new(Kind::Payload, NOBODY, None);
+                    let token = self.token(Kind::Payload, NOBODY, None);
                     if DROPPING.get() {
                         // The drop of a payload panics: what comes of that may be forgotten.
                         mark(token.id, FORGIVEN);
@@ -466,89 +595,196 @@ impl World {
         }
     }
 
-    fn send_async(self: &Arc<Self>, to: usize, letter: &Arc<Letter>, bell: &Arc<Bell>, then: Fate) {
-        let Some(actor) = self.handle(to) else { return };
-        let mail = self.mail(to, letter);
-        let id = mail.token.id;
-        let woken = Arc::new(AtomicBool::new(false));
-        let waker = self.waker(bell, to, id, &woken);
-        if let Fate::Keep(slot) = then {
-            let sending = face::send_async(&actor, mail);
-            let mut future: Pin<Box<dyn Future<Output = ()> + Send>> =
-                Box::pin(async move { sent(id, sending.await) });
-            if self.poll(|cx| future.as_mut().poll(cx), &waker).is_pending() {
-                let carries = letter.carries;
-                self.keep(
-                    slot,
-                    Kept {
-                        future,
-                        group: id,
-                        actor: to,
-                        carries,
-                        woken,
-                        is_pending: true,
-                        what: "sending",
-                    },
-                );
-            }
+    /// A future that is polled here, and then waited for, kept, dropped or forgotten.
+    fn underway(
+        self: &Arc<Self>,
+        mut future: Underway,
+        of: Origin,
+        token: Option<Token>,
+        bell: &Arc<Bell>,
+        then: Fate,
+    ) {
+        if then == Fate::Cancel {
+            // Never polled.
             return;
         }
-        // It keeps a handle: to forget it forgets that, too.
-        let mut future = Box::pin(face::send_async(&actor, mail));
+        let woken = Arc::new(AtomicBool::new(false));
+        let waker = self.waker(bell, of, &woken);
         let mut polls = if matches!(then, Fate::Wait(_)) { 8 } else { 1 };
         loop {
-            match self.poll(|cx| future.as_mut().poll(cx), &waker) {
-                Poll::Ready(accepted) => return sent(id, accepted),
+            match self.poll(|cx| future.poll(cx), &waker) {
+                Poll::Ready(done) => return self.is_done(done, &mut future, of, &waker),
                 Poll::Pending if polls <= 1 => break,
                 Poll::Pending => thread::sleep(Duration::from_micros(100)),
             }
             polls -= 1;
         }
-        if then == Fate::Forget {
-            self.forgives(to, id, letter.carries);
-            self.leaks(to);
-            std::mem::forget(future);
+        match then {
+            Fate::Keep(slot) => {
+                self.keep(slot, Kept { future, of, woken, is_pending: true, _token: token });
+            }
+            Fate::Forget => {
+                self.forgets(of);
+                std::mem::forget((future, token));
+            }
+            // There is no order of waiting for room.
+            Fate::WaitOrCancel(limit) => {
+                let limit = if limit == For::Ever { For::Micros(1000) } else { limit };
+                if let Some(done) = future.within(self.limit(limit, of.to)) {
+                    self.comes_of(done, of);
+                }
+            }
+            _ => {}
         }
     }
 
+    /// A future that came from no message.
+    fn look_out(self: &Arc<Self>, future: Underway, of: usize, bell: &Arc<Bell>, then: Fate) {
+        let token = self.token(Kind::Future, of, None);
+        let of = Origin { to: of, group: token.id, carries: None };
+        self.underway(future, of, Some(token), bell, then);
+    }
+
+    /// A future is forgotten that holds a handle, or a system.
+    fn forgets(&self, of: Origin) {
+        if of.to == NOBODY {
+            mark(of.group, FORGIVEN);
+            self.entries.iter().for_each(|entry| entry.storage_leaky.store(true, SeqCst));
+            return;
+        }
+        self.forgives(of.to, of.group, of.carries);
+        self.leaks(of.to);
+    }
+
+    /// It is ready, and stays so.
+    fn is_done(self: &Arc<Self>, done: Done, future: &mut Underway, of: Origin, waker: &Waker) {
+        if future.is_flat() {
+            self.is_answered(matches!(done, Done::Answered(_)), of.group, KEPT);
+        }
+        let again = |cx: &mut Context<'_>| {
+            future.poll_again(cx);
+            Poll::Ready(())
+        };
+        let _ = self.poll(again, waker);
+        self.comes_of(done, of);
+    }
+
+    fn is_answered(&self, is_so: bool, id: u32, flag: u32) {
+        if is_so && lacks(id, flag) {
+            finding("an answer that nobody gave", &described(id));
+        }
+    }
+
+    fn comes_of(&self, done: Done, of: Origin) {
+        match &done {
+            Done::Sent => told(of.group, true, true),
+            Done::Refused(mail) => told(mail.token.id, false, true),
+            Done::Cancelled(_) => is_cancelled(of.group),
+            Done::Answered(_) => self.is_answered(true, of.group, RUN),
+            Done::Unanswered | Done::Over => {}
+        }
+    }
+
+    /// A question was asked. `comes`: if it runs, its answer comes whatever this thread does.
     fn settle(
         self: &Arc<Self>,
-        asked: Asked,
-        (to, id, carries): (usize, u32, Option<usize>),
+        mut asked: Asked,
+        of: Origin,
+        polled: Option<&Arc<Bell>>,
         then: Fate,
+        comes: bool,
     ) {
-        let outcome = match then {
-            Fate::Wait(limit) => asked.wait(self.limit(limit, to)),
-            Fate::WaitOrCancel(limit) => asked.wait_or_cancel(self.limit(limit, to)),
-            Fate::Cancel => asked.cancel(),
-            Fate::Drop => return,
-            Fate::Forget => {
-                self.forgives(to, id, carries);
-                return std::mem::forget(asked);
+        if asked.is_ready() {
+            asked = match asked.wait(Limit::Immediate) {
+                Outcome::Running(Asked::Promised(asked)) => Asked::Promised(asked),
+                Outcome::Running(_) => {
+                    return finding("a reply is ready and is not", &described(of.group));
+                }
+                outcome => return self.came_out(outcome, of),
+            };
+        }
+        let mut future = face::flat(asked, of.group % 2 == 0);
+        if let Some(bell) = polled {
+            let woken = Arc::default();
+            let waker = self.waker(bell, of, &woken);
+            match self.poll(|cx| future.poll(cx), &waker) {
+                Poll::Ready(done) => return self.is_done(done, &mut future, of, &waker),
+                Poll::Pending => {
+                    if let Fate::Keep(slot) = then {
+                        let kept = Kept { future, of, woken, is_pending: true, _token: None };
+                        return self.keep(slot, kept);
+                    }
+                }
             }
-            Fate::Keep(slot) => {
-                let future = Box::pin(async move { drop(asked.await) });
+        }
+        let asked = match (then, future) {
+            (Fate::Drop, _) => return,
+            (Fate::Forget, future) => {
+                self.forgives(of.to, of.group, of.carries);
+                return std::mem::forget(future);
+            }
+            (Fate::Keep(slot), future) => {
                 let woken = Arc::default();
-                let kept = Kept {
-                    future,
-                    group: id,
-                    actor: to,
-                    carries,
-                    woken,
-                    is_pending: false,
-                    what: "reply",
-                };
-                return self.keep(slot, kept);
+                return self
+                    .keep(slot, Kept { future, of, woken, is_pending: false, _token: None });
             }
+            (_, Underway::Asked(asked)) => asked,
+            // What waits in it can only be polled.
+            (_, _) => return,
         };
+        let limit = |limit| match self.limit(limit, of.to) {
+            Limit::Unlimited if !comes => Limit::Within(Duration::from_millis(1)),
+            limit => limit,
+        };
+        let outcome = match then {
+            Fate::Wait(to) => asked.wait(limit(to)),
+            Fate::WaitOrCancel(to) => asked.wait_or_cancel(limit(to)),
+            _ => asked.cancel(),
+        };
+        self.came_out(outcome, of);
+    }
+
+    fn came_out(self: &Arc<Self>, outcome: Outcome, of: Origin) {
         match &outcome {
-            Outcome::Answered(_) if flags(id) & RUN == 0 => {
-                finding("an answer without a turn", "ask")
-            }
-            Outcome::Cancelled if mark(id, BACK) & RUN != 0 => {
-                finding("a cancelled message ran", "ask")
-            }
+            Outcome::Answered(_) => self.is_answered(true, of.group, RUN),
+            Outcome::Cancelled(_) => is_cancelled(of.group),
             _ => {}
+        }
+        // One that has its message back may send it after all.
+        let Outcome::Cancelled(Some(mail)) = outcome else { return };
+        if let (Some(mail), Some(actor)) = (mail.sent_after_all(), self.handle(of.to)) {
+            let id = mail.token.id;
+            told(id, face::send(&actor, How::Tell, Limit::Immediate, mail), true);
+        }
+    }
+
+    /// A handler has promised an answer.
+    pub fn promised(self: &Arc<Self>, owed: Owed, later: Later) {
+        match later {
+            Later::AtOnce => owed.keep(),
+            Later::Broken => drop(owed),
+            Later::Forgotten => {
+                self.forgives(owed.to, owed.group, None);
+                std::mem::forget(owed);
+            }
+            Later::Thread => {
+                let name = format!("promise {}", owed.group);
+                self.start(name, Doing::Code, |_| {
+                    thread::yield_now();
+                    owed.keep();
+                });
+            }
+            Later::By(at) => {
+                // It lies in that actor's mailbox.
+                self.keeps.lock().unwrap().insert((at, owed.to));
+                if let Some(actor) = self.handle(at) {
+                    face::pass_on(&actor, owed);
+                }
+            }
+            Later::Slot(slot) => {
+                let before = self.owed[slot].lock().unwrap().replace(owed);
+                drop(before);
+            }
         }
     }
 
@@ -557,18 +793,12 @@ impl World {
         drop(before);
     }
 
-    fn waker(
-        self: &Arc<Self>,
-        bell: &Arc<Bell>,
-        actor: usize,
-        group: u32,
-        woken: &Arc<AtomicBool>,
-    ) -> Waker {
-        let token = Token::new(Kind::Waker, actor, Some(group));
+    fn waker(self: &Arc<Self>, bell: &Arc<Bell>, of: Origin, woken: &Arc<AtomicBool>) -> Waker {
+        let token = self.token(Kind::Waker, of.to, Some(of.group));
         Box::new(Ringer {
             token,
-            group,
-            actor,
+            group: of.group,
+            actor: of.to,
             world: self.clone(),
             plan: bell.clone(),
             woken: woken.clone(),
@@ -581,41 +811,92 @@ impl World {
         poll(&mut Context::from_waker(waker))
     }
 
+    /// Waits until all actors are idle, but for those that something forgotten keeps.
+    fn is_settled(&self) -> bool {
+        let is_idle = |at: usize| {
+            self.is_leaky(at)
+                || self.weak(at).and_then(|weak| weak.upgrade()).is_none_or(|actor| actor.is_idle())
+        };
+        let mut looks = 0;
+        for _ in 0..20_000 {
+            looks = if (0..self.entries.len()).all(is_idle) { looks + 1 } else { 0 };
+            if looks == 3 {
+                return true;
+            }
+            happens();
+            thread::sleep(Duration::from_micros(100));
+        }
+        false
+    }
+
     /// Everything is quiet: a future that would be ready now has been woken.
     pub fn check_wakes(self: &Arc<Self>) {
         for slot in &self.futures {
             let Some(mut kept) = slot.lock().unwrap().take() else { continue };
+            let Origin { to, group, .. } = kept.of;
             // An actor that something forgotten keeps may be in the middle of anything.
-            if !kept.is_pending || kept.woken.load(SeqCst) || self.is_leaky(kept.actor) {
+            let leaky = match to {
+                NOBODY => (0..self.entries.len()).any(|at| self.is_leaky(at)),
+                to => self.is_leaky(to),
+            };
+            if !kept.is_pending || leaky || flags(group) & FORGIVEN != 0 {
                 continue;
             }
-            let before =
-                format!("{:?}, leaky: {}", self.handle(kept.actor), self.is_leaky(kept.actor));
-            let waker = self.waker(&Arc::default(), kept.actor, kept.group, &kept.woken);
-            let ready = caught(|| self.poll(|cx| kept.future.as_mut().poll(cx), &waker).is_ready());
+            if !self.is_settled() {
+                return finding("stuck", &format!("{} before the check", kept.future.what()));
+            }
+            let settled = flags(group) & SETTLED != 0;
+            let before = kept.woken.load(SeqCst);
+            let waker = self.waker(&Arc::default(), kept.of, &kept.woken);
+            let ready = caught(|| self.poll(|cx| kept.future.poll(cx), &waker).is_ready());
+            let at = || format!("{} at actor {to}, {}", kept.future.what(), described(group));
+            if ready == Some(false) && settled {
+                finding("a settled promise leaves its asker waiting", &at());
+            }
             // Whoever settles it may be just about to wake.
-            let woken = (0..2000).any(|_| {
-                thread::sleep(Duration::from_millis(if kept.woken.load(SeqCst) { 0 } else { 1 }));
-                kept.woken.load(SeqCst)
-            } || ready != Some(true));
-            if ready == Some(true) && !woken {
-                finding(
-                    "a wake-up was lost",
-                    &format!("a future at actor {} ({}) {before}", kept.actor, kept.what),
-                );
+            let is_woken = || {
+                (0..2000).any(|_| {
+                    happens();
+                    let woken = kept.woken.load(SeqCst);
+                    thread::sleep(Duration::from_millis(if woken { 0 } else { 1 }));
+                    woken
+                })
+            };
+            if ready == Some(true) && !before && !is_woken() {
+                finding("a wake-up was lost", &at());
             }
         }
     }
 
+    /// Has nobody put anything back?
+    pub fn has_nothing(&self) -> bool {
+        fn empty<T>(slots: &[Mutex<Option<T>>]) -> bool {
+            slots.iter().all(|slot| slot.lock().unwrap().is_none())
+        }
+        let entries = |entry: &Entry| {
+            entry.handle.lock().unwrap().is_none() && entry.weak.lock().unwrap().is_none()
+        };
+        empty(&self.futures)
+            && empty(&self.owed)
+            && empty(&self.ways)
+            && self.entries.iter().all(entries)
+    }
+
     /// True if there was one.
     pub fn drop_futures(&self) -> bool {
-        let kept: Vec<_> =
-            self.futures.iter().filter_map(|slot| slot.lock().unwrap().take()).collect();
-        let any = !kept.is_empty();
-        kept.into_iter().for_each(|kept| {
-            caught(|| drop(kept));
-        });
-        any
+        fn taken<T>(slots: &[Mutex<Option<T>>]) -> Vec<T> {
+            slots.iter().filter_map(|slot| slot.lock().unwrap().take()).collect()
+        }
+        fn dropped<T>(all: Vec<T>) -> bool {
+            let any = !all.is_empty();
+            all.into_iter().for_each(|one| {
+                caught(|| drop(one));
+            });
+            any
+        }
+        let kept = dropped(taken(&self.futures));
+        let owed = dropped(taken(&self.owed));
+        dropped(taken(&self.ways)) || kept || owed
     }
 
     /// Runs what lies in queues, until told otherwise.
@@ -624,7 +905,7 @@ impl World {
             let mut ran = false;
             for place in &self.places {
                 let place = place.lock().unwrap().clone();
-                ran |= place.is_some_and(|place| caught(|| place.run(1)) == Some(true));
+                ran |= place.is_some_and(|place| caught(|| place.run(1, None)) == Some(true));
             }
             let late = std::mem::take(&mut *self.late.lock().unwrap());
             ran |= !late.is_empty();
@@ -645,8 +926,11 @@ impl World {
         drain: face::Drain,
     ) -> Result<(), face::Drain> {
         let _was = now(Doing::Code);
-        let Runs::Odd(manners, body) = &self.program.actors[at].runs else { return Err(drain) };
-        self.user(body);
+        let Runs::Odd(manners, body, _) = &self.program.actors[at].runs else { return Err(drain) };
+        {
+            let _reset = ResetExecuting(EXECUTING.replace(true));
+            self.user(body);
+        }
         match manners[call % manners.len()] {
             Manner::AtOnce => drain.run(),
             Manner::Later => self.late.lock().unwrap().push(drain),
@@ -663,6 +947,26 @@ impl World {
             Manner::Panic => panic_any(Planned),
         }
         Ok(())
+    }
+
+    /// What such an executor says of itself, now and then.
+    pub fn is_executor_closed(self: &Arc<Self>, at: usize, question: usize) -> bool {
+        let Runs::Odd(_, _, asked) = &self.program.actors[at].runs else { return false };
+        let every = asked.every as usize;
+        let now = question % every == every - 1;
+        if now {
+            self.user(&asked.body);
+        }
+        now
+    }
+}
+
+/// Is the code of an executor over?
+struct ResetExecuting(bool);
+
+impl Drop for ResetExecuting {
+    fn drop(&mut self) {
+        EXECUTING.set(self.0);
     }
 }
 
@@ -691,43 +995,89 @@ fn sent(id: u32, accepted: bool) {
     }
 }
 
+/// The same of a message that is no question: if it is typed, the undelivered hook knows it.
+fn told(id: u32, accepted: bool, typed: bool) {
+    if accepted && typed {
+        mark(id, TOLD);
+    }
+    sent(id, accepted);
+}
+
+/// It never runs.
+fn is_cancelled(id: u32) {
+    if mark(id, BACK) & RUN != 0 {
+        finding("a cancelled message ran", &described(id));
+    }
+}
+
+impl How {
+    /// Is the message a value, and not a closure?
+    fn is_typed(self) -> bool {
+        match self {
+            How::Tell | How::PostTyped | How::TellWithin(_) | How::Recipient => true,
+            How::Send | How::Post | How::Within(_) => false,
+        }
+    }
+}
+
 /// The state of an actor.
 pub struct State {
     token: Token,
     at: usize,
     world: Arc<World>,
+    /// An actor's, and not something in its place.
+    is_real: bool,
     _holds: Option<Handle>,
 }
 
 impl State {
+    /// A turn begins here.
+    fn turn(&mut self, to: usize) -> Turn {
+        if self.is_real && self.world.entries[to].stopped.load(SeqCst) {
+            finding("a turn after a stop from inside", &format!("actor {to}"));
+        }
+        self.hook(to)
+    }
+
     /// A turn, or what else gets the state, begins here.
-    pub fn turn(&mut self, to: usize) -> Turn {
+    pub fn hook(&mut self, to: usize) -> Turn {
         let entry = &self.world.entries[to];
-        // What an earlier program forgot may run yet.
-        let dropped = self.token.is_current() && flags(self.token.id) & crate::ledger::DROPPED != 0;
+        if !self.is_real {
+            INSIDE.with_borrow_mut(|inside| inside.push(to));
+            let world = self.world.clone();
+            return Turn { world, at: to, is_real: false, _was: now(Doing::Code) };
+        }
+        let dropped = flags(self.token.id) & DROPPED != 0;
         if to != self.at || entry.live.load(SeqCst) <= 0 || dropped {
             finding("a turn on a dropped state", &format!("actor {to}"));
         }
         if entry.running.swap(true, SeqCst) {
             finding("two turns at a time", &format!("actor {to}"));
         }
-        let runs = &self.world.program.actors[to].runs;
+        let plan = &self.world.program.actors[to];
+        let runs = &plan.runs;
         if DOING.get() == Doing::Poll && (face::POLL_RUNS_NOBODY || !matches!(runs, Runs::Senders))
         {
             finding("a poll runs a turn", &format!("actor {to}"));
         }
-        if let (true, Runs::Place(place)) = (face::ONLY_EXECUTORS_RUN, runs) {
-            if !face::is_thread_of(self.world.program.places[*place]) {
+        if let (true, Runs::Place(place)) = (face::ONLY_EXECUTORS_RUN && !plan.inline, runs) {
+            let kind = self.world.program.places[*place];
+            let elsewhere =
+                matches!(kind, PlaceKind::Queue { .. }) && self.world.runs_in_executor.load(SeqCst);
+            if !elsewhere && !face::is_thread_of(kind) {
                 finding("a turn outside of its executor", &format!("actor {to}"));
             }
         }
         INSIDE.with_borrow_mut(|inside| inside.push(to));
-        Turn { world: self.world.clone(), at: to, _was: now(Doing::Turn) }
+        Turn { world: self.world.clone(), at: to, is_real: true, _was: now(Doing::Turn) }
     }
 }
 
 impl Drop for State {
     fn drop(&mut self) {
+        if !self.is_real {
+            return;
+        }
         if self.world.entries[self.at].live.fetch_sub(1, SeqCst) <= 0 {
             finding("a state dropped twice", &format!("actor {}", self.at));
         }
@@ -739,13 +1089,16 @@ impl Drop for State {
 pub struct Turn {
     world: Arc<World>,
     at: usize,
+    is_real: bool,
     _was: Was,
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         INSIDE.with_borrow_mut(|inside| inside.pop());
-        self.world.entries[self.at].running.store(false, SeqCst);
+        if self.is_real {
+            self.world.entries[self.at].running.store(false, SeqCst);
+        }
     }
 }
 
@@ -755,24 +1108,63 @@ pub struct Mail {
     to: usize,
     world: Arc<World>,
     plan: Arc<Letter>,
+    /// It was given back before.
+    is_again: bool,
     _carries: Option<Handle>,
 }
 
 impl Mail {
     pub fn run(self, state: &mut State) -> Answer {
+        self.run_by(state, |_, _, _| ())
+    }
+
+    /// The same by a handler, which does something with its context first.
+    pub fn run_by(self, state: &mut State, first: impl FnOnce(&World, usize, &[Inside])) -> Answer {
         let (to, id, world, plan) = (self.to, self.token.id, self.world.clone(), self.plan.clone());
         {
-            let _turn = state.turn(to);
+            let turn = state.turn(to);
             self.token.run();
-            world.perform(&plan.turn, Doing::Turn);
+            first(&world, to, &plan.inside);
+            world.perform(&plan.turn, if turn.is_real { Doing::Turn } else { Doing::Code });
         }
-        // Before there is an answer: one that is being returned is leaked if a drop panics (rust-lang/rust#47949).
+        // Before there is an answer: one that is being returned is leaked if a drop panics
+        // (rust-lang/rust#47949).
         drop(self);
-        Answer { _token: Token::new(Kind::Answer, to, Some(id)), world, plan }
+        let _token = world.token(Kind::Answer, to, Some(id));
+        Answer { _token, world, plan }
     }
 
     pub fn is_large(&self) -> bool {
         self.plan.large
+    }
+
+    pub fn id(&self) -> u32 {
+        self.token.id
+    }
+
+    pub fn to(&self) -> usize {
+        self.to
+    }
+
+    pub fn world(&self) -> &Arc<World> {
+        &self.world
+    }
+
+    /// Does its sender send it again when it comes back?
+    pub fn goes_again(&self) -> bool {
+        self.plan.again
+    }
+
+    /// For a second attempt; there is no third.
+    pub fn once_more(mut self) -> Option<Self> {
+        (!std::mem::replace(&mut self.is_again, true)).then_some(self)
+    }
+
+    /// One that was cancelled, if it is to be sent yet: as if nothing had been.
+    fn sent_after_all(self) -> Option<Self> {
+        let mail = self.once_more().filter(Mail::goes_again)?;
+        crate::ledger::unmark(mail.token.id, BACK);
+        Some(mail)
     }
 }
 
@@ -830,7 +1222,7 @@ impl Clone for Ringer {
     fn clone(&self) -> Self {
         self.world.user(&self.plan.cloned);
         Ringer {
-            token: Token::new(Kind::Waker, self.actor, Some(self.group)),
+            token: self.world.token(Kind::Waker, self.actor, Some(self.group)),
             group: self.group,
             actor: self.actor,
             world: self.world.clone(),
@@ -843,8 +1235,7 @@ impl Clone for Ringer {
 impl WakeRef for Ringer {
     fn wake_by_ref(&self) {
         self.woken.store(true, SeqCst);
-        let dropped = flags(self.token.id) & crate::ledger::DROPPED != 0;
-        if dropped && self.token.is_current() {
+        if flags(self.token.id) & DROPPED != 0 {
             finding("a dropped waker was woken", &format!("at actor {}", self.actor));
         }
         self.world.user(&self.plan.woken);
@@ -864,6 +1255,7 @@ pub struct OddClock {
     pub world: Arc<World>,
     pub at: usize,
     pub looks: AtomicUsize,
+    pub parks: AtomicUsize,
 }
 
 impl OddClock {
@@ -879,5 +1271,16 @@ impl OddClock {
         }
         let jump = Duration::from_micros((look % 3 * jump).into());
         if look % 2 == 0 { real + jump } else { real.saturating_sub(jump) }
+    }
+
+    /// Does a thread that would sleep by it come back at once?
+    pub fn wakes_early(&self) -> bool {
+        let plan = &self.world.program.actors[self.at].clock;
+        let crate::plan::Time::Odd { every, body, .. } = plan else { return false };
+        let now = self.parks.fetch_add(1, SeqCst) as u32 % every == every - 1;
+        if now {
+            self.world.user(body);
+        }
+        now
     }
 }

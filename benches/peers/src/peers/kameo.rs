@@ -1,4 +1,5 @@
-//! Kameo: an actor is a task; one type for each message. `send` instead of awaiting the request itself, which would box a future.
+//! Kameo: an actor is a task; one type for each message. `send` instead of awaiting the request
+//! itself, which would box a future.
 
 use std::future::Future;
 

@@ -1,4 +1,5 @@
-//! Tokio alone, as its documentation and everybody's first actor have it: a task that owns the state and receives from a channel.
+//! Tokio alone, as its documentation and everybody's first actor have it: a task that owns the
+//! state and receives from a channel.
 
 use std::future::Future;
 

@@ -1,5 +1,5 @@
-//! This crate: closures to a plain actor, which whoever finds it idle drains. It needs no runtime, so it is measured on threads and in
-//! tasks.
+//! This crate: closures to a plain actor, which whoever finds it idle drains. It needs no runtime,
+//! so it is measured on threads and in tasks.
 
 use std::future::Future;
 

@@ -1,4 +1,5 @@
-//! Xtra: an actor is a future, here a task; one type for each message. A sending that is detached waits for room and not for the answer.
+//! Xtra: an actor is a future, here a task; one type for each message. A sending that is detached
+//! waits for room and not for the answer.
 
 use std::future::Future;
 

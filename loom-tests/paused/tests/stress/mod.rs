@@ -1,7 +1,9 @@
-//! The scenarios: the same ones run on the flavour that yields (`yields.rs`) and on the shipped crate under the sanitizers (`san.rs`).
+//! The scenarios: the same ones run on the flavour that yields (`yields.rs`) and on the shipped
+//! crate under the sanitizers (`san.rs`).
 //!
-//! Only `spawn` and `join`, `Arc` and our own atomics: what an uninstrumented standard library does with its locks looks like races to
-//! ThreadSanitizer. Every message carries a [`Token`]; at the end sent = handled + returned + dropped, and none is left.
+//! Only `spawn` and `join`, `Arc` and our own atomics: what an uninstrumented standard library does
+//! with its locks looks like races to ThreadSanitizer. Every message carries a [`Token`]; at the
+//! end sent = handled + returned + dropped, and none is left.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -66,7 +68,8 @@ impl Drop for Token {
     }
 }
 
-/// A state that notices two turns at once, and messages of one sender out of order. Plain memory: the sanitizers watch it.
+/// A state that notices two turns at once, and messages of one sender out of order. Plain memory:
+/// the sanitizers watch it.
 #[derive(Default)]
 pub struct State {
     entered: bool,
@@ -118,7 +121,8 @@ fn on_threads<R: Send + 'static>(
             })
         })
         .collect();
-    // `f` goes last, here: an `Arc` that is not built for ThreadSanitizer ends by a fence, which looks like a race to it.
+    // `f` goes last, here: an `Arc` that is not built for ThreadSanitizer ends by a fence, which
+    // looks like a race to it.
     threads.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
@@ -266,7 +270,8 @@ fn questions(size: Size) {
     assert_eq!((sent, returned), (handled + dropped, 0));
 }
 
-/// Threads send until they are refused; one of them does `end` in the middle. The refused messages come back.
+/// Threads send until they are refused; one of them does `end` in the middle. The refused messages
+/// come back.
 fn until(
     size: Size,
     counts: &Arc<Counts>,
@@ -417,7 +422,8 @@ fn last_handle(size: Size) {
     }
 }
 
-/// Each message sends on to the next actors until its hops are used up, and looks at one by `with` now and then.
+/// Each message sends on to the next actors until its hops are used up, and looks at one by `with`
+/// now and then.
 fn nested(size: Size) {
     const ACTORS: usize = 5;
     type Ring = Arc<Vec<Actor<State>>>;
@@ -635,8 +641,8 @@ fn short_lives(size: Size) {
     assert_eq!(sent, handled);
 }
 
-/// Drains that wait for a thread that runs them: a list in an actor, for a lock of std's would look like a
-/// race to ThreadSanitizer.
+/// Drains that wait for a thread that runs them: a list in an actor, for a lock of std's would look
+/// like a race to ThreadSanitizer.
 #[derive(Clone)]
 struct Hand(Actor<Vec<Drain>>);
 
