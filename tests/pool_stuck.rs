@@ -102,43 +102,33 @@ fn a_busy_worker_runs_what_waits_behind_a_stuck_one() {
     });
 }
 
+/// So many turns block by the standard library, until one that comes behind them all has run.
+fn block_unseen(pool: ThreadPool, turns: usize) {
+    let gates = (0..turns).map(|_| mpsc::channel::<()>()).collect::<Vec<_>>();
+    let (opens, gates): (Vec<_>, Vec<_>) = gates.into_iter().unzip();
+    let blocked = gates
+        .into_iter()
+        .map(|gate| run(&pool, move || gate.recv_timeout(LONG)))
+        .collect::<Vec<_>>();
+    run(&pool, move || opens.iter().for_each(|open| open.send(()).unwrap()));
+    for blocked in blocked {
+        assert_eq!(blocked.recv(), Ok(Ok(())));
+    }
+    end(pool);
+}
+
 #[test]
 fn turns_that_block_unseen_on_all_workers_stop_nobody() {
     must_end(|| {
         for workers in 1..=3 {
-            let pool = pool(workers, Blocking::default());
-            let gates = (0..workers).map(|_| mpsc::channel::<()>()).collect::<Vec<_>>();
-            let (opens, gates): (Vec<_>, Vec<_>) = gates.into_iter().unzip();
-            let blocked = gates
-                .into_iter()
-                .map(|gate| run(&pool, move || gate.recv_timeout(LONG)))
-                .collect::<Vec<_>>();
-            run(&pool, move || opens.iter().for_each(|open| open.send(()).unwrap()));
-            for blocked in blocked {
-                assert_eq!(blocked.recv(), Ok(Ok(())));
-            }
-            end(pool);
+            block_unseen(pool(workers, Blocking::default()), workers);
         }
     });
 }
 
 #[test]
 fn many_turns_that_block_unseen_stop_nobody() {
-    must_end(|| {
-        const BLOCKED: usize = 8;
-        let pool = pool(2, Blocking::default());
-        let gates = (0..BLOCKED).map(|_| mpsc::channel::<()>()).collect::<Vec<_>>();
-        let (opens, gates): (Vec<_>, Vec<_>) = gates.into_iter().unzip();
-        let blocked = gates
-            .into_iter()
-            .map(|gate| run(&pool, move || gate.recv_timeout(LONG)))
-            .collect::<Vec<_>>();
-        run(&pool, move || opens.iter().for_each(|open| open.send(()).unwrap()));
-        for blocked in blocked {
-            assert_eq!(blocked.recv(), Ok(Ok(())));
-        }
-        end(pool);
-    });
+    must_end(|| block_unseen(pool(2, Blocking::default()), 8));
 }
 
 #[test]
