@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use common::{Tally, must_end, quiet_panic, size, until};
+use common::{Tally, must_end, quiet_panic, size};
 use turnwise::executor::DrainQueue;
 use turnwise::{
     Actor, ActorBuilder, AskError, Drain, EndCause, Executor, Limit, Overflow, PanicPolicy, Reason,
@@ -636,7 +636,7 @@ mod a_runtime {
             drop(executor);
             assert!(tasks() >= 1, "the actor has it");
             drop(one);
-            until(|| tasks() == 0);
+            common::until(|| tasks() == 0);
         });
     }
 
