@@ -6,8 +6,8 @@
 #   benches/instructions/gate.sh --bless            writes counts.txt
 #   benches/instructions/gate.sh --plain [--bless]  the same with counts-plain.txt
 #
-# counts.txt is of the profile `bench` (link-time optimization, one codegen unit). counts-plain.txt
-# is of the profile `release` (neither of them), with which most programs are built.
+# counts.txt is of the profile `lto` (link-time optimization, one codegen unit). counts-plain.txt is
+# of the profile `release` (neither of them), with which most programs are built.
 #
 # The counts are those of one compiler and one C library (its allocator is in some paths). With
 # others the comparison is printed and fails nothing. Nothing else moves them: no path reaches a
@@ -29,7 +29,7 @@ for option in "$@"; do
     esac
 done
 
-profile=bench
+profile=lto
 if [ "$plain" ]; then profile=release; fi
 counts=benches/instructions/counts$plain.txt
 if [ ! "$bless" ] && [ ! -e "$counts" ]; then

@@ -16,10 +16,9 @@
 //! ```
 //!
 //! How it is measured is in [`measure`]; what is measured is shared with the benchmarks, in
-//! `benches/workloads`. Those are built with link-time optimization, this is built as programs
-//! usually are: put `--profile bench` in place of `--release` to see what it makes of it. Leave the
-//! machine alone meanwhile. Whoever else uses a processor is measured too; the table says how often
-//! that was noticed.
+//! `benches/workloads`. All of it is built as programs usually are: put `--profile lto` in place of
+//! `--release` to see what link-time optimization makes of it. Leave the machine alone meanwhile.
+//! Whoever else uses a processor is measured too; the table says how often that was noticed.
 
 #[path = "../common/arguments.rs"]
 mod arguments;
