@@ -95,15 +95,15 @@ pub(crate) fn creation<W: Way>(many: u64) -> (Took, Took) {
 }
 
 /// Xorshift: a number below `below` each time.
-struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    fn of(thread: usize) -> Self {
+    pub(crate) fn of(thread: usize) -> Self {
         Dice(spend(thread as u64, 3) | 1)
     }
 
     #[inline]
-    fn roll(&mut self, below: usize) -> usize {
+    pub(crate) fn roll(&mut self, below: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

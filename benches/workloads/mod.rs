@@ -4,7 +4,7 @@
 //! letters one at a time. Every way is given the same letters, so all do the same work, and the
 //! letters count, so that each run can check its answer. Ours and the mutexes are here, what people
 //! write instead is in [`rivals`]; the loads of one object are in [`runs`], those of many in
-//! [`actors`].
+//! [`actors`], those of objects that write to each other in [`talk`].
 //!
 //! A further way (an actor on some executor, say) is a further `impl Way`, and is measured wherever
 //! its name is put beside the others'.
@@ -16,6 +16,7 @@ pub(crate) mod actors;
 pub(crate) mod group;
 pub(crate) mod rivals;
 pub(crate) mod runs;
+pub(crate) mod talk;
 
 use std::hint::black_box;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -97,9 +98,18 @@ impl Way for Turnwise {
     }
 }
 
-/// As large as the hand-written one: a worker for each processor.
-static POOL: LazyLock<ThreadPool> =
-    LazyLock::new(|| ThreadPool::new().expect("there are threads to be had"));
+/// Threads of each pool, ours and the hand-written one.
+pub(crate) const WORKERS: usize = 2;
+
+static POOL: LazyLock<ThreadPool> = LazyLock::new(|| {
+    ThreadPool::builder().threads(WORKERS).build().expect("there are threads to be had")
+});
+
+/// An actor on the pool. Whatever can be shared by all of them is shared here.
+#[inline]
+fn on_pool<S: Send + 'static>(state: S) -> Actor<S> {
+    Actor::builder(state).executor(POOL.handle()).spawn().expect("no capacity was asked for")
+}
 
 impl Way for OnPool {
     const NAME: &'static str = "turnwise-pool";
@@ -109,7 +119,7 @@ impl Way for OnPool {
 
     #[inline]
     fn make<L: Letter>(state: L::State) -> Self::Of<L> {
-        Actor::builder(state).executor(POOL.handle()).spawn().expect("no capacity was asked for")
+        on_pool(state)
     }
     #[inline]
     fn put<L: Letter>(to: &Self::Of<L>, letter: L) {

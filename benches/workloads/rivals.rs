@@ -1,5 +1,5 @@
-//! What people write instead: the textbook's mailbox, one of their own (alone and on a pool of
-//! their own), and a thread with a channel.
+//! What people write instead: the textbook's mailbox, one of their own, one on a pool of their own,
+//! and a thread with a channel.
 //!
 //! All of them queue [`Envelope`]s, and know no closures, no capacity, no end and no panics.
 
@@ -14,7 +14,7 @@ use crossbeam_channel::{Sender, unbounded};
 use crossbeam_queue::SegQueue;
 use parking_lot::Mutex;
 
-use super::{Letter, Way};
+use super::{Letter, WORKERS, Way};
 
 /// A letter, and where its answer goes if somebody waits for it.
 struct Envelope<L: Letter> {
@@ -150,10 +150,6 @@ impl Way for Textbook {
 /// A mailbox as one writes it in an afternoon: a locked queue with a flag. Whoever finds the flag
 /// down runs its own message, then all that has come meanwhile, a queue at a time.
 pub(crate) struct Handwritten;
-/// The same with a [`Pool`]: whoever finds the flag down has one of its workers run what is in the
-/// queue.
-pub(crate) struct HandwrittenPool;
-
 pub(crate) struct Flagged<L: Letter> {
     inbox: Mutex<Inbox<L>>,
     desk: UnsafeCell<Desk<L>>,
@@ -171,7 +167,7 @@ struct Desk<L: Letter> {
     batch: VecDeque<Envelope<L>>,
 }
 
-// SAFETY: the desk is reached by whoever has put the flag up, or by him for whom that was done.
+// SAFETY: the desk is reached by whoever has put the flag up.
 unsafe impl<L: Letter> Sync for Flagged<L> {}
 
 impl<L: Letter> Flagged<L> {
@@ -195,17 +191,7 @@ impl<L: Letter> Flagged<L> {
         self.drain();
     }
 
-    fn put_on_pool(self: &Arc<Self>, envelope: Envelope<L>) {
-        let mut inbox = self.inbox.lock();
-        inbox.waiting.push_back(envelope);
-        if !mem::replace(&mut inbox.busy, true) {
-            drop(inbox);
-            let this = self.clone();
-            POOL.execute(move || this.drain());
-        }
-    }
-
-    /// For whoever has put the flag up, or had it put up for him.
+    /// For whoever has put the flag up.
     #[inline]
     fn drain(&self) {
         // SAFETY: the flag is up, and nobody else comes here until it is down again.
@@ -242,62 +228,122 @@ impl Way for Handwritten {
     }
 }
 
+/// A locked queue with a flag, and a [`Pool`]: whoever finds the flag down puts it up and the
+/// object in line for a worker. That runs up to 64 messages and puts the object at the end of the
+/// line if there are more.
+pub(crate) struct HandwrittenPool;
+
+pub(crate) struct Pooled<L: Letter> {
+    inbox: Mutex<Inbox<L>>,
+    state: UnsafeCell<L::State>,
+}
+
+// SAFETY: the state is reached by the worker that has taken the object from the line, in which it
+// is once while the flag is up.
+unsafe impl<L: Letter> Sync for Pooled<L> {}
+
+/// Messages that a worker runs before it looks at the next object.
+const BATCH: usize = 64;
+
+impl<L: Letter> Pooled<L> {
+    #[inline]
+    fn put(self: &Arc<Self>, envelope: Envelope<L>) {
+        let mut inbox = self.inbox.lock();
+        inbox.waiting.push_back(envelope);
+        if !mem::replace(&mut inbox.busy, true) {
+            drop(inbox);
+            POOL.execute(self.clone());
+        }
+    }
+}
+
+impl<L: Letter> Job for Pooled<L> {
+    fn run(self: Arc<Self>) {
+        let (mut left, mut batch) = (BATCH, Vec::new());
+        loop {
+            let mut inbox = self.inbox.lock();
+            if left == 0 && !inbox.waiting.is_empty() {
+                drop(inbox);
+                return POOL.execute(self);
+            }
+            let Some(first) = inbox.waiting.pop_front() else {
+                inbox.busy = false;
+                return;
+            };
+            let more = inbox.waiting.len().min(left - 1);
+            batch.extend(inbox.waiting.drain(..more));
+            drop(inbox);
+            left -= more + 1;
+            // SAFETY: the flag is up, and only this worker has taken the object from the line.
+            let state = unsafe { &mut *self.state.get() };
+            first.run(state);
+            batch.drain(..).for_each(|envelope| envelope.run(state));
+        }
+    }
+}
+
 impl Way for HandwrittenPool {
     const NAME: &'static str = "hand-written-pool";
     const ASKING: &'static str = "hand-written-pool-ask";
     const HELPED: bool = true;
-    type Of<L: Letter> = Arc<Flagged<L>>;
+    type Of<L: Letter> = Arc<Pooled<L>>;
 
     #[inline]
     fn make<L: Letter>(state: L::State) -> Self::Of<L> {
-        Flagged::new(state)
+        let inbox = Mutex::new(Inbox { busy: false, waiting: VecDeque::new() });
+        Arc::new(Pooled { inbox, state: UnsafeCell::new(state) })
     }
     #[inline]
     fn put<L: Letter>(to: &Self::Of<L>, letter: L) {
-        to.put_on_pool(Envelope::plain(letter));
+        to.put(Envelope::plain(letter));
     }
     #[inline]
     fn ask<L: Letter>(to: &Self::Of<L>, letter: L) -> L::Answer {
-        ask(letter, |envelope| to.put_on_pool(envelope))
+        ask(letter, |envelope| to.put(envelope))
     }
     fn settle() {
         POOL.settle();
     }
 }
 
-/// A pool as one writes it in an afternoon: a channel of boxed jobs, and a worker for each
-/// processor.
+/// A pool as one writes it in an afternoon: threads behind a channel.
 struct Pool {
-    jobs: Sender<Job>,
-    workers: usize,
+    line: Sender<Arc<dyn Job>>,
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+/// What a worker takes from the line.
+trait Job: Send + Sync {
+    fn run(self: Arc<Self>);
+}
 
 static POOL: LazyLock<Pool> = LazyLock::new(|| {
-    let workers = thread::available_parallelism().map_or(1, usize::from);
-    let (jobs, inbox) = unbounded::<Job>();
-    for _ in 0..workers {
-        let inbox = inbox.clone();
-        thread::spawn(move || inbox.iter().for_each(|job| job()));
+    let (line, jobs) = unbounded::<Arc<dyn Job>>();
+    for _ in 0..WORKERS {
+        let jobs = jobs.clone();
+        thread::spawn(move || jobs.iter().for_each(Job::run));
     }
-    Pool { jobs, workers }
+    Pool { line }
 });
 
 impl Pool {
-    fn execute(&self, job: impl FnOnce() + Send + 'static) {
-        assert!(self.jobs.send(Box::new(job)).is_ok(), "the workers never end");
+    #[inline]
+    fn execute(&self, job: Arc<dyn Job>) {
+        assert!(self.line.send(job).is_ok(), "the workers never end");
     }
 
-    /// Jobs are taken in order: once each worker is at one of these, all earlier ones have been
-    /// done.
+    /// Jobs are taken in order: once each worker is at this one, all earlier ones have been done.
     fn settle(&self) {
-        let gate = Arc::new(Barrier::new(self.workers + 1));
-        for _ in 0..self.workers {
-            let gate = gate.clone();
-            self.execute(move || _ = gate.wait());
+        let gate = Arc::new(Barrier::new(WORKERS + 1));
+        for _ in 0..WORKERS {
+            self.execute(gate.clone());
         }
         gate.wait();
+    }
+}
+
+impl Job for Barrier {
+    fn run(self: Arc<Self>) {
+        self.wait();
     }
 }
 
@@ -337,6 +383,56 @@ impl Way for Channel {
         let owner =
             thread::spawn(move || inbox.iter().for_each(|envelope| envelope.run(&mut state)));
         Arc::new(Owned { letters: Some(letters), owner: Some(owner) })
+    }
+    #[inline]
+    fn put<L: Letter>(to: &Self::Of<L>, letter: L) {
+        to.put(Envelope::plain(letter));
+    }
+    #[inline]
+    fn ask<L: Letter>(to: &Self::Of<L>, letter: L) -> L::Answer {
+        ask(letter, |envelope| to.put(envelope))
+    }
+}
+
+/// The same behind kanal's channel.
+pub(crate) struct Kanal;
+
+pub(crate) struct KanalOwned<L: Letter> {
+    /// None only while dropping.
+    letters: Option<kanal::Sender<Envelope<L>>>,
+    owner: Option<JoinHandle<()>>,
+}
+
+impl<L: Letter> KanalOwned<L> {
+    #[inline]
+    fn put(&self, envelope: Envelope<L>) {
+        let sent = self.letters.as_ref().is_some_and(|letters| letters.send(envelope).is_ok());
+        assert!(sent, "the owner listens as long as there is a sender");
+    }
+}
+
+impl<L: Letter> Drop for KanalOwned<L> {
+    fn drop(&mut self) {
+        self.letters = None;
+        // It has not panicked, or its last message would have been missed.
+        let _ = self.owner.take().map(JoinHandle::join);
+    }
+}
+
+impl Way for Kanal {
+    const NAME: &'static str = "kanal";
+    const ASKING: &'static str = "kanal-ask";
+    const HELPED: bool = true;
+    type Of<L: Letter> = Arc<KanalOwned<L>>;
+
+    fn make<L: Letter>(mut state: L::State) -> Self::Of<L> {
+        let (letters, inbox) = kanal::unbounded::<Envelope<L>>();
+        let owner = thread::spawn(move || {
+            while let Ok(envelope) = inbox.recv() {
+                envelope.run(&mut state);
+            }
+        });
+        Arc::new(KanalOwned { letters: Some(letters), owner: Some(owner) })
     }
     #[inline]
     fn put<L: Letter>(to: &Self::Of<L>, letter: L) {

@@ -1,58 +1,25 @@
-//! How much does a message cost, against a mutex used directly and the mailboxes that others write,
-//! everywhere at once?
-//!
-//! Short trials in which all subjects take turns, so that a change of the machine's pace meets all
-//! of them; per round the ratio to `parking_lot`, over the rounds the medians. A table in a few
-//! minutes, where criterion takes an hour.
-//!
-//! ```text
-//! cargo bench --bench ratios [-- [--rounds N] [--only WORKLOAD] [--markdown]]
-//! ```
-//! Where a subject of ours is slower than the textbook's mailbox in the same role, the row is
-//! marked with `<`. Where a mutex has no part in the work, the ratios are `n/a`.
-//!
-//! `--markdown` prints two tables for the README: a row for each workload, the ratios of the
-//! subjects beside each other.
+//! The whole grid: every load and subject, as ratios to a mutex.
 
-mod workloads;
+use crate::race::{Contender, Load, Race};
+use crate::workloads::actors::{bank, cold, creation, random_asks, ring};
+use crate::workloads::rivals::{Channel, Handwritten, HandwrittenPool, Textbook};
+use crate::workloads::runs::{exchange, timed};
+use crate::workloads::{
+    Asks, OnPool, ParkingLot, Sends, Std, Subject, Turnwise, Way, With, rounds_of,
+};
+use crate::{Options, figure, origin};
 
-use std::process::Command;
-use std::time::{Duration, SystemTime};
-
-use workloads::actors::{bank, cold, creation, random_asks, ring};
-use workloads::rivals::{Channel, Handwritten, HandwrittenPool, Textbook};
-use workloads::runs::{Took, exchange, timed};
-use workloads::{Asks, OnPool, ParkingLot, Sends, Std, Subject, Turnwise, Way, With, rounds_of};
-
-const TRIAL: Duration = Duration::from_millis(5);
-/// How often a trial is run again in which somebody else had one of the processors.
-const ATTEMPTS: usize = 8;
-/// How many objects are created, and how often at most: a trial of so many takes about a second.
+/// How many objects are created: a trial of so many takes about a second.
 const CROWD: u64 = 1_000_000;
-const ROUNDS_OF_CROWD: usize = 7;
 /// A ratio of ours above this is a loss, and set in bold type.
 const LOSS: f64 = 1.1;
 
-struct Options {
-    rounds: usize,
-    only: String,
-    quick: bool,
-    markdown: bool,
-}
-
-/// One load under which subjects are compared.
-struct Load {
-    name: String,
-    threads: usize,
-    /// How many operations of each thread are a trial. Without this, as many as take [`TRIAL`].
-    operations: Option<u64>,
-}
-
-/// One subject: a run of so many operations per thread.
-struct Contender {
-    name: &'static str,
-    helped: bool,
-    run: Box<dyn Fn(u64) -> Took>,
+pub(crate) fn run(options: &Options) {
+    let mut report = Report { options, trials: 0, disturbed: 0 };
+    report.begin();
+    one_object(&mut report);
+    many_objects(&mut report);
+    report.calls();
 }
 
 /// What came of one contender: nanoseconds per operation, and the ratios of both times to
@@ -66,25 +33,29 @@ struct Row {
     slower: bool,
 }
 
-impl Load {
-    fn new(name: impl Into<String>, threads: usize) -> Self {
-        Load { name: name.into(), threads, operations: None }
+/// What a subject of ours has to be faster than.
+fn rival(name: &str) -> Option<&'static str> {
+    match name {
+        name if name == Turnwise::NAME => Some(Textbook::NAME),
+        name if name == Turnwise::ASKING || name == With::NAME => Some(Textbook::ASKING),
+        _ => None,
     }
 }
 
-impl Contender {
-    fn new(name: &'static str, helped: bool, run: impl Fn(u64) -> Took + 'static) -> Self {
-        Contender { name, helped, run: Box::new(run) }
-    }
-
-    /// What it has to be faster than.
-    fn rival(&self) -> Option<&'static str> {
-        match self.name {
-            name if name == Turnwise::NAME => Some(Textbook::NAME),
-            name if name == Turnwise::ASKING || name == With::NAME => Some(Textbook::ASKING),
-            _ => None,
-        }
-    }
+fn rows(race: &Race) -> Vec<Row> {
+    let base = race.find(ParkingLot::NAME);
+    let wall = |i: usize| race.median(i, |t| t.0);
+    let row = |(i, name)| Row {
+        name,
+        wall: wall(i),
+        cpu: race.median(i, |t| t.1),
+        ratios: base
+            .map(|base| (race.ratio(i, base, |t| t.0, 0.5), race.ratio(i, base, |t| t.1, 0.5))),
+        slower: rival(name)
+            .and_then(|rival| race.find(rival))
+            .is_some_and(|rival| wall(i) > wall(rival)),
+    };
+    race.names().enumerate().map(row).collect()
 }
 
 /// The same contender of each of these types.
@@ -138,15 +109,7 @@ impl Many {
     }
 }
 
-fn main() {
-    let mut report = Report { options: options(), trials: 0, disturbed: 0 };
-    report.begin();
-    one_object(&mut report);
-    many_objects(&mut report);
-    report.calls();
-}
-
-fn one_object(report: &mut Report) {
+fn one_object(report: &mut Report<'_>) {
     let mut compare = |name: &str, threads: usize, handler: f64, own: f64| {
         let exchange = Exchange { threads, handler: rounds_of(handler), own: rounds_of(own) };
         report.compare(Load::new(name, threads), exchange.all());
@@ -177,7 +140,7 @@ fn one_object(report: &mut Report) {
     }
 }
 
-fn many_objects(report: &mut Report) {
+fn many_objects(report: &mut Report<'_>) {
     // A lock is not sent anything, so there is no hop between two.
     report.compare(
         Load::new("ping-pong, per hop", 1),
@@ -202,124 +165,14 @@ fn many_objects(report: &mut Report) {
     report.compare(Load::new("bank of 1,000, per transfer", 1), bank);
 }
 
-fn options() -> Options {
-    let mut options = Options { rounds: 31, only: String::new(), quick: true, markdown: false };
-    let mut args = std::env::args().skip(1);
-    let mut test = false;
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            // Without it this is a test run.
-            "--bench" => options.quick = false,
-            "--test" => test = true,
-            "--rounds" => match args.next().and_then(|n| n.parse().ok()) {
-                Some(n) if n > 0 => options.rounds = n,
-                _ => usage(),
-            },
-            "--only" => options.only = args.next().unwrap_or_else(|| usage()),
-            "--markdown" => options.markdown = true,
-            // What the test harness would know.
-            "--nocapture" | "--quiet" | "-q" => {}
-            flag if flag.starts_with('-') => usage(),
-            filter => options.only = filter.to_owned(),
-        }
-    }
-    options.quick |= test;
-    if options.quick {
-        options.rounds = 1;
-    }
-    options
-}
-
-fn usage() -> ! {
-    eprintln!("usage: cargo bench --bench ratios [-- [--rounds N] [--only WORKLOAD] [--markdown]]");
-    std::process::exit(2);
-}
-
-/// Runs all contenders in turn. Returns what came of them, and how many of how many trials were
-/// disturbed that need not have been: a load with more threads than processors always is.
-fn race(options: &Options, load: &Load, contenders: &[Contender]) -> (Vec<Row>, usize, usize) {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    // Answers first (each run checks its own); then the length of a trial, several slices of the
-    // scheduler when threads share a processor.
-    let trial = TRIAL.as_secs_f64() * load.threads.div_ceil(2) as f64;
-    let fill = |one: &Contender| {
-        let seconds =
-            |messages: u64| ((one.run)(messages).wall.as_secs_f64() / messages as f64).max(1e-9);
-        let pilot = seconds(200);
-        match (options.quick, load.operations) {
-            (true, _) => 50,
-            (false, Some(operations)) => operations,
-            // Twice, because the first one was too short to be trusted.
-            (false, None) => (trial / seconds((trial / 4.0 / pilot).clamp(200.0, 1e6) as u64))
-                .clamp(200.0, 5e6) as u64,
-        }
-    };
-    let messages: Vec<u64> = contenders.iter().map(fill).collect();
-    let rounds = if load.operations.is_some() {
-        options.rounds.min(ROUNDS_OF_CROWD)
-    } else {
-        options.rounds
-    };
-
-    let (mut trials, mut disturbed) = (0, 0);
-    let mut took = vec![Vec::new(); contenders.len()];
-    for round in 0..rounds {
-        for i in 0..contenders.len() {
-            // Who comes first changes, so nobody always runs after the same neighbour's leftovers.
-            let i = (i + round) % contenders.len();
-            let one = &contenders[i];
-            let alone = load.threads <= processors && !one.helped;
-            let mut attempts = if alone && load.operations.is_none() { ATTEMPTS } else { 1 };
-            let run = loop {
-                let run = (one.run)(messages[i]);
-                attempts -= 1;
-                if attempts == 0 || !run.disturbed {
-                    break run;
-                }
-            };
-            if alone {
-                trials += 1;
-                disturbed += usize::from(run.disturbed);
-            }
-            let per = messages[i] as f64 * load.threads as f64 / 1e9;
-            took[i].push((run.wall.as_secs_f64() / per, run.cpu.as_secs_f64() / per));
-        }
-    }
-
-    let base = contenders.iter().position(|one| one.name == ParkingLot::NAME);
-    let wall = |i: usize| median(took[i].iter().map(|t| t.0));
-    let row = |i: usize| {
-        let paired = |base: usize, of: fn(&(f64, f64)) -> f64| {
-            median(took[i].iter().zip(&took[base]).map(|(a, b)| of(a) / of(b)))
-        };
-        let rival = contenders[i]
-            .rival()
-            .and_then(|rival| contenders.iter().position(|other| other.name == rival));
-        Row {
-            name: contenders[i].name,
-            wall: wall(i),
-            cpu: median(took[i].iter().map(|t| t.1)),
-            ratios: base.map(|base| (paired(base, |t| t.0), paired(base, |t| t.1))),
-            slower: rival.is_some_and(|rival| wall(i) > wall(rival)),
-        }
-    };
-    ((0..contenders.len()).map(row).collect(), disturbed, trials)
-}
-
-fn median(of: impl Iterator<Item = f64>) -> f64 {
-    let mut all: Vec<f64> = of.collect();
-    all.sort_by(f64::total_cmp);
-    (all[(all.len() - 1) / 2] + all[all.len() / 2]) / 2.0
-}
-
 /// Prints what is measured, a load at a time.
-struct Report {
-    options: Options,
+struct Report<'a> {
+    options: &'a Options,
     trials: usize,
     disturbed: usize,
 }
 
-impl Report {
+impl Report<'_> {
     fn begin(&self) {
         if self.options.markdown {
             println!("{}\n", origin());
@@ -343,7 +196,10 @@ impl Report {
         if !load.name.contains(&self.options.only) {
             return;
         }
-        let (rows, disturbed, trials) = race(&self.options, &load, &contenders);
+        let mut race = Race::new(self.options, load, contenders);
+        (0..race.rounds(self.options.rounds)).for_each(|round| race.round(round));
+        let Race { load, trials, disturbed, .. } = &race;
+        let (trials, disturbed, rows) = (*trials, *disturbed, rows(&race));
         self.trials += trials;
         self.disturbed += disturbed;
         if self.options.markdown {
@@ -495,53 +351,4 @@ fn markdown(workload: &str, rows: &[Row]) -> String {
         (None, None) => "-".to_owned(),
     }));
     format!("| {} |", cells.join(" | "))
-}
-
-/// Three digits.
-fn figure(of: f64) -> String {
-    let decimals = if of < 9.995 { 2 } else { usize::from(of < 99.95) };
-    format!("{of:.decimals$}")
-}
-
-/// Where the figures come from: machine, compiler, commit and day.
-fn origin() -> String {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let about = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = about.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let model = model.map_or("a processor of unknown make", |(_, model)| model);
-    let rustc = output("rustc", &["--version"]).unwrap_or("an unknown rustc".to_owned());
-    let commit = output("git", &["describe", "--always", "--dirty", "--exclude=*"])
-        .unwrap_or("unknown".to_owned());
-    format!(
-        "{model}, {processors} processors, {} {}, {rustc}, commit {commit}, {}.",
-        std::env::consts::OS,
-        std::env::consts::ARCH,
-        today()
-    )
-}
-
-/// What a program prints, if it is there and content.
-fn output(program: &str, args: &[&str]) -> Option<String> {
-    let output =
-        Command::new(program).args(args).output().ok().filter(|output| output.status.success())?;
-    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
-}
-
-/// The day of the system clock, in universal time.
-fn today() -> String {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let (mut days, mut year, mut month) = (since.as_secs() / 86_400, 1970, 1);
-    let leap = |year: u64| u64::from(year % 4 == 0 && (year % 100 != 0 || year % 400 == 0));
-    while days >= 365 + leap(year) {
-        days -= 365 + leap(year);
-        year += 1;
-    }
-    for length in [31, 28 + leap(year), 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    format!("{year}-{month:02}-{:02}", days + 1)
 }
