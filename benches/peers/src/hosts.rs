@@ -7,6 +7,7 @@ use std::thread;
 
 use actix::{Arbiter, ArbiterHandle, System};
 use tokio::runtime::{Builder, Runtime};
+use turnwise::ThreadPool;
 
 /// Threads of each host.
 pub(crate) const WORKERS: usize = 2;
@@ -26,6 +27,14 @@ pub(crate) fn task(task: impl Future<Output = ()> + Send + 'static) {
 /// On a thread of its own.
 pub(crate) fn thread(task: impl Future<Output = ()> + Send + 'static) {
     thread::spawn(|| RUNTIME.handle().block_on(task));
+}
+
+/// The pool for actors of ours that have one.
+pub(crate) fn pool() -> &'static ThreadPool {
+    static POOL: LazyLock<ThreadPool> = LazyLock::new(|| {
+        ThreadPool::builder().threads(WORKERS).build().expect("the system has two threads to spare")
+    });
+    &POOL
 }
 
 /// One of actix's threads.

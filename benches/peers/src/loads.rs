@@ -68,7 +68,7 @@ pub(crate) fn run<P: Peer>(load: Load, operations: u64, rounds: u32, sizes: Size
         Load::Pass { actors } => {
             wait::<P, _>(pass::<P>(actors, operations.div_ceil(actors as u64)))
         }
-        Load::Create => wait::<P, _>(create::<P>(sizes.created)),
+        Load::Create => wait::<P, _>(create::<P>(sizes.created.min(P::MOST))),
         Load::Random { askers } => {
             wait::<P, _>(random::<P>(askers, operations.div_ceil(askers as u64), sizes.asked))
         }
@@ -166,6 +166,7 @@ async fn create<P: Peer>(actors: usize) -> Done {
 /// Resident bytes for each of so many idle actors and its handle, once each has handled a message;
 /// none where the system does not tell.
 pub(crate) fn resident<P: Peer>(actors: usize) -> Option<f64> {
+    let actors = actors.min(P::MOST);
     wait::<P, _>(async move {
         let trial = Trial::new(actors);
         let mut all = Vec::with_capacity(actors);

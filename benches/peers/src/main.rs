@@ -1,5 +1,5 @@
 //! The workloads of this crate's benchmarks on what people use instead: channels with a task behind
-//! them, and actor crates.
+//! them, actor crates, and a pool that one writes by hand.
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/peers/Cargo.toml                a few minutes; the table, aligned
@@ -9,9 +9,9 @@
 //!
 //! Each peer is used as its documentation says, by the fastest of the ways that are told there,
 //! without the parts that only watch (tracing). All senders and askers are tasks of one tokio
-//! runtime with two workers, as are the actors; actix and the first row of turnwise say what they
-//! have instead. Whoever sends to an unbounded mailbox never pauses, so there most of the messages
-//! wait in memory before they are handled.
+//! runtime with two workers, as are the actors; who has something else says so below the table. All
+//! of it is built as most programs are, a plain `--release`. Whoever sends to an unbounded mailbox
+//! never pauses, so there most of the messages wait in memory before they are handled.
 //!
 //! Everybody guards the same state, which counts for itself. A trial ends when everything has been
 //! *handled*, and then its answer is checked: a wrong one ends the program. The peers take turns

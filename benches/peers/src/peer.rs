@@ -13,12 +13,14 @@ use tokio::sync::Notify;
 
 /// A way to have actors: the handle of one.
 pub(crate) trait Peer: Clone + Send + Sync + 'static {
-    /// As in the lock file, which knows the version.
+    /// As in the lock file, which knows the version, if it is a package.
     const PACKAGE: &'static str;
     /// The calls that were used, and by whom.
     const WAY: &'static str;
     /// How many messages a mailbox holds; none: as many as there is memory for.
     const BOUND: Option<usize>;
+    /// How many actors there may be at once.
+    const MOST: usize = usize::MAX;
     /// What a reader should know before comparing.
     const NOTE: Option<&'static str> = None;
 

@@ -3,8 +3,9 @@
 use crate::loads::{Done, Load, Sizes, resident, run};
 use crate::peer::Peer;
 use crate::peers::{
-    Actix, Flume, Kameo, Kanal, Ractor, TokioBounded, TokioUnbounded, TurnwiseBounded,
-    TurnwiseTasks, TurnwiseThreads, UNBOUNDED, Xtra,
+    Actix, Coerce, DesyncTasks, DesyncThreads, Flume, Handwritten, Kameo, Kanal, MayActor, Ractor,
+    TokioBounded, TokioUnbounded, TurnwiseBounded, TurnwisePool, TurnwiseTasks, TurnwiseThreads,
+    UNBOUNDED, Xtra,
 };
 
 /// Where the peer leaves it to the user how many messages a bounded mailbox holds.
@@ -15,7 +16,7 @@ const BATCH: usize = 64;
 const KAMEO_BOUND: usize = 64;
 
 pub(crate) struct Subject {
-    /// With its version.
+    /// With its version, if it has one.
     pub(crate) name: String,
     pub(crate) way: &'static str,
     pub(crate) bound: Option<usize>,
@@ -29,6 +30,8 @@ pub(crate) fn all() -> Vec<Subject> {
         of::<TurnwiseThreads>(),
         of::<TurnwiseTasks>(),
         of::<TurnwiseBounded<BOUND>>(),
+        of::<TurnwisePool>(),
+        of::<Handwritten>(),
         of::<TokioUnbounded<1>>(),
         of::<TokioUnbounded<BATCH>>(),
         of::<TokioBounded<BOUND>>(),
@@ -43,11 +46,16 @@ pub(crate) fn all() -> Vec<Subject> {
         of::<Ractor>(),
         of::<Xtra<UNBOUNDED>>(),
         of::<Xtra<BOUND>>(),
+        of::<Coerce>(),
+        of::<DesyncThreads>(),
+        of::<DesyncTasks>(),
+        of::<MayActor>(),
     ]
 }
 
 fn of<P: Peer>() -> Subject {
-    let name = format!("{} {}", P::PACKAGE, version(P::PACKAGE));
+    let name = version(P::PACKAGE)
+        .map_or(P::PACKAGE.to_owned(), |version| format!("{} {version}", P::PACKAGE));
     Subject {
         name,
         way: P::WAY,
@@ -58,11 +66,9 @@ fn of<P: Peer>() -> Subject {
     }
 }
 
-/// The version that was compiled in, from the lock file.
-fn version(package: &str) -> &'static str {
+/// The version that was compiled in, from the lock file. What is written by hand has none.
+fn version(package: &str) -> Option<&'static str> {
     let name = format!("name = \"{package}\"");
     let mut lines = include_str!("../Cargo.lock").lines().skip_while(|line| *line != name);
-    let version =
-        lines.nth(1).and_then(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
-    version.expect("the lock file has all packages")
+    lines.nth(1).and_then(|line| line.strip_prefix("version = \"")?.strip_suffix('"'))
 }

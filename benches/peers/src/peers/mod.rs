@@ -1,21 +1,29 @@
 //! One file for each peer, and what the channels have in common.
 
 mod actix;
+mod coerce;
+mod desync;
 mod flume;
+mod handwritten;
 mod kameo;
 mod kanal;
+mod may_actor;
 mod ractor;
 mod tokio;
 mod turnwise;
 mod xtra;
 
 pub(crate) use actix::Actix;
+pub(crate) use coerce::Coerce;
+pub(crate) use desync::{DesyncTasks, DesyncThreads};
 pub(crate) use flume::Flume;
+pub(crate) use handwritten::Handwritten;
 pub(crate) use kameo::Kameo;
 pub(crate) use kanal::Kanal;
+pub(crate) use may_actor::MayActor;
 pub(crate) use ractor::Ractor;
 pub(crate) use tokio::{TokioBounded, TokioUnbounded};
-pub(crate) use turnwise::{TurnwiseBounded, TurnwiseTasks, TurnwiseThreads};
+pub(crate) use turnwise::{TurnwiseBounded, TurnwisePool, TurnwiseTasks, TurnwiseThreads};
 pub(crate) use xtra::Xtra;
 
 use ::tokio::sync::oneshot;

@@ -21,6 +21,10 @@ pub(crate) struct TurnwiseTasks(Actor<State<Self>>);
 #[derive(Clone)]
 pub(crate) struct TurnwiseBounded<const BOUND: usize>(Actor<State<Self>>);
 
+/// `send` and `call` in those tasks to actors of a `ThreadPool`.
+#[derive(Clone)]
+pub(crate) struct TurnwisePool(Actor<State<Self>>);
+
 const OPEN: &str = "nobody closes the actor while a trial runs";
 
 impl Peer for TurnwiseThreads {
@@ -115,6 +119,38 @@ impl<const BOUND: usize> Peer for TurnwiseBounded<BOUND> {
     }
 }
 
+impl Peer for TurnwisePool {
+    const PACKAGE: &'static str = "turnwise";
+    const WAY: &'static str = "`ThreadPool`; `send`, `call`; tasks";
+    const BOUND: Option<usize> = None;
+    const NOTE: Option<&'static str> = Some(
+        "On a pool of its own with two threads, beside the runtime on which senders and askers live.",
+    );
+
+    async fn spawn(_place: usize, state: State<Self>) -> Self {
+        let actor = Actor::builder(state).executor(hosts::pool().handle()).spawn();
+        TurnwisePool(actor.expect("no capacity was asked for"))
+    }
+    #[inline]
+    async fn tell(&self, rounds: u32) {
+        let sent = self.0.send(move |state| state.count(rounds));
+        assert!(sent.is_ok(), "{OPEN}");
+    }
+    #[inline]
+    async fn ask(&self, rounds: u32) -> u64 {
+        self.0.call(move |state| state.work(rounds)).await.expect(OPEN)
+    }
+    async fn link(&self, next: Option<Self>) {
+        self.0.call(|state| state.link(next)).await.expect(OPEN);
+    }
+    async fn pass(&self, hops: u64) {
+        pass(self, hops);
+    }
+    fn launch(_place: usize, task: impl Future<Output = ()> + Send + 'static) {
+        hosts::task(task);
+    }
+}
+
 /// The part of them that goes round.
 trait Passing: Sized + Send + Sync + 'static {
     fn actor(&self) -> &Actor<State<Self>>;
@@ -127,6 +163,12 @@ impl Passing for TurnwiseThreads {
 }
 
 impl Passing for TurnwiseTasks {
+    fn actor(&self) -> &Actor<State<Self>> {
+        &self.0
+    }
+}
+
+impl Passing for TurnwisePool {
     fn actor(&self) -> &Actor<State<Self>> {
         &self.0
     }
