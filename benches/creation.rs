@@ -3,18 +3,21 @@
 //!
 //! Names: `creation/<subject>/<create or drop>`, per object, 100,000 of them at a time. A thread
 //! with a channel for each is left out: it takes some ten thousand nanoseconds, and no machine has
-//! so many threads.
+//! so many threads. What is on a pool is timed until all first messages have been handled.
 
 mod workloads;
 
+use std::sync::LazyLock;
+use std::thread;
 use std::time::Duration;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
+use turnwise::{Actor, Template, ThreadPool};
 use workloads::group::{add, brief, group};
 use workloads::rivals::{Handwritten, HandwrittenPool, Textbook};
 use workloads::runs::Took;
-use workloads::{ParkingLot, Std, Turnwise, Way, With, actors};
+use workloads::{OnPool, ParkingLot, State, Std, Turnwise, Way, With, actors};
 
 const AT_A_TIME: u64 = 100_000;
 
@@ -30,15 +33,41 @@ fn drop((_, drop): (Took, Took)) -> Took {
 }
 
 /// `objects` of them, a full crowd each time: what one costs depends on how many there are.
-fn crowds<W: Way>(objects: u64, part: Part) -> Duration {
+fn crowds(objects: u64, part: Part, crowd: impl Fn(u64) -> (Took, Took)) -> Duration {
     let each = objects.min(AT_A_TIME);
     let times = objects.div_ceil(each);
-    let took: Duration = (0..times).map(|_| part(actors::creation::<W>(each)).wall).sum();
+    let took: Duration = (0..times).map(|_| part(crowd(each)).wall).sum();
     took.mul_f64(objects as f64 / (times * each) as f64)
 }
 
 fn one<W: Way>(group: &mut BenchmarkGroup<'_, WallTime>, (name, part): (&str, Part)) {
-    add(group, W::NAME, name, |objects| crowds::<W>(objects, part));
+    add(group, W::NAME, name, |objects| crowds(objects, part, actors::creation::<W>));
+}
+
+static POOL: LazyLock<ThreadPool> =
+    LazyLock::new(|| ThreadPool::new().expect("there are threads to be had"));
+
+static TEMPLATE: LazyLock<Template<State>> = LazyLock::new(|| {
+    let builder = Template::builder().executor(POOL.handle());
+    builder.build().expect("no limit was asked for")
+});
+
+/// Actors on a pool, each from a builder of its own or all from one template.
+fn pooled(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    subject: &str,
+    (name, part): (&str, Part),
+    make: fn() -> Actor<State>,
+) {
+    let settle = |all: &[Actor<State>]| {
+        for one in all {
+            while !one.is_idle() {
+                thread::yield_now();
+            }
+        }
+    };
+    let crowd = |many| actors::creation_by::<OnPool>(many, make, settle);
+    add(group, subject, name, |objects| crowds(objects, part, crowd));
 }
 
 fn creation(criterion: &mut Criterion) {
@@ -51,6 +80,11 @@ fn creation(criterion: &mut Criterion) {
         one::<Textbook>(&mut group, part);
         one::<Handwritten>(&mut group, part);
         one::<HandwrittenPool>(&mut group, part);
+        pooled(&mut group, "turnwise-pool", part, || {
+            let builder = Actor::builder(State::default()).executor(POOL.handle());
+            builder.spawn().expect("no limit was asked for")
+        });
+        pooled(&mut group, "turnwise-template", part, || TEMPLATE.spawn(State::default()));
     }
     group.finish();
 }

@@ -24,8 +24,8 @@ use std::thread;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::yield_now;
-use turnwise::Actor;
 use turnwise::executor::DrainQueue;
+use turnwise::{Actor, PanicPolicy, SharedPolicy, Template, ThreadPool};
 
 /// What our library keeps for later at most: the depot's 1024 chunks of 4096 bytes, those of one
 /// thread, and the lists of them.
@@ -164,6 +164,37 @@ impl Subject for Queued {
     fn settle((): &(), handled: u64, _: usize) {
         assert_eq!(HANDLED.load(Relaxed), handled);
     }
+}
+
+/// An actor on the pool of the process, with a panic policy and a hook. Without a message: the pool's
+/// threads would show, not the actor.
+fn built(_: &()) -> Actor<u64> {
+    let builder = Actor::builder(0).executor(ThreadPool::global().clone()).name("built");
+    let builder = builder.panic_policy(PanicPolicy::Resume).on_panic(|_| ());
+    builder.spawn().expect("no capacity was asked for")
+}
+
+/// The same from a template.
+fn templated(template: &Template<u64>) -> Actor<u64> {
+    template.spawn(0)
+}
+
+fn template() -> Template<u64> {
+    let builder = Template::builder().executor(ThreadPool::global().clone()).name("templated");
+    let builder = builder.panic_policy(SharedPolicy::Resume).on_panic(|_| ());
+    builder.build().expect("no capacity was asked for")
+}
+
+/// `count` actors and their handles, made so and never sent to.
+fn silent<W>(count: usize, world: W, make: impl Fn(&W) -> Actor<u64>) -> Vec<Memory> {
+    let mut actors = Vec::with_capacity(count);
+    drop(make(&world));
+    let before = Memory::now();
+    actors.extend((0..count).map(|_| make(&world)));
+    let mut took = Memory::now().since(before);
+    // As in `idle`.
+    took.requested += (count * size_of::<Actor<u64>>()) as i64;
+    vec![took]
 }
 
 struct Mutex;
@@ -398,6 +429,12 @@ fn table(quick: bool) {
         .map(|name| figures(cell(name, "idle", count)[0], Some(count)));
     row("idle object and its handle, bytes", &idle);
 
+    let own = ["built", "templated"].map(|name| cell(name, "silent", count)[0]);
+    row("actor with an executor and hooks, bytes", &[figures(own[0], Some(count))]);
+    row("the same from a template, bytes", &[figures(own[1], Some(count))]);
+    let each = own[1].requested / count as i64;
+    assert!(each <= 48, "an actor of a template takes {each} bytes, handle included");
+
     for bytes in [16, 48, 200] {
         let count = scaled(1_000_000, 20_000);
         let queued = |name| figures(cell(name, &format!("queued-{bytes}"), count)[0], Some(count));
@@ -460,6 +497,8 @@ fn main() {
         Mutex::NAME => measure::<Mutex>(what, count),
         Queued::NAME => measure::<Queued>(what, count),
         Task::NAME => measure::<Task>(what, count),
+        "built" => silent(count, (), built),
+        "templated" => silent(count, template(), templated),
         _ => panic!("nobody is called {subject}"),
     };
     for Memory { requested, resident } in seen {

@@ -173,6 +173,7 @@ pub(crate) mod alloc {
     use std::alloc::Layout;
 
     /// Memory from the global allocator; aborts when there is none.
+    #[inline]
     pub(crate) fn alloc(layout: Layout) -> *mut u8 {
         assert!(layout.size() > 0);
         // SAFETY: the size is not zero.
@@ -187,6 +188,7 @@ pub(crate) mod alloc {
     ///
     /// # Safety
     /// `memory` came from [`alloc`] with this `layout` and is not used again.
+    #[inline]
     pub(crate) unsafe fn dealloc(memory: *mut u8, layout: Layout) {
         // SAFETY: the caller's duty, word for word.
         unsafe { std::alloc::dealloc(memory, layout) }

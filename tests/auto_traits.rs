@@ -8,9 +8,9 @@ use std::rc::Rc;
 use turnwise::executor::{DrainQueue, PoolBuilder, PoolError, PoolHandle, QueueHandle, Shutdown};
 use turnwise::{
     Actor, ActorBuilder, AskError, Asking, BuildError, Drain, EndCause, Ending, Lossy, Overflow,
-    PanicPolicy, Posted, Promise, Reason, Recipient, Reply, SendError, Sending, ShutdownReport,
-    SpawnError, SpawnReason, StopCause, System, ThreadPool, Undelivered, VirtualClock, WaitError,
-    Waiting, WeakActor,
+    PanicPolicy, Posted, Promise, Reason, Recipient, Reply, SendError, Sending, SharedPolicy,
+    ShutdownReport, SpawnError, SpawnReason, StopCause, System, Template, TemplateBuilder,
+    ThreadPool, Undelivered, VirtualClock, WaitError, Waiting, WeakActor,
 };
 
 /// Is a type this? Asked in a way that also answers no.
@@ -40,6 +40,13 @@ fn handles_cross_threads_if_the_state_can_be_sent() {
     assert!(is!(Actor<Lonely>: Send) && is!(Actor<Lonely>: Sync));
     assert!(is!(WeakActor<Lonely>: Send) && is!(WeakActor<Lonely>: Sync));
     assert!(!is!(Actor<Local>: Send) && !is!(Actor<Local>: Sync));
+}
+
+#[test]
+fn templates_cross_threads_whatever_their_actors_hold() {
+    assert!(is!(Template<Lonely>: Send) && is!(Template<Lonely>: Sync));
+    assert!(!is!(Template<Local>: Send) && !is!(Template<Local>: Sync));
+    assert!(is!(TemplateBuilder<Lonely>: Send) && is!(SharedPolicy<Lonely>: Send));
 }
 
 #[test]

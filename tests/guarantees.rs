@@ -17,7 +17,7 @@ use common::{Held, Tally, block_on, must_end, poll_once, until};
 use turnwise::executor::{DrainQueue, Shutdown};
 use turnwise::{
     Actor, ActorBuilder, AskError, Context, EndCause, Handler, Limit, Lossy, Overflow, Reason,
-    StopCause, System, ThreadPool, VirtualClock, WaitError, blocking, promise,
+    StopCause, System, Template, ThreadPool, VirtualClock, WaitError, blocking, promise,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -668,6 +668,83 @@ fn drop_of_a_system_waits_for_nobody() {
         let stopped = AskError::Refused(Reason::Stopped(StopCause::Requested));
         assert_eq!(asked.wait(), Err(stopped));
     });
+}
+
+// ---------------------------------------------------------------------------------------------
+// Templates
+
+#[test]
+fn template_makes_actors_beside_others() {
+    must_end(|| {
+        let queue = DrainQueue::new();
+        let template = Template::builder().executor(queue.handle()).build().unwrap();
+        let actor = template.clone().spawn(Seen::default());
+        actor.send(Seen::here).unwrap();
+        // One of them is in the middle of a turn, on a thread that has used the template itself.
+        let (go, gone) = mpsc::channel::<()>();
+        let theirs = template.clone();
+        actor
+            .send(move |_| {
+                let made = theirs.spawn(Seen::default());
+                gone.recv().unwrap();
+                drop(made);
+            })
+            .unwrap();
+        let runner = thread::spawn(move || queue.run_until_idle());
+        let made: Vec<_> = (0..100).map(|_| template.spawn(Seen::default())).collect();
+        assert!(made.iter().all(|actor| actor.is_idle()));
+        go.send(()).unwrap();
+        runner.join().unwrap();
+    });
+}
+
+#[test]
+fn system_spawns_from_a_template_and_runs_nothing() {
+    let queue = DrainQueue::new();
+    let system = System::new();
+    let template = Template::builder().executor(queue.handle()).build().unwrap();
+    let actor = system.spawn_from(&template, Seen::default()).unwrap();
+    actor.send(Seen::here).unwrap();
+    let also = system.spawn_from(&template, Seen::default()).unwrap();
+    assert_eq!((actor.len(), also.len(), queue.len(), system.actors()), (1, 0, 1, 2));
+}
+
+#[test]
+fn drop_of_a_template_runs_no_turn() {
+    let queue = DrainQueue::new();
+    let (tell, told) = mpsc::channel();
+    let last = Gone(tell);
+    let hook = move |_: &str| _ = &last;
+    let template = Template::builder().executor(queue.handle()).on_panic(hook).build().unwrap();
+    let actor = template.spawn(Seen::default());
+    actor.send(Seen::here).unwrap();
+    drop(template);
+    assert_eq!((actor.len(), queue.len()), (1, 1));
+    drop(actor);
+    assert!(told.try_recv().is_err());
+    queue.run_until_idle();
+    assert_eq!(told.try_recv(), Ok(here()), "with the last of its actors");
+}
+
+/// Tells where it is dropped.
+struct Gone(mpsc::Sender<ThreadId>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.send(here()).unwrap();
+    }
+}
+
+#[test]
+fn end_without_code_calls_no_executor() {
+    let queue = DrainQueue::new();
+    let (tell, told) = mpsc::channel();
+    drop(Actor::builder(0_u64).executor(queue.handle()).spawn().unwrap());
+    assert_eq!(queue.len(), 0, "nothing is to be run");
+    drop(Actor::builder(Gone(tell)).executor(queue.handle()).spawn().unwrap());
+    assert!(queue.len() == 1 && told.try_recv().is_err(), "a drop is to be run, there");
+    queue.run_until_idle();
+    assert!(told.try_recv().is_ok());
 }
 
 // ---------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use common::{asked, queued, size};
 use counting::{Counting, alone, cost, count_this_thread};
-use turnwise::{Actor, Clock};
+use turnwise::{Actor, Clock, Overflow, SharedPolicy};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -86,6 +86,23 @@ fn actors_that_are_dropped_leave_nothing() {
     let cost = cost(|| used(actors));
     assert!(cost.peak >= actors * 40, "{actors} actors of 40 bytes: {cost:?}");
     assert_eq!(cost.bytes, 0, "{actors} actors: {cost:?}");
+}
+
+#[test]
+fn an_actor_of_a_template_is_one_allocation() {
+    let _alone = alone();
+    let actors = size(1_000, 100_000);
+    let builder = turnwise::Template::builder().name("many").capacity(9, Overflow::Reject);
+    let builder = builder.on_panic(|_| ()).panic_policy(SharedPolicy::Resume);
+    let template = builder.build().unwrap();
+    let mut all = Vec::with_capacity(actors);
+    let made = cost(|| all.extend((0..actors as u64).map(|n| template.spawn(n))));
+    assert_eq!((made.calls, made.bytes), (actors, 40 * actors as isize), "{made:?}");
+    let used = cost(|| {
+        all.iter().for_each(|actor| actor.send(|n| *n += 1).unwrap());
+        all.clear();
+    });
+    assert_eq!((used.calls, used.bytes), (0, -40 * actors as isize), "{used:?}");
 }
 
 #[test]

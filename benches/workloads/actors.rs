@@ -76,14 +76,24 @@ pub(crate) fn ring<W: Way>(members: usize, hops: u64) -> Took {
 
 /// Makes `many` objects and gives each its first message, then drops them all.
 pub(crate) fn creation<W: Way>(many: u64) -> (Took, Took) {
+    creation_by::<W>(many, || W::make::<Work>(State::default()), |_| W::settle())
+}
+
+/// The same, with objects that are made so, and that have handled their first messages when
+/// `settle` returns.
+pub(crate) fn creation_by<W: Way>(
+    many: u64,
+    make: impl Fn() -> W::Of<Work>,
+    settle: impl Fn(&[W::Of<Work>]),
+) -> (Took, Took) {
     let (made, all) = alone(|| {
         let mut all = Vec::with_capacity(many as usize);
         for _ in 0..many {
-            let one = W::make::<Work>(State::default());
+            let one = make();
             W::put(&one, Work(0));
             all.push(one);
         }
-        W::settle();
+        settle(&all);
         all
     });
     // Not all of them, which would take longer than what is measured.

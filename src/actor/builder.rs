@@ -14,8 +14,32 @@ use crate::time::Clock;
 
 /// Limits of an actor to be, found good.
 pub(super) struct Limits {
-    capacity: u32,
-    budget: Budget,
+    pub(super) capacity: u32,
+    pub(super) budget: Budget,
+}
+
+impl Limits {
+    /// Those that were asked for, if there can be such.
+    pub(super) fn of(
+        capacity: Option<usize>,
+        budget: Option<Budget>,
+        settings: &Settings,
+    ) -> Result<Self, BuildError> {
+        let capacity = match capacity {
+            None => UNBOUNDED,
+            Some(0) => return Err(BuildError::CapacityZero),
+            Some(asked) if asked > MAX_CAPACITY as usize => {
+                return Err(BuildError::CapacityTooLarge { asked, largest: MAX_CAPACITY as usize });
+            }
+            Some(messages) => messages as u32,
+        };
+        let default = if settings.is_executor_only() { Budget::POSTED } else { Budget::INLINE };
+        let budget = budget.unwrap_or(default);
+        if budget.is_zero() {
+            return Err(BuildError::BudgetZero);
+        }
+        Ok(Limits { capacity, budget })
+    }
 }
 
 /// Describes an actor before it is made: see [`Actor::builder`].
@@ -109,7 +133,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
 
     /// A name, for `Debug` and for people.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.plan.settings.name = Some(name.into().into_boxed_str());
+        self.plan.settings.name = Some(Arc::from(name.into()));
         self
     }
 
@@ -126,7 +150,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// The clock that limits are measured on, for tests above all; without this, the system's
     /// monotonic one.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
-        self.plan.settings.clock = Some(Box::new(clock));
+        self.plan.settings.clock = Some(Arc::new(clock));
         self
     }
 
@@ -139,7 +163,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// [`wait`](crate::Reply::wait) instead, it waits for ever: use [`call`](Actor::call), and run
     /// the queue.
     pub fn executor(mut self, executor: impl Executor + 'static) -> Self {
-        self.plan.settings.executor = Some(Box::new(executor));
+        self.plan.settings.executor = Some(Arc::new(executor));
         self
     }
 
@@ -291,23 +315,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
 
     /// The limits that were asked for, if there can be such.
     pub(super) fn limits(&self) -> Result<Limits, BuildError> {
-        let capacity = match self.capacity {
-            None => UNBOUNDED,
-            Some(0) => return Err(BuildError::CapacityZero),
-            Some(asked) if asked > MAX_CAPACITY as usize => {
-                return Err(BuildError::CapacityTooLarge { asked, largest: MAX_CAPACITY as usize });
-            }
-            Some(messages) => messages as u32,
-        };
-        let budget = self.budget.unwrap_or(if self.plan.settings.is_executor_only() {
-            Budget::POSTED
-        } else {
-            Budget::INLINE
-        });
-        if budget.is_zero() {
-            return Err(BuildError::BudgetZero);
-        }
-        Ok(Limits { capacity, budget })
+        Limits::of(self.capacity, self.budget, &self.plan.settings)
     }
 
     /// Makes the actor, with limits that were found good. Runs no user code.
@@ -318,9 +326,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
 
     /// Another clock than the machine's, unless one was chosen.
     pub(super) fn clock_unless_set(mut self, clock: Option<&Arc<dyn Clock>>) -> Self {
-        if self.plan.settings.clock.is_none() {
-            self.plan.settings.clock = clock.map(|clock| Box::new(clock.clone()) as Box<dyn Clock>);
-        }
+        self.plan.settings.clock_unless_set(clock);
         self
     }
 

@@ -13,6 +13,7 @@ mod registry;
 mod reply;
 mod shutdown;
 mod system;
+mod template;
 mod waiting;
 mod weak;
 
@@ -27,6 +28,7 @@ pub use posted::Posted;
 pub use reply::{Promise, Reply, WaitError, promise};
 pub use shutdown::ShutdownReport;
 pub use system::{SpawnError, SpawnReason, System};
+pub use template::{Template, TemplateBuilder};
 pub use waiting::{Asking, Sending, Waiting};
 pub use weak::WeakActor;
 

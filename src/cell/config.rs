@@ -4,6 +4,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 use super::executor::Executor;
 use crate::budget::Budget;
@@ -51,6 +52,37 @@ impl<S> fmt::Debug for PanicPolicy<S> {
     }
 }
 
+/// What becomes of an actor of a [`Template`](crate::Template) when one of its turns panics: a
+/// [`PanicPolicy`] that many actors share.
+#[derive(Default)]
+#[non_exhaustive]
+pub enum SharedPolicy<S> {
+    /// The actor stops: [`PanicPolicy::Stop`].
+    #[default]
+    Stop,
+    /// The actor goes on with the state as the panic left it.
+    Resume,
+    /// The actor goes on with a fresh state from this factory; if that panics too, it stops.
+    Restart(Box<dyn Fn() -> S + Send + Sync>),
+}
+
+impl<S> SharedPolicy<S> {
+    /// [`SharedPolicy::Restart`] with this factory.
+    pub fn restart(factory: impl Fn() -> S + Send + Sync + 'static) -> Self {
+        SharedPolicy::Restart(Box::new(factory))
+    }
+}
+
+impl<S> fmt::Debug for SharedPolicy<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SharedPolicy::Stop => "Stop",
+            SharedPolicy::Resume => "Resume",
+            SharedPolicy::Restart(_) => "Restart",
+        })
+    }
+}
+
 /// What the owner calls at certain moments, with the state it owns.
 pub(crate) struct Hooks<S> {
     pub(crate) policy: PanicPolicy<S>,
@@ -72,6 +104,31 @@ pub(crate) type EndHook<S> = Box<dyn FnOnce(S, EndCause) + Send>;
 pub(crate) type BatchStartHook<S> = Box<dyn FnMut(&mut S) + Send>;
 /// Called with the state and the number of turns after the last turn of a batch; by the owner.
 pub(crate) type BatchEndHook<S> = Box<dyn FnMut(&mut S, u64) + Send>;
+impl<S> Hooks<S> {
+    pub(crate) const NONE: Self = Hooks {
+        policy: PanicPolicy::Stop,
+        on_panic: None,
+        on_end: None,
+        on_batch_start: None,
+        on_batch_end: None,
+    };
+}
+
+/// The same, for actors that share them: several owners call them at a time.
+pub(crate) struct SharedHooks<S> {
+    pub(crate) policy: SharedPolicy<S>,
+    pub(crate) on_panic: Option<SharedPanicHook>,
+    pub(crate) on_end: Option<SharedEndHook<S>>,
+    pub(crate) on_batch_start: Option<SharedBatchStartHook<S>>,
+    pub(crate) on_batch_end: Option<SharedBatchEndHook<S>>,
+    pub(crate) on_undelivered: Option<UndeliveredHook<S>>,
+}
+
+pub(crate) type SharedPanicHook = Box<dyn Fn(&str) + Send + Sync>;
+pub(crate) type SharedEndHook<S> = Box<dyn Fn(S, EndCause) + Send + Sync>;
+pub(crate) type SharedBatchStartHook<S> = Box<dyn Fn(&mut S) + Send + Sync>;
+pub(crate) type SharedBatchEndHook<S> = Box<dyn Fn(&mut S, u64) + Send + Sync>;
+
 /// Told of every message that was accepted and is not handled; by any thread.
 pub(crate) type UndeliveredHook<S> = Box<dyn Fn(Undelivered<S>) + Send + Sync>;
 
@@ -106,18 +163,19 @@ pub enum Overflow {
     DropNewest,
 }
 
-/// What is said about an actor of any state.
+/// What is said about an actor of any state. A clone refers to the same things.
+#[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) limit: u32,
-    pub(crate) name: Option<Box<str>>,
+    pub(crate) name: Option<Arc<str>>,
     /// Where drains go. Without one, to the fallback.
-    pub(crate) executor: Option<Box<dyn Executor>>,
+    pub(crate) executor: Option<Arc<dyn Executor>>,
     /// Senders and waiting threads run it too, though it has an executor.
     pub(crate) inline: bool,
     /// The most that one drain does.
     pub(crate) budget: Budget,
     pub(crate) overflow: Overflow,
-    pub(crate) clock: Option<Box<dyn Clock>>,
+    pub(crate) clock: Option<Arc<dyn Clock>>,
 }
 
 impl Settings {
@@ -135,6 +193,13 @@ impl Settings {
     pub(crate) const fn is_executor_only(&self) -> bool {
         self.executor.is_some() && !self.inline
     }
+
+    /// Another clock than the machine's, unless one was chosen.
+    pub(crate) fn clock_unless_set(&mut self, clock: Option<&Arc<dyn Clock>>) {
+        if self.clock.is_none() {
+            self.clock = clock.cloned();
+        }
+    }
 }
 
 /// What is said about an actor.
@@ -145,20 +210,34 @@ pub(crate) struct Plan<S> {
 }
 
 impl<S> Plan<S> {
-    pub(crate) const PLAIN: Self = Plan {
+    pub(crate) const PLAIN: Self =
+        Plan { settings: Settings::PLAIN, hooks: Hooks::NONE, on_undelivered: None };
+
+    /// Is a hook set, or a policy chosen?
+    pub(crate) fn has_hooks(&self) -> bool {
+        let Hooks { policy, on_panic, on_end, on_batch_start, on_batch_end } = &self.hooks;
+        let around = on_batch_start.is_some() || on_batch_end.is_some();
+        let rare = on_panic.is_some() || on_end.is_some() || self.on_undelivered.is_some();
+        !matches!(policy, PanicPolicy::Stop) || around || rare
+    }
+}
+
+/// What is said about many actors.
+pub(crate) struct SharedPlan<S> {
+    pub(crate) settings: Settings,
+    pub(crate) hooks: SharedHooks<S>,
+}
+
+impl<S> SharedPlan<S> {
+    pub(crate) const PLAIN: Self = SharedPlan {
         settings: Settings::PLAIN,
-        hooks: Hooks {
-            policy: PanicPolicy::Stop,
+        hooks: SharedHooks {
+            policy: SharedPolicy::Stop,
             on_panic: None,
             on_end: None,
             on_batch_start: None,
             on_batch_end: None,
+            on_undelivered: None,
         },
-        on_undelivered: None,
     };
-
-    /// Is something done around turns?
-    pub(crate) fn has_batch_hooks(&self) -> bool {
-        self.hooks.on_batch_start.is_some() || self.hooks.on_batch_end.is_some()
-    }
 }

@@ -1,13 +1,14 @@
-//! How many handles an actor has, and how many hold its memory: B2 and B3 of [`super::header`].
+//! How many handles an actor has, and how many hold its memory: B2 and B3 of [`super::header`]; and
+//! how many share what was said about them ([`super::pattern`]).
 //!
-//! - GONE: `fetch_sub` Release -> Acquire fence at 0, for both counts. What follows the last one
-//!   comes after all that the others did.
+//! - GONE: `fetch_sub` Release -> Acquire fence at 0, for each count, or an Acquire load that finds
+//!   one reference left (B5). What follows the last one comes after all that the others did.
 
 #![forbid(unsafe_code)]
 
 use crate::sync::alloc::Life;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::atomic::{AtomicU32, fence};
+use crate::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 pub(crate) struct Counts {
     handles: AtomicU32,
@@ -75,10 +76,77 @@ impl Counts {
         true
     }
 
+    /// Is the reference of the handles all together the only one? To be asked when they are gone:
+    /// then a yes is final (B5).
+    #[inline]
+    pub(crate) fn is_sole(&self) -> bool {
+        self.life.check();
+        // Ordering: Acquire, reader side of GONE: what follows a yes comes after all that any
+        // reference was used for.
+        self.refs.load(Acquire) == 1
+    }
+
     /// Handles that are there now; stale on return.
     pub(crate) fn handles(&self) -> u32 {
         // Ordering: Relaxed. A figure for users.
         self.handles.load(Relaxed)
+    }
+}
+
+/// How many refer to something that is shared. So many that it would overflow have no place in any
+/// memory; whoever leaks them takes centuries.
+pub(crate) struct Uses {
+    count: AtomicU64,
+    life: Life,
+}
+
+impl Uses {
+    /// One.
+    pub(crate) fn new() -> Self {
+        Uses { count: AtomicU64::new(1), life: Life::new() }
+    }
+
+    /// One more, by one that is counted.
+    #[inline]
+    pub(crate) fn retain(&self) {
+        self.life.check();
+        // Ordering: Relaxed. The new one comes from one that is there.
+        self.count.fetch_add(1, Relaxed);
+    }
+
+    /// One less; true if it was the last.
+    #[inline]
+    #[must_use]
+    pub(crate) fn release(&self) -> bool {
+        self.life.check();
+        // Ordering: Release, writer side of GONE.
+        if self.count.fetch_sub(1, Release) != 1 {
+            return false;
+        }
+        // Ordering: Acquire, reader side of GONE.
+        fence(Acquire);
+        true
+    }
+
+    /// One less, unless it is the last: then nothing has changed, and nobody else is there to see.
+    #[inline]
+    pub(crate) fn release_unless_last(&self) -> bool {
+        let last = self.release();
+        if last {
+            self.retain();
+        }
+        !last
+    }
+
+    /// The memory is given back now.
+    pub(crate) fn end(&self) {
+        self.life.end();
+    }
+
+    /// How many there are; stale on return.
+    pub(crate) fn count(&self) -> u64 {
+        // Ordering: Relaxed. A figure for users.
+        self.count.load(Relaxed)
     }
 }
 

@@ -8,9 +8,11 @@
 //! state keeps clones of the handle off the word's line.
 //!
 //! `flags` holds the saved list while the mailbox is pending, and bits that only an owner changes,
-//! STOP and SCHEDULED aside. What few actors need (name, limit, policy, hooks, waiting threads) is
-//! one allocation behind `config`; a plain actor points to a static one for its type until somebody
-//! watches it or it stops by a panic.
+//! STOP and SCHEDULED aside. What was said when the actor was built lies behind `config`: in a
+//! static for a plain actor, in an allocation of its own if it came from a builder, in one that is
+//! shared by all actors of a template. What few actors need (waiting threads, the cause of a stop)
+//! is an allocation that takes its place there when somebody watches the actor or it stops by a
+//! panic: a [`Fork`], with the settings once more.
 //!
 //! - B1: the state is touched by the owner of the mailbox only (HANDOVER carries it from one to the
 //!   next), and is there until ENDED is set.
@@ -19,26 +21,34 @@
 //! - B3: `refs` counts [`Ref`](super::refs::Ref)s, plus one for the handles all together, given up
 //!   by the owner that deals with ORPHAN. So the memory is there for whoever owns the mailbox. At 0
 //!   it is freed.
-//! - B4: `config` changes once at most, from the static to an allocation; that one lives as long as
-//!   the cell.
+//! - B4: `config` changes once at most, from what the cell was made with (its *base*) to a fork of
+//!   that. Both live as long as the cell: a cell gives its base up, and frees its fork, when it is
+//!   freed.
+//! - B5: a thread that has taken `handles` to 0, and then finds `refs` at 1 and the word idle, is
+//!   alone with the cell. Only a handle or a reference could make another one or win the mailbox;
+//!   whoever owns a mailbox has one of them, or is the thread that has given up the last handle.
 //! - NEWS: the process's count of stops, raised after STOP Release -> read before STOP Acquire. A
 //!   drainer looks at `flags`, which lies where the senders write, at the beginning of a list and
 //!   when that count has moved; whoever is stopped is seen to be so before the next turn.
 //! - CAUSE: `stop_because` Release -> `stop_cause` Acquire. Whoever sees that the actor was stopped
 //!   finds why.
-//! - CONFIG: compare-and-swap Release -> `load` Acquire. Whoever finds the allocation finds it
-//!   written.
+//! - CONFIG: compare-and-swap Release -> `load` Acquire. Whoever finds the fork finds it written.
 //! - SCHEDULED: raising it Release -> lowering it Acquire. A sender that finds it raised may go:
 //!   the drain that is out lowers it later, and then sees the mailbox pending, with the sender's
 //!   message.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
 
 use super::config::Settings;
 use super::counts::Counts;
 use crate::error::StopCause;
 use crate::mailbox::seats::Seats;
 use crate::mailbox::word::{UNBOUNDED, Word};
+use crate::panic;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicPtr, AtomicU64};
+use crate::sync::cell::UnsafeCell;
 use crate::sync::{CachePadded, Mutex, global};
 use crate::time::{Clock, MonotonicClock};
 use crate::wait_list::Waiters;
@@ -64,21 +74,105 @@ pub(crate) struct Header {
 #[repr(C)]
 pub(crate) struct Config {
     pub(super) vtable: &'static VTable,
-    /// The whole is an allocation of its own, with an [`Ext`] behind it.
-    pub(super) owned: bool,
-    /// Something is done around turns.
-    pub(super) observed: bool,
+    pub(super) kind: Kind,
+    pub(super) traits: Traits,
     settings: Settings,
 }
 
+/// What a [`Config`] is the first field of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Nothing: it is the static one of its type.
+    Plain,
+    /// An allocation of this one cell, with its hooks.
+    Own,
+    /// An allocation that is shared, with hooks that are, too.
+    Shared,
+    /// A [`Fork`].
+    Fork,
+}
+
+/// What is known of an actor's hooks without looking at them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Traits {
+    /// Something is done around turns.
+    pub(super) observed: bool,
+    /// Something else than the drop of the state is done at the end.
+    pub(super) told_of_end: bool,
+}
+
+/// What takes the place of a cell's base when the cell needs an [`Ext`].
+#[repr(C)]
+pub(super) struct Fork {
+    config: Config,
+    pub(super) base: NonNull<Config>,
+    ext: Ext,
+    /// Dropped by the owner, when the actor has ended.
+    pub(super) guard: UnsafeCell<Option<Box<dyn Guard>>>,
+}
+
+/// What is dropped when an actor has ended.
+pub(crate) trait Guard: Send {}
+
+impl<T: Send> Guard for T {}
+
+impl Fork {
+    /// A fork of a base, which still is its cell's.
+    ///
+    /// # Safety
+    /// `base` is no fork, and alive as long as the cell.
+    unsafe fn of(base: NonNull<Config>) -> Self {
+        // SAFETY: the caller's word.
+        let Config { vtable, kind, traits, settings } = unsafe { base.as_ref() };
+        debug_assert_ne!(*kind, Kind::Fork);
+        let (vtable, traits, settings) = (*vtable, *traits, settings.clone());
+        let config = Config { vtable, kind: Kind::Fork, traits, settings };
+        Fork { config, base, ext: Ext::default(), guard: UnsafeCell::new(None) }
+    }
+
+    /// The same, for a cell to be: with what is dropped at its end, and another clock unless one
+    /// was chosen.
+    ///
+    /// # Safety
+    /// As for [`of`](Self::of).
+    pub(super) unsafe fn guarded(
+        base: NonNull<Config>,
+        guard: Box<dyn Guard>,
+        clock: Option<&Arc<dyn Clock>>,
+    ) -> *mut Config {
+        // SAFETY: the caller's word.
+        let mut fork = unsafe { Fork::of(base) };
+        fork.guard = UnsafeCell::new(Some(guard));
+        fork.config.traits.told_of_end = true;
+        fork.config.settings.clock_unless_set(clock);
+        Box::into_raw(Box::new(fork)).cast()
+    }
+
+    /// # Safety
+    /// Nobody uses the fork any more.
+    pub(super) unsafe fn free(fork: NonNull<Fork>) {
+        // SAFETY: the caller's word; a fork is a box.
+        let Fork { config, ext, .. } = *unsafe { Box::from_raw(fork.as_ptr()) };
+        panic::ignore(|| drop(ext));
+        config.free();
+    }
+}
+
 impl Config {
+    /// Drops what the settings refer to. It is user code, whose panic concerns nobody.
+    pub(super) fn free(self) {
+        let Settings { executor, clock, .. } = self.settings;
+        panic::ignore(|| drop(executor));
+        panic::ignore(|| drop(clock));
+    }
+
     pub(super) const fn new(
         vtable: &'static VTable,
-        owned: bool,
-        observed: bool,
+        kind: Kind,
+        traits: Traits,
         settings: Settings,
     ) -> Self {
-        Config { vtable, owned, observed, settings }
+        Config { vtable, kind, traits, settings }
     }
 
     /// How to move a state of this type, if it is worth it.
@@ -87,10 +181,21 @@ impl Config {
         self.vtable.moves.as_ref()
     }
 
+    /// The largest number of waiting messages, if there is one.
+    pub(crate) fn capacity(&self) -> Option<usize> {
+        (self.limit != UNBOUNDED).then_some(self.limit as usize)
+    }
+
     /// Is something done around turns?
     #[inline(always)]
     pub(crate) fn is_observed(&self) -> bool {
-        self.observed
+        self.traits.observed
+    }
+
+    /// Is the end of the actor nothing but the drop of its state?
+    #[inline(always)]
+    pub(super) fn ends_in_silence(&self) -> bool {
+        !self.traits.told_of_end
     }
 }
 
@@ -137,17 +242,13 @@ pub(crate) enum Recovered {
     Stopped,
 }
 
-/// The functions of one state type. All but `ext`, `free_ext` and `free` are for the owner of the
-/// mailbox.
+/// The functions of one state type. All but `free` are for the owner of the mailbox.
 pub(super) struct VTable {
     pub(super) counts: usize,
-    pub(super) ext: usize,
     pub(super) moves: Option<Move>,
     pub(super) end: unsafe fn(*const Header),
     pub(super) recover: unsafe fn(*const Header, &str) -> Recovered,
     pub(super) step: unsafe fn(*const Header, Step),
-    pub(super) plain_config: fn() -> *mut Config,
-    pub(super) free_config: unsafe fn(*mut Config),
     pub(super) free: unsafe fn(*const Header),
 }
 
@@ -186,45 +287,59 @@ impl Header {
         self.config.load(Acquire)
     }
 
-    /// The allocation behind `config`, if there is one.
-    pub(super) fn owned_config(&self) -> Option<*mut Config> {
+    /// The fork of the cell, if there is one.
+    pub(super) fn fork(&self) -> Option<NonNull<Fork>> {
         let config = self.config_ptr();
         // SAFETY: B4.
-        unsafe { (*config).owned }.then_some(config)
+        let forked = unsafe { (*config).kind } == Kind::Fork;
+        NonNull::new(config.cast::<Fork>()).filter(|_| forked)
+    }
+
+    /// What the cell was made with.
+    pub(super) fn base(&self) -> *mut Config {
+        // Read once: a fork may come at any time.
+        let config = self.config_ptr();
+        // SAFETY: B4, and the kind says what it is.
+        unsafe {
+            match (*config).kind {
+                Kind::Fork => (*config.cast::<Fork>()).base.as_ptr(),
+                Kind::Plain | Kind::Own | Kind::Shared => config,
+            }
+        }
     }
 
     /// What any thread may reach, if there is an allocation for it.
     pub(crate) fn ext(&self) -> Option<&Ext> {
-        let config = self.owned_config()?;
-        // SAFETY: B4: `config` is an allocation of this cell's type, in which the field lies there.
-        Some(unsafe { &*config.byte_add((*config).vtable.ext).cast::<Ext>() })
+        // SAFETY: B4.
+        self.fork().map(|fork| &unsafe { fork.as_ref() }.ext)
     }
 
     /// The same, made now if need be.
     pub(crate) fn ext_made(&self) -> &Ext {
         loop {
-            // Read once: what is replaced below must be the static one that was seen here, not
-            // another's allocation.
-            let plain = self.config_ptr();
+            // Read once: what is replaced below must be the base that was seen here, not another's
+            // fork.
+            let config = self.config_ptr();
             // SAFETY: B4.
-            let (owned, vtable) = unsafe { ((*plain).owned, (*plain).vtable) };
-            if owned {
-                // SAFETY: B4: as in `ext`.
-                return unsafe { &*plain.byte_add(vtable.ext).cast::<Ext>() };
+            if unsafe { (*config).kind } == Kind::Fork {
+                // SAFETY: B4, and it says that it is the first field of a fork.
+                return unsafe { &(*config.cast::<Fork>()).ext };
             }
-            let made = (vtable.plain_config)();
+            // SAFETY: B4: it is the cell's base.
+            let made = unsafe { Box::new(Fork::of(NonNull::new_unchecked(config))) };
+            let made = Box::into_raw(made);
             // Ordering: Release, writer side of CONFIG. A failure is read again above.
-            if self.config.compare_exchange(plain, made, Release, Relaxed).is_err() {
-                // SAFETY: it was made right here for this type, and nobody has seen it.
-                unsafe { (vtable.free_config)(made) };
+            if self.config.compare_exchange(config, made.cast(), Release, Relaxed).is_err() {
+                // SAFETY: it was made right here, and nobody has seen it. What its settings refer
+                // to is kept by the base.
+                drop(unsafe { Box::from_raw(made) });
             }
         }
     }
 
     /// The largest number of waiting messages, if there is one.
     pub(crate) fn capacity(&self) -> Option<usize> {
-        let limit = self.config().limit;
-        (limit != UNBOUNDED).then_some(limit as usize)
+        self.config().capacity()
     }
 
     /// The clock that limits are measured on.

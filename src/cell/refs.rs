@@ -10,11 +10,16 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
+use std::sync::Arc;
+
 use super::config::Plan;
 use super::executor::Drain;
-use super::header::{Header, counts};
+use super::header::{Guard, Header, Kind, counts};
+use super::pattern::PatternRef;
 use super::typed::Cell;
+use crate::mailbox::word::Snapshot;
 use crate::sync::thread_plain;
+use crate::time::Clock;
 
 /// What keeps a cell's memory.
 pub(crate) trait Kept {
@@ -202,8 +207,27 @@ impl<S> Strong<S> {
         unsafe { Self::of(Cell::create_planned(state, plan)) }
     }
 
+    /// One of a template's actors.
+    #[inline]
+    pub(crate) fn of_pattern(state: S, pattern: &PatternRef<S>) -> Self {
+        // SAFETY: the new cell's one handle.
+        unsafe { Self::of(Cell::create_of(state, pattern.clone())) }
+    }
+
+    /// The same, with what is dropped when it has ended, and a clock unless the pattern has one.
+    pub(crate) fn guarded(
+        state: S,
+        pattern: &PatternRef<S>,
+        guard: Box<dyn Guard>,
+        clock: Option<&Arc<dyn Clock>>,
+    ) -> Self {
+        // SAFETY: the new cell's one handle.
+        unsafe { Self::of(Cell::create_guarded(state, pattern.clone(), guard, clock)) }
+    }
+
     /// # Safety
     /// `cell` is alive, its state an S, and one of its handles is this one.
+    #[inline]
     unsafe fn of(cell: *const Header) -> Self {
         // SAFETY: the caller's word.
         let config = unsafe { (*cell).config() };
@@ -262,18 +286,75 @@ impl<S> Strong<S> {
     /// How many handles there are; stale on return.
     pub(crate) fn handles(&self) -> u32 {
         // SAFETY: this handle keeps the cell.
-        unsafe { counts(self.ptr().as_ptr()) }.handles()
+        unsafe { Cell::<S>::counts(self.ptr().as_ptr()) }.handles()
     }
 
     /// Gives this handle up; true if it was the last.
     ///
     /// # Safety
-    /// It is called once, by the drop of the handle, which afterwards uses it for nothing but to
-    /// raise ORPHAN if it was the last.
+    /// It is called once, by the drop of the handle, which afterwards uses it for nothing but, if
+    /// it was the last, to ask for the [`sole`](Self::sole) cell or to raise ORPHAN.
     #[inline]
     pub(crate) unsafe fn release(&mut self) -> bool {
         // SAFETY: this handle keeps the cell until now.
-        unsafe { counts(self.ptr().as_ptr()) }.release_handle()
+        unsafe { Cell::<S>::counts(self.ptr().as_ptr()) }.release_handle()
+    }
+}
+
+/// A cell that nobody can reach but this thread; its mailbox is idle, and nobody is to be told of
+/// its end (B5). The handles' reference is this one's.
+pub(crate) struct Sole<S>(NonNull<Header>, PhantomData<fn(S) -> S>);
+
+impl<S> Strong<S> {
+    /// The cell, if nobody else can reach it and its end is nothing but the drop of its state.
+    ///
+    /// # Safety
+    /// `release` has just said that this was the last handle. Once the result has dropped the state
+    /// or freed the cell, the handle's cell is not used again.
+    #[inline]
+    pub(crate) unsafe fn sole(&mut self) -> Option<Sole<S>> {
+        let cell = self.ptr();
+        // SAFETY: B3: the handles' own reference is not given up yet. If the actor has ended, or
+        // somebody runs it, the word shows that; if a reference is left, its count does.
+        let sole = unsafe { Cell::<S>::counts(cell.as_ptr()) }.is_sole()
+            && self.header().word.look() == Snapshot::IDLE
+            && self.header().config().ends_in_silence();
+        sole.then_some(Sole(cell, PhantomData))
+    }
+}
+
+impl<S> Sole<S> {
+    /// Drops the state: user code, whose panic is ignored.
+    ///
+    /// # Safety
+    /// It is called once.
+    #[inline(always)]
+    pub(crate) unsafe fn drop_state(&mut self) {
+        // SAFETY: B5, and the caller's word.
+        unsafe { Cell::<S>::drop_state(self.0.as_ptr()) }
+    }
+
+    /// Frees the cell.
+    ///
+    /// # Safety
+    /// The state was dropped, or needs no drop.
+    #[inline(always)]
+    pub(crate) unsafe fn free(self) {
+        // SAFETY: B5, and the caller's word. A cell that ends with nothing else needs no place in
+        // the row of those that are freed: nothing that could lead to another cell is dropped.
+        unsafe {
+            let base = NonNull::from(self.0.as_ref().config());
+            let alone = match base.as_ref().kind {
+                Kind::Plain => true,
+                Kind::Shared => PatternRef::<S>::give_up_unless_last(base),
+                Kind::Own | Kind::Fork => false,
+            };
+            if alone {
+                Cell::<S>::free_memory(self.0.as_ptr().cast());
+            } else {
+                free(self.0);
+            }
+        }
     }
 }
 
@@ -281,7 +362,7 @@ impl<S> Clone for Strong<S> {
     #[inline]
     fn clone(&self) -> Self {
         // SAFETY: this handle keeps the cell.
-        unsafe { counts(self.ptr().as_ptr()) }.retain_handle();
+        unsafe { Cell::<S>::counts(self.ptr().as_ptr()) }.retain_handle();
         Strong(self.0, PhantomData)
     }
 }
@@ -301,7 +382,7 @@ impl<S> Weak<S> {
         let cell = self.0.ptr().as_ptr();
         // SAFETY: the reference keeps the cell, whose state is an S because it came from such a
         // one; the handle was counted.
-        unsafe { counts(cell).try_retain_handle().then(|| Strong::of(cell)) }
+        unsafe { Cell::<S>::counts(cell).try_retain_handle().then(|| Strong::of(cell)) }
     }
 
     pub(crate) fn as_ref(&self) -> &Ref {

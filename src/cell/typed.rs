@@ -2,16 +2,24 @@
 
 use std::alloc::Layout;
 use std::mem::{MaybeUninit, offset_of};
+use std::ptr::NonNull;
+use std::sync::Arc;
 
-use super::config::{Hooks, PanicPolicy, Plan, Settings, UndeliveredHook};
+use super::config::{
+    Hooks, PanicPolicy, Plan, Settings, SharedPlan, SharedPolicy, UndeliveredHook,
+};
 use super::counts::Counts;
-use super::header::{Config, ENDED, Ext, Header, Move, Recovered, Step, VTable};
+use super::header::{
+    Config, ENDED, Fork, Guard, Header, Kind, Move, Recovered, Step, Traits, VTable,
+};
+use super::pattern::{Pattern, PatternRef};
 use crate::error::EndCause;
 use crate::mailbox::word::CLOSED;
 use crate::panic;
 use crate::sync::alloc::{alloc, dealloc};
 use crate::sync::cell::UnsafeCell;
 use crate::sync::config::HOME;
+use crate::time::Clock;
 
 #[repr(C)]
 pub(crate) struct Cell<S> {
@@ -20,25 +28,35 @@ pub(crate) struct Cell<S> {
     counts: Counts,
 }
 
-/// A [`Config`] that is an allocation of its own.
+/// A base of one cell alone.
 #[repr(C)]
-struct Whole<S> {
+struct Own<S> {
     config: Config,
-    ext: Ext,
+    /// Without hooks, there is none.
+    more: Option<Box<More<S>>>,
+}
+
+struct More<S> {
     hooks: UnsafeCell<Hooks<S>>,
     on_undelivered: Option<UndeliveredHook<S>>,
+}
+
+/// The hooks of a cell.
+enum HooksOf<'a, S> {
+    None,
+    /// The owner's, as the state is (B1).
+    Own(&'a More<S>),
+    /// Those of all actors of its template.
+    Shared(&'a Pattern<S>),
 }
 
 impl<S> Cell<S> {
     const VTABLE: &'static VTable = &VTable {
         counts: offset_of!(Cell<S>, counts),
-        ext: offset_of!(Whole<S>, ext),
         moves: Self::MOVES,
         end: Self::end,
         recover: Self::recover,
         step: Self::step,
-        plain_config: Self::plain_config,
-        free_config: Self::free_config,
         free: Self::free,
     };
     /// Nothing has nowhere to go, and a large state lies in other lines than the word anyway.
@@ -48,7 +66,12 @@ impl<S> Cell<S> {
         }
         _ => None,
     };
-    const PLAIN: &'static Config = &Config::new(Self::VTABLE, false, false, Settings::PLAIN);
+    const PLAIN: &'static Config = &Config::new(
+        Self::VTABLE,
+        Kind::Plain,
+        Traits { observed: false, told_of_end: false },
+        Settings::PLAIN,
+    );
 
     /// A new cell with one handle, idle.
     pub(crate) fn create(state: S) -> *const Header {
@@ -57,9 +80,34 @@ impl<S> Cell<S> {
 
     /// The same, with more to say about it.
     pub(crate) fn create_planned(state: S, plan: Plan<S>) -> *const Header {
-        Self::create_with(state, Self::new_config(plan))
+        Self::create_with(state, Self::own(plan))
     }
 
+    /// What many cells are made from.
+    pub(crate) fn pattern(plan: SharedPlan<S>) -> PatternRef<S> {
+        PatternRef::new(Self::VTABLE, plan)
+    }
+
+    /// A new cell with one handle, idle, that keeps this count of its pattern.
+    #[inline]
+    pub(crate) fn create_of(state: S, pattern: PatternRef<S>) -> *const Header {
+        Self::create_with(state, pattern.into_base().as_ptr())
+    }
+
+    /// The same, which drops `guard` when the actor has ended, and has this clock unless its
+    /// pattern says otherwise.
+    pub(crate) fn create_guarded(
+        state: S,
+        pattern: PatternRef<S>,
+        guard: Box<dyn Guard>,
+        clock: Option<&Arc<dyn Clock>>,
+    ) -> *const Header {
+        // SAFETY: a pattern is no fork; the cell that is made here keeps it.
+        let config = unsafe { Fork::guarded(pattern.into_base(), guard, clock) };
+        Self::create_with(state, config)
+    }
+
+    #[inline]
     fn create_with(state: S, config: *mut Config) -> *const Header {
         let cell = alloc(Layout::new::<Self>()).cast::<Self>();
         let header = Header::new(config);
@@ -69,24 +117,62 @@ impl<S> Cell<S> {
         cell.cast()
     }
 
-    fn new_config(plan: Plan<S>) -> *mut Config {
-        let observed = plan.has_batch_hooks();
+    fn own(plan: Plan<S>) -> *mut Config {
+        let has_hooks = plan.has_hooks();
         let Plan { settings, hooks, on_undelivered } = plan;
-        let config = Config::new(Self::VTABLE, true, observed, settings);
-        let hooks = UnsafeCell::new(hooks);
-        let whole = Whole { config, ext: Ext::default(), hooks, on_undelivered };
-        Box::into_raw(Box::new(whole)).cast()
+        let observed = hooks.on_batch_start.is_some() || hooks.on_batch_end.is_some();
+        let traits = Traits { observed, told_of_end: hooks.on_end.is_some() };
+        let config = Config::new(Self::VTABLE, Kind::Own, traits, settings);
+        let more = || Box::new(More { hooks: UnsafeCell::new(hooks), on_undelivered });
+        let own = Own { config, more: has_hooks.then(more) };
+        Box::into_raw(Box::new(own)).cast()
     }
 
-    fn plain_config() -> *mut Config {
-        Self::new_config(Plan::PLAIN)
-    }
-
+    /// Gives up what a cell was made with. Never unwinds: what that drops is user code, whose panic
+    /// concerns nobody.
+    ///
     /// # Safety
-    /// `config` came from [`new_config`](Self::new_config) of this type and is not used again.
-    unsafe fn free_config(config: *mut Config) {
-        // SAFETY: the caller's duty.
-        drop(unsafe { Box::from_raw(config.cast::<Whole<S>>()) });
+    /// `base` is that of a cell of this type, which does not use it again.
+    unsafe fn give_up(base: *mut Config) {
+        // SAFETY: the caller's word: B4.
+        match unsafe { (*base).kind } {
+            Kind::Plain => {}
+            Kind::Own => {
+                // SAFETY: it came from `own` of this type, and is given up once.
+                let Own { config, more } = *unsafe { Box::from_raw(base.cast::<Own<S>>()) };
+                if let Some(mut more) = more {
+                    let on_undelivered = more.on_undelivered.take();
+                    // SAFETY: nobody else is there.
+                    let hooks = unsafe {
+                        more.hooks.with_mut(|hooks| std::mem::replace(&mut *hooks, Hooks::NONE))
+                    };
+                    // One by one: the panic of one does not concern the others.
+                    let Hooks { policy, on_panic, on_end, on_batch_start, on_batch_end } = hooks;
+                    panic::ignore(|| drop(policy));
+                    panic::ignore(|| drop(on_panic));
+                    panic::ignore(|| drop(on_end));
+                    panic::ignore(|| drop(on_batch_start));
+                    panic::ignore(|| drop(on_batch_end));
+                    panic::ignore(|| drop(on_undelivered));
+                }
+                config.free();
+            }
+            Kind::Shared => {
+                // SAFETY: C1: the cell has one count, of a pattern of this type, given up here.
+                drop(unsafe { PatternRef::<S>::from_base(NonNull::new_unchecked(base)) });
+            }
+            Kind::Fork => unreachable!("a fork is nobody's base"),
+        }
+    }
+
+    /// The counts, without a look at the configuration for where they are.
+    ///
+    /// # Safety
+    /// The cell is alive for as long as the result is used, and of this state type.
+    #[inline(always)]
+    pub(super) unsafe fn counts<'a>(cell: *const Header) -> &'a Counts {
+        // SAFETY: the caller's word.
+        unsafe { &(*cell.cast::<Self>()).counts }
     }
 
     /// Calls `f` with the state.
@@ -125,16 +211,24 @@ impl<S> Cell<S> {
         }
     }
 
-    /// Calls `f` with the hooks, if there are any.
+    /// The hooks.
     ///
     /// # Safety
-    /// The caller owns this mailbox, of this state type, and no other borrow of the hooks lives.
-    unsafe fn with_hooks<R>(cell: *const Header, f: impl FnOnce(&mut Hooks<S>) -> R) -> Option<R> {
-        // SAFETY: the owner keeps the cell (B3).
-        let whole = unsafe { (*cell).owned_config() }?.cast::<Whole<S>>();
-        // SAFETY: B4: an owned `config` is the first field of its `Whole`; the hooks are the
-        // owner's as the state is (B1).
-        Some(unsafe { (*whole).hooks.with_mut(|hooks| f(&mut *hooks)) })
+    /// The cell is alive for as long as the result is used, and of this state type.
+    #[inline]
+    unsafe fn hooks<'a>(cell: *const Header) -> HooksOf<'a, S> {
+        // SAFETY: the caller's word.
+        let base = unsafe { (*cell).base() };
+        // SAFETY: B4, and each kind says what the base is, of this type.
+        unsafe {
+            match (*base).kind {
+                Kind::Own => {
+                    (*base.cast::<Own<S>>()).more.as_deref().map_or(HooksOf::None, HooksOf::Own)
+                }
+                Kind::Shared => HooksOf::Shared(&*base.cast::<Pattern<S>>()),
+                Kind::Plain | Kind::Fork => HooksOf::None,
+            }
+        }
     }
 
     /// The hook for undelivered messages, if there is one.
@@ -143,10 +237,11 @@ impl<S> Cell<S> {
     /// The cell is alive for as long as the result is used, and of this state type.
     pub(crate) unsafe fn on_undelivered<'a>(cell: *const Header) -> Option<&'a UndeliveredHook<S>> {
         // SAFETY: the caller's word.
-        let whole = unsafe { (*cell).owned_config() }?.cast::<Whole<S>>();
-        // SAFETY: B4: an owned `config` is the first field of its `Whole`; this field never
-        // changes.
-        unsafe { (*whole).on_undelivered.as_ref() }
+        match unsafe { Self::hooks(cell) } {
+            HooksOf::None => None,
+            HooksOf::Own(more) => more.on_undelivered.as_ref(),
+            HooksOf::Shared(pattern) => pattern.hooks.on_undelivered.as_ref(),
+        }
     }
 
     /// Takes the state out, tells the end hook, drops what is left. Never unwinds.
@@ -162,17 +257,36 @@ impl<S> Cell<S> {
         // SAFETY: B1: the caller owns it, and ENDED was not set before, so the state is there;
         // ENDED says from now on that it is not.
         let state = unsafe { (*typed).state.with_mut(|state| (*state).assume_init_read()) };
-        // SAFETY: the caller owns it; the hook runs after the borrow.
-        let hook = unsafe { Self::with_hooks(cell, |hooks| hooks.on_end.take()) }.flatten();
-        let cause = match this.stop_cause() {
+        let cause = || match this.stop_cause() {
             Some(cause) => EndCause::Stopped(cause),
             None if this.word.load().has(CLOSED) => EndCause::Closed,
             None => EndCause::Dropped,
         };
-        panic::ignore(|| match hook {
-            Some(hook) => hook(state, cause),
-            None => drop(state),
-        });
+        // SAFETY: the caller owns it.
+        match unsafe { Self::hooks(cell) } {
+            HooksOf::None => panic::ignore(|| drop(state)),
+            HooksOf::Own(more) => {
+                // SAFETY: the caller owns it; the hook runs after the borrow.
+                let hook = unsafe { more.hooks.with_mut(|hooks| (*hooks).on_end.take()) };
+                let cause = cause();
+                panic::ignore(|| match hook {
+                    Some(hook) => hook(state, cause),
+                    None => drop(state),
+                });
+            }
+            HooksOf::Shared(pattern) => {
+                let cause = cause();
+                panic::ignore(|| match &pattern.hooks.on_end {
+                    Some(hook) => hook(state, cause),
+                    None => drop(state),
+                });
+            }
+        }
+        if let Some(fork) = this.fork() {
+            // SAFETY: B4; what guards is the owner's.
+            let guard = unsafe { fork.as_ref().guard.with_mut(|guard| (*guard).take()) };
+            panic::ignore(|| drop(guard));
+        }
     }
 
     /// Tells the panic hook and does what the policy says. Never unwinds.
@@ -180,23 +294,35 @@ impl<S> Cell<S> {
     /// # Safety
     /// The caller owns this mailbox, of this state type, between two turns; its state is there.
     unsafe fn recover(cell: *const Header, text: &str) -> Recovered {
-        // SAFETY: the caller owns it. User code in here cannot reach the hooks: only a turn of this
-        // mailbox does, and none comes now.
-        let fresh = unsafe {
-            Self::with_hooks(cell, |hooks| {
-                if let Some(on_panic) = &mut hooks.on_panic {
+        // SAFETY: the caller owns it.
+        let fresh = match unsafe { Self::hooks(cell) } {
+            HooksOf::None => None,
+            // SAFETY: the caller owns it. User code in here cannot reach the hooks: only a turn of
+            // this mailbox does, and none comes now.
+            HooksOf::Own(more) => unsafe {
+                more.hooks.with_mut(|hooks| {
+                    if let Some(on_panic) = &mut (*hooks).on_panic {
+                        panic::ignore(|| on_panic(text));
+                    }
+                    match &mut (*hooks).policy {
+                        PanicPolicy::Stop => None,
+                        PanicPolicy::Resume => Some(None),
+                        PanicPolicy::Restart(factory) => made_by(factory),
+                    }
+                })
+            },
+            HooksOf::Shared(pattern) => {
+                if let Some(on_panic) = &pattern.hooks.on_panic {
                     panic::ignore(|| on_panic(text));
                 }
-                match &mut hooks.policy {
-                    PanicPolicy::Stop => None,
-                    PanicPolicy::Resume => Some(None),
-                    PanicPolicy::Restart(factory) => {
-                        panic::catch(factory).map_err(panic::discard).ok().map(Some)
-                    }
+                match &pattern.hooks.policy {
+                    SharedPolicy::Stop => None,
+                    SharedPolicy::Resume => Some(None),
+                    SharedPolicy::Restart(factory) => made_by(factory),
                 }
-            })
+            }
         };
-        match fresh.flatten() {
+        match fresh {
             None => Recovered::Stopped,
             Some(None) => Recovered::Resumed,
             Some(Some(fresh)) => {
@@ -215,37 +341,81 @@ impl<S> Cell<S> {
     /// The caller owns this mailbox, of this state type, between two turns, and nothing borrows its
     /// state, which is there.
     unsafe fn step(cell: *const Header, step: Step) {
-        // SAFETY: the caller's word. What is called in here reaches the hooks only by a turn of
-        // this mailbox, which does not come now.
-        unsafe {
-            Self::with_hooks(cell, |hooks| match step {
-                Step::Start => {
-                    if let Some(hook) = &mut hooks.on_batch_start {
-                        Self::with_state(cell, hook);
+        // SAFETY: the caller's word.
+        match unsafe { Self::hooks(cell) } {
+            HooksOf::None => {}
+            // SAFETY: the caller's word. What is called in here reaches the hooks only by a turn of
+            // this mailbox, which does not come now.
+            HooksOf::Own(more) => unsafe {
+                more.hooks.with_mut(|hooks| match step {
+                    Step::Start => {
+                        if let Some(hook) = &mut (*hooks).on_batch_start {
+                            Self::with_state(cell, hook);
+                        }
                     }
-                }
-                Step::End(turns) => {
-                    if let Some(hook) = &mut hooks.on_batch_end {
+                    Step::End(turns) => {
+                        if let Some(hook) = &mut (*hooks).on_batch_end {
+                            Self::with_state(cell, |state| hook(state, turns));
+                        }
+                    }
+                });
+            },
+            // SAFETY: the caller's word.
+            HooksOf::Shared(pattern) => unsafe {
+                match (step, &pattern.hooks.on_batch_start, &pattern.hooks.on_batch_end) {
+                    (Step::Start, Some(hook), _) => Self::with_state(cell, hook),
+                    (Step::End(turns), _, Some(hook)) => {
                         Self::with_state(cell, |state| hook(state, turns));
                     }
+                    _ => {}
                 }
-            });
+            },
         }
+    }
+
+    /// Drops the state of a cell that nobody else can reach. Never unwinds.
+    ///
+    /// # Safety
+    /// B5: the caller is alone with the cell, of this type; its mailbox is idle, so the state is
+    /// there. It is not used again.
+    #[inline(always)]
+    pub(super) unsafe fn drop_state(cell: *const Header) {
+        let typed = cell.cast::<Self>();
+        // SAFETY: the caller's word.
+        panic::ignore(|| unsafe { (*typed).state.with_mut(|state| (*state).assume_init_drop()) });
     }
 
     /// # Safety
     /// `cell` is of this type, and nobody uses it any more (B3).
-    unsafe fn free(cell: *const Header) {
+    pub(super) unsafe fn free(cell: *const Header) {
         let cell = cell.cast::<Self>().cast_mut();
-        // SAFETY: the caller's word: nobody else is there. The state was taken out (B2, B1). Hooks
-        // that were never called are user code: their panic concerns nobody.
+        // SAFETY: the caller's word: nobody else is there. The state was taken out (B2, B1). The
+        // fork goes before the base that it refers to (B4).
         unsafe {
-            if let Some(config) = (*cell).header.owned_config() {
-                panic::ignore(|| Self::free_config(config));
+            let (base, fork) = ((*cell).header.base(), (*cell).header.fork());
+            if let Some(fork) = fork {
+                Fork::free(fork);
             }
+            Self::give_up(base);
+            Self::free_memory(cell);
+        }
+    }
+
+    /// # Safety
+    /// As for [`free`](Self::free), and nothing is kept by its configuration any more, or it is the
+    /// plain one.
+    #[inline(always)]
+    pub(super) unsafe fn free_memory(cell: *mut Self) {
+        // SAFETY: the caller's word.
+        unsafe {
             (*cell).counts.end();
             cell.drop_in_place();
             dealloc(cell.cast(), Layout::new::<Self>());
         }
     }
+}
+
+/// A fresh state, unless its factory panics.
+fn made_by<S>(factory: impl FnOnce() -> S) -> Option<Option<S>> {
+    panic::catch(factory).map_err(panic::discard).ok().map(Some)
 }

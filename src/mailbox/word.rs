@@ -57,7 +57,8 @@
 //!   finds the waiter in the list. A waiter for the end that stands in the list before its `meet`
 //!   is seen by whoever ends the mailbox after it; one that meets later sees that it has ended.
 //! - FAREWELL: `raise` Release -> `look` Acquire on a raised flag. Whoever acts on CLOSED or ORPHAN
-//!   sees all that the raiser did.
+//!   sees all that the raiser did. A `look` that finds an idle word is a reader of HANDOVER: a last
+//!   handle that is dropped then, alone with the cell, takes no step (R10).
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,10 @@
 //! The ends of an actor, as they are asked for: close, stop, and the drop of the last handle.
 
+use std::mem::needs_drop;
+
 use crate::cell::owner::Owed;
 use crate::cell::refs::Strong;
-use crate::drain::context::with_local;
+use crate::drain::context::{Depth, with_local};
 use crate::drain::deferred::{drain, settle};
 use crate::drain::schedule::schedule;
 use crate::mailbox::word::{CLOSED, Entry, ORPHAN};
@@ -65,14 +67,50 @@ impl<S> Strong<S> {
     }
 }
 
+impl<S> Strong<S> {
+    /// This was the last handle.
+    ///
+    /// If nobody else can reach the cell, its mailbox is idle, and nobody is to be told, there is
+    /// nothing to agree upon (B5): the state is dropped and the cell freed. But a state's drop is
+    /// user code. Inside of turns it comes after them (R9, R10), and an executor's actor is dropped
+    /// there.
+    #[inline(never)]
+    fn last_gone(&mut self) {
+        // SAFETY: `release` has just said so; after the drop of the state only the handle's address
+        // is used.
+        if let Some(mut sole) = unsafe { self.sole() } {
+            if !needs_drop::<S>() {
+                // SAFETY: it needs no drop.
+                return unsafe { sole.free() };
+            }
+            let done = with_local(|local| {
+                if local.in_turn() || self.is_executor_only() {
+                    return false;
+                }
+                // SAFETY: once.
+                let drop_state = || unsafe { sole.drop_state() };
+                local.enter_from(Depth::Outside, self.addr(), drop_state);
+                // SAFETY: it was dropped.
+                unsafe { sole.free() };
+                settle(local);
+                true
+            });
+            if done {
+                return;
+            }
+        }
+        // The handles' reference is there until the one that ends the actor gives it up: that may
+        // be this call, or the owner.
+        self.raise_flag(ORPHAN, false);
+    }
+}
+
 impl<S> Drop for Strong<S> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: this is the drop of the handle.
         if unsafe { self.release() } {
-            // The handles' reference is there until the one that ends the actor gives it up: that
-            // may be this call, or the owner.
-            self.raise_flag(ORPHAN, false);
+            self.last_gone();
         }
     }
 }

@@ -22,6 +22,7 @@ mod pool;
 mod replies;
 mod room;
 mod shutdown;
+mod templates;
 mod waiting;
 mod workers;
 
@@ -186,6 +187,12 @@ pub(crate) const MODELS: &[Model] = models![
     THREE hand_over::hand_over_idle_sleeps,
     ALL hand_over::hand_over_deferred_taken,
     ALL freeing::free_chain,
+    ALL templates::c1_made_and_freed,
+    ALL templates::c1_forked_by_two ["both wait"],
+    ALL templates::c1_forked_and_freed,
+    ALL templates::b5_alone_or_not ["upgraded"],
+    ALL templates::b5_drain_is_out ["run"],
+    ALL templates::b5_chain,
     THREE shutdown::shutdown_against_a_send ["handled", "refused"],
     ALL shutdown::shutdown_against_an_end ["found", "gone before"],
     THREE shutdown::shutdown_against_a_spawn ["refused", "ended with it"],

@@ -278,7 +278,7 @@ impl Wake for Poked {
 }
 
 /// Polls once.
-fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+pub(super) fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     let waker = Waker::from(Arc::new(Poked(current())));
     pin!(future).poll(&mut Context::from_waker(&waker))
 }

@@ -1,0 +1,737 @@
+//! Templates: what is said once holds for all that are made from it, each for itself.
+
+mod common;
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use common::{Held, Tally, block_on, in_turn, must_end, on_small_stack, quiet_panic, size, until};
+use turnwise::executor::DrainQueue;
+use turnwise::{
+    Actor, AskError, Budget, BuildError, EndCause, Limit, Overflow, Reason, SharedPolicy,
+    StopCause, System, Template, TemplateBuilder, ThreadPool, Undelivered, VirtualClock,
+};
+
+/// Counts its drops.
+#[derive(Clone, Default)]
+struct Drops(Arc<AtomicUsize>);
+
+struct Dropped(Arc<AtomicUsize>);
+
+impl Drops {
+    fn one(&self) -> Dropped {
+        Dropped(self.0.clone())
+    }
+    fn count(&self) -> usize {
+        self.0.load(SeqCst)
+    }
+}
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// Panics when it is dropped.
+struct Bomb(Drops);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        drop(self.0.one());
+        quiet_panic("dropped");
+    }
+}
+
+fn built<S: Send + 'static>(builder: TemplateBuilder<S>) -> Template<S> {
+    builder.build().expect("good limits")
+}
+
+fn plain() -> Template<u32> {
+    built(Template::builder())
+}
+
+fn panics(n: &Actor<u32>) {
+    n.send(|_| quiet_panic("oops")).unwrap();
+}
+
+fn panicked() -> StopCause {
+    StopCause::Panicked("oops".into())
+}
+
+#[test]
+fn each_actor_has_a_state_and_a_mailbox_of_its_own() {
+    let template = plain();
+    let all: Vec<_> = (0..100).map(|n| template.spawn(n)).collect();
+    for actor in &all {
+        actor.send(|n| *n += 1000).unwrap();
+    }
+    all[1].close();
+    all[2].stop();
+    for (n, actor) in (0..).zip(&all) {
+        let now = actor.with(|n| *n);
+        match n {
+            1 => assert_eq!(now, Err(AskError::Refused(Reason::Closed))),
+            2 => assert_eq!(now, Err(AskError::Refused(Reason::Stopped(StopCause::Requested)))),
+            _ => assert_eq!(now, Ok(1000 + n)),
+        }
+    }
+    assert!(!all[3].same_actor(&all[4]));
+}
+
+#[test]
+fn limits_are_checked_when_it_is_made() {
+    let asked = |messages| Template::<u32>::builder().capacity(messages, Overflow::Reject).build();
+    assert_eq!(asked(0).unwrap_err(), BuildError::CapacityZero);
+    assert!(matches!(asked(70_000).unwrap_err(), BuildError::CapacityTooLarge { .. }));
+    assert!(asked(65_533).is_ok());
+    let budget = Template::<u32>::builder().budget(0).build();
+    assert_eq!(budget.unwrap_err(), BuildError::BudgetZero);
+}
+
+#[test]
+fn names_and_capacities_are_those_of_the_template() {
+    let template = built(Template::builder().name("account").capacity(7, Overflow::Reject));
+    assert_eq!(template.name(), Some("account"));
+    let actor = template.spawn(0_u32);
+    assert_eq!((actor.name(), actor.capacity()), (Some("account"), Some(7)));
+    // The same once it has something of its own.
+    assert_eq!(actor.wait_ended(Duration::ZERO), Ok(false));
+    panics(&actor);
+    assert_eq!(actor.stop_cause(), Some(panicked()));
+    assert_eq!((actor.name(), actor.capacity()), (Some("account"), Some(7)));
+    let shown = format!("{template:?} {actor:?} {:?}", Template::<u32>::builder().name("b"));
+    for part in ["Template", "account", "capacity: Some(7)", "uses: 2", "TemplateBuilder", "\"b\""]
+    {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+}
+
+#[test]
+fn it_is_dropped_with_the_last_that_needs_it() {
+    for first in ["template", "actors"] {
+        let drops = Drops::default();
+        let dropped = drops.one();
+        let template = built(Template::builder().on_panic(move |_| _ = &dropped));
+        let also = template.clone();
+        let (one, two) = (template.spawn(1_u32), also.spawn(2));
+        // One of them has an allocation of its own.
+        panics(&one);
+        assert_eq!(one.stop_cause(), Some(panicked()));
+        let weak = two.downgrade();
+        if first == "template" {
+            drop((template, also));
+            assert_eq!(two.with(|n| *n), Ok(2));
+            drop(one);
+            drop(two);
+            assert_eq!(drops.count(), 0, "a weak handle keeps it");
+            drop(weak);
+        } else {
+            drop((one, two, weak, also));
+            assert_eq!(drops.count(), 0);
+            drop(template);
+        }
+        assert_eq!(drops.count(), 1, "the {first} first");
+    }
+}
+
+#[test]
+fn panics_of_hooks_that_are_dropped_concern_nobody() {
+    let drops = Drops::default();
+    let bomb = || Bomb(drops.clone());
+    let (a, b, c, d) = (bomb(), bomb(), bomb(), bomb());
+    let template = built(
+        Template::builder()
+            .on_panic(move |_| _ = &a)
+            .on_batch_start(move |_| _ = &b)
+            .on_undelivered(move |_| _ = &c)
+            .panic_policy(SharedPolicy::restart(move || {
+                let _ = &d;
+                0
+            })),
+    );
+    let actor = template.spawn(1_u32);
+    drop(template);
+    assert_eq!(actor.with(|n| *n), Ok(1));
+    drop(actor);
+    assert_eq!(drops.count(), 4);
+}
+
+#[test]
+fn the_policies_hold_for_each_by_itself() {
+    let factory = AtomicUsize::new(100);
+    let made = move || factory.fetch_add(1, SeqCst) as u32;
+    for (policy, after) in [
+        (SharedPolicy::Stop, None),
+        (SharedPolicy::Resume, Some(7)),
+        (SharedPolicy::restart(made), Some(100)),
+        (SharedPolicy::restart(|| quiet_panic("no state")), None),
+    ] {
+        let shown = format!("{policy:?}");
+        let template = built(Template::builder().panic_policy(policy));
+        let (one, two) = (template.spawn(1), template.spawn(2));
+        one.send(|n| {
+            *n = 7;
+            quiet_panic("oops")
+        })
+        .unwrap();
+        assert_eq!(one.with(|n| *n).ok(), after, "{shown}");
+        assert_eq!(one.stop_cause(), after.is_none().then(panicked), "{shown}");
+        assert_eq!((two.with(|n| *n), two.stop_cause()), (Ok(2), None), "{shown}");
+    }
+}
+
+#[test]
+fn a_restart_makes_a_state_each_time() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let made = count.clone();
+    let policy = SharedPolicy::restart(move || made.fetch_add(1, SeqCst) as u32 + 10);
+    let template = built(Template::builder().panic_policy(policy));
+    let (one, two) = (template.spawn(1), template.spawn(2));
+    for actor in [&one, &two, &one] {
+        panics(actor);
+    }
+    assert_eq!((one.with(|n| *n), two.with(|n| *n)), (Ok(12), Ok(11)));
+    assert_eq!(count.load(SeqCst), 3);
+}
+
+#[test]
+fn the_panic_hook_is_told_each_time_and_may_panic() {
+    let (tell, told) = mpsc::channel();
+    let tell = Mutex::new(tell);
+    let hook = move |text: &str| {
+        tell.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).send(text.to_owned()).unwrap();
+        quiet_panic("in the hook")
+    };
+    let builder = Template::builder().on_panic(hook).panic_policy(SharedPolicy::Resume);
+    let template = built(builder);
+    let all: Vec<_> = (0..3).map(|n| template.spawn(n)).collect();
+    all.iter().for_each(panics);
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), ["oops"; 3]);
+    assert!(all.iter().all(|actor| actor.with(|_| ()).is_ok()));
+}
+
+#[test]
+fn the_end_hook_is_told_once_of_each() {
+    let (tell, told) = mpsc::channel();
+    let template = built(Template::builder().on_end(move |n, cause| {
+        tell.send((n, cause)).unwrap();
+        quiet_panic("in the hook")
+    }));
+    let all: Vec<_> = (0..4_u32).map(|n| template.spawn(n)).collect();
+    all[1].close();
+    all[2].stop();
+    panics(&all[3]);
+    assert!(all[1].wait_ended(Limit::Unlimited).unwrap());
+    drop(all);
+    let mut ended: Vec<_> = told.try_iter().collect();
+    ended.sort_by_key(|(n, _)| *n);
+    let causes = [
+        (0, EndCause::Dropped),
+        (1, EndCause::Closed),
+        (2, EndCause::Stopped(StopCause::Requested)),
+        (3, EndCause::Stopped(panicked())),
+    ];
+    assert_eq!(ended, causes);
+    drop(template);
+    assert_eq!(told.try_iter().count(), 0);
+}
+
+#[test]
+fn batches_begin_and_end_for_each_by_itself() {
+    #[derive(Default)]
+    struct Rows {
+        starts: u32,
+        ends: u32,
+        turns: u64,
+        sum: u32,
+    }
+    let template =
+        built(Template::builder().on_batch_start(|rows: &mut Rows| rows.starts += 1).on_batch_end(
+            |rows: &mut Rows, turns| {
+                rows.ends += 1;
+                rows.turns += turns;
+            },
+        ));
+    let (one, two) = (template.spawn(Rows::default()), template.spawn(Rows::default()));
+    one.send_many((1..=5).map(|n| move |rows: &mut Rows| rows.sum += n)).unwrap();
+    let seen = |rows: &mut Rows| (rows.starts, rows.ends, rows.turns, rows.sum);
+    assert_eq!(one.with(seen), Ok((2, 1, 5, 15)));
+    assert_eq!(two.with(seen), Ok((1, 0, 0, 0)));
+    assert_eq!(two.with(seen), Ok((2, 1, 1, 0)));
+}
+
+#[test]
+fn a_batch_hook_that_panics_is_a_turn_that_panics() {
+    let hook = |n: &mut u32| {
+        if *n == 1 {
+            quiet_panic("oops")
+        }
+    };
+    let template = built(Template::builder().on_batch_start(hook));
+    let (one, two) = (template.spawn(1), template.spawn(2));
+    one.send(|n| *n += 1).unwrap();
+    two.send(|n| *n += 1).unwrap();
+    assert_eq!((one.stop_cause(), two.with(|n| *n)), (Some(panicked()), Ok(3)));
+}
+
+#[test]
+fn what_is_not_delivered_goes_to_the_hook() {
+    let (tell, told) = mpsc::channel();
+    let queue = DrainQueue::new();
+    let template = built(
+        Template::builder()
+            .executor(queue.handle())
+            .capacity(1, Overflow::DropNewest)
+            .on_undelivered(move |message| tell.send(message).unwrap()),
+    );
+    let (one, two) = (template.spawn(0_u32), template.spawn(0));
+    one.send(|n| *n += 1).unwrap();
+    two.send(|n| *n += 10).unwrap();
+    two.send(|n| *n += 100).unwrap(); // no room is left for it but that of the one that will run
+    two.send(|n| *n += 1000).unwrap();
+    one.stop();
+    queue.run_until_idle();
+    let mut elsewhere = 0;
+    for message in told.try_iter() {
+        let Undelivered::Closure(message) = message else { panic!("closures were sent") };
+        message(&mut elsewhere);
+    }
+    let reply = two.call(|n| *n);
+    queue.run_until_idle();
+    let run = reply.wait().unwrap();
+    assert_eq!(run + elsewhere, 1111, "each went one way");
+    assert_eq!((run % 100, elsewhere % 10), (10, 1));
+}
+
+#[test]
+fn capacities_are_exact_and_each_has_its_own() {
+    let queue = DrainQueue::new();
+    let builder = Template::builder().executor(queue.handle()).capacity(2, Overflow::Reject);
+    let template = built(builder);
+    let (one, two) = (template.spawn(0_u32), template.spawn(0));
+    let fill = |actor: &Actor<u32>| (0..9).filter(|_| actor.send(|n| *n += 1).is_ok()).count();
+    let room = fill(&one);
+    assert_eq!(fill(&two), room);
+    assert!((2..=3).contains(&room), "{room}");
+    assert_eq!(one.send(|_| ()).unwrap_err().reason(), &Reason::Full);
+    // Waits for room: the first thing of its own that it needs.
+    let mut late = Box::pin(one.waiting().send(|n| *n += 100).into_future());
+    assert!(common::poll_once(&mut late).is_pending());
+    queue.run_until_idle();
+    assert!(block_on(late).is_ok());
+    let reply = one.call(|n| *n);
+    queue.run_until_idle();
+    assert_eq!(reply.wait(), Ok(100 + room as u32));
+}
+
+#[test]
+fn each_can_be_waited_for_and_stopped() {
+    let template = built(Template::builder().name("watched"));
+    let all: Vec<_> = (0..4_u32).map(|n| template.spawn(n)).collect();
+    let held: Vec<_> = all.iter().map(Held::hold).collect();
+    let waiting: Vec<_> = all
+        .iter()
+        .cloned()
+        .map(|actor| {
+            thread::spawn(move || {
+                actor.wait_idle().unwrap();
+                actor.wait_ended(Limit::Unlimited).unwrap()
+            })
+        })
+        .collect();
+    let mut idle: Vec<_> = all.iter().map(|actor| Box::pin(actor.idle())).collect();
+    assert!(idle.iter_mut().all(|idle| common::poll_once(idle).is_pending()));
+    drop(held);
+    idle.into_iter().for_each(|idle| _ = block_on(idle));
+    all[0].close();
+    all[1].stop();
+    panics(&all[2]);
+    all[3].close();
+    block_on(all[3].ended()).unwrap();
+    assert!(waiting.into_iter().all(|waiting| waiting.join().unwrap()));
+    assert_eq!(all[1].stop_cause(), Some(StopCause::Requested));
+    assert_eq!(all[2].stop_cause(), Some(panicked()));
+    assert_eq!(all[3].stop_cause(), None);
+    assert!(all.iter().all(|actor| actor.name() == Some("watched")));
+}
+
+#[test]
+fn limits_are_measured_on_its_clock() {
+    let clock = VirtualClock::new();
+    let actor = built(Template::builder().clock(clock.clone())).spawn(0_u32);
+    waits_by(actor, clock);
+}
+
+/// Whoever waits for this actor waits by this clock.
+fn waits_by(actor: Actor<u32>, clock: VirtualClock) {
+    must_end(move || {
+        let waiting = thread::spawn(move || actor.wait_ended(Duration::from_secs(60)));
+        clock.wait_for_sleepers(1);
+        clock.advance(Duration::from_secs(60));
+        assert_eq!(waiting.join().unwrap(), Ok(false));
+    });
+}
+
+#[test]
+fn its_executor_runs_them_and_may_go() {
+    let queue = DrainQueue::new();
+    let template = built(Template::builder().executor(queue.handle()).budget(Budget::UNLIMITED));
+    let all: Vec<_> = (0..10_u32).map(|n| template.spawn(n)).collect();
+    all.iter().for_each(|actor| actor.send(|n| *n += 1).unwrap());
+    assert_eq!((queue.len(), all[0].len()), (10, 1));
+    queue.run_until_idle();
+    let asked: Vec<_> = all.iter().map(|actor| actor.call(|n| *n)).collect();
+    drop(queue);
+    const GONE: Reason = Reason::Stopped(StopCause::ExecutorGone);
+    for (actor, reply) in all.iter().zip(asked) {
+        assert_eq!(reply.wait(), Err(AskError::Refused(GONE)));
+        assert_eq!(actor.stop_cause(), Some(StopCause::ExecutorGone));
+    }
+    let late = template.spawn(0);
+    assert_eq!(late.send(|_| ()).unwrap_err().reason(), &GONE);
+}
+
+#[test]
+fn run_inline_means_what_it_means_to_a_builder() {
+    let queue = DrainQueue::new();
+    let builder = Template::builder().executor(queue.handle()).run_inline(true).budget(2);
+    let actor = built(builder).spawn(0_u32);
+    actor.send_many((0..5).map(|_| |n: &mut u32| *n += 1)).unwrap();
+    assert_eq!(queue.len(), 1);
+    queue.run_until_idle();
+    assert_eq!(actor.with(|n| *n), Ok(5));
+}
+
+#[test]
+fn many_threads_make_use_and_drop_them() {
+    must_end(|| {
+        let (threads, each) = (4, size(2_000, 50_000));
+        let drops = Drops::default();
+        let sum = Arc::new(AtomicUsize::new(0));
+        let (ended, dropped) = (sum.clone(), drops.one());
+        let tally = Tally::default();
+        let template = built(Template::builder().on_end(move |n: usize, _| {
+            let _ = &dropped;
+            ended.fetch_add(n, SeqCst);
+        }));
+        // Half of them are dropped by another thread than the one that has made them.
+        let (give, take) = mpsc::channel::<Actor<usize>>();
+        let take = Arc::new(Mutex::new(take));
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                let (template, give, take) = (template.clone(), give.clone(), take.clone());
+                let tally = &tally;
+                scope.spawn(move || {
+                    for n in 0..each {
+                        let actor = template.spawn(0);
+                        let token = tally.token();
+                        let count = move |n: &mut usize| {
+                            *n += 1;
+                            token.handle();
+                        };
+                        actor.send(count).unwrap();
+                        if n % 8 == 0 {
+                            let _ = actor.wait_ended(Duration::ZERO);
+                        }
+                        if n % 2 == 0 {
+                            give.send(actor).unwrap();
+                            drop(take.lock().unwrap().try_recv());
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(drops.count(), 0);
+        drop((template, give, take));
+        tally.check_all_handled();
+        assert_eq!((sum.load(SeqCst), drops.count()), (threads * each, 1));
+    });
+}
+
+#[test]
+fn the_last_two_go_at_the_same_time() {
+    must_end(|| {
+        for _ in 0..size(500, 20_000) {
+            let drops = Drops::default();
+            let dropped = drops.one();
+            let template = built(Template::builder().on_panic(move |_| _ = &dropped));
+            let (one, two) = (template.spawn(1_u32), template.spawn(2));
+            drop(template);
+            let gate = Arc::new(common::Gate::new(2));
+            let theirs = gate.clone();
+            let thread = thread::spawn(move || {
+                theirs.pass();
+                drop(two);
+            });
+            gate.pass();
+            drop(one);
+            thread.join().unwrap();
+            assert_eq!(drops.count(), 1);
+        }
+    });
+}
+
+#[test]
+fn on_a_pool_every_message_is_handled() {
+    must_end(|| {
+        let pool = ThreadPool::builder().threads(2).build().unwrap();
+        let template = built(Template::builder().executor(pool.handle()));
+        let tally = Tally::default();
+        let all: Vec<_> = (0..size(1_000, 50_000)).map(|_| template.spawn(0_u32)).collect();
+        for actor in all.iter().chain(&all) {
+            let token = tally.token();
+            let count = move |n: &mut u32| {
+                *n += 1;
+                token.handle();
+            };
+            actor.send(count).unwrap();
+        }
+        assert!(all.iter().all(|actor| actor.call(|n| *n).wait() == Ok(2)));
+        tally.check_all_handled();
+        drop(all);
+        assert!(pool.shutdown(Duration::from_secs(60)).is_complete());
+    });
+}
+
+// Systems.
+
+#[test]
+fn a_system_ends_what_it_made_from_a_template() {
+    let (tell, told) = mpsc::channel();
+    let template = built(Template::builder().on_end(move |n, cause| {
+        tell.send((n, cause)).unwrap();
+    }));
+    let system = System::new();
+    let (one, two) =
+        (system.spawn_from(&template, 1_u32).unwrap(), system.spawn_from(&template, 2).unwrap());
+    let free = template.spawn(3);
+    assert_eq!(system.actors(), 2);
+    drop(one);
+    assert_eq!(system.actors(), 1);
+    let report = system.shutdown(Duration::from_secs(60));
+    assert!(report.is_complete() && report.ended == 1, "{report:?}");
+    assert!(two.send(|_| ()).is_err() && free.send(|_| ()).is_ok());
+    assert_eq!(
+        told.try_iter().collect::<Vec<_>>(),
+        [(1, EndCause::Dropped), (2, EndCause::Closed)]
+    );
+    let refused = system.spawn_from(&template, 4).unwrap_err();
+    assert_eq!(refused.into_refused(), 4);
+}
+
+#[test]
+fn a_systems_clock_is_for_those_without_one() {
+    let (theirs, own) = (VirtualClock::new(), VirtualClock::new());
+    let system = System::with_clock(theirs.clone());
+    let without = system.spawn_from(&plain(), 0).unwrap();
+    let with = built(Template::builder().clock(own.clone()));
+    let with = system.spawn_from(&with, 0_u32).unwrap();
+    for (actor, clock) in [(without, theirs), (with, own)] {
+        waits_by(actor, clock);
+    }
+}
+
+#[test]
+fn a_system_that_is_dropped_stops_them() {
+    let drops = Drops::default();
+    let template = built(Template::<Dropped>::builder().name("member"));
+    let system = System::new();
+    let actor = system.spawn_from(&template, drops.one()).unwrap();
+    assert_eq!(actor.name(), Some("member"));
+    drop(system);
+    assert_eq!((actor.stop_cause(), drops.count()), (Some(StopCause::Requested), 1));
+}
+
+// The drop of the last handle of an idle actor, which has a short way: `Strong::last_gone`.
+
+/// A state that is dropped with what it has to do.
+struct Then(Option<Box<dyn FnOnce() + Send>>);
+
+impl Then {
+    fn new(f: impl FnOnce() + Send + 'static) -> Self {
+        Then(Some(Box::new(f)))
+    }
+}
+
+impl Drop for Then {
+    fn drop(&mut self) {
+        if let Some(f) = self.0.take() {
+            f();
+        }
+    }
+}
+
+type Maker<S> = Box<dyn Fn(S) -> Actor<S> + Send>;
+
+/// The ways to make an actor that is dropped in silence.
+fn makers<S: Send + 'static>() -> Vec<(&'static str, Maker<S>)> {
+    let template = built(Template::builder().name("of a template"));
+    let watched = template.clone();
+    vec![
+        ("plain", Box::new(Actor::new)),
+        ("built", Box::new(|state| Actor::builder(state).name("built").spawn().unwrap())),
+        ("of a template", Box::new(move |state| template.spawn(state))),
+        (
+            "watched",
+            Box::new(move |state| {
+                let actor = watched.spawn(state);
+                assert_eq!(actor.wait_ended(Duration::ZERO), Ok(false));
+                assert!(common::poll_once(&mut Box::pin(actor.ended())).is_pending());
+                actor
+            }),
+        ),
+    ]
+}
+
+#[test]
+fn a_dropped_state_is_dropped_once_wherever_it_is() {
+    for (name, make) in makers() {
+        let drops = Drops::default();
+        drop(make(drops.one()));
+        assert_eq!(drops.count(), 1, "{name}");
+        let actor = make(drops.one());
+        let (also, weak) = (actor.clone(), actor.downgrade());
+        actor.send(|_| ()).unwrap();
+        drop(actor);
+        assert_eq!(drops.count(), 1, "{name}, with a clone");
+        drop(also);
+        assert_eq!(drops.count(), 2, "{name}, with a weak handle");
+        assert!(weak.upgrade().is_none());
+        let actor = make(drops.one());
+        in_turn(|| {
+            drop(actor);
+            assert_eq!(drops.count(), 2, "{name}: the drop is for after the turn");
+        });
+        assert_eq!(drops.count(), 3, "{name}, in a turn");
+        let closed = make(drops.one());
+        closed.close();
+        assert_eq!(drops.count(), 4, "{name}, closed");
+        drop(closed);
+        assert_eq!(drops.count(), 4, "{name}: once");
+    }
+}
+
+#[test]
+fn what_a_dropped_state_sends_runs_after_it() {
+    for (name, make) in makers() {
+        let log = Actor::new(Vec::new());
+        let theirs = log.clone();
+        drop(make(Then::new(move || {
+            theirs.send(|log| log.push("sent")).unwrap();
+            assert_eq!(theirs.len(), 1, "{name}: a turn ran inside of the drop");
+            let waited = theirs.with(|log| log.len());
+            assert_eq!(waited, Ok(1), "{name}: one may wait in there");
+        })));
+        assert_eq!(log.with(|log| log.clone()), Ok(vec!["sent"]), "{name}");
+    }
+}
+
+#[test]
+fn a_state_that_panics_in_its_drop_hurts_nobody() {
+    for (name, make) in makers() {
+        let drops = Drops::default();
+        let template = built(Template::builder().name("neighbour"));
+        let neighbour = template.spawn(1_u32);
+        drop(make(Bomb(drops.clone())));
+        assert_eq!(drops.count(), 1, "{name}");
+        // This thread is inside of nothing.
+        let here = thread::current().id();
+        assert_eq!(neighbour.with(|_| thread::current().id()), Ok(here));
+        neighbour.send(|n| *n += 1).unwrap();
+        assert_eq!(neighbour.with(|n| *n), Ok(2), "{name}");
+    }
+}
+
+#[test]
+fn states_that_hold_the_next_go_in_constant_stack() {
+    on_small_stack(|| {
+        struct Link(#[expect(dead_code)] Option<Actor<Link>>, #[expect(dead_code)] Dropped);
+        let len = size(20_000, 300_000);
+        for (name, make) in makers() {
+            let drops = Drops::default();
+            let first = (0..len).fold(None, |next, _| Some(make(Link(next, drops.one()))));
+            drop(first);
+            // After a millisecond, others may go on.
+            until(|| drops.count() == len);
+            assert_eq!(drops.count(), len, "{name}");
+        }
+    });
+}
+
+#[test]
+fn hooks_that_hold_the_next_go_in_constant_stack() {
+    on_small_stack(|| {
+        let len = size(5_000, 100_000);
+        let drops = Drops::default();
+        // Each template is kept by its one actor alone, and keeps the next one.
+        let mut next: Option<Actor<u32>> = None;
+        for _ in 0..len {
+            let (held, dropped) = (next.take(), drops.one());
+            let template = built(Template::builder().on_panic(move |_| _ = (&held, &dropped)));
+            next = Some(template.spawn(0));
+        }
+        drop(next);
+        assert_eq!(drops.count(), len);
+    });
+}
+
+#[test]
+fn panics_of_a_builders_hooks_concern_nobody() {
+    let drops = Drops::default();
+    let (a, b, c) = (Bomb(drops.clone()), Bomb(drops.clone()), Bomb(drops.clone()));
+    let builder = Actor::builder(0);
+    let builder = builder.on_panic(move |_| _ = &a).on_batch_start(move |_| _ = &b);
+    drop(builder.on_undelivered(move |_| _ = &c).spawn().unwrap());
+    assert_eq!(drops.count(), 3);
+}
+
+#[test]
+fn an_executors_state_is_dropped_by_it() {
+    let drops = Drops::default();
+    let queue = DrainQueue::new();
+    let template = built(Template::builder().executor(queue.handle()));
+    drop(template.spawn(drops.one()));
+    assert_eq!((drops.count(), queue.len()), (0, 1));
+    queue.run_until_idle();
+    assert_eq!(drops.count(), 1);
+    // Nothing is to be run of one whose state has no drop.
+    let template = built(Template::builder().executor(queue.handle()));
+    drop(template.spawn(0_u32));
+    assert_eq!(queue.len(), 0);
+}
+
+#[test]
+fn the_last_handle_goes_as_a_weak_one_does() {
+    must_end(|| {
+        let drops = Drops::default();
+        let rounds = size(2_000, 50_000);
+        let template = built(Template::builder().name("raced"));
+        for round in 0..rounds {
+            let state = drops.one();
+            let actor = if round % 2 == 0 { Actor::new(state) } else { template.spawn(state) };
+            let weak = actor.downgrade();
+            let gate = Arc::new(common::Gate::new(2));
+            let theirs = gate.clone();
+            let thread = thread::spawn(move || {
+                theirs.pass();
+                match round % 3 {
+                    0 => drop(weak),
+                    1 => drop(weak.upgrade()),
+                    _ => {
+                        let sent = weak.upgrade().map(|actor| actor.send(|_| ()));
+                        assert!(sent.is_none_or(|sent| sent.is_ok()));
+                    }
+                }
+            });
+            gate.pass();
+            drop(actor);
+            thread.join().unwrap();
+            until(|| drops.count() > round);
+            assert_eq!(drops.count(), round + 1);
+        }
+    });
+}
