@@ -73,7 +73,7 @@ impl Budget {
     /// No end: a drain goes on for as long as messages come.
     pub const UNLIMITED: Budget = Budget { turns: NEVER, time: None, grace: 0 };
     /// In an executor, unless the builder says otherwise.
-    pub(crate) const POSTED: Budget = Budget::turns(256);
+    pub(crate) const POSTED: Budget = Budget::turns(64);
     /// On the threads that send, unless the builder says otherwise.
     pub(crate) const INLINE: Budget =
         Budget { turns: NEVER, time: Some(Duration::from_millis(1)), grace: GRACE };

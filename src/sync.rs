@@ -14,7 +14,7 @@ pub(crate) mod config {
     /// The largest state that its owner takes into its own frame: a line.
     pub(crate) const HOME: usize = 64;
     /// The saturated COUNT of the word: "at least this many".
-    pub(crate) const COUNT_MAX: u64 = 65_535;
+    pub(crate) const COUNT_MAX: u64 = 32_767;
     /// Empty chunks that one thread keeps.
     pub(crate) const CACHED_CHUNKS: usize = 32;
     /// Empty chunks that the depot keeps for all threads together.
@@ -129,6 +129,17 @@ pub(crate) mod hint {
             backoff.snooze();
         }
         true
+    }
+
+    /// Looks a few times, with pauses of some hundred nanoseconds in between, whether something has
+    /// come; the line that is looked at stays with others meanwhile.
+    pub(crate) fn soon(mut come: impl FnMut() -> bool) -> bool {
+        const LOOKS: u32 = 3;
+        const PAUSES: u32 = 32;
+        (0..LOOKS).any(|_| {
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+            come()
+        })
     }
 
     /// Asks the processor to fetch the line at `addr`; no access in the language's sense.

@@ -158,7 +158,7 @@ fn a_batch_ends_before_another_actors_turn() {
             .unwrap();
         actor.send(turn(2)).unwrap();
     });
-    assert_eq!(diary.take(), [Before, Turn(1), After(1), Turn(100), Before, Turn(2), After(1)]);
+    assert_eq!(diary.take(), [Before, Turn(1), Turn(2), After(2), Turn(100)]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use common::{Held, Tally, asked, in_turn, must_end, quiet_panic, size};
 use turnwise::executor::DrainQueue;
 use turnwise::{Actor, AskError, Budget, BuildError, Overflow, PanicPolicy, Reason};
 
-const LARGEST: usize = 65_533;
+const LARGEST: usize = 32_765;
 const FULL: AskError = AskError::Refused(Reason::Full);
 
 fn with_room_for<S: Send + 'static>(state: S, messages: usize) -> Actor<S> {
@@ -33,7 +33,7 @@ fn impossible_capacities_are_errors_with_the_limit() {
         let error = spawn(asked).unwrap_err();
         assert_eq!(error, BuildError::CapacityTooLarge { asked, largest: LARGEST });
         let text = error.to_string();
-        assert!(text.contains("65533") && text.contains(&asked.to_string()), "{error}");
+        assert!(text.contains("32765") && text.contains(&asked.to_string()), "{error}");
     }
     assert_eq!(Actor::new(()).capacity(), None);
 }

@@ -67,7 +67,8 @@ fn work_wakes_who_serves_and_closing_ends_it() {
             assert_eq!(told.recv(), Ok((i, server.thread().id())));
         }
         queue.close();
-        assert_eq!(server.join().unwrap(), 100);
+        // A message that comes while the one before is being let go is run by the same drain.
+        assert!((1..=100).contains(&server.join().unwrap()));
     });
 }
 

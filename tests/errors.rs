@@ -41,8 +41,8 @@ fn every_error_says_what_happened() {
         (&AskError::Taken, "the answer was taken before"),
         (&BuildError::CapacityZero, "a mailbox needs a capacity of at least 1"),
         (
-            &BuildError::CapacityTooLarge { asked: 70_000, largest: 65_533 },
-            "a capacity of 70000 is over the limit of 65533 waiting messages",
+            &BuildError::CapacityTooLarge { asked: 70_000, largest: 32_765 },
+            "a capacity of 70000 is over the limit of 32765 waiting messages",
         ),
         (&BuildError::BudgetZero, "a drain needs a budget of at least one turn, and some time"),
         (&WaitError::<u32>::Ask(AskError::Refused(Reason::Closed)), "the actor is closed"),

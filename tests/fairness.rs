@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{asked, must_end};
+use common::{asked, must_end, tireless, until};
 use turnwise::executor::DrainQueue;
 use turnwise::{Actor, Executor, ThreadPool};
 
@@ -220,4 +220,45 @@ fn floods_in_tokio_keep_nobody_waiting() {
             runtime.shutdown_timeout(Duration::from_secs(10));
         });
     }
+}
+
+/// Two actors send to each other until `done`, on this thread for ever; the tenth turn sends to a
+/// third one.
+fn ring(from: Actor<u32>, to: Actor<u32>, third: Actor<u32>, done: Arc<AtomicBool>) {
+    let (from_again, to_again) = (from.clone(), to.clone());
+    let sent = from.send(move |turns| {
+        *turns += 1;
+        if *turns == 5 {
+            let done = done.clone();
+            third.send(move |_| done.store(true, Release)).expect("it is open");
+        }
+        if !done.load(Acquire) {
+            ring(to_again, from_again, third, done);
+        }
+    });
+    sent.expect("it is open");
+}
+
+#[test]
+fn a_list_without_an_end_keeps_no_hint_waiting() {
+    must_end(|| {
+        let (first, second, third) = (tireless(0), tireless(0), tireless(0));
+        let (listed, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let thread = {
+            let (third, listed, done) = (third.clone(), listed.clone(), done.clone());
+            thread::spawn(move || {
+                let busy = Actor::new(());
+                let turn = move |_: &mut ()| {
+                    // It stands in this thread's list now, behind a turn that goes on.
+                    third.send(|n| *n += 1).expect("it is open");
+                    listed.store(true, Release);
+                    until(|| done.load(Acquire));
+                };
+                busy.send(turn).expect("it is open");
+            })
+        };
+        until(|| listed.load(Acquire));
+        ring(first, second, third, done);
+        thread.join().expect("no panic");
+    });
 }

@@ -712,14 +712,21 @@ impl Model {
         self.depth += 1;
         self.boxes[actor].running = true;
         self.boxes[actor].owes_end = false;
+        // What waits is one batch; what its turns send to this actor is the next one.
+        let mut batch = self.boxes[actor].queue.len();
         while let Some(item) = self.boxes[actor].queue.pop_front() {
             self.turn(actor, item);
+            batch -= 1;
             let is_answered = |slot: usize| self.slots[slot].answer.is_some();
-            // It gives way to what this thread has deferred.
-            let gives_way = outermost && !self.list.is_empty() || until.is_some_and(is_answered);
+            // Between two batches, it gives way to what this thread has deferred.
+            let others = outermost && batch == 0 && !self.list.is_empty();
+            let gives_way = others || until.is_some_and(is_answered);
             if gives_way && !self.boxes[actor].queue.is_empty() {
                 self.list(actor);
                 break;
+            }
+            if batch == 0 {
+                batch = self.boxes[actor].queue.len();
             }
         }
         let mailbox = &mut self.boxes[actor];

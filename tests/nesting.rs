@@ -136,24 +136,27 @@ fn nested_messages_to_many_run_in_the_order_sent() {
 }
 
 #[test]
-fn a_busy_actor_gives_way_to_what_its_turns_have_sent() {
-    // The first of three waiting messages wakes another actor: that one runs before the second.
+fn a_busy_actor_gives_way_at_the_end_of_its_batch() {
+    // The first of three waiting messages sends to another actor, and to its own: what was sent
+    // before comes before, and the other one before the message that came last.
     let log = Arc::new(std::sync::Mutex::new(Vec::new()));
     let (one, two) = (Actor::new(()), Actor::new(()));
     in_turn(|| {
         for n in 1..=3 {
-            let (log, two) = (log.clone(), two.clone());
+            let (log, two, own) = (log.clone(), two.clone(), one.clone());
             one.send(move |()| {
                 log.lock().unwrap().push(n);
                 if n == 1 {
+                    let last = log.clone();
                     two.send(move |()| log.lock().unwrap().push(10)).unwrap();
+                    own.send(move |()| last.lock().unwrap().push(4)).unwrap();
                 }
             })
             .unwrap();
         }
         assert!(log.lock().unwrap().is_empty());
     });
-    assert_eq!(*log.lock().unwrap(), [1, 10, 2, 3]);
+    assert_eq!(*log.lock().unwrap(), [1, 2, 3, 10, 4]);
 }
 
 #[test]

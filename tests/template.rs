@@ -87,7 +87,7 @@ fn limits_are_checked_when_it_is_made() {
     let asked = |messages| Template::<u32>::builder().capacity(messages, Overflow::Reject).build();
     assert_eq!(asked(0).unwrap_err(), BuildError::CapacityZero);
     assert!(matches!(asked(70_000).unwrap_err(), BuildError::CapacityTooLarge { .. }));
-    assert!(asked(65_533).is_ok());
+    assert!(asked(32_765).is_ok());
     let budget = Template::<u32>::builder().budget(0).build();
     assert_eq!(budget.unwrap_err(), BuildError::BudgetZero);
 }

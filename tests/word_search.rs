@@ -5,7 +5,7 @@
 //! the search visits every interleaving once per state. The transitions are the real ones of
 //! `src/mailbox/word.rs`, with COUNT saturated at 3; what an owner does between them is written
 //! again here, step for step as in `src/drain/run.rs`, with the seats of those that wait for room,
-//! the drains of an executor, and its SCHEDULED flag.
+//! the mailbox's one entry (SCHEDULED), the hints beside it, and the drains of an executor (POSTED).
 //!
 //! Checked in every state: one owner, COUNT below saturation exact, capacity exact, messages run in
 //! the order in which they were accepted and each once, none that was taken back, nothing touched
@@ -44,7 +44,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
 use sync::config::COUNT_MAX;
-use word::{CLOSED, Duty, Entry, ORPHAN, Refusal, Snapshot, UNBOUNDED, Word};
+use word::{CLOSED, Duty, Entry, ORPHAN, Refusal, Snapshot, UNBOUNDED, Unscheduled, Word};
 
 /// Those with a program, and the executor.
 const AGENTS: usize = 4;
@@ -109,8 +109,18 @@ enum Fault {
     LetsInTheCancelled,
     /// A drain says that none is out only after it has found the mailbox not pending.
     LowersLate,
-    /// What is left is scheduled before it is pending.
+    /// What is left is posted before it is pending.
     SchedulesTooEarly,
+    /// An entry takes the mailbox over by one step, and says that it is used up by another.
+    EntryUsedUpLate,
+    /// An entry that finds the mailbox not pending does not say that it is used up.
+    StaleEntryStaysOut,
+    /// Who lets go forgets that the entry is out.
+    ReleaseForgetsTheEntry,
+    /// The last reference frees the block, though the entry is out.
+    FreesUnderTheEntry,
+    /// The last reference leaves the block to the entry, and does not say so.
+    LeavesItUnsaid,
 }
 
 #[derive(Clone, Copy)]
@@ -211,11 +221,17 @@ enum At {
     Take,
     LookLeaving(Way),
     Save(Way),
-    Leave(Way),
+    Leave(Way, bool),
     Schedule,
     Submit,
-    EntryDone,
+    Enter,
+    RefDone,
     Unlist,
+    UseEntry,
+    RetainByEntry,
+    EntryUsedUp,
+    LastLook,
+    LastWord,
     Help,
     WaitAdd,
     WaitStay,
@@ -282,10 +298,16 @@ struct Agent {
     refuses: bool,
     /// Somebody waits for room, as the owner saw last.
     waited: bool,
-    /// The mailbox stands in this thread's list.
+    /// The mailbox's entry stands in this thread's list.
     listed: bool,
-    /// An entry of the list, or a drain, is in hand, and its storage is not given up yet.
+    /// A hint does.
+    hinted: bool,
+    /// The entry is in hand.
     entry: bool,
+    /// References in hand that are not given up yet.
+    kept: u8,
+    /// It has given up the last one.
+    last: bool,
     ways: u8,
     sent: u8,
 }
@@ -298,16 +320,19 @@ struct World {
     saved: List,
     handles: u8,
     storage: u8,
+    freed: bool,
     stop: bool,
     ended: u8,
     watchers: u8,
     mourners: u8,
     /// Who was woken and has not noticed yet.
     tokens: u8,
-    /// A drain is out.
-    scheduled: bool,
-    /// Drains that the executor has.
+    /// A drain without the entry is out.
+    posted: bool,
+    /// Such drains that the executor has.
     queued: u8,
+    /// The executor has the entry.
+    entered: bool,
     /// Those that wait for room, the first one first.
     seats: List,
     /// An owner goes through them.
@@ -338,7 +363,10 @@ impl World {
             refuses: false,
             waited: false,
             listed: false,
+            hinted: false,
             entry: false,
+            kept: 0,
+            last: false,
             ways: scenario.ways,
             sent: 0,
         };
@@ -348,13 +376,15 @@ impl World {
             saved: List::default(),
             handles: agents as u8 + u8::from(scenario.kept),
             storage: 1,
+            freed: false,
             stop: false,
             ended: 0,
             watchers: 0,
             mourners: 0,
             tokens: 0,
-            scheduled: false,
+            posted: false,
             queued: 0,
+            entered: false,
             seats: List::default(),
             locked: false,
             phases: [0; NODES],
@@ -399,7 +429,7 @@ impl Step<'_> {
 
     /// Does one operation of the real word.
     fn on_word<R>(&mut self, f: impl FnOnce(&Word) -> R) -> R {
-        self.check(self.world.storage > 0, "the word is touched after the block was freed");
+        self.check(!self.world.freed, "the word is touched after the block was freed");
         let word = Word::new();
         assert!(word.release_from(Snapshot::IDLE, self.world.word).is_ok());
         let result = f(&word);
@@ -411,9 +441,19 @@ impl Step<'_> {
         self.check(self.world.storage > 0, "storage rises from nothing");
         self.world.storage += 1;
     }
+    /// One more reference in hand.
+    fn keep(&mut self) {
+        self.retain();
+        self.agent().kept += 1;
+    }
     fn give_up_storage(&mut self) {
         self.check(self.world.storage > 0, "storage is given up twice");
         self.world.storage = self.world.storage.saturating_sub(1);
+        self.agent().last = self.world.storage == 0;
+    }
+    fn free(&mut self) {
+        self.check(!self.world.freed, "the block is freed twice");
+        self.world.freed = true;
     }
 
     fn own(&mut self) {
@@ -501,9 +541,11 @@ impl Step<'_> {
         let op = self.op();
         let is_executor = self.is_executor();
         let agent = self.agent();
-        if agent.entry {
-            agent.at = At::EntryDone;
-        } else if agent.listed {
+        if agent.last {
+            agent.at = At::LastLook;
+        } else if agent.kept > 0 {
+            agent.at = At::RefDone;
+        } else if agent.listed || agent.hinted {
             agent.at = At::Unlist;
         } else if agent.seated {
             agent.at = At::SeatFirst;
@@ -521,17 +563,47 @@ impl Step<'_> {
         self.me == self.scenario.programs.len()
     }
 
-    /// A pending mailbox is left to this thread's list, or to the executor; a reference is in hand.
-    fn see_to_it(&mut self, defers: bool) {
-        if !defers {
-            self.go(At::Schedule);
-            return;
+    /// The entry of a pending mailbox is in hand: it goes where the mailbox is at home.
+    fn put_entry(&mut self) {
+        let home = self.scenario.executor_only;
+        let agent = self.agent();
+        (agent.entry, agent.listed) = (home, agent.listed || !home);
+        if home { self.go(At::Enter) } else { self.after() }
+    }
+
+    /// A hint goes on this thread's list, unless the mailbox stands there already; with the
+    /// reference that is in hand, or one of its own.
+    fn hint(&mut self) {
+        let known = self.agent().listed || self.agent().hinted;
+        if !known {
+            if self.agent().kept > 0 {
+                self.agent().kept -= 1;
+            } else {
+                self.retain();
+            }
+            self.agent().hinted = true;
         }
-        if self.agent().listed {
-            self.give_up_storage();
-        }
-        self.agent().listed = true;
         self.after();
+    }
+
+    /// A pending mailbox, whose entry is not this thread's, is left to the executor. `kept`: by a
+    /// reference that is in hand.
+    fn post(&mut self) {
+        if self.agent().kept == 0 {
+            self.keep();
+        }
+        self.go(At::Schedule);
+    }
+
+    /// What a message or a flag has left owing that was left pending.
+    fn see_to_it(&mut self, duty: Duty, nested: bool) {
+        match duty {
+            Duty::Scheduled => self.put_entry(),
+            // The executor comes to the entry.
+            _ if self.scenario.executor_only => self.after(),
+            _ if nested => self.hint(),
+            _ => self.post(),
+        }
     }
 
     fn next_op(&mut self) {
@@ -543,11 +615,6 @@ impl Step<'_> {
     /// How a call goes that drains if it can; inside a turn it never does.
     fn entry(&self, nested: bool) -> Entry {
         if nested || self.scenario.executor_only { Entry::Leave } else { Entry::Drain }
-    }
-
-    /// Does this thread see to a pending mailbox by itself?
-    fn defers(&self, nested: bool) -> bool {
-        nested && !self.scenario.executor_only
     }
 
     fn push(&mut self, entry: Entry, nested: bool, n: u8) {
@@ -564,7 +631,7 @@ impl Step<'_> {
         let unsettled = self.unsettled();
         let waiting = (self.world.accepted.len + unsettled).saturating_sub(u8::from(!free));
         let limit = self.scenario.limit;
-        let drains = free && entry != Entry::Leave;
+        let drains = free && !matches!(entry, Entry::Leave | Entry::Post);
         // The place that it leaves is for those that wait for room, if somebody may.
         let drains = drains && !(self.world.word.is_pending() && self.world.word.is_watched());
         let fits = u32::from(waiting) + u32::from(n) <= limit.saturating_add(u32::from(drains));
@@ -606,10 +673,7 @@ impl Step<'_> {
                     }
                     Duty::TakeOver => self.take_over(address(top), 0),
                     Duty::TakeOverWatched => self.take_over(address(top), 1),
-                    Duty::Schedule => {
-                        self.retain();
-                        self.see_to_it(self.defers(nested));
-                    }
+                    Duty::Scheduled | Duty::Schedule => self.see_to_it(duty, nested),
                     Duty::Nothing => self.after(),
                 }
             }
@@ -624,10 +688,11 @@ impl Step<'_> {
             false => word.raise(flag, entry),
         });
         match raised {
-            Some((Duty::Schedule, _)) => {
+            Some((duty @ (Duty::Scheduled | Duty::Schedule), _)) => {
                 self.world.phantom += u8::from(idle);
-                self.retain();
-                self.see_to_it(self.defers(nested));
+                // It keeps an orphan, whoever runs that meanwhile.
+                self.keep();
+                self.see_to_it(duty, nested);
             }
             Some((Duty::Drain, _)) => {
                 self.own();
@@ -656,6 +721,9 @@ impl Step<'_> {
     }
 
     fn released(&mut self) {
+        if self.fault == Fault::ReleaseForgetsTheEntry {
+            self.on_word(|word| word.unschedule_only());
+        }
         self.disown();
         self.world.phantom = 0;
         self.agent().done = 0;
@@ -695,7 +763,8 @@ impl Step<'_> {
                     "pushes two"
                 }
                 Some(Op::Post) => {
-                    self.push(Entry::Leave, false, 1);
+                    let home = self.scenario.executor_only;
+                    self.push(if home { Entry::Leave } else { Entry::Post }, false, 1);
                     "leaves a message to the executor"
                 }
                 Some(Op::Nested) => {
@@ -1021,58 +1090,154 @@ impl Step<'_> {
                 let list = std::mem::take(&mut self.agent().batch);
                 self.check(self.world.saved.len == 0, "a list was saved already");
                 self.world.saved = list;
-                self.retain();
-                if self.fault == Fault::SchedulesTooEarly && way == Way::HandOff {
-                    let out = std::mem::replace(&mut self.world.scheduled, true);
+                self.keep();
+                if self.posts_too_early(way) {
+                    let out = std::mem::replace(&mut self.world.posted, true);
                     if !out {
                         self.retain();
                         self.world.queued += 1;
                     }
                 }
-                self.go(At::Leave(way));
+                // It goes home with its entry, unless that is out.
+                let home = if self.scenario.executor_only { Way::HandOff } else { Way::Defer };
+                let scheduled = way == home && !self.on_word(|word| word.load().is_scheduled());
+                self.go(At::Leave(way, scheduled));
                 "saves its list"
             }
-            At::Leave(way) => {
+            At::Leave(way, scheduled) => {
                 self.settle_wrongly();
                 let done = std::mem::take(&mut self.agent().done);
                 self.agent().ways -= 1;
-                self.on_word(|word| word.set_pending(done.into()));
+                self.on_word(|word| word.set_pending(done.into(), scheduled));
                 self.disown();
-                if self.fault == Fault::SchedulesTooEarly && way == Way::HandOff {
-                    self.give_up_storage();
+                if self.posts_too_early(way) {
                     self.after();
+                } else if scheduled {
+                    self.put_entry();
+                } else if way == Way::Defer {
+                    self.hint();
                 } else {
-                    self.see_to_it(way == Way::Defer);
+                    self.go(At::Schedule);
                 }
                 "leaves it pending"
             }
-            At::Schedule => {
-                if std::mem::replace(&mut self.world.scheduled, true) {
-                    self.give_up_storage();
-                    self.after();
+            At::Schedule if self.scenario.executor_only => {
+                let entry = self.on_word(|word| word.schedule());
+                self.agent().entry = entry;
+                if entry {
+                    self.go(At::Enter)
                 } else {
-                    self.go(At::Submit);
+                    self.after()
+                }
+                "schedules its entry"
+            }
+            At::Schedule => {
+                let out = std::mem::replace(&mut self.world.posted, true);
+                if out {
+                    self.after()
+                } else {
+                    self.go(At::Submit)
                 }
                 "schedules"
             }
             At::Submit => {
                 // The reference in hand is the drain's now.
+                self.agent().kept -= 1;
                 self.world.queued += 1;
                 self.after();
                 "gives a drain to the executor"
             }
-            At::EntryDone => {
-                self.give_up_storage();
+            At::Enter => {
                 self.agent().entry = false;
+                self.check(!self.world.entered, "there are two entries");
+                self.world.entered = true;
                 self.after();
-                "gives up the entry"
+                "gives the entry to the executor"
+            }
+            At::RefDone => {
+                self.agent().kept -= 1;
+                self.give_up_storage();
+                self.after();
+                "gives up a reference"
+            }
+            At::Unlist if self.world.agents[self.me].listed => {
+                let agent = self.agent();
+                (agent.listed, agent.entry) = (false, true);
+                self.go(if way == Way::On { At::UseEntry } else { At::RetainByEntry });
+                self.go_on(way)
             }
             At::Unlist => {
                 let agent = self.agent();
-                agent.listed = false;
-                agent.entry = true;
+                agent.hinted = false;
+                agent.kept += 1;
                 self.take_pending_or(|step| step.after());
                 "runs its list"
+            }
+            At::UseEntry if self.fault == Fault::EntryUsedUpLate => {
+                match self.on_word(|word| word.take_over()) {
+                    Some(before) => self.take_over(before.head(), before.kept()),
+                    None => self.go(At::EntryUsedUp),
+                }
+                "runs an entry that is still out"
+            }
+            At::UseEntry => {
+                self.agent().entry = false;
+                let stale = self.world.storage > 0 && !self.world.word.is_pending();
+                let used_up = match self.fault == Fault::StaleEntryStaysOut && stale {
+                    true => Unscheduled::Stale,
+                    false => self.on_word(|word| word.unschedule()),
+                };
+                match used_up {
+                    Unscheduled::Owns(before) => self.take_over(before.head(), before.kept()),
+                    Unscheduled::Stale => self.after(),
+                    Unscheduled::Dead => {
+                        self.free();
+                        self.after();
+                    }
+                }
+                "runs the entry"
+            }
+            At::RetainByEntry => {
+                // A reference takes the entry's place, unless they are all gone.
+                if self.world.storage == 0 {
+                    self.go(At::UseEntry);
+                } else {
+                    self.keep();
+                    self.go(At::EntryUsedUp);
+                }
+                "takes a reference for the entry"
+            }
+            At::EntryUsedUp => {
+                self.on_word(|word| word.unschedule_only());
+                let agent = self.agent();
+                agent.entry = false;
+                match (self.fault == Fault::EntryUsedUpLate, self.is_executor()) {
+                    (true, _) => self.after(),
+                    (_, true) => self.hint(),
+                    (_, false) => self.go(At::Schedule),
+                }
+                "says that the entry is used up"
+            }
+            At::LastLook => {
+                let out = self.on_word(|word| word.look()).is_scheduled();
+                if out && self.fault != Fault::FreesUnderTheEntry {
+                    self.go(At::LastWord);
+                } else {
+                    self.agent().last = false;
+                    self.free();
+                    self.after();
+                }
+                "has given up the last reference"
+            }
+            At::LastWord => {
+                self.agent().last = false;
+                let left = self.fault == Fault::LeavesItUnsaid
+                    || self.on_word(|word| word.is_left_to_entry());
+                if !left {
+                    self.free();
+                }
+                self.after();
+                "leaves the block to the entry, if that is out"
             }
 
             // Waiting for idle and end.
@@ -1210,15 +1375,23 @@ impl Step<'_> {
             }
 
             // The executor.
+            At::Idle if self.world.entered && way != Way::Defer => {
+                self.world.entered = false;
+                self.agent().entry = true;
+                // In the executor's own call nothing is run: the entry makes way for a hint.
+                let at_work = way == Way::HandOff;
+                self.go(if at_work { At::RetainByEntry } else { At::UseEntry });
+                "takes the entry"
+            }
             At::Idle => {
                 self.world.queued -= 1;
-                self.agent().entry = true;
+                self.agent().kept += 1;
                 let late = self.fault == Fault::LowersLate;
                 self.go(if late { At::TakeDrain } else { At::Lower });
                 "takes a drain"
             }
             At::Lower => {
-                self.world.scheduled = false;
+                self.world.posted = false;
                 self.go(At::TakeDrain);
                 "says that no drain is out"
             }
@@ -1226,14 +1399,14 @@ impl Step<'_> {
                 if self.fault == Fault::LowersLate {
                     self.take_pending_or(|step| step.go(At::LowerLate));
                     let found = !matches!(self.agent().at, At::LowerLate);
-                    self.world.scheduled &= !found;
+                    self.world.posted &= !found;
                 } else {
                     self.take_pending_or(|step| step.after());
                 }
                 "runs a drain"
             }
             At::LowerLate => {
-                self.world.scheduled = false;
+                self.world.posted = false;
                 self.after();
                 "says too late that no drain is out"
             }
@@ -1255,6 +1428,11 @@ impl Step<'_> {
     fn leave(&mut self, way: Way) {
         let bounded = self.scenario.limit != UNBOUNDED;
         self.go(if bounded { At::LookLeaving(way) } else { At::Save(way) });
+    }
+
+    fn posts_too_early(&self, way: Way) -> bool {
+        let posts = way == Way::HandOff && !self.scenario.executor_only;
+        self.fault == Fault::SchedulesTooEarly && posts
     }
 
     fn help_or_wait(&mut self) {
@@ -1348,6 +1526,10 @@ impl Step<'_> {
     fn check_state(&mut self) {
         let world = &self.world;
         let (word, owner) = (world.word, world.owner);
+        let entries =
+            world.agents.iter().map(|agent| u8::from(agent.listed) + u8::from(agent.entry));
+        let entries = entries.sum::<u8>() + u8::from(world.entered);
+        let one = world.storage == 0 || entries == u8::from(world.word.is_scheduled());
         if world.storage == 0 {
             let gone = world.accepted.len == 0 && world.ended == 1 && world.handles == 0;
             self.check(gone, "the block is freed too early");
@@ -1364,6 +1546,8 @@ impl Step<'_> {
         let waiting = count.saturating_sub(u8::from(owner.is_some()));
         let exempt = word.has(CLOSED | ORPHAN);
         let fits = exempt || u32::from(waiting) <= self.scenario.limit;
+        let late = self.fault == Fault::EntryUsedUpLate;
+        self.check(one || late, "the word does not say whether the entry is out");
         self.check(pending, "neither owned, nor pending, nor idle: or two of them");
         self.check(self.fault != Fault::None || exact, "COUNT below saturation is not exact");
         self.check(self.fault != Fault::None || idle, "COUNT is 0, but it is not idle");
@@ -1374,13 +1558,15 @@ impl Step<'_> {
 
 impl World {
     fn is_over(&self) -> bool {
-        self.agents.iter().all(|agent| matches!(agent.at, At::Over | At::Idle)) && self.queued == 0
+        self.agents.iter().all(|agent| matches!(agent.at, At::Over | At::Idle))
+            && self.queued == 0
+            && !self.entered
     }
 
     /// Nothing is left to do, and everything is done.
     fn is_good_end(&self, scenario: &Scenario) -> bool {
         let run = self.accepted.len == 0 && self.word.count() == 0 && self.seats.len == 0;
-        let gone = self.storage == 0 && self.ended == 1 && self.seats.len == 0;
+        let gone = self.freed && self.ended == 1 && self.seats.len == 0;
         self.is_over() && if scenario.kept { run && self.storage == 1 } else { gone }
     }
 
@@ -1415,7 +1601,16 @@ impl World {
             {
                 &[]
             }
-            At::Idle if self.queued == 0 => &[],
+            At::Idle if self.queued == 0 && !self.entered => &[],
+            At::Idle => match (self.entered, self.queued > 0) {
+                (true, true) => WAYS,
+                (true, false) => &[Way::On, Way::HandOff],
+                (false, _) => &WAYS[1..2],
+            },
+            // What a thread that is about to sleep has promised is for others.
+            At::Unlist if agent.listed && scenario.executor && !scenario.executor_only => {
+                &[Way::On, Way::HandOff]
+            }
             At::Sleep if !woken => &[],
             // Its time may be over, too.
             At::SeatSleep if op == Some(&Op::Within) => match woken {
@@ -1626,7 +1821,15 @@ const STEPS: &[&str] = &[
     "leaves it pending",
     "schedules",
     "gives a drain to the executor",
-    "gives up the entry",
+    "schedules its entry",
+    "gives the entry to the executor",
+    "gives up a reference",
+    "runs the entry",
+    "takes a reference for the entry",
+    "says that the entry is used up",
+    "has given up the last reference",
+    "leaves the block to the entry, if that is out",
+    "takes the entry",
     "runs its list",
     "helps before it waits",
     "stands in the list",
@@ -1786,6 +1989,44 @@ const SCHEDULED: &[Scenario] = &[
         ..POSTED
     },
 ];
+// The entry waits on a thread's list while others run the mailbox, fill it again, and end it.
+const ENTRIES: &[Scenario] = &[
+    Scenario {
+        name: "an entry, and one that takes over",
+        programs: &[&[Nested, Nested], &[Send, Nested], &[Only]],
+        kept: true,
+        ..PLAIN
+    },
+    Scenario {
+        name: "an entry, last drop",
+        programs: &[&[Nested], &[Send], &[Nested, Send]],
+        ways: 1,
+        ..PLAIN
+    },
+    Scenario {
+        name: "an entry, last drop inside",
+        programs: &[&[Nested, Nested], &[Send, Nested], &[Send]],
+        drop_nested: true,
+        ..PLAIN
+    },
+    Scenario {
+        name: "an entry, stop",
+        programs: &[&[Nested, Nested], &[Send, Stop], &[WaitEnded]],
+        ..POSTED
+    },
+    Scenario {
+        name: "an entry, posts",
+        programs: &[&[Nested], &[Post], &[Send]],
+        ways: 1,
+        ..POSTED
+    },
+    Scenario {
+        name: "an entry, and room for one",
+        programs: &[&[Nested, Nested], &[Wait], &[Send, WaitIdle]],
+        limit: 1,
+        ..PLAIN
+    },
+];
 const OTHERS: &[Scenario] = &[
     Scenario { name: "two senders", programs: &[&[Send, Send], &[Send, Send]], ..KEPT },
     Scenario { name: "three senders", programs: &[&[Send], &[Send, Send], &[Send]], ..KEPT },
@@ -1921,6 +2162,12 @@ const BIG: &[Scenario] = &[
         ..POSTED
     },
     Scenario {
+        name: "big: an entry, posts",
+        programs: &[&[Nested, Nested], &[Post], &[Send]],
+        ways: 1,
+        ..POSTED
+    },
+    Scenario {
         name: "big: waiting for room of an executor",
         programs: &[&[Send, Send], &[Wait, Stop], &[Send]],
         limit: 1,
@@ -1931,7 +2178,7 @@ const BIG: &[Scenario] = &[
 fn scenarios() -> impl Iterator<Item = &'static Scenario> {
     let all = std::env::var_os("TURNWISE_SEARCH_ALL").is_some();
     let big = if all { BIG } else { &[] };
-    [OTHERS, SATURATION, SCHEDULED, ROOM, BEHIND, big].into_iter().flatten()
+    [OTHERS, SATURATION, SCHEDULED, ENTRIES, ROOM, BEHIND, big].into_iter().flatten()
 }
 
 #[test]
@@ -2010,4 +2257,27 @@ fn a_drain_that_says_too_late_that_it_runs_is_found() {
 #[test]
 fn a_drain_that_is_given_away_too_early_is_found() {
     assert_eq!(first_failure(Fault::SchedulesTooEarly, SCHEDULED), STRANDED);
+}
+
+#[test]
+fn an_entry_that_is_used_up_in_two_steps_is_found() {
+    assert_eq!(first_failure(Fault::EntryUsedUpLate, SCHEDULED), STRANDED);
+}
+
+#[test]
+fn a_word_that_does_not_know_its_entry_is_found() {
+    let claim = "the word does not say whether the entry is out";
+    assert_eq!(first_failure(Fault::StaleEntryStaysOut, ENTRIES), claim);
+    assert_eq!(first_failure(Fault::ReleaseForgetsTheEntry, ENTRIES), claim);
+}
+
+#[test]
+fn a_block_that_is_freed_under_its_entry_is_found() {
+    let claim = first_failure(Fault::FreesUnderTheEntry, ENTRIES);
+    assert_eq!(claim, "the word is touched after the block was freed");
+}
+
+#[test]
+fn a_block_that_is_left_to_nobody_is_found() {
+    assert_eq!(first_failure(Fault::LeavesItUnsaid, ENTRIES), STRANDED);
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use parking_lot::Mutex;
 use turnwise::executor::DrainQueue;
-use turnwise::{Actor, Budget, Context, Handler, Overflow};
+use turnwise::{Actor, Budget, Context, Handler, Overflow, Template};
 
 const TIMES: u64 = 1000;
 
@@ -72,6 +72,49 @@ fn warm_patient(messages: u64) -> Actor<Counter> {
         Actor::builder(Counter(0)).budget(budget).spawn().expect("an hour is a good limit");
     add(&counter);
     counter
+}
+
+/// One of a ring of two.
+struct Member {
+    next: Option<Actor<Member>>,
+    passed: u64,
+}
+
+/// A ring of two actors; it holds itself until it is [taken apart](take_apart).
+fn ring() -> Actor<Member> {
+    drop(warm(2 * TIMES));
+    let [one, two] = [(); 2].map(|()| Actor::new(Member { next: None, passed: 0 }));
+    let join = |from: &Actor<Member>, to: &Actor<Member>| {
+        let next = Some(to.clone());
+        from.with(move |member| member.next = next).expect("it is open");
+    };
+    join(&one, &two);
+    join(&two, &one);
+    one
+}
+
+fn take_apart(ring: Actor<Member>) {
+    ring.with(|member| member.next = None).expect("it is open");
+}
+
+fn pass(member: &mut Member, left: u64) {
+    member.passed += 1;
+    if let Some(next) = member.next.as_ref().filter(|_| left > 1) {
+        next.send(move |member| pass(member, left - 1)).expect("it is open");
+    }
+}
+
+/// Ten actors, and the one that they ask.
+fn askers() -> (Actor<Counter>, Vec<Actor<Counter>>) {
+    (warm(4 * TIMES), (0..10).map(|_| idle()).collect())
+}
+
+/// What actors of an executor share.
+fn template() -> (Template<Counter>, DrainQueue) {
+    let queue = DrainQueue::new();
+    let template = Template::builder().executor(queue.handle()).build().expect("it has no limit");
+    drop(template.spawn(Counter(0)));
+    (template, queue)
 }
 
 /// An actor in the middle of a turn, on another thread that sleeps. Dropped outside of the count.
@@ -223,6 +266,65 @@ fn send_in_turn(from: Actor<Counter>, to: Actor<Counter>) -> (Actor<Counter>, Ac
     (from, to)
 }
 
+// `TIMES` hops of a ring of two, ten at a time: fewer than would make the thread look at the clock
+// for long.
+#[library_benchmark]
+#[bench::of_two(args = (ring()), teardown = take_apart)]
+fn hop(ring: Actor<Member>) -> Actor<Member> {
+    for _ in 0..TIMES / 10 {
+        black_box(&ring).send(|member| pass(member, 10)).expect("it is open");
+    }
+    ring
+}
+
+// In one turn ten actors are told to ask one, and that answers each by a message: `TIMES` questions.
+#[library_benchmark]
+#[bench::of_ten(askers())]
+fn ask_by_message(
+    (one, askers): (Actor<Counter>, Vec<Actor<Counter>>),
+) -> (Actor<Counter>, Vec<Actor<Counter>>) {
+    for _ in 0..TIMES / 10 {
+        let turn = black_box(&one).with(|_| {
+            for asker in &askers {
+                let (one, back) = (one.clone(), asker.clone());
+                let ask = move |_: &mut Counter| {
+                    let answer = move |counter: &mut Counter| {
+                        counter.0 += 1;
+                        add(&back);
+                    };
+                    one.send(answer).expect("it is open");
+                };
+                asker.send(ask).expect("it is open");
+            }
+        });
+        turn.expect("it is open");
+    }
+    (one, askers)
+}
+
+// One message at a time is handed to the executor, a queue, and run there.
+#[library_benchmark]
+#[bench::to_a_queue(queued_warm(2 * TIMES))]
+fn hand_over((counter, queue): (Actor<Counter>, DrainQueue)) -> (Actor<Counter>, DrainQueue) {
+    for _ in 0..TIMES {
+        add(black_box(&counter));
+        black_box(&queue).run_one();
+    }
+    (counter, queue)
+}
+
+// Actors of an executor. The allocator's part is in it.
+#[library_benchmark]
+#[bench::actor(template())]
+fn create_from_template(
+    (template, queue): (Template<Counter>, DrainQueue),
+) -> (Template<Counter>, DrainQueue) {
+    for i in 0..TIMES {
+        black_box(template.spawn(Counter(i)));
+    }
+    (template, queue)
+}
+
 // The allocator's part is in it.
 #[library_benchmark]
 #[bench::actor(idle())]
@@ -264,7 +366,11 @@ library_benchmark_group!(
         send_to_self,
         send_many,
         send_in_turn,
+        hop,
+        ask_by_message,
+        hand_over,
         create_and_drop,
+        create_from_template,
         clone_and_drop,
         send_refused
 );

@@ -22,7 +22,7 @@ use std::hint::black_box;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Instant;
 
-use turnwise::{Actor, Executor, ThreadPool};
+use turnwise::{Actor, Executor, Template, ThreadPool};
 
 /// Where plain actors run; on the threads that send, unless it is set.
 pub(crate) static EXECUTOR: OnceLock<Arc<dyn Executor>> = OnceLock::new();
@@ -55,6 +55,10 @@ pub(crate) trait Way: 'static {
     type Of<L: Letter>: Clone + Send + Sync + 'static;
 
     fn make<L: Letter>(state: L::State) -> Self::Of<L>;
+    /// How to make many.
+    fn maker<L: Letter>() -> impl Fn(L::State) -> Self::Of<L> {
+        Self::make::<L>
+    }
     /// Hands the letter over. Some ways cannot but wait until it has been run.
     fn put<L: Letter>(to: &Self::Of<L>, letter: L);
     /// Waits for the answer.
@@ -105,10 +109,9 @@ static POOL: LazyLock<ThreadPool> = LazyLock::new(|| {
     ThreadPool::builder().threads(WORKERS).build().expect("there are threads to be had")
 });
 
-/// An actor on the pool. Whatever can be shared by all of them is shared here.
-#[inline]
-fn on_pool<S: Send + 'static>(state: S) -> Actor<S> {
-    Actor::builder(state).executor(POOL.handle()).spawn().expect("no capacity was asked for")
+/// What actors on the pool share.
+fn on_pool<S: Send + 'static>() -> Template<S> {
+    Template::builder().executor(POOL.handle()).build().expect("no capacity was asked for")
 }
 
 impl Way for OnPool {
@@ -119,7 +122,12 @@ impl Way for OnPool {
 
     #[inline]
     fn make<L: Letter>(state: L::State) -> Self::Of<L> {
-        on_pool(state)
+        on_pool().spawn(state)
+    }
+    #[inline]
+    fn maker<L: Letter>() -> impl Fn(L::State) -> Self::Of<L> {
+        let template = on_pool();
+        move |state| template.spawn(state)
     }
     #[inline]
     fn put<L: Letter>(to: &Self::Of<L>, letter: L) {

@@ -581,10 +581,11 @@ impl Letter for First {
 /// Makes `many` objects and gives each its first message, until all have been handled.
 pub(crate) fn first_messages<W: Way>(many: u64) -> Took {
     let (handled, gone) = (HANDLED.sum(), GONE.sum());
+    let make = W::maker::<First>();
     let (took, all) = alone(|| {
         let mut all = Vec::with_capacity(many as usize);
         for _ in 0..many {
-            let one = W::make::<First>(Small(0));
+            let one = make(Small(0));
             W::put(&one, First);
             all.push(one);
         }
@@ -602,8 +603,9 @@ pub(crate) fn first_messages<W: Way>(many: u64) -> Took {
 pub(crate) fn resident<W: Way>(many: u64) -> Option<f64> {
     let handled = HANDLED.sum();
     let mut all = Vec::with_capacity(many as usize);
+    let new = W::maker::<First>();
     let mut make = |number: u64| {
-        let one = W::make::<First>(Small(0));
+        let one = new(Small(0));
         W::put(&one, First);
         all.push(one);
         // Few messages wait at once, for what is asked is not what they take.

@@ -60,7 +60,7 @@ struct Args {
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
     threads: Option<usize>,
     /// Messages that may wait in each mailbox
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..=65_533))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..=32_765))]
     capacity: usize,
     /// Seconds that the pipeline may take to finish once everything has been fed in [default: as
     /// long as it takes]

@@ -33,7 +33,7 @@ pub(crate) mod config {
     pub(crate) const SLOT: usize = 128;
     pub(crate) const HOME: usize = 256;
     pub(crate) const CHUNK_SLOTS: usize = 4;
-    pub(crate) const COUNT_MAX: u64 = 65_535;
+    pub(crate) const COUNT_MAX: u64 = 32_767;
     pub(crate) const CACHED_CHUNKS: usize = 1;
     pub(crate) const DEPOT_CHUNKS: usize = 1;
 }
@@ -54,6 +54,11 @@ pub(crate) mod hint {
     /// No patience: the thread looks when it is about to sleep, and loom tries every moment of
     /// that.
     pub(crate) fn done_soon(_: impl FnMut() -> bool) -> bool {
+        false
+    }
+
+    /// No patience here either.
+    pub(crate) fn soon(_: impl FnMut() -> bool) -> bool {
         false
     }
 

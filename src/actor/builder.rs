@@ -140,7 +140,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// At most this many messages wait, the running one not counted; `overflow` says what happens
     /// to one more.
     ///
-    /// The limit is exact at every moment, for up to 65,533 messages.
+    /// The limit is exact at every moment, for up to 32,765 messages.
     pub fn capacity(mut self, messages: usize, overflow: Overflow) -> Self {
         self.capacity = Some(messages);
         self.plan.settings.overflow = overflow;
@@ -195,7 +195,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// [`ThreadPool::global`](crate::ThreadPool::global) (with the feature `tokio`, to the runtime
     /// that the drainer is in). Nothing is handed off if nothing is left.
     ///
-    /// By default a drain has 256 turns if the executor alone runs the actor. Otherwise it stops
+    /// By default a drain has 64 turns if the executor alone runs the actor. Otherwise it stops
     /// after 1 ms, at the next message boundary. The clock is first read after eight messages, and
     /// the time counts from there, so a short drain never reads it. The message of a caller that
     /// found the actor idle does not count. A caller that waits goes on until its own message is

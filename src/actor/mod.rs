@@ -50,8 +50,9 @@ use crate::time::Limit;
 /// that wait are run, then the state is dropped.
 ///
 /// A message sent from inside a turn (of any actor) never runs inside that turn: this thread runs
-/// it when the turn is over, unless another thread does so earlier. A message is a closure that
-/// gets the state, or a value that the state [handles](Handler).
+/// it when the turn is over, and what waited behind it in the same batch, unless another thread does
+/// so earlier. A message is a closure that gets the state, or a value that the state
+/// [handles](Handler).
 ///
 /// An actor with an [executor](ActorBuilder::executor) is run by its executor and by nothing else,
 /// unless its builder says [otherwise](ActorBuilder::run_inline).
@@ -419,7 +420,7 @@ impl<S> Actor<S> {
     }
 
     /// Messages accepted and not done, the running one included: an upper bound, late by at most a
-    /// batch; from 65,535 on "at least". Stale on return. Wait-free.
+    /// batch; from 32,767 on "at least". Stale on return. Wait-free.
     ///
     /// # Examples
     /// ```

@@ -54,6 +54,14 @@ impl Counts {
         true
     }
 
+    /// One more reference, unless they are all gone.
+    pub(crate) fn try_retain(&self) -> bool {
+        self.life.check();
+        let more = |n: u32| if n == 0 { None } else { Some(n + 1) };
+        // Ordering: Relaxed, as for a clone.
+        self.refs.fetch_update(Relaxed, Relaxed, more).map(guard_overflow).is_ok()
+    }
+
     /// One more reference, by one that has a handle or a reference, or owns the mailbox.
     #[inline]
     pub(crate) fn retain(&self) {

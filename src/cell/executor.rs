@@ -72,7 +72,7 @@ impl<F: Fn(Drain) + Send + Sync> Executor for F {
 /// stopped with [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone), waiting messages are
 /// given back, every asker is answered. Leaking it leaves the messages waiting for ever, unless the
 /// actor may run [inline](crate::ActorBuilder::run_inline).
-// It is a `Ref` (`cell/refs.rs`), by its address: an executor is part of what a cell is made of,
+// It is a `Queued` (`cell/refs.rs`), by its address: an executor is part of what a cell is made of,
 // and so knows no cells.
 #[must_use = "dropping a drain stops its actor"]
 pub struct Drain {
@@ -80,7 +80,7 @@ pub struct Drain {
     entry: Option<NonNull<()>>,
 }
 
-// SAFETY: it stands for a `Ref`, which is Send; whoever runs it becomes the owner by an atomic
+// SAFETY: it stands for a `Queued`, which is Send; whoever runs it becomes the owner by an atomic
 // step, and the state's type is Send.
 unsafe impl Send for Drain {}
 // SAFETY: a shared reference reads the address only.
@@ -88,7 +88,7 @@ unsafe impl Sync for Drain {}
 
 impl Drain {
     /// # Safety
-    /// `raw` came from [`into_raw`](Self::into_raw), or from a `Ref` that this drain stands for
+    /// `raw` came from [`into_raw`](Self::into_raw), or from a `Queued` that this drain stands for
     /// now; it comes once.
     pub(crate) unsafe fn from_raw(raw: NonNull<()>) -> Self {
         Drain { entry: Some(raw) }
@@ -111,6 +111,7 @@ impl Drain {
 
     /// Which mailbox it is. One that is gone may have had the same number.
     pub(crate) fn number(&self) -> usize {
-        self.entry.map_or(0, |entry| entry.addr().get())
+        // Its lowest bit says what stands for the mailbox.
+        self.entry.map_or(0, |entry| entry.addr().get() | 1)
     }
 }

@@ -8,11 +8,11 @@
 //! state keeps clones of the handle off the word's line.
 //!
 //! `flags` holds the saved list while the mailbox is pending, and bits that only an owner changes,
-//! STOP and SCHEDULED aside. What was said when the actor was built lies behind `config`: in a
-//! static for a plain actor, in an allocation of its own if it came from a builder, in one that is
-//! shared by all actors of a template. What few actors need (waiting threads, the cause of a stop)
-//! is an allocation that takes its place there when somebody watches the actor or it stops by a
-//! panic: a [`Fork`], with the settings once more.
+//! STOP and POSTED aside. What was said when the actor was built lies behind `config`: in a static
+//! for a plain actor, in an allocation of its own if it came from a builder, in one that is shared
+//! by all actors of a template. What few actors need (waiting threads, the cause of a stop) is an
+//! allocation that takes its place there when somebody watches the actor or it stops by a panic: a
+//! [`Fork`], with the settings once more.
 //!
 //! - B1: the state is touched by the owner of the mailbox only (HANDOVER carries it from one to the
 //!   next), and is there until ENDED is set.
@@ -24,17 +24,21 @@
 //! - B4: `config` changes once at most, from what the cell was made with (its *base*) to a fork of
 //!   that. Both live as long as the cell: a cell gives its base up, and frees its fork, when it is
 //!   freed.
-//! - B5: a thread that has taken `handles` to 0, and then finds `refs` at 1 and the word idle, is
-//!   alone with the cell. Only a handle or a reference could make another one or win the mailbox;
-//!   whoever owns a mailbox has one of them, or is the thread that has given up the last handle.
+//! - B5: a thread that has taken `handles` to 0, then finds the word idle, and then `refs` at 1, is
+//!   alone with the cell. An idle word says that nobody owns the mailbox and that no entry is out;
+//!   only a handle could change that, or a reference of a pending one. A reference could make
+//!   another, and one may have taken the place of an entry just now (LEFT): the count shows it.
+//! - B6: SCHEDULED in the word stands for the entry that is out
+//!   ([`Scheduled`](super::refs::Scheduled)), which has no count. Whoever takes `refs` to 0 and
+//!   finds SCHEDULED raised leaves the memory to that entry; the second of the two frees it (LEFT).
 //! - NEWS: the process's count of stops, raised after STOP Release -> read before STOP Acquire. A
 //!   drainer looks at `flags`, which lies where the senders write, at the beginning of a list and
 //!   when that count has moved; whoever is stopped is seen to be so before the next turn.
 //! - CAUSE: `stop_because` Release -> `stop_cause` Acquire. Whoever sees that the actor was stopped
 //!   finds why.
 //! - CONFIG: compare-and-swap Release -> `load` Acquire. Whoever finds the fork finds it written.
-//! - SCHEDULED: raising it Release -> lowering it Acquire. A sender that finds it raised may go:
-//!   the drain that is out lowers it later, and then sees the mailbox pending, with the sender's
+//! - POSTED: raising it Release -> lowering it Acquire. A sender that finds it raised may go: the
+//!   drain that is out lowers it later, and then sees the mailbox pending, with the sender's
 //!   message.
 
 use std::ptr::NonNull;
@@ -57,8 +61,8 @@ use crate::wait_list::Waiters;
 pub(crate) const STOP: u64 = 1;
 /// The state was taken out: the actor has ended. Owner only.
 pub(crate) const ENDED: u64 = 2;
-/// A drain of this mailbox is out in an executor.
-const SCHEDULED: u64 = 4;
+/// A drain without an entry is out in an executor.
+const POSTED: u64 = 4;
 /// The cause of the stop was told. Set together with STOP, or never.
 const TOLD: u64 = 8;
 const FLAGS: u64 = 31;
@@ -76,6 +80,9 @@ pub(crate) struct Config {
     pub(super) vtable: &'static VTable,
     pub(super) kind: Kind,
     pub(super) traits: Traits,
+    /// A message that is alone is run and that is all: nothing is done around its turn, no place
+    /// is counted, no clock read before it.
+    simple: bool,
     settings: Settings,
 }
 
@@ -123,10 +130,11 @@ impl Fork {
     /// `base` is no fork, and alive as long as the cell.
     unsafe fn of(base: NonNull<Config>) -> Self {
         // SAFETY: the caller's word.
-        let Config { vtable, kind, traits, settings } = unsafe { base.as_ref() };
+        let Config { vtable, kind, traits, simple, settings } = unsafe { base.as_ref() };
         debug_assert_ne!(*kind, Kind::Fork);
-        let (vtable, traits, settings) = (*vtable, *traits, settings.clone());
-        let config = Config { vtable, kind: Kind::Fork, traits, settings };
+        let (vtable, traits, simple) = (*vtable, *traits, *simple);
+        let settings = settings.clone();
+        let config = Config { vtable, kind: Kind::Fork, traits, simple, settings };
         Fork { config, base, ext: Ext::default(), guard: UnsafeCell::new(None) }
     }
 
@@ -172,13 +180,21 @@ impl Config {
         traits: Traits,
         settings: Settings,
     ) -> Self {
-        Config { vtable, kind, traits, settings }
+        let limited = settings.limit != UNBOUNDED || settings.budget.first_look() == 0;
+        let simple = !traits.observed && !limited;
+        Config { vtable, kind, traits, simple, settings }
     }
 
     /// How to move a state of this type, if it is worth it.
     #[inline(always)]
     pub(crate) fn moves(&self) -> Option<&'static Move> {
         self.vtable.moves.as_ref()
+    }
+
+    /// May a message that is alone be run, and the mailbox be let go, without a drain's frame?
+    #[inline(always)]
+    pub(crate) fn is_simple(&self) -> bool {
+        self.simple
     }
 
     /// The largest number of waiting messages, if there is one.
@@ -373,22 +389,22 @@ impl Header {
         self.flags.fetch_or(ENDED, Relaxed) & ENDED == 0
     }
 
-    /// Raises SCHEDULED; true if this call did it, and so owes a drain.
-    pub(crate) fn raise_scheduled(&self) -> bool {
-        // Ordering: Release, writer side of SCHEDULED.
-        self.flags.fetch_or(SCHEDULED, Release) & SCHEDULED == 0
+    /// Raises POSTED; true if this call did it, and so owes a drain.
+    pub(crate) fn raise_posted(&self) -> bool {
+        // Ordering: Release, writer side of POSTED.
+        self.flags.fetch_or(POSTED, Release) & POSTED == 0
     }
 
-    /// Is a drain of this mailbox out? Stale on return.
-    pub(crate) fn is_scheduled(&self) -> bool {
-        // Ordering: Relaxed. A hint: whoever acts on it raises SCHEDULED itself.
-        self.flags.load(Relaxed) & SCHEDULED != 0
+    /// Is a drain without an entry out? Stale on return.
+    pub(crate) fn is_posted(&self) -> bool {
+        // Ordering: Relaxed. A hint: whoever acts on it raises POSTED itself.
+        self.flags.load(Relaxed) & POSTED != 0
     }
 
-    /// Lowers SCHEDULED: the drain is about to look.
-    pub(crate) fn lower_scheduled(&self) {
-        // Ordering: Acquire, reader side of SCHEDULED.
-        self.flags.fetch_and(!SCHEDULED, Acquire);
+    /// Lowers POSTED: the drain is about to look.
+    pub(crate) fn lower_posted(&self) {
+        // Ordering: Acquire, reader side of POSTED.
+        self.flags.fetch_and(!POSTED, Acquire);
     }
 
     /// Saves the private list of a mailbox about to be left pending. Owner only.

@@ -13,12 +13,12 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use super::header::{ENDED, Header, Move, Recovered, STOP, Step};
-use super::refs::{Ref, Strong, Weak};
+use super::refs::{Queued, Ref, Scheduled, Strong, Weak, free};
 use super::typed::Cell;
 use crate::error::StopCause;
 use crate::mailbox::list::{Batch, Links};
 use crate::mailbox::node::{NodePtr, Taken};
-use crate::mailbox::word::{CLOSED, Duty, Entry, ORPHAN, Refusal, Snapshot};
+use crate::mailbox::word::{CLOSED, Duty, Entry, ORPHAN, Refusal, Snapshot, Unscheduled};
 use crate::panic::{self, Payload};
 
 /// The right to run a mailbox, with its private list.
@@ -41,7 +41,9 @@ pub(crate) struct Claimed {
 #[must_use = "a duty that is forgotten strands the mailbox"]
 pub(crate) enum Owed {
     Nothing,
-    /// The mailbox is pending: it has to be scheduled, or deferred on this thread.
+    /// The mailbox is pending, and this is its entry: it has to be put somewhere.
+    Scheduled(Scheduled),
+    /// It is pending, and its entry is not the caller's.
     Schedule,
     /// It is the caller's: it has to be drained.
     Drain(Owner),
@@ -53,6 +55,16 @@ impl<S> Strong<S> {
     pub(crate) fn claim(&self) -> Result<Claimed, Snapshot> {
         // O1: the claim has won it, and this handle keeps the cell until it is let go.
         self.header().word.claim().map(|()| Claimed { cell: self.ptr() })
+    }
+
+    /// Leaves one message in an idle mailbox, by the first guess.
+    #[inline(always)]
+    pub(crate) fn leave_first(&self, node: NodePtr) -> Result<Scheduled, Snapshot> {
+        // An attempt to push it may have linked it to what is there no more.
+        node.set_next(0);
+        self.header().word.leave_first(node.addr())?;
+        // SAFETY: the step has raised SCHEDULED.
+        Ok(unsafe { Scheduled::of(self.ptr()) })
     }
 
     /// The same for a caller that would wait anyway, after a claim that has failed.
@@ -73,6 +85,8 @@ impl<S> Strong<S> {
         let duty = self.header().word.push(seen, (top, len), limit, entry, link)?;
         Ok(match duty {
             Duty::Nothing => Owed::Nothing,
+            // SAFETY: the step has raised SCHEDULED.
+            Duty::Scheduled => Owed::Scheduled(unsafe { Scheduled::of(self.ptr()) }),
             Duty::Schedule => Owed::Schedule,
             // SAFETY: O1: the push has won it; from idle, what it pushed is private.
             Duty::Drain => Owed::Drain(unsafe { Owner::new(self.ptr(), Batch::of(top), 0) }),
@@ -91,6 +105,8 @@ impl<S> Strong<S> {
         let (duty, before) = raised?;
         Some(match duty {
             Duty::Nothing => Owed::Nothing,
+            // SAFETY: the step has raised SCHEDULED.
+            Duty::Scheduled => Owed::Scheduled(unsafe { Scheduled::of(self.ptr()) }),
             Duty::Schedule => Owed::Schedule,
             // SAFETY: O1: the step has won it; it counted for one turn, which is none.
             Duty::Drain => Owed::Drain(unsafe { Owner::claimed(self.ptr()) }),
@@ -112,7 +128,56 @@ impl Ref {
     }
 }
 
+impl Scheduled {
+    /// Uses the entry up: the owner of a mailbox that was pending.
+    #[inline]
+    pub(crate) fn take_over(self) -> Option<Owner> {
+        let cell = self.into_cell();
+        // SAFETY: B6, up to this step.
+        match unsafe { cell.as_ref() }.word.unschedule() {
+            // SAFETY: O1: the step has won it.
+            Unscheduled::Owns(before) => Some(unsafe { Owner::taken_over(cell, before) }),
+            Unscheduled::Stale => None,
+            Unscheduled::Dead => {
+                // SAFETY: B6: nobody else is left.
+                unsafe { free(cell) };
+                None
+            }
+        }
+    }
+
+    /// Uses the entry up if one message waits, and nothing else is to be done: that message, and
+    /// the right to run it.
+    #[inline(always)]
+    pub(crate) fn take_one(self) -> Result<(Claimed, Taken), Self> {
+        let Some(node) = self.header().word.unschedule_one() else { return Err(self) };
+        // O1: the step has won it. COUNT was 1, and its message was in HEAD: none is saved.
+        Ok((Claimed { cell: self.into_cell() }, NodePtr::at(node).alone()))
+    }
+}
+
 impl Claimed {
+    #[inline(always)]
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: O1.
+        unsafe { self.cell.as_ref() }
+    }
+
+    /// Has nothing come, and is no flag raised? Stale on return.
+    #[inline]
+    pub(crate) fn is_still(&self) -> bool {
+        self.header().word.is_still(1)
+    }
+
+    /// The right to run the message that its claim counted, and more.
+    pub(crate) fn into_owner_before_turn(self, taken: Option<Taken>) -> Owner {
+        let cell = self.cell;
+        std::mem::forget(self);
+        let batch = taken.map_or(Batch::new(), |taken| Batch::of(taken.into_node().addr()));
+        // SAFETY: O1: there was one owner, and there is one.
+        unsafe { Owner::new(cell, batch, 0) }
+    }
+
     /// The cell that a message of this mailbox runs in.
     #[inline(always)]
     pub(crate) fn cell(&self) -> *const Header {
@@ -133,8 +198,7 @@ impl Claimed {
     /// Lets go after the turn, by the first guess; if that is wrong, the mailbox is to be drained.
     #[inline(always)]
     pub(crate) fn release_one(self) -> Result<(), Self> {
-        // SAFETY: O1.
-        let released = unsafe { self.cell.as_ref() }.word.release_one();
+        let released = self.header().word.release_one();
         if released {
             std::mem::forget(self);
             return Ok(());
@@ -178,7 +242,7 @@ impl Owner {
     /// # Safety
     /// As for [`new`](Self::new), by a step that found the mailbox pending.
     #[inline]
-    unsafe fn taken_over(cell: NonNull<Header>, before: Snapshot) -> Self {
+    pub(super) unsafe fn taken_over(cell: NonNull<Header>, before: Snapshot) -> Self {
         // SAFETY: the caller's word.
         unsafe { Owner::of_pending(cell, before.head(), before.kept()) }
     }
@@ -334,6 +398,12 @@ impl Owner {
 
     // Letting go.
 
+    /// Has nothing come, and is no flag raised? Stale on return.
+    #[inline]
+    pub(crate) fn is_still(&self) -> bool {
+        self.header().word.is_still(self.done)
+    }
+
     /// Lets go by the guess that nothing has come and no flag is raised.
     #[inline]
     pub(crate) fn release_guess(self) -> Result<(), (Self, Snapshot)> {
@@ -395,13 +465,30 @@ impl Owner {
 
     /// Leaves the mailbox pending, with what is left: it has to be scheduled or deferred.
     #[must_use = "a pending mailbox has to be scheduled or deferred"]
-    pub(crate) fn leave_pending(mut self) -> Ref {
+    pub(crate) fn leave_pending(self) -> Ref {
         let cell = self.to_ref();
+        self.leave(false);
+        cell
+    }
+
+    /// The same, with its entry, unless that is out already.
+    #[must_use = "a pending mailbox has to be scheduled or deferred"]
+    pub(crate) fn leave_scheduled(self) -> Queued {
+        // While it is owned, nobody raises SCHEDULED.
+        if self.header().word.load().is_scheduled() {
+            return Queued::Hint(self.leave_pending());
+        }
+        let cell = self.cell;
+        self.leave(true);
+        // SAFETY: the step has raised SCHEDULED.
+        Queued::Entry(unsafe { Scheduled::of(cell) })
+    }
+
+    fn leave(mut self, scheduled: bool) {
         let batch = std::mem::replace(&mut self.batch, Batch::new());
         self.header().save(batch.into_saved());
-        self.header().word.set_pending(self.done);
+        self.header().word.set_pending(self.done, scheduled);
         std::mem::forget(self);
-        cell
     }
 
     /// The mailbox is let go: nothing of it is touched any more.

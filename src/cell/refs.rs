@@ -8,6 +8,7 @@ use std::cell::Cell as Slot;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
+use std::num::NonZero;
 use std::ptr::NonNull;
 
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use super::executor::Drain;
 use super::header::{Guard, Header, Kind, counts};
 use super::pattern::PatternRef;
 use super::typed::Cell;
-use crate::mailbox::word::Snapshot;
+use crate::mailbox::word::{Snapshot, UNBOUNDED};
 use crate::sync::thread_plain;
 use crate::time::Clock;
 
@@ -26,6 +27,8 @@ pub(crate) trait Kept {
     fn header(&self) -> &Header;
     /// One more reference.
     fn to_ref(&self) -> Ref;
+    /// The entry of a pending mailbox that has none out.
+    fn schedule(&self) -> Option<Scheduled>;
 }
 
 impl Kept for Ref {
@@ -34,6 +37,9 @@ impl Kept for Ref {
     }
     fn to_ref(&self) -> Ref {
         self.clone()
+    }
+    fn schedule(&self) -> Option<Scheduled> {
+        schedule(self.ptr(), self.header())
     }
 }
 
@@ -44,6 +50,14 @@ impl<S> Kept for Strong<S> {
     fn to_ref(&self) -> Ref {
         self.to_ref()
     }
+    fn schedule(&self) -> Option<Scheduled> {
+        schedule(self.ptr(), self.header())
+    }
+}
+
+fn schedule(cell: NonNull<Header>, header: &Header) -> Option<Scheduled> {
+    // SAFETY: the step has raised SCHEDULED.
+    header.word.schedule().then(|| unsafe { Scheduled::of(cell) })
 }
 
 /// One count of a cell's memory: the actor may have ended.
@@ -90,32 +104,137 @@ impl Ref {
     pub(crate) fn addr(&self) -> usize {
         self.0.addr().get()
     }
+}
 
-    /// A drain that stands for this reference.
+/// The one entry of a mailbox in a run queue: in a thread's list, or in an executor. It owns no
+/// count: SCHEDULED in the word stands for it, and the last reference leaves the memory to it.
+#[must_use = "an entry that is forgotten strands its mailbox"]
+pub(crate) struct Scheduled(NonNull<Header>);
+
+// SAFETY: as for a `Ref`.
+unsafe impl Send for Scheduled {}
+
+impl Scheduled {
+    /// # Safety
+    /// The caller's step has just raised SCHEDULED in the word of this cell, and makes one entry of
+    /// it.
+    #[inline]
+    pub(super) unsafe fn of(cell: NonNull<Header>) -> Self {
+        Scheduled(cell)
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: B6: SCHEDULED is raised for this entry, so the cell is there.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The cell, for the step that uses the entry up.
+    #[inline(always)]
+    pub(super) fn into_cell(self) -> NonNull<Header> {
+        let cell = self.0;
+        std::mem::forget(self);
+        cell
+    }
+
+    /// A reference in place of the entry; `None` if none is left.
+    pub(crate) fn into_ref(self) -> Option<Ref> {
+        // SAFETY: B6.
+        if !unsafe { counts(self.0.as_ptr()) }.try_retain() {
+            return None;
+        }
+        let cell = Ref(self.0);
+        std::mem::forget(self);
+        cell.header().word.unschedule_only();
+        Some(cell)
+    }
+}
+
+impl Drop for Scheduled {
+    fn drop(&mut self) {
+        // Stale, unless its owner is dropped with it: then it was never put anywhere.
+        let owner = Scheduled(self.0).take_over();
+        debug_assert!(owner.is_none() || std::thread::panicking(), "an entry was dropped");
+        std::mem::forget(owner);
+    }
+}
+
+/// What stands for a mailbox in a run queue.
+pub(crate) enum Queued {
+    /// The mailbox's entry.
+    Entry(Scheduled),
+    /// A hint beside it.
+    Hint(Ref),
+}
+
+/// In the lowest bit of a [`Queued`]'s address.
+const HINT: usize = 1;
+
+impl Queued {
+    /// A drain that stands for it.
+    #[inline]
     pub(crate) fn into_drain(self) -> Drain {
-        let cell = self.0.cast();
-        std::mem::forget(self);
         // SAFETY: it is given up here, and the drain stands for it.
-        unsafe { Drain::from_raw(cell) }
+        unsafe { Drain::from_raw(self.into_raw()) }
     }
 
-    /// The reference that a drain stands for, once.
+    /// What a drain stands for, once.
+    #[inline]
     pub(crate) fn of_drain(drain: &mut Drain) -> Option<Self> {
-        // SAFETY: a drain stands for a reference, which is taken out here.
-        drain.take().map(|raw| unsafe { Ref::from_raw(raw) })
+        // SAFETY: a drain stands for one, which is taken out here.
+        drain.take().map(|raw| unsafe { Queued::from_raw(raw) })
     }
 
-    /// The reference as an address.
-    pub(crate) fn into_raw(self) -> *mut () {
-        let cell = self.0.as_ptr();
-        std::mem::forget(self);
-        cell.cast()
+    #[inline]
+    pub(crate) fn into_raw(self) -> NonNull<()> {
+        match self {
+            Queued::Entry(entry) => {
+                let cell = entry.0;
+                std::mem::forget(entry);
+                cell.cast()
+            }
+            Queued::Hint(cell) => {
+                let raw = cell.0;
+                std::mem::forget(cell);
+                raw.cast::<()>().map_addr(|addr| addr | HINT)
+            }
+        }
     }
 
     /// # Safety
     /// `raw` came from [`into_raw`](Self::into_raw), and comes back once.
+    #[inline]
     pub(crate) unsafe fn from_raw(raw: NonNull<()>) -> Self {
-        Ref(raw.cast())
+        let addr = raw.addr().get();
+        if addr & HINT == 0 {
+            return Queued::Entry(Scheduled(raw.cast()));
+        }
+        // SAFETY: a cell's address is not null.
+        let cell = raw.map_addr(|_| unsafe { NonZero::new_unchecked(addr & !HINT) });
+        Queued::Hint(Ref(cell.cast()))
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        match self {
+            Queued::Entry(entry) => entry.header(),
+            Queued::Hint(cell) => cell.header(),
+        }
+    }
+
+    /// Which cell it is.
+    #[inline]
+    pub(crate) fn addr(&self) -> usize {
+        match self {
+            Queued::Entry(entry) => entry.0.addr().get(),
+            Queued::Hint(cell) => cell.addr(),
+        }
+    }
+
+    /// A reference in its place; `None` if there is nothing to run.
+    pub(crate) fn into_ref(self) -> Option<Ref> {
+        match self {
+            Queued::Entry(entry) => entry.into_ref(),
+            Queued::Hint(cell) => Some(cell),
+        }
     }
 }
 
@@ -132,6 +251,9 @@ impl Drop for Ref {
     fn drop(&mut self) {
         // SAFETY: this reference keeps the cell, and is not used again.
         if unsafe { counts(self.0.as_ptr()) }.release() {
+            if self.header().word.is_left_to_entry() {
+                return;
+            }
             // SAFETY: B3: nobody is left.
             unsafe { free(self.0) }
         }
@@ -150,7 +272,7 @@ thread_plain! {
 /// # Safety
 /// Nobody is left (B3), and the state was taken out.
 #[cold]
-unsafe fn free(cell: NonNull<Header>) {
+pub(super) unsafe fn free(cell: NonNull<Header>) {
     const LAST: NonNull<Header> = NonNull::dangling();
     FREED.with(|freed| {
         let next = freed.get();
@@ -179,8 +301,8 @@ unsafe fn free(cell: NonNull<Header>) {
 }
 
 /// One of the handles that keep an actor going: the cell's address, with [`EXECUTOR_ONLY`] and
-/// [`OBSERVED`] in its lowest bits. They are in the handle so that a send knows them without
-/// looking at the cell: the word's line comes over by the claim alone.
+/// [`OBSERVED`] in its lowest bits. They are in the handle so that a send knows
+/// them without looking at the cell: the word's line comes over by the claim alone.
 pub(crate) struct Strong<S>(NonNull<Header>, PhantomData<fn(S) -> S>);
 
 /// The actor is run by its executor, and by nobody else.
@@ -256,6 +378,12 @@ impl<S> Strong<S> {
         self.0.addr().get() & TAGS == 0
     }
 
+    /// Has its mailbox a limit?
+    #[inline(always)]
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.header().config().limit != UNBOUNDED
+    }
+
     #[inline(always)]
     pub(super) fn ptr(&self) -> NonNull<Header> {
         // SAFETY: without its tags it is the cell's address, which is not null.
@@ -314,10 +442,11 @@ impl<S> Strong<S> {
     #[inline]
     pub(crate) unsafe fn sole(&mut self) -> Option<Sole<S>> {
         let cell = self.ptr();
+        // The word comes first: while an entry is out, a reference may take its place.
         // SAFETY: B3: the handles' own reference is not given up yet. If the actor has ended, or
         // somebody runs it, the word shows that; if a reference is left, its count does.
-        let sole = unsafe { Cell::<S>::counts(cell.as_ptr()) }.is_sole()
-            && self.header().word.look() == Snapshot::IDLE
+        let sole = self.header().word.look() == Snapshot::IDLE
+            && unsafe { Cell::<S>::counts(cell.as_ptr()) }.is_sole()
             && self.header().config().ends_in_silence();
         sole.then_some(Sole(cell, PhantomData))
     }
@@ -398,8 +527,8 @@ impl<S> Clone for Weak<S> {
 
 impl fmt::Debug for Drain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: the drain stands for a reference, which is looked at here and stays its own.
-        let cell = self.entry().map(|raw| ManuallyDrop::new(unsafe { Ref::from_raw(raw) }));
+        // SAFETY: what the drain stands for is looked at here, and stays its own.
+        let cell = self.entry().map(|raw| ManuallyDrop::new(unsafe { Queued::from_raw(raw) }));
         let name = cell.as_ref().and_then(|cell| cell.header().config().name.as_deref());
         f.debug_struct("Drain").field("actor", &name).finish_non_exhaustive()
     }

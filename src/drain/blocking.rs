@@ -18,7 +18,7 @@ use std::ptr::NonNull;
 use super::context::{Local, with_local};
 use super::deferred::{hand_off, settle};
 use crate::FALLBACK;
-use crate::sync::thread_plain;
+use crate::sync::{hint, thread_plain};
 
 /// The wait is refused: nobody could take over this worker's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,11 @@ pub(crate) trait Compensation {
     fn come_back(&self, left: u64);
     /// This thread is about to sleep, and nobody takes over: others may take what they can.
     fn share(&self);
+    /// Has this thread nothing else to do, and is it worth its while to wait a moment for the next
+    /// message of an actor?
+    fn lingers(&self) -> bool;
+    /// It has waited, and a message has come, or none.
+    fn has_lingered(&self, for_one: bool);
 }
 
 thread_plain! {
@@ -69,6 +74,16 @@ pub(crate) struct Reserved(Option<&'static dyn Compensation>);
 /// This thread sleeps, or is about to; until this is dropped.
 #[must_use]
 pub(crate) struct Away(Option<(&'static dyn Compensation, u64)>);
+
+/// Waits a moment, if this thread has nothing else to do, until `is_needed`.
+#[inline]
+pub(crate) fn linger(is_needed: impl FnMut() -> bool) {
+    if let Some(worker) = worker() {
+        if worker.lingers() {
+            worker.has_lingered(hint::soon(is_needed));
+        }
+    }
+}
 
 /// Asks whether this thread may go to sleep. Needed where the wait cannot be given up later.
 pub(crate) fn reserve() -> Result<Reserved, WouldBlock> {
@@ -107,7 +122,7 @@ fn before_sleep(local: &Local) {
         return;
     }
     FALLBACK.before_block();
-    if local.owes() {
+    if local.owes_anything() {
         local.about_to_block(true, || hand_off(local));
     }
 }

@@ -9,21 +9,24 @@
 //!   for work of the crate's own, which nothing may run on top of: calling an executor, running the
 //!   list.
 //! - F2: the list is empty whenever `top` is null, but on the way to running it.
-//! - F3: an entry holds a reference (never a handle) and is a hint: whoever runs it must first take
-//!   the mailbox over. A mailbox stands at most once in one thread's list.
-//!
-//! The first [`RING`] entries lie in the thread-local itself, which has no destructor; more spill
-//! into an allocation that lives until the list is empty.
+//! - F3: the list holds entries of mailboxes, and beside it stand hints: references (never handles)
+//!   to mailboxes whose entry is elsewhere, and perhaps with a thread that is busy for long.
+//!   Whoever runs either must first take the mailbox over. Hints are run when the list is empty. So
+//!   one too many is stale by then, and changes no order: nothing that is pending then stands in
+//!   the list. But a list that is never empty (actors that send to each other for ever) must not
+//!   keep them waiting: when its budget is spent, they go to its end.
 
 use std::cell::Cell;
-use std::collections::{HashSet, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::VecDeque;
 use std::ptr::{NonNull, null, null_mut};
 
-use crate::cell::refs::Ref;
+use crate::cell::refs::{Queued, Ref};
 use crate::sync::thread_plain;
 
-const RING: usize = 8;
+const RING: usize = 32;
+const HINTS: usize = 8;
+/// Mailboxes that are known to stand in the list.
+const KNOWN: usize = 64;
 
 /// What stands for a mailbox in a frame of the crate's own work.
 const WORK: usize = 0;
@@ -31,32 +34,22 @@ const WORK: usize = 0;
 const LIST: usize = 1;
 
 /// One mailbox that this thread owns and runs, by its address.
-struct Frame {
-    mailbox: usize,
+pub(crate) struct Frame {
+    mailbox: Cell<usize>,
     prev: *const Frame,
 }
 
-#[derive(Default)]
-struct Spill {
-    queue: VecDeque<Ref>,
-    listed: HashSet<usize, BuildHasherDefault<Spread>>,
-}
-
-/// Addresses are told apart by a multiplication; nobody chooses them to collide.
-#[derive(Default)]
-struct Spread(u64);
-
-impl Hasher for Spread {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_usize(usize::from(*byte)));
+impl Frame {
+    /// The frame of the list stands for a mailbox now, whose turn is run without one of its own.
+    #[inline(always)]
+    pub(super) fn lend_to(&self, mailbox: usize) {
+        self.mailbox.set(mailbox);
     }
 
-    fn write_usize(&mut self, addr: usize) {
-        self.0 = (self.0 ^ addr as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
+    /// It stands for the list again.
+    #[inline(always)]
+    pub(super) fn take_back(&self) {
+        self.mailbox.set(LIST);
     }
 }
 
@@ -69,25 +62,96 @@ pub(crate) enum Depth {
     Outside,
 }
 
+/// A queue whose first places lie in the thread-local itself; the others are an allocation that
+/// lives until the list has been run or given away.
+struct Fifo<const N: usize> {
+    first: Cell<usize>,
+    near: Cell<usize>,
+    ring: [Cell<*mut ()>; N],
+    /// Is something in the allocation?
+    is_far: Cell<bool>,
+    far: Cell<*mut VecDeque<NonNull<()>>>,
+}
+
+impl<const N: usize> Fifo<N> {
+    const fn new() -> Self {
+        let ring = [const { Cell::new(null_mut()) }; N];
+        let (first, near) = (Cell::new(0), Cell::new(0));
+        let (is_far, far) = (Cell::new(false), Cell::new(null_mut()));
+        Fifo { first, near, ring, is_far, far }
+    }
+
+    #[inline]
+    fn push(&self, raw: NonNull<()>) {
+        let near = self.near.get();
+        if near < N && !self.is_far.get() {
+            self.ring[(self.first.get() + near) % N].set(raw.as_ptr());
+            self.near.set(near + 1);
+        } else {
+            self.push_far(raw);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_far(&self, raw: NonNull<()>) {
+        if self.far.get().is_null() {
+            self.far.set(Box::into_raw(Box::default()));
+        }
+        // SAFETY: it is a box of ours, which this thread alone reaches.
+        unsafe { &mut *self.far.get() }.push_back(raw);
+        self.is_far.set(true);
+    }
+
+    #[inline]
+    fn pop(&self) -> Option<NonNull<()>> {
+        let Some(left) = self.near.get().checked_sub(1) else { return self.pop_far() };
+        let first = self.first.get();
+        self.first.set((first + 1) % N);
+        self.near.set(left);
+        NonNull::new(self.ring[first].get())
+    }
+
+    fn pop_far(&self) -> Option<NonNull<()>> {
+        // SAFETY: null, or a box of ours, which this thread alone reaches.
+        let far = unsafe { self.far.get().as_mut() }?;
+        let raw = far.pop_front();
+        self.is_far.set(!far.is_empty());
+        raw
+    }
+
+    /// Gives the allocation back, if it is empty.
+    fn tidy(&self) {
+        if !self.is_far.get() && !self.far.get().is_null() {
+            // SAFETY: it is a box of ours, taken out once, and empty.
+            drop(unsafe { Box::from_raw(self.far.replace(null_mut())) });
+        }
+    }
+
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        self.near.get() == 0 && !self.is_far.get()
+    }
+}
+
 /// This thread's part.
 pub(crate) struct Local {
     top: Cell<*const Frame>,
-    len: Cell<usize>,
-    first: Cell<usize>,
-    ring: [Cell<*mut ()>; RING],
-    in_ring: Cell<usize>,
-    spill: Cell<*mut Spill>,
+    /// Entries and hints.
+    owed: Cell<usize>,
+    list: Fifo<RING>,
+    hints: Fifo<HINTS>,
+    known: [Cell<usize>; KNOWN],
     about_to_block: Cell<bool>,
 }
 
 thread_plain! {
     static LOCAL: Local = Local {
         top: Cell::new(null()),
-        len: Cell::new(0),
-        first: Cell::new(0),
-        ring: [const { Cell::new(null_mut()) }; RING],
-        in_ring: Cell::new(0),
-        spill: Cell::new(null_mut()),
+        owed: Cell::new(0),
+        list: Fifo::new(),
+        hints: Fifo::new(),
+        known: [const { Cell::new(0) }; KNOWN],
         about_to_block: Cell::new(false),
     };
 }
@@ -108,13 +172,13 @@ impl Local {
     /// Is it inside work of the crate's own, with no turn on top of that?
     pub(crate) fn is_at_work(&self) -> bool {
         // SAFETY: F1: the frame is on this thread's stack, below us.
-        unsafe { self.top.get().as_ref() }.is_some_and(|frame| frame.mailbox <= LIST)
+        unsafe { self.top.get().as_ref() }.is_some_and(|frame| frame.mailbox.get() <= LIST)
     }
 
     /// Would a drain that begins here be this thread's outermost one?
     pub(crate) fn is_outermost(&self) -> bool {
         // SAFETY: F1, as above.
-        unsafe { self.top.get().as_ref() }.is_none_or(|frame| frame.mailbox == LIST)
+        unsafe { self.top.get().as_ref() }.is_none_or(|frame| frame.mailbox.get() == LIST)
     }
 
     /// Is this thread running that mailbox, at any depth?
@@ -122,7 +186,7 @@ impl Local {
         let mut at = self.top.get();
         // SAFETY: F1: every frame on the chain is on this thread's stack, below us.
         while let Some(frame) = unsafe { at.as_ref() } {
-            if frame.mailbox == mailbox {
+            if frame.mailbox.get() == mailbox {
                 return true;
             }
             at = frame.prev;
@@ -138,7 +202,7 @@ impl Local {
             // the thread-local that is borrowed here does not leave the thread.
             let frame = unsafe { at.as_ref() }?;
             at = frame.prev;
-            Some(frame.mailbox)
+            Some(frame.mailbox.get())
         });
         next.filter(|mailbox| *mailbox > LIST)
     }
@@ -146,12 +210,17 @@ impl Local {
     /// Runs `f` with a mailbox as the innermost one.
     #[inline(always)]
     pub(crate) fn enter<R>(&self, mailbox: usize, f: impl FnOnce() -> R) -> R {
-        self.enter_from(Depth::Any, mailbox, f)
+        self.enter_from(Depth::Any, mailbox, |_| f())
     }
 
     /// The same by a caller that knows how deep this thread is.
     #[inline(always)]
-    pub(crate) fn enter_from<R>(&self, depth: Depth, mailbox: usize, f: impl FnOnce() -> R) -> R {
+    pub(crate) fn enter_from<R>(
+        &self,
+        depth: Depth,
+        mailbox: usize,
+        f: impl FnOnce(&Frame) -> R,
+    ) -> R {
         let prev = match depth {
             Depth::Any => self.top.get(),
             Depth::Outside => null(),
@@ -165,10 +234,10 @@ impl Local {
                 self.0.set(self.1);
             }
         }
-        let frame = Frame { mailbox, prev };
+        let frame = Frame { mailbox: Cell::new(mailbox), prev };
         let _pop = Pop(&self.top, frame.prev);
         self.top.set(&raw const frame);
-        f()
+        f(&frame)
     }
 
     /// Runs work of the crate's own that no turn may run on top of.
@@ -177,8 +246,8 @@ impl Local {
     }
 
     /// Runs the list.
-    pub(crate) fn run_list<R>(&self, f: impl FnOnce() -> R) -> R {
-        self.enter(LIST, f)
+    pub(crate) fn run_list<R>(&self, f: impl FnOnce(&Frame) -> R) -> R {
+        self.enter_from(Depth::Any, LIST, f)
     }
 
     /// Schedules by `f`: what this thread has deferred, because it is about to sleep, or not.
@@ -194,84 +263,89 @@ impl Local {
         self.about_to_block.get()
     }
 
-    /// Does the list have an entry?
+    /// Does the list have an entry? Hints wait until it has none.
     #[inline(always)]
     pub(crate) fn owes(&self) -> bool {
-        self.len.get() > 0
+        !self.list.is_empty()
     }
 
-    /// How many entries there are.
+    /// Is there anything to run, entries or hints?
+    #[inline(always)]
+    pub(crate) fn owes_anything(&self) -> bool {
+        self.owed.get() > 0
+    }
+
+    /// How much there is.
     pub(crate) fn owed(&self) -> usize {
-        self.len.get()
+        self.owed.get()
     }
 
-    /// Calls `f` with the spilled part, if there is one.
-    fn with_spill<R>(&self, f: impl FnOnce(&mut Spill) -> R) -> Option<R> {
-        // SAFETY: `spill` is null or a box of ours, reached by this thread only; `f` is ours too,
-        // and does not come back here.
-        unsafe { self.spill.get().as_mut() }.map(f)
-    }
-
-    fn is_listed(&self, mailbox: usize) -> bool {
-        let at = |i: usize| self.ring[(self.first.get() + i) % RING].get().addr();
-        (0..self.in_ring.get()).any(|i| at(i) == mailbox)
-            || self.with_spill(|spill| spill.listed.contains(&mailbox)) == Some(true)
-    }
-
-    /// Puts a pending mailbox at the end of the list, unless it stands there already.
-    pub(crate) fn defer(&self, cell: Ref) {
-        self.defer_by(cell.addr(), || cell);
-    }
-
-    /// The same, with a reference that is made if it is needed.
+    /// Where it says whether a mailbox is known to stand in the list, or among the hints.
     #[inline]
-    pub(crate) fn defer_by(&self, mailbox: usize, cell: impl FnOnce() -> Ref) {
-        if !self.is_listed(mailbox) {
-            self.append(cell());
+    fn known(&self, mailbox: usize) -> &Cell<usize> {
+        // Allocations are told apart by sixteen bytes at least; a small cell takes 48.
+        &self.known[(mailbox >> 4 ^ mailbox >> 10) % KNOWN]
+    }
+
+    /// Does a mailbox stand in the list or among the hints, for all that is known?
+    #[inline]
+    pub(crate) fn knows(&self, mailbox: usize) -> bool {
+        self.known(mailbox).get() == mailbox
+    }
+
+    /// The list has been run, or given away: the memory that it took is given back.
+    pub(crate) fn tidy(&self) {
+        self.list.tidy();
+        self.hints.tidy();
+    }
+
+    /// Puts a pending mailbox at the end of the list; a hint among the hints, unless the mailbox is
+    /// known to stand somewhere.
+    #[inline]
+    pub(crate) fn defer(&self, queued: Queued) {
+        match queued {
+            Queued::Entry(_) => self.append(queued),
+            Queued::Hint(cell) => self.hint_by(cell.addr(), || cell),
         }
     }
 
-    fn append(&self, cell: Ref) {
-        self.len.set(self.len.get() + 1);
-        if self.in_ring.get() < RING && self.spill.get().is_null() {
-            self.ring[(self.first.get() + self.in_ring.get()) % RING].set(cell.into_raw());
-            self.in_ring.set(self.in_ring.get() + 1);
-            return;
+    /// The same for a hint, with a reference that is made if it is needed.
+    #[inline]
+    pub(crate) fn hint_by(&self, mailbox: usize, cell: impl FnOnce() -> Ref) {
+        let known = self.known(mailbox);
+        if known.replace(mailbox) != mailbox {
+            self.owed.set(self.owed.get() + 1);
+            self.hints.push(Queued::Hint(cell()).into_raw());
         }
-        if self.spill.get().is_null() {
-            self.spill.set(Box::into_raw(Box::default()));
-        }
-        self.with_spill(|spill| {
-            spill.listed.insert(cell.addr());
-            spill.queue.push_back(cell);
-        });
     }
 
-    /// Takes the first entry.
-    pub(crate) fn next_deferred(&self) -> Option<Ref> {
-        let len = self.len.get().checked_sub(1)?;
-        self.len.set(len);
-        let cell = if self.in_ring.get() > 0 {
-            let first = self.first.get();
-            self.first.set((first + 1) % RING);
-            self.in_ring.set(self.in_ring.get() - 1);
-            // SAFETY: an entry of the ring came from `into_raw`, and is taken out once.
-            NonNull::new(self.ring[first].get()).map(|raw| unsafe { Ref::from_raw(raw) })
-        } else {
-            self.with_spill(|spill| {
-                let cell = spill.queue.pop_front()?;
-                spill.listed.remove(&cell.addr());
-                Some(cell)
-            })
-            .flatten()
-        };
-        if len == 0 {
-            let spill = self.spill.replace(null_mut());
-            if !spill.is_null() {
-                // SAFETY: it is a box of ours, taken out once; the list is empty.
-                drop(unsafe { Box::from_raw(spill) });
-            }
+    /// Puts either at the end of the list.
+    #[inline]
+    pub(crate) fn append(&self, queued: Queued) {
+        self.known(queued.addr()).set(queued.addr());
+        self.owed.set(self.owed.get() + 1);
+        self.list.push(queued.into_raw());
+    }
+
+    /// Puts the hints at the end of the list: they have waited for its end for long.
+    pub(crate) fn age_hints(&self) {
+        while let Some(raw) = self.hints.pop() {
+            self.list.push(raw);
         }
-        cell
+    }
+
+    /// Takes the first entry; the first hint, if there is no entry.
+    #[inline]
+    pub(crate) fn next_deferred(&self) -> Option<Queued> {
+        let left = self.owed.get().checked_sub(1)?;
+        let raw = self.list.pop().or_else(|| self.hints.pop())?;
+        self.owed.set(left);
+        // SAFETY: it came from `into_raw`, and is taken out once.
+        let queued = unsafe { Queued::from_raw(raw) };
+        let known = self.known(queued.addr());
+        if known.get() == queued.addr() {
+            known.set(0);
+        }
+        Some(queued)
     }
 }

@@ -9,15 +9,15 @@
 
 use super::context::{Local, with_local};
 use super::run::drive;
-use super::schedule::{hands_off, schedule, schedule_elsewhere};
-use crate::budget::{Budget, Meter, Surroundings, Until};
+use super::run_list::{run_list, within_budget};
+use super::schedule::{schedule, schedule_elsewhere};
+use crate::budget::{Meter, Until};
 use crate::cell::executor::Drain;
-use crate::cell::header::{Header, STOP};
+use crate::cell::header::STOP;
 use crate::cell::owner::Owner;
-use crate::cell::refs::Ref;
+use crate::cell::refs::{Queued, Ref};
 use crate::error::StopCause;
 use crate::mailbox::chunk::Row;
-use crate::time::MonotonicClock;
 
 /// Drains within the actor's budget.
 #[inline]
@@ -37,14 +37,10 @@ fn drain_by(local: &Local, owner: Owner, meter: Meter<'_>) {
     settle(local);
 }
 
-fn within_budget(header: &Header) -> Meter<'static> {
-    Meter::new(header.config().budget.first_look())
-}
-
 /// Runs this thread's list, if it has one and is inside no turn.
 #[inline(always)]
 pub(crate) fn settle(local: &Local) {
-    if local.owes() {
+    if local.owes_anything() {
         run_deferred(local);
     }
 }
@@ -53,48 +49,8 @@ pub(crate) fn settle(local: &Local) {
 #[inline(never)]
 fn run_deferred(local: &Local) {
     // Asked here: the good way has one comparison.
-    if local.in_turn() {
-        return;
-    }
-    // The list's own work (freeing a cell) is no place for a turn: what it sends is deferred.
-    local.run_list(|| {
-        // Messages that this thread has sent and runs itself lie in a row, whomever they are for.
-        let mut row = Row::new();
-        let mut meter = Meter::new(Budget::INLINE.first_look());
-        while let Some(cell) = local.next_deferred() {
-            if let Some(owner) = cell.take_over() {
-                let meter = within_budget(owner.header());
-                drive(local, owner, meter, &mut row);
-            }
-            drop(cell);
-            meter.count();
-            if meter.is_due() && meter.look(around_list()).is_some() {
-                hand_off_limited(local);
-                meter = Meter::new(Budget::INLINE.first_look());
-            }
-        }
-    });
-}
-
-/// What the budget of a list is measured by.
-fn around_list() -> Surroundings<'static> {
-    // Each entry is asked in its turn: a list that stays here starts no pool.
-    let hands_off = &|| true;
-    Surroundings { budget: Budget::INLINE, clock: &MonotonicClock, hands_off, nested: false }
-}
-
-/// Schedules this thread's deferred actors, because the thread's budget is spent. Actors with an
-/// unlimited budget stay: it says that this thread is to run everything.
-#[cold]
-fn hand_off_limited(local: &Local) {
-    for _ in 0..local.owed() {
-        let Some(cell) = local.next_deferred() else { return };
-        let header = cell.header();
-        if header.config().budget.is_unlimited() || !hands_off(header) {
-            local.defer(cell);
-        } else {
-            schedule(local, &cell);
-        }
+    if !local.in_turn() {
+        run_list(local, None, || None);
     }
 }
 
@@ -102,9 +58,12 @@ fn hand_off_limited(local: &Local) {
 /// runs on top of another.
 pub(crate) fn hand_off(local: &Local) {
     for _ in 0..local.owed() {
-        let Some(cell) = local.next_deferred() else { return };
-        schedule(local, &cell);
+        let Some(queued) = local.next_deferred() else { return };
+        if let Some(cell) = queued.into_ref() {
+            schedule(local, &cell);
+        }
     }
+    local.tidy();
 }
 
 /// Sees to it that a pending mailbox is scheduled: for whoever waits for it and must not run it,
@@ -125,7 +84,7 @@ pub(crate) fn take_on_if_pending(local: &Local, cell: &Ref) {
         if cell.header().is_executor_only() {
             schedule(local, cell);
         } else {
-            local.defer_by(cell.addr(), || cell.clone());
+            local.hint_by(cell.addr(), || cell.clone());
         }
     }
 }
@@ -141,6 +100,25 @@ pub(crate) fn give_back_here(local: &Local, cell: &Ref) {
     }
 }
 
+/// What a drain stands for, once: it is about to be run, or is dropped.
+#[inline]
+fn taken_out(drain: &mut Drain) -> Option<Queued> {
+    let queued = Queued::of_drain(drain)?;
+    if let Queued::Hint(cell) = &queued {
+        cell.header().lower_posted();
+    }
+    Some(queued)
+}
+
+/// Runs drains one after the other, on a thread that is inside no turn: `first`, and for as long as
+/// there are, what `next` has.
+pub(crate) fn run_drains(first: Drain, mut next: impl FnMut() -> Option<Drain>) {
+    let mut first = first;
+    let Some(first) = taken_out(&mut first) else { return };
+    let next = || next().and_then(|mut drain| taken_out(&mut drain));
+    with_local(|local| run_list(local, Some(first), next));
+}
+
 impl Drain {
     /// Runs the mailbox's messages on this thread, within the actor's budget; what is left then
     /// goes back to the executor.
@@ -150,24 +128,26 @@ impl Drain {
     /// [`Executor::execute`](crate::Executor::execute) it is run as soon as the turn that led there
     /// is over.
     pub fn run(mut self) {
-        let Some(cell) = Ref::of_drain(&mut self) else { return };
-        cell.header().lower_scheduled();
+        let Some(queued) = taken_out(&mut self) else { return };
         with_local(|local| {
+            if !local.in_turn() {
+                return run_list(local, Some(queued), || None);
+            }
             if local.is_at_work() {
+                let Some(cell) = queued.into_ref() else { return };
                 if local.is_about_to_block() {
                     // This thread may be about to wait for what it would do after the turn.
                     schedule_elsewhere(local, &cell);
                 } else {
-                    local.defer(cell);
+                    local.defer(Queued::Hint(cell));
                 }
                 return;
             }
-            if let Some(owner) = cell.take_over() {
-                drain(local, owner);
-            }
-            if local.in_turn() {
-                hand_off(local);
-            }
+            match queued {
+                Queued::Entry(entry) => entry.take_over().map(|owner| drain(local, owner)),
+                Queued::Hint(cell) => cell.take_over().map(|owner| drain(local, owner)),
+            };
+            hand_off(local);
         });
     }
 }
@@ -176,16 +156,16 @@ impl Drop for Drain {
     #[inline(always)]
     fn drop(&mut self) {
         // Most drains are run or passed on, and nothing is left in them.
-        if let Some(cell) = Ref::of_drain(self) {
-            dropped_unrun(cell);
+        if let Some(queued) = taken_out(self) {
+            dropped_unrun(queued);
         }
     }
 }
 
 #[cold]
 #[inline(never)]
-fn dropped_unrun(cell: Ref) {
-    cell.header().lower_scheduled();
+fn dropped_unrun(queued: Queued) {
+    let Some(cell) = queued.into_ref() else { return };
     with_local(|local| {
         let Some(owner) = cell.take_over() else { return };
         owner.stop(StopCause::ExecutorGone);
@@ -193,7 +173,7 @@ fn dropped_unrun(cell: Ref) {
             // This thread may be about to wait for what it would do after the turn.
             schedule_elsewhere(local, &owner.leave_pending());
         } else if local.in_turn() {
-            local.defer(owner.leave_pending());
+            local.defer(Queued::Hint(owner.leave_pending()));
         } else {
             // Nobody can go on with it.
             drain_by(local, owner, Meter::unlimited());

@@ -1,5 +1,5 @@
 //! One thread's turns: the loop ([`run`]), what this thread runs and owes ([`context`],
-//! [`deferred`]), and how a mailbox gets to another thread ([`schedule`]).
+//! [`deferred`], [`run_list`]), and how a mailbox gets to another thread ([`schedule`]).
 //!
 //! A drain begins with an [`Owner`](crate::cell::owner::Owner) and ends by letting it go: released,
 //! left pending with an entry in this thread's list or in an executor, or ended for good. A fourth
@@ -10,4 +10,5 @@ pub(crate) mod blocking;
 pub(crate) mod context;
 pub(crate) mod deferred;
 mod run;
+mod run_list;
 pub(crate) mod schedule;

@@ -13,16 +13,19 @@
 //! | nothing, ORPHAN, ended                        | `bury`: the handles' reference is given up        |
 //! | nothing, CLOSED or WATCH                      | `release`, which keeps CLOSED; then wake          |
 //!
-//! A thread's outermost drain gives way as soon as this thread's list has an entry (R9): it leaves
-//! its own mailbox at the list's end, or releases it. No mailbox is run between the turns of
-//! another.
+//! A thread's outermost drain gives way at the end of a batch, if this thread's list has an entry
+//! (R9): it leaves its own mailbox at the list's end, or releases it. What is in the batch was sent
+//! before what its turns have sent, so the order of sending is kept. No mailbox is run between the
+//! turns of another.
 
 use super::batch::Hooked;
+use super::blocking::linger;
 use super::context::Local;
-use super::schedule::{hands_off, schedule};
+use super::schedule::{enter, hands_off, schedule};
 use crate::budget::{Leave, Meter, Surroundings};
 use crate::cell::header::{Move, stops};
 use crate::cell::owner::Owner;
+use crate::cell::refs::Queued;
 use crate::cell::resident::Env;
 use crate::error::Reason;
 use crate::mailbox::chunk::Row;
@@ -75,19 +78,54 @@ enum LetGo {
 /// lets go.
 #[inline(never)]
 pub(super) fn drive(local: &Local, owner: Owner, meter: Meter<'_>, row: &mut Row) {
+    drive_with(local, owner, meter, row, |drive, owner| {
+        if drive.meter.is_timed() {
+            drive.meter.begin(owner.header().config().budget, owner.header().clock());
+        }
+    });
+}
+
+/// The same for an owner that has run a turn already, which its meter has counted.
+#[cold]
+#[inline(never)]
+pub(super) fn drive_on(local: &Local, owner: Owner, meter: Meter<'_>, row: &mut Row) {
+    drive_with(local, owner, meter, row, |_, _| ());
+}
+
+/// The same for an owner in whose first turn a message, taken out of its list, has just unwound.
+#[cold]
+pub(super) fn drive_panicked(
+    local: &Local,
+    owner: Owner,
+    (taken, payload): (Taken, Payload),
+    meter: Meter<'_>,
+    row: &mut Row,
+) {
+    drive_with(local, owner, meter, row, |drive, owner| {
+        drive.in_hand = Some((taken, true));
+        drive.panicked(owner, payload);
+    });
+}
+
+#[inline(always)]
+fn drive_with(
+    local: &Local,
+    mut owner: Owner,
+    meter: Meter<'_>,
+    row: &mut Row,
+    before: impl FnOnce(&mut Drive<'_>, &mut Owner),
+) {
     let outermost = local.is_outermost();
     local.enter(owner.addr(), || {
         let config = owner.header().config();
         let (bounded, observed) = (config.limit != UNBOUNDED, config.is_observed());
-        let mut meter = meter;
-        if meter.is_timed() {
-            meter.begin(config.budget, owner.header().clock());
-        }
         let hooked = Hooked::default();
         let waited = bounded && is_waited_for(&owner);
         let in_hand = None;
-        Drive { local, row, meter, in_hand, outermost, bounded, waited, hooked, observed }
-            .run(owner);
+        let mut drive =
+            Drive { local, row, meter, in_hand, outermost, bounded, waited, hooked, observed };
+        before(&mut drive, &mut owner);
+        drive.run(owner);
     });
 }
 
@@ -112,7 +150,7 @@ impl Drive<'_> {
                     Some(halt) => halt,
                     // A turn has panicked.
                     None if !owner.has_more() => Halt::Empty,
-                    None => match self.gives_way(&owner) {
+                    None => match self.is_over(&owner) {
                         Some(leave) => Halt::Left(leave),
                         None => continue,
                     },
@@ -136,11 +174,25 @@ impl Drive<'_> {
             if self.bounded && is_waited_for(&owner) {
                 self.admit(&mut owner, Next::None);
             }
-            let cell = owner.leave_pending();
-            return match leave {
-                Leave::Defer => self.local.defer(cell),
-                Leave::HandOff => schedule(self.local, &cell),
-            };
+            return self.leave(owner, leave);
+        }
+    }
+
+    /// Leaves the mailbox pending, where it is at home or where it must go.
+    fn leave(&mut self, owner: Owner, leave: Leave) {
+        let local = self.local;
+        match (leave, owner.header().is_executor_only()) {
+            (Leave::Defer, false) => local.defer(owner.leave_scheduled()),
+            (Leave::Defer, true) => local.defer(Queued::Hint(owner.leave_pending())),
+            (Leave::HandOff, false) => schedule(local, &owner.leave_pending()),
+            (Leave::HandOff, true) => {
+                let kept = owner.to_ref();
+                match owner.leave_scheduled() {
+                    Queued::Entry(entry) => enter(local, &kept, entry),
+                    // Unless its entry was used up meanwhile, that comes back to it.
+                    Queued::Hint(cell) => schedule(local, &cell),
+                }
+            }
         }
     }
 
@@ -165,15 +217,16 @@ impl Drive<'_> {
         }
     }
 
-    /// Must this thread let others go first?
+    /// Is the budget used up, or what this thread waits for done?
     #[inline(always)]
+    fn is_over(&mut self, owner: &Owner) -> Option<Leave> {
+        if self.meter.is_due() { self.look(owner) } else { None }
+    }
+
+    /// Must this thread let others go first, now that the batch is at its end?
     fn gives_way(&mut self, owner: &Owner) -> Option<Leave> {
-        if self.meter.is_due() {
-            if let Some(leave) = self.look(owner) {
-                return Some(leave);
-            }
-        }
-        (self.outermost && self.local.owes()).then_some(Leave::Defer)
+        let list = (self.outermost && self.local.owes()).then_some(Leave::Defer);
+        self.is_over(owner).or(list)
     }
 
     #[cold]
@@ -209,7 +262,7 @@ impl Drive<'_> {
             if !owner.has_more() {
                 break;
             }
-            if let Some(leave) = self.gives_way(owner) {
+            if let Some(leave) = self.is_over(owner) {
                 return Halt::Left(leave);
             }
             let latest = stops();
@@ -310,6 +363,9 @@ impl Drive<'_> {
     // Letting go.
 
     fn let_go(&mut self, owner: Owner) -> LetGo {
+        if self.outermost && !self.local.owes_anything() && owner.header().is_executor_only() {
+            linger(|| !owner.is_still());
+        }
         let Err((mut owner, mut seen)) = owner.release_guess() else { return LetGo::Gone };
         loop {
             // It may be left pending yet.

@@ -1,16 +1,21 @@
 //! Getting a pending mailbox to another thread (R8).
 //!
-//! A mailbox has one [`Drain`] out at most: the SCHEDULED bit beside its word says so. Whoever
-//! leaves it pending, or leaves a message in a pending one, raises SCHEDULED, and submits a drain
-//! only if it was not raised. A drain that is run or dropped lowers SCHEDULED first and then tries
-//! to take the mailbox over; if that is not pending, the drain is stale and does nothing.
+//! A mailbox has one *entry* ([`Scheduled`]) at most, and SCHEDULED in its word says that it is
+//! out. The step that leaves the mailbox pending, or leaves a message in a pending one, raises
+//! SCHEDULED; who has raised it puts the entry where the mailbox is at home: in its executor, if
+//! that alone runs it, else in the thread's list. The step that takes the mailbox over by the entry
+//! lowers SCHEDULED. If the mailbox is not pending then, the entry is stale and does nothing.
+//!
+//! What goes elsewhere goes without the entry: an actor of a thread's list whose messages were
+//! posted, or whose drain has spent its budget, by a drain of its own (POSTED beside the word, and
+//! a reference); an actor of an executor that gives way on its thread, by a hint in the list.
 //!
 //! A drain goes to the actor's executor; to the fallback ([`crate::FALLBACK`]), if there is none or
 //! it has refused [`ATTEMPTS`] times. So it always gets somewhere, and whoever submits it never
 //! waits.
 //!
-//! - T1: from the step that left it pending until somebody takes it over, a mailbox is in a
-//!   thread's list, or has SCHEDULED raised, or a thread is about to do one of the two.
+//! - T1: from the step that left it pending until somebody takes it over, a mailbox has its entry
+//!   or a hint in a thread's list or an executor, or a thread is about to put one there.
 
 #![forbid(unsafe_code)]
 
@@ -18,7 +23,7 @@ use super::context::Local;
 use crate::FALLBACK;
 use crate::cell::executor::Drain;
 use crate::cell::header::Header;
-use crate::cell::refs::Kept;
+use crate::cell::refs::{Kept, Queued, Scheduled};
 use crate::panic;
 use crate::sync::thread;
 
@@ -42,18 +47,28 @@ pub(crate) fn is_executor_gone(header: &Header) -> bool {
 /// Sees to it that a drain is out for a pending mailbox, which `kept` keeps meanwhile. On a thread
 /// that is inside no turn, [`settle`](super::deferred::settle) follows.
 pub(crate) fn schedule(local: &Local, kept: &impl Kept) {
-    if kept.header().raise_scheduled() {
-        let drain = kept.to_ref().into_drain();
-        // Whatever the executor does in this call, nothing runs on top of it.
+    if kept.header().is_executor_only() {
+        if let Some(entry) = kept.schedule() {
+            enter(local, kept, entry);
+        }
+    } else if kept.header().raise_posted() {
+        let drain = Queued::Hint(kept.to_ref()).into_drain();
         local.work(|| submit(kept.header(), drain));
     }
+}
+
+/// Puts the entry of an actor that its executor alone runs there.
+pub(crate) fn enter(local: &Local, kept: &impl Kept, entry: Scheduled) {
+    let drain = Queued::Entry(entry).into_drain();
+    // Whatever the executor does in this call, nothing runs on top of it.
+    local.work(|| submit(kept.header(), drain));
 }
 
 /// Sends a pending mailbox to the fallback, because its executor is gone or runs everything in the
 /// call.
 pub(crate) fn schedule_elsewhere(local: &Local, kept: &impl Kept) {
-    if kept.header().raise_scheduled() {
-        let drain = kept.to_ref().into_drain();
+    if kept.header().raise_posted() {
+        let drain = Queued::Hint(kept.to_ref()).into_drain();
         let submit = || panic::ignore(|| FALLBACK.execute(drain));
         local.about_to_block(false, || local.work(submit));
     }

@@ -67,10 +67,10 @@ impl PoolBuilder {
         self
     }
 
-    /// The size of each thread's stack, in bytes, 64 KiB at least: a worker needs some of it
+    /// The size of each thread's stack, in bytes, 128 KiB at least: a worker needs some of it
     /// itself. Without this, the standard library's.
     pub fn stack_size(mut self, bytes: usize) -> Self {
-        self.stack_size = Some(bytes.max(64 * 1024));
+        self.stack_size = Some(bytes.max(128 * 1024));
         self
     }
 

@@ -163,6 +163,13 @@ impl OwnPlace {
         debug_assert!(before.is_none(), "a thread has one place at most");
     }
 
+    /// Does nothing wait for this worker?
+    pub(super) fn has_time(&self, queues: &Queues) -> bool {
+        let place = self.0.borrow();
+        let Some(place) = place.as_ref() else { return false };
+        !queues.waits_behind(place.number) && queues.injector.is_empty()
+    }
+
     pub(super) fn take(&self) -> Option<Place> {
         self.0.take()
     }

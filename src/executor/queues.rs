@@ -92,7 +92,7 @@ impl Queues {
     /// Does a drain wait that only this worker is sure to come to?
     pub(super) fn waits_behind(&self, number: usize) -> bool {
         let remote = &self.remotes[number];
-        !remote.queue.is_empty() || !remote.slot.0.is_empty()
+        !remote.slot.0.is_empty() || !remote.queue.is_empty()
     }
 
     /// Moves what waits behind a worker to the injector, where each worker looks now and then

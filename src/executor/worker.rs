@@ -12,6 +12,7 @@ use super::place::{Own, OwnPlace, Scheduled};
 use super::shared::Shared;
 use crate::cell::executor::Drain;
 use crate::drain::blocking::{Compensation, WouldBlock, on_worker};
+use crate::drain::deferred::run_drains;
 use crate::panic;
 use crate::sync::thread::Builder;
 use crate::sync::thread_plain;
@@ -22,7 +23,12 @@ struct Thread {
     place: OwnPlace,
     /// The drain it is running.
     in_hand: Cell<usize>,
+    /// How often in a row it has waited for a message that did not come.
+    in_vain: Cell<u32>,
 }
+
+/// After so many times, a thread waits for a message at every so-manieth occasion only.
+const IN_VAIN: u32 = 8;
 
 thread_plain! {
     /// The thread of a pool that this one is; it lies in the frame of [`run`].
@@ -73,7 +79,8 @@ pub(super) fn builder(pool: &Shared, what: impl std::fmt::Display) -> Builder {
 
 /// What a thread of the pool does from its start to its end.
 fn run(pool: Arc<Shared>) {
-    let thread = Thread { pool, place: OwnPlace::none(), in_hand: Cell::new(0) };
+    let thread =
+        Thread { pool, place: OwnPlace::none(), in_hand: Cell::new(0), in_vain: Cell::new(0) };
     struct Leaves;
     impl Drop for Leaves {
         fn drop(&mut self) {
@@ -133,10 +140,10 @@ impl Thread {
             }
             match own {
                 Own::Lost => return,
-                Own::Found(drain) => self.run(drain),
+                Own::Found(drain) => self.run_all(drain),
                 Own::FoundMore(drain) => {
                     pool.announce();
-                    self.run(drain);
+                    self.run_all(drain);
                 }
                 Own::Nothing(number) => {
                     match pool
@@ -165,6 +172,30 @@ impl Thread {
     fn run(&self, drain: Drain) {
         self.in_hand.set(drain.number());
         panic::ignore(|| drain.run());
+        self.in_hand.set(0);
+    }
+
+    /// Runs a drain, and those that wait behind it at this worker's place.
+    fn run_all(&self, drain: Drain) {
+        let pool = &self.pool;
+        self.in_hand.set(drain.number());
+        let next = || {
+            self.in_hand.set(0);
+            if pool.is_ended() {
+                return None;
+            }
+            let drain = match self.place.next(&pool.queues) {
+                Own::Lost | Own::Nothing(_) => return None,
+                Own::Found(drain) => drain,
+                Own::FoundMore(drain) => {
+                    pool.announce();
+                    drain
+                }
+            };
+            self.in_hand.set(drain.number());
+            Some(drain)
+        };
+        panic::ignore(|| run_drains(drain, next));
         self.in_hand.set(0);
     }
 
@@ -213,6 +244,19 @@ impl Compensation for Thread {
             self.place.set(place);
             self.pool.idle.come_back();
         }
+    }
+
+    fn lingers(&self) -> bool {
+        let in_vain = self.in_vain.get();
+        if in_vain >= IN_VAIN && in_vain % IN_VAIN != 0 {
+            self.in_vain.set(in_vain.wrapping_add(1));
+            return false;
+        }
+        self.place.has_time(&self.pool.queues) && !self.pool.idle.look().is_closing()
+    }
+
+    fn has_lingered(&self, for_one: bool) {
+        self.in_vain.set(if for_one { 0 } else { self.in_vain.get() + 1 });
     }
 
     fn share(&self) {

@@ -21,6 +21,8 @@
 //! | seat        | a message that waits for room                                                            |
 //! | to admit    | to push the messages of seats, in place of turns that are done                           |
 //! | idle        | no message runs or waits                                                                 |
+//! | entry       | what stands for a pending mailbox in a thread's list or in an executor; there is one     |
+//! | hint        | a reference beside it, by which the mailbox may be taken over too                        |
 //! | orphan      | a mailbox whose last handle is gone                                                      |
 //! | ended       | the state was taken out, and the end hook told                                           |
 //!
@@ -49,21 +51,25 @@
 //!   The end-of-life step is done once, by the owner, when everything accepted is done and every
 //!   seat has been turned away. **Stop** is raised before close and looked at before each turn:
 //!   what waits is given back.
-//! - **R8, pending.** A mailbox is left pending only by one that then schedules or defers it, so it
-//!   is always in a thread's list or in an executor, or about to be. Its private list is saved in
-//!   the cell. A drain that is run or dropped lowers SCHEDULED first; if the mailbox is not pending
-//!   then, the drain is stale and does nothing.
-//! - **R9, nesting.** A send from inside a turn defers the idle or pending mailbox that it meets. A
-//!   thread's outermost drain gives way as soon as the list has an entry. Entries are hints:
-//!   whoever runs one must take the mailbox over. A thread that is about to block inside a turn
-//!   schedules its list. A caller that waits on top of a turn runs a pending mailbox up to its own
-//!   message and no further.
+//! - **R8, pending.** A mailbox has one entry, and SCHEDULED in the word says that it is out: in a
+//!   thread's list, or in an executor. The step that leaves the mailbox pending raises SCHEDULED,
+//!   and whoever has raised it puts the entry there. The step of the entry lowers it, and takes a
+//!   pending mailbox over; if the mailbox is not pending then, the entry is stale and does nothing.
+//!   Whoever finds SCHEDULED raised may count on the entry, though not on when. Hints and drains
+//!   beside the entry hold a reference; POSTED says that such a drain is out. A private list is
+//!   saved in the cell.
+//! - **R9, nesting.** A send from inside a turn defers the idle or pending mailbox that it meets:
+//!   by its entry, or, if that is out, by a hint. A thread's outermost drain gives way at the end
+//!   of its batch if its list has an entry. Whoever runs an entry or a hint must take the
+//!   mailbox over. A thread that is about to block inside a turn schedules its list. A caller that
+//!   waits on top of a turn runs a pending mailbox up to its own message and no further.
 //! - **R10, last handle.** Dropping it raises ORPHAN; the owner ends the actor and gives the
-//!   handles' reference up, and nobody touches the mailbox after that. No handle is made from a
-//!   count of 0. What the end of one actor drops may end the next, in constant stack: ends are
-//!   deferred, cells are freed one after the other. Whoever drops the last handle of an idle mailbox
-//!   and finds itself alone with the cell (B5 of `cell::header`) agrees with nobody: it drops the
-//!   state, inside of no turn, and frees the cell, without a step of the word.
+//!   handles' reference up, and nobody touches the mailbox after that but its entry, if that is
+//!   out: the last reference leaves the memory to it. No handle is made from a count of 0. What the
+//!   end of one actor drops may end the next, in constant stack: ends are deferred, cells are freed
+//!   one after the other. Whoever drops the last handle of an idle mailbox and finds itself alone
+//!   with the cell (B5 of `cell::header`) agrees with nobody: it drops the state, inside of no turn,
+//!   and frees the cell, without a step of the word.
 //! - **R11, panic.** User code is called through [`panic`](crate::panic) alone. What an owner has
 //!   in hand lies outside of what may unwind, no user code runs while a thread unwinds, and the
 //!   mailbox is let go before a panic is resumed on its caller.

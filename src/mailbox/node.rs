@@ -175,7 +175,7 @@ impl NodePtr {
     }
 
     #[inline]
-    pub(super) fn at(addr: u64) -> Self {
+    pub(crate) fn at(addr: u64) -> Self {
         NodePtr(std::ptr::with_exposed_provenance_mut(addr as usize))
     }
 
@@ -221,6 +221,7 @@ impl NodePtr {
     }
 
     /// The node by itself, as if taken off a list; the caller is its holder.
+    #[inline]
     pub(crate) fn alone(self) -> Taken {
         let (_, home) = self.link();
         Taken { node: self, home, vtable: self.vtable() }

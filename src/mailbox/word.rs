@@ -6,14 +6,17 @@
 //! between the two steps of a send, in which an owner spins (counted, not yet queued) or a second
 //! owner slips in (queued and run, not yet counted).
 //!
-//! | 63 .. 48    | 47 .. 5    | 4     | 3      | 2      | 1 .. 0 |
-//! |-------------|------------|-------|--------|--------|--------|
-//! | COUNT `c`   | HEAD `h`   | WATCH | ORPHAN | CLOSED | RUN    |
+//! | 63 .. 49  | 48        | 47 .. 5  | 4     | 3      | 2      | 1 .. 0 |
+//! |-----------|-----------|----------|-------|--------|--------|--------|
+//! | COUNT `c` | SCHEDULED | HEAD `h` | WATCH | ORPHAN | CLOSED | RUN    |
 //!
 //! COUNT is the number of messages accepted and not settled, the running one included. HEAD is the
 //! newest waiting node, 0 for none: the address of the node itself, for nodes are 32-byte aligned
 //! and lie below 2^48. RUN is 00 running (or idle, if `c` = 0), 01 woken, 10 suspended, 11 pending.
 //! `S` is [`COUNT_MAX`]: `c` = `S` means "at least". `f` stands for the flags.
+//!
+//! SCHEDULED, in the table `E`, says that the mailbox's one *entry* is out: in a thread's list, or
+//! in an executor. All steps keep it but those that name it.
 //!
 //! | call                | from                 | to                                | the caller now owes ([`Duty`])               |
 //! |---------------------|----------------------|-----------------------------------|----------------------------------------------|
@@ -21,21 +24,30 @@
 //! | `push` n, to drain  | `0, -, f`            | `n, -, f` RUN 00                  | `Drain`: its messages are private, run them  |
 //! |                     | `c, h, f` pending    | `min(c+n+k,S), -, f` RUN 00       | `TakeOver`: the saved list, `h`, its own     |
 //! |                     | `c, h, f` else       | `min(c+n,S), node->h, f`          | `Nothing`                                    |
-//! | `push` n, to leave  | `0, -, f`            | `n, node, f` pending              | `Schedule`                                   |
-//! |                     | `c, h, f` pending    | `min(c+n,S), node->h, f`          | `Schedule`, unless it is scheduled already   |
+//! | `push` n, to leave  | `0, -, f`            | `n, node, f + E` pending          | `Scheduled`, or `Schedule` if E was raised   |
+//! |                     | `c, h, f` pending    | `min(c+n,S), node->h, f + E`      | the same                                     |
 //! |                     | `c, h, f` else       | `min(c+n,S), node->h, f`          | `Nothing`                                    |
+//! | `push` n, to post   | as to leave          | as to leave, without raising E    | `Schedule`                                   |
 //! | `push`, any         | closed, or full      | same                              | refused, with its message                    |
+//! | `leave_first`       | `0, -, 0`            | `1, node, E` pending              | `Scheduled`                                  |
 //! | `raise` a flag      | as `push` with n = 0 | from `c` = 0 it becomes 1         | as `push`; `None` if it was raised already   |
 //! | `take_over`         | `c, h, f` pending    | `min(c+k,S), -, f` RUN 00         | owns; `h` comes after the saved list         |
+//! | `unschedule`        | `c, h, f + E` pending| as `take_over`, without E         | owns                                         |
+//! |                     | `c, h, f + E` else   | `c, h, f`                         | nothing: the entry was stale                 |
+//! |                     | DEAD                 | same                              | frees the cell                               |
+//! | `unschedule_one`    | `1, h, E` pending    | `1, -, 0`                         | owns; `h` is its one message                 |
+//! | `schedule`          | `c, h, f` pending    | `c, h, f + E`                     | the entry; `None` if E was raised            |
 //! | `take` after `done` | `c, h, f`            | `c==S ? S : c-done+k, -, f`       | runs `h`, reversed                           |
 //! | `settle_one`        | `c, h, f` not WATCH  | `c-1, h, f`                       | (R6) if watched, looks at the waiters first  |
 //! | `admit`             | `c, h, f`            | `c, node->h, f`                   | in place of a turn that is done; wakes it    |
 //! |                     | room, no turn done   | `c+1, node->h, f`                 | wakes the one that it has let in             |
-//! | `release`           | `c, -, f` not ORPHAN | `0, -, f & CLOSED`                | touches it no more; wakes if WATCH was set   |
+//! | `release`           | `c, -, f` not ORPHAN | `0, -, f & (CLOSED + E)`          | touches it no more; wakes if WATCH was set   |
 //! | `set_pending`, done | `c, h, f` RUN 00     | `c==S ? S : c-done, h, f` pending | touches it no more but to schedule it        |
+//! |                     | the same, without E  | the same, with E                  | the entry                                    |
 //! | `watch`             | `c, h, f`, c > 0     | `c, h, f + WATCH`                 | is woken by the owner                        |
 //! | `attend`            | `0, -, f`            | `1, -, f + WATCH`                 | owns, with a turn that is none               |
 //! |                     | `c, h, f`, c > 0     | `c, h, f + WATCH`                 | nothing: the owner will look                 |
+//! | `is_left_to_entry`  | `c, -, f + E` orphan | DEAD                              | nothing: the entry frees the cell            |
 //!
 //! - COUNT is no condition of `release`: a private list run to its end and `h` = 0 mean that
 //!   everything accepted has been run. `S` is left only so; therefore a `c` below `S` was never `S`
@@ -56,6 +68,9 @@
 //! - MEETING: `watch`, `meet` Release -> `release_met` Acquire. Whoever releases a watched word
 //!   finds the waiter in the list. A waiter for the end that stands in the list before its `meet`
 //!   is seen by whoever ends the mailbox after it; one that meets later sees that it has ended.
+//! - LEFT: `unschedule`, `unschedule_only` Release -> `is_left_to_entry`, `look` Acquire;
+//!   `is_left_to_entry` Release -> `unschedule` Acquire. The last reference and the entry come one
+//!   after the other, and the second one frees the cell after all that the first one did.
 //! - FAREWELL: `raise` Release -> `look` Acquire on a raised flag. Whoever acts on CLOSED or ORPHAN
 //!   sees all that the raiser did. A `look` that finds an idle word is a reader of HANDOVER: a last
 //!   handle that is dropped then, alone with the cell, takes no step (R10).
@@ -67,10 +82,14 @@ use crate::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::sync::config::COUNT_MAX;
 use crate::sync::{Backoff, hint};
 
-const COUNT_SHIFT: u32 = 48;
+const COUNT_SHIFT: u32 = 49;
 /// One message.
 const ONE: u64 = 1 << COUNT_SHIFT;
-const HEAD: u64 = (ONE - 1) & !FLAGS;
+const HEAD: u64 = (SCHEDULED - 1) & !FLAGS;
+/// An entry of this mailbox is out: in a thread's list, or in an executor.
+const SCHEDULED: u64 = 1 << 48;
+/// What the last reference leaves behind for the entry that is out.
+const DEAD: u64 = u64::MAX;
 /// The low bits that a node's address leaves free.
 pub(crate) const FLAGS: u64 = 31;
 const RUN: u64 = 3;
@@ -96,8 +115,10 @@ pub(crate) enum Entry {
     Drain,
     /// The same, or not at all: nothing is pushed if somebody else runs the mailbox.
     DrainOnly,
-    /// Leave it pending, for somebody else.
+    /// Leave it pending, with an entry: it is the caller's, unless one is out already.
     Leave,
+    /// Leave it pending, for a drain without an entry.
+    Post,
 }
 
 /// What a transition leaves its caller owing.
@@ -106,7 +127,9 @@ pub(crate) enum Entry {
 pub(crate) enum Duty {
     /// Nothing: somebody else owns the mailbox and will see to it.
     Nothing,
-    /// The mailbox is pending: it has to be scheduled, or deferred on this thread.
+    /// The mailbox is pending, and its one entry is the caller's to put somewhere.
+    Scheduled,
+    /// It is pending, and its entry is not the caller's.
     Schedule,
     /// It was idle: the caller owns it, and what it pushed is its private list.
     Drain,
@@ -124,6 +147,24 @@ pub(crate) enum Refusal {
     Full,
     /// Somebody else runs it ([`Entry::DrainOnly`]).
     Busy,
+}
+
+/// What the step of an entry comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "an owner that forgets its duty strands the mailbox"]
+pub(crate) enum Unscheduled {
+    /// It was pending: the caller owns it. The value before.
+    Owns(Snapshot),
+    /// Somebody else owns it, or nobody.
+    Stale,
+    /// The memory was left to this entry.
+    Dead,
+}
+
+impl Entry {
+    fn leaves(self) -> bool {
+        matches!(self, Entry::Leave | Entry::Post)
+    }
 }
 
 impl Snapshot {
@@ -157,13 +198,20 @@ impl Snapshot {
         if self.is_pending() { self.count() } else { self.count().saturating_sub(1) }
     }
 
+    /// Is an entry out?
+    #[inline]
+    pub(crate) fn is_scheduled(self) -> bool {
+        self.has(SCHEDULED)
+    }
+
     #[inline]
     fn flags(self) -> u64 {
-        self.0 & FLAGS
+        self.0 & (FLAGS | SCHEDULED)
     }
     #[inline]
     fn new(count: u64, head: u64, flags: u64) -> Self {
-        debug_assert!(count <= COUNT_MAX && head & !HEAD == 0 && flags & !FLAGS == 0);
+        debug_assert!(count <= COUNT_MAX && head & !HEAD == 0);
+        debug_assert!(flags & !(FLAGS | SCHEDULED) == 0);
         Snapshot(count << COUNT_SHIFT | head | flags)
     }
     /// COUNT after `done` turns: saturation is sticky.
@@ -192,7 +240,7 @@ impl Snapshot {
             return Err(Refusal::Closed);
         }
         // Who becomes the owner runs the first one at once: it does not wait.
-        let owns = entry != Entry::Leave && (self.count() == 0 || self.is_pending());
+        let owns = !entry.leaves() && (self.count() == 0 || self.is_pending());
         if entry == Entry::DrainOnly && !owns {
             return Err(Refusal::Busy);
         }
@@ -204,6 +252,20 @@ impl Snapshot {
         }
         let count = (self.count() + n).min(COUNT_MAX);
         Ok(self.enter(count, top, entry))
+    }
+
+    /// `push` of one node without a limit that leaves nothing owing: the same value as there, in
+    /// fewer steps. `None` if it would, or refuse, or saturate COUNT.
+    #[inline(always)]
+    fn push_busy(self, node: u64, entry: Entry) -> Option<Snapshot> {
+        let entry_comes = entry == Entry::Leave && self.is_scheduled();
+        let owns_nothing = !self.is_pending() || entry_comes;
+        let counts = (1..COUNT_MAX).contains(&self.count());
+        let next = Snapshot((self.0 & !HEAD).wrapping_add(ONE) | node);
+        let pushed = (owns_nothing && counts && !self.has(CLOSED)).then_some(next);
+        let by_the_table = || self.push(node, 1, UNBOUNDED, entry).map(|(next, _)| next).ok();
+        debug_assert!(pushed.is_none() || pushed == by_the_table());
+        pushed
     }
 
     /// `raise` of CLOSED or ORPHAN; `None` if it is raised already.
@@ -218,17 +280,20 @@ impl Snapshot {
     #[inline]
     fn enter(self, count: u64, top: u64, entry: Entry) -> (Snapshot, Duty) {
         let kept = self.flags() & !RUN;
-        match (self.count(), self.is_pending(), entry) {
-            (0, _, Entry::Leave) => (Snapshot::new(count, top, kept | PENDING), Duty::Schedule),
-            (0, _, _) => (Snapshot::new(count, 0, kept), Duty::Drain),
-            (_, true, Entry::Leave) => (Snapshot::new(count, top, self.flags()), Duty::Schedule),
-            (_, true, _) => {
-                let watched = self.is_watched();
-                let duty = if watched { Duty::TakeOverWatched } else { Duty::TakeOver };
-                (Snapshot::new(count, 0, kept).keeping(), duty)
-            }
-            (_, false, _) => (Snapshot::new(count, top, self.flags()), Duty::Nothing),
+        if self.count() > 0 && !self.is_pending() {
+            return (Snapshot::new(count, top, self.flags()), Duty::Nothing);
         }
+        if entry.leaves() {
+            let scheduled = if entry == Entry::Leave { SCHEDULED } else { 0 };
+            let owed =
+                if scheduled > self.0 & SCHEDULED { Duty::Scheduled } else { Duty::Schedule };
+            return (Snapshot::new(count, top, kept | PENDING | scheduled), owed);
+        }
+        if self.count() == 0 {
+            return (Snapshot::new(count, 0, kept), Duty::Drain);
+        }
+        let duty = if self.is_watched() { Duty::TakeOverWatched } else { Duty::TakeOver };
+        (Snapshot::new(count, 0, kept).keeping(), duty)
     }
 
     /// `take_over`; `None` if it is not pending: anybody may have taken it over.
@@ -268,7 +333,8 @@ impl Snapshot {
     /// gone, so that the owner has to end it.
     #[inline]
     pub(crate) fn release(self) -> Option<Snapshot> {
-        (self.head() == 0 && !self.has(ORPHAN)).then(|| Snapshot::new(0, 0, self.flags() & CLOSED))
+        (self.head() == 0 && !self.has(ORPHAN))
+            .then(|| Snapshot::new(0, 0, self.flags() & (CLOSED | SCHEDULED)))
     }
 
     /// `admit` of one node, which must link to [`Snapshot::head`], in place of a turn that is done
@@ -288,10 +354,25 @@ impl Snapshot {
         }
     }
 
-    /// `set_pending` after `done` turns, with something left to run.
+    /// `set_pending` after `done` turns, with something left to run; `scheduled`: with an entry.
     #[inline]
-    pub(crate) fn set_pending(self, done: u64) -> Snapshot {
-        Snapshot::new(self.settled(done), self.head(), self.flags() & !RUN | PENDING)
+    pub(crate) fn set_pending(self, done: u64, scheduled: bool) -> Snapshot {
+        debug_assert!(!(scheduled && self.is_scheduled()), "two entries");
+        let scheduled = if scheduled { SCHEDULED } else { 0 };
+        Snapshot::new(self.settled(done), self.head(), self.flags() & !RUN | PENDING | scheduled)
+    }
+
+    /// `schedule`; `None` if it is not pending, or an entry is out.
+    #[inline]
+    pub(crate) fn schedule(self) -> Option<Snapshot> {
+        (self.is_pending() && !self.is_scheduled()).then_some(Snapshot(self.0 | SCHEDULED))
+    }
+
+    /// `unschedule` by the entry: the next value, and whether the caller then owns.
+    #[inline]
+    pub(crate) fn unschedule(self) -> (Snapshot, bool) {
+        let next = self.take_over();
+        (Snapshot(next.unwrap_or(self).0 & !SCHEDULED), next.is_some())
     }
 
     /// `watch`; `None` if nothing runs or waits.
@@ -310,6 +391,7 @@ impl std::fmt::Debug for Snapshot {
             .field("closed", &self.has(CLOSED))
             .field("orphan", &self.has(ORPHAN))
             .field("watch", &self.has(WATCH))
+            .field("scheduled", &self.is_scheduled())
             .finish()
     }
 }
@@ -366,6 +448,12 @@ impl Word {
         if claimed { Ok(()) } else { Err(seen) }
     }
 
+    /// Is there nothing but `done` turns that are done? Stale on return.
+    #[inline]
+    pub(crate) fn is_still(&self, done: u64) -> bool {
+        self.load() == Snapshot::new(done.min(COUNT_MAX), 0, 0)
+    }
+
     /// The blind first attempt of letting go after one turn.
     #[inline(always)]
     pub(crate) fn release_one(&self) -> bool {
@@ -373,18 +461,31 @@ impl Word {
         self.0.compare_exchange(ONE, 0, Release, Relaxed).is_ok()
     }
 
+    /// The blind first attempt of a push of one node that its sender leaves: the entry is the
+    /// caller's.
+    #[inline(always)]
+    pub(crate) fn leave_first(&self, node: u64) -> Result<(), Snapshot> {
+        // Ordering: Release, writer side of MESSAGE.
+        match self.0.compare_exchange(0, ONE | node | SCHEDULED | PENDING, Release, Relaxed) {
+            Ok(_) => Ok(()),
+            Err(now) => Err(Snapshot(now)),
+        }
+    }
+
     /// `push` of one node without a limit, for as long as somebody else owns the mailbox and takes
-    /// messages; else the word as it was seen last.
+    /// messages, or, by `entry`, if it is left to an entry that is out; else the word as it was
+    /// seen last.
     #[inline(always)]
     pub(crate) fn push_busy(
         &self,
         seen: Snapshot,
         node: u64,
+        entry: Entry,
         mut link: impl FnMut(u64),
     ) -> Result<(), Snapshot> {
         let backoff = Backoff::new();
         let mut now = seen;
-        while let Ok((next, Duty::Nothing)) = now.push(node, 1, UNBOUNDED, Entry::Drain) {
+        while let Some(next) = now.push_busy(node, entry) {
             link(now.head());
             // Ordering: Release, writer side of MESSAGE. The mailbox stays somebody else's: nothing
             // is read.
@@ -416,7 +517,7 @@ impl Word {
             let swapped = match duty {
                 // Ordering: Release, writer side of MESSAGE. The mailbox stays somebody else's:
                 // nothing is read.
-                Duty::Nothing | Duty::Schedule => {
+                Duty::Nothing | Duty::Scheduled | Duty::Schedule => {
                     self.0.compare_exchange(now.0, next.0, Release, Relaxed)
                 }
                 // Ordering: Acquire, reader side of HANDOVER, and of MESSAGE for what waits below.
@@ -471,6 +572,70 @@ impl Word {
                 Err(seen) => now = Snapshot(seen),
             }
         }
+    }
+
+    /// `schedule`: true if the entry is the caller's now.
+    pub(crate) fn schedule(&self) -> bool {
+        let mut now = self.load();
+        loop {
+            let Some(next) = now.schedule() else { return false };
+            // Ordering: Relaxed. As a read-modify-write it continues the release sequences that the
+            // entry reads from.
+            match self.0.compare_exchange(now.0, next.0, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(seen) => now = Snapshot(seen),
+            }
+        }
+    }
+
+    /// `unschedule` by the entry, which is used up: it takes a pending mailbox over, or was stale.
+    pub(crate) fn unschedule(&self) -> Unscheduled {
+        let mut now = self.load();
+        loop {
+            if now.0 == DEAD {
+                // Ordering: Acquire, reader side of LEFT. Nobody else touches the word any more.
+                self.0.load(Acquire);
+                return Unscheduled::Dead;
+            }
+            let (next, owns) = now.unschedule();
+            // Ordering: AcqRel. Acquire: reader side of HANDOVER and of MESSAGE. Release: writer
+            // side of LEFT.
+            match self.0.compare_exchange(now.0, next.0, AcqRel, Relaxed) {
+                Ok(_) if owns => return Unscheduled::Owns(now),
+                Ok(_) => return Unscheduled::Stale,
+                Err(seen) => now = Snapshot(seen),
+            }
+        }
+    }
+
+    /// `unschedule` by its first guess, for a mailbox in which one message waits and of which
+    /// nothing else is to be said: its node.
+    #[inline(always)]
+    pub(crate) fn unschedule_one(&self) -> Option<u64> {
+        let now = self.load();
+        if now.0 & !HEAD != ONE | SCHEDULED | PENDING || now.head() == 0 {
+            return None;
+        }
+        // Ordering: Acquire, reader side of HANDOVER and of MESSAGE. What the owner does with the
+        // cell after this, its release tells LEFT.
+        self.0.compare_exchange(now.0, ONE, Acquire, Relaxed).ok().map(|_| now.head())
+    }
+
+    /// The entry is given up by one that has a reference.
+    pub(crate) fn unschedule_only(&self) {
+        // Ordering: Release, writer side of LEFT: whoever finds the word idle sees the reference
+        // that has taken the entry's place. Ownership and nodes stay where they are.
+        self.0.fetch_and(!SCHEDULED, Release);
+    }
+
+    /// The last reference is gone: true if an entry is out, which frees the memory then.
+    pub(crate) fn is_left_to_entry(&self) -> bool {
+        // Ordering: Acquire, reader side of LEFT. None is made any more.
+        if !Snapshot(self.0.load(Acquire)).is_scheduled() {
+            return false;
+        }
+        // Ordering: AcqRel. Either side of LEFT: the second to come frees.
+        Snapshot(self.0.swap(DEAD, AcqRel)).is_scheduled()
     }
 
     /// `take` by the owner: the value it replaced.
@@ -571,12 +736,18 @@ impl Word {
         }
     }
 
-    /// `set_pending` by the owner, with its saved list in place.
-    pub(crate) fn set_pending(&self, done: u64) {
+    /// `set_pending` by the owner, with its saved list in place; `scheduled`: the entry is the
+    /// caller's.
+    pub(crate) fn set_pending(&self, done: u64, scheduled: bool) {
         let mut now = self.load();
         loop {
             // Ordering: Release, writer side of HANDOVER (the saved list too).
-            match self.0.compare_exchange(now.0, now.set_pending(done).0, Release, Relaxed) {
+            match self.0.compare_exchange(
+                now.0,
+                now.set_pending(done, scheduled).0,
+                Release,
+                Relaxed,
+            ) {
                 Ok(_) => return,
                 Err(seen) => now = Snapshot(seen),
             }

@@ -3,10 +3,10 @@
 use std::mem::needs_drop;
 
 use crate::cell::owner::Owed;
-use crate::cell::refs::Strong;
+use crate::cell::refs::{Queued, Strong};
 use crate::drain::context::{Depth, with_local};
 use crate::drain::deferred::{drain, settle};
-use crate::drain::schedule::schedule;
+use crate::drain::schedule::{enter, schedule};
 use crate::mailbox::word::{CLOSED, Entry, ORPHAN};
 
 impl<S> Strong<S> {
@@ -45,20 +45,28 @@ impl<S> Strong<S> {
             // What was posted does not run in the drop of a handle either: a drain is out for it.
             let posted = {
                 let header = self.header();
-                header.is_scheduled() && header.word.load().is_pending()
+                header.is_posted() && header.word.load().is_pending()
             };
             let leaves = local.in_turn() && !here || self.is_executor_only() || posted;
             // After the step, an orphan is kept by whoever owns it, and by this reference.
             let cell = leaves.then(|| self.to_ref());
-            let entry = if leaves { Entry::Leave } else { Entry::Drain };
+            let entry = match leaves {
+                true if posted && !self.is_executor_only() => Entry::Post,
+                true => Entry::Leave,
+                false => Entry::Drain,
+            };
             let raised = self.raise(flag, entry, only_if_idle);
             let changed = raised.is_some();
             match (raised, cell) {
                 (Some(Owed::Drain(owner)), _) => drain(local, owner),
-                (Some(Owed::Schedule), Some(cell)) if self.is_executor_only() || posted => {
-                    schedule(local, &cell);
+                (Some(Owed::Scheduled(entry)), Some(cell)) if self.is_executor_only() => {
+                    enter(local, &cell, entry);
                 }
-                (Some(Owed::Schedule), Some(cell)) => local.defer(cell),
+                (Some(Owed::Scheduled(entry)), _) => local.defer(Queued::Entry(entry)),
+                // The executor comes to the entry.
+                (Some(Owed::Schedule), _) if self.is_executor_only() => {}
+                (Some(Owed::Schedule), Some(cell)) if posted => schedule(local, &cell),
+                (Some(Owed::Schedule), Some(cell)) => local.defer(Queued::Hint(cell)),
                 _ => {}
             }
             settle(local);
@@ -88,7 +96,7 @@ impl<S> Strong<S> {
                     return false;
                 }
                 // SAFETY: once.
-                let drop_state = || unsafe { sole.drop_state() };
+                let drop_state = |_: &_| unsafe { sole.drop_state() };
                 local.enter_from(Depth::Outside, self.addr(), drop_state);
                 // SAFETY: it was dropped.
                 unsafe { sole.free() };

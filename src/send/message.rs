@@ -13,6 +13,7 @@ use crate::envelope::give_back;
 use crate::envelope::tell::Tell;
 use crate::error::{AskError, Reason};
 use crate::mailbox::list::Chain;
+use crate::mailbox::node::NodePtr;
 use crate::mailbox::oneshot::{Asker, oneshot};
 use crate::mailbox::word::Snapshot;
 use crate::panic::{self, Payload};
@@ -37,7 +38,7 @@ impl<S: 'static> Strong<S> {
     ) -> Result<R, Payload> {
         // SAFETY: B1: claimed, so it is ours, of this state type; a mailbox that has ended is
         // closed, and is not claimed.
-        let turn = || panic::catch(|| unsafe { claimed.with_state(f) });
+        let turn = |_: &_| panic::catch(|| unsafe { claimed.with_state(f) });
         match local.enter_from(depth, self.addr(), turn) {
             Ok(value) => {
                 match claimed.release_one() {
@@ -54,32 +55,50 @@ impl<S: 'static> Strong<S> {
     #[inline(always)]
     pub(crate) fn send<L: Message<S>>(&self, message: L) -> Result<(), (L, Reason)> {
         with_local(|local| {
-            let mut seen = Snapshot::IDLE;
-            if !local.in_turn() && self.runs_on_the_spot() {
-                match self.claim() {
-                    Ok(claimed) => {
-                        // SAFETY: claimed: the turn is this thread's.
-                        let turn = unsafe { InTurn::new(claimed.cell()) };
-                        // An answer that nobody wants is dropped in the turn: its panic is the
-                        // turn's.
-                        let ran = self.run_claimed(local, Depth::Outside, claimed, |state| {
-                            drop(message.run(state, turn));
-                        });
-                        if let Err(payload) = ran {
-                            panic::discard(payload);
-                        }
-                        return Ok(());
-                    }
-                    Err(now) => seen = now,
-                }
+            if local.in_turn() || !self.runs_on_the_spot() {
+                return self.send_elsewhere(local, message);
             }
-            self.send_slow(local, seen, message, By::Sender)
+            match self.claim() {
+                Ok(claimed) => {
+                    // SAFETY: claimed: the turn is this thread's.
+                    let turn = unsafe { InTurn::new(claimed.cell()) };
+                    // An answer that nobody wants is dropped in the turn: its panic is the turn's.
+                    let ran = self.run_claimed(local, Depth::Outside, claimed, |state| {
+                        drop(message.run(state, turn));
+                    });
+                    if let Err(payload) = ran {
+                        panic::discard(payload);
+                    }
+                    Ok(())
+                }
+                Err(seen) => self.send_slow(local, seen, message, By::Sender),
+            }
         })
     }
 
     /// Sends a message that never runs in this call.
     pub(crate) fn post<L: Message<S>>(&self, message: L) -> Result<(), (L, Reason)> {
         with_local(|local| self.send_slow(local, Snapshot::IDLE, message, By::Poster))
+    }
+
+    /// Sends a message that is not run in this call: its executor runs it, or this thread, when it
+    /// is inside no turn any more. As long as the actor is busy, or its entry is out, that is one
+    /// push.
+    #[inline(never)]
+    fn send_elsewhere<L: Message<S>>(&self, local: &Local, message: L) -> Result<(), (L, Reason)> {
+        if self.is_bounded() || !(self.is_executor_only() || local.in_turn()) {
+            return self.send_slow(local, Snapshot::IDLE, message, By::Sender);
+        }
+        let node = NodePtr::new(Tell::<S, L>::new(message));
+        let left = if self.is_executor_only() {
+            self.enter_one(local, node)
+        } else {
+            self.defer_one(local, node)
+        };
+        let Err(seen) = left else { return Ok(()) };
+        // SAFETY: it was made here of such a message, and pushed nowhere.
+        let pushed = unsafe { self.push_node::<Tell<S, L>>(local, seen, node, By::Sender) };
+        pushed.map_err(|(tell, reason)| (tell.message, reason))
     }
 
     /// Puts a message in, by the rules for a full mailbox.

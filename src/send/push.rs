@@ -4,14 +4,14 @@
 //! push left owing ([`Owed`]) is done: drained here, deferred on this thread, or scheduled.
 
 use crate::cell::owner::Owed;
-use crate::cell::refs::Strong;
+use crate::cell::refs::{Queued, Strong};
 use crate::drain::context::Local;
 use crate::drain::deferred::{drain, settle};
-use crate::drain::schedule::{is_executor_gone, schedule};
+use crate::drain::schedule::{enter, is_executor_gone, schedule};
 use crate::error::{Reason, StopCause};
 use crate::mailbox::list::Links;
 use crate::mailbox::node::{Envelope, NodePtr};
-use crate::mailbox::word::{CLOSED, Entry, Refusal, Snapshot, UNBOUNDED};
+use crate::mailbox::word::{CLOSED, Entry, Refusal, Snapshot};
 
 /// How a message is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl<S: 'static> Strong<S> {
     }
 
     /// Puts a message in, and does what that leaves owing. A message that is refused comes back.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn push<E: Envelope>(
         &self,
         local: &Local,
@@ -51,20 +51,70 @@ impl<S: 'static> Strong<S> {
         let node = NodePtr::new(message);
         let mut seen = seen;
         // What a busy `send` comes to; everything else is below.
-        if seen != Snapshot::IDLE && self.header().config().limit == UNBOUNDED {
-            match self.header().word.push_busy(seen, node.addr(), |head| node.set_next(head)) {
+        if seen != Snapshot::IDLE && !self.is_bounded() {
+            let link = |head| node.set_next(head);
+            match self.header().word.push_busy(seen, node.addr(), Entry::Drain, link) {
                 Ok(()) => return Ok(()),
                 Err(now) => seen = now,
             }
         }
+        // SAFETY: it was made here of an E, and pushed nowhere.
+        unsafe { self.push_node(local, seen, node, by) }
+    }
+
+    /// The same for a message in its node.
+    ///
+    /// # Safety
+    /// The node was made of an E, it is the caller's, and is so again only if it comes back.
+    #[inline(never)]
+    pub(super) unsafe fn push_node<E: Envelope>(
+        &self,
+        local: &Local,
+        seen: Snapshot,
+        node: NodePtr,
+        by: By,
+    ) -> Result<(), (E, Reason)> {
         match self.push_links(local, seen, Links::one(node), by) {
             Ok(owed) => {
                 self.discharge(local, owed, by);
                 Ok(())
             }
-            // SAFETY: it was made here of an E, and pushed nowhere.
+            // SAFETY: the caller's word, and it was pushed nowhere.
             Err(reason) => Err((unsafe { node.take_back::<E>() }, reason)),
         }
+    }
+
+    /// Leaves a message for this thread's list.
+    #[inline(always)]
+    pub(super) fn defer_one(&self, local: &Local, node: NodePtr) -> Result<(), Snapshot> {
+        match self.leave_first(node) {
+            Ok(entry) => {
+                local.append(Queued::Entry(entry));
+                Ok(())
+            }
+            Err(seen) => {
+                // This thread comes to what stands in its list.
+                let entry = if local.knows(self.addr()) { Entry::Leave } else { Entry::Drain };
+                let link = |head| node.set_next(head);
+                self.header().word.push_busy(seen, node.addr(), entry, link)
+            }
+        }
+    }
+
+    /// Leaves a message for the executor, which comes to the entry that is out.
+    #[inline(always)]
+    pub(super) fn enter_one(&self, local: &Local, node: NodePtr) -> Result<(), Snapshot> {
+        let word = &self.header().word;
+        let link = |head| node.set_next(head);
+        let Err(seen) = word.push_busy(word.load(), node.addr(), Entry::Leave, link) else {
+            return Ok(());
+        };
+        if seen != Snapshot::IDLE || is_executor_gone(self.header()) {
+            return Err(seen);
+        }
+        enter(local, self, self.leave_first(node)?);
+        settle(local);
+        Ok(())
     }
 
     /// Puts nodes in; what that leaves owing is for [`discharge`](Self::discharge).
@@ -79,8 +129,12 @@ impl<S: 'static> Strong<S> {
         if self.is_executor_only() || by == By::Poster {
             seen = self.look_at_executor()?;
         }
-        let leaves = by == By::Poster || self.is_executor_only() || local.in_turn();
-        let entry = if leaves { Entry::Leave } else { Entry::Drain };
+        let entry = match by {
+            _ if self.is_executor_only() => Entry::Leave,
+            By::Poster => Entry::Post,
+            By::Sender if local.in_turn() => Entry::Leave,
+            By::Sender => Entry::Drain,
+        };
         let limit = self.header().config().limit;
         self.push_nodes(seen, links, limit, entry).map_err(|refusal| self.reason(refusal))
     }
@@ -102,9 +156,17 @@ impl<S: 'static> Strong<S> {
         match owed {
             Owed::Nothing => {}
             Owed::Drain(owner) => drain(local, owner),
-            Owed::Schedule if by == By::Sender && !self.is_executor_only() => {
-                // Only a thread inside a turn has left the message pending for itself.
-                local.defer_by(self.addr(), || self.to_ref());
+            Owed::Scheduled(entry) if self.is_executor_only() => {
+                enter(local, self, entry);
+                settle(local);
+            }
+            // Only a thread inside a turn has left the message pending for itself.
+            Owed::Scheduled(entry) => local.defer(Queued::Entry(entry)),
+            // The executor comes to the entry.
+            Owed::Schedule if self.is_executor_only() => {}
+            Owed::Schedule if by == By::Sender => {
+                // The thread that has the entry may be busy for long.
+                local.hint_by(self.addr(), || self.to_ref());
             }
             Owed::Schedule => {
                 schedule(local, self);

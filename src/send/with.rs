@@ -6,7 +6,7 @@ use crate::cell::refs::Strong;
 use crate::drain::blocking::{Reserved, reserve};
 use crate::drain::context::{Depth, Local, with_local};
 use crate::drain::deferred::{drain_until, settle};
-use crate::drain::schedule::schedule;
+use crate::drain::schedule::enter;
 use crate::envelope::borrowed::{Borrowed, Outcome};
 use crate::error::{AskError, Reason};
 use crate::mailbox::list::Links;
@@ -85,10 +85,12 @@ impl<S: 'static> Strong<S> {
         let stay = AbortOnUnwind;
         match owed {
             Owed::Nothing => {}
-            Owed::Schedule => {
-                schedule(local, self);
+            Owed::Scheduled(entry) => {
+                enter(local, self, entry);
                 settle(local);
             }
+            // The executor comes to the entry.
+            Owed::Schedule => {}
             Owed::Drain(owner) => {
                 let deadline = Deadline::new(&MonotonicClock, Limit::Unlimited);
                 drain_until(local, owner, &Until { done: &|| message.is_done(), deadline });

@@ -35,11 +35,11 @@ mod wait_list;
 
 pub use actor::{
     Actor, ActorBuilder, Asking, Closing, Context, Ending, Handler, Lossy, Posted, Promise,
-    Recipient, Reply, Sending, ShutdownReport, SpawnError, SpawnReason, System, WaitError, Waiting,
-    WeakActor, promise,
+    Recipient, Reply, Sending, ShutdownReport, SpawnError, SpawnReason, System, Template,
+    TemplateBuilder, WaitError, Waiting, WeakActor, promise,
 };
 pub use budget::Budget;
-pub use cell::config::{Overflow, PanicPolicy, Undelivered};
+pub use cell::config::{Overflow, PanicPolicy, SharedPolicy, Undelivered};
 pub use cell::executor::{Drain, Executor};
 pub use error::{AskError, BuildError, EndCause, Reason, SendError, StopCause};
 pub use time::{Clock, Limit, MonotonicClock, VirtualClock};

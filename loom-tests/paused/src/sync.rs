@@ -192,6 +192,11 @@ pub(crate) mod hint {
         done() || done()
     }
 
+    /// Two looks.
+    pub(crate) fn soon(mut come: impl FnMut() -> bool) -> bool {
+        come() || come()
+    }
+
     pub(crate) fn prefetch(_: *const u8) {}
 
     pub(crate) fn prefetch_write(_: *const u8) {}

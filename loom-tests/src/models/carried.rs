@@ -1,4 +1,5 @@
-//! R8, handed over: an executor carries the mailbox, and one token says whether a carrier is out.
+//! R8, handed over: an executor has the mailbox's entry, or a drain beside it, of which POSTED says
+//! that it is out.
 
 use super::super::actor::promise;
 use super::super::cell::executor::Executor;
@@ -13,8 +14,8 @@ impl Shared {
     }
 }
 
-/// CARRY: two senders leave a message each and run what the executor has; nothing is left that
-/// nobody carries.
+/// HANDOVER and MESSAGE by the entry: two senders leave a message each and run what the executor
+/// has; nothing is left that nobody carries.
 pub(super) fn r8_carried() {
     let shared = Shared::carried(256);
     let thread = shared.spawn(move |shared| {
@@ -24,6 +25,23 @@ pub(super) fn r8_carried() {
     shared.send::<OWN>(0, 1);
     shared.run_one();
     thread.join();
+    shared.finish();
+}
+
+/// MESSAGE by `leave_first`: a push that has linked its node to what waits fails, because that has
+/// been run meanwhile, and the node is left alone in an idle mailbox. The next one is linked to it.
+pub(super) fn r3_linked_anew() {
+    let shared = Shared::carried(256);
+    shared.send_one::<OWN>(0, 1);
+    let thread = shared.spawn(|shared| {
+        if shared.run_one() {
+            reached("run by the other one");
+        }
+    });
+    shared.send_one::<OWN>(0, 2);
+    shared.send_one::<OWN>(0, 3);
+    thread.join();
+    while shared.run_one() {}
     shared.finish();
 }
 

@@ -28,7 +28,7 @@ fn counts_ends(builder: ActorBuilder<Log>) -> (ActorBuilder<Log>, Arc<Written>) 
 }
 
 impl Shared {
-    fn with_end() -> (Self, Arc<Written>) {
+    pub(super) fn with_end() -> (Self, Arc<Written>) {
         let books = Books::new();
         let (actor, ends) = with_end(&books);
         (Shared { actor: Arc::new(actor), books, queue: None }, ends)
@@ -46,7 +46,7 @@ impl Shared {
     }
 
     /// As `finish`, for an actor that has ended: the hook was called once.
-    fn finish_ended(self, ends: &Written) {
+    pub(super) fn finish_ended(self, ends: &Written) {
         self.queue.iter().for_each(|queue| queue.run_all());
         assert!(self.actor.is_closed());
         assert_eq!(ends.read(), 1, "the end hook");

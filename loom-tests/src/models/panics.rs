@@ -3,6 +3,7 @@
 
 use super::super::cell::config::PanicPolicy;
 use super::super::error::{AskError, StopCause};
+use super::scheduled::in_turn;
 use super::*;
 use crate::sync::panic::{Planned, catch};
 
@@ -96,6 +97,33 @@ pub(super) fn r11_listed() {
     thread.join();
     shared.finish();
     second.finish();
+}
+
+/// Alone in a mailbox of a list, by the short way: what was pushed meanwhile is run afterwards.
+pub(super) fn r11_short_way() {
+    let shared = Shared::with_policy(PanicPolicy::Resume);
+    let thread = shared.spawn(|shared| {
+        shared.told(1, 1, "gone on with");
+        shared.send_one::<OWN>(1, 2);
+    });
+    in_turn(|| {
+        assert!(shared.actor.send(bomb(&shared, 0, 1, Planned { again: 1 })).is_ok());
+    });
+    thread.join();
+    assert_eq!(shared.books.handled.load(Relaxed), 3);
+    shared.finish();
+}
+
+/// The same when the actor stops then.
+pub(super) fn r11_short_way_stops() {
+    let shared = Shared::with_policy(PanicPolicy::Stop);
+    let thread = shared.spawn(|shared| shared.send::<OWN>(1, 2));
+    in_turn(|| {
+        assert!(shared.actor.send(bomb(&shared, 0, 1, Planned::default())).is_ok());
+    });
+    thread.join();
+    assert!(matches!(shared.actor.stop_cause(), Some(StopCause::Panicked(_))));
+    shared.finish();
 }
 
 /// In a borrowed message: the caller gets it, the mailbox is let go before.

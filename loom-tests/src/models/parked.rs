@@ -81,19 +81,21 @@ fn forward(
     }
 }
 
-/// The saved list, and HANDOVER of `park`: an owner gives way to its thread's list in the middle of
-/// a batch, and another sender takes the parked mailbox over, saved messages first.
+/// The saved list, and HANDOVER of `park`: an owner leaves in the middle of a batch, because its
+/// budget is spent, and another sender takes the parked mailbox over, saved messages first.
 pub(super) fn r8_saved_list() {
-    let Two { first, second } = Two::new();
-    let thread = first.spawn(|first| first.send::<OWN>(1, 1));
-    let mail = Mail::<OWN>::new(&first.books, 0, 2);
-    let batch: [Message; 2] = [Box::new(forward(&first, &second, 0, 1)), Box::new(mail.message())];
-    assert!(first.actor.send_many(batch).is_ok());
+    let shared = Shared::queued(|builder| builder.run_inline(true).budget(1));
+    let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
+    let mail = |no| Mail::<OWN>::new(&shared.books, 0, no);
+    let (one, two) = (mail(1), mail(2));
+    let batch: [Message; 2] = [Box::new(one.message()), Box::new(two.message())];
+    assert!(shared.actor.send_many(batch).is_ok());
     thread.join();
-    Two { first, second }.finish();
+    while shared.run_one() {}
+    shared.finish();
 }
 
-/// The same when the owner gives way with messages in HEAD, not yet taken.
+/// An owner gives way to its thread's list with messages in HEAD, not yet taken.
 pub(super) fn r8_gives_way_before_a_take() {
     let Two { first, second } = Two::new();
     let thread = first.spawn(|first| first.send::<OWN>(1, 2));
@@ -102,9 +104,9 @@ pub(super) fn r8_gives_way_before_a_take() {
     Two { first, second }.finish();
 }
 
-/// A list's entry is a hint: another thread takes the listed mailbox over, and the entry finds it
-/// running, idle or parked again.
-pub(super) fn r9_entry_is_a_hint() {
+/// A list's entry may be stale: another thread takes the listed mailbox over, and the entry finds it
+/// running, idle or pending again.
+pub(super) fn r9_entry_is_stale() {
     let Two { first, second } = Two::new();
     let thread = second.spawn(|second| second.send::<OWN>(1, 1));
     assert!(first.actor.send(forward(&first, &second, 0, 1)).is_ok());
@@ -112,16 +114,27 @@ pub(super) fn r9_entry_is_a_hint() {
     Two { first, second }.finish();
 }
 
-/// An owner gives way between two turns: what a turn has sent to others comes before the next
-/// message of its own batch.
+/// An owner gives way between two batches: what a turn has sent to others comes after the rest of
+/// its batch, which was sent before, and before what it has sent to its own mailbox afterwards.
 pub(super) fn r9_gives_way() {
     let Two { first, second } = Two::new();
-    let (mail, seen) = (Mail::<OWN>::new(&first.books, 0, 2), second.books.clone());
+    let mail = |no| Mail::<OWN>::new(&first.books, 0, no);
+    let (turn, rest, last) = (forward(&first, &second, 0, 1), mail(2), mail(3));
+    let (own, before, after) = (first.clone(), second.books.clone(), second.books.clone());
+    let last = move |log: &mut Log| {
+        assert_eq!(after.handled.load(Relaxed), 1, "it did not give way");
+        log.handle(last);
+    };
     let batch: [Message; 2] = [
-        Box::new(forward(&first, &second, 0, 1)),
         Box::new(move |log: &mut Log| {
-            assert_eq!(seen.handled.load(Relaxed), 1, "it did not give way");
-            log.handle(mail);
+            turn(log);
+            SENDING.with(|sending| sending.set(true));
+            assert!(own.actor.send(last).is_ok());
+            SENDING.with(|sending| sending.set(false));
+        }),
+        Box::new(move |log: &mut Log| {
+            assert_eq!(before.handled.load(Relaxed), 0, "it gave way in the middle of a batch");
+            log.handle(rest);
         }),
     ];
     assert!(first.actor.send_many(batch).is_ok());

@@ -86,6 +86,7 @@ pub(super) fn c1_forked_and_freed() {
     let (done, all) = ([Written::new(), Written::new()], Books::new());
     let (template, drops) = template(&done);
     let (actor, other) = (template.spawn(Log::new(&all)), template.spawn(Log::new(&all)));
+    assert!(format!("{template:?}").contains("uses"));
     drop(template);
     let their_done = done[1].clone();
     let thread = spawn(move || {

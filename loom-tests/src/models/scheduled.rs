@@ -1,0 +1,540 @@
+//! R8 and R10: SCHEDULED, the one entry of a mailbox; the hints beside it; what the last reference
+//! leaves to it; and the short way of an entry with one message.
+
+use std::cell::Cell;
+use std::task::Poll;
+
+use super::super::cell::config::Overflow;
+use super::super::cell::message::Closure;
+use super::super::cell::refs::{Queued, Strong};
+use super::super::drain::context::with_local;
+use super::super::drain::deferred::{drain, settle};
+use super::super::envelope::tell::Tell;
+use super::super::mailbox::node::NodePtr;
+use super::super::mailbox::word::{Unscheduled, Word};
+use super::room::{poll, wait_for};
+use super::*;
+use crate::sync::reached;
+
+/// What stands for a mailbox in the frame of a turn that is none. No cell lies there.
+const NO_MAILBOX: usize = 2;
+
+thread_plain! {
+    /// This thread runs its list.
+    static RUNS_ITS_LIST: Cell<bool> = Cell::new(false);
+}
+
+fn runs_its_list() -> bool {
+    RUNS_ITS_LIST.with(Cell::get)
+}
+
+/// Does `f` as a turn does it, with no actor around it, and then what that has left for this
+/// thread's list.
+pub(super) fn in_turn(f: impl FnOnce()) {
+    with_local(|local| {
+        local.enter(NO_MAILBOX, || {
+            SENDING.with(|sending| sending.set(true));
+            f();
+            SENDING.with(|sending| sending.set(false));
+        });
+        RUNS_ITS_LIST.with(|runs| runs.set(true));
+        settle(local);
+        RUNS_ITS_LIST.with(|runs| runs.set(false));
+    });
+}
+
+impl Shared {
+    /// A message that says where it was run, if a list has run it.
+    pub(super) fn told(&self, from: usize, no: u32, place: &'static str) {
+        let mail = Mail::<OWN>::new(&self.books, from, no);
+        let message = move |log: &mut Log| {
+            if runs_its_list() {
+                reached(place);
+            }
+            log.handle(mail);
+        };
+        if self.actor.send(message).is_err() {
+            add(&self.books.returned);
+        }
+    }
+}
+
+/// Sees where an actor ends and where its memory is freed: its drop is that of a hook.
+struct Witness {
+    /// The end came outside of a list.
+    ended_elsewhere: Arc<AtomicU32>,
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        match (self.ended_elsewhere.load(Relaxed), runs_its_list()) {
+            (1, true) => reached("left to the entry"),
+            (1, false) => reached("freed elsewhere"),
+            _ => reached("ended and freed by the list"),
+        }
+    }
+}
+
+/// An actor with its books that is watched by a [`Witness`].
+fn witnessed() -> (Actor<Log>, Arc<Books>) {
+    let books = Books::new();
+    let ended_elsewhere = Arc::new(AtomicU32::new(0));
+    let theirs = ended_elsewhere.clone();
+    let unrun = books.clone();
+    let witness = Witness { ended_elsewhere };
+    let builder = Actor::builder(Log::new(&books))
+        .on_end(move |state, _| {
+            if !runs_its_list() {
+                add(&theirs);
+            }
+            drop(state);
+        })
+        .on_undelivered(move |message| {
+            let _ = &witness;
+            add(&unrun.unrun);
+            drop(message);
+        });
+    (builder.spawn().expect("a plain actor"), books)
+}
+
+/// LEFT, both ways: an entry is out in a turn that goes on, while another thread takes the mailbox
+/// over, runs it, and drops the last handle and the last reference. The memory is freed once, by
+/// whoever comes second.
+pub(super) fn r8_entry_against_the_last_drop() {
+    let (actor, books) = witnessed();
+    let (theirs, their_books) = (actor.clone(), books.clone());
+    let thread = spawn(move || {
+        send_all::<OWN>(&theirs, &their_books, 1, 1);
+        drop(theirs);
+    });
+    in_turn(|| {
+        send_all::<OWN>(&actor, &books, 0, 1);
+        drop(actor);
+    });
+    thread.join();
+    books.balance();
+}
+
+/// The same when a weak handle is the last reference, which knows nothing of the end.
+pub(super) fn r8_entry_against_the_last_weak() {
+    let (actor, books) = witnessed();
+    let weak = actor.downgrade();
+    let theirs = actor.clone();
+    let thread = spawn(move || {
+        drop(theirs);
+        drop(weak);
+    });
+    in_turn(|| {
+        send_all::<OWN>(&actor, &books, 0, 1);
+        drop(actor);
+    });
+    thread.join();
+    books.balance();
+}
+
+/// The same with two turns: the second one's message finds the entry out, or makes it; its hint
+/// holds a reference, and so the memory.
+pub(super) fn r8_two_turns_at_the_end() {
+    let (actor, books) = witnessed();
+    let (theirs, their_books) = (actor.clone(), books.clone());
+    let thread = spawn(move || {
+        in_turn(|| {
+            send_all::<OWN>(&theirs, &their_books, 1, 1);
+            drop(theirs);
+        });
+    });
+    in_turn(|| {
+        send_all::<OWN>(&actor, &books, 0, 1);
+        drop(actor);
+    });
+    thread.join();
+    books.balance();
+}
+
+/// LEFT with the entry alone, given up for a reference (`into_ref`), as a drain does it that is run
+/// on top of the crate's own work: there is one, or nothing is left to run.
+pub(super) fn r8_entry_given_up() {
+    let books = Books::new();
+    let actor = Strong::new(Log::new(&books));
+    let mail = Mail::<OWN>::new(&books, 0, 1);
+    let node = NodePtr::new(Tell::<Log, _>::new(Closure::new(mail.message())));
+    let Ok(entry) = actor.leave_first(node) else { unreachable!("it is idle") };
+    let theirs = actor.clone();
+    let mail = Mail::<OWN>::new(&books, 1, 1);
+    let thread = spawn(move || {
+        assert!(theirs.send(Closure::new(mail.message())).is_ok());
+        drop(theirs);
+    });
+    drop(actor);
+    match Queued::Entry(entry).into_ref() {
+        Some(cell) => {
+            if let Some(owner) = cell.take_over() {
+                reached("taken over by the reference");
+                with_local(|local| drain(local, owner));
+            }
+        }
+        None => reached("nothing left"),
+    }
+    thread.join();
+    books.balance();
+}
+
+/// An entry against a stop: what waits is run or given back, once, and the end comes once.
+pub(super) fn r8_entry_against_a_stop() {
+    let (shared, ends) = Shared::with_end();
+    let thread = shared.spawn(|shared| _ = shared.actor.stop());
+    in_turn(|| shared.send::<OWN>(0, 2));
+    thread.join();
+    shared.finish_ended(&ends);
+}
+
+/// The same by the short way: a message whose sender saw that the actor is stopped is not run.
+pub(super) fn r8_short_way_against_a_stop() {
+    let (shared, ends) = Shared::with_end();
+    let thread = shared.spawn(|shared| _ = shared.actor.stop());
+    let mut stopped = false;
+    in_turn(|| {
+        shared.send::<OWN>(0, 1);
+        stopped = shared.actor.stop_cause().is_some();
+    });
+    thread.join();
+    if stopped {
+        reached("seen in a turn");
+        assert_eq!(shared.books.handled.load(Relaxed), 0, "run after it was stopped");
+    }
+    shared.finish_ended(&ends);
+}
+
+/// The same against a close from another turn, which leaves the mailbox pending, and closed.
+pub(super) fn r8_short_way_against_a_close() {
+    let (shared, ends) = Shared::with_end();
+    let thread = shared.spawn(|shared| in_turn(|| _ = shared.actor.close()));
+    in_turn(|| shared.send_one::<OWN>(0, 1));
+    thread.join();
+    shared.finish_ended(&ends);
+}
+
+/// An entry against a sender who takes the mailbox over, and then leaves it pending again, with the
+/// same entry.
+pub(super) fn r8_entry_refilled() {
+    let shared = Shared::new();
+    let thread = shared.spawn(|shared| {
+        shared.send_one::<OWN>(1, 1);
+        in_turn(|| shared.told(1, 2, "run by a list"));
+    });
+    in_turn(|| shared.send::<OWN>(0, 2));
+    thread.join();
+    shared.finish();
+}
+
+/// Two turns of two threads and one mailbox: the second one finds the entry out and makes a hint;
+/// nothing is lost, and the order of each is kept, whichever of the two is stale.
+pub(super) fn r8_two_turns() {
+    let shared = Shared::new();
+    let thread = shared.spawn(|shared| in_turn(|| shared.send::<OWN>(1, 2)));
+    in_turn(|| shared.send::<OWN>(0, 1));
+    thread.join();
+    shared.finish();
+}
+
+/// How far a model is.
+#[derive(Default)]
+struct Stage(Mutex<u32>, Condvar);
+
+// SAFETY: loom's threads are coroutines of one thread.
+unsafe impl Sync for Stage {}
+// SAFETY: as above.
+unsafe impl Send for Stage {}
+
+impl Stage {
+    fn is(&self, stage: u32) {
+        *self.0.lock() = stage;
+        self.1.notify_all();
+    }
+
+    fn wait(&self, stage: u32) {
+        let mut now = self.0.lock();
+        while *now < stage {
+            self.1.wait(&mut now);
+        }
+    }
+}
+
+/// A hint is made whenever the entry is out: the thread that has the entry is in a turn that ends
+/// only when the other's message has been run. It has stood in that other's list before.
+pub(super) fn r8_hint_in_time() {
+    let shared = Shared::new();
+    let stage = Arc::new(Stage::default());
+    let theirs = stage.clone();
+    let thread = shared.spawn(move |shared| {
+        in_turn(|| shared.send_one::<OWN>(1, 1));
+        theirs.is(1);
+        theirs.wait(2);
+        in_turn(|| {
+            let mail = Mail::<OWN>::new(&shared.books, 1, 2);
+            let inner = theirs.clone();
+            let message = move |log: &mut Log| {
+                log.handle(mail);
+                inner.is(3);
+            };
+            assert!(shared.actor.send(message).is_ok());
+        });
+    });
+    stage.wait(1);
+    in_turn(|| {
+        shared.send_one::<OWN>(0, 1);
+        stage.is(2);
+        stage.wait(3);
+    });
+    thread.join();
+    shared.finish();
+}
+
+/// An owner gives way while another thread's list has the mailbox's entry: it leaves a hint, never
+/// a second entry.
+pub(super) fn r8_gives_way_beside_its_entry() {
+    let (shared, other) = (Shared::new(), Shared::new());
+    let on = other.clone();
+    let thread = shared.spawn(move |shared| {
+        let (first, own) = (Mail::<OWN>::new(&shared.books, 1, 1), shared.clone());
+        let turn = move |log: &mut Log| {
+            log.handle(first);
+            on.send_one::<OWN>(1, 1);
+            own.send_one::<OWN>(1, 2);
+        };
+        assert!(shared.actor.send(turn).is_ok());
+    });
+    in_turn(|| shared.send_one::<OWN>(0, 1));
+    thread.join();
+    other.finish();
+    shared.finish();
+}
+
+/// The short way: a message that is alone, against pushes that come before the mailbox is taken
+/// over (then it goes the general way), and during the turn (then it goes on).
+pub(super) fn r8_short_way() {
+    let shared = Shared::new();
+    let thread = shared.spawn(|shared| {
+        shared.told(1, 1, "gone on with");
+        shared.told(1, 2, "gone on with twice");
+    });
+    in_turn(|| shared.send_one::<OWN>(0, 1));
+    thread.join();
+    shared.finish();
+}
+
+/// HANDOVER and MESSAGE by the short way: what is alone in the mailbox was left there by another
+/// thread, after a turn of its own.
+pub(super) fn r8_short_way_of_another() {
+    let shared = Shared::new();
+    let thread = shared.spawn(move |shared| {
+        shared.send_one::<OWN>(1, 1);
+        in_turn(|| shared.told(1, 2, "run by a list"));
+    });
+    in_turn(|| shared.send_one::<OWN>(0, 1));
+    thread.join();
+    shared.finish();
+}
+
+/// POSTED: somebody takes over what a drain is out for, and what is posted afterwards is left to
+/// that drain, which has lowered POSTED by then or sees the mailbox pending.
+pub(super) fn r8_posted_again() {
+    let shared = Shared::by_hand();
+    assert!(shared.leave::<OWN>(0, 1));
+    let thread = shared.spawn(|shared| {
+        if shared.run_one() && shared.books.handled.load(Relaxed) == 3 {
+            reached("run by a drain");
+        }
+    });
+    shared.send_one::<OWN>(0, 2);
+    assert!(shared.leave::<OWN>(0, 3));
+    thread.join();
+    shared.finish();
+}
+
+/// An actor of an executor gives way to its thread's list by a hint, without an entry; a sender
+/// then makes one; and at the end of its budget it counts on that entry, or makes another.
+pub(super) fn r8_spent_beside_its_entry() {
+    let (shared, other) = (Shared::carried(2), Shared::new());
+    let (on, own, mail) = (other.clone(), shared.clone(), Mail::<OWN>::new(&shared.books, 0, 1));
+    let gives_way = move |log: &mut Log| {
+        log.handle(mail);
+        on.send_one::<OWN>(0, 1);
+        own.send_one::<OWN>(0, 2);
+        own.send_one::<OWN>(0, 3);
+    };
+    assert!(shared.actor.send(gives_way).is_ok());
+    let thread = shared.spawn(|shared| {
+        shared.send_one::<OWN>(1, 1);
+        if shared.run_one() {
+            reached("run by the other one");
+        }
+    });
+    shared.run_one();
+    thread.join();
+    other.finish();
+    shared.finish();
+}
+
+/// The step of an entry is one: an owner that leaves the mailbox pending while the entry is out
+/// counts on it. With the word alone.
+pub(super) fn r8_one_step() {
+    let (word, state) = (Arc::new(Word::new()), Written::new());
+    // One message, left with an entry, and taken over by the one that sends a second one.
+    assert!(word.leave_first(1 << 5).is_ok());
+    let before = word.take_over().expect("it is pending");
+    assert!(before.is_scheduled() && word.load().is_scheduled());
+    let owned = Arc::new(AtomicU32::new(0));
+    let (theirs, their_state, their_owned) = (word.clone(), state.clone(), owned.clone());
+    let thread = spawn(move || match theirs.unschedule() {
+        Unscheduled::Owns(_) => {
+            reached("owned by the entry");
+            their_state.write();
+            add(&their_owned);
+        }
+        Unscheduled::Stale => {}
+        Unscheduled::Dead => unreachable!("there are references"),
+    });
+    state.write();
+    word.set_pending(0, false);
+    // Who wants it run finds the entry out, or is the one that has to see to it.
+    let mine = word.schedule();
+    thread.join();
+    let theirs = owned.load(Relaxed) == 1;
+    assert!(mine != theirs, "pending, and nobody comes: {:?}", word.load());
+    assert_eq!(state.read(), 1 + u32::from(theirs));
+}
+
+/// The last handle goes while a drain is out, and while it runs: it ends the actor and frees it.
+pub(super) fn r8_carried_at_the_end() {
+    let (actor, books, queue) = carried_alone();
+    let theirs = queue.clone();
+    let thread = spawn(move || _ = theirs.run_one());
+    send_all::<OWN>(&actor, &books, 0, 1);
+    drop(actor);
+    thread.join();
+    queue.run_all();
+    books.balance();
+}
+
+/// The same when the drain is dropped un-run.
+pub(super) fn r8_dropped_at_the_end() {
+    let (actor, books, queue) = carried_alone();
+    let theirs = queue.clone();
+    let thread = spawn(move || {
+        if let Some(drain) = theirs.take() {
+            reached("dropped");
+            drop(drain);
+        }
+    });
+    send_all::<OWN>(&actor, &books, 0, 1);
+    drop(actor);
+    thread.join();
+    queue.run_all();
+    books.balance();
+}
+
+/// A drain is dropped un-run against a sender: what was accepted is given back or run by another
+/// drain, and who is refused is told why.
+pub(super) fn r8_dropped_against_a_sender() {
+    let shared = Shared::carried(256);
+    let thread = shared.spawn(|shared| {
+        if let Some(drain) = shared.queue().take() {
+            reached("dropped");
+            drop(drain);
+        }
+    });
+    shared.send_one::<OWN>(0, 1);
+    shared.send_one::<OWN>(0, 2);
+    thread.join();
+    shared.finish();
+}
+
+/// An executor that runs its drains in the call, where they are put off: two threads send, and both
+/// handles go. The entry is given up for a hint there, so that the other one's message makes the
+/// next.
+pub(super) fn r8_run_in_the_call() {
+    let books = Books::new();
+    let builder = Actor::builder(Log::new(&books)).executor(|drain: Drain| drain.run());
+    let actor = builder.spawn().expect("good settings");
+    let (theirs, their_books) = (actor.clone(), books.clone());
+    let thread = spawn(move || {
+        send_all::<OWN>(&theirs, &their_books, 1, 1);
+        drop(theirs);
+    });
+    send_all::<OWN>(&actor, &books, 0, 1);
+    drop(actor);
+    thread.join();
+    books.balance();
+}
+
+fn carried_alone() -> (Actor<Log>, Arc<Books>, Arc<Queue>) {
+    let Shared { actor, books, queue } = Shared::carried(256);
+    let actor = Arc::into_inner(actor).expect("main has the only one");
+    (actor, books, queue.expect("it has an executor"))
+}
+
+/// A bounded mailbox whose one place is taken by what an entry stands for, and a seat, which the
+/// entry's owner lets in.
+pub(super) fn r8_entry_and_a_seat() {
+    let shared = Shared::built(|builder| builder.capacity(1, Overflow::Reject));
+    let thread = shared.spawn(|shared| {
+        let mail = Mail::<OWN>::new(&shared.books, 1, 1);
+        let mut seat = None;
+        // A sender that is in no turn would run what is pending.
+        in_turn(|| {
+            let mut sending = shared.actor.waiting().send(mail.message());
+            match poll(&mut sending) {
+                Poll::Ready(sent) => assert!(sent.is_ok()),
+                Poll::Pending => seat = Some(sending),
+            }
+        });
+        if let Some(sending) = seat {
+            reached("sat");
+            assert!(wait_for(sending).is_ok(), "room is made");
+        }
+    });
+    in_turn(|| shared.send_one::<OWN>(0, 1));
+    thread.join();
+    shared.finish();
+}
+
+/// MEETING: who waits for idle watches a mailbox whose entry is out, or runs it; an entry alone
+/// keeps no mailbox from being idle.
+pub(super) fn r14_wait_idle_scheduled() {
+    let shared = Shared::new();
+    let thread = shared.spawn(|shared| {
+        assert_eq!(shared.actor.wait_idle(), Ok(()));
+        if shared.books.handled.load(Relaxed) == 1 {
+            reached("waited for");
+        }
+    });
+    in_turn(|| shared.send_one::<OWN>(0, 1));
+    thread.join();
+    shared.finish();
+}
+
+/// The same for a task, which runs nothing: it watches the mailbox while the entry is out, and is
+/// woken by what the entry's thread lets go.
+pub(super) fn r14_wait_idle_watched() {
+    let shared = Shared::new();
+    // Loom looks back at one access per place, and the thread reads the word before it writes it:
+    // this one, which orders nothing, has loom try the other order too.
+    let met = Arc::new(crate::sync::atomic::AtomicU32::new(0));
+    let theirs = met.clone();
+    let thread = shared.spawn(move |shared| {
+        let mut idle = shared.actor.idle();
+        if poll(&mut idle).is_pending() {
+            reached("asleep");
+            theirs.fetch_add(1, Relaxed);
+            assert_eq!(wait_for(idle), Ok(()));
+            assert_eq!(shared.books.handled.load(Relaxed), 1);
+        }
+    });
+    in_turn(|| {
+        shared.send_one::<OWN>(0, 1);
+        met.load(Relaxed);
+    });
+    thread.join();
+    shared.finish();
+}

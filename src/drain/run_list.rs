@@ -1,0 +1,170 @@
+//! Running a thread's list: entry by entry, hints last.
+//!
+//! Most entries of programs whose actors send to actors have one message, of an actor that asks for
+//! nothing around its turns. Such a message goes the short way ([`ListRun::entry`]): one step takes
+//! the mailbox over, one lets it go, and what all turns share (the catch, the frame, the row of
+//! freed nodes, the meter) is the list's. Everything else is driven.
+
+use super::blocking::linger;
+use super::context::{Frame, Local};
+use super::run::{drive, drive_on, drive_panicked};
+use super::schedule::{hands_off, schedule};
+use crate::budget::{Budget, Meter, Surroundings};
+use crate::cell::header::{Header, STOP};
+use crate::cell::owner::{Claimed, Owner};
+use crate::cell::refs::{Queued, Scheduled};
+use crate::cell::resident::Env;
+use crate::mailbox::chunk::Row;
+use crate::mailbox::node::Taken;
+use crate::panic::{self, Payload};
+use crate::time::MonotonicClock;
+
+pub(super) fn within_budget(header: &Header) -> Meter<'static> {
+    Meter::new(header.config().budget.first_look())
+}
+
+/// Runs `first`, then this thread's list, and then, for as long as there are, what `next` has and
+/// the list after each of them.
+pub(super) fn run_list(
+    local: &Local,
+    first: Option<Queued>,
+    mut next: impl FnMut() -> Option<Queued>,
+) {
+    // The list's own work (freeing a cell) is no place for a turn: what it sends is deferred.
+    local.run_list(|frame| {
+        // Messages that this thread has sent and runs itself lie in a row, whomever they are for.
+        let mut run = ListRun {
+            local,
+            frame,
+            row: Row::new(),
+            meter: Meter::new(Budget::INLINE.first_look()),
+            in_hand: None,
+        };
+        let mut first = first;
+        // One catch goes around many turns.
+        while let Err(payload) = panic::catch(|| run.entries(&mut first, &mut next)) {
+            run.panicked(payload);
+        }
+    });
+    local.tidy();
+}
+
+/// One run of this thread's list.
+struct ListRun<'a> {
+    local: &'a Local,
+    frame: &'a Frame,
+    row: Row,
+    meter: Meter<'a>,
+    /// The message that is run alone.
+    in_hand: Option<(Claimed, Taken)>,
+}
+
+impl ListRun<'_> {
+    /// Unwinds if a message does that is run alone; [`panicked`](Self::panicked) follows.
+    fn entries(&mut self, first: &mut Option<Queued>, next: &mut impl FnMut() -> Option<Queued>) {
+        loop {
+            let queued = match first.take().or_else(|| self.local.next_deferred()) {
+                Some(queued) => queued,
+                None => {
+                    let Some(queued) = next() else { return };
+                    self.meter = Meter::new(Budget::INLINE.first_look());
+                    queued
+                }
+            };
+            match queued {
+                Queued::Entry(entry) if entry.header().config().is_simple() => self.entry(entry),
+                Queued::Entry(entry) => self.drive(entry.take_over()),
+                Queued::Hint(cell) => self.drive(cell.take_over()),
+            }
+            self.meter.count();
+            if self.meter.is_due() && self.meter.look(around_list()).is_some() {
+                hand_off_limited(self.local);
+                self.meter = Meter::new(Budget::INLINE.first_look());
+            }
+        }
+    }
+
+    fn drive(&mut self, owner: Option<Owner>) {
+        if let Some(owner) = owner {
+            let meter = within_budget(owner.header());
+            drive(self.local, owner, meter, &mut self.row);
+        }
+    }
+
+    /// The short way of a message that is alone: no meter, no frame for the state, and the frame of
+    /// the list.
+    #[inline(always)]
+    fn entry(&mut self, entry: Scheduled) {
+        let (claimed, taken) = match entry.take_one() {
+            Ok(taken) => taken,
+            Err(entry) => return self.drive(entry.take_over()),
+        };
+        // A stop that is over has closed the mailbox, and that is not taken as one. This is one that
+        // is under way.
+        if claimed.header().has(STOP) {
+            return self.drive(Some(claimed.into_owner_before_turn(Some(taken))));
+        }
+        let env = Env::of(claimed.cell());
+        self.frame.lend_to(claimed.cell().addr());
+        self.in_hand = Some((claimed, taken));
+        // SAFETY: E1: this mailbox's own message, run once, with its own cell. The state is there:
+        // a turn comes only before the end.
+        unsafe { taken.run(env.as_ptr()) };
+        self.frame.take_back();
+        let Some((claimed, taken)) = self.in_hand.take() else { return };
+        // SAFETY: moved out by `run`, and forgotten here.
+        unsafe { taken.free(&mut self.row) };
+        if claimed.header().is_executor_only() && !self.local.owes_anything() {
+            linger(|| !claimed.is_still());
+        }
+        if let Err(claimed) = claimed.release_one() {
+            self.go_on(claimed);
+        }
+    }
+
+    /// The mailbox could not be let go after its message.
+    #[cold]
+    #[inline(never)]
+    fn go_on(&mut self, claimed: Claimed) {
+        let owner = claimed.into_owner();
+        let mut meter = within_budget(owner.header());
+        meter.count();
+        drive_on(self.local, owner, meter, &mut self.row);
+    }
+
+    #[cold]
+    fn panicked(&mut self, payload: Payload) {
+        self.frame.take_back();
+        let Some((claimed, taken)) = self.in_hand.take() else {
+            // A step of our own failed.
+            return panic::discard(payload);
+        };
+        let owner = claimed.into_owner_before_turn(None);
+        let meter = within_budget(owner.header());
+        drive_panicked(self.local, owner, (taken, payload), meter, &mut self.row);
+    }
+}
+
+/// What the budget of a list is measured by.
+fn around_list() -> Surroundings<'static> {
+    // Each entry is asked in its turn: a list that stays here starts no pool.
+    let hands_off = &|| true;
+    Surroundings { budget: Budget::INLINE, clock: &MonotonicClock, hands_off, nested: false }
+}
+
+/// Schedules this thread's deferred actors, because the thread's budget is spent. Actors with an
+/// unlimited budget stay: it says that this thread is to run everything. Hints do not wait any
+/// longer for the end of a list of such actors.
+#[cold]
+fn hand_off_limited(local: &Local) {
+    local.age_hints();
+    for _ in 0..local.owed() {
+        let Some(queued) = local.next_deferred() else { return };
+        let header = queued.header();
+        if header.config().budget.is_unlimited() || !hands_off(header) {
+            local.append(queued);
+        } else if let Some(cell) = queued.into_ref() {
+            schedule(local, &cell);
+        }
+    }
+}
