@@ -1,7 +1,8 @@
-//! References to a cell: each owns one count.
+//! References to a cell: each owns one count, but the one entry.
 //!
 //! A [`Strong`] keeps the actor going, a [`Ref`] (and a [`Weak`], which knows the state's type)
-//! only its memory. What dropping the last handle does stands above, where drains are
+//! only its memory. A [`Scheduled`], the mailbox's entry, owns no count: the word keeps the memory
+//! for it (B6). What dropping the last handle does stands above, where drains are
 //! ([`crate::send::close`]).
 
 use std::cell::Cell as Slot;
