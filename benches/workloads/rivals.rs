@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use super::{Letter, WORKERS, Way};
 
 /// A letter, and where its answer goes if somebody waits for it.
-struct Envelope<L: Letter> {
+pub(crate) struct Envelope<L: Letter> {
     letter: L,
     reply: Option<Arc<Slot<L::Answer>>>,
 }
@@ -350,21 +350,25 @@ impl Job for Barrier {
 /// A thread that owns the state, and an unbounded channel to it.
 pub(crate) struct Channel;
 
-pub(crate) struct Owned<L: Letter> {
+pub(crate) struct Owned<T> {
     /// None only while dropping.
-    letters: Option<Sender<Envelope<L>>>,
+    letters: Option<T>,
     owner: Option<JoinHandle<()>>,
 }
 
-impl<L: Letter> Owned<L> {
+impl<T> Owned<T> {
+    fn by(letters: T, owner: JoinHandle<()>) -> Arc<Self> {
+        Arc::new(Owned { letters: Some(letters), owner: Some(owner) })
+    }
+
     #[inline]
-    fn put(&self, envelope: Envelope<L>) {
-        let sent = self.letters.as_ref().is_some_and(|letters| letters.send(envelope).is_ok());
+    fn put(&self, send: impl FnOnce(&T) -> bool) {
+        let sent = self.letters.as_ref().is_some_and(send);
         assert!(sent, "the owner listens as long as there is a sender");
     }
 }
 
-impl<L: Letter> Drop for Owned<L> {
+impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
         self.letters = None;
         // It has not panicked, or its last message would have been missed.
@@ -376,54 +380,32 @@ impl Way for Channel {
     const NAME: &'static str = "channel";
     const ASKING: &'static str = "channel-ask";
     const HELPED: bool = true;
-    type Of<L: Letter> = Arc<Owned<L>>;
+    type Of<L: Letter> = Arc<Owned<Sender<Envelope<L>>>>;
 
     fn make<L: Letter>(mut state: L::State) -> Self::Of<L> {
         let (letters, inbox) = unbounded::<Envelope<L>>();
         let owner =
             thread::spawn(move || inbox.iter().for_each(|envelope| envelope.run(&mut state)));
-        Arc::new(Owned { letters: Some(letters), owner: Some(owner) })
+        Owned::by(letters, owner)
     }
     #[inline]
     fn put<L: Letter>(to: &Self::Of<L>, letter: L) {
-        to.put(Envelope::plain(letter));
+        to.put(|letters| letters.send(Envelope::plain(letter)).is_ok());
     }
     #[inline]
     fn ask<L: Letter>(to: &Self::Of<L>, letter: L) -> L::Answer {
-        ask(letter, |envelope| to.put(envelope))
+        ask(letter, |envelope| to.put(|letters| letters.send(envelope).is_ok()))
     }
 }
 
 /// The same behind kanal's channel.
 pub(crate) struct Kanal;
 
-pub(crate) struct KanalOwned<L: Letter> {
-    /// None only while dropping.
-    letters: Option<kanal::Sender<Envelope<L>>>,
-    owner: Option<JoinHandle<()>>,
-}
-
-impl<L: Letter> KanalOwned<L> {
-    #[inline]
-    fn put(&self, envelope: Envelope<L>) {
-        let sent = self.letters.as_ref().is_some_and(|letters| letters.send(envelope).is_ok());
-        assert!(sent, "the owner listens as long as there is a sender");
-    }
-}
-
-impl<L: Letter> Drop for KanalOwned<L> {
-    fn drop(&mut self) {
-        self.letters = None;
-        // It has not panicked, or its last message would have been missed.
-        let _ = self.owner.take().map(JoinHandle::join);
-    }
-}
-
 impl Way for Kanal {
     const NAME: &'static str = "kanal";
     const ASKING: &'static str = "kanal-ask";
     const HELPED: bool = true;
-    type Of<L: Letter> = Arc<KanalOwned<L>>;
+    type Of<L: Letter> = Arc<Owned<kanal::Sender<Envelope<L>>>>;
 
     fn make<L: Letter>(mut state: L::State) -> Self::Of<L> {
         let (letters, inbox) = kanal::unbounded::<Envelope<L>>();
@@ -432,14 +414,14 @@ impl Way for Kanal {
                 envelope.run(&mut state);
             }
         });
-        Arc::new(KanalOwned { letters: Some(letters), owner: Some(owner) })
+        Owned::by(letters, owner)
     }
     #[inline]
     fn put<L: Letter>(to: &Self::Of<L>, letter: L) {
-        to.put(Envelope::plain(letter));
+        to.put(|letters| letters.send(Envelope::plain(letter)).is_ok());
     }
     #[inline]
     fn ask<L: Letter>(to: &Self::Of<L>, letter: L) -> L::Answer {
-        ask(letter, |envelope| to.put(envelope))
+        ask(letter, |envelope| to.put(|letters| letters.send(envelope).is_ok()))
     }
 }
