@@ -115,7 +115,7 @@ fn nothing_grows_with_threads_that_come_and_go() {
     let come_and_go = |threads: usize| {
         for number in 0..threads {
             thread::scope(|scope| {
-                scope.spawn(|| {
+                let one = scope.spawn(|| {
                     count_this_thread();
                     count.send(message::<16>()).unwrap();
                     count.send(message::<16>()).unwrap();
@@ -125,6 +125,8 @@ fn nothing_grows_with_threads_that_come_and_go() {
                         assert!(queue.run_until_idle() > 0);
                     }
                 });
+                // A scope does not wait for what a thread frees at its very end, a join does.
+                one.join().unwrap();
             });
             queue.run_until_idle();
         }
@@ -133,7 +135,7 @@ fn nothing_grows_with_threads_that_come_and_go() {
     // What a thread is made of is allocated here, counted, and freed there, before it is.
     let bare = cost(|| {
         for _ in 0..threads {
-            thread::scope(|scope| _ = scope.spawn(count_this_thread));
+            thread::scope(|scope| scope.spawn(count_this_thread).join().unwrap());
         }
     });
     let cost = cost(|| come_and_go(threads));
