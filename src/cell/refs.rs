@@ -137,16 +137,15 @@ impl Scheduled {
         cell
     }
 
-    /// A reference in place of the entry; `None` if none is left.
-    pub(crate) fn into_ref(self) -> Option<Ref> {
+    /// A reference in place of the entry; `None` if none is left, or nothing waits.
+    fn into_ref(self) -> Option<Ref> {
         // SAFETY: B6.
         if !unsafe { counts(self.0.as_ptr()) }.try_retain() {
             return None;
         }
         let cell = Ref(self.0);
         std::mem::forget(self);
-        cell.header().word.unschedule_only();
-        Some(cell)
+        cell.header().word.unschedule_only().then_some(cell)
     }
 }
 
@@ -234,7 +233,8 @@ impl Queued {
     pub(crate) fn into_ref(self) -> Option<Ref> {
         match self {
             Queued::Entry(entry) => entry.into_ref(),
-            Queued::Hint(cell) => Some(cell),
+            // Who has left it pending since has left it to somebody else (T1).
+            Queued::Hint(cell) => cell.header().word.load().is_pending().then_some(cell),
         }
     }
 }

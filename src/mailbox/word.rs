@@ -621,11 +621,11 @@ impl Word {
         self.0.compare_exchange(now.0, ONE, Acquire, Relaxed).ok().map(|_| now.head())
     }
 
-    /// The entry is given up by one that has a reference.
-    pub(crate) fn unschedule_only(&self) {
+    /// The entry is given up by one that has a reference: true if the mailbox was left to it.
+    pub(crate) fn unschedule_only(&self) -> bool {
         // Ordering: Release, writer side of LEFT: whoever finds the word idle sees the reference
         // that has taken the entry's place. Ownership and nodes stay where they are.
-        self.0.fetch_and(!SCHEDULED, Release);
+        Snapshot(self.0.fetch_and(!SCHEDULED, Release)).is_pending()
     }
 
     /// The last reference is gone: true if an entry is out, which frees the memory then.
