@@ -255,14 +255,14 @@ impl Snapshot {
     }
 
     /// `push` of one node without a limit that leaves nothing owing: the same value as there, in
-    /// fewer steps. `None` if it would, or refuse, or saturate COUNT.
+    /// fewer steps. `None` if it would, or refuse.
     #[inline(always)]
     fn push_busy(self, node: u64, entry: Entry) -> Option<Snapshot> {
         let entry_comes = entry == Entry::Leave && self.is_scheduled();
         let owns_nothing = !self.is_pending() || entry_comes;
-        let counts = (1..COUNT_MAX).contains(&self.count());
-        let next = Snapshot((self.0 & !HEAD).wrapping_add(ONE) | node);
-        let pushed = (owns_nothing && counts && !self.has(CLOSED)).then_some(next);
+        let one = if self.count() == COUNT_MAX { 0 } else { ONE };
+        let next = Snapshot((self.0 & !HEAD).wrapping_add(one) | node);
+        let pushed = (owns_nothing && self.count() > 0 && !self.has(CLOSED)).then_some(next);
         let by_the_table = || self.push(node, 1, UNBOUNDED, entry).map(|(next, _)| next).ok();
         debug_assert!(pushed.is_none() || pushed == by_the_table());
         pushed
