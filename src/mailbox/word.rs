@@ -475,6 +475,9 @@ impl Word {
     /// `push` of one node without a limit, for as long as somebody else owns the mailbox and takes
     /// messages, or, by `entry`, if it is left to an entry that is out; else the word as it was
     /// seen last.
+    ///
+    /// Who fails twice running meets somebody who goes in and out faster than the word's line comes
+    /// over. To leave that one alone for a while costs less than to take the line away each time.
     #[inline(always)]
     pub(crate) fn push_busy(
         &self,
@@ -483,7 +486,7 @@ impl Word {
         entry: Entry,
         mut link: impl FnMut(u64),
     ) -> Result<(), Snapshot> {
-        let backoff = Backoff::new();
+        let (backoff, mut failed) = (Backoff::new(), false);
         let mut now = seen;
         while let Some(next) = now.push_busy(node, entry) {
             link(now.head());
@@ -493,6 +496,10 @@ impl Word {
                 Ok(_) => return Ok(()),
                 Err(seen) => now = Snapshot(seen),
             }
+            if failed {
+                hint::stand_back();
+            }
+            failed = true;
             backoff.snooze();
         }
         Err(now)
