@@ -109,6 +109,11 @@ impl Place {
         (drain, more || !self.queue.is_empty())
     }
 
+    /// Does nothing wait for this worker?
+    fn has_time(&self, queues: &Queues) -> bool {
+        !queues.waits_behind(self.number) && queues.injector.is_empty()
+    }
+
     /// Puts a drain behind others that wait here; some from outside come into the queue before it.
     /// True if it is not alone there; alone, it is next here, and another worker would only carry
     /// it to another cache.
@@ -165,9 +170,18 @@ impl OwnPlace {
 
     /// Does nothing wait for this worker?
     pub(super) fn has_time(&self, queues: &Queues) -> bool {
-        let place = self.0.borrow();
-        let Some(place) = place.as_ref() else { return false };
-        !queues.waits_behind(place.number) && queues.injector.is_empty()
+        self.0.borrow().as_ref().is_some_and(|place| place.has_time(queues))
+    }
+
+    /// The same at the end of a drain, which then goes on as the next one.
+    pub(super) fn goes_on(&self, queues: &Queues) -> bool {
+        let mut place = self.0.borrow_mut();
+        let Some(place) = place.as_mut().filter(|place| place.has_time(queues)) else {
+            return false;
+        };
+        place.tick = place.tick.wrapping_add(1);
+        queues.of(place.number).begins(place.tick);
+        true
     }
 
     pub(super) fn take(&self) -> Option<Place> {
