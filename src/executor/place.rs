@@ -309,6 +309,25 @@ mod tests {
     }
 
     #[test]
+    fn a_drain_goes_on_if_nothing_waits() {
+        let (queues, place, _) = first_of(2);
+        assert!(place.goes_on(&queues));
+        assert!(!announced(place.schedule(&queues, drain(), false)));
+        assert!(!place.goes_on(&queues), "one is in the slot");
+        assert!(next(&place, &queues).is_some());
+        assert!(!announced(place.schedule(&queues, drain(), true)));
+        assert!(!place.goes_on(&queues), "one is in the queue");
+        assert!(next(&place, &queues).is_some());
+        queues.injector.push(drain());
+        assert!(!place.goes_on(&queues), "one is outside");
+        assert!(next(&place, &queues).is_some());
+        assert!(place.goes_on(&queues));
+        assert_eq!(queues.tick(0), 5, "each drain is a sign of life");
+        drop(place.take());
+        assert!(!place.goes_on(&queues), "it has no place");
+    }
+
+    #[test]
     fn each_61st_comes_from_outside() {
         let (queues, place, _) = first_of(1);
         (0..150).for_each(|_| _ = announced(place.schedule(&queues, drain(), false)));

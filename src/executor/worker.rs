@@ -260,7 +260,8 @@ impl Compensation for Thread {
     }
 
     fn goes_on(&self) -> bool {
-        !self.pool.idle.look().is_closing() && self.place.goes_on(&self.pool.queues)
+        let now = self.pool.idle.look();
+        !now.is_closing() && !now.is_ended() && self.place.goes_on(&self.pool.queues)
     }
 
     fn has_lingered(&self, for_one: bool) {
