@@ -6,6 +6,9 @@
 //! | from itself, out of budget               | the injector, behind all; its own queue if none waits         | if others wait       |
 //! | from outside, or a turn without a place  | the injector                                                  | always               |
 //!
+//! If none waits, an actor of this pool that is out of budget does not come here at all: its drain
+//! goes on as the next one ([`OwnPlace::goes_on`]).
+//!
 //! A worker looks into its slot, its queue, the injector; then it searches the other queues, and
 //! last their slots; then it sleeps. After [`WARM`] drains from the slot in a row the slot's goes
 //! to the tail of the queue, and each [`INJECTOR_EVERY`]th drain comes from the injector if one is
