@@ -188,6 +188,11 @@ impl<'a> Meter<'a> {
         Meter::new(NEVER)
     }
 
+    /// Is it that of a caller that waits?
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.until.is_some()
+    }
+
     /// Is the clock to be read before the first turn?
     #[inline(always)]
     pub(crate) fn is_timed(&self) -> bool {

@@ -142,6 +142,14 @@ pub(crate) mod hint {
         })
     }
 
+    /// Pauses for some microseconds: others get on faster without this thread.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn stand_back() {
+        const PAUSES: u32 = 256;
+        (0..PAUSES).for_each(|_| std::hint::spin_loop());
+    }
+
     /// Asks the processor to fetch the line at `addr`; no access in the language's sense.
     #[inline(always)]
     pub(crate) fn prefetch(addr: *const u8) {

@@ -35,6 +35,7 @@ mod sync {
         pub(crate) fn done_soon(mut done: impl FnMut() -> bool) -> bool {
             done()
         }
+        pub(crate) fn stand_back() {}
     }
 }
 

@@ -62,6 +62,9 @@ pub(crate) mod hint {
         false
     }
 
+    /// Nor here: see [`Backoff`](super::Backoff).
+    pub(crate) fn stand_back() {}
+
     pub(crate) fn prefetch(_: *const u8) {}
 
     pub(crate) fn prefetch_write(_: *const u8) {}

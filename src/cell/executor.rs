@@ -51,7 +51,17 @@ pub trait Executor: Send + Sync {
     fn is_closed(&self) -> bool {
         false
     }
+
+    /// Is it this pool, and not something in front of it? Nobody else can implement this.
+    #[doc(hidden)]
+    fn is(&self, _: ThisPool) -> bool {
+        false
+    }
 }
+
+/// A pool of this crate's, by the address of what its threads share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThisPool(pub(crate) usize);
 
 /// Where drains go whose actor has no executor.
 pub(crate) trait Fallback: Executor {

@@ -18,6 +18,8 @@ use std::ptr::NonNull;
 use super::context::{Local, with_local};
 use super::deferred::{hand_off, settle};
 use crate::FALLBACK;
+use crate::cell::executor::ThisPool;
+use crate::cell::header::Header;
 use crate::sync::{hint, thread_plain};
 
 /// The wait is refused: nobody could take over this worker's work.
@@ -40,6 +42,11 @@ pub(crate) trait Compensation {
     /// Has this thread nothing else to do, and is it worth its while to wait a moment for the next
     /// message of an actor?
     fn lingers(&self) -> bool;
+    /// Whose worker it is.
+    fn pool(&self) -> ThisPool;
+    /// The drain that this thread runs has spent its budget: does it begin the next one with the
+    /// same actor, because nothing else waits for it?
+    fn goes_on(&self) -> bool;
     /// It has waited, and a message has come, or none.
     fn has_lingered(&self, for_one: bool);
 }
@@ -83,6 +90,12 @@ pub(crate) fn linger(is_needed: impl FnMut() -> bool) {
             worker.has_lingered(hint::soon(is_needed));
         }
     }
+}
+
+/// Would this actor's drain, whose budget is spent, come back to this thread at once?
+pub(crate) fn goes_on(header: &Header) -> bool {
+    let Some(executor) = header.config().executor.as_deref() else { return false };
+    worker().is_some_and(|worker| executor.is(worker.pool()) && worker.goes_on())
 }
 
 /// Asks whether this thread may go to sleep. Needed where the wait cannot be given up later.

@@ -19,11 +19,12 @@
 //! turns of another.
 
 use super::batch::Hooked;
-use super::blocking::linger;
+use super::blocking::{goes_on, linger};
 use super::context::Local;
+use super::run_list::within_budget;
 use super::schedule::{enter, hands_off, schedule};
 use crate::budget::{Leave, Meter, Surroundings};
-use crate::cell::header::{Move, stops};
+use crate::cell::header::{Header, Move, stops};
 use crate::cell::owner::Owner;
 use crate::cell::refs::Queued;
 use crate::cell::resident::Env;
@@ -78,11 +79,7 @@ enum LetGo {
 /// lets go.
 #[inline(never)]
 pub(super) fn drive(local: &Local, owner: Owner, meter: Meter<'_>, row: &mut Row) {
-    drive_with(local, owner, meter, row, |drive, owner| {
-        if drive.meter.is_timed() {
-            drive.meter.begin(owner.header().config().budget, owner.header().clock());
-        }
-    });
+    drive_with(local, owner, meter, row, |drive, owner| drive.begin(owner));
 }
 
 /// The same for an owner that has run a turn already, which its meter has counted.
@@ -232,12 +229,33 @@ impl Drive<'_> {
     #[cold]
     fn look(&mut self, owner: &Owner) -> Option<Leave> {
         let header = owner.header();
-        self.meter.look(Surroundings {
+        let leave = self.meter.look(Surroundings {
             budget: header.config().budget,
             clock: header.clock(),
             hands_off: &|| hands_off(header),
             nested: !self.outermost,
-        })
+        });
+        if matches!(leave, Some(Leave::HandOff)) && self.may_go_on(header) {
+            self.meter = within_budget(header);
+            self.begin(owner);
+            return None;
+        }
+        leave
+    }
+
+    /// The budget is spent: would the executor have this thread go on at once? Then it goes on. A
+    /// batch with hooks has ended, and a caller that waits has had its time.
+    fn may_go_on(&self, header: &Header) -> bool {
+        let is_free = self.outermost && !self.local.owes_anything();
+        let is_plain = header.is_executor_only() && !self.observed && !self.meter.is_waiting();
+        is_free && is_plain && goes_on(header)
+    }
+
+    /// The budget begins to count.
+    fn begin(&mut self, owner: &Owner) {
+        if self.meter.is_timed() {
+            self.meter.begin(owner.header().config().budget, owner.header().clock());
+        }
     }
 
     /// Unwinds if a turn does; [`panicked`](Self::panicked) follows.

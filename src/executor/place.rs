@@ -6,6 +6,9 @@
 //! | from itself, out of budget               | the injector, behind all; its own queue if none waits         | if others wait       |
 //! | from outside, or a turn without a place  | the injector                                                  | always               |
 //!
+//! If none waits, an actor of this pool that is out of budget does not come here at all: its drain
+//! goes on as the next one ([`OwnPlace::goes_on`]).
+//!
 //! A worker looks into its slot, its queue, the injector; then it searches the other queues, and
 //! last their slots; then it sleeps. After [`WARM`] drains from the slot in a row the slot's goes
 //! to the tail of the queue, and each [`INJECTOR_EVERY`]th drain comes from the injector if one is
@@ -109,6 +112,11 @@ impl Place {
         (drain, more || !self.queue.is_empty())
     }
 
+    /// Does nothing wait for this worker?
+    fn has_time(&self, queues: &Queues) -> bool {
+        !queues.waits_behind(self.number) && queues.injector.is_empty()
+    }
+
     /// Puts a drain behind others that wait here; some from outside come into the queue before it.
     /// True if it is not alone there; alone, it is next here, and another worker would only carry
     /// it to another cache.
@@ -165,9 +173,18 @@ impl OwnPlace {
 
     /// Does nothing wait for this worker?
     pub(super) fn has_time(&self, queues: &Queues) -> bool {
-        let place = self.0.borrow();
-        let Some(place) = place.as_ref() else { return false };
-        !queues.waits_behind(place.number) && queues.injector.is_empty()
+        self.0.borrow().as_ref().is_some_and(|place| place.has_time(queues))
+    }
+
+    /// The same at the end of a drain, which then goes on as the next one.
+    pub(super) fn goes_on(&self, queues: &Queues) -> bool {
+        let mut place = self.0.borrow_mut();
+        let Some(place) = place.as_mut().filter(|place| place.has_time(queues)) else {
+            return false;
+        };
+        place.tick = place.tick.wrapping_add(1);
+        queues.of(place.number).begins(place.tick);
+        true
     }
 
     pub(super) fn take(&self) -> Option<Place> {
@@ -292,6 +309,25 @@ mod tests {
             assert_eq!(next(&place, &queues), Some((kept, false)));
         }
         assert_eq!(queues.tick(0), 2 * WARM + 5, "each look is a sign of life");
+    }
+
+    #[test]
+    fn a_drain_goes_on_if_nothing_waits() {
+        let (queues, place, _) = first_of(2);
+        assert!(place.goes_on(&queues));
+        assert!(!announced(place.schedule(&queues, drain(), false)));
+        assert!(!place.goes_on(&queues), "one is in the slot");
+        assert!(next(&place, &queues).is_some());
+        assert!(!announced(place.schedule(&queues, drain(), true)));
+        assert!(!place.goes_on(&queues), "one is in the queue");
+        assert!(next(&place, &queues).is_some());
+        queues.injector.push(drain());
+        assert!(!place.goes_on(&queues), "one is outside");
+        assert!(next(&place, &queues).is_some());
+        assert!(place.goes_on(&queues));
+        assert_eq!(queues.tick(0), 5, "each drain is a sign of life");
+        drop(place.take());
+        assert!(!place.goes_on(&queues), "it has no place");
     }
 
     #[test]

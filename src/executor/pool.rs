@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use super::shared::Shared;
 use super::worker::{is_closed, schedule, start, works_for};
-use crate::cell::executor::{Drain, Executor};
+use crate::cell::executor::{Drain, Executor, ThisPool};
 use crate::drain::blocking::relieve_anyway;
 use crate::drain::context::with_local;
 use crate::time::Limit;
@@ -77,6 +77,10 @@ impl Executor for PoolHandle {
 
     fn is_closed(&self) -> bool {
         is_closed(&self.shared)
+    }
+
+    fn is(&self, pool: ThisPool) -> bool {
+        pool == self.shared.id()
     }
 }
 

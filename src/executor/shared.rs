@@ -9,7 +9,7 @@ use super::compensation::Threads;
 use super::idle::Idle;
 use super::place::Place;
 use super::queues::Queues;
-use crate::cell::executor::Drain;
+use crate::cell::executor::{Drain, ThisPool};
 use crate::panic;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::Relaxed;
@@ -43,6 +43,11 @@ impl Shared {
             name,
             stack_size,
         }
+    }
+
+    /// Which pool it is.
+    pub(super) fn id(&self) -> ThisPool {
+        ThisPool(std::ptr::from_ref(self).addr())
     }
 
     pub(super) fn is_ended(&self) -> bool {

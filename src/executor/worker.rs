@@ -10,7 +10,7 @@ use super::compensation::Job;
 use super::idle::Woken;
 use super::place::{Own, OwnPlace, Scheduled};
 use super::shared::Shared;
-use crate::cell::executor::Drain;
+use crate::cell::executor::{Drain, ThisPool};
 use crate::drain::blocking::{Compensation, WouldBlock, on_worker};
 use crate::drain::deferred::run_drains;
 use crate::panic;
@@ -253,6 +253,15 @@ impl Compensation for Thread {
             return false;
         }
         self.place.has_time(&self.pool.queues) && !self.pool.idle.look().is_closing()
+    }
+
+    fn pool(&self) -> ThisPool {
+        self.pool.id()
+    }
+
+    fn goes_on(&self) -> bool {
+        let now = self.pool.idle.look();
+        !now.is_closing() && !now.is_ended() && self.place.goes_on(&self.pool.queues)
     }
 
     fn has_lingered(&self, for_one: bool) {

@@ -255,14 +255,14 @@ impl Snapshot {
     }
 
     /// `push` of one node without a limit that leaves nothing owing: the same value as there, in
-    /// fewer steps. `None` if it would, or refuse, or saturate COUNT.
+    /// fewer steps. `None` if it would, or refuse.
     #[inline(always)]
     fn push_busy(self, node: u64, entry: Entry) -> Option<Snapshot> {
         let entry_comes = entry == Entry::Leave && self.is_scheduled();
         let owns_nothing = !self.is_pending() || entry_comes;
-        let counts = (1..COUNT_MAX).contains(&self.count());
-        let next = Snapshot((self.0 & !HEAD).wrapping_add(ONE) | node);
-        let pushed = (owns_nothing && counts && !self.has(CLOSED)).then_some(next);
+        let one = if self.count() == COUNT_MAX { 0 } else { ONE };
+        let next = Snapshot((self.0 & !HEAD).wrapping_add(one) | node);
+        let pushed = (owns_nothing && self.count() > 0 && !self.has(CLOSED)).then_some(next);
         let by_the_table = || self.push(node, 1, UNBOUNDED, entry).map(|(next, _)| next).ok();
         debug_assert!(pushed.is_none() || pushed == by_the_table());
         pushed
@@ -475,6 +475,9 @@ impl Word {
     /// `push` of one node without a limit, for as long as somebody else owns the mailbox and takes
     /// messages, or, by `entry`, if it is left to an entry that is out; else the word as it was
     /// seen last.
+    ///
+    /// Who fails twice running meets somebody who goes in and out faster than the word's line comes
+    /// over. To leave that one alone for a while costs less than to take the line away each time.
     #[inline(always)]
     pub(crate) fn push_busy(
         &self,
@@ -483,7 +486,7 @@ impl Word {
         entry: Entry,
         mut link: impl FnMut(u64),
     ) -> Result<(), Snapshot> {
-        let backoff = Backoff::new();
+        let (backoff, mut failed) = (Backoff::new(), false);
         let mut now = seen;
         while let Some(next) = now.push_busy(node, entry) {
             link(now.head());
@@ -493,6 +496,10 @@ impl Word {
                 Ok(_) => return Ok(()),
                 Err(seen) => now = Snapshot(seen),
             }
+            if failed {
+                hint::stand_back();
+            }
+            failed = true;
             backoff.snooze();
         }
         Err(now)

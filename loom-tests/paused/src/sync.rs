@@ -197,6 +197,8 @@ pub(crate) mod hint {
         come() || come()
     }
 
+    pub(crate) fn stand_back() {}
+
     pub(crate) fn prefetch(_: *const u8) {}
 
     pub(crate) fn prefetch_write(_: *const u8) {}

@@ -1,0 +1,121 @@
+//! A pool's worker whose drain has spent its budget goes on with the same actor if nothing else
+//! waits for it, and only then.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+
+use turnwise::executor::PoolHandle;
+use turnwise::{Actor, Drain, Executor, ThreadPool};
+
+/// The turns of one drain.
+const BUDGET: usize = 64;
+/// What waits when the first turn ends.
+const MANY: usize = 20 * BUDGET;
+
+fn pool() -> ThreadPool {
+    ThreadPool::builder().threads(1).build().unwrap()
+}
+
+/// Keeps the actor in a turn until `meanwhile` is over, then has it run `MANY` more.
+fn flood(actor: &Actor<usize>, meanwhile: impl FnOnce()) {
+    let (begun, begins) = mpsc::channel();
+    let (free, freed) = mpsc::channel::<()>();
+    actor
+        .send(move |_| {
+            begun.send(()).unwrap();
+            let _ = freed.recv();
+        })
+        .unwrap();
+    begins.recv().unwrap();
+    (0..MANY).for_each(|_| actor.send(|n| *n += 1).unwrap());
+    meanwhile();
+    drop(free);
+    actor.wait_idle().unwrap();
+    assert_eq!(actor.call(|n| *n).wait().unwrap(), MANY);
+}
+
+#[test]
+fn what_waits_comes_after_one_budget() {
+    let pool = pool();
+    let handled = Arc::new(AtomicUsize::new(0));
+    let counted = handled.clone();
+    let flooded = Actor::builder(0).executor(pool.handle()).spawn().unwrap();
+    let quiet = Actor::builder(MANY).executor(pool.handle()).spawn().unwrap();
+    let (begun, begins) = mpsc::channel();
+    let (free, freed) = mpsc::channel::<()>();
+    flooded
+        .send(move |_| {
+            begun.send(()).unwrap();
+            let _ = freed.recv();
+        })
+        .unwrap();
+    begins.recv().unwrap();
+    for _ in 0..MANY {
+        let counted = counted.clone();
+        flooded.send(move |_: &mut usize| _ = counted.fetch_add(1, Ordering::SeqCst)).unwrap();
+    }
+    let seen = handled.clone();
+    quiet.send(move |n| *n = seen.load(Ordering::SeqCst)).unwrap();
+    drop(free);
+    flooded.wait_idle().unwrap();
+    assert_eq!(handled.load(Ordering::SeqCst), MANY);
+    let before = quiet.call(|n| *n).wait().unwrap();
+    assert!(before <= 2 * BUDGET, "{before} turns of another actor came first");
+}
+
+/// Passes everything on.
+struct Front {
+    pool: PoolHandle,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Executor for Front {
+    fn execute(&self, drain: Drain) {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.pool.execute(drain);
+    }
+}
+
+#[test]
+fn an_executor_before_a_pool_is_asked_each_time() {
+    let pool = pool();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let front = Front { pool: pool.handle(), asked: asked.clone() };
+    let actor = Actor::builder(0).executor(front).spawn().unwrap();
+    flood(&actor, || assert_eq!(asked.load(Ordering::SeqCst), 1));
+    assert!(asked.load(Ordering::SeqCst) >= MANY / BUDGET, "it may have an order of its own");
+}
+
+#[test]
+fn a_batch_with_hooks_ends_with_the_budget() {
+    let pool = pool();
+    let batches = Arc::new(Mutex::new(Vec::new()));
+    let ended = batches.clone();
+    let actor = Actor::builder(0)
+        .executor(pool.handle())
+        .on_batch_end(move |_, turns| ended.lock().unwrap().push(turns))
+        .spawn()
+        .unwrap();
+    flood(&actor, || ());
+    let batches = batches.lock().unwrap();
+    assert!(batches.iter().all(|turns| *turns <= BUDGET as u64), "{batches:?}");
+}
+
+#[test]
+fn a_pool_that_closes_runs_what_is_left() {
+    let pool = pool();
+    let actor = Actor::builder(0).executor(pool.handle()).spawn().unwrap();
+    let (begun, begins) = mpsc::channel();
+    let (free, freed) = mpsc::channel::<()>();
+    actor
+        .send(move |_| {
+            begun.send(()).unwrap();
+            let _ = freed.recv();
+        })
+        .unwrap();
+    begins.recv().unwrap();
+    (0..MANY).for_each(|_| actor.send(|n| *n += 1).unwrap());
+    let all = actor.call(|n| *n);
+    drop((free, pool));
+    assert_eq!(all.wait().unwrap(), MANY);
+}
