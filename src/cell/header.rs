@@ -66,6 +66,11 @@ const POSTED: u64 = 4;
 /// The cause of the stop was told. Set together with STOP, or never.
 const TOLD: u64 = 8;
 const FLAGS: u64 = 31;
+/// The rest is the saved list of a pending mailbox.
+pub(super) const SAVED: u64 = !FLAGS;
+/// The most messages that are run without a drain's frame: the default budget looks at the clock
+/// after as many.
+const FEW: u32 = 8;
 
 #[repr(C)]
 pub(crate) struct Header {
@@ -80,9 +85,9 @@ pub(crate) struct Config {
     pub(super) vtable: &'static VTable,
     pub(super) kind: Kind,
     pub(super) traits: Traits,
-    /// A message that is alone is run and that is all: nothing is done around its turn, no place
-    /// is counted, no clock read before it.
-    simple: bool,
+    /// So many messages are run and that is all: nothing is done around their turns, no place is
+    /// counted, no clock read before them or between.
+    few: u8,
     settings: Settings,
 }
 
@@ -130,11 +135,11 @@ impl Fork {
     /// `base` is no fork, and alive as long as the cell.
     unsafe fn of(base: NonNull<Config>) -> Self {
         // SAFETY: the caller's word.
-        let Config { vtable, kind, traits, simple, settings } = unsafe { base.as_ref() };
+        let Config { vtable, kind, traits, few, settings } = unsafe { base.as_ref() };
         debug_assert_ne!(*kind, Kind::Fork);
-        let (vtable, traits, simple) = (*vtable, *traits, *simple);
+        let (vtable, traits, few) = (*vtable, *traits, *few);
         let settings = settings.clone();
-        let config = Config { vtable, kind: Kind::Fork, traits, simple, settings };
+        let config = Config { vtable, kind: Kind::Fork, traits, few, settings };
         Fork { config, base, ext: Ext::default(), guard: UnsafeCell::new(None) }
     }
 
@@ -180,9 +185,13 @@ impl Config {
         traits: Traits,
         settings: Settings,
     ) -> Self {
-        let limited = settings.limit != UNBOUNDED || settings.budget.first_look() == 0;
-        let simple = !traits.observed && !limited;
-        Config { vtable, kind, traits, simple, settings }
+        let first_look = settings.budget.first_look();
+        let few = match traits.observed || settings.limit != UNBOUNDED {
+            true => 0,
+            false if first_look < FEW => first_look,
+            false => FEW,
+        };
+        Config { vtable, kind, traits, few: few as u8, settings }
     }
 
     /// How to move a state of this type, if it is worth it.
@@ -191,10 +200,10 @@ impl Config {
         self.vtable.moves.as_ref()
     }
 
-    /// May a message that is alone be run, and the mailbox be let go, without a drain's frame?
+    /// How many messages may be run, and the mailbox be let go, without a drain's frame?
     #[inline(always)]
-    pub(crate) fn is_simple(&self) -> bool {
-        self.simple
+    pub(crate) fn few(&self) -> u8 {
+        self.few
     }
 
     /// The largest number of waiting messages, if there is one.

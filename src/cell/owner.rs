@@ -12,7 +12,7 @@
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use super::header::{ENDED, Header, Move, Recovered, STOP, Step};
+use super::header::{ENDED, Header, Move, Recovered, SAVED, STOP, Step};
 use super::refs::{Queued, Ref, Scheduled, Strong, Weak, free};
 use super::typed::Cell;
 use crate::error::StopCause;
@@ -30,8 +30,8 @@ pub(crate) struct Owner {
     done: u64,
 }
 
-/// An owner of a mailbox that was idle, for the one turn that its claim counted: in one register,
-/// while the turn runs.
+/// An owner of a mailbox for the turns that its step counted, the one of a claim or a few: in one
+/// register, while they run.
 #[must_use = "a mailbox whose owner is forgotten is stuck"]
 pub(crate) struct Claimed {
     cell: NonNull<Header>,
@@ -146,13 +146,14 @@ impl Scheduled {
         }
     }
 
-    /// Uses the entry up if one message waits, and nothing else is to be done: that message, and
-    /// the right to run it.
+    /// Uses the entry up if so few messages wait that they go the short way, and no flag says that
+    /// something else is to be done: the right to run them, and the value before.
     #[inline(always)]
-    pub(crate) fn take_one(self) -> Result<(Claimed, Taken), Self> {
-        let Some(node) = self.header().word.unschedule_one() else { return Err(self) };
-        // O1: the step has won it. COUNT was 1, and its message was in HEAD: none is saved.
-        Ok((Claimed { cell: self.into_cell() }, NodePtr::at(node).alone()))
+    pub(crate) fn take_few(self) -> Result<(Claimed, Snapshot), Self> {
+        let few = u64::from(self.header().config().few());
+        let Some(before) = self.header().word.unschedule_few(few) else { return Err(self) };
+        // O1: the step has won it.
+        Ok((Claimed { cell: self.into_cell() }, before))
     }
 }
 
@@ -163,25 +164,49 @@ impl Claimed {
         unsafe { self.cell.as_ref() }
     }
 
-    /// Has nothing come, and is no flag raised? Stale on return.
-    #[inline]
-    pub(crate) fn is_still(&self) -> bool {
-        self.header().word.is_still(1)
+    /// Is a stop under way, or a list saved of which HEAD knows nothing?
+    #[inline(always)]
+    pub(crate) fn is_disturbed(&self) -> bool {
+        self.header().has(STOP | SAVED)
     }
 
-    /// The right to run the message that its claim counted, and more.
-    pub(crate) fn into_owner_before_turn(self, taken: Option<Taken>) -> Owner {
+    /// Has nothing come since `turns` were counted, and is no flag raised? Stale on return.
+    #[inline]
+    pub(crate) fn is_still(&self, turns: u64) -> bool {
+        self.header().word.is_still(turns)
+    }
+
+    /// The right to run a mailbox that was pending.
+    pub(crate) fn into_owner_before_turn(self, before: Snapshot) -> Owner {
         let cell = self.cell;
         std::mem::forget(self);
-        let batch = taken.map_or(Batch::new(), |taken| Batch::of(taken.into_node().addr()));
         // SAFETY: O1: there was one owner, and there is one.
-        unsafe { Owner::new(cell, batch, 0) }
+        unsafe { Owner::taken_over(cell, before) }
+    }
+
+    /// The right to run what is left of its turns, and more.
+    pub(crate) fn into_owner_of(self, rest: Batch, done: u64) -> Owner {
+        let cell = self.cell;
+        std::mem::forget(self);
+        // SAFETY: O1: there was one owner, and there is one.
+        unsafe { Owner::new(cell, rest, done) }
     }
 
     /// The cell that a message of this mailbox runs in.
     #[inline(always)]
     pub(crate) fn cell(&self) -> *const Header {
         self.cell.as_ptr()
+    }
+
+    /// Lets go after so many turns, all that its step counted, by the first guess.
+    #[inline(always)]
+    pub(crate) fn release_few(self, turns: u64) -> Result<(), Self> {
+        let released = self.header().word.release_guess(turns).is_ok();
+        if released {
+            std::mem::forget(self);
+            return Ok(());
+        }
+        Err(self)
     }
 
     /// Runs `f` on the state.

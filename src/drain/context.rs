@@ -335,7 +335,7 @@ impl Local {
     }
 
     /// Takes the first entry; the first hint, if there is no entry.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next_deferred(&self) -> Option<Queued> {
         let left = self.owed.get().checked_sub(1)?;
         let raw = self.list.pop().or_else(|| self.hints.pop())?;

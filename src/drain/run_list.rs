@@ -1,20 +1,22 @@
 //! Running a thread's list: entry by entry, hints last.
 //!
-//! Most entries of programs whose actors send to actors have one message, of an actor that asks for
-//! nothing around its turns. Such a message goes the short way ([`ListRun::entry`]): one step takes
-//! the mailbox over, one lets it go, and what all turns share (the catch, the frame, the row of
-//! freed nodes, the meter) is the list's. Everything else is driven.
+//! Most entries of programs whose actors send to actors have one message or a few, of an actor that
+//! asks for nothing around its turns. Such messages go the short way ([`ListRun::entry`]): one step
+//! takes the mailbox over, one lets it go, and what all turns share (the catch, the frame, the row
+//! of freed nodes, the meter) is the list's. They are so few that the budget would not look at them
+//! before they are done. Everything else is driven.
 
 use super::blocking::linger;
 use super::context::{Frame, Local};
 use super::run::{drive, drive_on, drive_panicked};
 use super::schedule::{hands_off, schedule};
 use crate::budget::{Budget, Meter, Surroundings};
-use crate::cell::header::{Header, STOP};
+use crate::cell::header::{Header, stops};
 use crate::cell::owner::{Claimed, Owner};
 use crate::cell::refs::{Queued, Scheduled};
 use crate::cell::resident::Env;
 use crate::mailbox::chunk::Row;
+use crate::mailbox::list::Batch;
 use crate::mailbox::node::Taken;
 use crate::panic::{self, Payload};
 use crate::time::MonotonicClock;
@@ -39,6 +41,8 @@ pub(super) fn run_list(
             row: Row::new(),
             meter: Meter::new(Budget::INLINE.first_look()),
             in_hand: None,
+            rest: Batch::new(),
+            done: 0,
         };
         let mut first = first;
         // One catch goes around many turns.
@@ -55,12 +59,16 @@ struct ListRun<'a> {
     frame: &'a Frame,
     row: Row,
     meter: Meter<'a>,
-    /// The message that is run alone.
+    /// The message that is run the short way.
     in_hand: Option<(Claimed, Taken)>,
+    /// The others of its mailbox, which come after it; the next `first_of` needs it empty.
+    rest: Batch,
+    /// How many have come before it.
+    done: u64,
 }
 
 impl ListRun<'_> {
-    /// Unwinds if a message does that is run alone; [`panicked`](Self::panicked) follows.
+    /// Unwinds if a message does that goes the short way; [`panicked`](Self::panicked) follows.
     fn entries(&mut self, first: &mut Option<Queued>, next: &mut impl FnMut() -> Option<Queued>) {
         loop {
             let queued = match first.take().or_else(|| self.local.next_deferred()) {
@@ -72,8 +80,7 @@ impl ListRun<'_> {
                 }
             };
             match queued {
-                Queued::Entry(entry) if entry.header().config().is_simple() => self.entry(entry),
-                Queued::Entry(entry) => self.drive(entry.take_over()),
+                Queued::Entry(entry) => self.entry(entry),
                 Queued::Hint(cell) => self.drive(cell.take_over()),
             }
             self.meter.count();
@@ -91,45 +98,71 @@ impl ListRun<'_> {
         }
     }
 
-    /// The short way of a message that is alone: no meter, no frame for the state, and the frame of
-    /// the list.
+    /// The short way of a few messages: no meter, no frame for the state, and the frame of the list.
     #[inline(always)]
     fn entry(&mut self, entry: Scheduled) {
-        let (claimed, taken) = match entry.take_one() {
+        let (mut claimed, before) = match entry.take_few() {
             Ok(taken) => taken,
             Err(entry) => return self.drive(entry.take_over()),
         };
-        // A stop that is over has closed the mailbox, and that is not taken as one. This is one that
-        // is under way.
-        if claimed.header().has(STOP) {
-            return self.drive(Some(claimed.into_owner_before_turn(Some(taken))));
+        // In this order (NEWS).
+        let news = stops();
+        // A stop that is over has closed the mailbox, and that is not taken as a few. This is one
+        // that is under way.
+        if claimed.is_disturbed() {
+            return self.drive(Some(claimed.into_owner_before_turn(before)));
         }
+        let mut taken = self.rest.first_of(before.head());
         let env = Env::of(claimed.cell());
         self.frame.lend_to(claimed.cell().addr());
-        self.in_hand = Some((claimed, taken));
-        // SAFETY: E1: this mailbox's own message, run once, with its own cell. The state is there:
-        // a turn comes only before the end.
-        unsafe { taken.run(env.as_ptr()) };
-        self.frame.take_back();
-        let Some((claimed, taken)) = self.in_hand.take() else { return };
-        // SAFETY: moved out by `run`, and forgotten here.
-        unsafe { taken.free(&mut self.row) };
-        if claimed.header().is_executor_only() && !self.local.owes_anything() {
-            linger(|| !claimed.is_still());
+        loop {
+            self.in_hand = Some((claimed, taken));
+            // SAFETY: E1: this mailbox's own message, run once, with its own cell. The state is
+            // there: a turn comes only before the end.
+            unsafe { taken.run(env.as_ptr()) };
+            (claimed, taken) = match self.in_hand.take() {
+                Some(in_hand) => in_hand,
+                None => return,
+            };
+            // SAFETY: moved out by `run`, and forgotten here.
+            unsafe { taken.free(&mut self.row) };
+            if self.rest.is_empty() {
+                break;
+            }
+            self.done += 1;
+            if stops() != news {
+                self.frame.take_back();
+                return self.go_on(claimed);
+            }
+            let Some(next) = self.rest.pop() else { break };
+            taken = next;
         }
-        if let Err(claimed) = claimed.release_one() {
+        self.frame.take_back();
+        if claimed.header().is_executor_only() && !self.local.owes_anything() {
+            linger(|| !claimed.is_still(before.count()));
+        }
+        self.done = 0;
+        if let Err(claimed) = claimed.release_few(before.count()) {
+            self.done = before.count();
             self.go_on(claimed);
         }
     }
 
-    /// The mailbox could not be let go after its message.
+    /// The mailbox could not be let go after its messages, or somebody was stopped before.
     #[cold]
     #[inline(never)]
     fn go_on(&mut self, claimed: Claimed) {
-        let owner = claimed.into_owner();
-        let mut meter = within_budget(owner.header());
-        meter.count();
+        let (owner, meter) = self.owner(claimed);
         drive_on(self.local, owner, meter, &mut self.row);
+    }
+
+    /// The owner of what is left, and what the turns that went the short way leave of its budget.
+    fn owner(&mut self, claimed: Claimed) -> (Owner, Meter<'static>) {
+        let rest = std::mem::replace(&mut self.rest, Batch::new());
+        let owner = claimed.into_owner_of(rest, std::mem::take(&mut self.done));
+        let mut meter = within_budget(owner.header());
+        (0..owner.unsettled()).for_each(|_| meter.count());
+        (owner, meter)
     }
 
     #[cold]
@@ -139,8 +172,7 @@ impl ListRun<'_> {
             // A step of our own failed.
             return panic::discard(payload);
         };
-        let owner = claimed.into_owner_before_turn(None);
-        let meter = within_budget(owner.header());
+        let (owner, meter) = self.owner(claimed);
         drive_panicked(self.local, owner, (taken, payload), meter, &mut self.row);
     }
 }

@@ -35,7 +35,7 @@
 //! | `unschedule`        | `c, h, f + E` pending| as `take_over`, without E         | owns                                         |
 //! |                     | `c, h, f + E` else   | `c, h, f`                         | nothing: the entry was stale                 |
 //! |                     | DEAD                 | same                              | frees the cell                               |
-//! | `unschedule_one`    | `1, h, E` pending    | `1, -, 0`                         | owns; `h` is its one message                 |
+//! | `unschedule_few`    | `c, h, E` pending    | `c, -, 0`                         | owns, as by `unschedule`; `c` are few        |
 //! | `schedule`          | `c, h, f` pending    | `c, h, f + E`                     | the entry; `None` if E was raised            |
 //! | `take` after `done` | `c, h, f`            | `c==S ? S : c-done+k, -, f`       | runs `h`, reversed                           |
 //! | `settle_one`        | `c, h, f` not WATCH  | `c-1, h, f`                       | (R6) if watched, looks at the waiters first  |
@@ -615,17 +615,20 @@ impl Word {
         }
     }
 
-    /// `unschedule` by its first guess, for a mailbox in which one message waits and of which
-    /// nothing else is to be said: its node.
+    /// `unschedule` by its first guess, for a mailbox in which at most so many messages wait and of
+    /// which nothing else is to be said: the value it replaced, with the HEAD that is now the
+    /// caller's. That is 0 only if a list is saved.
     #[inline(always)]
-    pub(crate) fn unschedule_one(&self) -> Option<u64> {
+    pub(crate) fn unschedule_few(&self, most: u64) -> Option<Snapshot> {
         let now = self.load();
-        if now.0 & !HEAD != ONE | SCHEDULED | PENDING || now.head() == 0 {
+        if now.flags() != SCHEDULED | PENDING || now.count() > most {
             return None;
         }
-        // Ordering: Acquire, reader side of HANDOVER and of MESSAGE. What the owner does with the
-        // cell after this, its release tells LEFT.
-        self.0.compare_exchange(now.0, ONE, Acquire, Relaxed).ok().map(|_| now.head())
+        // Ordering: Acquire, reader side of HANDOVER (the saved list too) and of MESSAGE. What the
+        // owner does with the cell after this, its release tells LEFT.
+        let next = now.0 & !(HEAD | FLAGS | SCHEDULED);
+        debug_assert_eq!((Snapshot(next), true), now.unschedule());
+        self.0.compare_exchange(now.0, next, Acquire, Relaxed).ok().map(|_| now)
     }
 
     /// The entry is given up by one that has a reference: true if the mailbox was left to it.
@@ -658,6 +661,7 @@ impl Word {
     }
 
     /// The guess of `release` after `done` turns since the last step: no load, as on the fast path.
+    #[inline]
     pub(crate) fn release_guess(&self, done: u64) -> Result<(), Snapshot> {
         let guess = Snapshot::new(done.min(COUNT_MAX), 0, 0);
         // Ordering: Release, writer side of HANDOVER.

@@ -114,6 +114,19 @@ pub(super) fn r11_short_way() {
     shared.finish();
 }
 
+/// The same with another message behind it.
+pub(super) fn r11_short_way_of_two() {
+    let shared = Shared::with_policy(PanicPolicy::Resume);
+    let thread = shared.spawn(|shared| shared.send_one::<OWN>(1, 1));
+    in_turn(|| {
+        assert!(shared.actor.send(bomb(&shared, 0, 1, Planned::default())).is_ok());
+        shared.send_one::<OWN>(0, 2);
+    });
+    thread.join();
+    assert_eq!(shared.books.handled.load(Relaxed), 3);
+    shared.finish();
+}
+
 /// The same when the actor stops then.
 pub(super) fn r11_short_way_stops() {
     let shared = Shared::with_policy(PanicPolicy::Stop);

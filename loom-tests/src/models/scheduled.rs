@@ -323,6 +323,41 @@ pub(super) fn r8_short_way() {
     shared.finish();
 }
 
+/// The short way of two messages, against a push that comes before, between or after their turns.
+pub(super) fn r8_short_way_of_two() {
+    let shared = Shared::new();
+    let thread = shared.spawn(|shared| shared.told(1, 1, "gone on with"));
+    in_turn(|| shared.send::<OWN>(0, 2));
+    thread.join();
+    shared.finish();
+}
+
+/// The same when the first one stops the actor: the second one is given back.
+pub(super) fn r8_short_way_stops_itself() {
+    let (shared, ends) = Shared::with_end();
+    let thread = shared.spawn(|shared| shared.send_one::<OWN>(1, 1));
+    let ran = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    in_turn(|| {
+        let (actor, mail) = (shared.actor.clone(), Mail::<OWN>::new(&shared.books, 0, 1));
+        let stops = move |log: &mut Log| {
+            log.handle(mail);
+            actor.stop();
+        };
+        assert!(shared.actor.send(stops).is_ok());
+        let (ran, mail) = (ran.clone(), Mail::<OWN>::new(&shared.books, 0, 2));
+        let late = move |log: &mut Log| {
+            ran.store(true, Relaxed);
+            log.handle(mail);
+        };
+        if shared.actor.send(late).is_err() {
+            add(&shared.books.returned);
+        }
+    });
+    thread.join();
+    assert!(!ran.load(Relaxed), "run after it was stopped");
+    shared.finish_ended(&ends);
+}
+
 /// HANDOVER and MESSAGE by the short way: what is alone in the mailbox was left there by another
 /// thread, after a turn of its own.
 pub(super) fn r8_short_way_of_another() {
