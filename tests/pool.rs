@@ -87,13 +87,28 @@ fn many_turns_block_at_a_time_and_the_next_is_refused() {
             .unwrap();
         let mut waiting = Vec::new();
         let mut promises = Vec::new();
-        for _ in 0..MOST {
+        while waiting.len() < MOST {
             let (promise, reply) = promise();
+            let turn = sent(&on(&pool, ()), move || reply.wait());
+            let away = format!("away: {},", waiting.len() + 1);
+            let answer = loop {
+                let answer = turn.try_recv().ok();
+                if answer.is_some() || format!("{pool:?}").contains(&away) {
+                    break answer;
+                }
+                thread::yield_now();
+            };
+            // On a slow machine, a thread that was called to help and finds nothing to do has the
+            // last one's place for a moment.
+            if answer.is_some() && waiting.len() + 1 == MOST {
+                assert_eq!(answer, Some(Err(AskError::Refused(Reason::WouldBlock))));
+                continue;
+            }
+            assert_eq!(answer, None);
             promises.push(promise);
-            waiting.push(sent(&on(&pool, ()), move || reply.wait()));
+            waiting.push(turn);
         }
         // All of them wait: there is no thread beyond the worker's any more.
-        until(|| format!("{pool:?}").contains(&format!("away: {MOST},")));
         let (one_more, never) = promise::<()>();
         assert_eq!(
             sent(&on(&pool, ()), move || never.wait()).recv(),
@@ -566,6 +581,9 @@ fn a_turn_that_waits_is_answered_at_a_cut_off() {
         let (waits, queued) = (on(&pool, ()), on(&pool, ()));
         let (never, reply) = promise::<()>();
         let waited = sent(&waits, move || reply.wait());
+        // Else, were the turn slow to come to its wait, the pool's other thread would help out with
+        // the next one: there would be none to take over, and the wait would be refused.
+        until(|| format!("{pool:?}").contains("away: 1,"));
         // It takes over the place of the turn that waits, and then holds it.
         let (release, released) = mpsc::channel::<()>();
         let began = {

@@ -26,45 +26,56 @@ struct Profile {
     /// In a hundred: actors that are bounded; whose budget is small.
     bounded: u32,
     small_budget: u32,
+    /// The same: actors that are made from a template; bodies in which an entry becomes stale.
+    kin: u32,
+    stale: u32,
     /// Weights: senders, pool, queue, rayon, tokio, its own.
     runs: [u32; 6],
     /// Weights of the deeds, in the order of [`Draw::deed`].
-    deeds: [u32; 33],
+    deeds: [u32; 37],
 }
 
 // The order:       send many ask wth asy pol drF fgF drH fgH upg clo cli stp idl end shS drS shP
 // run adv blk els pau
-//                 | ord stl way by emp wat clS loo stW
-const EVEN: [u32; 33] = [
+//                 | ord stl way by emp wat clS loo stW | spw drT fgT drA
+const EVEN: [u32; 37] = [
     30, 4, 12, 8, 8, 6, 4, 1, 6, 1, 3, 3, 1, 2, 2, 3, 2, 1, 2, 5, 1, 5, 4, 4, //
-    6, 4, 3, 6, 2, 4, 2, 2, 1,
+    6, 4, 3, 6, 2, 4, 2, 2, 1, 4, 1, 1, 2,
 ];
 #[rustfmt::skip]
 const PROFILES: &[(u32, Profile)] = &[
     (5, Profile { name: "mixed", actors: (1, 5), threads: (1, 3), steps: (2, 10), wide: 4, mischief: 12, panics: 6,
-        bells: 20, bounded: 40, small_budget: 40, runs: [6, 4, 3, 1, 1, 2], deeds: EVEN }),
+        bells: 20, bounded: 40, small_budget: 40, kin: 25, stale: 5, runs: [6, 4, 3, 1, 1, 2], deeds: EVEN }),
     (6, Profile { name: "room", actors: (1, 2), threads: (1, 3), steps: (2, 8), wide: 6, mischief: 15, panics: 4,
-        bells: 80, bounded: 95, small_budget: 75, runs: [5, 2, 6, 0, 1, 1],
+        bells: 80, bounded: 95, small_budget: 75, kin: 10, stale: 2, runs: [5, 2, 6, 0, 1, 1],
         deeds: [30, 1, 3, 1, 34, 8, 8, 2, 8, 0, 2, 1, 0, 1, 1, 1, 0, 0, 1, 6, 1, 2, 22, 3,
-            1, 1, 3, 10, 1, 3, 0, 1, 0] }),
+            1, 1, 3, 10, 1, 3, 0, 1, 0, 1, 0, 0, 1] }),
     (5, Profile { name: "crowd", actors: (9, 12), threads: (1, 2), steps: (2, 6), wide: 24, mischief: 3, panics: 2,
-        bells: 3, bounded: 5, small_budget: 25, runs: [10, 4, 0, 0, 0, 0],
+        bells: 3, bounded: 5, small_budget: 25, kin: 20, stale: 0, runs: [10, 4, 0, 0, 0, 0],
         deeds: [80, 1, 4, 2, 1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 20, 2, 1,
-            2, 1, 1, 2, 0, 1, 0, 0, 0] }),
+            2, 1, 1, 2, 0, 1, 0, 0, 0, 2, 0, 0, 1] }),
     (3, Profile { name: "ends", actors: (2, 6), threads: (1, 3), steps: (2, 8), wide: 4, mischief: 30, panics: 8,
-        bells: 30, bounded: 30, small_budget: 40, runs: [5, 5, 3, 1, 1, 2],
+        bells: 30, bounded: 30, small_budget: 40, kin: 25, stale: 8, runs: [5, 5, 3, 1, 1, 2],
         deeds: [25, 4, 10, 5, 5, 4, 3, 1, 12, 1, 6, 6, 3, 6, 2, 5, 6, 3, 8, 5, 1, 3, 4, 3,
-            4, 2, 3, 6, 2, 5, 6, 2, 3] }),
+            4, 2, 3, 6, 2, 5, 6, 2, 3, 4, 3, 1, 6] }),
     (2, Profile { name: "asking", actors: (1, 4), threads: (2, 3), steps: (3, 10), wide: 4, mischief: 12, panics: 8,
-        bells: 30, bounded: 20, small_budget: 40, runs: [4, 4, 4, 1, 2, 2],
+        bells: 30, bounded: 20, small_budget: 40, kin: 10, stale: 2, runs: [4, 4, 4, 1, 2, 2],
         deeds: [15, 1, 40, 12, 3, 12, 4, 1, 4, 0, 2, 1, 1, 2, 4, 3, 0, 0, 1, 6, 1, 3, 6, 6,
-            8, 6, 1, 2, 1, 4, 0, 2, 1] }),
+            8, 6, 1, 2, 1, 4, 0, 2, 1, 2, 0, 0, 1] }),
     (4, Profile { name: "later", actors: (1, 4), threads: (1, 3), steps: (2, 8), wide: 4, mischief: 12, panics: 6,
-        bells: 30, bounded: 30, small_budget: 40, runs: [5, 4, 3, 1, 1, 2],
+        bells: 30, bounded: 30, small_budget: 40, kin: 10, stale: 2, runs: [5, 4, 3, 1, 1, 2],
         deeds: [12, 1, 4, 2, 6, 12, 6, 1, 6, 1, 3, 2, 1, 2, 1, 2, 2, 1, 2, 5, 1, 3, 6, 5,
-            30, 16, 12, 24, 8, 14, 6, 4, 2] }),
+            30, 16, 12, 24, 8, 14, 6, 4, 2, 2, 0, 0, 1] }),
+    (4, Profile { name: "kin", actors: (3, 8), threads: (1, 3), steps: (2, 8), wide: 4, mischief: 20, panics: 20,
+        bells: 20, bounded: 20, small_budget: 30, kin: 85, stale: 5, runs: [6, 5, 3, 1, 1, 2],
+        deeds: [30, 3, 8, 8, 2, 3, 3, 1, 8, 2, 3, 4, 2, 3, 2, 3, 3, 2, 3, 5, 1, 3, 6, 3,
+            3, 2, 2, 4, 1, 2, 2, 2, 1, 24, 8, 2, 10] }),
+    (4, Profile { name: "entry", actors: (2, 4), threads: (1, 3), steps: (2, 6), wide: 4, mischief: 8, panics: 6,
+        bells: 10, bounded: 15, small_budget: 30, kin: 30, stale: 50, runs: [8, 4, 5, 0, 0, 3],
+        deeds: [30, 3, 6, 8, 1, 2, 2, 0, 4, 0, 4, 2, 2, 3, 2, 2, 1, 1, 2, 8, 0, 4, 6, 6,
+            2, 1, 1, 3, 1, 1, 0, 1, 1, 3, 1, 0, 8] }),
     (1, Profile { name: "deep", actors: (0, 0), threads: (1, 1), steps: (1, 2), wide: 0, mischief: 0, panics: 0,
-        bells: 0, bounded: 0, small_budget: 0, runs: [0; 6], deeds: [0; 33] }),
+        bells: 0, bounded: 0, small_budget: 0, kin: 0, stale: 0, runs: [0; 6], deeds: [0; 37] }),
 ];
 
 /// The program of a seed, among the profiles whose names contain `only`.
@@ -75,15 +86,30 @@ pub fn program(seed: u64, only: &str) -> Option<Program> {
     let profile = &all.get(weighted(&mut rng, &weights))?.1;
     let actors = rng.usize(profile.actors.0..=profile.actors.1);
     let systems = if rng.u32(..100) < 30 { rng.usize(1..=2) } else { 0 };
-    let mut draw = Draw { rng, profile, actors, systems, places: Vec::new(), next: 0, to: 0 };
+    let templates = rng.usize(1..=2);
+    let mut draw =
+        Draw { rng, profile, actors, systems, templates, places: Vec::new(), next: 0, to: 0 };
     draw.places = (0..3).map(|_| draw.place()).collect();
-    let programs_actors = (0..actors).map(|at| draw.actor(at)).collect();
+    let mut programs_actors = Vec::<Actor>::new();
+    for at in 0..actors {
+        let own = draw.actor(at);
+        let first = |actor: &&Actor| own.template.is_some() && actor.template == own.template;
+        programs_actors.push(match programs_actors.iter().find(first) {
+            // All but this is the template's.
+            Some(first) => {
+                let (late, system, holds) = (own.late, own.system, own.holds);
+                Actor { late, system, holds, ..first.clone() }
+            }
+            None => own,
+        });
+    }
     let threads = draw.rng.usize(profile.threads.0..=profile.threads.1);
     let threads = (0..threads).map(|_| draw.thread()).collect();
     Some(Program {
         seed,
         profile: profile.name,
         systems: (0..systems).map(|at| (at > 0 && draw.chance(50)).then_some(0)).collect(),
+        templates,
         actors: programs_actors,
         threads,
         virtual_system: draw.chance(30),
@@ -116,6 +142,7 @@ struct Draw {
     profile: &'static Profile,
     actors: usize,
     systems: usize,
+    templates: usize,
     places: Vec<PlaceKind>,
     next: u32,
     /// The actor of the step before: most steps stay with it.
@@ -203,7 +230,10 @@ impl Draw {
             Most::Unlimited,
         ];
         let plain = self.chance(12);
+        let template = self.chance(self.profile.kin).then(|| self.rng.usize(..self.templates));
         let actor = Actor {
+            template,
+            late: template.is_some() && self.chance(40),
             plain,
             runs,
             inline: self.chance(15),
@@ -241,7 +271,65 @@ impl Draw {
         if self.actors == 0 {
             return Body((0..steps).map(|_| self.chain()).collect());
         }
-        Body((0..steps).map(|_| self.step(3)).collect())
+        let step = |draw: &mut Self| {
+            let stale = draw.chance(draw.profile.stale);
+            if stale { draw.stale_turn() } else { draw.step(3) }
+        };
+        Body((0..steps).map(|_| step(self)).collect())
+    }
+
+    /// A turn in which an entry becomes stale.
+    fn stale_turn(&mut self) -> Step {
+        let turn = Body(self.stale(2));
+        let letter = Arc::new(Letter { turn, ..Letter::default() });
+        let to = self.rng.usize(..self.actors);
+        let how = self.one(&[How::Send, How::Send, How::Tell]);
+        self.numbered(Deed::Send { to, how, letter })
+    }
+
+    /// What a turn sends leaves an entry with this thread, or with an executor. While the turn goes
+    /// on, others run that actor, end it, and let it go.
+    fn stale(&mut self, depth: u32) -> Vec<Step> {
+        let of = self.rng.usize(..self.actors);
+        let to = of;
+        let send = |draw: &mut Self| {
+            let how = draw.one(&[How::Send, How::Send, How::Tell, How::Post, How::Recipient]);
+            let letter = draw.letter(depth.min(1));
+            draw.numbered(Deed::Send { to, how, letter })
+        };
+        let meddles = |draw: &mut Self| {
+            let (letter, limit) = (draw.letter(depth.min(1)), draw.limit());
+            let (how, then) = (Asks::Call, Fate::Wait(limit));
+            let deed = draw.one(&[
+                Deed::Send { to, how: How::Send, letter: letter.clone() },
+                Deed::Send { to, how: How::Send, letter: letter.clone() },
+                Deed::Ask { to, how, letter, polled: None, then },
+                Deed::DropAll { of },
+                Deed::DropAll { of },
+                Deed::Stop { of },
+                Deed::Close { of },
+                Deed::CloseIfIdle { of },
+                Deed::WaitEnded { of, limit },
+                Deed::Upgrade { of },
+            ]);
+            draw.numbered(deed)
+        };
+        let mut steps = vec![send(self)];
+        for _ in 0..self.rng.usize(1..=2) {
+            let deeds = self.rng.usize(1..=3);
+            match self.rng.u32(..10) {
+                0..6 => {
+                    let body = Body((0..deeds).map(|_| meddles(self)).collect());
+                    steps.push(self.numbered(Deed::Elsewhere { body }));
+                }
+                6 | 7 => steps.extend((0..deeds).map(|_| meddles(self))),
+                _ => steps.push(self.numbered(Deed::Pause { micros: 200 })),
+            }
+            if self.chance(50) {
+                steps.push(send(self));
+            }
+        }
+        steps
     }
 
     fn chain(&mut self) -> Step {
@@ -265,6 +353,9 @@ impl Draw {
         let most = if self.chance(50) { 1 } else { self.profile.wide };
         let steps = self.rng.usize(0..=most);
         let mut body: Vec<_> = (0..steps).map(|_| self.step(depth)).collect();
+        if depth > 1 && self.chance(self.profile.stale / 4) {
+            body.extend(self.stale(depth));
+        }
         if self.chance(self.profile.panics) {
             body.push(self.panic(depth - 1));
         }
@@ -302,6 +393,8 @@ impl Draw {
             Deed::DropFuture { slot },
             Deed::ForgetFuture { slot },
             Deed::DropHandle { of },
+            Deed::DropAll { of },
+            Deed::DropTemplate { template: self.rng.usize(..self.templates) },
             Deed::Close { of },
             Deed::Stop { of },
             Deed::Settle { slot, how: Settles::Keep },
@@ -510,6 +603,10 @@ impl Draw {
             },
             31 => Deed::Look { of: to, system: self.rng.usize(..2) },
             32 => Deed::StopWeak { of: to },
+            33 => Deed::Spawn { of: to },
+            34 => Deed::DropTemplate { template: self.rng.usize(..self.templates) },
+            35 => Deed::ForgetTemplate { template: self.rng.usize(..self.templates) },
+            36 => Deed::DropAll { of: to },
             _ => Deed::Pause { micros: self.one(&[0, 0, 10, 100, 500]) },
         }
     }

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use turnwise::executor::{Blocking, DrainQueue, Rayon, Tokio};
 use turnwise::{
-    Actor, ActorBuilder, AskError, Asking, Budget, Clock, Closing, Context, EndCause, Ending,
-    Executor, Handler, Lossy, MonotonicClock, Overflow, PanicPolicy, Promise, Recipient, Reply,
-    SendError, Sending, ShutdownReport, ThreadPool, Undelivered, WaitError, WeakActor, promise,
+    Actor, AskError, Asking, Budget, Clock, Closing, Context, EndCause, Ending, Executor, Handler,
+    Lossy, MonotonicClock, Overflow, PanicPolicy, Promise, Recipient, Reply, SendError, Sending,
+    SharedPolicy, ShutdownReport, ThreadPool, Undelivered, WaitError, WeakActor, promise,
 };
 pub use turnwise::{Drain, Limit, System, VirtualClock, blocking};
 
@@ -24,10 +24,11 @@ use crate::plan::{
     Asks, ChainPlace, For, How, Inside, Later, Link, Most, OnPanic, PlaceKind, Room, Runs, Time,
     Waits, Way,
 };
-use crate::user::{Answer, Mail, OddClock, State, World, caught};
+use crate::user::{Answer, Last, Mail, OddClock, State, World, caught};
 
 pub type Handle = Actor<State>;
 pub type Weak = WeakActor<State>;
+pub type Template = turnwise::Template<State>;
 
 /// Does a poll run turns of nobody, or only none of an actor with an executor?
 pub const POLL_RUNS_NOBODY: bool = true;
@@ -117,7 +118,9 @@ fn inside(world: &World, at: usize, plan: &[Inside], cx: &mut Context<'_, State>
 
 /// The name that an actor is built with.
 fn name(world: &World, at: usize) -> Option<String> {
-    (!world.program.actors[at].plain).then(|| format!("actor {at}"))
+    let actor = &world.program.actors[at];
+    let name = || actor.template.map_or(format!("actor {at}"), |at| format!("template {at}"));
+    (!actor.plain).then(name)
 }
 
 /// A message whose answer is promised in its answer.
@@ -173,7 +176,10 @@ impl Drop for Owed {
 
 /// Sends a promise on, to be kept in a turn.
 pub fn pass_on(actor: &Handle, owed: Owed) {
-    let _ = actor.send(move |_| owed.keep());
+    let _ = actor.send(move |state| {
+        drop(state.hook(state.at()));
+        owed.keep();
+    });
 }
 
 /// The same message in a closure that does not lie in a node.
@@ -701,19 +707,6 @@ impl Place {
         }
     }
 
-    fn give<S: Send + 'static>(&self, builder: ActorBuilder<S>) -> ActorBuilder<S> {
-        static RAYON: OnceLock<Arc<rayon_core::ThreadPool>> = OnceLock::new();
-        match self {
-            Place::Pool(pool) => builder.executor(pool.handle()),
-            Place::Queue(queue) => builder.executor(queue.handle()),
-            Place::Rayon => builder.executor(Rayon::new(RAYON.get_or_init(rayon).clone())),
-            Place::Tokio(runtime, false) => builder.executor(Tokio::new(runtime.handle().clone())),
-            Place::Tokio(runtime, true) => {
-                builder.executor(Tokio::for_blocking(runtime.handle().clone()))
-            }
-        }
-    }
-
     /// Runs what lies in a queue; true if something did.
     pub fn run(&self, most: u32, limit: Option<Limit>) -> bool {
         let Place::Queue(queue) = self else { return false };
@@ -738,9 +731,13 @@ impl Place {
 }
 
 fn rayon() -> Arc<rayon_core::ThreadPool> {
-    let pool =
-        rayon_core::ThreadPoolBuilder::new().num_threads(2).thread_name(|at| format!("rayon {at}"));
-    Arc::new(pool.build().expect("a pool can be had"))
+    static RAYON: OnceLock<Arc<rayon_core::ThreadPool>> = OnceLock::new();
+    let made = || {
+        let pool = rayon_core::ThreadPoolBuilder::new().num_threads(2);
+        let pool = pool.thread_name(|at| format!("rayon {at}"));
+        Arc::new(pool.build().expect("a pool can be had"))
+    };
+    RAYON.get_or_init(made).clone()
 }
 
 /// The executor of the program's own.
@@ -782,105 +779,167 @@ impl Clock for OddClock {
     }
 }
 
+/// What is said alike to the builder of an actor and to that of a template.
+macro_rules! described {
+    ($builder:expr, $world:expr, $at:expr) => {{
+        let (world, at): (&Arc<World>, usize) = ($world, $at);
+        let plan = &world.program.actors[at];
+        let mut builder = $builder.run_inline(plan.inline);
+        if let Some(name) = name(world, at) {
+            builder = builder.name(name);
+        }
+        builder = match &plan.runs {
+            Runs::Senders => builder,
+            Runs::Odd(..) => builder.executor(Odd {
+                world: world.clone(),
+                at,
+                calls: AtomicUsize::new(0),
+                questions: AtomicUsize::new(0),
+                _token: world.token(Kind::Hook, at, None),
+            }),
+            Runs::Place(place) => match world.places[*place].lock().unwrap().as_deref() {
+                Some(Place::Pool(pool)) => builder.executor(pool.handle()),
+                Some(Place::Queue(queue)) => builder.executor(queue.handle()),
+                Some(Place::Rayon) => builder.executor(Rayon::new(rayon())),
+                Some(Place::Tokio(runtime, false)) => {
+                    builder.executor(Tokio::new(runtime.handle().clone()))
+                }
+                Some(Place::Tokio(runtime, true)) => {
+                    builder.executor(Tokio::for_blocking(runtime.handle().clone()))
+                }
+                None => builder,
+            },
+        };
+        builder = match plan.room {
+            Room::Unbounded => builder,
+            Room::Reject(capacity) => builder.capacity(capacity, Overflow::Reject),
+            Room::DropNewest(capacity) => builder.capacity(capacity, Overflow::DropNewest),
+        };
+        builder = match plan.budget {
+            None => builder,
+            Some(Most::Turns(turns)) => builder.budget(turns),
+            Some(Most::Both(turns, micros)) => {
+                builder.budget(Budget::turns(turns).time(Duration::from_micros(micros.into())))
+            }
+            Some(Most::Unlimited) => builder.budget(Budget::UNLIMITED),
+        };
+        builder = match &plan.clock {
+            Time::Real => builder,
+            Time::Virtual => builder.clock(world.clock.clone()),
+            Time::Odd { .. } => {
+                let (looks, parks) = (AtomicUsize::new(0), AtomicUsize::new(0));
+                builder.clock(OddClock { world: world.clone(), at, looks, parks })
+            }
+        };
+        // A template's hooks and policy are called for any of its actors: whose state they are
+        // given, or whose turn was the last here.
+        let own = plan.template.is_none().then_some(at);
+        if let Some(body) = plan.hooks.end.clone() {
+            let (world, token) = (world.clone(), world.token(Kind::Hook, at, None));
+            builder = builder.on_end(move |state, cause| {
+                let (_token, state): (_, State) = (&token, state);
+                let entry = &world.entries[state.at()];
+                entry.ends.fetch_add(1, SeqCst);
+                if matches!(cause, EndCause::Closed | EndCause::Dropped) {
+                    entry.ended_well.store(true, SeqCst);
+                }
+                world.user(&body);
+            });
+        }
+        if let Some(body) = plan.hooks.panicked.clone() {
+            let (world, token) = (world.clone(), world.token(Kind::Hook, at, None));
+            builder = builder.on_panic(move |_| {
+                let _token = &token;
+                let of = own.unwrap_or_else(|| Last::here().0);
+                world.entries[of].panics.fetch_sub(1, SeqCst);
+                world.user(&body);
+            });
+        }
+        if let Some(body) = plan.hooks.undelivered.clone() {
+            let (world, token) = (world.clone(), world.token(Kind::Hook, at, None));
+            builder = builder.on_undelivered(move |message| {
+                let _token = &token;
+                undelivered(&world, at, message);
+                world.user(&body);
+            });
+        }
+        if let Some((before, after)) = plan.hooks.batch.clone() {
+            let (first, last) = (world.clone(), world.clone());
+            let token = world.token(Kind::Hook, at, None);
+            builder = builder.on_batch_start(move |state: &mut State| {
+                let _token = &token;
+                let at = state.at();
+                first.entries[at].batches.fetch_add(1, SeqCst);
+                let _turn = state.hook(at);
+                first.user(&before);
+            });
+            builder = builder.on_batch_end(move |state: &mut State, _| {
+                let at = state.at();
+                last.entries[at].batches.fetch_sub(1, SeqCst);
+                let _turn = state.hook(at);
+                last.user(&after);
+            });
+        }
+        builder
+    }};
+}
+
+/// The fresh state of an actor, or of a template's whose turn was the last here.
+fn restart(world: &Arc<World>, at: usize, token: &Token) -> State {
+    let (_token, plan) = (token, &world.program.actors[at]);
+    let of = if plan.template.is_some() { Last::here().0 } else { at };
+    world.user(&plan.hooks.restart);
+    world.state(of)
+}
+
+/// Makes a template of the program, as the first of its actors is described.
+pub fn template(world: &Arc<World>, first: usize) -> Option<Template> {
+    let plan = &world.program.actors[first];
+    let builder = Template::builder();
+    if plan.plain {
+        return builder.build().ok();
+    }
+    let policy = match plan.on_panic {
+        OnPanic::Stop => SharedPolicy::Stop,
+        OnPanic::Resume => SharedPolicy::Resume,
+        OnPanic::Restart => {
+            let (world, token) = (world.clone(), world.token(Kind::Hook, first, None));
+            SharedPolicy::restart(move || restart(&world, first, &token))
+        }
+    };
+    described!(builder.panic_policy(policy), world, first).build().ok()
+}
+
 /// Makes an actor of the program.
 pub fn build(world: &Arc<World>, at: usize) -> Option<Handle> {
     let plan = &world.program.actors[at];
-    let token = || world.token(Kind::Hook, at, None);
     let spawns = |system: usize| world.systems[system].lock().unwrap().clone();
+    if let Some(template) = plan.template {
+        let template = world.templates[template].lock().unwrap().clone()?;
+        if template.name() != name(world, at).as_deref() {
+            finding("a wrong name", &format!("{template:?} of actor {at}"));
+        }
+        return match plan.system {
+            Some(system) => spawns(system)?.spawn_from(&template, world.state(at)).ok(),
+            None => Some(template.spawn(world.state(at))),
+        };
+    }
     if plan.plain {
         return match plan.system {
             Some(system) => spawns(system)?.actor(world.state(at)).ok(),
             None => Some(Actor::new(world.state(at))),
         };
     }
-    let mut builder = Actor::builder(world.state(at)).run_inline(plan.inline);
-    if let Some(name) = name(world, at) {
-        builder = builder.name(name);
-    }
-    builder = match &plan.runs {
-        Runs::Senders => builder,
-        Runs::Odd(..) => builder.executor(Odd {
-            world: world.clone(),
-            at,
-            calls: AtomicUsize::new(0),
-            questions: AtomicUsize::new(0),
-            _token: token(),
-        }),
-        Runs::Place(place) => match &*world.places[*place].lock().unwrap() {
-            Some(place) => place.give(builder),
-            None => builder,
-        },
-    };
-    builder = match plan.room {
-        Room::Unbounded => builder,
-        Room::Reject(capacity) => builder.capacity(capacity, Overflow::Reject),
-        Room::DropNewest(capacity) => builder.capacity(capacity, Overflow::DropNewest),
-    };
-    builder = match plan.budget {
-        None => builder,
-        Some(Most::Turns(turns)) => builder.budget(turns),
-        Some(Most::Both(turns, micros)) => {
-            builder.budget(Budget::turns(turns).time(Duration::from_micros(micros.into())))
-        }
-        Some(Most::Unlimited) => builder.budget(Budget::UNLIMITED),
-    };
-    builder = match &plan.clock {
-        Time::Real => builder,
-        Time::Virtual => builder.clock(world.clock.clone()),
-        Time::Odd { .. } => {
-            let (looks, parks) = (AtomicUsize::new(0), AtomicUsize::new(0));
-            builder.clock(OddClock { world: world.clone(), at, looks, parks })
-        }
-    };
-    builder = match plan.on_panic {
-        OnPanic::Stop => builder.panic_policy(PanicPolicy::Stop),
-        OnPanic::Resume => builder.panic_policy(PanicPolicy::Resume),
+    let policy = match plan.on_panic {
+        OnPanic::Stop => PanicPolicy::Stop,
+        OnPanic::Resume => PanicPolicy::Resume,
         OnPanic::Restart => {
-            let (world, token) = (world.clone(), token());
-            builder.panic_policy(PanicPolicy::restart(move || {
-                let _ = &token;
-                world.user(&world.program.actors[at].hooks.restart);
-                world.state(at)
-            }))
+            let (world, token) = (world.clone(), world.token(Kind::Hook, at, None));
+            PanicPolicy::restart(move || restart(&world, at, &token))
         }
     };
-    if let Some(body) = plan.hooks.end.clone() {
-        let (world, token) = (world.clone(), token());
-        builder = builder.on_end(move |state, cause| {
-            let (_state, _token) = (state, token);
-            if matches!(cause, EndCause::Closed | EndCause::Dropped) {
-                world.entries[at].ended_well.store(true, SeqCst);
-            }
-            world.user(&body);
-        });
-    }
-    if let Some(body) = plan.hooks.panicked.clone() {
-        let (world, token) = (world.clone(), token());
-        builder = builder.on_panic(move |_| {
-            let _ = &token;
-            world.user(&body);
-        });
-    }
-    if let Some(body) = plan.hooks.undelivered.clone() {
-        let (world, token) = (world.clone(), token());
-        builder = builder.on_undelivered(move |message| {
-            let _ = &token;
-            undelivered(&world, at, message);
-            world.user(&body);
-        });
-    }
-    if let Some((before, after)) = plan.hooks.batch.clone() {
-        let (first, last, token) = (world.clone(), world.clone(), token());
-        builder = builder.on_batch_start(move |state| {
-            let _ = &token;
-            let _turn = state.hook(at);
-            first.user(&before);
-        });
-        builder = builder.on_batch_end(move |state, _| {
-            let _turn = state.hook(at);
-            last.user(&after);
-        });
-    }
+    let builder = Actor::builder(world.state(at)).panic_policy(policy);
+    let builder = described!(builder, world, at);
     match plan.system {
         Some(system) => spawns(system)?.spawn(builder).ok(),
         None => builder.spawn().ok(),
@@ -901,11 +960,14 @@ fn undelivered(world: &Arc<World>, at: usize, message: Undelivered<State>) {
         },
         _ => return,
     };
-    if mark(mail.id(), HOOKED) & RUN != 0 || mail.to() != at {
+    let actors = &world.program.actors;
+    let kin = actors[at].template.is_some() && actors[mail.to()].template == actors[at].template;
+    if mark(mail.id(), HOOKED) & RUN != 0 || mail.to() != at && !kin {
         finding("a message was undelivered that had run", &crate::ledger::described(mail.id()));
     }
     let mail = if rescues { mail.once_more() } else { None };
-    if let (Some(mail), Some(actor)) = (mail, world.handle(at)) {
+    let Some(mail) = mail else { return };
+    if let Some(actor) = world.handle(mail.to()) {
         let _ = actor.tell(mail);
     }
 }

@@ -71,10 +71,12 @@ struct Entry {
 /// A new program begins; tokens of earlier ones count no more. Its number.
 pub fn begin() -> u32 {
     let mut book = BOOK.lock().unwrap();
+    // First: what an earlier program has forgotten, and lets go now, must mark nothing here.
+    let epoch = EPOCH.fetch_add(1, SeqCst) + 1;
     book.entries.clear();
     book.findings = 0;
     FLAGS.iter().for_each(|flags| flags.store(0, SeqCst));
-    EPOCH.fetch_add(1, SeqCst) + 1
+    epoch
 }
 
 /// Is it of the program that is running?

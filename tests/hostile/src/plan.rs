@@ -201,6 +201,20 @@ pub enum Deed {
     DropHandle {
         of: usize,
     },
+    /// All that the program has of an actor: what is left of it is its entry, if that is out.
+    DropAll {
+        of: usize,
+    },
+    /// Makes an actor of a template, unless that was done.
+    Spawn {
+        of: usize,
+    },
+    DropTemplate {
+        template: usize,
+    },
+    ForgetTemplate {
+        template: usize,
+    },
     ForgetHandle {
         of: usize,
     },
@@ -374,6 +388,11 @@ pub enum Time {
 
 #[derive(Clone, Debug)]
 pub struct Actor {
+    /// Made from that: what is said here is the same for all of its actors, but the system and what
+    /// the state holds.
+    pub template: Option<usize>,
+    /// Made by a step.
+    pub late: bool,
     /// Made by `new`: nothing of all the rest is said.
     pub plain: bool,
     pub runs: Runs,
@@ -411,6 +430,8 @@ pub struct Program {
     pub systems: Vec<Option<usize>>,
     /// The first system has the virtual clock.
     pub virtual_system: bool,
+    /// How many templates there are.
+    pub templates: usize,
     pub actors: Vec<Actor>,
     pub threads: Vec<Body>,
     /// A thread runs the queues meanwhile; else they are run by steps and at the end.
@@ -509,11 +530,20 @@ impl Program {
         self.actors.iter_mut().for_each(|actor| actor.bodies(&mut |body| within(body, f)));
     }
 
-    /// The numbers of its steps.
+    /// The numbers of its steps. Actors of a template have theirs in common.
     pub fn steps(&mut self) -> Vec<u32> {
-        let mut all = Vec::new();
-        self.each_body(&mut |body| all.extend(body.0.iter().map(|step| step.id)));
+        let (mut all, mut known) = (Vec::new(), HashSet::new());
+        self.each_body(&mut |body| {
+            all.extend(body.0.iter().map(|step| step.id).filter(|id| known.insert(*id)));
+        });
         all
+    }
+
+    /// The actors that are made from a template.
+    pub fn kin(&self, template: usize) -> impl Iterator<Item = usize> + '_ {
+        let of =
+            move |(at, actor): (usize, &Actor)| (actor.template == Some(template)).then_some(at);
+        self.actors.iter().enumerate().filter_map(of)
     }
 
     /// The same with no other steps than those.

@@ -32,6 +32,9 @@ pub fn run(program: Program, stack: usize, patience: Duration) -> bool {
             &format!("{about}, after {:?} more; {} are left", start.elapsed(), left.len()),
         );
     }
+    if is_over {
+        (0..world.entries.len()).for_each(|at| world.check_hooks(at));
+    }
     let kept = |at: usize| {
         world.entries[at].ended_well.load(SeqCst)
             && !matches!(world.program.actors[at].room, Room::DropNewest(_))
@@ -217,6 +220,10 @@ fn drop_handles(world: &Arc<World>) {
             more |= actor.is_some() || weak.is_some();
             caught(|| drop(actor));
             caught(|| drop(weak));
+        }
+        for template in &world.templates {
+            let template = template.lock().unwrap().take();
+            caught(|| drop(template));
         }
     }
 }

@@ -48,6 +48,8 @@ thread_local! {
     /// The payload of a panic is being dropped.
     static DROPPING: Cell<bool> = const { Cell::new(false) };
     static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// The actor whose turn was the last here.
+    static LAST: Cell<usize> = const { Cell::new(NOBODY) };
     /// The actors in whose turns this thread is, or those who wait for it.
     static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
@@ -81,6 +83,15 @@ pub struct Entry {
     pub stopped: AtomicBool,
     /// It has ended, and every message it accepted must have run.
     pub ended_well: AtomicBool,
+    /// Somebody has made it, or has tried to.
+    tried: AtomicBool,
+    pub made: AtomicBool,
+    /// How often its end hook was told.
+    pub ends: AtomicI32,
+    /// Batches that have begun and not ended.
+    pub batches: AtomicI32,
+    /// Turns that have panicked, less what the panic hook was told.
+    pub panics: AtomicI32,
 }
 
 /// A future that any thread may poll, drop or forget.
@@ -110,6 +121,7 @@ pub struct World {
     pub entries: Vec<Entry>,
     pub places: Vec<Mutex<Option<Arc<Place>>>>,
     pub systems: Vec<Mutex<Option<Arc<face::System>>>>,
+    pub templates: Vec<Mutex<Option<face::Template>>>,
     futures: [Mutex<Option<Kept>>; FUTURES],
     owed: [Mutex<Option<Owed>>; FUTURES],
     ways: [Mutex<Option<(usize, Route)>>; FUTURES],
@@ -166,6 +178,7 @@ impl World {
             entries: program.actors.iter().map(|_| Entry::default()).collect(),
             places: places.collect(),
             systems: systems.into_iter().map(Mutex::new).collect(),
+            templates: (0..program.templates).map(|_| Mutex::default()).collect(),
             futures: Default::default(),
             owed: Default::default(),
             ways: Default::default(),
@@ -178,13 +191,35 @@ impl World {
             runs_in_executor: AtomicBool::new(false),
             program,
         });
+        for template in 0..world.templates.len() {
+            let first = world.program.kin(template).next();
+            let made = first.and_then(|first| face::template(&world, first));
+            *world.templates[template].lock().unwrap() = made;
+        }
         // The last first: those before hold handles of those behind.
-        for at in (0..world.entries.len()).rev() {
-            let actor = face::build(&world, at);
-            *world.entries[at].weak.lock().unwrap() = actor.as_ref().map(Handle::downgrade);
-            *world.entries[at].handle.lock().unwrap() = actor;
+        for at in (0..world.entries.len()).rev().filter(|at| !world.program.actors[*at].late) {
+            world.make(at);
         }
         world
+    }
+
+    /// Makes an actor, once.
+    fn make(self: &Arc<Self>, at: usize) {
+        let entry = &self.entries[at];
+        if entry.tried.swap(true, SeqCst) {
+            return;
+        }
+        if let Some(actor) = face::build(self, at) {
+            entry.made.store(true, SeqCst);
+            *entry.weak.lock().unwrap() = Some(actor.downgrade());
+            *entry.handle.lock().unwrap() = Some(actor);
+        }
+    }
+
+    /// The actors that share with this one what was said about it.
+    fn kin(&self, at: usize) -> Vec<usize> {
+        let template = self.program.actors[at].template;
+        template.map_or(vec![at], |template| self.program.kin(template).collect())
     }
 
     pub fn token(&self, kind: Kind, owner: usize, group: Option<u32>) -> Token {
@@ -226,9 +261,29 @@ impl World {
         self.entries[at].leaky.store(true, SeqCst);
     }
 
-    /// May its hooks stay?
+    /// May its hooks stay? They are its template's, if it has one.
     pub fn is_storage_leaky(&self, at: usize) -> bool {
-        self.entries[at].storage_leaky.load(SeqCst) || self.is_leaky(at)
+        let leaky = |at: usize| self.entries[at].storage_leaky.load(SeqCst) || self.is_leaky(at);
+        self.kin(at).into_iter().any(leaky)
+    }
+
+    /// The hooks of an actor that has ended were called as often as they must.
+    pub fn check_hooks(&self, at: usize) {
+        let (entry, hooks) = (&self.entries[at], &self.program.actors[at].hooks);
+        if !entry.made.load(SeqCst) || self.is_leaky(at) {
+            return;
+        }
+        let (ends, batches) = (entry.ends.load(SeqCst), entry.batches.load(SeqCst));
+        if hooks.end.is_some() && ends != 1 {
+            finding("an end hook was not told once", &format!("actor {at}: {ends} times"));
+        }
+        if batches != 0 {
+            finding("a batch has no end", &format!("actor {at}: {batches} more begin"));
+        }
+        // A destructor may panic in a turn that is over for us.
+        if hooks.panicked.is_some() && entry.panics.load(SeqCst) > 0 {
+            finding("a panic that no hook was told of", &format!("actor {at}"));
+        }
     }
 
     /// What was forgotten held a message to this actor: that and all that came from it may stay.
@@ -305,7 +360,7 @@ impl World {
     }
 
     fn perform(self: &Arc<Self>, body: &Body, doing: Doing) {
-        let _was = now(doing);
+        let (_was, _last) = (now(doing), Last::here());
         if DEPTH.get() < DEEPEST {
             DEPTH.set(DEPTH.get() + 1);
             let _up = Up;
@@ -506,6 +561,25 @@ impl World {
             Deed::DropHandle { of } => {
                 let actor = self.entries[*of].handle.lock().unwrap().take();
                 drop(actor);
+            }
+            Deed::DropAll { of } => {
+                let entry = &self.entries[*of];
+                let weak = entry.weak.lock().unwrap().take();
+                let actor = entry.handle.lock().unwrap().take();
+                drop((weak, actor));
+            }
+            Deed::Spawn { of } => self.make(*of),
+            Deed::DropTemplate { template } => {
+                let template = self.templates[*template].lock().unwrap().take();
+                drop(template);
+            }
+            Deed::ForgetTemplate { template } => {
+                let kept = self.templates[*template].lock().unwrap().clone();
+                if let Some(kept) = kept {
+                    let kin = self.program.kin(*template);
+                    kin.for_each(|at| self.entries[at].storage_leaky.store(true, SeqCst));
+                    std::mem::forget(kept);
+                }
             }
             Deed::ForgetHandle { of } => {
                 if let Some(actor) = self.handle(*of) {
@@ -938,7 +1012,8 @@ impl World {
                 self.start(format!("actor {at}'s executor"), Doing::Code, |_| drain.run())
             }
             Manner::Forget => {
-                self.leaks(at);
+                // Nobody says whose of its actors it is.
+                self.kin(at).into_iter().for_each(|at| self.leaks(at));
                 std::mem::forget(drain);
             }
             Manner::Drop => drop(drain),
@@ -1042,10 +1117,11 @@ impl State {
     /// A turn, or what else gets the state, begins here.
     pub fn hook(&mut self, to: usize) -> Turn {
         let entry = &self.world.entries[to];
+        let unwinds = thread::panicking();
         if !self.is_real {
             INSIDE.with_borrow_mut(|inside| inside.push(to));
             let world = self.world.clone();
-            return Turn { world, at: to, is_real: false, _was: now(Doing::Code) };
+            return Turn { world, at: to, is_real: false, unwinds, _was: now(Doing::Code) };
         }
         let dropped = flags(self.token.id) & DROPPED != 0;
         if to != self.at || entry.live.load(SeqCst) <= 0 || dropped {
@@ -1069,7 +1145,12 @@ impl State {
             }
         }
         INSIDE.with_borrow_mut(|inside| inside.push(to));
-        Turn { world: self.world.clone(), at: to, is_real: true, _was: now(Doing::Turn) }
+        Turn { world: self.world.clone(), at: to, is_real: true, unwinds, _was: now(Doing::Turn) }
+    }
+
+    /// The actor that it is the state of.
+    pub fn at(&self) -> usize {
+        self.at
     }
 }
 
@@ -1090,13 +1171,35 @@ pub struct Turn {
     world: Arc<World>,
     at: usize,
     is_real: bool,
+    /// The thread was unwinding when it began.
+    unwinds: bool,
     _was: Was,
+}
+
+/// The actor whose turn was the last on this thread: a template's hook that is told of a panic is
+/// told of one of this actor. It is the same after this is dropped.
+pub struct Last(pub usize);
+
+impl Last {
+    pub fn here() -> Self {
+        Last(LAST.get())
+    }
+}
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        LAST.set(self.0);
+    }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         INSIDE.with_borrow_mut(|inside| inside.pop());
         if self.is_real {
+            LAST.set(self.at);
+            if thread::panicking() && !self.unwinds {
+                self.world.entries[self.at].panics.fetch_add(1, SeqCst);
+            }
             self.world.entries[self.at].running.store(false, SeqCst);
         }
     }
