@@ -220,6 +220,15 @@ impl Claimed {
         unsafe { Cell::with_state(self.cell.as_ptr(), f) }
     }
 
+    /// Lets go after the turn if nothing has come and the entry is out.
+    pub(crate) fn release_beside(self) -> Result<(), Self> {
+        if self.header().word.release_beside() {
+            std::mem::forget(self);
+            return Ok(());
+        }
+        Err(self)
+    }
+
     /// Lets go after the turn, by the first guess; if that is wrong, the mailbox is to be drained.
     #[inline(always)]
     pub(crate) fn release_one(self) -> Result<(), Self> {

@@ -21,6 +21,7 @@
 //! | call                | from                 | to                                | the caller now owes ([`Duty`])               |
 //! |---------------------|----------------------|-----------------------------------|----------------------------------------------|
 //! | `claim`             | `0, -, 0`            | `1, -, 0`                         | runs its message, never stored, and drains   |
+//! |                     | `0, -, E`            | `1, -, E`                         | the same                                     |
 //! | `push` n, to drain  | `0, -, f`            | `n, -, f` RUN 00                  | `Drain`: its messages are private, run them  |
 //! |                     | `c, h, f` pending    | `min(c+n+k,S), -, f` RUN 00       | `TakeOver`: the saved list, `h`, its own     |
 //! |                     | `c, h, f` else       | `min(c+n,S), node->h, f`          | `Nothing`                                    |
@@ -427,6 +428,19 @@ impl Word {
         // attempt.
         match self.0.compare_exchange(0, ONE, Acquire, Relaxed) {
             Ok(_) => Ok(()),
+            Err(now) => self.claim_beside(Snapshot(now)),
+        }
+    }
+
+    /// `claim` of an idle mailbox whose entry is out, stale.
+    #[cold]
+    fn claim_beside(&self, seen: Snapshot) -> Result<(), Snapshot> {
+        if seen.0 != SCHEDULED {
+            return Err(seen);
+        }
+        // Ordering: Acquire, reader side of HANDOVER.
+        match self.0.compare_exchange(SCHEDULED, ONE | SCHEDULED, Acquire, Relaxed) {
+            Ok(_) => Ok(()),
             Err(now) => Err(Snapshot(now)),
         }
     }
@@ -459,6 +473,11 @@ impl Word {
     pub(crate) fn release_one(&self) -> bool {
         // Ordering: Release, writer side of HANDOVER.
         self.0.compare_exchange(ONE, 0, Release, Relaxed).is_ok()
+    }
+
+    /// Letting go after one turn of a mailbox whose entry is out.
+    pub(crate) fn release_beside(&self) -> bool {
+        self.release_from(Snapshot(ONE | SCHEDULED), Snapshot(SCHEDULED)).is_ok()
     }
 
     /// The blind first attempt of a push of one node that its sender leaves: the entry is the

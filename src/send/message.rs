@@ -201,7 +201,10 @@ impl<S: 'static> Strong<S> {
 #[cold]
 #[inline(never)]
 fn go_on(local: &Local, claimed: Claimed) {
-    drain(local, claimed.into_owner());
+    match claimed.release_beside() {
+        Ok(()) => settle(local),
+        Err(claimed) => drain(local, claimed.into_owner()),
+    }
 }
 
 /// Does what a panic in the first turn of a claimed mailbox leaves owing, and lets go.

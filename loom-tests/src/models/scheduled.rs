@@ -179,6 +179,28 @@ pub(super) fn r8_entry_given_up() {
     books.balance();
 }
 
+/// An idle mailbox whose entry is out, stale: it is claimed beside its entry, against the list that
+/// uses that up.
+pub(super) fn r8_claimed_beside_its_entry() {
+    let shared = Shared::new();
+    let thread = shared.spawn(|shared| {
+        for no in 1..=2 {
+            let mail = Mail::<OWN>::new(&shared.books, 1, no);
+            let beside = shared.actor.with(|log| {
+                let beside = shared.actor.handle.header().word.load();
+                log.handle(mail);
+                beside.is_scheduled() && beside.count() == 1
+            });
+            if beside.expect("nobody stops it") && no == 2 {
+                reached("claimed beside its entry");
+            }
+        }
+    });
+    in_turn(|| shared.send::<OWN>(0, 1));
+    thread.join();
+    shared.finish();
+}
+
 /// An entry against a stop: what waits is run or given back, once, and the end comes once.
 pub(super) fn r8_entry_against_a_stop() {
     let (shared, ends) = Shared::with_end();
