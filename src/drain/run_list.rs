@@ -98,7 +98,7 @@ impl ListRun<'_> {
         }
     }
 
-    /// The short way of a few messages: no meter, no frame for the state, and the frame of the list.
+    /// The short way of a few messages: no meter, no frame for the state, and the list's own frame.
     #[inline(always)]
     fn entry(&mut self, entry: Scheduled) {
         let (mut claimed, before) = match entry.take_few() {
