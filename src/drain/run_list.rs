@@ -17,7 +17,8 @@ use crate::cell::refs::{Queued, Scheduled};
 use crate::cell::resident::Env;
 use crate::mailbox::chunk::Row;
 use crate::mailbox::list::Batch;
-use crate::mailbox::node::Taken;
+use crate::mailbox::node::{NodePtr, Taken};
+use crate::mailbox::word::Snapshot;
 use crate::panic::{self, Payload};
 use crate::time::MonotonicClock;
 
@@ -61,7 +62,7 @@ struct ListRun<'a> {
     meter: Meter<'a>,
     /// The message that is run the short way.
     in_hand: Option<(Claimed, Taken)>,
-    /// The others of its mailbox, which come after it; the next `first_of` needs it empty.
+    /// The others of its mailbox, which come after it.
     rest: Batch,
     /// How many have come before it.
     done: u64,
@@ -98,53 +99,79 @@ impl ListRun<'_> {
         }
     }
 
-    /// The short way of a few messages: no meter, no frame for the state, and the list's own frame.
+    /// The short way: no meter, no frame for the state, and the list's own frame.
     #[inline(always)]
     fn entry(&mut self, entry: Scheduled) {
-        let (mut claimed, before) = match entry.take_few() {
+        let (claimed, before) = match entry.take_few() {
             Ok(taken) => taken,
             Err(entry) => return self.drive(entry.take_over()),
         };
-        // In this order (NEWS).
-        let news = stops();
+        if before.count() > 1 {
+            return self.few(claimed, before);
+        }
         // A stop that is over has closed the mailbox, and that is not taken as a few. This is one
         // that is under way.
         if claimed.is_disturbed() {
             return self.drive(Some(claimed.into_owner_before_turn(before)));
         }
-        let mut taken = self.rest.first_of(before.head());
-        let env = Env::of(claimed.cell());
         self.frame.lend_to(claimed.cell().addr());
-        loop {
-            self.in_hand = Some((claimed, taken));
-            // SAFETY: E1: this mailbox's own message, run once, with its own cell. The state is
-            // there: a turn comes only before the end.
-            unsafe { taken.run(env.as_ptr()) };
-            (claimed, taken) = match self.in_hand.take() {
-                Some(in_hand) => in_hand,
-                None => return,
-            };
-            // SAFETY: moved out by `run`, and forgotten here.
-            unsafe { taken.free(&mut self.row) };
-            if self.rest.is_empty() {
-                break;
-            }
+        let Some(claimed) = self.turn(claimed, NodePtr::at(before.head()).alone()) else { return };
+        self.frame.take_back();
+        self.wait_a_moment(&claimed, 1);
+        if let Err(claimed) = claimed.release_one() {
+            self.done = 1;
+            self.go_on(claimed);
+        }
+    }
+
+    /// The short way of more than one.
+    #[inline(never)]
+    fn few(&mut self, mut claimed: Claimed, before: Snapshot) {
+        // In this order (NEWS).
+        let news = stops();
+        if claimed.is_disturbed() {
+            return self.drive(Some(claimed.into_owner_before_turn(before)));
+        }
+        self.rest.append_newest_first(before.head());
+        self.frame.lend_to(claimed.cell().addr());
+        while let Some(taken) = self.rest.pop() {
+            let Some(still_claimed) = self.turn(claimed, taken) else { return };
+            claimed = still_claimed;
             self.done += 1;
             if stops() != news {
-                self.frame.take_back();
-                return self.go_on(claimed);
+                break;
             }
-            let Some(next) = self.rest.pop() else { break };
-            taken = next;
         }
         self.frame.take_back();
-        if claimed.header().is_executor_only() && !self.local.owes_anything() {
-            linger(|| !claimed.is_still(before.count()));
+        if self.rest.is_empty() {
+            self.wait_a_moment(&claimed, self.done);
+            match claimed.release_few(self.done) {
+                Ok(()) => return self.done = 0,
+                Err(still_claimed) => claimed = still_claimed,
+            }
         }
-        self.done = 0;
-        if let Err(claimed) = claimed.release_few(before.count()) {
-            self.done = before.count();
-            self.go_on(claimed);
+        self.go_on(claimed);
+    }
+
+    /// Runs a message of the mailbox that the frame is lent to.
+    #[inline(always)]
+    fn turn(&mut self, claimed: Claimed, taken: Taken) -> Option<Claimed> {
+        let env = Env::of(claimed.cell());
+        self.in_hand = Some((claimed, taken));
+        // SAFETY: E1: this mailbox's own message, run once, with its own cell. The state is there:
+        // a turn comes only before the end.
+        unsafe { taken.run(env.as_ptr()) };
+        let (claimed, taken) = self.in_hand.take()?;
+        // SAFETY: moved out by `run`, and forgotten here.
+        unsafe { taken.free(&mut self.row) };
+        Some(claimed)
+    }
+
+    /// Before it lets go: has this thread nothing else to do?
+    #[inline(always)]
+    fn wait_a_moment(&self, claimed: &Claimed, turns: u64) {
+        if claimed.header().is_executor_only() && !self.local.owes_anything() {
+            linger(|| !claimed.is_still(turns));
         }
     }
 

@@ -58,20 +58,6 @@ impl Batch {
         self.tail = newest;
     }
 
-    /// Makes it the list of nodes whose newest is at `newest`, and takes the oldest. For one that
-    /// is empty.
-    #[inline(always)]
-    pub(crate) fn first_of(&mut self, newest: u64) -> Taken {
-        debug_assert!(self.is_empty());
-        let alone = NodePtr::at(newest).alone();
-        let (older, _) = NodePtr::at(newest).link();
-        if older != 0 {
-            self.append_newest_first(newest);
-            return self.pop().unwrap_or(alone);
-        }
-        alone
-    }
-
     /// Takes the oldest, and has the next one fetched into the cache.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Taken> {

@@ -41,10 +41,10 @@ impl<S: 'static> Strong<S> {
         let turn = |_: &_| panic::catch(|| unsafe { claimed.with_state(f) });
         match local.enter_from(depth, self.addr(), turn) {
             Ok(value) => {
-                match claimed.release_one() {
-                    Ok(()) => settle(local),
-                    Err(claimed) => go_on(local, claimed),
+                if let Err(claimed) = claimed.release_one() {
+                    go_on(local, claimed);
                 }
+                settle(local);
                 Ok(value)
             }
             Err(payload) => Err(claimed_panicked(local, claimed, payload)),
@@ -201,9 +201,8 @@ impl<S: 'static> Strong<S> {
 #[cold]
 #[inline(never)]
 fn go_on(local: &Local, claimed: Claimed) {
-    match claimed.release_beside() {
-        Ok(()) => settle(local),
-        Err(claimed) => drain(local, claimed.into_owner()),
+    if let Err(claimed) = claimed.release_beside() {
+        drain(local, claimed.into_owner());
     }
 }
 

@@ -182,23 +182,28 @@ pub(super) fn r8_entry_given_up() {
 /// An idle mailbox whose entry is out, stale: it is claimed beside its entry, against the list that
 /// uses that up.
 pub(super) fn r8_claimed_beside_its_entry() {
-    let shared = Shared::new();
-    let thread = shared.spawn(|shared| {
+    let books = Books::new();
+    let actor = Strong::new(Log::new(&books));
+    let (theirs, their_books) = (actor.clone(), books.clone());
+    let thread = spawn(move || {
         for no in 1..=2 {
-            let mail = Mail::<OWN>::new(&shared.books, 1, no);
-            let beside = shared.actor.with(|log| {
-                let beside = shared.actor.handle.header().word.load();
+            let mail = Mail::<OWN>::new(&their_books, 1, no);
+            let beside = theirs.with(|log| {
                 log.handle(mail);
-                beside.is_scheduled() && beside.count() == 1
+                theirs.header().word.load().is_scheduled()
             });
             if beside.expect("nobody stops it") && no == 2 {
                 reached("claimed beside its entry");
             }
         }
     });
-    in_turn(|| shared.send::<OWN>(0, 1));
+    in_turn(|| {
+        let mail = Mail::<OWN>::new(&books, 0, 1);
+        assert!(actor.send(Closure::new(mail.message())).is_ok());
+        drop(actor);
+    });
     thread.join();
-    shared.finish();
+    books.balance();
 }
 
 /// An entry against a stop: what waits is run or given back, once, and the end comes once.
