@@ -3,7 +3,7 @@
 //! | a drain comes                            | to                                                            | announced            |
 //! |------------------------------------------|---------------------------------------------------------------|----------------------|
 //! | from a turn of this pool                 | the worker's slot; what was there, to the tail of its queue   | if the slot was taken |
-//! | from itself, out of budget               | the injector, behind all; its own queue if none waits         | if others wait       |
+//! | from itself, out of budget               | the injector, behind all; its own empty queue, if few wait    | if others wait       |
 //! | from outside, or a turn without a place  | the injector                                                  | always               |
 //!
 //! If none waits, an actor of this pool that is out of budget does not come here at all: its drain
@@ -13,6 +13,12 @@
 //! last their slots; then it sleeps. After [`WARM`] drains from the slot in a row the slot's goes
 //! to the tail of the queue, and each [`INJECTOR_EVERY`]th drain comes from the injector if one is
 //! there, so neither two actors that send to each other nor a full queue keeps others waiting.
+//!
+//! A searcher takes what is alone in a queue after it has given its processor away once: that
+//! queue's worker may be about to come to it, and may be the very one whose processor the system
+//! has given to the searcher. It would not go on for milliseconds, and what it has in hand may be a
+//! quiet actor. For the same reason what is out of budget stays in its worker's queue, behind what
+//! has come from outside, where few wait: in the injector, whoever is woken for those finds it.
 //!
 //! What lies in a slot is not announced, for its worker comes to it next: it waits for the end of
 //! the turn that sent it, unless another worker searches anyway, or the turn blocks, or the
@@ -29,6 +35,7 @@ use std::cell::RefCell;
 use super::queues::{Queues, Remote, take};
 use crate::cell::executor::Drain;
 use crate::sync::queue::Worker;
+use crate::sync::thread;
 
 /// Drains from the slot in a row.
 const WARM: u32 = 3;
@@ -127,16 +134,39 @@ impl Place {
         !alone
     }
 
+    /// Puts a drain that is out of budget behind those that wait. What is outside is taken in first,
+    /// if the queue here is empty; if that was all, the drain stays here.
+    fn put_behind(&mut self, queues: &Queues, drain: Drain) -> Scheduled {
+        if self.queue.is_empty() {
+            let _ = take(|| queues.injector.steal_batch(&self.queue));
+            if queues.injector.is_empty() {
+                let alone = self.queue.is_empty();
+                self.queue.push(drain);
+                return if alone { Scheduled::Kept } else { Scheduled::Announce };
+            }
+        }
+        queues.injector.push(drain);
+        Scheduled::Announce
+    }
+
     /// Looks everywhere.
     fn search(&mut self, queues: &Queues) -> Option<Drain> {
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
             if let Some(drain) = take(|| queues.injector.steal_batch_and_pop(&self.queue)) {
                 return Some(drain);
             }
-            for remote in self.others(queues) {
-                if let Some(drain) = take(|| remote.queue.steal_batch_and_pop(&self.queue)) {
+            let mut some = false;
+            for remote in self.others(queues).filter(|remote| remote.has_some()) {
+                // What is alone there, its worker may be about to come to.
+                if round == 0 && remote.queue.len() == 1 {
+                    some = true;
+                } else if let Some(drain) = take(|| remote.queue.steal_batch_and_pop(&self.queue)) {
                     return Some(drain);
                 }
+            }
+            if some {
+                // That worker may be the one whose processor this thread was given.
+                thread::yield_now();
             }
         }
         self.others(queues).find_map(|remote| remote.slot.take())
@@ -221,15 +251,10 @@ impl OwnPlace {
     /// used up its budget.
     #[inline(always)]
     pub(super) fn schedule(&self, queues: &Queues, drain: Drain, again: bool) -> Scheduled {
-        let place = self.0.borrow();
-        let Some(place) = place.as_ref() else { return Scheduled::NoPlace(drain) };
+        let mut place = self.0.borrow_mut();
+        let Some(place) = place.as_mut() else { return Scheduled::NoPlace(drain) };
         if again {
-            if place.queue.is_empty() && queues.injector.is_empty() {
-                place.queue.push(drain);
-                return Scheduled::Kept;
-            }
-            queues.injector.push(drain);
-            return Scheduled::Announce;
+            return place.put_behind(queues, drain);
         }
         let Some(before) = queues.of(place.number).slot.put(drain) else { return Scheduled::Kept };
         place.queue.push(before);
@@ -367,6 +392,57 @@ mod tests {
         assert_eq!((queues.of(0).queue.len(), queues.injector.len()), (1, 2));
         let _ = next(&place, &queues);
         assert!(again(), "others wait outside");
+        assert_eq!(queues.of(0).queue.len() + queues.injector.len(), 3);
+    }
+
+    #[test]
+    fn the_few_from_outside_are_taken_in_first() {
+        let (queues, place, _) = first_of(2);
+        let again = || {
+            let drain = drain();
+            let number = drain.number();
+            (number, announced(place.schedule(&queues, drain, true)))
+        };
+        let outside = || {
+            let drain = drain();
+            let number = drain.number();
+            queues.injector.push(drain);
+            number
+        };
+        let waits = outside();
+        let behind = again();
+        assert!(behind.1, "it is not alone");
+        // A thief of the one would leave the other to its worker.
+        assert!(queues.injector.is_empty() && queues.of(0).queue.len() == 2);
+        assert_eq!(next(&place, &queues), Some((waits, false)));
+        assert_eq!(next(&place, &queues), Some((behind.0, false)));
+        let many = [outside(), outside(), outside(), outside()];
+        let behind = again();
+        assert!(behind.1 && !queues.injector.is_empty());
+        let all = std::iter::from_fn(|| next(&place, &queues)).map(|(number, _)| number);
+        let expected = many.into_iter().chain([behind.0]).collect::<Vec<_>>();
+        assert_eq!(all.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn what_is_alone_in_a_queue_is_not_stolen_first() {
+        let (queues, place, others) = first_of(3);
+        // Where a search begins is random.
+        for _ in 0..32 {
+            let drains = [drain(), drain(), drain()];
+            let numbers = drains.each_ref().map(Drain::number);
+            let [alone, first, second] = drains;
+            others[0].push(alone);
+            others[1].push(first);
+            others[1].push(second);
+            let found = (0..3).map(|_| match place.search(&queues) {
+                Own::Found(drain) => drain.number(),
+                _ => panic!("there is something"),
+            });
+            let found = found.collect::<Vec<_>>();
+            assert_eq!(found[0], numbers[1]);
+            assert!(numbers.iter().all(|number| found.contains(number)));
+        }
     }
 
     #[test]

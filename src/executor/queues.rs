@@ -30,6 +30,12 @@ pub(super) struct Remote {
 }
 
 impl Remote {
+    /// Does a thief find something in its queue? Two loads: an attempt that finds nothing costs a
+    /// fence too, which counts where there are many queues.
+    pub(super) fn has_some(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
     /// Its worker begins another drain.
     pub(super) fn begins(&self, tick: u32) {
         // Ordering: Relaxed. A sign of life: nothing is read through it.
@@ -60,13 +66,14 @@ impl Queues {
 
     /// Is there something where searchers look?
     pub(super) fn has_work(&self) -> bool {
-        !self.injector.is_empty() || self.remotes.iter().any(|remote| !remote.queue.is_empty())
+        !self.injector.is_empty() || self.remotes.iter().any(|remote| remote.has_some())
     }
 
     /// Takes a drain from anywhere, as a thread without a place does. What came from outside is
     /// first.
     pub(super) fn take_any(&self) -> Option<Drain> {
-        let queues = || self.remotes.iter().find_map(|remote| take(|| remote.queue.steal()));
+        let some = || self.remotes.iter().filter(|remote| remote.has_some());
+        let queues = || some().find_map(|remote| take(|| remote.queue.steal()));
         let slots = || self.remotes.iter().find_map(|remote| remote.slot.take());
         take(|| self.injector.steal()).or_else(queues).or_else(slots)
     }
