@@ -57,6 +57,13 @@ impl<S> Strong<S> {
         self.header().word.claim().map(|()| Claimed { cell: self.ptr() })
     }
 
+    /// The same after a claim that has failed, if only the entry is in its way.
+    #[inline]
+    pub(crate) fn claim_beside(&self, seen: Snapshot) -> Result<Claimed, Snapshot> {
+        // O1: as above.
+        self.header().word.claim_beside(seen).map(|()| Claimed { cell: self.ptr() })
+    }
+
     /// Leaves one message in an idle mailbox, by the first guess.
     #[inline(always)]
     pub(crate) fn leave_first(&self, node: NodePtr) -> Result<Scheduled, Snapshot> {

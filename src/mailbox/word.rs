@@ -428,13 +428,13 @@ impl Word {
         // attempt.
         match self.0.compare_exchange(0, ONE, Acquire, Relaxed) {
             Ok(_) => Ok(()),
-            Err(now) => self.claim_beside(Snapshot(now)),
+            Err(now) => Err(Snapshot(now)),
         }
     }
 
-    /// `claim` of an idle mailbox whose entry is out, stale.
-    #[cold]
-    fn claim_beside(&self, seen: Snapshot) -> Result<(), Snapshot> {
+    /// `claim` of an idle mailbox whose entry is out, stale; after one that has failed.
+    #[inline]
+    pub(crate) fn claim_beside(&self, seen: Snapshot) -> Result<(), Snapshot> {
         if seen.0 != SCHEDULED {
             return Err(seen);
         }
@@ -448,7 +448,8 @@ impl Word {
     /// Retries `claim` briefly while exactly one message is running and none is queued. Claiming
     /// moves fewer cache lines than enqueueing, and cannot overtake an accepted message.
     #[cold]
-    pub(crate) fn claim_soon(&self, mut seen: Snapshot) -> Result<(), Snapshot> {
+    pub(crate) fn claim_soon(&self, seen: Snapshot) -> Result<(), Snapshot> {
+        let Err(mut seen) = self.claim_beside(seen) else { return Ok(()) };
         let mut claimed = false;
         let _ = hint::done_soon(|| {
             if seen.0 == ONE {

@@ -41,10 +41,10 @@ impl<S: 'static> Strong<S> {
         let turn = |_: &_| panic::catch(|| unsafe { claimed.with_state(f) });
         match local.enter_from(depth, self.addr(), turn) {
             Ok(value) => {
-                if let Err(claimed) = claimed.release_one() {
-                    go_on(local, claimed);
+                match claimed.release_one() {
+                    Ok(()) => settle(local),
+                    Err(claimed) => go_on(local, claimed),
                 }
-                settle(local);
                 Ok(value)
             }
             Err(payload) => Err(claimed_panicked(local, claimed, payload)),
@@ -60,20 +60,24 @@ impl<S: 'static> Strong<S> {
             }
             match self.claim() {
                 Ok(claimed) => {
-                    // SAFETY: claimed: the turn is this thread's.
-                    let turn = unsafe { InTurn::new(claimed.cell()) };
-                    // An answer that nobody wants is dropped in the turn: its panic is the turn's.
-                    let ran = self.run_claimed(local, Depth::Outside, claimed, |state| {
-                        drop(message.run(state, turn));
-                    });
-                    if let Err(payload) = ran {
-                        panic::discard(payload);
-                    }
+                    self.send_claimed(local, claimed, message);
                     Ok(())
                 }
                 Err(seen) => self.send_slow(local, seen, message, By::Sender),
             }
         })
+    }
+
+    /// Runs a message of a mailbox that this thread, inside no turn, has just claimed.
+    #[inline(always)]
+    fn send_claimed<L: Message<S>>(&self, local: &Local, claimed: Claimed, message: L) {
+        // SAFETY: claimed: the turn is this thread's.
+        let turn = unsafe { InTurn::new(claimed.cell()) };
+        // An answer that nobody wants is dropped in the turn: its panic is the turn's.
+        let run = |state: &mut S| drop(message.run(state, turn));
+        if let Err(payload) = self.run_claimed(local, Depth::Outside, claimed, run) {
+            panic::discard(payload);
+        }
     }
 
     /// Sends a message that never runs in this call.
@@ -110,6 +114,13 @@ impl<S: 'static> Strong<S> {
         message: L,
         by: By,
     ) -> Result<(), (L, Reason)> {
+        let seen = match self.claim_beside(seen) {
+            Ok(claimed) => {
+                self.send_claimed(local, claimed, message);
+                return Ok(());
+            }
+            Err(seen) => seen,
+        };
         match self.push(local, seen, Tell::new(message), by) {
             Ok(()) => Ok(()),
             Err((tell, Reason::Full)) if self.drops_newest() => {
@@ -163,22 +174,31 @@ impl<S: 'static> Strong<S> {
             let mut seen = Snapshot::IDLE;
             if by == By::Sender && !local.in_turn() && self.runs_on_the_spot() {
                 match self.claim() {
-                    Ok(claimed) => {
-                        // SAFETY: claimed: the turn is this thread's.
-                        let turn = unsafe { InTurn::new(claimed.cell()) };
-                        let run = |state: &mut S| message.run(state, turn);
-                        let answer = self.run_claimed(local, Depth::Outside, claimed, run);
-                        return Ok(Answer::Ready(answer.map_err(|payload| {
-                            let text = panic::text(payload.as_ref());
-                            panic::discard(payload);
-                            AskError::Panicked(text)
-                        })));
-                    }
+                    Ok(claimed) => return Ok(self.ask_claimed(local, claimed, message)),
                     Err(now) => seen = now,
                 }
             }
             self.ask_slow(local, seen, message, by)
         })
+    }
+
+    /// As [`send_claimed`](Self::send_claimed).
+    #[inline(always)]
+    fn ask_claimed<L: Message<S>>(
+        &self,
+        local: &Local,
+        claimed: Claimed,
+        message: L,
+    ) -> Answer<L::Answer, L::Payload> {
+        // SAFETY: claimed: the turn is this thread's.
+        let turn = unsafe { InTurn::new(claimed.cell()) };
+        let run = |state: &mut S| message.run(state, turn);
+        let answer = self.run_claimed(local, Depth::Outside, claimed, run);
+        Answer::Ready(answer.map_err(|payload| {
+            let text = panic::text(payload.as_ref());
+            panic::discard(payload);
+            AskError::Panicked(text)
+        }))
     }
 
     #[inline(never)]
@@ -189,6 +209,10 @@ impl<S: 'static> Strong<S> {
         message: L,
         by: By,
     ) -> Result<Answer<L::Answer, L::Payload>, (L, Reason)> {
+        let seen = match self.claim_beside(seen) {
+            Ok(claimed) => return Ok(self.ask_claimed(local, claimed, message)),
+            Err(seen) => seen,
+        };
         let (answerer, asker) = oneshot(Asked::new(message));
         match self.push(local, seen, Ask::<S, L>::new(answerer), by) {
             Ok(()) => Ok(Answer::Pending(asker, self.to_ref())),
@@ -201,8 +225,9 @@ impl<S: 'static> Strong<S> {
 #[cold]
 #[inline(never)]
 fn go_on(local: &Local, claimed: Claimed) {
-    if let Err(claimed) = claimed.release_beside() {
-        drain(local, claimed.into_owner());
+    match claimed.release_beside() {
+        Ok(()) => settle(local),
+        Err(claimed) => drain(local, claimed.into_owner()),
     }
 }
 
