@@ -13,7 +13,7 @@ mod mailbox;
 mod panic;
 mod send;
 mod sync;
-mod time;
+pub mod time;
 mod wait_list;
 
 pub use actor::{

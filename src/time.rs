@@ -1,8 +1,22 @@
-//! Clocks, limits and deadlines: by which clock a wait ends, and when.
+//! Clocks and limits: by which clock a wait ends, and when. Timers: what runs when it is due.
+//!
+//! | what | by |
+//! |---|---|
+//! | a function, once | [`Timers::after`], [`Timers::at`] |
+//! | a function, again and again | [`Timers::every`] |
+//! | a task that waits for a time | [`Timers::sleep`] |
+//! | a limit | [`Limit`], on the [`Clock`] of the actor |
+//! | time in tests | [`VirtualClock`], [`Timers::by_hand`] |
 
 #![forbid(unsafe_code)]
 
 // By path, because the models include this file by path, and would look beside it.
+#[path = "time/every.rs"]
+mod every;
+#[path = "time/sleep.rs"]
+mod sleep;
+#[path = "time/timers.rs"]
+pub(crate) mod timers;
 #[path = "time/virtual_clock.rs"]
 mod virtual_clock;
 
@@ -12,6 +26,9 @@ use std::time::{Duration, Instant};
 
 use crate::sync::thread;
 
+pub use every::{Every, Tick, TimerError};
+pub use sleep::Sleep;
+pub use timers::{Timer, Timers};
 pub use virtual_clock::VirtualClock;
 
 /// A monotonic clock. Every limit of an actor is measured on one, so tests can bring their own, or

@@ -10,7 +10,7 @@ use crate::cell::executor::Executor;
 use crate::cell::refs::Strong;
 use crate::error::{BuildError, EndCause};
 use crate::mailbox::word::{MAX_CAPACITY, UNBOUNDED};
-use crate::time::Clock;
+use crate::time::{Clock, Timers};
 
 /// Limits of an actor to be, found good.
 pub(super) struct Limits {
@@ -151,6 +151,19 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// monotonic one.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.plan.settings.clock = Some(Arc::new(clock));
+        self.plan.settings.timers = None;
+        self
+    }
+
+    /// The timers of its delayed messages ([`send_after`](Actor::send_after) and its like); their
+    /// clock is the actor's clock, too.
+    ///
+    /// Without this, the timers are [`Timers::global`]. An actor with a clock of its own, or with
+    /// that of its system, then gets timers by that clock, which have a thread as long as a message
+    /// of such an actor is delayed.
+    pub fn timers(mut self, timers: Timers) -> Self {
+        self.plan.settings.clock = Some(timers.clock().clone());
+        self.plan.settings.timers = Some(timers);
         self
     }
 

@@ -5,6 +5,7 @@
 
 mod builder;
 mod closing;
+mod delayed;
 mod ending;
 mod lossy;
 mod message;

@@ -10,7 +10,7 @@ use super::executor::Executor;
 use crate::budget::Budget;
 use crate::error::EndCause;
 use crate::mailbox::word::UNBOUNDED;
-use crate::time::Clock;
+use crate::time::{Clock, Timers};
 
 /// What becomes of an actor when one of its turns panics, or a hook of a batch, which counts as a
 /// turn here.
@@ -176,6 +176,8 @@ pub(crate) struct Settings {
     pub(crate) budget: Budget,
     pub(crate) overflow: Overflow,
     pub(crate) clock: Option<Arc<dyn Clock>>,
+    /// Where delayed messages wait; with the same clock.
+    pub(crate) timers: Option<Timers>,
 }
 
 impl Settings {
@@ -187,6 +189,7 @@ impl Settings {
         budget: Budget::INLINE,
         overflow: Overflow::Reject,
         clock: None,
+        timers: None,
     };
 
     /// Is the actor run by its executor, and by nobody else?

@@ -174,9 +174,10 @@ impl Fork {
 impl Config {
     /// Drops what the settings refer to. It is user code, whose panic concerns nobody.
     pub(super) fn free(self) {
-        let Settings { executor, clock, .. } = self.settings;
+        let Settings { executor, clock, timers, .. } = self.settings;
         panic::ignore(|| drop(executor));
         panic::ignore(|| drop(clock));
+        panic::ignore(|| drop(timers));
     }
 
     pub(super) const fn new(

@@ -29,7 +29,7 @@ pub mod pause;
 mod send;
 mod sync;
 #[path = "../../../src/time.rs"]
-mod time;
+pub mod time;
 #[path = "../../../src/wait_list.rs"]
 mod wait_list;
 

@@ -142,6 +142,7 @@ pub(crate) mod cell {
 }
 
 pub(crate) mod thread {
+    pub(crate) use std::thread::Builder;
     use std::time::Duration;
 
     use crate::pause::{after, asleep, before, by_chance};

@@ -1,0 +1,134 @@
+//! Messages that are sent later, or again and again.
+
+use std::time::Duration;
+
+use super::{Actor, Handler};
+use crate::error::{Reason, SendError};
+use crate::time::timers::Accepted;
+use crate::time::{Every, Timer, TimerError, Timers};
+
+impl<S: Send + 'static> Actor<S> {
+    /// Sends a closure when `delay` has passed, as [`posted`](Self::posted) does: it never runs on
+    /// the thread of the timers. In order with what is due at another time, or was sent before for
+    /// the same.
+    ///
+    /// It does not keep the actor going. A message whose actor is gone, closed, stopped or full
+    /// when it is due is dropped, and [counted](Timers::undelivered). Time is measured by
+    /// [the actor's timers](crate::ActorBuilder::timers). Takes a short lock.
+    ///
+    /// # Panics
+    /// If the clock does; then nothing is armed.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::{Actor, VirtualClock};
+    /// use turnwise::time::Timers;
+    ///
+    /// let clock = VirtualClock::new();
+    /// let timers = Timers::by_hand(clock.clone());
+    /// let n = Actor::builder(0).timers(timers.clone()).spawn()?;
+    /// n.send_after(Duration::from_secs(60), |n| *n += 1).forget();
+    /// clock.advance(Duration::from_secs(60));
+    /// timers.run_due();
+    /// n.wait_idle()?;
+    /// assert_eq!(n.with(|n| *n)?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn send_after<F>(&self, delay: Duration, message: F) -> Timer
+    where
+        F: FnOnce(&mut S) + Send + 'static,
+    {
+        let actor = self.downgrade();
+        let (timers, kept) = self.timers();
+        timers.message_after(delay, move || {
+            let _kept = kept;
+            actor.upgrade().is_some_and(|actor| actor.posted().send(message).is_ok())
+        })
+    }
+
+    /// As [`send_after`](Self::send_after), for a message that the state [handles](Handler).
+    ///
+    /// # Panics
+    /// If the clock does; then nothing is armed.
+    pub fn tell_after<M: Send + 'static>(&self, delay: Duration, message: M) -> Timer
+    where
+        S: Handler<M>,
+    {
+        let actor = self.downgrade();
+        let (timers, kept) = self.timers();
+        timers.message_after(delay, move || {
+            let _kept = kept;
+            actor.upgrade().is_some_and(|actor| actor.posted().tell(message).is_ok())
+        })
+    }
+
+    /// Sends a clone of the message at each tick of [`every`](Every), as
+    /// [`tell_after`](Self::tell_after) does. The timer is over when the actor is gone, closed or
+    /// stopped; a full mailbox costs it one message. Ticks wait for no turn: if the turns take
+    /// longer than the step, messages pile up.
+    ///
+    /// # Errors
+    /// [`TimerError::StepZero`]: nothing is armed.
+    ///
+    /// # Panics
+    /// If the clock does; then nothing is armed.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::{Actor, Context, Handler, VirtualClock};
+    /// use turnwise::time::{Every, Timers};
+    ///
+    /// struct Log(u32);
+    /// #[derive(Clone)]
+    /// struct Flush;
+    /// impl Handler<Flush> for Log {
+    ///     type Reply = ();
+    ///     fn handle(&mut self, _: Flush, _: &mut Context<'_, Self>) {
+    ///         self.0 += 1;
+    ///     }
+    /// }
+    ///
+    /// let clock = VirtualClock::new();
+    /// let timers = Timers::by_hand(clock.clone());
+    /// let log = Actor::builder(Log(0)).timers(timers.clone()).spawn()?;
+    /// let flushing = log.tell_every(Every::step(Duration::from_secs(1)), Flush)?;
+    /// clock.advance(Duration::from_secs(3));
+    /// timers.run_due();
+    /// assert!(flushing.cancel());
+    /// log.wait_idle()?;
+    /// assert_eq!(log.with(|log| log.0)?, 3);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn tell_every<M>(&self, every: Every, message: M) -> Result<Timer, TimerError>
+    where
+        S: Handler<M>,
+        M: Clone + Send + 'static,
+    {
+        let actor = self.downgrade();
+        let (timers, kept) = self.timers();
+        timers.messages_every(every, move |_| {
+            let _kept = &kept;
+            let Some(actor) = actor.upgrade() else { return Accepted::NeverAgain };
+            match actor.posted().tell(message.clone()).map_err(SendError::into_reason) {
+                Ok(()) => Accepted::Yes,
+                Err(Reason::Closed | Reason::Stopped(_)) => Accepted::NeverAgain,
+                Err(_) => Accepted::No,
+            }
+        })
+    }
+
+    /// The service of its delayed messages; a second time if nothing but its messages keeps it.
+    fn timers(&self) -> (Timers, Option<Timers>) {
+        let config = self.handle.header().config();
+        match (&config.timers, &config.clock) {
+            (Some(timers), _) => (timers.clone(), None),
+            (None, None) => (Timers::global().clone(), None),
+            (None, Some(clock)) => {
+                let timers = Timers::of(clock);
+                (timers.clone(), Some(timers))
+            }
+        }
+    }
+}

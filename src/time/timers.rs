@@ -1,0 +1,756 @@
+//! What is armed, in the order in which it is due.
+//!
+//! One lock holds the armed timers in a map, by due time and then by the number of the arming. Who
+//! is in the map is armed, who is not will not fire: firing, cancelling and resetting are each the
+//! removal of one key, so they exclude each other, and nothing that is cancelled stays behind.
+//!
+//! - T1: a timer leaves the map before its function runs. What the function arms, cancels or resets
+//!   is another key.
+//! - T2: no user code under the lock: clocks are read before it is taken, functions run and are
+//!   dropped after it was let go. A timer's own place is changed under the queue's lock alone.
+//! - T3: the thread writes down that it lies down in the same step in which it has seen what is due
+//!   next; whoever arms something sooner finds it there, and wakes it.
+//! - T4: the last clone of a service ends it: what is armed then never fires, and is dropped.
+
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use super::every::{Every, Periodic, Tick, TimerError};
+use super::sleep::Sleep;
+use super::{Clock, MonotonicClock};
+use crate::panic;
+use crate::sync::thread::{self, Builder, Thread};
+use crate::sync::{Mutex, global};
+
+/// Runs functions when they are due, by one clock. Clones are the same service.
+///
+/// What is due runs in the order of the due times; what is due at the same time, in the order in
+/// which it was armed. Nothing runs early, however coarse the clock. A service has one thread (or
+/// [none](Self::by_hand)), so a function that takes long delays those behind it: let it
+/// [send](crate::Posted) to an actor. A function that panics hurts no other.
+///
+/// When the last clone is dropped, by a function of its own too, the thread ends; what is armed
+/// then never fires, and is dropped. A function that owns a clone of its own service keeps it.
+///
+/// Every call takes a short lock. None of them waits for a function that runs.
+///
+/// # Examples
+/// ```
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+/// use turnwise::time::Timers;
+///
+/// let (tell, told) = mpsc::channel();
+/// Timers::global().after(Duration::from_millis(1), move || tell.send("late").unwrap()).forget();
+/// assert_eq!(told.recv()?, "late");
+/// # Ok::<(), mpsc::RecvError>(())
+/// ```
+#[derive(Clone)]
+pub struct Timers {
+    owner: Arc<Owner>,
+}
+
+/// What the clones share: dropping it ends the service.
+struct Owner {
+    shared: Arc<Shared>,
+}
+
+/// What the thread and the timers refer to; it does not keep the service going.
+struct Shared {
+    clock: Arc<dyn Clock>,
+    queue: Mutex<Queue>,
+}
+
+struct Queue {
+    armed: BTreeMap<Key, Arc<Entry<dyn Job>>>,
+    /// The number of the last arming.
+    last: u64,
+    service: Service,
+    /// The thread, if it lies down and has not been woken.
+    lying: Option<Thread>,
+    /// Delayed messages that were not accepted.
+    undelivered: u64,
+    ended: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Service {
+    ByHand,
+    /// Its thread is started when something is armed.
+    NotStarted,
+    Started,
+}
+
+/// When a timer is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Due {
+    At(Duration),
+    /// Beyond what the clock can show.
+    Never,
+}
+
+impl Due {
+    pub(super) fn after(now: Duration, delay: Duration) -> Self {
+        now.checked_add(delay).map_or(Due::Never, Due::At)
+    }
+
+    fn moment(self) -> Option<Duration> {
+        match self {
+            Due::At(due) => Some(due),
+            Due::Never => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    due: Due,
+    number: u64,
+}
+
+/// A timer.
+pub(super) struct Entry<J: ?Sized> {
+    /// Changed under the lock of the queue alone.
+    place: Mutex<Place>,
+    pub(super) job: J,
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    Armed(Key),
+    /// One that comes again: its function runs. It may have been reset meanwhile.
+    Running(Option<Due>),
+    /// Cancelled, or fired for the last time.
+    Over,
+}
+
+/// What a timer does.
+pub(super) trait Job: Send + Sync {
+    /// Does it fire more than once?
+    fn comes_again(&self) -> bool {
+        false
+    }
+
+    /// The moment to which a timer that is too far behind is put off instead of fired.
+    fn put_off(&self, _due: Duration, _now: Duration) -> Option<Due> {
+        None
+    }
+
+    /// Runs the user's function, and catches its panic.
+    fn fire(&self, due: Duration, now: Duration) -> Fired;
+
+    /// Drops the user's function, if it is there; the drop may panic.
+    fn discard(&self);
+}
+
+/// What came of firing.
+#[derive(Clone, Copy)]
+pub(super) struct Fired {
+    /// Was a message not accepted?
+    pub(super) lost: bool,
+    /// When it is due again.
+    pub(super) next: Option<Due>,
+}
+
+/// A function that is called once; it says whether its message was accepted.
+struct Once<F>(Mutex<Option<F>>);
+
+impl<F: FnOnce() -> bool + Send> Job for Once<F> {
+    fn fire(&self, _: Duration, _: Duration) -> Fired {
+        let function = self.0.lock().take();
+        let mut accepted = true;
+        panic::ignore(|| accepted = function.is_none_or(|function| function()));
+        Fired { lost: !accepted, next: None }
+    }
+
+    fn discard(&self) {
+        let function = self.0.lock().take();
+        drop(function);
+    }
+}
+
+/// What there is to do.
+enum Next {
+    Run(Arc<Entry<dyn Job>>, Duration),
+    /// Nothing before this moment.
+    Wait(Due),
+    End,
+}
+
+impl Queue {
+    /// Arms a timer that is nowhere in the map. A thread that comes back is to be woken.
+    #[must_use]
+    fn insert(&mut self, due: Due, entry: Arc<Entry<dyn Job>>) -> Option<Thread> {
+        self.last += 1;
+        let key = Key { due, number: self.last };
+        *entry.place.lock() = Place::Armed(key);
+        let sooner = self.armed.first_key_value().is_none_or(|(first, _)| key < *first);
+        self.armed.insert(key, entry);
+        if sooner { self.lying.take() } else { None }
+    }
+
+    /// Takes out what is due first, if it is due.
+    fn take_due(&mut self, now: Duration) -> Option<(Arc<Entry<dyn Job>>, Duration)> {
+        loop {
+            let first = self.armed.first_entry()?;
+            let due = first.key().due.moment().filter(|due| *due <= now)?;
+            let entry = first.remove();
+            if let Some(later) = entry.job.put_off(due, now) {
+                // The caller looks at what is first, so nobody has to be woken.
+                let lying = self.lying.take();
+                let _ = self.insert(later, entry);
+                self.lying = lying;
+                continue;
+            }
+            let comes_again = entry.job.comes_again();
+            *entry.place.lock() = if comes_again { Place::Running(None) } else { Place::Over };
+            return Some((entry, due));
+        }
+    }
+}
+
+impl Shared {
+    fn new(clock: Arc<dyn Clock>, service: Service) -> Arc<Self> {
+        let armed = BTreeMap::new();
+        let queue = Queue { armed, last: 0, service, lying: None, undelivered: 0, ended: false };
+        Arc::new(Shared { clock, queue: Mutex::new(queue) })
+    }
+
+    /// What is due by `now`, or what to wait for: a thread that lies down then is written down.
+    fn next(&self, now: Duration, lies_down: bool) -> Next {
+        let mut queue = self.queue.lock();
+        if queue.ended {
+            return Next::End;
+        }
+        if let Some((entry, due)) = queue.take_due(now) {
+            return Next::Run(entry, due);
+        }
+        let first = queue.armed.first_key_value().map_or(Due::Never, |(key, _)| key.due);
+        if lies_down {
+            queue.lying = Some(thread::current());
+        }
+        Next::Wait(first)
+    }
+
+    /// Runs the function of a timer that was taken out, and arms it again if it comes again.
+    fn fire(&self, entry: Arc<Entry<dyn Job>>, due: Duration, now: Duration) {
+        let fired = entry.job.fire(due, now);
+        let (over, woken) = {
+            let mut queue = self.queue.lock();
+            queue.undelivered += u64::from(fired.lost);
+            let place = *entry.place.lock();
+            match (place, fired.next) {
+                (Place::Running(reset), Some(next)) if !queue.ended => {
+                    (None, queue.insert(reset.unwrap_or(next), entry))
+                }
+                _ => {
+                    *entry.place.lock() = Place::Over;
+                    (Some(entry), None)
+                }
+            }
+        };
+        wake(woken);
+        // Cancelled while it ran, or over: what is left of it goes now.
+        panic::ignore(|| over.iter().for_each(|entry| entry.job.discard()));
+    }
+
+    /// The thread of a service.
+    fn serve(&self) {
+        loop {
+            // A clock that panics shows nothing: what is due waits until it shows something.
+            let now = panic::catch(|| self.clock.now());
+            let now = now.map_err(panic::discard).unwrap_or_default();
+            match self.next(now, true) {
+                Next::Run(entry, due) => self.fire(entry, due, now),
+                Next::Wait(Due::Never) => thread::park(),
+                Next::Wait(Due::At(due)) => {
+                    let parked = panic::catch(|| self.clock.park_until(due));
+                    if let Err(payload) = parked {
+                        panic::discard(payload);
+                        thread::park_timeout(BROKEN_CLOCK);
+                    }
+                }
+                Next::End => return,
+            }
+        }
+    }
+
+    /// Starts the thread of a service.
+    fn start(self: &Arc<Self>) -> io::Result<()> {
+        let shared = self.clone();
+        let thread = Builder::new().name("turnwise-timers".into());
+        thread.spawn(move || shared.serve()).map(drop)
+    }
+}
+
+/// After this time a thread looks again whose clock panics.
+const BROKEN_CLOCK: Duration = Duration::from_millis(10);
+
+fn wake(thread: Option<Thread>) {
+    if let Some(thread) = thread {
+        thread.unpark();
+    }
+}
+
+impl Timers {
+    /// The service of the process, by the machine's clock. Its thread starts when the first timer
+    /// is armed, and stays; if the system gives no thread, the next timer tries again.
+    pub fn global() -> &'static Timers {
+        static GLOBAL: OnceLock<Timers> = OnceLock::new();
+        GLOBAL.get_or_init(|| Timers::started_later(Arc::new(MonotonicClock)))
+    }
+
+    /// A service by this clock, with a thread of its own that ends with the last clone.
+    ///
+    /// On a [`VirtualClock`](crate::VirtualClock), the thread is one of its
+    /// [sleepers](crate::VirtualClock::sleepers) while something is armed.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    /// use turnwise::VirtualClock;
+    /// use turnwise::time::Timers;
+    ///
+    /// let clock = VirtualClock::new();
+    /// let timers = Timers::new(clock.clone())?;
+    /// let (tell, told) = mpsc::channel();
+    /// timers.after(Duration::from_secs(3600), move || tell.send(()).unwrap()).forget();
+    /// clock.advance(Duration::from_secs(3600));
+    /// told.recv()?; // after no time at all
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new(clock: impl Clock + 'static) -> Result<Timers, io::Error> {
+        let shared = Shared::new(Arc::new(clock), Service::Started);
+        shared.start()?;
+        Ok(Timers { owner: Arc::new(Owner { shared }) })
+    }
+
+    /// A service without a thread: nothing fires but in [`run_due`](Self::run_due).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::VirtualClock;
+    /// use turnwise::time::Timers;
+    ///
+    /// let clock = VirtualClock::new();
+    /// let timers = Timers::by_hand(clock.clone());
+    /// let timer = timers.after(Duration::from_secs(60), || println!("a minute"));
+    /// clock.advance(Duration::from_secs(59));
+    /// assert_eq!(timers.run_due(), 0);
+    /// clock.advance(Duration::from_secs(1));
+    /// assert_eq!(timers.run_due(), 1);
+    /// assert!(!timer.is_armed());
+    /// ```
+    pub fn by_hand(clock: impl Clock + 'static) -> Timers {
+        let shared = Shared::new(Arc::new(clock), Service::ByHand);
+        Timers { owner: Arc::new(Owner { shared }) }
+    }
+
+    fn started_later(clock: Arc<dyn Clock>) -> Timers {
+        Timers { owner: Arc::new(Owner { shared: Shared::new(clock, Service::NotStarted) }) }
+    }
+
+    /// The service of a clock that was brought along without one: the same for all that ask while
+    /// it is there.
+    pub(crate) fn of(clock: &Arc<dyn Clock>) -> Timers {
+        let address = Arc::as_ptr(clock).cast::<()>().addr();
+        let mut services = OF_CLOCKS.lock();
+        services.retain(|(_, owner)| owner.strong_count() > 0);
+        let found = services.iter().find(|(of, _)| *of == address);
+        if let Some(owner) = found.and_then(|(_, owner)| owner.upgrade()) {
+            return Timers { owner };
+        }
+        let timers = Timers::started_later(clock.clone());
+        services.push((address, Arc::downgrade(&timers.owner)));
+        timers
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.owner.shared
+    }
+
+    /// The clock of this service.
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.shared().clock
+    }
+
+    /// What the clock of this service shows: what [`at`](Self::at) counts by.
+    ///
+    /// # Panics
+    /// If the clock does.
+    pub fn now(&self) -> Duration {
+        self.clock().now()
+    }
+
+    /// Calls `f` once, when `delay` has passed; as soon as possible if that is zero, but never in
+    /// this call. With a delay that the clock cannot show, the timer stays armed and never fires.
+    /// Takes a short lock.
+    ///
+    /// # Panics
+    /// If the clock does; then nothing is armed.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::time::Timers;
+    ///
+    /// let timer = Timers::global().after(Duration::from_secs(60), || println!("too late"));
+    /// assert!(timer.cancel(), "it never fires");
+    /// ```
+    pub fn after(&self, delay: Duration, f: impl FnOnce() + Send + 'static) -> Timer {
+        self.message_after(delay, || {
+            f();
+            true
+        })
+    }
+
+    /// The same, for a function that says whether its message was accepted.
+    pub(crate) fn message_after(
+        &self,
+        delay: Duration,
+        f: impl FnOnce() -> bool + Send + 'static,
+    ) -> Timer {
+        self.timer(Due::after(self.now(), delay), Once(Mutex::new(Some(f))))
+    }
+
+    /// Calls `f` once, when the clock of this service shows `due` or more; as soon as possible if
+    /// it does already. Takes a short lock.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::VirtualClock;
+    /// use turnwise::time::Timers;
+    ///
+    /// let clock = VirtualClock::new();
+    /// let timers = Timers::by_hand(clock.clone());
+    /// timers.at(Duration::from_secs(5), || println!("five seconds")).forget();
+    /// assert_eq!(timers.next_due(), Some(Duration::from_secs(5)));
+    /// clock.set(Duration::from_secs(5));
+    /// assert_eq!(timers.run_due(), 1);
+    /// ```
+    pub fn at(&self, due: Duration, f: impl FnOnce() + Send + 'static) -> Timer {
+        let once = || {
+            f();
+            true
+        };
+        self.timer(Due::At(due), Once(Mutex::new(Some(once))))
+    }
+
+    /// Calls `f` again and again, by a fixed step: see [`Every`]. Its calls never overlap. One that
+    /// panics was the last. Takes a short lock.
+    ///
+    /// # Errors
+    /// [`TimerError::StepZero`]: nothing is armed.
+    ///
+    /// # Panics
+    /// If the clock does; then nothing is armed.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    /// use turnwise::VirtualClock;
+    /// use turnwise::time::{Every, Timers};
+    ///
+    /// let clock = VirtualClock::new();
+    /// let timers = Timers::by_hand(clock.clone());
+    /// let (tell, told) = mpsc::channel();
+    /// let every = Every::step(Duration::from_secs(1));
+    /// let ticking = timers.every(every, move |tick| tell.send(tick.number).unwrap())?;
+    /// clock.advance(Duration::from_secs(3));
+    /// assert_eq!(timers.run_due(), 3);
+    /// assert!(ticking.cancel());
+    /// assert_eq!(told.iter().collect::<Vec<_>>(), [1, 2, 3]);
+    /// # Ok::<(), turnwise::time::TimerError>(())
+    /// ```
+    pub fn every(
+        &self,
+        every: Every,
+        mut f: impl FnMut(Tick) + Send + 'static,
+    ) -> Result<Timer, TimerError> {
+        self.messages_every(every, move |tick| {
+            f(tick);
+            Accepted::Yes
+        })
+    }
+
+    /// The same, for a function that says whether its message was accepted.
+    pub(crate) fn messages_every(
+        &self,
+        every: Every,
+        f: impl FnMut(Tick) -> Accepted + Send + 'static,
+    ) -> Result<Timer, TimerError> {
+        let periodic = Periodic::new(every, f)?;
+        Ok(self.timer(Due::after(self.now(), every.first()), periodic))
+    }
+
+    /// A future that is ready when `delay` has passed, counted from this call: on any runtime, for
+    /// it is woken by this service. Dropping it disarms it. Takes a short lock when it is polled
+    /// and when it is dropped.
+    ///
+    /// With a delay that the clock cannot show, it is never ready.
+    ///
+    /// # Panics
+    /// If the clock does; polling it, too.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::time::Timers;
+    ///
+    /// async fn twice() {
+    ///     for _ in 0..2 {
+    ///         Timers::global().sleep(Duration::from_millis(1)).await;
+    ///     }
+    /// }
+    /// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// runtime.block_on(twice()); // no timer of tokio's is needed
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn sleep(&self, delay: Duration) -> Sleep {
+        Sleep::new(self.clone(), Due::after(self.now(), delay))
+    }
+
+    /// Runs what is due at the time of the call, in order, on this thread, and whatever the
+    /// functions arm that is due by then; returns how many calls that were. A function that arms
+    /// itself again without a delay is run for ever.
+    ///
+    /// It may be called beside the thread of a service and from inside functions. Each timer fires
+    /// once all the same, but the order holds for each caller by itself.
+    ///
+    /// # Panics
+    /// If the clock does; then nothing has run.
+    pub fn run_due(&self) -> usize {
+        let now = self.now();
+        let mut run = 0;
+        while let Next::Run(entry, due) = self.shared().next(now, false) {
+            self.shared().fire(entry, due, now);
+            run += 1;
+        }
+        run
+    }
+
+    /// When something is due next; none if nothing is armed that the clock can show. Stale on
+    /// return.
+    pub fn next_due(&self) -> Option<Duration> {
+        let queue = self.shared().queue.lock();
+        queue.armed.first_key_value().and_then(|(key, _)| key.due.moment())
+    }
+
+    /// How many timers are armed; one whose function runs is not. Stale on return.
+    pub fn len(&self) -> usize {
+        self.shared().queue.lock().armed.len()
+    }
+
+    /// Is nothing armed? Stale on return.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many delayed messages were dropped because their actor was gone, closed, stopped or full
+    /// when they were due.
+    pub fn undelivered(&self) -> u64 {
+        self.shared().queue.lock().undelivered
+    }
+
+    /// Arms an entry.
+    pub(super) fn arm(&self, due: Due, entry: Arc<Entry<dyn Job>>) {
+        let shared = self.shared();
+        let (woken, start) = {
+            let mut queue = shared.queue.lock();
+            let woken = queue.insert(due, entry);
+            let start = queue.service == Service::NotStarted;
+            if start {
+                queue.service = Service::Started;
+            }
+            (woken, start)
+        };
+        wake(woken);
+        if start && shared.start().is_err() {
+            shared.queue.lock().service = Service::NotStarted;
+        }
+    }
+
+    fn timer(&self, due: Due, job: impl Job + 'static) -> Timer {
+        let entry: Arc<Entry<dyn Job>> = Entry::new(job);
+        self.arm(due, entry.clone());
+        Timer { shared: self.shared().clone(), entry }
+    }
+
+    /// Takes an entry out for good: true if it was armed, or would have been again.
+    pub(super) fn disarm(&self, entry: &Entry<dyn Job>) -> bool {
+        self.shared().disarm(entry)
+    }
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Accepted {
+    Yes,
+    No,
+    /// And no message ever will be.
+    NeverAgain,
+}
+
+impl<J: Job> Entry<J> {
+    pub(super) fn new(job: J) -> Arc<Self> {
+        Arc::new(Entry { place: Mutex::new(Place::Over), job })
+    }
+}
+
+impl Shared {
+    fn disarm(&self, entry: &Entry<dyn Job>) -> bool {
+        let (was, removed) = {
+            let mut queue = self.queue.lock();
+            let was = std::mem::replace(&mut *entry.place.lock(), Place::Over);
+            let removed = match was {
+                Place::Armed(key) => queue.armed.remove(&key),
+                Place::Running(_) | Place::Over => None,
+            };
+            (was, removed)
+        };
+        drop(removed);
+        if matches!(was, Place::Over) {
+            return false;
+        }
+        panic::ignore(|| entry.job.discard());
+        true
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let (armed, lying) = {
+            let mut queue = self.shared.queue.lock();
+            queue.ended = true;
+            for entry in queue.armed.values() {
+                *entry.place.lock() = Place::Over;
+            }
+            (std::mem::take(&mut queue.armed), queue.lying.take())
+        };
+        wake(lying);
+        for entry in armed.into_values() {
+            panic::ignore(|| entry.job.discard());
+        }
+    }
+}
+
+// No user code runs under the lock, so a panic leaves nothing half done.
+impl UnwindSafe for Timers {}
+impl RefUnwindSafe for Timers {}
+impl UnwindSafe for Timer {}
+impl RefUnwindSafe for Timer {}
+
+impl fmt::Debug for Timers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timers")
+            .field("armed", &self.shared().queue.try_lock().map(|queue| queue.armed.len()))
+            .finish_non_exhaustive()
+    }
+}
+
+/// An armed timer. Dropping it leaves the timer armed.
+///
+/// It does not keep its service going.
+#[must_use = "dropping it leaves it armed; call `forget` to say so"]
+pub struct Timer {
+    shared: Arc<Shared>,
+    entry: Arc<Entry<dyn Job>>,
+}
+
+impl Timer {
+    /// Disarms it, and drops its function. True: it certainly never fires again, and this call has
+    /// seen to it. False: it has fired, or begun to, or was disarmed before. Takes a short lock;
+    /// never waits for a function that runs.
+    ///
+    /// A periodic timer can be cancelled while its function runs, by the function too: that call is
+    /// its last.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::VirtualClock;
+    /// use turnwise::time::Timers;
+    ///
+    /// let timers = Timers::by_hand(VirtualClock::new());
+    /// let timer = timers.after(Duration::ZERO, || unreachable!());
+    /// assert!(timer.cancel());
+    /// assert_eq!(timers.run_due(), 0);
+    /// assert!(!timer.cancel(), "it was not armed any more");
+    /// ```
+    pub fn cancel(&self) -> bool {
+        self.shared.disarm(&self.entry)
+    }
+
+    /// Moves the timer: it is due when `delay` has passed from now on, and behind all that is armed
+    /// for that moment. A periodic timer goes on from there by its step. False, and without effect,
+    /// if it has fired, or begun to, or was disarmed. Takes a short lock.
+    ///
+    /// # Panics
+    /// If the clock does; then nothing is changed.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::VirtualClock;
+    /// use turnwise::time::Timers;
+    ///
+    /// let clock = VirtualClock::new();
+    /// let timers = Timers::by_hand(clock.clone());
+    /// let patience = timers.after(Duration::from_secs(60), || println!("nobody came"));
+    /// clock.advance(Duration::from_secs(59));
+    /// assert!(patience.reset(Duration::from_secs(60))); // somebody came
+    /// assert_eq!(timers.next_due(), Some(Duration::from_secs(119)));
+    /// ```
+    pub fn reset(&self, delay: Duration) -> bool {
+        let due = Due::after(self.shared.clock.now(), delay);
+        let woken = {
+            let mut queue = self.shared.queue.lock();
+            let place = *self.entry.place.lock();
+            match place {
+                Place::Armed(key) => {
+                    queue.armed.remove(&key).and_then(|entry| queue.insert(due, entry))
+                }
+                Place::Running(_) => {
+                    *self.entry.place.lock() = Place::Running(Some(due));
+                    None
+                }
+                Place::Over => return false,
+            }
+        };
+        wake(woken);
+        true
+    }
+
+    /// Will it fire (again), as things are? Stale on return. Takes a short lock.
+    pub fn is_armed(&self) -> bool {
+        !matches!(*self.entry.place.lock(), Place::Over)
+    }
+
+    /// Leaves the timer armed, with nobody to cancel it.
+    pub fn forget(self) {}
+}
+
+impl fmt::Debug for Timer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timer").field("armed", &self.is_armed()).finish_non_exhaustive()
+    }
+}
+
+global! {
+    /// The services of clocks that were brought along without one, by the address of the clock. It
+    /// stays taken as long as its service is there.
+    static OF_CLOCKS: Mutex<Vec<(usize, Weak<Owner>)>> = Mutex::new(Vec::new());
+}
