@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Held, in_turn, tireless};
+use common::{Held, in_turn, size, tireless};
 use turnwise::{
     Actor, AskError, Clock, Context, Handler, MonotonicClock, Reason, StopCause, Undelivered,
     WaitError,
@@ -229,6 +229,39 @@ fn no_reply_is_lost_under_load() {
         }
     });
     assert_eq!(n.with(|n| *n).unwrap() + cancelled.load(SeqCst), 4 * rounds);
+}
+
+#[test]
+fn an_answer_that_nobody_wants_comes_back() {
+    use turnwise::promise;
+    let answer = Arc::new(());
+    let (cancelled, reply) = promise();
+    assert!(reply.cancel().is_ok());
+    let answer = cancelled.try_keep(answer).unwrap_err();
+
+    let (dropped, reply) = promise();
+    drop(reply);
+    assert_eq!(dropped.try_keep(answer.clone()), Ok(()));
+    assert_eq!(Arc::strong_count(&answer), 1, "dropped with the last side");
+
+    let (kept, reply) = promise();
+    assert_eq!(kept.try_keep(answer.clone()), Ok(()));
+    assert_eq!(Arc::strong_count(&answer), 2);
+    drop(reply);
+    assert_eq!(Arc::strong_count(&answer), 1, "an answer that was not looked at is dropped");
+
+    // Each answer comes to one side, however they race.
+    for _ in 0..size(200, 20_000) {
+        let (promise, reply) = promise();
+        let keeper = thread::spawn(move || promise.try_keep(5));
+        match reply.cancel() {
+            Ok(()) => assert_eq!(keeper.join().unwrap(), Err(5)),
+            Err(reply) => {
+                assert_eq!(reply.wait(), Ok(5));
+                assert_eq!(keeper.join().unwrap(), Ok(()));
+            }
+        }
+    }
 }
 
 #[test]

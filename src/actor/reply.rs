@@ -335,6 +335,41 @@ impl<R> Promise<R> {
         self.settle(Ok(answer));
     }
 
+    /// Gives the answer, or has it back: for an answer that somebody else would like to have.
+    /// Lock-free.
+    ///
+    /// A reply that was dropped without being cancelled accepts the answer and drops it.
+    ///
+    /// # Errors
+    /// The answer comes back if the reply was cancelled.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::promise;
+    ///
+    /// let (seat, reply) = promise();
+    /// assert!(reply.cancel().is_ok());
+    /// let (next, other) = promise();
+    /// if let Err(free) = seat.try_keep(7) {
+    ///     next.keep(free);
+    /// }
+    /// assert_eq!(other.wait()?, 7);
+    /// # Ok::<(), turnwise::AskError>(())
+    /// ```
+    pub fn try_keep(mut self, answer: R) -> Result<(), R> {
+        let Some(answerer) = self.answerer.take() else { return Err(answer) };
+        match answerer.start() {
+            Some(Promised) => {
+                answerer.finish(Ok(answer));
+                Ok(())
+            }
+            None => {
+                answerer.leave();
+                Err(answer)
+            }
+        }
+    }
+
     /// Was the reply cancelled? Then the answer is dropped. Stale on return. Wait-free.
     pub fn is_cancelled(&self) -> bool {
         self.answerer.as_ref().is_some_and(Answerer::is_cancelled)
