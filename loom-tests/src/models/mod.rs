@@ -24,6 +24,7 @@ mod room;
 mod scheduled;
 mod shutdown;
 mod templates;
+mod timers;
 mod waiting;
 mod workers;
 
@@ -234,6 +235,10 @@ pub(crate) const MODELS: &[Model] = models![
     ALL shutdown::alarm_ends,
     THREE shutdown::shutdown_tells_why ["refused"],
     ALL shutdown::alarm_rings ["saw it", "slept"],
+    ALL timers::t1_fire_or_cancel ["cancelled", "fired"],
+    THREE timers::t1_fire_or_reset_or_cancel ["cancelled", "fired", "moved"],
+    ALL timers::t3_sooner_while_it_lies_down,
+    ALL timers::t4_last_clone,
 ];
 
 /// What must be red: the canary first, then the designs that this one replaces.
