@@ -1,0 +1,173 @@
+//! Several keys at once.
+//!
+//! The keys are entered one inside the other, in their order: the turn of the first enters the
+//! second, and so on; the turn of the last runs the closure. As all do so in one order, none waits
+//! for another in a circle. A turn may run on any thread, so the states travel: each turn puts its
+//! own on the pile, and takes it back from there when the turns inside it are over.
+
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use turnwise::{Reply, promise};
+
+use super::Keyed;
+use super::error::{NotStarted, RunError};
+use super::limits::{Limits, Terms};
+use super::registry::{Guard, Kind, Pin, Registry, catch, ignore};
+use super::run::{Open, is_inside};
+use super::turn::{Ended, begin, end};
+use crate::sync::Mutex;
+
+/// One call. The locks are held for a moment, by one thread at a time, and no user code runs under
+/// them.
+struct All<K, S, F> {
+    registry: Arc<Registry<K, S>>,
+    keys: Mutex<std::vec::IntoIter<K>>,
+    states: Mutex<Vec<S>>,
+    f: Mutex<Option<F>>,
+    terms: Terms,
+    immediate: bool,
+}
+
+impl<K: Hash + Eq + Ord + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
+    /// Runs a closure that has several keys to itself: all of them, or it does not run. The keys
+    /// may come in any order, equal ones count once; the closure gets their states in the order of
+    /// the keys' `Ord`. Two such calls never wait for each other in a circle. One deadline for
+    /// all. May block.
+    ///
+    /// A key that was entered is held while the next ones are waited for. With a wait of zero, each
+    /// key has to be idle when it is looked at.
+    ///
+    /// # Errors
+    /// As for [`run_within`](Self::run_within). [`NotStarted::Deadlock`] at once inside a closure
+    /// of one of the keys.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{Keyed, Limits};
+    ///
+    /// let accounts = Keyed::with_state(|_: &&str| 10);
+    /// let (ada, bob) = (accounts.key("ada")?, accounts.key("bob")?);
+    /// accounts.run_all(["bob", "ada", "bob"], Limits::NONE, |both| {
+    ///     *both[0] -= 3; // ada
+    ///     *both[1] += 3; // bob
+    /// })?;
+    /// assert_eq!((ada.run(|sum| *sum)?, bob.run(|sum| *sum)?), (7, 13));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_all<R, F>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        limits: impl Into<Limits>,
+        f: F,
+    ) -> Result<R, RunError<R>>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut [&mut S]) -> R + Send + 'static,
+    {
+        let limits = limits.into();
+        if limits.has_lease_of_zero() {
+            return Err(NotStarted::LeaseZero.into());
+        }
+        let terms = limits.terms(&self.registry);
+        let mut keys: Vec<K> = keys.into_iter().collect();
+        keys.sort();
+        keys.dedup();
+        // From here on a turn may be another thread's, which would wait for this one.
+        for key in &keys {
+            if self.registry.live(key).is_some_and(|(actor, _)| is_inside(&actor)) {
+                return Err(NotStarted::Deadlock.into());
+            }
+        }
+        let states = Vec::with_capacity(keys.len());
+        let all = Arc::new(All {
+            registry: self.registry.clone(),
+            keys: Mutex::new(keys.into_iter()),
+            states: Mutex::new(states),
+            f: Mutex::new(Some(f)),
+            terms,
+            immediate: limits.is_immediate(),
+        });
+        enter(&all).told()
+    }
+}
+
+/// Enters the next key, and what is inside; or runs the closure, if there is no other.
+fn enter<K, S, R, F>(all: &Arc<All<K, S, F>>) -> Ended<R>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    S: Send + 'static,
+    R: Send + 'static,
+    F: FnOnce(&mut [&mut S]) -> R + Send + 'static,
+{
+    let key = all.keys.lock().next();
+    let Some(key) = key else { return call(all) };
+    let registry = &all.registry;
+    // The `Hash` and the `Eq` of the key may panic: that must not pass through the turns outside.
+    let found = catch(|| match all.immediate {
+        true => registry.pin_idle(key),
+        false => registry.pin(key, Kind::Run),
+    });
+    let (place, actor) = match found {
+        Ok(Ok(found)) => found,
+        Ok(Err(why)) => return Ended::Not(why.into()),
+        Err(payload) => return Ended::Panicked(payload),
+    };
+    let guard = Pin::new(registry.clone(), place, Kind::Run);
+    let inner = all.clone();
+    // Only a clock of the user's can end the wait below before the turn inside is over.
+    let (over, told) = registry.clock.as_ref().map(|_| promise::<()>()).unzip();
+    let reply = actor.call(move |slot| {
+        let (all, _over) = (inner, over);
+        let terms = Terms { lease: None, ..all.terms };
+        if let Err(ended) = begin(&all.registry, slot, terms) {
+            guard.finish(slot);
+            return ended;
+        }
+        all.states.lock().extend(slot.state.take());
+        let ended = enter(&all);
+        slot.state = all.states.lock().pop();
+        if matches!(ended, Ended::Panicked(_)) {
+            // It may be half changed.
+            let state = slot.state.take();
+            ignore(|| drop(state));
+        }
+        guard.finish(slot);
+        ended
+    });
+    match catch(|| Open::new(reply, actor, all.terms, registry.clock.clone()).settle()) {
+        Ok(ended) => ended,
+        // The clock has panicked. What is inside goes no further, and is over before this is.
+        Err(payload) => {
+            let f = all.f.lock().take();
+            ignore(|| drop(f));
+            drop(told.map(Reply::wait));
+            Ended::Panicked(payload)
+        }
+    }
+}
+
+/// Runs the closure, inside the turns of all keys.
+fn call<K, S, R, F>(all: &All<K, S, F>) -> Ended<R>
+where
+    K: Send + Sync + 'static,
+    S: Send + 'static,
+    F: FnOnce(&mut [&mut S]) -> R,
+{
+    let f = all.f.lock().take();
+    // Taken by a turn outside, that has panicked meanwhile.
+    let Some(f) = f else { return Ended::Not(RunError::Taken) };
+    let mut states = std::mem::take(&mut *all.states.lock());
+    let begun = match catch(|| all.terms.lease.map_or(Duration::ZERO, |_| all.registry.now())) {
+        Ok(begun) => begun,
+        Err(payload) => {
+            ignore(|| drop(f));
+            *all.states.lock() = states;
+            return Ended::Panicked(payload);
+        }
+    };
+    let called = catch(|| f(&mut states.iter_mut().collect::<Vec<_>>()));
+    *all.states.lock() = states;
+    end(&all.registry, all.terms, begun, called)
+}

@@ -1,0 +1,184 @@
+//! What comes of a run that does not simply return its value.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use turnwise::{AskError, Reason, StopCause};
+
+/// Why a run has no plain value. The closure's own error is inside its value: nothing is cast, and
+/// no outcome stands for another.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunError<R = ()> {
+    /// It certainly never ran, and never will.
+    NotStarted(NotStarted),
+    /// It ran to its end, longer than its lease. Nobody else of this key ran meanwhile.
+    Overran {
+        /// What it returned.
+        value: R,
+        /// How much longer than the lease.
+        by: Duration,
+    },
+    /// It panicked, with this text; or what makes the key's state did, or the clock, or the key's
+    /// `Eq`, before it.
+    Panicked(Arc<str>),
+    /// It certainly never ran: the registry was shut down, or its executor is gone.
+    Gone(StopCause),
+    /// It runs, and this thread must not wait for its end: it is inside that very closure, or it is
+    /// a pool's worker that must not wait.
+    NotAwaited(Reason),
+    /// The outcome was taken by an earlier poll.
+    Taken,
+}
+
+/// Why a run was not started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotStarted {
+    /// Its turn did not come in time.
+    TimedOut {
+        /// So long it has waited.
+        waited: Duration,
+    },
+    /// Something of this key runs or waits, and it was not to wait.
+    Busy,
+    /// The registry was shut down.
+    Closed,
+    /// Waiting could never end: this thread is inside a closure of the very key.
+    Deadlock,
+    /// Waiting was refused: this thread is a pool's worker, and no thread could take its place.
+    WouldBlock,
+    /// A lease of no time is overrun by every closure.
+    LeaseZero,
+}
+
+/// A closure that was not run now, and why. The closure is handed back.
+///
+/// # Examples
+/// ```
+/// use turnwise_locks::{Keyed, NotStarted};
+///
+/// let keyed = Keyed::new();
+/// keyed.run("a", |()| {
+///     let refused = keyed.try_run("a", |()| 7).unwrap_err();
+///     assert_eq!(refused.reason(), &NotStarted::Busy);
+///     assert_eq!(refused.into_closure()(&mut ()), 7);
+/// })?;
+/// # Ok::<(), turnwise_locks::RunError<()>>(())
+/// ```
+pub struct TryRun<F> {
+    pub(super) reason: NotStarted,
+    pub(super) f: F,
+}
+
+impl<F> TryRun<F> {
+    /// Why it was not run.
+    pub fn reason(&self) -> &NotStarted {
+        &self.reason
+    }
+
+    /// Gives the closure back.
+    pub fn into_closure(self) -> F {
+        self.f
+    }
+}
+
+impl<F> fmt::Debug for TryRun<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TryRun").field("reason", &self.reason).finish_non_exhaustive()
+    }
+}
+
+impl<F> fmt::Display for TryRun<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl<F> Error for TryRun<F> {}
+
+impl From<Reason> for NotStarted {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Deadlock => NotStarted::Deadlock,
+            Reason::WouldBlock => NotStarted::WouldBlock,
+            // The mailboxes of keys have no capacity: none is full.
+            _ => NotStarted::Closed,
+        }
+    }
+}
+
+impl<R> From<AskError> for RunError<R> {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::Refused(Reason::Stopped(cause)) => RunError::Gone(cause),
+            AskError::Refused(reason) => RunError::NotStarted(reason.into()),
+            AskError::Panicked(text) => RunError::Panicked(text),
+            AskError::Taken => RunError::Taken,
+            // The answer of a turn is never promised to others.
+            _ => RunError::Gone(StopCause::Requested),
+        }
+    }
+}
+
+impl<R> From<NotStarted> for RunError<R> {
+    fn from(why: NotStarted) -> Self {
+        RunError::NotStarted(why)
+    }
+}
+
+impl fmt::Display for NotStarted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotStarted::TimedOut { waited } => write!(f, "its turn did not come in {waited:?}"),
+            NotStarted::Busy => f.write_str("the key is busy"),
+            NotStarted::Closed => f.write_str("the registry was shut down"),
+            NotStarted::Deadlock => f.write_str("a closure waited for its own key"),
+            NotStarted::WouldBlock => Reason::WouldBlock.fmt(f),
+            NotStarted::LeaseZero => f.write_str("a lease needs some time"),
+        }
+    }
+}
+
+impl Error for NotStarted {}
+
+// Whatever the value is: it is not shown, so `?` needs no bound.
+impl<R> fmt::Debug for RunError<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::NotStarted(why) => f.debug_tuple("NotStarted").field(why).finish(),
+            RunError::Overran { by, .. } => {
+                f.debug_struct("Overran").field("by", by).finish_non_exhaustive()
+            }
+            RunError::Panicked(text) => f.debug_tuple("Panicked").field(text).finish(),
+            RunError::Gone(cause) => f.debug_tuple("Gone").field(cause).finish(),
+            RunError::NotAwaited(reason) => f.debug_tuple("NotAwaited").field(reason).finish(),
+            RunError::Taken => f.write_str("Taken"),
+        }
+    }
+}
+
+impl<R> fmt::Display for RunError<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::NotStarted(why) => write!(f, "not started: {why}"),
+            RunError::Overran { by, .. } => write!(f, "it took {by:?} longer than its lease"),
+            RunError::Panicked(text) => write!(f, "it panicked: {text}"),
+            RunError::Gone(cause) => write!(f, "not started: {cause}"),
+            RunError::NotAwaited(reason) => write!(f, "it runs, and is not waited for: {reason}"),
+            RunError::Taken => f.write_str("the outcome was taken before"),
+        }
+    }
+}
+
+impl<R> Error for RunError<R> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            RunError::NotStarted(why) => Some(why),
+            RunError::Gone(cause) => Some(cause),
+            _ => None,
+        }
+    }
+}

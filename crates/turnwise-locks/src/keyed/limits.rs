@@ -1,0 +1,115 @@
+//! How long a run may wait, and how long it should take.
+
+use std::time::Duration;
+
+use turnwise::Limit;
+
+use super::registry::Registry;
+
+/// How long a run waits for its turn, and how long it may take then: two durations that cannot be
+/// mixed up. A `Duration` alone is the wait.
+///
+/// The wait is measured once, from the call to the start. A wait of zero is one immediate attempt
+/// that overtakes nobody.
+///
+/// The lease is measured from the start. Blocking code is never cut: a closure that takes longer
+/// still has the key to itself until it returns, and its caller is told
+/// ([`RunError::Overran`](crate::RunError::Overran)).
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use turnwise_locks::{Keyed, Limits};
+///
+/// let keyed = Keyed::new();
+/// let limits = Limits::wait(Duration::from_secs(5)).lease(Duration::from_secs(60));
+/// assert_eq!(keyed.run_within("job", limits, |()| 2)?, 2);
+/// # Ok::<(), turnwise_locks::RunError<i32>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    wait: Limit,
+    lease: Option<Duration>,
+}
+
+impl Limits {
+    /// No limit at all.
+    pub const NONE: Limits = Limits { wait: Limit::Unlimited, lease: None };
+
+    /// Waits for its turn so long at most, and may then take as long as it takes.
+    pub fn wait(limit: impl Into<Limit>) -> Self {
+        // Whatever made it: no time is no waiting.
+        let wait = match limit.into() {
+            Limit::Within(Duration::ZERO) => Limit::Immediate,
+            wait => wait,
+        };
+        Limits { wait, lease: None }
+    }
+
+    /// With a lease: a closure that takes longer is reported. A lease of zero is an error of the
+    /// call ([`NotStarted::LeaseZero`](crate::NotStarted::LeaseZero)).
+    pub fn lease(self, lease: Duration) -> Self {
+        Limits { lease: Some(lease), ..self }
+    }
+
+    pub(super) fn is_immediate(self) -> bool {
+        self.wait == Limit::Immediate
+    }
+
+    pub(super) fn has_lease_of_zero(self) -> bool {
+        self.lease.is_some_and(|lease| lease.is_zero())
+    }
+
+    /// The terms of a call that is made now. A limit too large for the clock is no limit.
+    pub(super) fn terms<K, S>(self, registry: &Registry<K, S>) -> Terms {
+        let Limit::Within(wait) = self.wait else {
+            return Terms { wait: None, lease: self.lease };
+        };
+        let called = registry.now();
+        let wait = called.checked_add(wait).map(|at| Wait { called, at });
+        Terms { wait, lease: self.lease }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits::NONE
+    }
+}
+
+impl From<Limit> for Limits {
+    fn from(wait: Limit) -> Self {
+        Limits::wait(wait)
+    }
+}
+
+impl From<Duration> for Limits {
+    fn from(wait: Duration) -> Self {
+        Limits::wait(wait)
+    }
+}
+
+/// The limits of one call: its deadline is made once, and carried along.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) wait: Option<Wait>,
+    pub(super) lease: Option<Duration>,
+}
+
+/// From when to when a call waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wait {
+    pub(super) called: Duration,
+    pub(super) at: Duration,
+}
+
+impl Terms {
+    pub(super) const NONE: Terms = Terms { wait: None, lease: None };
+}
+
+impl Wait {
+    /// How long it has waited, if its time is over.
+    pub(super) fn over(self, now: Duration) -> Option<Duration> {
+        (now >= self.at).then(|| now.saturating_sub(self.called))
+    }
+}

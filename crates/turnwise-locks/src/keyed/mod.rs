@@ -1,0 +1,694 @@
+//! Closures by key.
+
+mod all;
+mod error;
+mod limits;
+mod registry;
+mod run;
+mod turn;
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use turnwise::{Actor, AskError, Clock, Drain, Executor, Limit, Reason, SharedPolicy, Template};
+
+pub use error::{NotStarted, RunError, TryRun};
+pub use limits::Limits;
+pub use run::Run;
+
+use limits::Terms;
+use registry::{Found, Guard, Kind, Look, Make, Pin, Registry, Slot};
+use turn::{Ended, Job};
+
+/// Runs closures by key: those of one key run one at a time, in the order of the calls; keys are
+/// independent.
+///
+/// Executing is holding: a closure that runs has its key to itself until it returns, and there is
+/// nothing to unlock. A closure runs on the thread that calls if nothing of its key runs, else on
+/// the one that is running that, unless the registry has an [executor](KeyedBuilder::executor).
+///
+/// A key may have a [state](Self::with_state), which its closures get. It is made when the first of
+/// them runs, and dropped when the last use of the key ends; a closure that panics drops it, too.
+/// Then the key is gone: there is no sweep and no timer, and a look-up never waits for a removal.
+///
+/// Clones are the same registry. Two registries never share keys.
+///
+/// The `Eq` of a key must not use a registry: such a call panics.
+///
+/// # Examples
+/// ```
+/// use std::thread;
+/// use turnwise_locks::Keyed;
+///
+/// let visits = Keyed::with_state(|_: &&str| 0);
+/// let key = visits.key("home")?; // keeps the state, as long as it is there
+/// thread::scope(|scope| {
+///     for _ in 0..4 {
+///         scope.spawn(|| visits.run("home", |n| *n += 1).unwrap());
+///     }
+/// });
+/// assert_eq!(key.run(|n| *n)?, 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Keyed<K, S = ()> {
+    registry: Arc<Registry<K, S>>,
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static> Keyed<K> {
+    /// A registry of keys without a state.
+    ///
+    /// # Examples
+    /// ```
+    /// let keyed = turnwise_locks::Keyed::new();
+    /// assert_eq!(keyed.run(7, |()| "alone")?, "alone");
+    /// # Ok::<(), turnwise_locks::RunError<&str>>(())
+    /// ```
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// A registry with an executor, or another clock.
+    pub fn builder() -> KeyedBuilder<K> {
+        KeyedBuilder { make: Make::Plain(|| ()), executor: None, clock: None }
+    }
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static> Default for Keyed<K> {
+    fn default() -> Self {
+        Keyed::new()
+    }
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
+    /// A registry whose keys have a state while they are used. `make` is called inside the turn
+    /// that needs it: if it panics, that run has panicked.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::Keyed;
+    ///
+    /// let logs = Keyed::with_state(|name: &String| vec![format!("log of {name}")]);
+    /// assert_eq!(logs.run("a".to_string(), |log| log.len())?, 1);
+    /// # Ok::<(), turnwise_locks::RunError<usize>>(())
+    /// ```
+    pub fn with_state(make: impl Fn(&K) -> S + Send + Sync + 'static) -> Self {
+        Keyed::builder().state(make).build()
+    }
+
+    /// Runs a closure when its turn among those of its key has come, and waits for that; it may
+    /// borrow the caller's locals. No limit. May block.
+    ///
+    /// # Errors
+    /// [`NotStarted::Deadlock`] at once inside a closure of the very key,
+    /// [`NotStarted::WouldBlock`] on a pool's worker that must not wait, [`NotStarted::Closed`] or
+    /// [`RunError::Gone`] after a [`shutdown`](Self::shutdown).
+    ///
+    /// # Panics
+    /// With the closure's own panic, or that of what makes its state. The key stays usable.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{Keyed, NotStarted, RunError};
+    ///
+    /// let keyed = Keyed::new();
+    /// let mut log = vec![];
+    /// keyed.run("a", |()| {
+    ///     log.push("in a");
+    ///     keyed.run("b", |()| log.push("in b")).unwrap(); // another key
+    ///     let own = keyed.run("a", |()| ());
+    ///     assert_eq!(own, Err(RunError::NotStarted(NotStarted::Deadlock)));
+    /// })?;
+    /// assert_eq!(log, ["in a", "in b"]);
+    /// # Ok::<(), RunError<()>>(())
+    /// ```
+    pub fn run<R: Send>(
+        &self,
+        key: K,
+        f: impl FnOnce(&mut S) -> R + Send,
+    ) -> Result<R, RunError<R>> {
+        let (place, actor) = self.registry.pin(key, Kind::Run)?;
+        run_on(&actor, Pin::new(&*self.registry, place, Kind::Run), f)
+    }
+
+    /// Runs a closure now or not at all: if nothing of its key runs or waits. It overtakes nobody.
+    /// It may borrow the caller's locals.
+    ///
+    /// Of many such calls at the same time, exactly one runs. With an executor, "now" is when that
+    /// comes to it. A key that is pinned by a [`Key`] may be entered through that between the look
+    /// and the start; then this call waits for that closure.
+    ///
+    /// # Errors
+    /// The closure comes back, with [`NotStarted::Busy`], or as for [`run`](Self::run).
+    ///
+    /// # Panics
+    /// As [`run`](Self::run).
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::Keyed;
+    ///
+    /// let keyed = Keyed::new();
+    /// assert_eq!(keyed.try_run("a", |()| 1).unwrap(), 1);
+    /// ```
+    pub fn try_run<R, F>(&self, key: K, f: F) -> Result<R, TryRun<F>>
+    where
+        R: Send,
+        F: FnOnce(&mut S) -> R + Send,
+    {
+        let ended = self.try_now(key, Terms::NONE, f)?;
+        Ok(value_of(ended))
+    }
+
+    /// [`try_run`](Self::try_run), with terms.
+    fn try_now<R, F>(&self, key: K, terms: Terms, f: F) -> Result<Ended<R>, TryRun<F>>
+    where
+        R: Send,
+        F: FnOnce(&mut S) -> R + Send,
+    {
+        let registry = &*self.registry;
+        let hash = match registry.look(&key) {
+            Err(reason) => return Err(TryRun { reason, f }),
+            Ok(Look::Idle(found)) => return try_on(registry, found, terms, f),
+            Ok(Look::Vacant(hash)) => hash,
+        };
+        // A mailbox that is no key's yet has nothing to wait for. Inside its turn it becomes the
+        // key's, so this turn is the key's first, and nobody gets in between.
+        let actor = registry.unpublished();
+        let mut f = Some(f);
+        let taken = &mut f;
+        let same = actor.clone();
+        let tried = actor.with(move |slot| {
+            let place = registry.publish(hash, key, slot, same)?;
+            let guard = Pin::new(registry, place, Kind::Run);
+            Ok(perform_taken(taken, guard, slot, terms))
+        });
+        let reason = match tried {
+            Ok(Ok(ended)) => return Ok(ended),
+            Ok(Err(reason)) => reason,
+            Err(error) => not_started(error),
+        };
+        Err(refused(f, reason))
+    }
+
+    /// Takes a place among those of the key, in this call: the closure runs when its turn has come,
+    /// whether anybody waits for that or not. What comes of it is a future, and something to wait
+    /// for.
+    ///
+    /// It runs here and now if the key is idle, and this thread is inside no turn, and the registry
+    /// has no executor.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_locks::{Keyed, Limits, NotStarted, RunError};
+    ///
+    /// let keyed = Keyed::new();
+    /// let lease = Limits::NONE.lease(Duration::ZERO);
+    /// let refused = keyed.start("a", lease, |()| 1).wait();
+    /// assert_eq!(refused, Err(RunError::NotStarted(NotStarted::LeaseZero)));
+    /// ```
+    pub fn start<R, F>(&self, key: K, limits: impl Into<Limits>, f: F) -> Run<R>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut S) -> R + Send + 'static,
+    {
+        let limits = limits.into();
+        if limits.has_lease_of_zero() {
+            return Run::over(Err(NotStarted::LeaseZero.into()));
+        }
+        let registry = &self.registry;
+        let terms = limits.terms(registry);
+        let found = if !limits.is_immediate() {
+            registry.pin(key, Kind::Run)
+        } else if !registry.elsewhere {
+            return Run::over(match self.try_now(key, terms, f) {
+                Ok(ended) => ended.told(),
+                Err(refused) => Err(refused.reason.into()),
+            });
+        } else {
+            registry.pin_idle(key)
+        };
+        match found {
+            Ok((place, actor)) => {
+                let guard = Pin::new(registry.clone(), place, Kind::Run);
+                start_on(registry, actor, guard, terms, f)
+            }
+            Err(reason) => Run::over(Err(reason.into())),
+        }
+    }
+
+    /// [`start`](Self::start), and [`wait`](Run::wait): runs a closure when its turn has come,
+    /// within limits. May block.
+    ///
+    /// # Errors
+    /// What timed out certainly never runs. See [`RunError`].
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_locks::{Keyed, NotStarted, RunError};
+    ///
+    /// let keyed = Keyed::new();
+    /// keyed.run("a", |()| {
+    ///     let nested = keyed.run_within("a", Duration::from_secs(9), |()| ());
+    ///     assert_eq!(nested, Err(RunError::NotStarted(NotStarted::Deadlock))); // at once
+    /// })?;
+    /// # Ok::<(), RunError<()>>(())
+    /// ```
+    pub fn run_within<R, F>(
+        &self,
+        key: K,
+        limits: impl Into<Limits>,
+        f: F,
+    ) -> Result<R, RunError<R>>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut S) -> R + Send + 'static,
+    {
+        self.start(key, limits, f).wait()
+    }
+
+    /// Pins a key: repeated runs without a look-up, and its state stays meanwhile.
+    ///
+    /// # Errors
+    /// [`NotStarted::Closed`].
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::Keyed;
+    ///
+    /// let keyed = Keyed::with_state(|_: &u32| 0);
+    /// let seven = keyed.key(7)?;
+    /// seven.run(|n| *n += 1)?;
+    /// seven.run(|n| *n += 1)?;
+    /// assert_eq!(keyed.run(7, |n| *n)?, 2);
+    /// drop(seven);
+    /// assert_eq!(keyed.run(7, |n| *n)?, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn key(&self, key: K) -> Result<Key<K, S>, NotStarted> {
+        let (place, actor) = self.registry.pin(key, Kind::Key)?;
+        let pin = Arc::new(Pin::new(self.registry.clone(), place, Kind::Key));
+        Ok(Key { pin, actor })
+    }
+
+    /// What is known of a key, if it lives. Stale on return.
+    ///
+    /// # Examples
+    /// ```
+    /// let keyed = turnwise_locks::Keyed::new();
+    /// assert!(keyed.info(&1).is_none());
+    /// keyed.run(1, |()| assert_eq!(keyed.info(&1).unwrap().runs, 1))?;
+    /// # Ok::<(), turnwise_locks::RunError<()>>(())
+    /// ```
+    pub fn info(&self, key: &K) -> Option<KeyInfo> {
+        let (actor, keys) = self.registry.live(key)?;
+        Some(KeyInfo { runs: actor.len(), keys })
+    }
+
+    /// Takes no more runs, and waits until those that were accepted are over; after the limit it
+    /// gives back those that have not begun: they certainly never run. May block.
+    ///
+    /// Inside a closure of a key, that key is not waited for.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_locks::{Keyed, NotStarted, RunError};
+    ///
+    /// let keyed = Keyed::new();
+    /// let report = keyed.shutdown(Duration::from_secs(1));
+    /// assert!(report.is_complete());
+    /// assert_eq!(keyed.run(1, |()| ()), Err(RunError::NotStarted(NotStarted::Closed)));
+    /// ```
+    pub fn shutdown(&self, limit: impl Into<Limit>) -> KeyedReport {
+        let registry = &*self.registry;
+        let limit = limit.into();
+        let until = match limit {
+            Limit::Within(limit) => registry.now().checked_add(limit),
+            _ => None,
+        };
+        let mut report = KeyedReport::default();
+        for actor in registry.close() {
+            let left = match until {
+                Some(until) => until.saturating_sub(registry.now()).into(),
+                None => limit,
+            };
+            match actor.wait_ended(left) {
+                Ok(true) => report.ended += 1,
+                Ok(false) => {
+                    actor.stop();
+                    match actor.wait_ended(Limit::Immediate) {
+                        Ok(true) => report.stopped += 1,
+                        _ => report.running += 1,
+                    }
+                }
+                Err(_) => report.running += 1,
+            }
+        }
+        report
+    }
+}
+
+impl<K, S> Keyed<K, S> {
+    /// How many keys live: those that are used. Stale on return.
+    ///
+    /// # Examples
+    /// ```
+    /// let keyed = turnwise_locks::Keyed::new();
+    /// keyed.run("a", |()| assert_eq!(keyed.len(), 1))?;
+    /// assert_eq!(keyed.len(), 0);
+    /// # Ok::<(), turnwise_locks::RunError<()>>(())
+    /// ```
+    pub fn len(&self) -> usize {
+        self.registry.len()
+    }
+
+    /// Does no key live? Stale on return.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<K, S> Clone for Keyed<K, S> {
+    fn clone(&self) -> Self {
+        Keyed { registry: self.registry.clone() }
+    }
+}
+
+impl<K, S> fmt::Debug for Keyed<K, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyed").finish_non_exhaustive()
+    }
+}
+
+/// A plain run on a mailbox.
+fn run_on<K, S, G, R>(
+    actor: &Actor<Slot<K, S>>,
+    guard: G,
+    f: impl FnOnce(&mut S) -> R + Send,
+) -> Result<R, RunError<R>>
+where
+    K: Send + Sync + 'static,
+    S: Send + 'static,
+    G: Guard<K, S> + Send,
+    R: Send,
+{
+    let job = Job { f, guard };
+    actor.with(move |slot| job.perform(slot, Terms::NONE))?.felt()
+}
+
+/// A run on the mailbox of a key that was found idle, and pinned for it.
+fn try_on<K, S, R, F>(
+    registry: &Registry<K, S>,
+    (place, actor): Found<K, S>,
+    terms: Terms,
+    f: F,
+) -> Result<Ended<R>, TryRun<F>>
+where
+    K: Send + Sync + 'static,
+    S: Send + 'static,
+    R: Send,
+    F: FnOnce(&mut S) -> R + Send,
+{
+    let guard = Pin::new(registry, place, Kind::Run);
+    let mut f = Some(f);
+    let taken = &mut f;
+    let ran = actor.with(move |slot| perform_taken(taken, guard, slot, terms));
+    ran.map_err(|error| refused(f, not_started(error)))
+}
+
+/// A turn whose closure stays with the caller until then.
+fn perform_taken<K, S, G, R, F>(
+    f: &mut Option<F>,
+    guard: G,
+    slot: &mut Slot<K, S>,
+    terms: Terms,
+) -> Ended<R>
+where
+    K: Send + Sync + 'static,
+    S: Send + 'static,
+    G: Guard<K, S>,
+    F: FnOnce(&mut S) -> R,
+{
+    match f.take() {
+        Some(f) => Job { f, guard }.perform(slot, terms),
+        None => unreachable!("a turn comes once"),
+    }
+}
+
+fn refused<F>(f: Option<F>, reason: NotStarted) -> TryRun<F> {
+    match f {
+        Some(f) => TryRun { reason, f },
+        None => unreachable!("what was refused was not taken"),
+    }
+}
+
+/// Why a mailbox has not run a closure that was waited for.
+fn not_started(error: AskError) -> NotStarted {
+    match error {
+        AskError::Refused(Reason::Deadlock) => NotStarted::Busy,
+        AskError::Refused(reason) => reason.into(),
+        _ => NotStarted::Closed,
+    }
+}
+
+/// The value of a run without terms.
+fn value_of<R>(ended: Ended<R>) -> R {
+    match ended.felt() {
+        Ok(value) => value,
+        Err(error) => unreachable!("without limits: {error}"),
+    }
+}
+
+/// Leaves a closure in a mailbox.
+fn start_on<K, S, G, R, F>(
+    registry: &Registry<K, S>,
+    actor: Actor<Slot<K, S>>,
+    guard: G,
+    terms: Terms,
+    f: F,
+) -> Run<R>
+where
+    K: Send + Sync + 'static,
+    S: Send + 'static,
+    G: Guard<K, S> + Send + 'static,
+    R: Send + 'static,
+    F: FnOnce(&mut S) -> R + Send + 'static,
+{
+    let job = Job { f, guard };
+    let reply = actor.call(move |slot| job.perform(slot, terms));
+    Run::open(reply, actor, terms, &registry.clock)
+}
+
+/// A key that is pinned ([`Keyed::key`]): its runs need no look-up, and its state stays. Clones are
+/// the same pin.
+///
+/// If it is the last use of its key, dropping it drops the key's state, inside a turn of the key.
+pub struct Key<K: Send + Sync + 'static, S: Send + 'static = ()> {
+    pin: Arc<Pin<Arc<Registry<K, S>>>>,
+    actor: Actor<Slot<K, S>>,
+}
+
+impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
+    /// As [`Keyed::run`].
+    ///
+    /// # Errors
+    /// As [`Keyed::run`].
+    ///
+    /// # Panics
+    /// As [`Keyed::run`].
+    pub fn run<R: Send>(&self, f: impl FnOnce(&mut S) -> R + Send) -> Result<R, RunError<R>> {
+        run_on(&self.actor, &*self.pin, f)
+    }
+
+    /// As [`Keyed::try_run`].
+    ///
+    /// # Errors
+    /// As [`Keyed::try_run`].
+    ///
+    /// # Panics
+    /// As [`Keyed::run`].
+    ///
+    /// # Examples
+    /// ```
+    /// let key = turnwise_locks::Keyed::new().key(1)?;
+    /// assert_eq!(key.try_run(|()| 2).unwrap(), 2);
+    /// key.run(|()| assert!(key.try_run(|()| 2).is_err())).unwrap();
+    /// # Ok::<(), turnwise_locks::NotStarted>(())
+    /// ```
+    pub fn try_run<R, F>(&self, f: F) -> Result<R, TryRun<F>>
+    where
+        R: Send,
+        F: FnOnce(&mut S) -> R + Send,
+    {
+        let registry = (*self.pin).registry();
+        match registry.reserve(self.pin.place()) {
+            Ok(found) => Ok(value_of(try_on(registry, found, Terms::NONE, f)?)),
+            Err(reason) => Err(TryRun { reason, f }),
+        }
+    }
+
+    /// As [`Keyed::start`].
+    pub fn start<R, F>(&self, limits: impl Into<Limits>, f: F) -> Run<R>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut S) -> R + Send + 'static,
+    {
+        let limits = limits.into();
+        if limits.has_lease_of_zero() {
+            return Run::over(Err(NotStarted::LeaseZero.into()));
+        }
+        let registry = (*self.pin).registry();
+        let terms = limits.terms(registry);
+        if !limits.is_immediate() {
+            return start_on(registry, self.actor.clone(), self.pin.clone(), terms, f);
+        }
+        let found = match registry.reserve(self.pin.place()) {
+            Ok(found) => found,
+            Err(reason) => return Run::over(Err(reason.into())),
+        };
+        if registry.elsewhere {
+            let (place, actor) = found;
+            let guard = Pin::new(self.pin.access().clone(), place, Kind::Run);
+            return start_on(registry, actor, guard, terms, f);
+        }
+        Run::over(match try_on(registry, found, terms, f) {
+            Ok(ended) => ended.told(),
+            Err(refused) => Err(refused.reason.into()),
+        })
+    }
+
+    /// As [`Keyed::run_within`].
+    ///
+    /// # Errors
+    /// As [`Keyed::run_within`].
+    pub fn run_within<R, F>(&self, limits: impl Into<Limits>, f: F) -> Result<R, RunError<R>>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut S) -> R + Send + 'static,
+    {
+        self.start(limits, f).wait()
+    }
+}
+
+impl<K: Send + Sync + 'static, S: Send + 'static> Clone for Key<K, S> {
+    fn clone(&self) -> Self {
+        Key { pin: self.pin.clone(), actor: self.actor.clone() }
+    }
+}
+
+impl<K: Send + Sync + 'static, S: Send + 'static> fmt::Debug for Key<K, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Key").field("runs", &self.actor.len()).finish_non_exhaustive()
+    }
+}
+
+/// What is known of a key that lives ([`Keyed::info`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyInfo {
+    /// Closures that run or wait, at most.
+    pub runs: usize,
+    /// It is pinned so many times by a [`Key`]; clones of one are one.
+    pub keys: usize,
+}
+
+/// What became of the keys that lived when a registry was shut down: each is in one of the three.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyedReport {
+    /// So many have run all that they had accepted.
+    pub ended: usize,
+    /// So many had runs that did not begin in time, and never will.
+    pub stopped: usize,
+    /// So many are still inside a closure, which ends in its own time; or they may not be waited for
+    /// on this thread.
+    pub running: usize,
+}
+
+impl KeyedReport {
+    /// Is nothing running any more?
+    pub fn is_complete(&self) -> bool {
+        self.running == 0
+    }
+}
+
+/// Describes a registry before it is made: see [`Keyed::builder`].
+#[must_use = "nothing is made before `build`"]
+pub struct KeyedBuilder<K, S = ()> {
+    make: Make<K, S>,
+    executor: Option<Box<dyn Executor>>,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S> {
+    /// Its keys have a state: see [`Keyed::with_state`].
+    pub fn state<T>(self, make: impl Fn(&K) -> T + Send + Sync + 'static) -> KeyedBuilder<K, T> {
+        let KeyedBuilder { executor, clock, .. } = self;
+        KeyedBuilder { make: Make::Of(Box::new(make)), executor, clock }
+    }
+
+    /// Runs the closures in this executor, and nowhere else.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::ThreadPool;
+    /// use turnwise_locks::{Keyed, Limits};
+    ///
+    /// let pool = ThreadPool::builder().threads(2).build()?;
+    /// let keyed = Keyed::builder().executor(pool.handle()).build();
+    /// let run = keyed.start("a", Limits::NONE, |()| 2); // on the pool
+    /// assert_eq!(run.wait()?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn executor(self, executor: impl Executor + 'static) -> Self {
+        KeyedBuilder { executor: Some(Box::new(executor)), ..self }
+    }
+
+    /// The clock that limits and leases are measured on; without this, the system's monotonic one.
+    pub fn clock(self, clock: impl Clock + 'static) -> Self {
+        KeyedBuilder { clock: Some(Arc::new(clock)), ..self }
+    }
+
+    /// Makes the registry.
+    pub fn build(self) -> Keyed<K, S> {
+        let KeyedBuilder { make, executor, clock } = self;
+        let elsewhere = executor.is_some();
+        let template = (elsewhere || clock.is_some()).then(|| {
+            let mut template = Template::builder().panic_policy(SharedPolicy::Resume);
+            if let Some(executor) = executor {
+                template = template.executor(Boxed(executor));
+            }
+            if let Some(clock) = &clock {
+                template = template.clock(clock.clone());
+            }
+            template.build().unwrap_or_else(|error| unreachable!("no limit is a good one: {error}"))
+        });
+        Keyed { registry: Registry::new(make, template, clock, elsewhere) }
+    }
+}
+
+/// An executor, whichever it is.
+struct Boxed(Box<dyn Executor>);
+
+impl Executor for Boxed {
+    fn execute(&self, drain: Drain) {
+        self.0.execute(drain);
+    }
+
+    fn try_execute(&self, drain: Drain) -> Result<(), Drain> {
+        self.0.try_execute(drain)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+}
+
+impl<K, S> fmt::Debug for KeyedBuilder<K, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyedBuilder").finish_non_exhaustive()
+    }
+}

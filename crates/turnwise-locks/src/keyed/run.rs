@@ -1,0 +1,247 @@
+//! A run that was started: its place is taken.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use turnwise::{Actor, AskError, Clock, Limit, Reason, Reply, WaitError};
+
+use super::error::{NotStarted, RunError};
+use super::limits::Terms;
+use super::registry::{Slot, now};
+use super::turn::Ended;
+
+/// A run that has its place among those of its key ([`Keyed::start`](crate::Keyed::start)): a
+/// `Future` on any runtime, or something to wait for.
+///
+/// Dropping it leaves the closure in its place: it runs when its turn comes, unless its wait is
+/// over by then. As a future it never runs a closure of any key. A future is not woken by its
+/// limit, as there is no timer: one whose time is over ends when it is polled next, and at the
+/// latest when its turn comes; in either case its closure never runs.
+#[must_use = "whether it ran, and what came of it, is in here"]
+pub struct Run<R> {
+    inner: Inner<R>,
+}
+
+enum Inner<R> {
+    Over(Result<R, RunError<R>>),
+    Open(Open<R>),
+    Taken,
+}
+
+/// A run whose outcome is to come.
+pub(super) struct Open<R> {
+    reply: Reply<Ended<R>>,
+    terms: Terms,
+    clock: Option<Arc<dyn Clock>>,
+    /// Is this thread inside a turn of the key?
+    inside: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+/// Is this thread inside a turn of this actor? A wait that is over at once says so.
+pub(super) fn is_inside<K, S>(actor: &Actor<Slot<K, S>>) -> bool
+where
+    K: Send + Sync + 'static,
+    S: Send + 'static,
+{
+    actor.wait_ended(Limit::Immediate) == Err(Reason::Deadlock)
+}
+
+impl<R> Open<R> {
+    pub(super) fn new<K, S>(
+        reply: Reply<Ended<R>>,
+        actor: Actor<Slot<K, S>>,
+        terms: Terms,
+        clock: Option<Arc<dyn Clock>>,
+    ) -> Self
+    where
+        K: Send + Sync + 'static,
+        S: Send + 'static,
+    {
+        Open { reply, terms, clock, inside: Box::new(move || is_inside(&actor)) }
+    }
+
+    fn now(&self) -> Duration {
+        now(self.clock.as_deref())
+    }
+
+    fn left(&self) -> Limit {
+        match self.terms.wait {
+            None => Limit::Unlimited,
+            Some(wait) => wait.at.saturating_sub(self.now()).into(),
+        }
+    }
+
+    /// Waits for its turn until the deadline, and then for its end.
+    pub(super) fn settle(self) -> Ended<R> {
+        if !self.reply.is_ready() && (self.inside)() {
+            return match self.reply.cancel() {
+                Ok(()) => Ended::Not(NotStarted::Deadlock.into()),
+                Err(reply) => awaited(reply),
+            };
+        }
+        let left = self.left();
+        let Open { reply, terms, clock, .. } = self;
+        match reply.within(left) {
+            Ok(ended) => ended,
+            Err(WaitError::Ask(error)) => Ended::Not(error.into()),
+            Err(WaitError::Cancelled(_)) => {
+                let called = terms.wait.map_or(Duration::ZERO, |wait| wait.called);
+                Ended::late(now(clock.as_deref()).saturating_sub(called))
+            }
+            // It has begun: it has no limit any more.
+            Err(WaitError::TimedOut(reply)) => awaited(reply),
+            Err(_) => unreachable!("a wait ends in one of three ways"),
+        }
+    }
+
+    /// Takes it back, if it has not begun.
+    fn cancel(self) -> Result<(), Self> {
+        let Open { reply, terms, clock, inside } = self;
+        reply.cancel().map_err(|reply| Open { reply, terms, clock, inside })
+    }
+}
+
+/// Waits for the end of a run that has begun.
+fn awaited<R>(reply: Reply<Ended<R>>) -> Ended<R> {
+    match reply.wait() {
+        Ok(ended) => ended,
+        Err(AskError::Refused(reason @ (Reason::Deadlock | Reason::WouldBlock))) => {
+            Ended::Not(RunError::NotAwaited(reason))
+        }
+        Err(error) => Ended::Not(error.into()),
+    }
+}
+
+impl<R> Run<R> {
+    pub(super) fn over(outcome: Result<R, RunError<R>>) -> Self {
+        Run { inner: Inner::Over(outcome) }
+    }
+
+    pub(super) fn open<K, S>(
+        reply: Reply<Ended<R>>,
+        actor: Actor<Slot<K, S>>,
+        terms: Terms,
+        clock: &Option<Arc<dyn Clock>>,
+    ) -> Self
+    where
+        K: Send + Sync + 'static,
+        S: Send + 'static,
+    {
+        if reply.is_ready() {
+            return Run::over(reply.wait().map_or_else(|error| Err(error.into()), Ended::told));
+        }
+        Run { inner: Inner::Open(Open::new(reply, actor, terms, clock.clone())) }
+    }
+
+    /// Is the outcome there? Wait-free.
+    pub fn is_over(&self) -> bool {
+        match &self.inner {
+            Inner::Over(_) => true,
+            Inner::Open(open) => open.reply.is_ready(),
+            Inner::Taken => false,
+        }
+    }
+
+    /// Waits for its turn, until the deadline that was made when it was started, and then for its
+    /// end. May block.
+    ///
+    /// # Errors
+    /// Whatever became of it instead of a plain value: see [`RunError`].
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{Keyed, Limits};
+    ///
+    /// let keyed = Keyed::new();
+    /// let run = keyed.start("a", Limits::NONE, |()| 1 + 1);
+    /// assert_eq!(run.wait()?, 2);
+    /// # Ok::<(), turnwise_locks::RunError<i32>>(())
+    /// ```
+    pub fn wait(self) -> Result<R, RunError<R>> {
+        match self.inner {
+            Inner::Over(outcome) => outcome,
+            Inner::Open(open) => open.settle().told(),
+            Inner::Taken => Err(RunError::Taken),
+        }
+    }
+
+    /// Takes it back, if it has not begun: then it certainly never runs, as one that was refused.
+    /// Its captured values are dropped here.
+    ///
+    /// # Errors
+    /// The run comes back if it has begun, or is over.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{Keyed, Limits};
+    ///
+    /// let keyed = Keyed::new();
+    /// keyed.run("a", |()| {
+    ///     let waiting = keyed.start("a", Limits::NONE, |()| unreachable!());
+    ///     assert!(waiting.cancel().is_ok());
+    /// })?;
+    /// # Ok::<(), turnwise_locks::RunError<()>>(())
+    /// ```
+    pub fn cancel(self) -> Result<(), Self> {
+        let inner = match self.inner {
+            Inner::Over(Err(RunError::NotStarted(_) | RunError::Gone(_))) => return Ok(()),
+            Inner::Open(open) => match open.cancel() {
+                Ok(()) => return Ok(()),
+                Err(open) => Inner::Open(open),
+            },
+            inner => inner,
+        };
+        Err(Run { inner })
+    }
+}
+
+impl<R> Future for Run<R> {
+    type Output = Result<R, RunError<R>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let open = match std::mem::replace(&mut self.inner, Inner::Taken) {
+            Inner::Over(outcome) => return Poll::Ready(outcome),
+            Inner::Taken => return Poll::Ready(Err(RunError::Taken)),
+            Inner::Open(open) => open,
+        };
+        let mut open = open;
+        if !open.reply.is_ready() {
+            // What was cancelled certainly never runs; so it is cancelled before this is said.
+            let why = if (open.inside)() {
+                Some(NotStarted::Deadlock)
+            } else {
+                let wait = open.terms.wait;
+                let waited = wait.and_then(|wait| wait.over(open.now()));
+                waited.map(|waited| NotStarted::TimedOut { waited })
+            };
+            if let Some(why) = why {
+                let inside = why == NotStarted::Deadlock;
+                open = match open.cancel() {
+                    Ok(()) => return Poll::Ready(Err(why.into())),
+                    Err(_) if inside => {
+                        return Poll::Ready(Err(RunError::NotAwaited(Reason::Deadlock)));
+                    }
+                    Err(open) => open,
+                };
+            }
+        }
+        let polled = Pin::new(&mut open.reply).poll(cx);
+        if polled.is_pending() {
+            self.inner = Inner::Open(open);
+        }
+        Poll::Ready(ready!(polled).map_or_else(|error| Err(error.into()), Ended::told))
+    }
+}
+
+// The outcome is not pinned: it is handed out by value.
+impl<R> Unpin for Run<R> {}
+
+impl<R> fmt::Debug for Run<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run").field("over", &self.is_over()).finish_non_exhaustive()
+    }
+}

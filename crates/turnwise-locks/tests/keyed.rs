@@ -1,0 +1,750 @@
+//! Closures by key: one at a time, in order, and nothing left behind.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Barrier, Mutex, mpsc};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use turnwise::executor::DrainQueue;
+use turnwise::{ThreadPool, VirtualClock};
+use turnwise_locks::{Keyed, Limits, NotStarted, Run, RunError};
+
+/// How much of a load is run: a part in debug builds, all of it in release builds.
+fn size(debug: usize, release: usize) -> usize {
+    if cfg!(debug_assertions) { debug } else { release }
+}
+
+/// Gives others the processor until it is so; red after a minute.
+fn until(what: &str, so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "never: {what}");
+        thread::yield_now();
+    }
+}
+
+fn quiet_panic(text: &'static str) -> ! {
+    resume_unwind(Box::new(text))
+}
+
+fn not_started<R>(why: NotStarted) -> Result<R, RunError<R>> {
+    Err(RunError::NotStarted(why))
+}
+
+/// Set while somebody is inside.
+#[derive(Default)]
+struct Alone(AtomicBool);
+
+impl Alone {
+    fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
+        assert!(!self.0.swap(true, SeqCst), "two at a time");
+        let value = f();
+        self.0.store(false, SeqCst);
+        value
+    }
+}
+
+/// Runs `f` while a closure of the key is running, and then lets that end.
+fn while_busy<R>(keyed: &Keyed<&'static str>, key: &'static str, f: impl FnOnce() -> R) -> R {
+    let (entered, is_in) = mpsc::channel();
+    let (leave, left) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            keyed
+                .run(key, move |()| {
+                    entered.send(()).unwrap();
+                    left.recv().ok();
+                })
+                .unwrap();
+        });
+        is_in.recv().unwrap();
+        let value = f();
+        drop(leave);
+        value
+    })
+}
+
+#[test]
+fn one_key_many_threads() {
+    let (keyed, alone, mut n) = (Keyed::new(), Alone::default(), 0);
+    let each = size(300, 1000);
+    let shared = &Mutex::new(&mut n);
+    thread::scope(|scope| {
+        for _ in 0..100 {
+            scope.spawn(|| {
+                for _ in 0..each {
+                    let count = || **shared.try_lock().expect("two at a time") += 1;
+                    keyed.run("one", |()| alone.enter(count)).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!((n, keyed.len()), (100 * each, 0));
+}
+
+#[test]
+fn keys_are_independent() {
+    let keyed = Keyed::new();
+    while_busy(&keyed, "slow", || {
+        let waiting: Vec<_> =
+            (0..1000).map(|_| keyed.start("slow", Limits::NONE, |()| ())).collect();
+        assert_eq!(keyed.info(&"slow").unwrap().runs, 1001);
+        for n in 0..1000 {
+            assert_eq!(keyed.run("other", |()| n), Ok(n));
+        }
+        assert_eq!(keyed.len(), 1);
+        assert!(waiting.iter().all(|run| !run.is_over()));
+    });
+    until("all have run", || keyed.is_empty());
+}
+
+#[test]
+fn in_the_order_of_the_calls() {
+    let keyed = Keyed::new();
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let runs: Vec<Run<()>> = while_busy(&keyed, "a", || {
+        let key = keyed.key("a").unwrap();
+        (0..1000)
+            .map(|n| {
+                let log = log.clone();
+                let note = move |(): &mut ()| log.lock().unwrap().push(n);
+                match n % 2 {
+                    0 => keyed.start("a", Limits::NONE, note),
+                    _ => key.start(Duration::from_secs(3600), note),
+                }
+            })
+            .collect()
+    });
+    runs.into_iter().for_each(|run| run.wait().unwrap());
+    assert_eq!(*log.lock().unwrap(), (0..1000).collect::<Vec<_>>());
+    until("all is over", || keyed.is_empty());
+}
+
+#[test]
+fn wait_is_measured_once_from_the_call() {
+    for (held, in_time) in [(300, true), (700, false)] {
+        let clock = VirtualClock::new();
+        let keyed = Keyed::builder().clock(clock.clone()).build();
+        let ran = Arc::new(AtomicBool::new(false));
+        let outcome = thread::scope(|scope| {
+            let waiting = while_busy(&keyed, "a", || {
+                let waiting = scope.spawn(|| {
+                    let ran = ran.clone();
+                    let limit = Duration::from_millis(500);
+                    keyed.run_within("a", limit, move |()| ran.store(true, SeqCst))
+                });
+                clock.wait_for_sleepers(1);
+                clock.advance(Duration::from_millis(held));
+                if !in_time {
+                    until("it has given up", || waiting.is_finished());
+                }
+                waiting
+            });
+            waiting.join().unwrap()
+        });
+        until("all is over", || keyed.is_empty());
+        assert_eq!(ran.load(SeqCst), in_time);
+        match outcome {
+            Ok(()) => assert!(in_time),
+            Err(RunError::NotStarted(NotStarted::TimedOut { waited })) => {
+                assert_eq!(waited, Duration::from_millis(held));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_late_turn_is_skipped_unwatched() {
+    let clock = VirtualClock::new();
+    let keyed = Keyed::builder().clock(clock.clone()).build();
+    let late = while_busy(&keyed, "a", || {
+        let late = keyed.start("a", Duration::from_millis(500), |()| panic!("it never runs"));
+        clock.advance(Duration::from_millis(700));
+        late
+    });
+    until("its turn has come", || keyed.is_empty());
+    let waited = Duration::from_millis(700);
+    assert_eq!(late.wait(), not_started::<()>(NotStarted::TimedOut { waited }));
+}
+
+#[test]
+fn a_poll_after_the_limit_takes_it_back() {
+    let clock = VirtualClock::new();
+    let keyed = Keyed::builder().clock(clock.clone()).build();
+    let mut cx = Context::from_waker(Waker::noop());
+    while_busy(&keyed, "a", || {
+        let mut run = pin!(keyed.start("a", Duration::from_millis(5), |()| panic!("never")));
+        assert_eq!(run.as_mut().poll(&mut cx), Poll::Pending);
+        clock.advance(Duration::from_millis(5));
+        let waited = Duration::from_millis(5);
+        let late = not_started::<()>(NotStarted::TimedOut { waited });
+        assert_eq!(run.as_mut().poll(&mut cx), Poll::Ready(late));
+        assert_eq!(run.as_mut().poll(&mut cx), Poll::Ready(Err(RunError::Taken)));
+    });
+    until("all is over", || keyed.is_empty());
+}
+
+#[test]
+fn zero_wait_is_one_attempt() {
+    let pool = ThreadPool::builder().threads(2).build().unwrap();
+    let pooled = Keyed::builder().executor(pool.handle()).build();
+    for keyed in [Keyed::new(), pooled] {
+        assert_eq!(keyed.run_within("a", Duration::ZERO, |()| 1), Ok(1));
+        until("all is over", || keyed.is_empty());
+        while_busy(&keyed, "a", || {
+            let ran = keyed.run_within("a", Duration::ZERO, |()| 1);
+            assert_eq!(ran, not_started(NotStarted::Busy));
+            let key = keyed.key("a").unwrap();
+            let ran = key.run_within(Limits::wait(Duration::ZERO), |()| 1);
+            assert_eq!(ran, not_started(NotStarted::Busy));
+            let both = keyed.run_all(["b", "a"], Duration::ZERO, |_| 1);
+            assert_eq!(both, not_started(NotStarted::Busy));
+        });
+        until("all is over", || keyed.is_empty());
+        let key = keyed.key("a").unwrap();
+        assert_eq!(key.run_within(Duration::ZERO, |()| 2), Ok(2));
+        assert_eq!(keyed.run_within("a", Duration::ZERO, |()| 2), Ok(2));
+    }
+}
+
+#[test]
+fn an_overrun_is_told_with_the_value() {
+    let clock = VirtualClock::new();
+    let keyed = Keyed::builder().clock(clock.clone()).build();
+    let limits = Limits::NONE.lease(Duration::from_millis(100));
+    let take = |millis| {
+        let clock = clock.clone();
+        move |()| clock.advance(Duration::from_millis(millis))
+    };
+    let long = take(300);
+    let overran = keyed.run_within("a", limits, move |()| (long(()), "done").1);
+    let by = Duration::from_millis(200);
+    assert_eq!(overran, Err(RunError::Overran { value: "done", by }));
+    for limits in [limits, Limits::wait(Duration::ZERO).lease(Duration::from_millis(100))] {
+        let long = take(101);
+        let all = keyed.run_within("a", limits, move |()| long(()));
+        let by = Duration::from_millis(1);
+        assert_eq!(all, Err(RunError::Overran { value: (), by }));
+        let long = take(101);
+        let all = keyed.run_all(["a", "b"], limits, move |_| long(()));
+        assert_eq!(all, Err(RunError::Overran { value: (), by }));
+        let short = take(100);
+        assert_eq!(keyed.run_within("a", limits, move |()| short(())), Ok(()));
+    }
+    let zero = Limits::NONE.lease(Duration::ZERO);
+    assert_eq!(keyed.run_within("a", zero, |()| ()), not_started(NotStarted::LeaseZero));
+    assert_eq!(keyed.run_all(["a"], zero, |_| ()), not_started(NotStarted::LeaseZero));
+    assert!(keyed.is_empty());
+}
+
+#[test]
+fn of_many_tries_exactly_one_runs() {
+    for pinned in [false, true] {
+        let keyed = Keyed::new();
+        for _ in 0..size(20, 200) {
+            let _key = pinned.then(|| keyed.key("a").unwrap());
+            let (start, refused) = (Barrier::new(100), AtomicUsize::new(0));
+            let ran = AtomicUsize::new(0);
+            thread::scope(|scope| {
+                for _ in 0..100 {
+                    scope.spawn(|| {
+                        start.wait();
+                        let all_others = || refused.load(SeqCst) == 99;
+                        let tried = keyed.try_run("a", |()| {
+                            until("all others are refused", all_others);
+                            ran.fetch_add(1, SeqCst);
+                        });
+                        if let Err(busy) = tried {
+                            assert_eq!(busy.reason(), &NotStarted::Busy);
+                            refused.fetch_add(1, SeqCst);
+                            let _given_back = busy.into_closure();
+                        }
+                    });
+                }
+            });
+            assert_eq!((ran.into_inner(), refused.into_inner()), (1, 99));
+        }
+        assert!(keyed.is_empty());
+    }
+}
+
+#[test]
+fn a_try_overtakes_nobody() {
+    let keyed = Keyed::new();
+    let waiting = while_busy(&keyed, "a", || {
+        let waiting = keyed.start("a", Limits::NONE, |()| ());
+        assert!(keyed.try_run("a", |()| ()).is_err());
+        assert!(keyed.key("a").unwrap().try_run(|()| ()).is_err());
+        waiting
+    });
+    waiting.wait().unwrap();
+    keyed.try_run("a", |()| ()).unwrap();
+}
+
+#[test]
+fn once_used_keys_are_gone() {
+    let keyed = Keyed::with_state(|key: &usize| Box::new(*key));
+    let each = size(5_000, 250_000);
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let keyed = &keyed;
+            scope.spawn(move || {
+                for key in thread * each..(thread + 1) * each {
+                    assert_eq!(keyed.run(key, |own| **own), Ok(key));
+                }
+            });
+        }
+    });
+    assert_eq!(keyed.len(), 0);
+}
+
+/// A state that counts itself.
+struct Live(Arc<States>);
+
+#[derive(Default)]
+struct States {
+    alone: Alone,
+    live: AtomicUsize,
+    made: AtomicUsize,
+    dropped: AtomicUsize,
+}
+
+impl Live {
+    fn new(states: &Arc<States>) -> Self {
+        assert_eq!(states.live.fetch_add(1, SeqCst), 0, "two states of a key");
+        states.made.fetch_add(1, SeqCst);
+        Live(states.clone())
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        // A state is dropped inside a turn of its key.
+        self.0.alone.enter(|| self.0.live.fetch_sub(1, SeqCst));
+        self.0.dropped.fetch_add(1, SeqCst);
+    }
+}
+
+/// Runners, tries, a canceller, pins and several keys at once, all on one key.
+fn hammer(keyed: &Keyed<u32, Live>, states: &Arc<States>) {
+    let stop = AtomicBool::new(false);
+    let enter = |live: &mut Live| live.0.alone.enter(thread::yield_now);
+    let (ran, never) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
+    let started = AtomicUsize::new(0);
+    let again = || !stop.load(SeqCst);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while again() {
+                    keyed.run(7, enter).unwrap();
+                }
+            });
+        }
+        scope.spawn(|| {
+            while again() {
+                let ran = ran.clone();
+                started.fetch_add(1, SeqCst);
+                let run = keyed.start(7, Duration::from_secs(3600), move |live: &mut Live| {
+                    live.0.alone.enter(|| ran.fetch_add(1, SeqCst))
+                });
+                match run.cancel() {
+                    Ok(()) => drop(never.fetch_add(1, SeqCst)),
+                    Err(run) => drop(run.wait().unwrap()),
+                }
+            }
+        });
+        scope.spawn(|| {
+            while again() {
+                let key = keyed.key(7).unwrap();
+                key.run(enter).unwrap();
+                drop(key.start(Limits::NONE, enter));
+                drop(key.try_run(enter));
+                drop(keyed.try_run(7, enter));
+                drop(key);
+                let both = keyed.run_all([7], Limits::NONE, |all| {
+                    all.iter().for_each(|live| live.0.alone.enter(thread::yield_now));
+                });
+                both.unwrap();
+            }
+        });
+        thread::sleep(Duration::from_secs(3));
+        stop.store(true, SeqCst);
+    });
+    until("all is over", || keyed.is_empty());
+    assert_eq!(ran.load(SeqCst) + never.load(SeqCst), started.load(SeqCst));
+    until("the states are dropped", || states.live.load(SeqCst) == 0);
+    assert!(states.made.load(SeqCst) > 0);
+    assert_eq!(states.made.load(SeqCst), states.dropped.load(SeqCst));
+}
+
+#[test]
+fn one_state_at_a_time() {
+    let states = Arc::<States>::default();
+    let made = states.clone();
+    hammer(&Keyed::with_state(move |_| Live::new(&made)), &states);
+}
+
+#[test]
+fn one_state_at_a_time_in_a_pool() {
+    let pool = ThreadPool::builder().threads(2).build().unwrap();
+    let states = Arc::<States>::default();
+    let made = states.clone();
+    let builder = Keyed::builder().state(move |_| Live::new(&made));
+    hammer(&builder.executor(pool.handle()).build(), &states);
+}
+
+#[test]
+fn the_last_pin_drops_the_state_in_a_turn() {
+    let queue = DrainQueue::new();
+    let states = Arc::<States>::default();
+    let made = states.clone();
+    let builder = Keyed::builder().state(move |_: &u32| Live::new(&made));
+    let keyed = builder.executor(queue.handle()).build();
+    let first = keyed.start(1, Limits::NONE, |_| ());
+    let second = keyed.start(1, Limits::NONE, |_| ());
+    let key = keyed.key(1).unwrap();
+    queue.run_until_idle();
+    first.wait().unwrap();
+    second.wait().unwrap();
+    assert_eq!(states.live.load(SeqCst), 1, "the key is pinned");
+    drop(key);
+    assert_eq!((states.live.load(SeqCst), keyed.len()), (1, 1), "its turn has not come");
+    queue.run_until_idle();
+    assert_eq!((states.live.load(SeqCst), keyed.len()), (0, 0));
+}
+
+#[test]
+fn panics_keep_the_key_usable() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let count = made.clone();
+    let keyed = Keyed::with_state(move |_: &&str| count.fetch_add(1, SeqCst));
+    let key = keyed.key("a").unwrap();
+    let panicked = |outcome: Result<(), RunError<()>>| match outcome {
+        Err(RunError::Panicked(text)) => assert_eq!(&*text, "oops"),
+        other => panic!("{other:?}"),
+    };
+    for n in 0..size(100, 1000) {
+        assert_eq!(keyed.run("a", |made| *made), Ok(3 * n));
+        let felt =
+            catch_unwind(AssertUnwindSafe(|| keyed.run("a", |_| -> () { quiet_panic("oops") })));
+        assert_eq!(felt.unwrap_err().downcast_ref(), Some(&"oops"));
+        assert_eq!(key.run(|made| *made), Ok(3 * n + 1), "a fresh state");
+        panicked(key.run_within(Limits::NONE, |_| quiet_panic("oops")));
+        assert_eq!(key.run(|made| *made), Ok(3 * n + 2));
+        panicked(keyed.run_all(["a", "b"], Limits::NONE, |_| quiet_panic("oops")));
+        made.fetch_sub(1, SeqCst); // that of b
+    }
+    drop(key);
+    assert!(keyed.is_empty());
+}
+
+#[test]
+fn states_that_panic() {
+    struct Bad;
+    impl Drop for Bad {
+        fn drop(&mut self) {
+            quiet_panic("in a drop");
+        }
+    }
+    let keyed = Keyed::with_state(|key: &u32| if *key == 0 { quiet_panic("make") } else { Bad });
+    assert_eq!(keyed.run_within(0, Limits::NONE, |_| ()), Err(RunError::Panicked("make".into())));
+    assert_eq!(keyed.run(1, |_| 1), Ok(1));
+    assert_eq!(keyed.run_all([2, 1], Limits::NONE, |_| 2), Ok(2));
+    let both = keyed.run_all([0, 1], Limits::NONE, |_| ());
+    assert_eq!(both, Err(RunError::Panicked("make".into())));
+    drop(keyed.key(3).unwrap());
+    let key = keyed.key(3).unwrap();
+    assert_eq!(key.run(|_| 3), Ok(3));
+    drop(key);
+    assert!(keyed.is_empty());
+}
+
+thread_local! {
+    static IN_EQ: Cell<Option<fn()>> = const { Cell::new(None) };
+}
+
+/// A key whose `Eq` and `Drop` do what they are told.
+struct Odd(u32);
+
+impl PartialEq for Odd {
+    fn eq(&self, other: &Self) -> bool {
+        if let Some(f) = IN_EQ.get() {
+            f();
+        }
+        self.0 == other.0
+    }
+}
+
+impl Eq for Odd {}
+
+impl Hash for Odd {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Drop for Odd {
+    fn drop(&mut self) {
+        if self.0 == 13 {
+            quiet_panic("a key's drop");
+        }
+    }
+}
+
+static ODD: std::sync::OnceLock<Keyed<Odd, String>> = std::sync::OnceLock::new();
+static PINNED: Mutex<Vec<turnwise_locks::Key<Odd, String>>> = Mutex::new(Vec::new());
+
+#[test]
+fn keys_that_misbehave() {
+    let keyed = ODD.get_or_init(|| Keyed::with_state(|_| "a state".to_string()));
+    let run = |key| catch_unwind(AssertUnwindSafe(|| keyed.run(Odd(key), |state| state.len())));
+    let key = keyed.key(Odd(1)).unwrap();
+    let misbehaved = |f: fn()| {
+        IN_EQ.set(Some(f));
+        let ran = run(1);
+        IN_EQ.set(None);
+        ran
+    };
+    assert!(misbehaved(|| quiet_panic("eq")).is_err());
+    // Coming back from there is refused, with a panic.
+    let back = misbehaved(|| drop(ODD.get().unwrap().run(Odd(1), |_| ())));
+    assert!(back.is_err());
+    // The last pin of some key ends there, with its state.
+    let other = keyed.key(Odd(2)).unwrap();
+    other.run(|state| state.push('!')).unwrap();
+    PINNED.lock().unwrap().push(other);
+    assert_eq!(misbehaved(|| PINNED.lock().unwrap().clear()).unwrap(), Ok(7));
+    until("another thread has unpinned it", || keyed.len() == 1);
+    assert_eq!(run(2).unwrap(), Ok(7));
+    assert_eq!(run(1).unwrap(), Ok(7));
+    drop(key);
+    // A key whose drop panics.
+    assert_eq!(run(13).unwrap(), Ok(7));
+    assert_eq!(keyed.len(), 0);
+}
+
+#[test]
+fn forgotten_runs_run() {
+    let keyed = Keyed::new();
+    let ran = Arc::new(AtomicUsize::new(0));
+    while_busy(&keyed, "a", || {
+        for n in 0..10 {
+            let ran = ran.clone();
+            let run = keyed.start("a", Limits::NONE, move |()| ran.fetch_add(1, SeqCst));
+            if n % 2 == 0 { std::mem::forget(run) } else { drop(run) }
+        }
+    });
+    until("all is over", || keyed.is_empty());
+    assert_eq!(ran.load(SeqCst), 10);
+}
+
+#[test]
+fn closures_that_come_back() {
+    struct Back(Keyed<&'static str>, Arc<AtomicUsize>);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            // The same key, from the drop of what a closure has captured.
+            let ran = self.1.clone();
+            drop(self.0.start("a", Limits::NONE, move |()| ran.fetch_add(1, SeqCst)));
+            quiet_panic("a capture's drop");
+        }
+    }
+    let keyed = Keyed::new();
+    let ran = Arc::new(AtomicUsize::new(0));
+    let back = Back(keyed.clone(), ran.clone());
+    let outcome = keyed.run_within("a", Limits::NONE, move |()| drop(back));
+    assert_eq!(outcome, Err(RunError::Panicked("a capture's drop".into())));
+    until("all is over", || keyed.is_empty());
+    assert_eq!(ran.load(SeqCst), 1);
+    while_busy(&keyed, "a", || {
+        let back = Back(keyed.clone(), ran.clone());
+        let run = keyed.start("a", Limits::NONE, move |()| std::mem::forget(back));
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(run.cancel()))).is_err());
+    });
+    until("all is over", || keyed.is_empty());
+    assert_eq!(ran.load(SeqCst), 2);
+}
+
+#[test]
+fn ones_own_key_is_a_deadlock() {
+    let keyed = Keyed::new();
+    let deadlock = || not_started::<()>(NotStarted::Deadlock);
+    let key = keyed.key("a").unwrap();
+    let inside = || {
+        let mut cx = Context::from_waker(Waker::noop());
+        assert_eq!(keyed.run("a", |()| ()), deadlock());
+        assert_eq!(keyed.run_within("a", Limits::NONE, |()| panic!("never")), deadlock());
+        assert_eq!(keyed.run_all(["b", "a"], Limits::NONE, |_| panic!("never")), deadlock());
+        assert_eq!(key.run(|()| ()), deadlock());
+        assert_eq!(key.run_within(Limits::NONE, |()| panic!("never")), deadlock());
+        assert!(keyed.try_run("a", |()| ()).is_err());
+        assert!(key.try_run(|()| ()).is_err());
+        let polled = pin!(keyed.start("a", Limits::NONE, |()| panic!("never"))).poll(&mut cx);
+        assert_eq!(polled, Poll::Ready(deadlock()));
+    };
+    keyed.run("a", |()| keyed.run("c", |()| inside()).unwrap()).unwrap();
+    drop(key);
+    assert!(keyed.is_empty());
+}
+
+#[test]
+fn several_keys_in_opposite_orders() {
+    let keyed = Arc::new(Keyed::new());
+    let (done, ended) = mpsc::channel();
+    for pair in [[1, 2], [2, 1]] {
+        let (keyed, done) = (keyed.clone(), done.clone());
+        thread::spawn(move || {
+            for _ in 0..size(5_000, 100_000) {
+                keyed.run_all(pair, Limits::NONE, |both| assert_eq!(both.len(), 2)).unwrap();
+            }
+            done.send(()).unwrap();
+        });
+    }
+    for _ in 0..2 {
+        ended.recv_timeout(Duration::from_secs(120)).expect("a deadlock");
+    }
+    until("all is over", || keyed.is_empty());
+}
+
+#[test]
+fn transfers_keep_the_sum() {
+    for pool in [None, Some(ThreadPool::builder().threads(2).build().unwrap())] {
+        let mut builder = Keyed::builder().state(|_: &usize| 1000_i64);
+        if let Some(pool) = &pool {
+            builder = builder.executor(pool.handle());
+        }
+        let bank = builder.build();
+        let accounts: Vec<_> = (0..64).map(|n| bank.key(n).unwrap()).collect();
+        let late = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                let (bank, late) = (&bank, &late);
+                scope.spawn(move || {
+                    let mut random = thread + 1;
+                    for n in 0..size(1_000, 20_000) {
+                        random =
+                            random * 6_364_136_223_846_793_005_u128 % 18_446_744_073_709_551_557;
+                        let (from, to) = (random as usize % 64, (random >> 8) as usize % 64);
+                        let limits = match n % 3 {
+                            0 => Limits::NONE,
+                            1 => Limits::wait(Duration::from_micros(50)),
+                            _ => Limits::wait(Duration::ZERO),
+                        };
+                        let moved = bank.run_all([from, to], limits, move |all| match all {
+                            [low, high] => (**low -= 1, **high += 1).1,
+                            one => assert_eq!((one.len(), from), (1, to)),
+                        });
+                        match moved {
+                            Ok(()) => {}
+                            Err(RunError::NotStarted(_)) => drop(late.fetch_add(1, SeqCst)),
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                });
+            }
+        });
+        let sum: i64 = accounts.iter().map(|account| account.run(|sum| *sum).unwrap()).sum();
+        assert_eq!(sum, 64_000);
+        drop(accounts);
+        until("all is over", || bank.is_empty());
+    }
+}
+
+#[test]
+fn all_or_nothing() {
+    let clock = VirtualClock::new();
+    let keyed = Keyed::builder().clock(clock.clone()).build();
+    thread::scope(|scope| {
+        let waiting = while_busy(&keyed, "b", || {
+            let waiting = scope.spawn(|| {
+                let limit = Duration::from_millis(500);
+                keyed.run_all(["c", "b", "a"], limit, |_| panic!("never"))
+            });
+            clock.wait_for_sleepers(1);
+            assert!(keyed.try_run("a", |()| ()).is_err(), "it holds the first");
+            assert!(keyed.try_run("c", |()| ()).is_ok());
+            clock.advance(Duration::from_millis(500));
+            until("it has given up", || waiting.is_finished());
+            assert!(keyed.try_run("a", |()| ()).is_ok());
+            waiting
+        });
+        let waited = Duration::from_millis(500);
+        let late = not_started::<()>(NotStarted::TimedOut { waited });
+        assert_eq!(waiting.join().unwrap(), late);
+    });
+    assert_eq!(keyed.run_all([], Limits::NONE, |none| none.len()), Ok(0));
+    until("all is over", || keyed.is_empty());
+}
+
+#[test]
+fn results_have_their_types() {
+    #[derive(Debug, PartialEq)]
+    struct TimedOut;
+    let keyed = Keyed::new();
+    assert_eq!(keyed.run("a", |()| ()), Ok(()));
+    assert_eq!(keyed.run_within("a", Limits::NONE, |()| "text".to_string()), Ok("text".into()));
+    // The closure's own error is its value.
+    let own = keyed.run_within("a", Limits::NONE, |()| Err::<u8, _>(TimedOut));
+    assert_eq!(own, Ok(Err(TimedOut)));
+    let swapped = keyed.run("a", |()| Ok::<RunError<u8>, u8>(RunError::Taken));
+    assert_eq!(swapped, Ok(Ok(RunError::Taken)));
+    let boxed = keyed.run("a", |()| Box::new(|n: u32| n + 1) as Box<dyn Fn(u32) -> u32 + Send>);
+    assert_eq!(boxed.unwrap()(1), 2);
+}
+
+#[test]
+fn shutdown_tells_what_became_of_each() {
+    let keyed = Keyed::new();
+    let key = keyed.key("pinned").unwrap();
+    let (waiting, report) = while_busy(&keyed, "a", || {
+        let waiting = keyed.start("a", Limits::NONE, |()| panic!("never"));
+        (waiting, keyed.shutdown(Duration::ZERO))
+    });
+    assert_eq!((report.ended, report.stopped, report.running), (1, 0, 1));
+    assert!(matches!(waiting.wait(), Err::<(), _>(RunError::Gone(_))));
+    assert_eq!(keyed.run("a", |()| ()), not_started(NotStarted::Closed));
+    assert_eq!(key.run(|()| ()), not_started(NotStarted::Closed));
+    assert_eq!(key.try_run(|()| ()).unwrap_err().reason(), &NotStarted::Closed);
+    assert_eq!(keyed.try_run("b", |()| ()).unwrap_err().reason(), &NotStarted::Closed);
+    assert!(keyed.key("b").is_err());
+    drop(key);
+    until("all is over", || keyed.is_empty());
+}
+
+#[test]
+fn shutdown_runs_what_was_accepted() {
+    let pool = ThreadPool::builder().threads(2).build().unwrap();
+    let ran = Arc::new(AtomicUsize::new(0));
+    let keyed = Keyed::builder().executor(pool.handle()).build();
+    for n in 0..1000 {
+        let ran = ran.clone();
+        drop(keyed.start(n % 10, Limits::NONE, move |()| ran.fetch_add(1, SeqCst)));
+    }
+    assert!(keyed.shutdown(Duration::from_secs(60)).is_complete());
+    assert_eq!(ran.load(SeqCst), 1000);
+    until("all is over", || keyed.is_empty());
+}
+
+#[test]
+fn an_executor_that_is_gone() {
+    let queue = DrainQueue::new();
+    let keyed = Keyed::builder().state(|_: &u32| vec![1]).executor(queue.handle()).build();
+    let waiting = keyed.start(1, Limits::NONE, |_| ());
+    let key = keyed.key(2).unwrap();
+    drop(queue);
+    assert!(matches!(waiting.wait(), Err(RunError::Gone(_))));
+    assert!(matches!(keyed.run(1, |_| ()), Err(RunError::Gone(_))));
+    assert!(matches!(key.run_within(Limits::NONE, |_| ()), Err(RunError::Gone(_))));
+    assert!(keyed.try_run(1, |_| ()).is_err());
+    drop(key);
+    assert!(keyed.is_empty());
+}
