@@ -291,6 +291,19 @@ fn a_try_overtakes_nobody() {
 }
 
 #[test]
+fn a_try_sees_the_runs_of_pins() {
+    let keyed = Keyed::new();
+    let key = keyed.key("a").unwrap();
+    let tried = key.run(|()| {
+        let (tell, told) = mpsc::channel();
+        let keyed = keyed.clone();
+        thread::spawn(move || tell.send(keyed.try_run("a", |()| ()).is_err()));
+        told.recv_timeout(Duration::from_secs(60))
+    });
+    assert_eq!(tried, Ok(Ok(true)), "it waits");
+}
+
+#[test]
 fn once_used_keys_are_gone() {
     let keyed = Keyed::with_state(|key: &usize| Box::new(*key));
     let each = size(5_000, 250_000);
