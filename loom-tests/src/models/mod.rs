@@ -132,6 +132,7 @@ pub(crate) const MODELS: &[Model] = models![
     THREE scheduled::r8_two_turns_at_the_end,
     ALL scheduled::r8_entry_given_up ["taken over by the reference", "nothing left"],
     THREE scheduled::r8_claimed_beside_its_entry ["claimed beside its entry"],
+    TWO scheduled::r8_claimed_beside_by_another,
     THREE scheduled::r8_entry_against_a_stop,
     ALL scheduled::r8_short_way_against_a_stop ["seen in a turn"],
     ALL scheduled::r8_short_way_against_a_close,

@@ -206,6 +206,27 @@ pub(super) fn r8_claimed_beside_its_entry() {
     books.balance();
 }
 
+/// HANDOVER by that claim: from a thread that has run the mailbox to another one, while the turn
+/// that has left the entry goes on.
+pub(super) fn r8_claimed_beside_by_another() {
+    let books = Books::new();
+    let actor = Strong::new(Log::new(&books));
+    let senders = [1, 2].map(|from| {
+        let (theirs, mail) = (actor.clone(), Mail::<OWN>::new(&books, from, 1));
+        spawn(move || {
+            let message = move |log: &mut Log| log.handle(mail);
+            assert!(theirs.send(Closure::new(message)).is_ok());
+        })
+    });
+    in_turn(|| {
+        let mail = Mail::<OWN>::new(&books, 0, 1);
+        assert!(actor.send(Closure::new(mail.message())).is_ok());
+        drop(actor);
+    });
+    senders.into_iter().for_each(Joiner::join);
+    books.balance();
+}
+
 /// An entry against a stop: what waits is run or given back, once, and the end comes once.
 pub(super) fn r8_entry_against_a_stop() {
     let (shared, ends) = Shared::with_end();
