@@ -15,12 +15,14 @@ use std::time::Duration;
 use child::in_child;
 use common::{Held, Tally, block_on, must_end, poll_once, until};
 use turnwise::executor::{DrainQueue, Shutdown};
+use turnwise::time::{Timer, Timers};
 use turnwise::{
     Actor, ActorBuilder, AskError, Context, EndCause, Handler, Limit, Lossy, Overflow, Reason,
     StopCause, System, Template, ThreadPool, VirtualClock, WaitError, blocking, promise,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// Where turns ran.
 #[derive(Default)]
@@ -949,4 +951,55 @@ fn virtual_clock_wakes_and_runs_nothing() {
         assert!(waits.join().unwrap(), "its time is over, and the question was taken back");
         assert_eq!(queue.len(), 1, "nothing was run");
     });
+}
+
+#[test]
+fn timers_run_nothing_in_the_call() {
+    let timers = Timers::by_hand(VirtualClock::new());
+    let queue = DrainQueue::new();
+    let builder = Actor::builder(Seen::default()).timers(timers.clone());
+    let actor = builder.executor(queue.handle()).spawn().unwrap();
+    let ran = Arc::new(AtomicUsize::new(0));
+    let count = || {
+        let ran = ran.clone();
+        move || _ = ran.fetch_add(1, SeqCst)
+    };
+    timers.after(Duration::ZERO, count()).forget();
+    timers.at(Duration::ZERO, count()).forget();
+    actor.send_after(Duration::ZERO, Seen::here).forget();
+    let sleep = timers.sleep(Duration::ZERO);
+    assert_eq!((ran.load(SeqCst), queue.len(), timers.len()), (0, 0, 3));
+    assert_eq!(timers.run_due(), 3);
+    assert_eq!((ran.load(SeqCst), queue.len()), (2, 1), "the message was posted, not run");
+    drop(sleep);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn timers_start_one_thread_each() {
+    in_child("timers_start_one_thread_each", PATIENCE, || {
+        let before = threads();
+        let by_hand = Timers::by_hand(VirtualClock::new());
+        by_hand.after(Duration::from_secs(1), || ()).forget();
+        let global = Timers::global();
+        assert_eq!(threads(), before, "nothing is armed but by hand");
+        let timers: Vec<_> = (0..3).map(|_| global.after(HOUR, || ())).collect();
+        assert_eq!(threads(), before + 1);
+        let own = Timers::new(VirtualClock::new()).unwrap();
+        assert_eq!(threads(), before + 2);
+        drop(own);
+        until(|| threads() == before + 1);
+        assert!(timers.iter().all(Timer::cancel));
+    });
+}
+
+#[test]
+fn due_timers_run_here() {
+    let clock = VirtualClock::new();
+    let timers = Timers::by_hand(clock.clone());
+    let (tell, told) = mpsc::channel();
+    timers.after(HOUR, move || tell.send(here()).unwrap()).forget();
+    clock.advance(HOUR);
+    assert_eq!(timers.run_due(), 1);
+    assert_eq!(told.try_recv(), Ok(here()));
 }

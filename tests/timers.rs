@@ -210,12 +210,9 @@ fn random_delays_fire_once_in_order() {
     let count = size(100_000, 100_000);
     let fired = Arc::new(Mutex::new(Vec::with_capacity(2 * count)));
     let mut random = Random(7);
-    let mut armed = 0_u64;
-    for _ in 0..count {
+    for number in 0..count as u64 {
         let delay = millis(random.below(1000));
         let again = (random.below(4) == 0).then(|| millis(random.below(500)));
-        let number = armed;
-        armed += 1;
         let (fired, theirs, clock) = (fired.clone(), timers.clone(), clock.clone());
         let due = clock.now() + delay;
         let function = move || {

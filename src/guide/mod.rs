@@ -17,6 +17,7 @@
 //! | 12 [`testing`] | testing without sleeping |
 //! | 13 [`service`] | all of it together: an order desk |
 //! | 14 [`migration`] | from mutexes, channels, tokio tasks, actix, kameo, ractor, xtra, Pekko |
+//! | 15 [`time`] | functions and messages that come later, or again and again |
 //!
 //! Words used throughout: a **mailbox** holds the messages for one object. A **turn** is one
 //! message, run with exclusive access to that object's state. A **drain** is a run of turns by one
@@ -65,3 +66,6 @@ pub mod service {}
 
 #[doc = include_str!("14-migration.md")]
 pub mod migration {}
+
+#[doc = include_str!("15-time.md")]
+pub mod time {}
