@@ -196,3 +196,25 @@ fn two_actors_that_answer_each_other_lose_nothing() {
     tally.check_all_handled();
     assert_eq!(tally.created(), 2 * rounds);
 }
+
+/// What waits in its own thread's list, and was run meanwhile, makes no difference to a `with`: it
+/// runs here, and then what its turn has left.
+#[test]
+fn with_beside_an_entry_does_as_without() {
+    for sent_before in [false, true] {
+        let actor = Actor::new(());
+        let ran = Arc::new(AtomicUsize::new(0));
+        in_turn(|| {
+            if sent_before {
+                actor.send(|()| ()).unwrap();
+                actor.wait_idle().unwrap();
+            }
+            let (again, ran_later) = (actor.clone(), ran.clone());
+            let turn = move |(): &mut ()| {
+                again.send(move |()| _ = ran_later.fetch_add(1, Relaxed)).unwrap();
+            };
+            actor.with(turn).unwrap();
+            assert_eq!(ran.load(Relaxed), 1, "sent before: {sent_before}");
+        });
+    }
+}

@@ -45,10 +45,9 @@ impl<S: 'static> Strong<S> {
         F: FnOnce(&mut S) -> R + Send,
         R: Send,
     {
-        if local.in_turn() {
-            return self.with_slow(local, seen, f);
-        }
-        match self.claim_soon(seen) {
+        // Inside a turn it does not try again and again: this thread may be what the owner waits for.
+        let claimed = if local.in_turn() { self.claim_beside(seen) } else { self.claim_soon(seen) };
+        match claimed {
             Ok(claimed) => returned(self.run_claimed(local, Depth::Any, claimed, f)),
             Err(seen) => self.with_slow(local, seen, f),
         }
