@@ -462,6 +462,11 @@ fn nested(size: Size) {
             }
         }
     });
+    // What a pool goes on with may send to one that was found idle.
+    while counts.sent.load(Relaxed) != counts.handled.load(Relaxed) {
+        ring.iter().for_each(|actor| actor.wait_idle().unwrap());
+    }
+    // All are handled; and now all turns are over.
     ring.iter().for_each(|actor| actor.wait_idle().unwrap());
     drop((ring, leaf));
     let [sent, handled, ..] = counts.settle();
