@@ -839,6 +839,42 @@ fn a_message_to_nobody_is_counted() {
     assert_eq!(Arc::strong_count(&token), 1);
 }
 
+/// A message that does not like to be dropped.
+#[derive(Clone)]
+struct Touchy;
+
+impl Drop for Touchy {
+    fn drop(&mut self) {
+        quiet_panic("dropped");
+    }
+}
+
+impl Handler<Touchy> for Mail {
+    type Reply = ();
+    fn handle(&mut self, touchy: Touchy, _: &mut turnwise::Context<'_, Self>) {
+        std::mem::forget(touchy);
+    }
+}
+
+#[test]
+fn a_refused_message_that_panics_is_counted() {
+    let (clock, timers) = by_hand();
+    let queue = DrainQueue::new();
+    let builder = Actor::builder(Mail::default()).timers(timers.clone());
+    let builder = builder.executor(queue.handle()).capacity(1, Overflow::Reject);
+    let mail = builder.spawn().unwrap();
+    let ticks = mail.tell_every(Every::step(SECOND), Touchy).unwrap();
+    clock.advance(2 * SECOND);
+    assert_eq!((timers.run_due(), timers.undelivered()), (2, 1), "the mailbox was full");
+    assert!(ticks.is_armed(), "it costs one message");
+    assert!(ticks.cancel());
+    queue.run_until_idle();
+    mail.tell_after(SECOND, Touchy).forget();
+    drop(mail);
+    clock.advance(SECOND);
+    assert_eq!((timers.run_due(), timers.undelivered()), (1, 2), "the actor is gone");
+}
+
 #[test]
 fn a_delayed_message_keeps_no_actor() {
     let (clock, timers) = by_hand();

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{Actor, Handler};
-use crate::error::{Reason, SendError};
+use crate::error::Reason;
+use crate::panic;
 use crate::time::timers::Accepted;
 use crate::time::{Every, Timer, TimerError, Timers};
 
@@ -111,10 +112,12 @@ impl<S: Send + 'static> Actor<S> {
         timers.messages_every(every, move |_| {
             let _kept = &kept;
             let Some(actor) = actor.upgrade() else { return Accepted::NeverAgain };
-            match actor.posted().tell(message.clone()).map_err(SendError::into_reason) {
-                Ok(()) => Accepted::Yes,
-                Err(Reason::Closed | Reason::Stopped(_)) => Accepted::NeverAgain,
-                Err(_) => Accepted::No,
+            let Err(refused) = actor.posted().tell(message.clone()) else { return Accepted::Yes };
+            let (message, reason) = refused.into_parts();
+            panic::ignore(|| drop(message));
+            match reason {
+                Reason::Closed | Reason::Stopped(_) => Accepted::NeverAgain,
+                _ => Accepted::No,
             }
         })
     }

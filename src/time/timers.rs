@@ -164,7 +164,8 @@ struct Once<F>(Mutex<Option<F>>);
 impl<F: FnOnce() -> bool + Send> Job for Once<F> {
     fn fire(&self, _: Duration, _: Duration) -> Fired {
         let function = self.0.lock().take();
-        let mut accepted = true;
+        // A message whose drop panics was refused before that.
+        let mut accepted = false;
         panic::ignore(|| accepted = function.is_none_or(|function| function()));
         Fired { lost: !accepted, next: None }
     }
@@ -410,7 +411,7 @@ impl Timers {
     /// ```
     pub fn after(&self, delay: Duration, f: impl FnOnce() + Send + 'static) -> Timer {
         self.message_after(delay, || {
-            f();
+            panic::ignore(f);
             true
         })
     }
@@ -442,7 +443,7 @@ impl Timers {
     /// ```
     pub fn at(&self, due: Duration, f: impl FnOnce() + Send + 'static) -> Timer {
         let once = || {
-            f();
+            panic::ignore(f);
             true
         };
         self.timer(Due::At(due), Once(Mutex::new(Some(once))))
