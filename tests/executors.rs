@@ -17,27 +17,9 @@ use turnwise::{
     StopCause, ThreadPool,
 };
 
-/// An executor for many actors, whatever it is.
-#[derive(Clone)]
-struct Shared(Arc<dyn Executor>);
-
-impl Executor for Shared {
-    fn execute(&self, drain: Drain) {
-        self.0.execute(drain);
-    }
-
-    fn try_execute(&self, drain: Drain) -> Result<(), Drain> {
-        self.0.try_execute(drain)
-    }
-
-    fn is_closed(&self) -> bool {
-        self.0.is_closed()
-    }
-}
-
 /// Where actors are run, for one test.
 struct On {
-    executor: Option<Shared>,
+    executor: Option<Arc<dyn Executor>>,
     /// A turn that waits keeps its thread, and there are few: waiting turns must help.
     keeps_threads: bool,
     /// Ends it, and waits for its threads.
@@ -50,7 +32,7 @@ impl On {
     }
 
     fn new(executor: impl Executor + 'static, end: impl FnOnce() + Send + 'static) -> On {
-        let executor = Some(Shared(Arc::new(executor)));
+        let executor: Option<Arc<dyn Executor>> = Some(Arc::new(executor));
         On { executor, keeps_threads: false, end: Box::new(end) }
     }
 

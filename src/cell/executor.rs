@@ -1,6 +1,7 @@
 //! Where drains run that no sender runs: the [`Executor`], and the [`Drain`] that it is given.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Where drains run that are not run by their sender: a thread pool, a runtime, an event loop.
 ///
@@ -68,6 +69,25 @@ pub(crate) trait Fallback: Executor {
     /// This thread is about to block inside a turn: what it has scheduled before must not wait for
     /// it.
     fn before_block(&self) {}
+}
+
+/// A shared executor is the same executor.
+impl<E: Executor + ?Sized> Executor for Arc<E> {
+    fn execute(&self, drain: Drain) {
+        (**self).execute(drain);
+    }
+
+    fn try_execute(&self, drain: Drain) -> Result<(), Drain> {
+        (**self).try_execute(drain)
+    }
+
+    fn is_closed(&self) -> bool {
+        (**self).is_closed()
+    }
+
+    fn is(&self, pool: ThisPool) -> bool {
+        (**self).is(pool)
+    }
 }
 
 impl<F: Fn(Drain) + Send + Sync> Executor for F {

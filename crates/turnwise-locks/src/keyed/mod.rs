@@ -11,7 +11,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use turnwise::{Actor, AskError, Clock, Drain, Executor, Limit, Reason, SharedPolicy, Template};
+use turnwise::{Actor, AskError, Clock, Executor, Limit, Reason, SharedPolicy, Template};
 
 pub use error::{NotStarted, RunError, TryRun};
 pub use limits::Limits;
@@ -619,7 +619,7 @@ impl KeyedReport {
 #[must_use = "nothing is made before `build`"]
 pub struct KeyedBuilder<K, S = ()> {
     make: Make<K, S>,
-    executor: Option<Box<dyn Executor>>,
+    executor: Option<Arc<dyn Executor>>,
     clock: Option<Arc<dyn Clock>>,
 }
 
@@ -644,7 +644,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn executor(self, executor: impl Executor + 'static) -> Self {
-        KeyedBuilder { executor: Some(Box::new(executor)), ..self }
+        KeyedBuilder { executor: Some(Arc::new(executor)), ..self }
     }
 
     /// The clock that limits and leases are measured on; without this, the system's monotonic one.
@@ -659,7 +659,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
         let template = (elsewhere || clock.is_some()).then(|| {
             let mut template = Template::builder().panic_policy(SharedPolicy::Resume);
             if let Some(executor) = executor {
-                template = template.executor(Boxed(executor));
+                template = template.executor(executor);
             }
             if let Some(clock) = &clock {
                 template = template.clock(clock.clone());
@@ -667,23 +667,6 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
             template.build().unwrap_or_else(|error| unreachable!("no limit is a good one: {error}"))
         });
         Keyed { registry: Registry::new(make, template, clock, elsewhere) }
-    }
-}
-
-/// An executor, whichever it is.
-struct Boxed(Box<dyn Executor>);
-
-impl Executor for Boxed {
-    fn execute(&self, drain: Drain) {
-        self.0.execute(drain);
-    }
-
-    fn try_execute(&self, drain: Drain) -> Result<(), Drain> {
-        self.0.try_execute(drain)
-    }
-
-    fn is_closed(&self) -> bool {
-        self.0.is_closed()
     }
 }
 

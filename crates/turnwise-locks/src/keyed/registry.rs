@@ -17,6 +17,7 @@
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -545,27 +546,17 @@ impl<A: Access> Drop for Pin<A> {
     }
 }
 
-impl<K, S> Guard<K, S> for Arc<Pin<Arc<Registry<K, S>>>>
+/// A pin that others hold, too: a [`Key`](super::Key)'s.
+impl<K, S, P> Guard<K, S> for P
 where
     K: Send + Sync + 'static,
     S: Send + 'static,
+    P: Deref<Target = Pin<Arc<Registry<K, S>>>>,
 {
     fn registry(&self) -> &Registry<K, S> {
         &self.access
     }
 
     // If it is the last, the pin's own end comes back for the state.
-    fn finish(self, _: &mut Slot<K, S>) {}
-}
-
-impl<K, S> Guard<K, S> for &Pin<Arc<Registry<K, S>>>
-where
-    K: Send + Sync + 'static,
-    S: Send + 'static,
-{
-    fn registry(&self) -> &Registry<K, S> {
-        &self.access
-    }
-
     fn finish(self, _: &mut Slot<K, S>) {}
 }
