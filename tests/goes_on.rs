@@ -1,9 +1,12 @@
 //! A pool's worker whose drain has spent its budget goes on with the same actor if nothing else
 //! waits for it, and only then.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+mod common;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use common::Held;
 use turnwise::executor::PoolHandle;
 use turnwise::{Actor, Drain, Executor, ThreadPool};
 
@@ -18,18 +21,10 @@ fn pool() -> ThreadPool {
 
 /// Keeps the actor in a turn until `meanwhile` is over, then has it run `MANY` more.
 fn flood(actor: &Actor<usize>, meanwhile: impl FnOnce()) {
-    let (begun, begins) = mpsc::channel();
-    let (free, freed) = mpsc::channel::<()>();
-    actor
-        .send(move |_| {
-            begun.send(()).unwrap();
-            let _ = freed.recv();
-        })
-        .unwrap();
-    begins.recv().unwrap();
+    let held = Held::hold(actor);
     (0..MANY).for_each(|_| actor.send(|n| *n += 1).unwrap());
     meanwhile();
-    drop(free);
+    held.let_go();
     actor.wait_idle().unwrap();
     assert_eq!(actor.call(|n| *n).wait().unwrap(), MANY);
 }
@@ -41,22 +36,14 @@ fn what_waits_comes_after_one_budget() {
     let counted = handled.clone();
     let flooded = Actor::builder(0).executor(pool.handle()).spawn().unwrap();
     let quiet = Actor::builder(MANY).executor(pool.handle()).spawn().unwrap();
-    let (begun, begins) = mpsc::channel();
-    let (free, freed) = mpsc::channel::<()>();
-    flooded
-        .send(move |_| {
-            begun.send(()).unwrap();
-            let _ = freed.recv();
-        })
-        .unwrap();
-    begins.recv().unwrap();
+    let held = Held::hold(&flooded);
     for _ in 0..MANY {
         let counted = counted.clone();
         flooded.send(move |_: &mut usize| _ = counted.fetch_add(1, Ordering::SeqCst)).unwrap();
     }
     let seen = handled.clone();
     quiet.send(move |n| *n = seen.load(Ordering::SeqCst)).unwrap();
-    drop(free);
+    held.let_go();
     flooded.wait_idle().unwrap();
     assert_eq!(handled.load(Ordering::SeqCst), MANY);
     let before = quiet.call(|n| *n).wait().unwrap();
@@ -105,17 +92,10 @@ fn a_batch_with_hooks_ends_with_the_budget() {
 fn a_pool_that_closes_runs_what_is_left() {
     let pool = pool();
     let actor = Actor::builder(0).executor(pool.handle()).spawn().unwrap();
-    let (begun, begins) = mpsc::channel();
-    let (free, freed) = mpsc::channel::<()>();
-    actor
-        .send(move |_| {
-            begun.send(()).unwrap();
-            let _ = freed.recv();
-        })
-        .unwrap();
-    begins.recv().unwrap();
+    let held = Held::hold(&actor);
     (0..MANY).for_each(|_| actor.send(|n| *n += 1).unwrap());
     let all = actor.call(|n| *n);
-    drop((free, pool));
+    held.let_go_soon();
+    drop(pool);
     assert_eq!(all.wait().unwrap(), MANY);
 }

@@ -332,7 +332,7 @@ pub struct Promise<R> {
 impl<R> Promise<R> {
     /// Gives the answer. Lock-free.
     pub fn keep(mut self, answer: R) {
-        self.settle(Ok(answer));
+        drop(self.settle(Ok(answer)));
     }
 
     /// Gives the answer, or has it back: for an answer that somebody else would like to have.
@@ -357,16 +357,9 @@ impl<R> Promise<R> {
     /// # Ok::<(), turnwise::AskError>(())
     /// ```
     pub fn try_keep(mut self, answer: R) -> Result<(), R> {
-        let Some(answerer) = self.answerer.take() else { return Err(answer) };
-        match answerer.start() {
-            Some(Promised) => {
-                answerer.finish(Ok(answer));
-                Ok(())
-            }
-            None => {
-                answerer.leave();
-                Err(answer)
-            }
+        match self.settle(Ok(answer)) {
+            Err(Ok(answer)) => Err(answer),
+            _ => Ok(()),
         }
     }
 
@@ -375,19 +368,23 @@ impl<R> Promise<R> {
         self.answerer.as_ref().is_some_and(Answerer::is_cancelled)
     }
 
-    fn settle(&mut self, answer: Result<R, AskError>) {
-        if let Some(answerer) = self.answerer.take() {
-            match answerer.start() {
-                Some(Promised) => answerer.finish(answer),
-                None => answerer.leave(),
+    /// Gives an answer; it comes back if nobody wants one any more.
+    fn settle(&mut self, answer: Result<R, AskError>) -> Result<(), Result<R, AskError>> {
+        let Some(answerer) = self.answerer.take() else { return Err(answer) };
+        match answerer.start() {
+            Some(Promised) => answerer.finish(answer),
+            None => {
+                answerer.leave();
+                return Err(answer);
             }
         }
+        Ok(())
     }
 }
 
 impl<R> Drop for Promise<R> {
     fn drop(&mut self) {
-        self.settle(Err(AskError::Abandoned));
+        drop(self.settle(Err(AskError::Abandoned)));
     }
 }
 

@@ -187,10 +187,12 @@ impl Config {
         settings: Settings,
     ) -> Self {
         let first_look = settings.budget.first_look();
-        let few = match traits.observed || settings.limit != UNBOUNDED {
-            true => 0,
-            false if first_look < FEW => first_look,
-            false => FEW,
+        let few = if traits.observed || settings.limit != UNBOUNDED {
+            0
+        } else if first_look < FEW {
+            first_look
+        } else {
+            FEW
         };
         Config { vtable, kind, traits, few: few as u8, settings }
     }

@@ -209,11 +209,7 @@ impl Claimed {
     #[inline(always)]
     pub(crate) fn release_few(self, turns: u64) -> Result<(), Self> {
         let released = self.header().word.release_guess(turns).is_ok();
-        if released {
-            std::mem::forget(self);
-            return Ok(());
-        }
-        Err(self)
+        self.gone_if(released)
     }
 
     /// Runs `f` on the state.
@@ -229,17 +225,20 @@ impl Claimed {
 
     /// Lets go after the turn if nothing has come and the entry is out.
     pub(crate) fn release_beside(self) -> Result<(), Self> {
-        if self.header().word.release_beside() {
-            std::mem::forget(self);
-            return Ok(());
-        }
-        Err(self)
+        let released = self.header().word.release_beside();
+        self.gone_if(released)
     }
 
     /// Lets go after the turn, by the first guess; if that is wrong, the mailbox is to be drained.
     #[inline(always)]
     pub(crate) fn release_one(self) -> Result<(), Self> {
         let released = self.header().word.release_one();
+        self.gone_if(released)
+    }
+
+    /// The mailbox is let go, or not.
+    #[inline(always)]
+    fn gone_if(self, released: bool) -> Result<(), Self> {
         if released {
             std::mem::forget(self);
             return Ok(());

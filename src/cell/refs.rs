@@ -302,8 +302,8 @@ pub(super) unsafe fn free(cell: NonNull<Header>) {
 }
 
 /// One of the handles that keep an actor going: the cell's address, with [`EXECUTOR_ONLY`] and
-/// [`OBSERVED`] in its lowest bits. They are in the handle so that a send knows
-/// them without looking at the cell: the word's line comes over by the claim alone.
+/// [`OBSERVED`] in its lowest bits. They are in the handle so that a send knows them without
+/// looking at the cell: the word's line comes over by the claim alone.
 pub(crate) struct Strong<S>(NonNull<Header>, PhantomData<fn(S) -> S>);
 
 /// The actor is run by its executor, and by nobody else.

@@ -82,14 +82,14 @@ pub(super) fn drive(local: &Local, owner: Owner, meter: Meter<'_>, row: &mut Row
     drive_with(local, owner, meter, row, |drive, owner| drive.begin(owner));
 }
 
-/// The same for an owner that has run a turn already, which its meter has counted.
+/// The same for an owner that has run turns already, which its meter has counted.
 #[cold]
 #[inline(never)]
 pub(super) fn drive_on(local: &Local, owner: Owner, meter: Meter<'_>, row: &mut Row) {
     drive_with(local, owner, meter, row, |_, _| ());
 }
 
-/// The same for an owner in whose first turn a message, taken out of its list, has just unwound.
+/// The same for an owner in whose turn a message, taken out of its list, has just unwound.
 #[cold]
 pub(super) fn drive_panicked(
     local: &Local,

@@ -265,12 +265,16 @@ pub(super) fn r8_short_way_against_a_close() {
 /// An entry against a sender who takes the mailbox over, and then leaves it pending again, with the
 /// same entry.
 pub(super) fn r8_entry_refilled() {
+    refilled(2);
+}
+
+fn refilled(sent: u32) {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| {
         shared.send_one::<OWN>(1, 1);
         in_turn(|| shared.told(1, 2, "run by a list"));
     });
-    in_turn(|| shared.send::<OWN>(0, 2));
+    in_turn(|| shared.send::<OWN>(0, sent));
     thread.join();
     shared.finish();
 }
@@ -409,14 +413,7 @@ pub(super) fn r8_short_way_stops_itself() {
 /// HANDOVER and MESSAGE by the short way: what is alone in the mailbox was left there by another
 /// thread, after a turn of its own.
 pub(super) fn r8_short_way_of_another() {
-    let shared = Shared::new();
-    let thread = shared.spawn(move |shared| {
-        shared.send_one::<OWN>(1, 1);
-        in_turn(|| shared.told(1, 2, "run by a list"));
-    });
-    in_turn(|| shared.send_one::<OWN>(0, 1));
-    thread.join();
-    shared.finish();
+    refilled(1);
 }
 
 /// POSTED: somebody takes over what a drain is out for, and what is posted afterwards is left to
