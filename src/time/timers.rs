@@ -362,9 +362,24 @@ impl Timers {
         Timers { owner: Arc::new(Owner { shared: Shared::new(clock, Service::NotStarted) }) }
     }
 
-    /// The service of a clock that was brought along without one: the same for all that ask while
-    /// it is there.
-    pub(crate) fn of(clock: &Arc<dyn Clock>) -> Timers {
+    /// The service of a clock that was brought along without one: the same for all that ask with
+    /// clones of one handle, while it is there. Its thread starts on first need and ends with the
+    /// last handle. Takes a short lock.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use turnwise::time::Timers;
+    /// use turnwise::{Clock, VirtualClock};
+    ///
+    /// let clock = VirtualClock::new();
+    /// let shared: Arc<dyn Clock> = Arc::new(clock.clone());
+    /// let (timers, same) = (Timers::of(&shared), Timers::of(&shared.clone()));
+    /// timers.after(Duration::from_secs(1), || ()).forget();
+    /// assert_eq!(same.len(), 1);
+    /// ```
+    pub fn of(clock: &Arc<dyn Clock>) -> Timers {
         let address = Arc::as_ptr(clock).cast::<()>().addr();
         let mut services = OF_CLOCKS.lock();
         services.retain(|(_, owner)| owner.strong_count() > 0);
@@ -382,7 +397,7 @@ impl Timers {
     }
 
     /// The clock of this service.
-    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+    pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.shared().clock
     }
 

@@ -13,11 +13,12 @@ use turnwise::{Reply, promise};
 
 use super::Keyed;
 use super::error::{NotStarted, RunError};
-use super::limits::{Limits, Terms};
-use super::registry::{Guard, Kind, Pin, Registry, catch, ignore};
 use super::run::{Open, is_inside};
 use super::turn::{Ended, begin, end};
+use crate::limits::{Limits, Terms};
+use crate::registry::{Guard, Kind, Pin, Registry};
 use crate::sync::Mutex;
+use crate::user_code::{catch, ignore};
 
 /// One call. The locks are held for a moment, by one thread at a time, and no user code runs under
 /// them.
@@ -70,7 +71,7 @@ impl<K: Hash + Eq + Ord + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> 
         if limits.has_lease_of_zero() {
             return Err(NotStarted::LeaseZero.into());
         }
-        let terms = limits.terms(&self.registry);
+        let terms = limits.terms(|| self.registry.now());
         let mut keys: Vec<K> = keys.into_iter().collect();
         keys.sort();
         keys.dedup();

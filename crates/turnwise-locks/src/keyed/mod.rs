@@ -2,8 +2,6 @@
 
 mod all;
 mod error;
-mod limits;
-mod registry;
 mod run;
 mod turn;
 
@@ -14,11 +12,10 @@ use std::sync::Arc;
 use turnwise::{Actor, AskError, Clock, Executor, Limit, Reason, SharedPolicy, Template};
 
 pub use error::{NotStarted, RunError, TryRun};
-pub use limits::Limits;
 pub use run::Run;
 
-use limits::Terms;
-use registry::{Found, Guard, Kind, Look, Make, Pin, Registry, Slot};
+use crate::limits::{Limits, Terms};
+use crate::registry::{Found, Guard, Kind, Look, Make, Pin, Registry, Slot};
 use turn::{Ended, Job};
 
 /// Runs closures by key: those of one key run one at a time, in the order of the calls; keys are
@@ -218,7 +215,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
             return Run::over(Err(NotStarted::LeaseZero.into()));
         }
         let registry = &self.registry;
-        let terms = limits.terms(registry);
+        let terms = limits.terms(|| registry.now());
         let found = if !limits.is_immediate() {
             registry.pin(key, Kind::Run)
         } else if !registry.elsewhere {
@@ -541,7 +538,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
             return Run::over(Err(NotStarted::LeaseZero.into()));
         }
         let registry = (*self.pin).registry();
-        let terms = limits.terms(registry);
+        let terms = limits.terms(|| registry.now());
         if !limits.is_immediate() {
             return start_on(registry, self.actor.clone(), self.pin.clone(), terms, f);
         }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use turnwise::{Actor, AskError, Clock, Limit, Reason, Reply, WaitError};
 
 use super::error::{NotStarted, RunError};
-use super::limits::Terms;
-use super::registry::{Slot, now};
 use super::turn::Ended;
+use crate::limits::Terms;
+use crate::registry::{Slot, now};
 
 /// A run that has its place among those of its key ([`Keyed::start`](crate::Keyed::start)): a
 /// `Future` on any runtime, or something to wait for.

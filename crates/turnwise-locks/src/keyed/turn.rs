@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::error::{NotStarted, RunError};
-use super::limits::Terms;
-use super::registry::{Guard, Payload, Registry, Slot, catch, discard, ignore};
+use crate::limits::Terms;
+use crate::registry::{Guard, Registry, Slot};
+use crate::user_code::{Payload, catch, discard, ignore};
 
 /// A closure in its key's mailbox. Dropped unrun, it drops the closure, then the pin: in this
 /// order, so a key outlives what its runs captured.

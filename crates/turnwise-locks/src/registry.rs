@@ -18,7 +18,6 @@
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
 use std::ops::Deref;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
@@ -26,37 +25,19 @@ use std::time::Duration;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use turnwise::{Actor, Clock, MonotonicClock, Template};
 
-use super::error::NotStarted;
+use crate::keyed::NotStarted;
 use crate::sync::{Mutex, MutexGuard};
-
-pub(super) type Payload = Box<dyn std::any::Any + Send>;
-
-/// Runs user code on behalf of somebody else.
-pub(super) fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Payload> {
-    catch_unwind(AssertUnwindSafe(f))
-}
-
-/// Runs user code whose panic concerns nobody.
-pub(super) fn ignore(f: impl FnOnce()) {
-    if let Err(payload) = catch(f) {
-        discard(payload);
-    }
-}
-
-/// Drops a payload. One that panics in its own drop is forgotten, with what it panicked with.
-pub(super) fn discard(payload: Payload) {
-    catch(|| drop(payload)).unwrap_or_else(std::mem::forget);
-}
+use crate::user_code::ignore;
 
 /// What a key's mailbox owns.
-pub(super) struct Slot<K, S> {
+pub(crate) struct Slot<K, S> {
     /// For what makes the state, if that looks at the key.
     key: Option<Arc<K>>,
-    pub(super) state: Option<S>,
+    pub(crate) state: Option<S>,
 }
 
 /// Where states come from.
-pub(super) enum Make<K, S> {
+pub(crate) enum Make<K, S> {
     Plain(fn() -> S),
     Of(Box<dyn Fn(&K) -> S + Send + Sync>),
 }
@@ -84,7 +65,7 @@ struct Entry<K, S> {
     actor: Actor<Slot<K, S>>,
     /// Pins of runs that run or wait.
     runs: usize,
-    /// Pins of [`Key`](super::Key)s.
+    /// Pins of [`Key`](crate::Key)s.
     keys: usize,
 }
 
@@ -114,30 +95,30 @@ struct Keys<K, S> {
 
 /// Which entry.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     hash: u64,
     number: u64,
 }
 
 /// What a pin is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Run,
     Key,
 }
 
 /// A key's entry, pinned, and its mailbox.
-pub(super) type Found<K, S> = (Place, Actor<Slot<K, S>>);
+pub(crate) type Found<K, S> = (Place, Actor<Slot<K, S>>);
 
-pub(super) struct Registry<K, S> {
+pub(crate) struct Registry<K, S> {
     shards: Box<[Shard<K, S>]>,
     hasher: DefaultHashBuilder,
     make: Make<K, S>,
     /// None: the mailboxes are plain.
     template: Option<Template<Slot<K, S>>>,
-    pub(super) clock: Option<Arc<dyn Clock>>,
+    pub(crate) clock: Option<Arc<dyn Clock>>,
     /// The mailboxes are run by an executor.
-    pub(super) elsewhere: bool,
+    pub(crate) elsewhere: bool,
     me: Weak<Self>,
 }
 
@@ -172,7 +153,7 @@ enum Unpinned<K, S> {
 }
 
 impl<K, S> Registry<K, S> {
-    pub(super) fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         now(self.clock.as_deref())
     }
 
@@ -188,7 +169,7 @@ impl<K, S> Registry<K, S> {
         (hash >> 32) as usize & (self.shards.len() - 1)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         (0..self.shards.len()).map(|shard| self.lock(shard).table.len()).sum()
     }
 
@@ -215,7 +196,7 @@ impl<K, S> Registry<K, S> {
 }
 
 impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
-    pub(super) fn new(
+    pub(crate) fn new(
         make: Make<K, S>,
         template: Option<Template<Slot<K, S>>>,
         clock: Option<Arc<dyn Clock>>,
@@ -244,7 +225,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     }
 
     /// The key's state, made if it is not there. Runs user code.
-    pub(super) fn state<'a>(&self, slot: &'a mut Slot<K, S>) -> &'a mut S {
+    pub(crate) fn state<'a>(&self, slot: &'a mut Slot<K, S>) -> &'a mut S {
         let Slot { key, state } = slot;
         state.get_or_insert_with(|| match (&self.make, key) {
             (Make::Plain(make), _) => make(),
@@ -264,7 +245,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     }
 
     /// Closes the registry and all its mailboxes; those that there are.
-    pub(super) fn close(&self) -> Vec<Actor<Slot<K, S>>> {
+    pub(crate) fn close(&self) -> Vec<Actor<Slot<K, S>>> {
         let mut all = Vec::new();
         for shard in 0..self.shards.len() {
             let mut keys = self.lock(shard);
@@ -278,7 +259,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     }
 
     /// Pins a key that is pinned already, for a run, if nothing of it runs or waits.
-    pub(super) fn reserve(&self, place: Place) -> Result<Found<K, S>, NotStarted> {
+    pub(crate) fn reserve(&self, place: Place) -> Result<Found<K, S>, NotStarted> {
         let mut keys = self.lock(self.shard_of(place.hash));
         let closed = keys.closed;
         let found = keys.table.find_mut(place.hash, |entry| entry.number == place.number);
@@ -327,7 +308,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
 
     /// Pins a key.
     // `key` is dropped after the lock is released: arguments outlive what is made here.
-    pub(super) fn pin(&self, key: K, kind: Kind) -> Result<Found<K, S>, NotStarted> {
+    pub(crate) fn pin(&self, key: K, kind: Kind) -> Result<Found<K, S>, NotStarted> {
         let hash = self.hash(&key);
         let mut keys = self.lock(self.shard_of(hash));
         if keys.closed {
@@ -344,7 +325,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     }
 
     /// Pins a key for a run, if nothing of it runs or waits.
-    pub(super) fn pin_idle(&self, key: K) -> Result<Found<K, S>, NotStarted> {
+    pub(crate) fn pin_idle(&self, key: K) -> Result<Found<K, S>, NotStarted> {
         let hash = self.hash(&key);
         let mut keys = self.lock(self.shard_of(hash));
         if keys.closed {
@@ -364,7 +345,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     }
 
     /// Looks whether a run could start now; pins the key if it is there and idle.
-    pub(super) fn look(&self, key: &K) -> Result<Look<K, S>, NotStarted> {
+    pub(crate) fn look(&self, key: &K) -> Result<Look<K, S>, NotStarted> {
         let hash = self.hash(key);
         let mut keys = self.lock(self.shard_of(hash));
         if keys.closed {
@@ -379,13 +360,13 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     }
 
     /// A mailbox that is no key's yet: see [`publish`](Self::publish).
-    pub(super) fn unpublished(&self) -> Actor<Slot<K, S>> {
+    pub(crate) fn unpublished(&self) -> Actor<Slot<K, S>> {
         self.spawn(None)
     }
 
     /// Makes a mailbox that of a key, pinned for a run, unless the key has one. Called inside a
     /// turn of that mailbox: so this turn is the key's first.
-    pub(super) fn publish(
+    pub(crate) fn publish(
         &self,
         hash: u64,
         key: K,
@@ -404,8 +385,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         Ok(insert(&mut keys, hash, held, actor, Kind::Run))
     }
 
-    /// The mailbox of a key, with the pins of its [`Key`](super::Key)s, if it lives.
-    pub(super) fn live(&self, key: &K) -> Option<(Actor<Slot<K, S>>, usize)> {
+    /// The mailbox of a key, with the pins of its [`Key`](crate::Key)s, if it lives.
+    pub(crate) fn live(&self, key: &K) -> Option<(Actor<Slot<K, S>>, usize)> {
         let hash = self.hash(key);
         let mut keys = self.lock(self.shard_of(hash));
         let entry = find(&mut keys.table, hash, key)?;
@@ -414,20 +395,20 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
 }
 
 /// What there is of a key that is not busy.
-pub(super) enum Look<K, S> {
+pub(crate) enum Look<K, S> {
     /// Nothing. The key's hash.
     Vacant(u64),
-    /// A [`Key`](super::Key) pins it; now a run does, too.
+    /// A [`Key`](crate::Key) pins it; now a run does, too.
     Idle(Found<K, S>),
 }
 
 /// The time that a registry goes by.
-pub(super) fn now(clock: Option<&dyn Clock>) -> Duration {
+pub(crate) fn now(clock: Option<&dyn Clock>) -> Duration {
     clock.map_or_else(|| MonotonicClock.now(), Clock::now)
 }
 
 /// Where a pin finds its registry: a run that is waited for borrows it.
-pub(super) trait Access: Sized {
+pub(crate) trait Access: Sized {
     type Key: Send + Sync + 'static;
     type State: Send + 'static;
     fn registry(&self) -> &Registry<Self::Key, Self::State>;
@@ -453,7 +434,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Access for Arc<Registry<K, S>>
 type Kept<A> = Arc<Registry<<A as Access>::Key, <A as Access>::State>>;
 
 /// One use of a key: it lives as long as this does.
-pub(super) struct Pin<A: Access> {
+pub(crate) struct Pin<A: Access> {
     access: A,
     place: Place,
     kind: Kind,
@@ -465,15 +446,15 @@ pub(super) struct Pin<A: Access> {
 
 impl<A: Access> Pin<A> {
     /// Owns a pin that was counted.
-    pub(super) fn new(access: A, place: Place, kind: Kind) -> Self {
+    pub(crate) fn new(access: A, place: Place, kind: Kind) -> Self {
         Pin { access, place, kind, counted: true, last: false }
     }
 
-    pub(super) fn access(&self) -> &A {
+    pub(crate) fn access(&self) -> &A {
         &self.access
     }
 
-    pub(super) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         self.place
     }
 
@@ -486,7 +467,7 @@ impl<A: Access> Pin<A> {
 }
 
 /// What a turn owns that keeps its key.
-pub(super) trait Guard<K, S> {
+pub(crate) trait Guard<K, S> {
     fn registry(&self) -> &Registry<K, S>;
     /// The last thing of a turn.
     fn finish(self, slot: &mut Slot<K, S>);
@@ -546,7 +527,7 @@ impl<A: Access> Drop for Pin<A> {
     }
 }
 
-/// A pin that others hold, too: a [`Key`](super::Key)'s.
+/// A pin that others hold, too: a [`Key`](crate::Key)'s.
 impl<K, S, P> Guard<K, S> for P
 where
     K: Send + Sync + 'static,

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use turnwise::Limit;
 
-use super::registry::Registry;
-
 /// How long a run waits for its turn, and how long it may take then: two durations that cannot be
 /// mixed up. A `Duration` alone is the wait.
 ///
@@ -52,20 +50,20 @@ impl Limits {
         Limits { lease: Some(lease), ..self }
     }
 
-    pub(super) fn is_immediate(self) -> bool {
+    pub(crate) fn is_immediate(self) -> bool {
         self.wait == Limit::Immediate
     }
 
-    pub(super) fn has_lease_of_zero(self) -> bool {
+    pub(crate) fn has_lease_of_zero(self) -> bool {
         self.lease.is_some_and(|lease| lease.is_zero())
     }
 
     /// The terms of a call that is made now. A limit too large for the clock is no limit.
-    pub(super) fn terms<K, S>(self, registry: &Registry<K, S>) -> Terms {
+    pub(crate) fn terms(self, now: impl FnOnce() -> Duration) -> Terms {
         let Limit::Within(wait) = self.wait else {
             return Terms { wait: None, lease: self.lease };
         };
-        let called = registry.now();
+        let called = now();
         let wait = called.checked_add(wait).map(|at| Wait { called, at });
         Terms { wait, lease: self.lease }
     }
@@ -91,25 +89,25 @@ impl From<Duration> for Limits {
 
 /// The limits of one call: its deadline is made once, and carried along.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
-    pub(super) wait: Option<Wait>,
-    pub(super) lease: Option<Duration>,
+pub(crate) struct Terms {
+    pub(crate) wait: Option<Wait>,
+    pub(crate) lease: Option<Duration>,
 }
 
 /// From when to when a call waits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wait {
-    pub(super) called: Duration,
-    pub(super) at: Duration,
+pub(crate) struct Wait {
+    pub(crate) called: Duration,
+    pub(crate) at: Duration,
 }
 
 impl Terms {
-    pub(super) const NONE: Terms = Terms { wait: None, lease: None };
+    pub(crate) const NONE: Terms = Terms { wait: None, lease: None };
 }
 
 impl Wait {
     /// How long it has waited, if its time is over.
-    pub(super) fn over(self, now: Duration) -> Option<Duration> {
+    pub(crate) fn over(self, now: Duration) -> Option<Duration> {
         (now >= self.at).then(|| now.saturating_sub(self.called))
     }
 }

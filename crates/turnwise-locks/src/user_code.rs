@@ -1,0 +1,22 @@
+//! Code of the user's, run on behalf of somebody else: its panics go nowhere but where they are told.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+pub(crate) type Payload = Box<dyn std::any::Any + Send>;
+
+/// Runs user code on behalf of somebody else.
+pub(crate) fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Payload> {
+    catch_unwind(AssertUnwindSafe(f))
+}
+
+/// Runs user code whose panic concerns nobody.
+pub(crate) fn ignore(f: impl FnOnce()) {
+    if let Err(payload) = catch(f) {
+        discard(payload);
+    }
+}
+
+/// Drops a payload. One that panics in its own drop is forgotten, with what it panicked with.
+pub(crate) fn discard(payload: Payload) {
+    catch(|| drop(payload)).unwrap_or_else(std::mem::forget);
+}
