@@ -26,7 +26,7 @@ pub use ending::Ending;
 pub use lossy::Lossy;
 pub use message::{Context, Handler, Recipient};
 pub use posted::Posted;
-pub use reply::{Promise, Reply, WaitError, promise};
+pub use reply::{Promise, Reply, WaitError, promise, promise_on};
 pub use shutdown::ShutdownReport;
 pub use system::{SpawnError, SpawnReason, System};
 pub use template::{Template, TemplateBuilder};
@@ -386,6 +386,28 @@ impl<S: Send + 'static> Actor<S> {
     /// ```
     pub fn ended(&self) -> Ending<S> {
         Ending::new(self.clone(), Awaited::End)
+    }
+
+    /// A [`promise`] whose waits are measured on this actor's clock, as waits for the actor are.
+    /// Lock-free.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::{Actor, Promise, VirtualClock};
+    ///
+    /// let clock = VirtualClock::new();
+    /// let waiting = Actor::builder(Vec::<Promise<u32>>::new()).clock(clock.clone()).spawn()?;
+    /// let (promise, reply) = waiting.promise();
+    /// waiting.send(move |waiting| waiting.push(promise))?;
+    /// let late = std::thread::spawn(move || reply.within(Duration::from_secs(3600)));
+    /// clock.wait_for_sleepers(1);
+    /// clock.advance(Duration::from_secs(3600));
+    /// assert!(late.join().unwrap().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn promise<R: Send + 'static>(&self) -> (Promise<R>, Reply<R>) {
+        reply::promise_of(self.handle.header().config())
     }
 
     /// A handle that does not keep the actor going.

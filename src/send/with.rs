@@ -14,7 +14,7 @@ use crate::mailbox::node::{NodeOf, NodePtr};
 use crate::mailbox::word::{Entry, Snapshot};
 use crate::panic::Payload;
 use crate::sync::{hint, thread};
-use crate::time::{Deadline, Limit, MonotonicClock};
+use crate::time::{Cutoff, Limit, MonotonicClock};
 
 impl<S: 'static> Strong<S> {
     /// Runs a closure and waits for it; it may borrow from the caller.
@@ -91,7 +91,7 @@ impl<S: 'static> Strong<S> {
             // The executor comes to the entry.
             Owed::Schedule => {}
             Owed::Drain(owner) => {
-                let deadline = Deadline::new(&MonotonicClock, Limit::Unlimited);
+                let deadline = Cutoff::new(&MonotonicClock, Limit::Unlimited);
                 drain_until(local, owner, &Until { done: &|| message.is_done(), deadline });
             }
         }
