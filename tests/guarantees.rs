@@ -242,6 +242,29 @@ fn with_runs_here_or_sleeps() {
 }
 
 #[test]
+fn try_with_runs_here_or_not_at_all() {
+    must_end(|| {
+        let why = |actor: &Actor<Seen>| actor.try_with(Seen::here).map_err(|f| f.into_reason());
+        let actor = plain();
+        assert_eq!(why(&actor), Ok(()));
+        let held = Held::hold(&actor);
+        assert_eq!(why(&actor), Err(Reason::Busy));
+        held.let_go();
+        let itself = actor.clone();
+        let inside = actor.try_with(move |_| {
+            itself.send(Seen::here).unwrap();
+            why(&itself)
+        });
+        assert_eq!(inside.unwrap(), Err(Reason::Deadlock));
+        assert!(actor.is_idle());
+        assert_eq!(seen(&actor), [here(); 2], "what has come meanwhile, too");
+        let queue = DrainQueue::new();
+        assert_eq!(why(&on(&queue)), Err(Reason::Elsewhere));
+        assert_eq!(queue.len(), 0);
+    });
+}
+
+#[test]
 fn posted_never_runs_in_the_call() {
     must_end(|| {
         let actor = plain();
