@@ -259,7 +259,8 @@ fn try_with_runs_here_or_not_at_all() {
         assert!(actor.is_idle());
         assert_eq!(seen(&actor), [here(); 2], "what has come meanwhile, too");
         let queue = DrainQueue::new();
-        assert_eq!(why(&on(&queue)), Err(Reason::Elsewhere));
+        let alone = on(&queue);
+        assert_eq!(why(&alone), Err(Reason::Elsewhere));
         assert_eq!(queue.len(), 0);
     });
 }
