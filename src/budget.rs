@@ -27,7 +27,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::panic;
-use crate::time::{Clock, Deadline};
+use crate::time::{Clock, Cutoff};
 
 /// Turns of a drain before a default budget reads the clock.
 const GRACE: u32 = 8;
@@ -127,7 +127,7 @@ impl fmt::Debug for Budget {
 pub(crate) struct Until<'a> {
     /// Is the caller's own message done?
     pub(crate) done: &'a dyn Fn() -> bool,
-    pub(crate) deadline: Deadline<'a>,
+    pub(crate) deadline: Cutoff<'a>,
 }
 
 /// How a drain is left that has more to run.

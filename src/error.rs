@@ -112,6 +112,11 @@ pub enum Reason {
     /// Waiting was refused: this thread is a pool's worker, and no thread could take its place
     /// meanwhile ([`executor::Blocking`](crate::executor::Blocking)).
     WouldBlock,
+    /// Something runs or waits in the mailbox: [`Actor::try_with`](crate::Actor::try_with) overtakes
+    /// nobody, and does not wait.
+    Busy,
+    /// The actor is run by its executor alone, so not by this thread.
+    Elsewhere,
 }
 
 impl Reason {
@@ -139,6 +144,8 @@ impl fmt::Display for Reason {
             Reason::WouldBlock => {
                 f.write_str("a pool's worker would have to wait, with nobody to take its place")
             }
+            Reason::Busy => f.write_str("the actor is busy"),
+            Reason::Elsewhere => f.write_str("the actor is run by its executor alone"),
         }
     }
 }

@@ -6,11 +6,14 @@
 //! | a function, again and again | [`Timers::every`] |
 //! | a task that waits for a time | [`Timers::sleep`] |
 //! | a limit | [`Limit`], on the [`Clock`] of the actor |
+//! | one limit for several waits | [`Deadline`] |
 //! | time in tests | [`VirtualClock`], [`Timers::by_hand`] |
 
 #![forbid(unsafe_code)]
 
 // By path, because the models include this file by path, and would look beside it.
+#[path = "time/deadline.rs"]
+mod deadline;
 #[path = "time/every.rs"]
 mod every;
 #[path = "time/sleep.rs"]
@@ -26,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use crate::sync::thread;
 
+pub use deadline::Deadline;
 pub use every::{Every, Tick, TimerError};
 pub use sleep::Sleep;
 pub use timers::{Timer, Timers};
@@ -106,15 +110,15 @@ impl From<Duration> for Limit {
     }
 }
 
-/// When a wait ends at the latest: made once, at the call, and carried along.
+/// When one wait ends at the latest; [`Deadline`] is the public one, which keeps its clock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline<'a> {
+pub(crate) struct Cutoff<'a> {
     clock: &'a dyn Clock,
     /// Never, or at this time; zero is in the past.
     at: Option<Duration>,
 }
 
-impl<'a> Deadline<'a> {
+impl<'a> Cutoff<'a> {
     /// A limit too large for the clock is no limit.
     pub(crate) fn new(clock: &'a dyn Clock, limit: Limit) -> Self {
         let at = match limit {
@@ -122,12 +126,12 @@ impl<'a> Deadline<'a> {
             Limit::Immediate => Some(Duration::ZERO),
             Limit::Within(limit) => clock.now().checked_add(limit),
         };
-        Deadline { clock, at }
+        Cutoff { clock, at }
     }
 
     /// At this moment of the clock, or never.
     pub(crate) fn at(clock: &'a dyn Clock, at: Option<Duration>) -> Self {
-        Deadline { clock, at }
+        Cutoff { clock, at }
     }
 
     /// When it is, if ever; zero is in the past.
@@ -138,6 +142,14 @@ impl<'a> Deadline<'a> {
     /// Is the time over?
     pub(crate) fn is_over(self) -> bool {
         self.at.is_some_and(|at| at.is_zero() || self.clock.now() >= at)
+    }
+
+    /// What is left: nothing once it is over, `None` if it never is.
+    pub(crate) fn remaining(self) -> Option<Duration> {
+        self.at.map(|at| match at.is_zero() {
+            true => at,
+            false => at.saturating_sub(self.clock.now()),
+        })
     }
 
     /// Parks this thread until it is woken, or the time is over (false). May return true without

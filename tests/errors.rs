@@ -21,7 +21,7 @@ fn every_error_says_what_happened() {
     let held = Held::hold(&busy);
     let cancelled = busy.call(|n| *n).within(Duration::ZERO).unwrap_err();
     held.let_go();
-    let said: [(&dyn Error, &str); 19] = [
+    let said: [(&dyn Error, &str); 21] = [
         (&StopCause::Requested, "stop was requested"),
         (&panicked(), "a turn panicked: boom"),
         (&StopCause::ExecutorGone, "its executor is gone"),
@@ -31,6 +31,8 @@ fn every_error_says_what_happened() {
         (&Reason::Stopped(panicked()), "the actor has stopped: a turn panicked: boom"),
         (&Reason::Deadlock, "an actor waited for itself"),
         (&Reason::WouldBlock, "a pool's worker would have to wait, with nobody to take its place"),
+        (&Reason::Busy, "the actor is busy"),
+        (&Reason::Elsewhere, "the actor is run by its executor alone"),
         (&AskError::Refused(Reason::Full), "the mailbox is full"),
         (
             &AskError::Refused(Reason::Stopped(panicked())),

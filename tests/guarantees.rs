@@ -17,8 +17,9 @@ use common::{Held, Tally, block_on, must_end, poll_once, until};
 use turnwise::executor::{DrainQueue, Shutdown};
 use turnwise::time::{Timer, Timers};
 use turnwise::{
-    Actor, ActorBuilder, AskError, Context, EndCause, Handler, Limit, Lossy, Overflow, Reason,
-    StopCause, System, Template, ThreadPool, VirtualClock, WaitError, blocking, promise,
+    Actor, ActorBuilder, AskError, Clock, Context, Deadline, EndCause, Handler, Limit, Lossy,
+    Overflow, Promise, Reason, Reply, StopCause, System, Template, ThreadPool, VirtualClock,
+    WaitError, blocking, promise, promise_on,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -42,6 +43,17 @@ impl Handler<Note> for Seen {
     fn handle(&mut self, _: Note, _: &mut Context<'_, Self>) -> ThreadId {
         self.here();
         thread::current().id()
+    }
+}
+
+/// Is answered later.
+struct Order;
+
+impl Handler<Order> for Seen {
+    type Reply = (Promise<()>, Reply<()>);
+
+    fn handle(&mut self, _: Order, cx: &mut Context<'_, Self>) -> Self::Reply {
+        cx.promise()
     }
 }
 
@@ -226,6 +238,30 @@ fn with_runs_here_or_sleeps() {
         let pool = ThreadPool::builder().threads(1).build().unwrap();
         let actor = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
         assert_ne!(actor.with(|()| here()), Ok(here()));
+    });
+}
+
+#[test]
+fn try_with_runs_here_or_not_at_all() {
+    must_end(|| {
+        let why = |actor: &Actor<Seen>| actor.try_with(Seen::here).map_err(|f| f.into_reason());
+        let actor = plain();
+        assert_eq!(why(&actor), Ok(()));
+        let held = Held::hold(&actor);
+        assert_eq!(why(&actor), Err(Reason::Busy));
+        held.let_go();
+        let itself = actor.clone();
+        let inside = actor.try_with(move |_| {
+            itself.send(Seen::here).unwrap();
+            why(&itself)
+        });
+        assert_eq!(inside.unwrap(), Err(Reason::Deadlock));
+        assert!(actor.is_idle());
+        assert_eq!(seen(&actor), [here(); 2], "what has come meanwhile, too");
+        let queue = DrainQueue::new();
+        let alone = on(&queue);
+        assert_eq!(why(&alone), Err(Reason::Elsewhere));
+        assert_eq!(queue.len(), 0);
     });
 }
 
@@ -428,6 +464,33 @@ fn promise_is_kept_without_waiting() {
         assert!(poll_once(&mut reply).is_pending() && !promise_.is_cancelled());
         drop(promise_);
         assert_eq!(block_on(reply), Err(AskError::Abandoned));
+        let (promise_, reply) = promise();
+        assert!(reply.cancel().is_ok());
+        assert_eq!(promise_.try_keep(2), Err(2));
+    });
+}
+
+#[test]
+fn promise_is_measured_on_its_clock() {
+    must_end(|| {
+        let clock = VirtualClock::new();
+        let actor = Actor::builder(Seen::default()).clock(clock.clone()).spawn().unwrap();
+        let replies = [
+            promise_on::<()>(Arc::new(clock.clone())),
+            actor.promise(),
+            actor.ask(Order).wait().unwrap(),
+        ];
+        for (promise_, reply) in replies {
+            let waits = thread::spawn(move || reply.within(HOUR));
+            clock.wait_for_sleepers(1);
+            clock.advance(HOUR);
+            assert!(matches!(waits.join().unwrap(), Err(WaitError::Cancelled(_))));
+            assert!(promise_.is_cancelled());
+        }
+        // An actor without a clock has the machine's, and so has `promise`.
+        let waits = |reply: Reply<()>| reply.within(Duration::from_millis(1));
+        assert!(waits(plain().promise().1).is_err());
+        assert!(waits(plain().ask(Order).wait().unwrap().1).is_err());
     });
 }
 
@@ -934,6 +997,27 @@ fn drop_of_a_queue_ends_its_actors_here() {
     let gone = StopCause::ExecutorGone;
     assert_eq!(told.try_recv(), Ok((here(), EndCause::Stopped(gone.clone()))));
     assert_eq!(asked.wait(), Err(AskError::Refused(Reason::Stopped(gone))));
+}
+
+#[test]
+fn deadline_is_one_look_at_its_clock() {
+    #[derive(Debug, Default)]
+    struct Counted(AtomicUsize);
+    impl Clock for Counted {
+        fn now(&self) -> Duration {
+            Duration::from_secs(self.0.fetch_add(1, SeqCst) as u64)
+        }
+    }
+    let counted = Arc::new(Counted::default());
+    let looks = |n: usize| assert_eq!(counted.0.load(SeqCst), n);
+    let deadline = Deadline::on(counted.clone(), Duration::from_secs(3)); // made at 0
+    looks(1);
+    assert!(!deadline.is_over()); // at 1
+    assert_eq!(deadline.remaining(), Some(Duration::from_secs(1))); // at 2
+    assert_eq!(Limit::from(&deadline), Limit::Immediate); // at 3
+    looks(4);
+    assert!(!Deadline::new(HOUR).is_over() && !Deadline::never().is_over());
+    looks(4);
 }
 
 #[test]

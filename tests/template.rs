@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use common::{Held, Tally, block_on, in_turn, must_end, on_small_stack, quiet_panic, size, until};
 use turnwise::executor::DrainQueue;
+use turnwise::time::{Every, Timers};
 use turnwise::{
-    Actor, AskError, Budget, BuildError, EndCause, Limit, Overflow, Reason, SharedPolicy,
-    StopCause, System, Template, TemplateBuilder, ThreadPool, Undelivered, VirtualClock,
+    Actor, AskError, Budget, BuildError, Context, EndCause, Handler, Limit, Overflow, Reason,
+    SharedPolicy, StopCause, System, Template, TemplateBuilder, ThreadPool, Undelivered,
+    VirtualClock,
 };
 
 /// Counts its drops.
@@ -732,6 +734,86 @@ fn the_last_handle_goes_as_a_weak_one_does() {
             thread.join().unwrap();
             until(|| drops.count() > round);
             assert_eq!(drops.count(), round + 1);
+        }
+    });
+}
+
+// Delayed messages.
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Says what its actors' timers are, in one of the ways there are.
+type Timed = fn(TemplateBuilder<u32>, &VirtualClock, &Timers) -> TemplateBuilder<u32>;
+
+#[test]
+fn delayed_messages_of_its_timers() {
+    let (clock, system) = (VirtualClock::new(), System::new());
+    let timers = Timers::by_hand(clock.clone());
+    let template = built(Template::builder().clock(VirtualClock::new()).timers(timers.clone()));
+    let all = [
+        template.spawn(0),
+        template.spawn(0),
+        system.spawn_from(&template, 0).expect("it is open"),
+    ];
+    waits_by(template.spawn(0), clock.clone());
+    for (n, actor) in (1..).zip(&all) {
+        actor.send_after(n * HOUR, move |sum| *sum += n).forget();
+    }
+    let ticking = all[0].tell_every(Every::step(2 * HOUR), Tick).unwrap();
+    let cancelled = all[1].tell_after(HOUR, Tick);
+    assert!(cancelled.cancel());
+    clock.advance(2 * HOUR);
+    assert_eq!(timers.run_due(), 3, "two messages and a tick");
+    all.iter().for_each(|actor| actor.wait_idle().unwrap());
+    let sums = || all.each_ref().map(|actor| actor.with(|sum| *sum).unwrap());
+    assert_eq!(sums(), [101, 2, 0]);
+    clock.advance(HOUR);
+    assert_eq!((timers.run_due(), timers.len()), (1, 1));
+    all[2].wait_idle().unwrap();
+    assert_eq!(sums(), [101, 2, 3]);
+    // An actor that is gone gets nothing, and keeps no service.
+    all[0].close();
+    clock.advance(HOUR);
+    timers.run_due();
+    assert!(!ticking.is_armed() && timers.is_empty());
+    let late = all[1].send_after(HOUR, |_| unreachable!());
+    drop((all, system, template));
+    clock.advance(HOUR);
+    assert_eq!((timers.run_due(), late.is_armed()), (1, false));
+    assert_eq!(timers.undelivered(), 2);
+}
+
+#[derive(Clone)]
+struct Tick;
+
+impl Handler<Tick> for u32 {
+    type Reply = ();
+
+    fn handle(&mut self, _: Tick, _: &mut Context<'_, Self>) {
+        *self += 100;
+    }
+}
+
+/// The timers that were named last, or those of the clock that was; the same for all its actors.
+#[test]
+fn delayed_messages_of_its_clock() {
+    must_end(|| {
+        let by_clock: [Timed; 2] = [
+            |builder, clock, _| builder.clock(clock.clone()),
+            |builder, clock, timers| builder.timers(timers.clone()).clock(clock.clone()),
+        ];
+        for timed in by_clock {
+            let clock = VirtualClock::new();
+            let other = Timers::by_hand(VirtualClock::new());
+            let template = built(timed(Template::builder(), &clock, &other));
+            let (one, two) = (template.spawn(0), template.spawn(0));
+            one.send_after(HOUR, |sum| *sum += 1).forget();
+            two.send_after(HOUR, |sum| *sum += 1).forget();
+            assert!(other.is_empty());
+            clock.wait_for_sleepers(1);
+            assert_eq!(clock.sleepers(), 1, "one service for both");
+            clock.advance(HOUR);
+            until(|| [&one, &two].iter().all(|actor| actor.with(|sum| *sum) == Ok(1)));
         }
     });
 }

@@ -3,7 +3,8 @@
 use std::any::Any;
 use std::fmt;
 
-use super::{Actor, Reply, WeakActor};
+use super::reply::promise_of;
+use super::{Actor, Promise, Reply, WeakActor};
 use crate::cell::config::Undelivered;
 use crate::cell::message::Message;
 use crate::cell::owner::InTurn;
@@ -75,6 +76,12 @@ impl<S> Context<'_, S> {
     /// The name that the actor was built with.
     pub fn name(&self) -> Option<&str> {
         self.turn.header().config().name.as_deref()
+    }
+
+    /// A [`promise`](crate::promise) whose waits are measured on this actor's clock, as waits for
+    /// the actor are. Lock-free.
+    pub fn promise<R: Send + 'static>(&self) -> (Promise<R>, Reply<R>) {
+        promise_of(self.turn.header().config())
     }
 
     /// Messages that wait behind this one: late by at most a batch, "at least" from 65,534 on.

@@ -26,7 +26,7 @@ pub use ending::Ending;
 pub use lossy::Lossy;
 pub use message::{Context, Handler, Recipient};
 pub use posted::Posted;
-pub use reply::{Promise, Reply, WaitError, promise};
+pub use reply::{Promise, Reply, WaitError, promise, promise_on};
 pub use shutdown::ShutdownReport;
 pub use system::{SpawnError, SpawnReason, System};
 pub use template::{Template, TemplateBuilder};
@@ -232,6 +232,46 @@ impl<S: Send + 'static> Actor<S> {
         self.handle.with(f)
     }
 
+    /// Runs a closure on the state here and now, or not at all: if nothing of the actor runs or
+    /// waits. It may borrow the caller's locals, and need not be `Send`: no other thread gets it.
+    ///
+    /// It overtakes nobody, and an attempt that fails leaves nothing in the mailbox. Of several
+    /// threads that try an idle actor at the same time, at least one runs its closure. A capacity
+    /// does not matter here.
+    ///
+    /// The closure is a turn like that of [`with`](Self::with), inside a turn of another actor, too:
+    /// what it sends is run after it, or after the outermost turn; what has arrived meanwhile is run
+    /// in this call, within the actor's [budget](ActorBuilder::budget). Lock-free; never waits for
+    /// another thread.
+    ///
+    /// # Errors
+    /// The closure comes back: with [`Reason::Busy`], or, inside a turn of this very actor, with
+    /// [`Reason::Deadlock`], for there it never succeeds; with [`Reason::Elsewhere`] if the actor is
+    /// run by its executor alone; or if the actor is closed or stopped.
+    ///
+    /// # Panics
+    /// With the closure's own panic, after the policy has dealt with it.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::{Actor, Reason};
+    ///
+    /// let names = Actor::new(vec!["ada".to_string()]);
+    /// let (mut longest, itself) = (String::new(), names.clone());
+    /// let again = names.try_with(|names| {
+    ///     longest.clone_from(&names[0]);
+    ///     itself.try_with(|_| ()).unwrap_err().into_reason()
+    /// });
+    /// assert_eq!((again.unwrap(), longest.as_str()), (Reason::Deadlock, "ada"));
+    /// ```
+    #[inline]
+    pub fn try_with<F, R>(&self, f: F) -> Result<R, SendError<F>>
+    where
+        F: FnOnce(&mut S) -> R,
+    {
+        self.handle.try_with(f).map_err(|(f, reason)| SendError::new(f, reason))
+    }
+
     /// The same verbs, for messages that must never run in the call: for callers that hold a lock
     /// which a message may want.
     ///
@@ -386,6 +426,28 @@ impl<S: Send + 'static> Actor<S> {
     /// ```
     pub fn ended(&self) -> Ending<S> {
         Ending::new(self.clone(), Awaited::End)
+    }
+
+    /// A [`promise`] whose waits are measured on this actor's clock, as waits for the actor are.
+    /// Lock-free.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::{Actor, Promise, VirtualClock};
+    ///
+    /// let clock = VirtualClock::new();
+    /// let waiting = Actor::builder(Vec::<Promise<u32>>::new()).clock(clock.clone()).spawn()?;
+    /// let (promise, reply) = waiting.promise();
+    /// waiting.send(move |waiting| waiting.push(promise))?;
+    /// let late = std::thread::spawn(move || reply.within(Duration::from_secs(3600)));
+    /// clock.wait_for_sleepers(1);
+    /// clock.advance(Duration::from_secs(3600));
+    /// assert!(late.join().unwrap().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn promise<R: Send + 'static>(&self) -> (Promise<R>, Reply<R>) {
+        reply::promise_of(self.handle.header().config())
     }
 
     /// A handle that does not keep the actor going.

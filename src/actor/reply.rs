@@ -3,9 +3,11 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::cell::config::Settings;
 use crate::cell::refs::Ref;
 use crate::drain::blocking::before_pending;
 use crate::error::{AskError, Reason, Withdrawn};
@@ -13,7 +15,7 @@ use crate::mailbox::oneshot::{Answerer, Asker, Promised, oneshot};
 use crate::send::message::Answer;
 use crate::send::wait::{poll_for, wait_for_promise};
 use crate::sync::Exclusive;
-use crate::time::{Clock, Deadline, Limit, MonotonicClock};
+use crate::time::{Clock, Cutoff, Limit, MonotonicClock};
 
 /// The answer to a question: a `Future` on any runtime, or something to wait for.
 ///
@@ -41,6 +43,8 @@ enum Inner<R, M> {
 enum Source {
     Actor(Ref),
     Promise,
+    /// The same, for waits on this clock.
+    PromiseOn(Arc<dyn Clock>),
 }
 
 impl Source {
@@ -48,6 +52,7 @@ impl Source {
         match self {
             Source::Actor(cell) => cell.header().clock(),
             Source::Promise => &MonotonicClock,
+            Source::PromiseOn(clock) => &**clock,
         }
     }
 
@@ -56,10 +61,10 @@ impl Source {
         asker: &mut Asker<R, M>,
         at: Option<Duration>,
     ) -> Option<Result<R, AskError>> {
-        let deadline = Deadline::at(self.clock(), at);
+        let deadline = Cutoff::at(self.clock(), at);
         match self {
             Source::Actor(cell) => cell.wait_for(asker, deadline),
-            Source::Promise => wait_for_promise(asker, deadline),
+            Source::Promise | Source::PromiseOn(_) => wait_for_promise(asker, deadline),
         }
     }
 
@@ -101,7 +106,7 @@ impl<R, M> Reply<R, M> {
     /// When a wait that begins now ends.
     pub(crate) fn moment(&self, limit: Limit) -> Option<Duration> {
         match &self.inner {
-            Inner::Pending(_, source) => Deadline::new(source.clock(), limit).moment(),
+            Inner::Pending(_, source) => Cutoff::new(source.clock(), limit).moment(),
             _ => None,
         }
     }
@@ -288,6 +293,9 @@ impl<R, M> Reply<Reply<R>, M> {
 /// The handler returns the reply at once. It keeps the promise in its state, or passes it on in a
 /// message to another actor. One allocation. Lock-free.
 ///
+/// A limited wait for the reply is measured on the machine's clock. For one by the actor's, see
+/// [`Context::promise`](crate::Context::promise); by any other, [`promise_on`].
+///
 /// # Examples
 /// ```
 /// use turnwise::{Actor, Context, Handler, Promise, Reply, promise};
@@ -318,9 +326,39 @@ impl<R, M> Reply<Reply<R>, M> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn promise<R: Send + 'static>() -> (Promise<R>, Reply<R>) {
+    promised(Source::Promise)
+}
+
+/// A [`promise`] whose waits are measured on this clock: a limited wait for its reply ends when
+/// that clock says so, whoever waits.
+///
+/// # Examples
+/// ```
+/// use std::sync::Arc;
+/// use std::thread;
+/// use std::time::Duration;
+/// use turnwise::{VirtualClock, WaitError, promise_on};
+///
+/// let clock = VirtualClock::new();
+/// let (_promise, reply) = promise_on::<u32>(Arc::new(clock.clone()));
+/// let waiter = thread::spawn(move || reply.within(Duration::from_secs(3600)));
+/// clock.wait_for_sleepers(1);
+/// clock.advance(Duration::from_secs(3600)); // an hour, at once
+/// assert!(matches!(waiter.join().unwrap(), Err(WaitError::Cancelled(_))));
+/// ```
+pub fn promise_on<R: Send + 'static>(clock: Arc<dyn Clock>) -> (Promise<R>, Reply<R>) {
+    promised(Source::PromiseOn(clock))
+}
+
+/// A promise whose waits are measured on an actor's clock.
+pub(super) fn promise_of<R: Send + 'static>(config: &Settings) -> (Promise<R>, Reply<R>) {
+    promised(config.clock.clone().map_or(Source::Promise, Source::PromiseOn))
+}
+
+fn promised<R: Send + 'static>(source: Source) -> (Promise<R>, Reply<R>) {
     let (answerer, asker) = oneshot(Promised);
     let promise = Promise { answerer: Some(answerer) };
-    (promise, Reply { inner: Inner::Pending(asker, Source::Promise) })
+    (promise, Reply { inner: Inner::Pending(asker, source) })
 }
 
 /// The duty to answer: see [`promise`]. Dropping it answers with [`AskError::Abandoned`].
@@ -402,7 +440,7 @@ impl<R, M> Future for Reply<R, M> {
             Inner::Pending(asker, Source::Actor(cell)) => {
                 std::task::ready!(cell.poll_for(asker, cx))
             }
-            Inner::Pending(asker, Source::Promise) => {
+            Inner::Pending(asker, Source::Promise | Source::PromiseOn(_)) => {
                 if !asker.is_done() {
                     before_pending();
                 }

@@ -43,7 +43,7 @@ use crate::drain::context::with_local;
 use crate::drain::deferred::{give_back_here, settle};
 use crate::error::StopCause;
 use crate::sync::{Mutex, global, thread};
-use crate::time::{Deadline, Limit};
+use crate::time::{Cutoff, Limit};
 use crate::wait_list::Waiter;
 
 /// What became of the actors of a system that was shut down: each is in one of the three.
@@ -81,7 +81,7 @@ impl fmt::Display for ShutdownReport {
 /// Ends all actors of a system and of those below, and waits for that until the limit.
 pub(super) fn shut_down(shared: &Arc<Shared>, limit: Limit) -> ShutdownReport {
     // The clock is the user's: if it panics here, nothing has happened.
-    let deadline = Deadline::new(shared.clock(), limit);
+    let deadline = Cutoff::new(shared.clock(), limit);
     let mut course = Course::new(shared);
     course.enter();
     let in_time = course.wait(deadline);
@@ -192,10 +192,10 @@ impl Course {
     }
 
     /// The first system that has not ended, after what is to be done before. None: all have.
-    fn step(&mut self, deadline: Option<Deadline<'_>>) -> Option<(usize, usize)> {
+    fn step(&mut self, deadline: Option<Cutoff<'_>>) -> Option<(usize, usize)> {
         while self.level > 0 {
             if !self.closed {
-                let over = deadline.is_some_and(Deadline::is_over);
+                let over = deadline.is_some_and(Cutoff::is_over);
                 self.close(!over);
                 (self.closed, self.ended) = (true, 0);
             }
@@ -232,7 +232,7 @@ impl Course {
 
     /// Waits until all have ended, but for those that are not waited for; false if the time is over
     /// before.
-    fn wait(&mut self, deadline: Deadline<'_>) -> bool {
+    fn wait(&mut self, deadline: Cutoff<'_>) -> bool {
         while let Some((level, system)) = self.step(Some(deadline)) {
             let levels = self.levels.clone();
             let waiters = &levels[level][system].shared.waiters;

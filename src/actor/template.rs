@@ -12,7 +12,7 @@ use crate::cell::pattern::PatternRef;
 use crate::cell::refs::Strong;
 use crate::cell::typed::Cell;
 use crate::error::{BuildError, EndCause};
-use crate::time::Clock;
+use crate::time::{Clock, Timers};
 
 /// What many actors are made from: an executor, a capacity, a panic policy, hooks, said once.
 ///
@@ -130,7 +130,36 @@ impl<S: Send + 'static> TemplateBuilder<S> {
 
     /// The clock that limits are measured on; without this, the system's monotonic one.
     pub fn clock(self, clock: impl Clock + 'static) -> Self {
-        self.settings(|settings| settings.clock = Some(Arc::new(clock)))
+        self.settings(|settings| {
+            settings.clock = Some(Arc::new(clock));
+            settings.timers = None;
+        })
+    }
+
+    /// The timers of their delayed messages; their clock is the actors' clock, too: see
+    /// [`ActorBuilder::timers`](crate::ActorBuilder::timers).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::time::Timers;
+    /// use turnwise::{Template, VirtualClock};
+    ///
+    /// let clock = VirtualClock::new();
+    /// let timers = Timers::by_hand(clock.clone());
+    /// let sessions = Template::builder().timers(timers.clone()).build()?;
+    /// let (one, two) = (sessions.spawn(0), sessions.spawn(0));
+    /// one.send_after(Duration::from_secs(60), |n| *n += 1).forget();
+    /// two.send_after(Duration::from_secs(90), |n| *n += 1).forget();
+    /// clock.advance(Duration::from_secs(60));
+    /// assert_eq!(timers.run_due(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn timers(self, timers: Timers) -> Self {
+        self.settings(|settings| {
+            settings.clock = Some(timers.clock().clone());
+            settings.timers = Some(timers);
+        })
     }
 
     /// Runs them in this executor, and nowhere else: see

@@ -17,7 +17,7 @@ use crate::mailbox::node::Envelope;
 use crate::mailbox::oneshot::oneshot;
 use crate::send::push::By;
 use crate::send::room::Seat;
-use crate::time::{Deadline, Limit};
+use crate::time::{Cutoff, Limit};
 
 /// An actor whose senders wait for room: see [`Actor::waiting`].
 ///
@@ -100,7 +100,7 @@ where
     fn wait(self: Box<Self>, at: Option<Duration>) -> Result<(), T> {
         let Sitting { seat, refused } = *self;
         let handle = seat.handle().clone();
-        let sent = seat.wait(Deadline::at(handle.header().clock(), at));
+        let sent = seat.wait(Cutoff::at(handle.header().clock(), at));
         sent.map_err(|(message, reason)| refused(message, reason))
     }
 

@@ -74,6 +74,13 @@ impl<S> Strong<S> {
         Ok(unsafe { Scheduled::of(self.ptr()) })
     }
 
+    /// Claims a mailbox for one turn if it is idle, whatever its entry does.
+    #[inline]
+    pub(crate) fn claim_idle(&self) -> Result<Claimed, Snapshot> {
+        // O1: as above.
+        self.header().word.claim_idle().map(|()| Claimed { cell: self.ptr() })
+    }
+
     /// The same for a caller that would wait anyway, after a claim that has failed.
     pub(crate) fn claim_soon(&self, seen: Snapshot) -> Result<Claimed, Snapshot> {
         // O1: as above.
@@ -396,6 +403,16 @@ impl Owner {
     /// Stops the actor: what waits is given back.
     pub(crate) fn stop(&self, cause: StopCause) {
         stop(self.header(), cause);
+    }
+
+    /// Runs `f` on the state.
+    ///
+    /// # Safety
+    /// The state is an S, and the actor has not ended.
+    pub(crate) unsafe fn with_state<S, R>(&mut self, f: impl FnOnce(&mut S) -> R) -> R {
+        // SAFETY: B1: this is the owner, no turn is under way, so the state is in the cell, and
+        // nothing borrows it; of its type, by the caller's word.
+        unsafe { Cell::with_state(self.cell.as_ptr(), f) }
     }
 
     /// What a panic in a turn does to the actor: the hook is told, the policy acts.

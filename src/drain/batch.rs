@@ -17,14 +17,14 @@ use crate::cell::owner::Owner;
 
 /// The batch of one owner.
 #[derive(Default)]
-pub(super) struct Hooked {
+pub(crate) struct Hooked {
     started: bool,
     turns: u64,
 }
 
 impl Hooked {
     /// Does what comes before a turn; false if the actor has stopped, so that there is none.
-    pub(super) fn before_turn(&mut self, owner: &mut Owner) -> bool {
+    pub(crate) fn before_turn(&mut self, owner: &mut Owner) -> bool {
         if !self.started && !owner.is_stopped() {
             self.started = true;
             owner.step(Step::Start);
@@ -36,7 +36,7 @@ impl Hooked {
 
     /// Ends a batch that has started: the next turn starts another one.
     #[inline]
-    pub(super) fn end(&mut self, owner: &mut Owner) {
+    pub(crate) fn end(&mut self, owner: &mut Owner) {
         if self.started {
             let Hooked { turns, .. } = std::mem::take(self);
             owner.step(Step::End(turns));

@@ -445,6 +445,20 @@ impl Word {
         }
     }
 
+    /// `claim` until it has won, or the mailbox is not idle: an attempt that fails because an entry
+    /// has come out or was used up meanwhile is not the last.
+    pub(crate) fn claim_idle(&self) -> Result<(), Snapshot> {
+        let mut claimed = self.claim();
+        while let Err(seen) = claimed {
+            claimed = match seen.0 {
+                0 => self.claim(),
+                SCHEDULED => self.claim_beside(seen),
+                _ => return Err(seen),
+            };
+        }
+        Ok(())
+    }
+
     /// Retries `claim` briefly while exactly one message is running and none is queued. Claiming
     /// moves fewer cache lines than enqueueing, and cannot overtake an accepted message.
     #[cold]

@@ -5,6 +5,7 @@
 //! `release_one`), or a node and `push`, and then what the push left owing. A thread that is inside
 //! a turn never drains for a send: it defers (R9).
 
+mod attempt;
 pub(crate) mod close;
 pub(crate) mod message;
 pub(crate) mod push;

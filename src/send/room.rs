@@ -24,7 +24,7 @@ use crate::mailbox::word::{CLOSED, Snapshot};
 use crate::panic;
 use crate::send::push::By;
 use crate::sync::thread;
-use crate::time::Deadline;
+use crate::time::Cutoff;
 use crate::wait_list::Waiter;
 
 /// A place in the queue of those that wait for room.
@@ -110,7 +110,7 @@ impl<S: 'static, E: Envelope> Seat<S, E> {
     }
 
     /// Waits until the message is in, refused, or the time is over ([`Reason::Full`]).
-    pub(crate) fn wait(mut self, deadline: Deadline<'_>) -> Sent<E> {
+    pub(crate) fn wait(mut self, deadline: Cutoff<'_>) -> Sent<E> {
         loop {
             let ended = self.wait_here(deadline);
             if let Some(answer) = self.answer() {
@@ -128,7 +128,7 @@ impl<S: 'static, E: Envelope> Seat<S, E> {
         }
     }
 
-    fn wait_here(&mut self, deadline: Deadline<'_>) -> Ended {
+    fn wait_here(&mut self, deadline: Cutoff<'_>) -> Ended {
         if deadline.is_over() {
             return Ended::TimedOut;
         }

@@ -15,7 +15,7 @@ use crate::error::{AskError, Reason};
 use crate::mailbox::oneshot::Asker;
 use crate::mailbox::word::{CLOSED, Snapshot};
 use crate::sync::{hint, thread};
-use crate::time::{Deadline, Limit};
+use crate::time::{Cutoff, Limit};
 use crate::wait_list::{Waiter, Waiters};
 
 /// Why a wait ended without what was waited for.
@@ -47,7 +47,7 @@ impl Ref {
     pub(crate) fn wait_for<R, P>(
         &self,
         asker: &mut Asker<R, P>,
-        deadline: Deadline<'_>,
+        deadline: Cutoff<'_>,
     ) -> Option<Result<R, AskError>> {
         if asker.is_done() {
             return asker.take();
@@ -111,7 +111,7 @@ pub(crate) fn poll_for<R, P>(
 /// Waits for an answer that no actor gives; `None` when the time is over.
 pub(crate) fn wait_for_promise<R, P>(
     asker: &mut Asker<R, P>,
-    deadline: Deadline<'_>,
+    deadline: Cutoff<'_>,
 ) -> Option<Result<R, AskError>> {
     if !asker.is_done() && !deadline.is_over() {
         let Ok(_away) = with_local(relieve) else {
@@ -148,8 +148,8 @@ impl Awaited {
 
 impl<S: 'static> Strong<S> {
     /// When a wait that begins now ends, by the actor's clock.
-    pub(crate) fn deadline(&self, limit: Limit) -> Deadline<'_> {
-        Deadline::new(self.header().clock(), limit)
+    pub(crate) fn deadline(&self, limit: Limit) -> Cutoff<'_> {
+        Cutoff::new(self.header().clock(), limit)
     }
 
     /// Is this thread inside a turn of this actor?
@@ -174,7 +174,7 @@ impl<S: 'static> Strong<S> {
     pub(crate) fn wait_until(
         &self,
         awaited: Awaited,
-        deadline: Deadline<'_>,
+        deadline: Cutoff<'_>,
     ) -> Result<(), NotWaited> {
         // Help is for what a waiter finds pending; so it needs no reference while nothing is.
         let cell = self.to_ref();

@@ -14,7 +14,7 @@ use crate::mailbox::node::{NodeOf, NodePtr};
 use crate::mailbox::word::{Entry, Snapshot};
 use crate::panic::Payload;
 use crate::sync::{hint, thread};
-use crate::time::{Deadline, Limit, MonotonicClock};
+use crate::time::{Cutoff, Limit, MonotonicClock};
 
 impl<S: 'static> Strong<S> {
     /// Runs a closure and waits for it; it may borrow from the caller.
@@ -32,7 +32,7 @@ impl<S: 'static> Strong<S> {
                 return self.with_slow(local, Snapshot::IDLE, f);
             }
             match self.claim() {
-                Ok(claimed) => returned(self.run_claimed(local, Depth::Any, claimed, f)),
+                Ok(claimed) => Ok(returned(self.run_claimed(local, Depth::Any, claimed, f))),
                 Err(seen) => self.with_busy(local, seen, f),
             }
         })
@@ -48,7 +48,7 @@ impl<S: 'static> Strong<S> {
         // Inside a turn it does not try again and again: this thread may be what the owner waits for.
         let claimed = if local.in_turn() { self.claim_beside(seen) } else { self.claim_soon(seen) };
         match claimed {
-            Ok(claimed) => returned(self.run_claimed(local, Depth::Any, claimed, f)),
+            Ok(claimed) => Ok(returned(self.run_claimed(local, Depth::Any, claimed, f))),
             Err(seen) => self.with_slow(local, seen, f),
         }
     }
@@ -91,7 +91,7 @@ impl<S: 'static> Strong<S> {
             // The executor comes to the entry.
             Owed::Schedule => {}
             Owed::Drain(owner) => {
-                let deadline = Deadline::new(&MonotonicClock, Limit::Unlimited);
+                let deadline = Cutoff::new(&MonotonicClock, Limit::Unlimited);
                 drain_until(local, owner, &Until { done: &|| message.is_done(), deadline });
             }
         }
@@ -125,8 +125,8 @@ impl<S: 'static> Strong<S> {
 
 /// What a caller gets whose closure was run on the spot.
 #[inline(always)]
-fn returned<R>(ran: Result<R, Payload>) -> Result<R, AskError> {
-    ran.map_err(|payload| std::panic::resume_unwind(payload))
+pub(super) fn returned<R>(ran: Result<R, Payload>) -> R {
+    ran.unwrap_or_else(|payload| std::panic::resume_unwind(payload))
 }
 
 /// Aborts when it is dropped: the frame it guards must not be left.

@@ -1,0 +1,76 @@
+//! `try_with`: a turn here and now, or none.
+//!
+//! One step claims the mailbox, and only if nothing runs or waits in it. So an attempt overtakes
+//! nobody, one that fails has left nothing behind, and no other thread ever gets at the closure.
+//!
+//! - A1: it fails as busy only if the mailbox was not idle. An entry that is out and stale is no
+//!   work, and neither is one that is used up meanwhile.
+
+use super::with::returned;
+use crate::cell::owner::Claimed;
+use crate::cell::refs::Strong;
+use crate::drain::batch::Hooked;
+use crate::drain::context::{Depth, Local, with_local};
+use crate::drain::deferred::drain;
+use crate::error::Reason;
+use crate::mailbox::word::{CLOSED, Refusal, Snapshot};
+use crate::panic;
+
+impl<S: 'static> Strong<S> {
+    /// Runs a closure if the mailbox is idle and may be run here; else it comes back.
+    ///
+    /// # Panics
+    /// With the closure's own panic.
+    pub(crate) fn try_with<F, R>(&self, f: F) -> Result<R, (F, Reason)>
+    where
+        F: FnOnce(&mut S) -> R,
+    {
+        if self.is_executor_only() {
+            let now = self.header().word.load();
+            return Err((f, self.why_not(now, || Reason::Elsewhere)));
+        }
+        with_local(|local| match self.claim_idle() {
+            Ok(claimed) if self.runs_on_the_spot() => {
+                Ok(returned(self.run_claimed(local, Depth::Any, claimed, f)))
+            }
+            Ok(claimed) => self.run_observed(local, claimed, f),
+            Err(seen) => Err((f, self.why_not(seen, || busy(local, self.addr())))),
+        })
+    }
+
+    /// Runs a closure as a batch of its own: something is done around it.
+    fn run_observed<F, R>(&self, local: &Local, claimed: Claimed, f: F) -> Result<R, (F, Reason)>
+    where
+        F: FnOnce(&mut S) -> R,
+    {
+        let mut owner = claimed.into_owner();
+        let ran = local.enter(self.addr(), || {
+            let mut batch = Hooked::default();
+            // The hook before the turn may stop the actor.
+            let ran = if batch.before_turn(&mut owner) {
+                // SAFETY: B1: it was claimed, so it is ours, of this state type; a mailbox that
+                // has ended is closed, and is not claimed.
+                let ran = panic::catch(|| unsafe { owner.with_state(f) });
+                if let Err(payload) = &ran {
+                    owner.recover(payload);
+                }
+                Ok(ran)
+            } else {
+                Err((f, self.reason(Refusal::Closed)))
+            };
+            batch.end(&mut owner);
+            ran
+        });
+        drain(local, owner);
+        ran.map(returned)
+    }
+
+    #[cold]
+    fn why_not(&self, seen: Snapshot, else_: impl FnOnce() -> Reason) -> Reason {
+        if seen.has(CLOSED) { self.reason(Refusal::Closed) } else { else_() }
+    }
+}
+
+fn busy(local: &Local, mailbox: usize) -> Reason {
+    if local.is_running(mailbox) { Reason::Deadlock } else { Reason::Busy }
+}
