@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod estimate;
 mod keyed;
 mod limits;
+mod lock;
 mod registry;
 mod sync;
 mod user_code;
@@ -12,3 +14,8 @@ pub use keyed::{
     Key, KeyInfo, Keyed, KeyedBuilder, KeyedReport, NotStarted, Run, RunError, TryRun,
 };
 pub use limits::Limits;
+pub use lock::{
+    Acquire, AcquireAll, BelowZero, Fence, Fenced, FencedError, Guard, Latch, LockError, LockInfo,
+    Locks, LocksBuilder, Lost, LostError, MultiGuard, NotZero, Opening, Owner, Permit, ReadGuard,
+    RwLocks, RwLocksBuilder, Semaphore, SemaphoreBuilder, SemaphoreInfo, WriteGuard,
+};

@@ -50,6 +50,19 @@ impl Limits {
         Limits { lease: Some(lease), ..self }
     }
 
+    pub(crate) fn leased(self) -> Option<Duration> {
+        self.lease
+    }
+
+    pub(crate) fn unleased(self) -> Self {
+        Limits { lease: None, ..self }
+    }
+
+    /// How long one would wait who does not want to wait in vain.
+    pub(crate) fn patience(self) -> Option<Duration> {
+        None
+    }
+
     pub(crate) fn is_immediate(self) -> bool {
         self.wait == Limit::Immediate
     }

@@ -36,6 +36,18 @@ pub(crate) struct Slot<K, S> {
     pub(crate) state: Option<S>,
 }
 
+impl<K, S> Slot<K, S> {
+    /// That of a mailbox which is no key's.
+    pub(crate) fn alone(state: S) -> Self {
+        Slot { key: None, state: Some(state) }
+    }
+
+    /// The key, if what makes the state looks at it.
+    pub(crate) fn key(&self) -> Option<&Arc<K>> {
+        self.key.as_ref()
+    }
+}
+
 /// Where states come from.
 pub(crate) enum Make<K, S> {
     Plain(fn() -> S),
@@ -411,6 +423,9 @@ pub(crate) fn now(clock: Option<&dyn Clock>) -> Duration {
 pub(crate) trait Access: Sized {
     type Key: Send + Sync + 'static;
     type State: Send + 'static;
+    /// Is the state the user's, so that it has to be dropped by P3?
+    const LOOKED_AFTER: bool = std::mem::needs_drop::<Self::State>();
+
     fn registry(&self) -> &Registry<Self::Key, Self::State>;
 }
 
@@ -484,13 +499,12 @@ impl<A: Access> Guard<A::Key, A::State> for Pin<A> {
             return;
         }
         loop {
-            let stateless = !std::mem::needs_drop::<A::State>() || slot.state.is_none();
+            let stateless = !A::LOOKED_AFTER || slot.state.is_none();
             // Those that pin meanwhile wait in this very mailbox.
             match self.access.registry().unpin(self.place, self.kind, stateless) {
                 Unpinned::Last(_) => {
                     // P3.
-                    let state = slot.state.take();
-                    ignore(|| drop(state));
+                    ignore(|| slot.state = None);
                 }
                 unpinned => {
                     self.counted = false;
@@ -512,7 +526,7 @@ impl<A: Access> Drop for Pin<A> {
             drop(Actor::new(()).posted().send(move |()| drop(pin)));
             return;
         }
-        let stateless = self.last || !std::mem::needs_drop::<A::State>();
+        let stateless = self.last || !A::LOOKED_AFTER;
         match self.access.registry().unpin(self.place, self.kind, stateless) {
             Unpinned::Last(actor) => {
                 // P3. Refused, it is dropped: then the mailbox ends, and the state with it.

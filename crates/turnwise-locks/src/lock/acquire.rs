@@ -1,0 +1,371 @@
+//! A request for a lock: its place is taken.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use turnwise::time::Sleep;
+use turnwise::{AskError, Limit, Reply, WaitError};
+
+use super::desk::{Ask, Common, Core, Lease, Step, Told};
+use super::error::LockError;
+use super::guard::Held;
+use super::place::{Place, Shelf};
+use crate::limits::{Limits, Terms};
+use crate::registry::Slot;
+
+mod sealed {
+    /// What an [`Acquire`](super::Acquire) comes to.
+    pub trait Guarding: Sized {
+        type Key: Send + Sync + 'static;
+        #[doc(hidden)]
+        fn of(held: super::Held<Self::Key>) -> Self;
+    }
+}
+
+pub(super) use sealed::Guarding;
+
+/// A lock that is asked for: a `Future` on any runtime, or something to [wait](Self::wait) for.
+///
+/// The place in the queue was taken by the call that made it, and is kept whether anybody polls
+/// this or not. Dropping it leaves the queue; if the lock has come meanwhile, it is given back. A
+/// future is woken at its limit.
+#[must_use = "dropping it gives the place up"]
+pub struct Acquire<G: Guarding> {
+    /// Until it is over.
+    place: Option<Place<G::Key>>,
+    stage: Stage<G::Key>,
+    number: u64,
+    terms: Terms,
+    sleep: Option<Sleep>,
+}
+
+enum Stage<K: Send + Sync + 'static> {
+    /// The request waits for its turn in the lock's mailbox: not for the lock.
+    Asked(Reply<Step<K>>),
+    /// It is in the queue.
+    Waits(Reply<Told<K>>),
+    Over(Told<K>),
+    Taken,
+}
+
+impl<K: Send + Sync + 'static> Stage<K> {
+    fn after(step: Step<K>) -> Self {
+        match step {
+            Step::Over(told) => Stage::Over(told),
+            Step::Waits(reply) => Stage::Waits(reply),
+        }
+    }
+}
+
+/// What is asked of a lock.
+pub(super) struct Wanted {
+    pub(super) owner: Option<u64>,
+    pub(super) weight: u64,
+    pub(super) limits: Limits,
+}
+
+impl<G: Guarding> Acquire<G> {
+    pub(super) fn refused(error: LockError) -> Self {
+        Acquire {
+            place: None,
+            stage: Stage::Over(Err(error)),
+            number: 0,
+            terms: Terms::NONE,
+            sleep: None,
+        }
+    }
+
+    /// Takes a place in the queue, or the lock.
+    pub(super) fn new(place: Place<G::Key>, wanted: Wanted, terms: Terms) -> Self {
+        let Wanted { owner, weight, limits } = wanted;
+        let number = place.common().number();
+        let ask = Ask {
+            number,
+            owner,
+            weight,
+            terms,
+            immediate: limits.is_immediate(),
+            patience: limits.patience(),
+            lease: terms.lease.map(|length| Lease { length, actor: place.actor.downgrade() }),
+        };
+        let stage = enter(&place, ask);
+        Acquire { place: Some(place), stage, number, terms, sleep: None }
+    }
+
+    /// Waits for the lock, until the deadline that was made by the call. May block.
+    ///
+    /// # Errors
+    /// See [`LockError`]: the lock is not held, and the place is given up.
+    ///
+    /// # Examples
+    /// ```
+    /// let locks = turnwise_locks::Locks::new();
+    /// let guard = locks.lock("a").wait()?;
+    /// assert_eq!(guard.key(), &"a");
+    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// ```
+    pub fn wait(mut self) -> Result<G, LockError> {
+        let until = self.terms.wait.map(|wait| wait.at);
+        self.wait_until(until, true).unwrap_or(Err(LockError::Taken))
+    }
+
+    /// Waits for the lock for so long at most; the place in the queue stays. None: it has not come
+    /// yet. May block.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let locks = turnwise_locks::Locks::new();
+    /// let first = locks.lock("a").wait()?;
+    /// let mut second = locks.lock("a");
+    /// assert!(second.wait_timeout(Duration::from_millis(1)).is_none());
+    /// drop(first);
+    /// let second = second.wait()?;
+    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// ```
+    pub fn wait_timeout(&mut self, limit: impl Into<Limit>) -> Option<Result<G, LockError>> {
+        let own = self.terms.wait.map(|wait| wait.at);
+        let other = match limit.into() {
+            Limit::Unlimited => None,
+            Limit::Immediate => Some(Duration::ZERO),
+            Limit::Within(limit) => self.now().checked_add(limit),
+        };
+        let until = [own, other].into_iter().flatten().min();
+        self.wait_until(until, own.is_some() && until == own)
+    }
+
+    /// Is it over: does it hold the lock, or never will? Wait-free.
+    pub fn is_ready(&self) -> bool {
+        match &self.stage {
+            Stage::Asked(reply) => reply.is_ready(),
+            Stage::Waits(reply) => reply.is_ready(),
+            Stage::Over(_) => true,
+            Stage::Taken => false,
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.place.as_ref().map_or(Duration::ZERO, |place| place.common().now())
+    }
+
+    /// Waits until then, and gives up if that is the end.
+    fn wait_until(
+        &mut self,
+        until: Option<Duration>,
+        give_up: bool,
+    ) -> Option<Result<G, LockError>> {
+        loop {
+            self.stage = match std::mem::replace(&mut self.stage, Stage::Taken) {
+                Stage::Taken => return Some(Err(LockError::Taken)),
+                Stage::Over(told) => return Some(self.finish(told)),
+                Stage::Asked(reply) => match reply.wait() {
+                    Ok(step) => Stage::after(step),
+                    Err(error) => {
+                        // What this thread cannot wait for is in the mailbox still.
+                        self.withdraw();
+                        Stage::Over(Err(failed(error)))
+                    }
+                },
+                Stage::Waits(reply) => {
+                    let left = match until {
+                        None => Limit::Unlimited,
+                        Some(until) => until.saturating_sub(self.now()).into(),
+                    };
+                    match reply.wait_timeout(left) {
+                        Ok(told) => Stage::Over(told),
+                        Err(WaitError::TimedOut(reply)) if give_up => self.time_out(reply),
+                        Err(WaitError::TimedOut(reply)) => {
+                            self.stage = Stage::Waits(reply);
+                            return None;
+                        }
+                        Err(WaitError::Ask(error)) => {
+                            self.withdraw();
+                            Stage::Over(Err(failed(error)))
+                        }
+                        Err(_) => unreachable!("a place that is kept is not taken back"),
+                    }
+                }
+            };
+        }
+    }
+
+    /// The time is over: it is not let in any more, unless it was just now.
+    fn time_out(&mut self, reply: Reply<Told<G::Key>>) -> Stage<G::Key> {
+        match reply.cancel() {
+            Ok(()) => {
+                let called = self.terms.wait.map_or(Duration::ZERO, |wait| wait.called);
+                let waited = self.now().saturating_sub(called);
+                if let Some(place) = self.place.take() {
+                    place.end(Core::give_up);
+                }
+                Stage::Over(Err(LockError::TimedOut { waited }))
+            }
+            Err(reply) => match reply.wait() {
+                Ok(told) => Stage::Over(told),
+                Err(error) => {
+                    self.withdraw();
+                    Stage::Over(Err(failed(error)))
+                }
+            },
+        }
+    }
+
+    /// Whatever becomes of the request, nobody holds by it.
+    fn withdraw(&mut self) {
+        if let Some(place) = self.place.take() {
+            let number = self.number;
+            place.end(move |core, common| core.withdraw(number, common));
+        }
+    }
+
+    fn finish(&mut self, told: Told<G::Key>) -> Result<G, LockError> {
+        let place = self.place.take();
+        let grant = told?;
+        match place {
+            Some(place) => Ok(G::of(Held::new(place, grant))),
+            None => unreachable!("what is granted has a place"),
+        }
+    }
+}
+
+/// The request's turn: here and now if that can be, inside a turn of somebody else's, too.
+fn enter<K: Send + Sync + 'static>(place: &Place<K>, ask: Ask<K>) -> Stage<K> {
+    let mut ask = Some(ask);
+    let taken = &mut ask;
+    let (shelf, common) = (place.shelf(), place.common());
+    let here = shelf.map(|shelf| &**shelf);
+    let entered = place.actor.try_with(move |slot| step(here, common, slot, taken));
+    if let Ok(step) = entered {
+        return Stage::after(step);
+    }
+    let (shelf, common) = (shelf.cloned(), common.clone());
+    Stage::Asked(place.actor.call(move |slot| step(shelf.as_deref(), &common, slot, &mut ask)))
+}
+
+fn step<K: Send + Sync + 'static>(
+    shelf: Option<&Shelf<K>>,
+    common: &Arc<Common>,
+    slot: &mut Slot<K, Core<K>>,
+    ask: &mut Option<Ask<K>>,
+) -> Step<K> {
+    let key = slot.key().cloned();
+    let core = match shelf {
+        Some(shelf) => Some(shelf.registry.state(slot)),
+        None => slot.state.as_mut(),
+    };
+    match (core, ask.take()) {
+        (Some(core), Some(ask)) => core.enter(ask, key, common),
+        _ => Step::Over(Err(LockError::Closed)),
+    }
+}
+
+impl<G: Guarding> Future for Acquire<G> {
+    type Output = Result<G, LockError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        loop {
+            this.stage = match std::mem::replace(&mut this.stage, Stage::Taken) {
+                Stage::Taken => return Poll::Ready(Err(LockError::Taken)),
+                Stage::Over(told) => return Poll::Ready(this.finish(told)),
+                Stage::Asked(mut reply) => match Pin::new(&mut reply).poll(cx) {
+                    Poll::Pending => {
+                        this.stage = Stage::Asked(reply);
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(Ok(step)) => Stage::after(step),
+                    Poll::Ready(Err(error)) => Stage::Over(Err(failed(error))),
+                },
+                Stage::Waits(mut reply) => match Pin::new(&mut reply).poll(cx) {
+                    Poll::Pending if this.is_late(cx) => this.time_out(reply),
+                    Poll::Pending => {
+                        this.stage = Stage::Waits(reply);
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(Ok(told)) => Stage::Over(told),
+                    Poll::Ready(Err(error)) => Stage::Over(Err(failed(error))),
+                },
+            };
+        }
+    }
+}
+
+impl<G: Guarding> Acquire<G> {
+    /// Is its time over? If not, the task is woken when it is.
+    fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
+        let (Some(wait), Some(place)) = (self.terms.wait, &self.place) else { return false };
+        let common = place.common();
+        let left = wait.at.saturating_sub(common.now());
+        let sleep = self.sleep.get_or_insert_with(|| common.timers.sleep(left));
+        left.is_zero() || Pin::new(sleep).poll(cx).is_ready()
+    }
+
+    /// Gives the place up, or the lock.
+    fn abandon(&mut self) {
+        let told = match std::mem::replace(&mut self.stage, Stage::Taken) {
+            // It is over; or the clock, or a waker, has panicked in the midst of it.
+            Stage::Taken => return self.withdraw(),
+            Stage::Over(told) => told,
+            Stage::Asked(reply) => match reply.cancel() {
+                // It never enters.
+                Ok(_) => return,
+                Err(reply) if !reply.is_ready() => return self.withdraw(),
+                Err(reply) => match reply.wait() {
+                    Ok(Step::Over(told)) => told,
+                    Ok(Step::Waits(reply)) => {
+                        self.stage = Stage::Waits(reply);
+                        return self.abandon();
+                    }
+                    Err(_) => return,
+                },
+            },
+            Stage::Waits(reply) => match reply.cancel() {
+                Ok(()) => {
+                    if let Some(place) = self.place.take() {
+                        place.end(Core::give_up);
+                    }
+                    return;
+                }
+                Err(reply) if !reply.is_ready() => return self.withdraw(),
+                Err(reply) => match reply.wait() {
+                    Ok(told) => told,
+                    Err(_) => return,
+                },
+            },
+        };
+        if let (Ok(grant), Some(place)) = (told, self.place.take()) {
+            place.leave(&grant);
+        }
+    }
+}
+
+impl<G: Guarding> Drop for Acquire<G> {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
+
+// What is granted is not pinned: it is handed out by value.
+impl<G: Guarding> Unpin for Acquire<G> {}
+
+impl<G: Guarding> fmt::Debug for Acquire<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acquire").field("ready", &self.is_ready()).finish_non_exhaustive()
+    }
+}
+
+/// Why a turn, or an answer, did not come.
+fn failed(error: AskError) -> LockError {
+    match error {
+        AskError::Refused(reason) => reason.into(),
+        _ => LockError::Closed,
+    }
+}

@@ -1,0 +1,240 @@
+//! A lock's [machine](super::machine) in its mailbox: what its turns do.
+//!
+//! A request is a turn that enters; a release is one that leaves. Nothing else happens in a lock's
+//! turns but that waiters are told, so they are short, and waiting for one is not waiting for the
+//! lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use turnwise::time::Timers;
+use turnwise::{Promise, Reply, WeakActor, promise_on};
+
+use super::error::LockError;
+use super::machine::{Entered, Host, Machine, Refusal, Request, View};
+use super::tenure::Tenure;
+use crate::limits::Terms;
+use crate::registry::Slot;
+use crate::sync::{AtomicU64, Ordering};
+use crate::user_code::{catch, discard};
+
+/// What the locks of one registry share.
+pub(super) struct Common {
+    /// Leases and limits are measured on their clock.
+    pub(super) timers: Timers,
+    /// Numbers requests, and holds: a hold's number is its fence.
+    numbers: AtomicU64,
+}
+
+impl Common {
+    pub(super) fn new(timers: Timers) -> Arc<Self> {
+        Arc::new(Common { timers, numbers: AtomicU64::new(0) })
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        // Ordering: Relaxed. The turns of a lock are ordered by its mailbox, so its fences increase
+        // as the counter does; nothing else is published by a number.
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The time. The clock is the user's: one that panics shows none.
+    pub(super) fn now(&self) -> Duration {
+        catch(|| self.timers.now()).unwrap_or_else(|payload| {
+            discard(payload);
+            Duration::ZERO
+        })
+    }
+}
+
+/// What a lock's mailbox owns.
+pub(super) struct Core<K: Send + Sync + 'static> {
+    machine: Machine<Ticket<K>, Arc<Tenure>>,
+}
+
+/// A lease that begins with its hold.
+pub(super) struct Lease<K: Send + Sync + 'static> {
+    pub(super) length: Duration,
+    pub(super) actor: WeakActor<Slot<K, Core<K>>>,
+}
+
+/// A request, as it comes into its turn.
+pub(super) struct Ask<K: Send + Sync + 'static> {
+    pub(super) number: u64,
+    pub(super) owner: Option<u64>,
+    pub(super) weight: u64,
+    pub(super) terms: Terms,
+    pub(super) immediate: bool,
+    pub(super) patience: Option<Duration>,
+    pub(super) lease: Option<Lease<K>>,
+}
+
+/// What is held.
+pub(super) struct Grant<K> {
+    pub(super) fence: u64,
+    pub(super) number: u64,
+    pub(super) tenure: Arc<Tenure>,
+    pub(super) key: Option<Arc<K>>,
+}
+
+/// What came of a request that has waited.
+pub(super) type Told<K> = Result<Grant<K>, LockError>;
+
+/// What comes of a request in its turn.
+pub(super) enum Step<K: Send + Sync + 'static> {
+    Over(Told<K>),
+    Waits(Reply<Told<K>>),
+}
+
+/// A request that waits.
+struct Ticket<K: Send + Sync + 'static> {
+    promise: Promise<Told<K>>,
+    number: u64,
+    key: Option<Arc<K>>,
+    called: Duration,
+    lease: Option<Lease<K>>,
+}
+
+/// What the machine is told, and what it tells.
+struct Desk<'a>(&'a Arc<Common>);
+
+impl Desk<'_> {
+    fn hold<K: Send + Sync + 'static>(&self, lease: Option<Lease<K>>) -> Arc<Tenure> {
+        let tenure = Tenure::new();
+        if let Some(Lease { length, actor }) = lease {
+            // With a lease too long for the clock, it never ends.
+            let due = self.0.now().checked_add(length);
+            // A clock that panics arms nothing: then the lease ends when somebody asks.
+            if let Err(payload) = catch(|| tenure.end_at(due, self.0, actor)) {
+                discard(payload);
+            }
+        }
+        tenure
+    }
+}
+
+impl<K: Send + Sync + 'static> Host<Ticket<K>, Arc<Tenure>> for Desk<'_> {
+    fn now(&mut self) -> Duration {
+        self.0.now()
+    }
+
+    fn fence(&mut self) -> u64 {
+        self.0.number()
+    }
+
+    fn waits(&self, ticket: &Ticket<K>) -> bool {
+        !ticket.promise.is_cancelled()
+    }
+
+    fn let_in(&mut self, ticket: Ticket<K>, fence: u64) -> Option<Arc<Tenure>> {
+        let Ticket { promise, number, key, lease, .. } = ticket;
+        let tenure = self.hold(lease);
+        let grant = Grant { fence, number, tenure: tenure.clone(), key };
+        // One that has gone meanwhile does not get it: the next does, in this very turn.
+        promise.try_keep(Ok(grant)).is_ok().then_some(tenure)
+    }
+
+    fn refuse(&mut self, ticket: Ticket<K>, why: Refusal) -> bool {
+        let error = told(why, ticket.called);
+        ticket.promise.try_keep(Err(error)).is_ok()
+    }
+}
+
+fn told(why: Refusal, called: Duration) -> LockError {
+    match why {
+        Refusal::Busy => LockError::Busy,
+        Refusal::TimedOut { at } => LockError::TimedOut { waited: at.saturating_sub(called) },
+        Refusal::Expected(wait) => LockError::Expected { wait },
+        Refusal::Deadlock => LockError::Deadlock,
+        Refusal::TooLarge { capacity } => LockError::TooMany { permits: capacity },
+    }
+}
+
+impl<K: Send + Sync + 'static> Core<K> {
+    pub(super) fn new(capacity: u64) -> Self {
+        Core { machine: Machine::new(capacity) }
+    }
+
+    pub(super) fn enter(
+        &mut self,
+        ask: Ask<K>,
+        key: Option<Arc<K>>,
+        common: &Arc<Common>,
+    ) -> Step<K> {
+        let Ask { number, owner, weight, terms, immediate, patience, lease } = ask;
+        let until = terms.wait.map(|wait| wait.at);
+        let called = terms.wait.map_or(Duration::ZERO, |wait| wait.called);
+        let timed = until.is_some() || lease.is_some();
+        let request = Request { number, owner, weight, until, timed, immediate, patience };
+        // The lease goes to the hold, or to the ticket; or it begins anew, for an owner that is in.
+        let (lease, tickets) = (std::cell::Cell::new(lease), std::cell::Cell::new(None));
+        let entered = self.machine.enter(
+            request,
+            &mut Desk(common),
+            || Desk(common).hold(lease.take()),
+            || {
+                let (promise, reply) = promise_on(common.timers.clock().clone());
+                tickets.set(Some(reply));
+                Ticket { promise, number, key: key.clone(), called, lease: lease.take() }
+            },
+        );
+        Step::Over(match entered {
+            Entered::In { fence, term: tenure } => {
+                if let Some(Lease { length, actor }) = lease.take() {
+                    let due = common.now().checked_add(length);
+                    tenure.end_at(due, common, actor);
+                }
+                Ok(Grant { fence, number, tenure, key })
+            }
+            Entered::Refused(why) => Err(told(why, called)),
+            Entered::Waits => match tickets.take() {
+                Some(reply) => return Step::Waits(reply),
+                None => unreachable!("what waits has a ticket"),
+            },
+        })
+    }
+
+    pub(super) fn leave(&mut self, fence: u64, number: u64, common: &Arc<Common>) {
+        self.machine.leave(fence, number, &mut Desk(common));
+    }
+
+    pub(super) fn give_up(&mut self, common: &Arc<Common>) {
+        self.machine.give_up(&mut Desk(common));
+    }
+
+    pub(super) fn withdraw(&mut self, number: u64, common: &Arc<Common>) {
+        self.machine.withdraw(number, &mut Desk(common));
+    }
+
+    pub(super) fn lighten(&mut self, fence: u64, number: u64, weight: u64, common: &Arc<Common>) {
+        self.machine.lighten((fence, number), weight, &mut Desk(common));
+    }
+
+    pub(super) fn expire(&mut self, common: &Arc<Common>) {
+        self.machine.expire(&mut Desk(common));
+    }
+
+    pub(super) fn force(&mut self, common: &Arc<Common>) -> usize {
+        self.machine.force(&mut Desk(common))
+    }
+
+    pub(super) fn resize(&mut self, capacity: impl FnOnce(u64) -> u64, common: &Arc<Common>) {
+        let capacity = capacity(self.machine.view().capacity);
+        self.machine.resize(capacity, &mut Desk(common));
+    }
+
+    /// What holds and what waits, after those whose lease is over were taken away.
+    pub(super) fn view(&mut self, common: &Arc<Common>) -> View {
+        self.expire(common);
+        self.machine.view()
+    }
+
+    /// Of the oldest hold: its fence, its entries, since when, until when.
+    pub(super) fn oldest(&self) -> Option<(u64, usize, Option<Duration>, Option<Duration>)> {
+        let (fence, entries, since, tenure) = self.machine.oldest()?;
+        Some((fence, entries, since, tenure.due()))
+    }
+
+    pub(super) fn expected(&self, now: Duration) -> Duration {
+        self.machine.expected(now)
+    }
+}

@@ -1,0 +1,96 @@
+//! Why a lock is not held.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use turnwise::Reason;
+
+use super::fence::Fence;
+
+/// Why a lock was not acquired: it is certainly not held, and never will be by this call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LockError {
+    /// Its turn did not come in time.
+    TimedOut {
+        /// So long it has waited.
+        waited: Duration,
+    },
+    /// It would not come in time, as far as is known: see
+    /// [`Limits::refuse_early`](crate::Limits::refuse_early).
+    Expected {
+        /// So long it would take.
+        wait: Duration,
+    },
+    /// Somebody holds it, or waits for it, and it was not to wait.
+    Busy,
+    /// The owner would wait for itself: it holds as a reader, and asked for a writer's hold.
+    Deadlock,
+    /// It was closed.
+    Closed,
+    /// Waiting was refused: this thread is a pool's worker, and no thread could take its place.
+    WouldBlock,
+    /// A lease of no time is over before it begins.
+    LeaseZero,
+    /// There are never so many permits.
+    TooMany {
+        /// So many there are.
+        permits: u64,
+    },
+    /// No permits were asked for.
+    NoPermits,
+    /// The outcome was taken by an earlier poll.
+    Taken,
+}
+
+impl From<Reason> for LockError {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Deadlock => LockError::Deadlock,
+            Reason::WouldBlock => LockError::WouldBlock,
+            _ => LockError::Closed,
+        }
+    }
+}
+
+impl fmt::Display for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LockError::TimedOut { waited } => write!(f, "the lock was not free in {waited:?}"),
+            LockError::Expected { wait } => write!(f, "the lock is expected in {wait:?}, too late"),
+            LockError::Busy => f.write_str("the lock is held, or waited for"),
+            LockError::Deadlock => f.write_str("an owner would wait for itself"),
+            LockError::Closed => f.write_str("the lock was closed"),
+            LockError::WouldBlock => Reason::WouldBlock.fmt(f),
+            LockError::LeaseZero => f.write_str("a lease needs some time"),
+            LockError::TooMany { permits } => write!(f, "there are {permits} permits in all"),
+            LockError::NoPermits => f.write_str("no permits were asked for"),
+            LockError::Taken => f.write_str("the outcome was taken before"),
+        }
+    }
+}
+
+impl Error for LockError {}
+
+/// The hold was taken away before: its lease is over, or it was forced. Nothing has changed by the
+/// call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostError {
+    pub(super) fence: Fence,
+}
+
+impl LostError {
+    /// The fence of the hold that is lost.
+    pub fn fence(self) -> Fence {
+        self.fence
+    }
+}
+
+impl fmt::Display for LostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the hold with fence {} was lost", self.fence)
+    }
+}
+
+impl Error for LostError {}

@@ -1,0 +1,157 @@
+//! Fences: what makes a holder harmless who does not know that it is one no more.
+
+use std::error::Error;
+use std::fmt;
+
+use turnwise::{Actor, AskError, Reason};
+
+/// The number of a hold. Those of one lock increase strictly, in the order in which the holds
+/// began, also if the lock was idle and gone in between.
+///
+/// # Examples
+/// ```
+/// let locks = turnwise_locks::Locks::new();
+/// let first = locks.lock("a").wait()?.fence();
+/// assert!(locks.is_empty()); // the lock is gone, its order is not
+/// assert!(locks.lock("a").wait()?.fence() > first);
+/// # Ok::<(), turnwise_locks::LockError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence(u64);
+
+impl Fence {
+    /// A fence from its number: one that was kept somewhere.
+    pub const fn from_number(number: u64) -> Self {
+        Fence(number)
+    }
+
+    /// Its number, for a resource that is somewhere else.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Debug for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fence({})", self.0)
+    }
+}
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A resource that refuses older fences.
+///
+/// A lease may be over while its holder goes on: it has not noticed yet. What it does then to a
+/// fenced resource is refused as soon as the next holder has used that, so the two never mix. A use
+/// is a turn: one at a time, in the order of the calls. Clones are the same resource.
+///
+/// This is the fencing token of Martin Kleppmann's "How to do distributed locking" (2016).
+///
+/// # Examples
+/// ```
+/// use turnwise_locks::{Fenced, FencedError, Locks};
+///
+/// let locks = Locks::new();
+/// let file = Fenced::new(String::new());
+///
+/// let old = locks.lock("file").wait()?;
+/// locks.force_release(&"file"); // somebody decides that it hangs
+/// let new = locks.lock("file").wait()?;
+/// file.with(new.fence(), |text| text.push_str("new"))?;
+///
+/// let late = file.with(old.fence(), |text| text.push_str("old"));
+/// assert_eq!(late, Err(FencedError::Stale { newest: new.fence() }));
+/// assert_eq!(file.newest(), Some(new.fence()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Fenced<T: Send + 'static> {
+    actor: Actor<Inner<T>>,
+}
+
+struct Inner<T> {
+    newest: Option<Fence>,
+    value: T,
+}
+
+/// Why a fenced resource was not used. The closure was not called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FencedError {
+    /// A newer fence was here before.
+    Stale {
+        /// The newest so far.
+        newest: Fence,
+    },
+    /// This thread is inside a use of the very resource, or must not wait.
+    Refused(Reason),
+}
+
+impl<T: Send + 'static> Fenced<T> {
+    /// A resource that has seen no fence.
+    pub fn new(value: T) -> Self {
+        Fenced { actor: Actor::new(Inner { newest: None, value }) }
+    }
+
+    /// Uses the resource, unless a newer fence has been used before. The same fence may be used
+    /// again and again. May block, as long as another use lasts.
+    ///
+    /// # Errors
+    /// [`FencedError::Stale`]; [`FencedError::Refused`] inside a use of the same resource.
+    ///
+    /// # Panics
+    /// With the closure's own panic; the resource stays usable.
+    pub fn with<R: Send>(
+        &self,
+        fence: Fence,
+        f: impl FnOnce(&mut T) -> R + Send,
+    ) -> Result<R, FencedError> {
+        let used = self.actor.with(|inner| {
+            if let Some(newest) = inner.newest.filter(|&newest| newest > fence) {
+                return Err(FencedError::Stale { newest });
+            }
+            inner.newest = Some(fence);
+            Ok(f(&mut inner.value))
+        });
+        used.unwrap_or_else(|error| Err(FencedError::Refused(refused(error))))
+    }
+
+    /// The newest fence that was used. None inside a use of the resource, too. May block.
+    pub fn newest(&self) -> Option<Fence> {
+        self.actor.with(|inner| inner.newest).ok().flatten()
+    }
+}
+
+/// Why a turn was not run whose panic would have gone on in the caller.
+fn refused(error: AskError) -> Reason {
+    match error {
+        AskError::Refused(reason) => reason,
+        _ => Reason::Closed,
+    }
+}
+
+impl<T: Send + 'static> Clone for Fenced<T> {
+    fn clone(&self) -> Self {
+        Fenced { actor: self.actor.clone() }
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for Fenced<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fenced").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for FencedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FencedError::Stale { newest } => write!(f, "fence {newest} was here before"),
+            FencedError::Refused(reason) => reason.fmt(f),
+        }
+    }
+}
+
+impl Error for FencedError {}

@@ -1,0 +1,193 @@
+//! The locks of a registry: what plain ones and those of readers and writers have in common.
+
+use std::hash::Hash;
+use std::sync::Arc;
+// Numbers of a process, in no model.
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use turnwise::Clock;
+use turnwise::time::Timers;
+
+use super::acquire::{Acquire, Guarding, Wanted};
+use super::desk::{Common, Core};
+use super::error::LockError;
+use super::fence::Fence;
+use super::place::{Kept, Place, Shelf};
+use crate::keyed::NotStarted;
+use crate::limits::Limits;
+use crate::registry::{Kind, Make, Pin, Registry};
+
+/// One who may hold the same lock several times: its own requests do not wait for each other.
+///
+/// It is a value, and not a thread: a pool's thread works for many, and a task works on many
+/// threads. Clones are the same owner. Two owners are never equal.
+///
+/// # Examples
+/// ```
+/// use turnwise_locks::{Limits, Locks, Owner};
+///
+/// let locks = Locks::new();
+/// let me = Owner::new();
+/// let outer = locks.lock_as(&me, "a", Limits::NONE).wait()?;
+/// let inner = locks.lock_as(&me, "a", Limits::NONE).wait()?; // at once
+/// assert_eq!(inner.fence(), outer.fence()); // the same hold
+/// drop(outer);
+/// assert!(locks.try_lock("a").is_err());
+/// drop(inner);
+/// assert!(locks.try_lock("a").is_ok());
+/// # Ok::<(), turnwise_locks::LockError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Owner {
+    number: u64,
+}
+
+impl Owner {
+    /// Another owner than all before. Wait-free.
+    #[allow(clippy::new_without_default, reason = "each is another one")]
+    pub fn new() -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        // Ordering: Relaxed. Nothing is published by a number.
+        Owner { number: NUMBERS.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+/// What is known of a lock that is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockInfo {
+    /// So many hold it: one, or readers.
+    pub holders: usize,
+    /// The fence of the oldest hold.
+    pub fence: Option<Fence>,
+    /// How many times its owner holds it.
+    pub count: usize,
+    /// So long it is held, if that was measured: for requests with limits.
+    pub held_for: Option<Duration>,
+    /// What is left of its lease, if it has one.
+    pub remaining: Option<Duration>,
+    /// Is it a writer's? Plain locks are.
+    pub exclusive: bool,
+    /// So many wait.
+    pub waiting: usize,
+    /// So long the first of them waits.
+    pub oldest_wait: Option<Duration>,
+    /// So long one that came now would wait, as far as is known.
+    pub expected_wait: Duration,
+}
+
+pub(super) struct Keys<K: Send + Sync + 'static> {
+    shelf: Arc<Shelf<K>>,
+}
+
+/// Timers, and with them a clock.
+#[derive(Default)]
+pub(super) struct Timing {
+    pub(super) timers: Option<Timers>,
+}
+
+impl Timing {
+    pub(super) fn clock(&mut self, clock: impl Clock + 'static) {
+        let clock: Arc<dyn Clock> = Arc::new(clock);
+        self.timers = Some(Timers::of(&clock));
+    }
+
+    pub(super) fn common(self) -> Arc<Common> {
+        Common::new(self.timers.unwrap_or_else(|| Timers::global().clone()))
+    }
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
+    /// Locks with so much room each.
+    pub(super) fn new(capacity: u64, timing: Timing) -> Self {
+        let common = timing.common();
+        let make = Make::Of(Box::new(move |_: &K| Core::new(capacity)));
+        let registry = Registry::new(make, None, None, false);
+        Keys { shelf: Arc::new(Shelf { registry, common }) }
+    }
+
+    pub(super) fn acquire<G: Guarding<Key = K>>(
+        &self,
+        key: K,
+        owner: Option<&Owner>,
+        weight: u64,
+        limits: Limits,
+    ) -> Acquire<G> {
+        if limits.has_lease_of_zero() {
+            return Acquire::refused(LockError::LeaseZero);
+        }
+        let terms = limits.terms(|| self.shelf.common.now());
+        let (place, actor) = match self.shelf.registry.pin(key, Kind::Run) {
+            Ok(found) => found,
+            Err(why) => return Acquire::refused(refused(&why)),
+        };
+        let pin = Pin::new(self.shelf.clone(), place, Kind::Run);
+        let wanted = Wanted { owner: owner.map(|owner| owner.number), weight, limits };
+        Acquire::new(Place { kept: Kept::Key(pin), actor }, wanted, terms)
+    }
+
+    pub(super) fn info(&self, key: &K) -> Option<LockInfo> {
+        let (actor, _) = self.shelf.registry.live(key)?;
+        let common = &self.shelf.common;
+        // A lock that is gone meanwhile has no state.
+        let known = actor.with(|slot| slot.state.as_mut().map(|core| info_of(core, common)));
+        known.ok().flatten()
+    }
+
+    pub(super) fn force(&self, key: &K) -> bool {
+        let Some((actor, _)) = self.shelf.registry.live(key) else { return false };
+        let common = &self.shelf.common;
+        let forced = actor.with(|slot| slot.state.as_mut().map_or(0, |core| core.force(common)));
+        forced.is_ok_and(|lost| lost > 0)
+    }
+
+    /// Takes no more requests; those that wait are told.
+    pub(super) fn close(&self) {
+        drop(self.shelf.registry.close());
+    }
+}
+
+/// What is known of a lock, inside its turn.
+pub(super) fn info_of<K: Send + Sync + 'static>(
+    core: &mut Core<K>,
+    common: &Arc<Common>,
+) -> LockInfo {
+    let view = core.view(common);
+    let now = common.now();
+    let oldest = core.oldest();
+    LockInfo {
+        holders: view.holds,
+        fence: oldest.map(|(fence, ..)| Fence::from_number(fence)),
+        count: oldest.map_or(0, |(_, entries, ..)| entries),
+        held_for: oldest.and_then(|(_, _, since, _)| since).map(|since| now.saturating_sub(since)),
+        remaining: oldest.and_then(|(.., due)| due).map(|due| due.saturating_sub(now)),
+        exclusive: view.used > 0 && view.used == view.capacity,
+        waiting: view.waiting,
+        oldest_wait: view.oldest_wait.map(|since| now.saturating_sub(since)),
+        expected_wait: core.expected(now),
+    }
+}
+
+fn refused(why: &NotStarted) -> LockError {
+    match why {
+        NotStarted::Busy => LockError::Busy,
+        _ => LockError::Closed,
+    }
+}
+
+impl<K: Send + Sync + 'static> Keys<K> {
+    pub(super) fn now(&self) -> Duration {
+        self.shelf.common.now()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.shelf.registry.len()
+    }
+}
+
+impl<K: Send + Sync + 'static> Clone for Keys<K> {
+    fn clone(&self) -> Self {
+        Keys { shelf: self.shelf.clone() }
+    }
+}

@@ -1,0 +1,266 @@
+//! Waiting until something has happened so many times.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use turnwise::time::Timers;
+use turnwise::{Actor, AskError, Clock, Limit, Promise, Reply, WaitError, promise_on};
+
+use super::error::LockError;
+
+/// A count that goes down: whoever waits goes on when it is zero, all at once.
+///
+/// Once it is zero, it can be [set again](Self::reset). Clones are the same latch.
+///
+/// # Examples
+/// ```
+/// use std::thread;
+/// use turnwise_locks::Latch;
+///
+/// let done = Latch::new(3);
+/// for _ in 0..3 {
+///     let done = done.clone();
+///     thread::spawn(move || done.count_down());
+/// }
+/// done.opened().wait()?;
+/// assert_eq!(done.count(), 0);
+/// # Ok::<(), turnwise_locks::LockError>(())
+/// ```
+#[derive(Clone)]
+pub struct Latch {
+    actor: Actor<Count>,
+    clock: Arc<dyn Clock>,
+}
+
+struct Count {
+    left: u64,
+    waiting: Vec<Promise<()>>,
+    /// When there are so many, those that have gone are swept out.
+    sweep_at: usize,
+}
+
+/// A latch was counted down below zero: it is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BelowZero {
+    left: u64,
+}
+
+/// A latch was set while it was not zero: it is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotZero {
+    left: u64,
+}
+
+impl Latch {
+    /// So many times. One of zero is open.
+    pub fn new(count: u64) -> Self {
+        Self::with_clock(count, Timers::global().clock().clone())
+    }
+
+    /// With the clock that limits of waits are measured on.
+    pub fn with_clock(count: u64, clock: Arc<dyn Clock>) -> Self {
+        let count = Count { left: count, waiting: Vec::new(), sweep_at: 16 };
+        Latch { actor: Actor::new(count), clock }
+    }
+
+    /// Counts down by one; at zero, nothing changes. Never waits for anybody who waits.
+    pub fn count_down(&self) {
+        let down = |count: &mut Count| count.down(1);
+        if let Err(refused) = self.actor.try_with(down) {
+            drop(self.actor.send(move |count: &mut Count| {
+                let _ = refused.into_message()(count);
+            }));
+        }
+    }
+
+    /// Counts down by so many, and says how many are left. May block, as long as a turn of the
+    /// latch lasts.
+    ///
+    /// # Errors
+    /// There are fewer: nothing has changed.
+    ///
+    /// # Examples
+    /// ```
+    /// let latch = turnwise_locks::Latch::new(3);
+    /// assert!(latch.count_down_by(4).is_err());
+    /// assert_eq!(latch.count_down_by(2)?, 1);
+    /// # Ok::<(), turnwise_locks::BelowZero>(())
+    /// ```
+    pub fn count_down_by(&self, by: u64) -> Result<u64, BelowZero> {
+        let counted = self.actor.call(move |count| count.down(by)).wait();
+        counted.unwrap_or(Err(BelowZero { left: 0 }))
+    }
+
+    /// How many times are left. Stale on return. May block, as long as a turn of the latch lasts.
+    pub fn count(&self) -> u64 {
+        self.actor.with(|count| count.left).unwrap_or(0)
+    }
+
+    /// Sets it again, when it is zero. May block, as long as a turn of the latch lasts.
+    ///
+    /// # Errors
+    /// It is not zero: nothing has changed.
+    pub fn reset(&self, to: u64) -> Result<(), NotZero> {
+        let set = self.actor.with(|count| match count.left {
+            0 => {
+                count.left = to;
+                Ok(())
+            }
+            left => Err(NotZero { left }),
+        });
+        set.unwrap_or(Err(NotZero { left: 0 }))
+    }
+
+    /// What is ready when the count is zero: a `Future` on any runtime, or something to
+    /// [wait](Opening::wait) for. Whoever calls this before the count is zero goes on then, also if
+    /// the latch is set again at once.
+    pub fn opened(&self) -> Opening {
+        let (promise, reply) = promise_on(self.clock.clone());
+        let enter = move |count: &mut Count| count.enter(promise);
+        if let Err(refused) = self.actor.try_with(enter) {
+            drop(self.actor.send(refused.into_message()));
+        }
+        Opening { reply: Some(reply) }
+    }
+}
+
+impl Count {
+    fn down(&mut self, by: u64) -> Result<u64, BelowZero> {
+        if by > self.left {
+            return Err(BelowZero { left: self.left });
+        }
+        self.left -= by;
+        if self.left == 0 {
+            self.waiting.drain(..).for_each(|promise| promise.keep(()));
+            self.sweep_at = 16;
+        }
+        Ok(self.left)
+    }
+
+    fn enter(&mut self, promise: Promise<()>) {
+        if self.left == 0 {
+            return promise.keep(());
+        }
+        if self.waiting.len() >= self.sweep_at {
+            self.waiting.retain(|promise| !promise.is_cancelled());
+            self.sweep_at = self.waiting.len() * 2 + 16;
+        }
+        self.waiting.push(promise);
+    }
+}
+
+/// A latch that is waited for: [`Latch::opened`].
+#[must_use = "a latch that nobody waits for was not worth the call"]
+pub struct Opening {
+    reply: Option<Reply<()>>,
+}
+
+impl Opening {
+    /// Waits until the count is zero. May block.
+    ///
+    /// # Errors
+    /// [`LockError::WouldBlock`] on a worker that must not wait; [`LockError::Closed`] if every
+    /// latch is gone: then nobody can count down.
+    pub fn wait(mut self) -> Result<(), LockError> {
+        self.wait_timeout(Limit::Unlimited).unwrap_or(Err(LockError::Taken))
+    }
+
+    /// Waits until the count is zero, for so long at most. None: it is not yet. May block.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_timeout(&mut self, limit: impl Into<Limit>) -> Option<Result<(), LockError>> {
+        let Some(reply) = self.reply.take() else { return Some(Err(LockError::Taken)) };
+        match reply.wait_timeout(limit) {
+            Ok(()) => Some(Ok(())),
+            Err(WaitError::TimedOut(reply)) => {
+                self.reply = Some(reply);
+                None
+            }
+            Err(WaitError::Ask(error)) => Some(Err(failed(error))),
+            Err(_) => unreachable!("a wait that is kept is not taken back"),
+        }
+    }
+}
+
+fn failed(error: AskError) -> LockError {
+    match error {
+        AskError::Refused(reason) => reason.into(),
+        AskError::Taken => LockError::Taken,
+        _ => LockError::Closed,
+    }
+}
+
+impl Future for Opening {
+    type Output = Result<(), LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(reply) = &mut self.reply else { return Poll::Ready(Err(LockError::Taken)) };
+        let polled = Pin::new(reply).poll(cx);
+        if polled.is_ready() {
+            self.reply = None;
+        }
+        polled.map_err(failed)
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        // The latch sweeps out what was cancelled.
+        if let Some(reply) = self.reply.take() {
+            drop(reply.cancel());
+        }
+    }
+}
+
+// No panic leaves it half changed.
+impl UnwindSafe for Latch {}
+impl RefUnwindSafe for Latch {}
+
+impl fmt::Debug for Latch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Latch").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Opening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let open = self.reply.as_ref().is_none_or(Reply::is_ready);
+        f.debug_struct("Opening").field("open", &open).finish()
+    }
+}
+
+impl BelowZero {
+    /// So many are left.
+    pub fn left(self) -> u64 {
+        self.left
+    }
+}
+
+impl NotZero {
+    /// So many are left.
+    pub fn left(self) -> u64 {
+        self.left
+    }
+}
+
+impl fmt::Display for BelowZero {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the latch has {} left, and no more", self.left)
+    }
+}
+
+impl fmt::Display for NotZero {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the latch has {} left", self.left)
+    }
+}
+
+impl Error for BelowZero {}
+
+impl Error for NotZero {}

@@ -1,0 +1,281 @@
+//! Lock objects: what is held by a guard instead of a closure.
+//!
+//! Each lock is a [machine](machine) in a mailbox: a request is a turn that enters, a release one
+//! that leaves and lets the next in. Both are short: nobody waits for a lock inside a turn of it.
+
+mod acquire;
+mod all;
+mod desk;
+mod error;
+mod fence;
+mod guard;
+mod keys;
+mod latch;
+mod machine;
+mod place;
+mod rw;
+mod semaphore;
+mod tenure;
+
+use std::fmt;
+use std::hash::Hash;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+use turnwise::Clock;
+use turnwise::time::Timers;
+
+pub use acquire::Acquire;
+pub use all::{AcquireAll, MultiGuard};
+pub use error::{LockError, LostError};
+pub use fence::{Fence, Fenced, FencedError};
+pub use keys::{LockInfo, Owner};
+pub use latch::{BelowZero, Latch, NotZero, Opening};
+pub use rw::{ReadGuard, RwLocks, RwLocksBuilder, WriteGuard};
+pub use semaphore::{Permit, Semaphore, SemaphoreBuilder, SemaphoreInfo};
+pub use tenure::Lost;
+
+use guard::guard;
+use keys::{Keys, Timing};
+
+use crate::limits::Limits;
+
+guard! {
+    /// A lock that is held: [`Locks::lock`]. Dropping it lets the next in; it may be dropped on any
+    /// thread. Of several that an [owner](Owner) has, the last one does.
+    Guard<K>, K
+}
+
+/// Fair locks by key: a lock is there while somebody holds it or waits for it.
+///
+/// Whoever asks takes a place in the queue, in the very call, and is let in in that order; one
+/// release lets in exactly one. Each call comes back as an [`Acquire`]: a future on any runtime, or
+/// something to wait for. Guards are owned values that move between threads and tasks. Clones are
+/// the same locks.
+///
+/// A lock that is handed from thread to thread costs a wake-up each time. Where what has to be
+/// alone is code, [`Keyed::run`](crate::Keyed::run) runs it without one, and cannot be held up by a
+/// task that is not polled.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use turnwise_locks::{Limits, LockError, Locks};
+///
+/// let locks = Locks::new();
+/// let guard = locks.lock("order 7").wait()?;
+///
+/// // Nobody else gets it: not at once, and not in time.
+/// assert_eq!(locks.try_lock("order 7").unwrap_err(), LockError::Busy);
+/// let late = locks.lock_within("order 7", Duration::from_millis(1)).wait();
+/// assert!(matches!(late, Err(LockError::TimedOut { .. })));
+///
+/// drop(guard);
+/// let limits = Limits::wait(Duration::from_secs(5)).lease(Duration::from_secs(6));
+/// let guard = locks.lock_within("order 7", limits).wait()?;
+/// assert!(guard.remaining() <= Some(Duration::from_secs(6)));
+/// # Ok::<(), LockError>(())
+/// ```
+pub struct Locks<K: Send + Sync + 'static> {
+    keys: Keys<K>,
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
+    /// Locks on the system's clock.
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// Locks with a clock, or timers, of their own.
+    pub fn builder() -> LocksBuilder<K> {
+        LocksBuilder { timing: Timing::default(), keys: std::marker::PhantomData }
+    }
+
+    /// Asks for a lock, without a limit. Lock-free but for the short lock of a shard of the
+    /// registry; the [`Acquire`] waits.
+    ///
+    /// # Examples
+    /// ```
+    /// let locks = turnwise_locks::Locks::new();
+    /// let guard = locks.lock(7).wait()?;
+    /// guard.release()?;
+    /// assert_eq!(locks.len(), 0); // nothing of it is left
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lock(&self, key: K) -> Acquire<Guard<K>> {
+        self.lock_within(key, Limits::NONE)
+    }
+
+    /// A lock, if it is free now and nobody waits for it: it overtakes nobody. Waits for no holder.
+    ///
+    /// # Errors
+    /// [`LockError::Busy`], [`LockError::Closed`].
+    pub fn try_lock(&self, key: K) -> Result<Guard<K>, LockError> {
+        self.lock_within(key, std::time::Duration::ZERO).wait()
+    }
+
+    /// Asks for a lock, with limits: how long to wait, and for how long to hold. A wait of zero is
+    /// one attempt. After the lease the lock goes to the next; the holder [learns of
+    /// it](Guard::lost), and [`Fenced`] refuses what it does too late.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::VirtualClock;
+    /// use turnwise_locks::{Limits, Locks};
+    ///
+    /// let clock = VirtualClock::new();
+    /// let locks = Locks::builder().clock(clock.clone()).build();
+    /// let lease = Limits::NONE.lease(Duration::from_secs(60));
+    /// let old = locks.lock_within("a", lease).wait()?;
+    /// let waiting = locks.lock("a");
+    /// clock.advance(Duration::from_secs(60));
+    /// let new = waiting.wait()?;
+    /// assert!(old.is_lost() && old.release().is_err());
+    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// ```
+    pub fn lock_within(&self, key: K, limits: impl Into<Limits>) -> Acquire<Guard<K>> {
+        self.keys.acquire(key, None, 1, limits.into())
+    }
+
+    /// Asks for a lock for an [owner](Owner): at once, if that holds it already. The lock is free
+    /// when the last guard of its owner is dropped. A lease begins anew with each guard.
+    pub fn lock_as(&self, owner: &Owner, key: K, limits: impl Into<Limits>) -> Acquire<Guard<K>> {
+        self.keys.acquire(key, Some(owner), 1, limits.into())
+    }
+
+    /// Asks for several locks: all of them or none. They are asked for in their order, one after
+    /// the other, so two calls never wait for each other; equal keys count once. The deadline is
+    /// one for all. Leases begin when all are held.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{Limits, Locks};
+    ///
+    /// let locks = Locks::new();
+    /// let both = locks.lock_all(["to", "from", "to"], Limits::NONE).wait()?;
+    /// assert_eq!(both.guards().len(), 2);
+    /// assert!(locks.try_lock("from").is_err());
+    /// drop(both);
+    /// assert!(locks.is_empty());
+    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// ```
+    pub fn lock_all(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        limits: impl Into<Limits>,
+    ) -> AcquireAll<K>
+    where
+        K: Ord,
+    {
+        AcquireAll::new(&self.keys, keys, limits.into())
+    }
+
+    /// Takes a lock away from whoever holds it: the next is let in, the holder learns of it. False:
+    /// nobody holds it. May block, as long as a turn of the lock lasts.
+    pub fn force_release(&self, key: &K) -> bool {
+        self.keys.force(key)
+    }
+
+    /// What is known of a lock, if it is used. Stale on return. May block, as long as a turn of the
+    /// lock lasts.
+    ///
+    /// # Examples
+    /// ```
+    /// let locks = turnwise_locks::Locks::new();
+    /// assert!(locks.info(&"a").is_none());
+    /// let guard = locks.lock("a").wait()?;
+    /// let waiting = locks.lock("a");
+    /// let info = locks.info(&"a").unwrap();
+    /// assert_eq!((info.fence, info.waiting), (Some(guard.fence()), 1));
+    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// ```
+    pub fn info(&self, key: &K) -> Option<LockInfo> {
+        self.keys.info(key)
+    }
+
+    /// Takes no more requests: they fail with [`LockError::Closed`], and so do those that wait.
+    /// Guards go on holding.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{LockError, Locks};
+    ///
+    /// let locks = Locks::new();
+    /// let guard = locks.lock("a").wait()?;
+    /// let waiting = locks.lock("a");
+    /// locks.close();
+    /// assert_eq!(waiting.wait().unwrap_err(), LockError::Closed);
+    /// assert!(!guard.is_lost());
+    /// # Ok::<(), LockError>(())
+    /// ```
+    pub fn close(&self) {
+        self.keys.close();
+    }
+}
+
+impl<K: Send + Sync + 'static> Locks<K> {
+    /// How many locks are used. Stale on return.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Is no lock used? Stale on return.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static> Default for Locks<K> {
+    fn default() -> Self {
+        Locks::new()
+    }
+}
+
+impl<K: Send + Sync + 'static> Clone for Locks<K> {
+    fn clone(&self) -> Self {
+        Locks { keys: self.keys.clone() }
+    }
+}
+
+// No panic leaves a lock half changed.
+impl<K: Send + Sync + 'static> UnwindSafe for Locks<K> {}
+impl<K: Send + Sync + 'static> RefUnwindSafe for Locks<K> {}
+
+impl<K: Send + Sync + 'static> fmt::Debug for Locks<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locks").finish_non_exhaustive()
+    }
+}
+
+/// Describes locks before they are made: see [`Locks::builder`].
+#[must_use = "nothing is made before `build`"]
+pub struct LocksBuilder<K> {
+    timing: Timing,
+    keys: std::marker::PhantomData<fn(K)>,
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static> LocksBuilder<K> {
+    /// The timers that end leases and waits; their clock is that of the locks. Without this, the
+    /// [global ones](Timers::global).
+    pub fn timers(mut self, timers: Timers) -> Self {
+        self.timing.timers = Some(timers);
+        self
+    }
+
+    /// The clock that limits and leases are measured on, with timers of its own.
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.timing.clock(clock);
+        self
+    }
+
+    /// Makes the locks.
+    pub fn build(self) -> Locks<K> {
+        Locks { keys: Keys::new(1, self.timing) }
+    }
+}
+
+impl<K> fmt::Debug for LocksBuilder<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocksBuilder").finish_non_exhaustive()
+    }
+}

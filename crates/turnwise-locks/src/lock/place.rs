@@ -1,0 +1,107 @@
+//! Where a lock is: a key's mailbox, kept by a pin; or one of its own.
+
+use std::sync::Arc;
+
+use turnwise::Actor;
+
+use super::desk::{Common, Core, Grant};
+use crate::registry::{Access, Guard, Pin, Registry, Slot};
+
+/// The locks of one registry.
+pub(super) struct Shelf<K: Send + Sync + 'static> {
+    pub(super) registry: Arc<Registry<K, Core<K>>>,
+    pub(super) common: Arc<Common>,
+}
+
+impl<K: Send + Sync + 'static> Access for Arc<Shelf<K>> {
+    type Key = K;
+    type State = Core<K>;
+    // It has nothing of the user's.
+    const LOOKED_AFTER: bool = false;
+
+    fn registry(&self) -> &Registry<K, Core<K>> {
+        &self.registry
+    }
+}
+
+/// What keeps a lock there while it is used.
+pub(super) enum Kept<K: Send + Sync + 'static> {
+    /// Its key is pinned.
+    Key(Pin<Arc<Shelf<K>>>),
+    /// It is no key's.
+    Alone(Arc<Common>),
+}
+
+impl<K: Send + Sync + 'static> Kept<K> {
+    fn common(&self) -> &Arc<Common> {
+        match self {
+            Kept::Key(pin) => &pin.access().common,
+            Kept::Alone(common) => common,
+        }
+    }
+
+    /// The last thing of a turn.
+    fn finish(self, slot: &mut Slot<K, Core<K>>) {
+        match self {
+            Kept::Key(pin) => pin.finish(slot),
+            Kept::Alone(_) => {}
+        }
+    }
+}
+
+/// One use of a lock: it lives as long as this does.
+pub(super) struct Place<K: Send + Sync + 'static> {
+    pub(super) kept: Kept<K>,
+    pub(super) actor: Actor<Slot<K, Core<K>>>,
+}
+
+impl<K: Send + Sync + 'static> Place<K> {
+    pub(super) fn common(&self) -> &Arc<Common> {
+        self.kept.common()
+    }
+
+    pub(super) fn shelf(&self) -> Option<&Arc<Shelf<K>>> {
+        match &self.kept {
+            Kept::Key(pin) => Some(pin.access()),
+            Kept::Alone(_) => None,
+        }
+    }
+
+    /// The last turn of this use.
+    pub(super) fn end(self, f: impl FnOnce(&mut Core<K>, &Arc<Common>) + Send + 'static) {
+        let Place { kept, actor } = self;
+        tell(&actor, move |slot| {
+            if let Some(core) = &mut slot.state {
+                f(core, kept.common());
+            }
+            kept.finish(slot);
+        });
+    }
+
+    /// A turn in between.
+    pub(super) fn tell(&self, f: impl FnOnce(&mut Core<K>, &Arc<Common>) + Send + 'static) {
+        let common = self.common().clone();
+        tell(&self.actor, move |slot| {
+            if let Some(core) = &mut slot.state {
+                f(core, &common);
+            }
+        });
+    }
+
+    pub(super) fn leave(self, grant: &Grant<K>) {
+        let (fence, number) = (grant.fence, grant.number);
+        self.end(move |core, common| core.leave(fence, number, common));
+    }
+}
+
+/// A turn, here and now if that can be: inside a turn of somebody else's, too. Else when its time
+/// comes. A lock that was closed needs none.
+fn tell<K, F>(actor: &Actor<Slot<K, Core<K>>>, turn: F)
+where
+    K: Send + Sync + 'static,
+    F: FnOnce(&mut Slot<K, Core<K>>) + Send + 'static,
+{
+    if let Err(refused) = actor.try_with(turn) {
+        drop(actor.send(refused.into_message()));
+    }
+}

@@ -1,0 +1,236 @@
+//! Readers and writers.
+
+use std::fmt;
+use std::hash::Hash;
+use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::Duration;
+
+use turnwise::Clock;
+use turnwise::time::Timers;
+
+use super::acquire::{Acquire, Guarding};
+use super::error::LockError;
+use super::guard::guard;
+use super::keys::{Keys, LockInfo, Owner, Timing};
+use crate::limits::Limits;
+
+/// What there is room for: a reader takes one of it, a writer takes it all.
+const ALL: u64 = u32::MAX as u64;
+
+guard! {
+    /// A lock that is held beside other readers: [`RwLocks::read`]. Dropping it gives it back.
+    ReadGuard<K>, K
+}
+
+guard! {
+    /// A lock that is held alone: [`RwLocks::write`]. Dropping it gives it back.
+    WriteGuard<K>, K
+}
+
+impl<K: Send + Sync + 'static> WriteGuard<K> {
+    /// Goes on as a reader: readers that wait next come in, and no writer gets in between. The
+    /// fence stays.
+    ///
+    /// There is no way back: two readers that wait to write would wait for each other. An
+    /// [owner](Owner) that asks for it is refused with
+    /// [`LockError::Deadlock`](crate::LockError::Deadlock).
+    ///
+    /// # Examples
+    /// ```
+    /// let locks = turnwise_locks::RwLocks::new();
+    /// let writer = locks.write("a").wait()?;
+    /// let reader = writer.downgrade();
+    /// let beside = locks.read("a").wait()?;
+    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// ```
+    pub fn downgrade(self) -> ReadGuard<K> {
+        self.held.lighten(1);
+        ReadGuard::of(self.held)
+    }
+}
+
+/// Fair locks by key, for many readers or one writer.
+///
+/// Requests are let in in the order of the calls; readers that stand beside each other come in
+/// together. A writer that waits is overtaken by no reader. Otherwise as [`Locks`](crate::Locks).
+///
+/// # Examples
+/// ```
+/// use turnwise_locks::{LockError, RwLocks};
+///
+/// let locks = RwLocks::new();
+/// let (one, two) = (locks.read("a").wait()?, locks.read("a").wait()?);
+/// assert_eq!(locks.try_write("a").unwrap_err(), LockError::Busy);
+/// let writer = locks.write("a");
+/// assert_eq!(locks.try_read("a").unwrap_err(), LockError::Busy); // after the writer
+/// drop((one, two));
+/// let writer = writer.wait()?;
+/// # Ok::<(), LockError>(())
+/// ```
+pub struct RwLocks<K: Send + Sync + 'static> {
+    keys: Keys<K>,
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
+    /// Locks on the system's clock.
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// Locks with a clock, or timers, of their own.
+    pub fn builder() -> RwLocksBuilder<K> {
+        RwLocksBuilder { timing: Timing::default(), keys: PhantomData }
+    }
+
+    /// Asks for a lock as a reader, without a limit.
+    pub fn read(&self, key: K) -> Acquire<ReadGuard<K>> {
+        self.read_within(key, Limits::NONE)
+    }
+
+    /// Asks for a lock as a writer, without a limit.
+    pub fn write(&self, key: K) -> Acquire<WriteGuard<K>> {
+        self.write_within(key, Limits::NONE)
+    }
+
+    /// A reader's hold, if there is no writer, and none waits.
+    ///
+    /// # Errors
+    /// [`LockError::Busy`], [`LockError::Closed`].
+    pub fn try_read(&self, key: K) -> Result<ReadGuard<K>, LockError> {
+        self.read_within(key, Duration::ZERO).wait()
+    }
+
+    /// A writer's hold, if nobody holds the lock or waits for it.
+    ///
+    /// # Errors
+    /// [`LockError::Busy`], [`LockError::Closed`].
+    pub fn try_write(&self, key: K) -> Result<WriteGuard<K>, LockError> {
+        self.write_within(key, Duration::ZERO).wait()
+    }
+
+    /// Asks for a lock as a reader, with [limits](crate::Locks::lock_within).
+    pub fn read_within(&self, key: K, limits: impl Into<Limits>) -> Acquire<ReadGuard<K>> {
+        self.keys.acquire(key, None, 1, limits.into())
+    }
+
+    /// Asks for a lock as a writer, with [limits](crate::Locks::lock_within).
+    pub fn write_within(&self, key: K, limits: impl Into<Limits>) -> Acquire<WriteGuard<K>> {
+        self.keys.acquire(key, None, ALL, limits.into())
+    }
+
+    /// Asks for a lock as a reader, for an [owner](Owner): at once, if that holds it already, as a
+    /// reader or as a writer. As long as one of its guards is a writer's, it holds alone.
+    pub fn read_as(
+        &self,
+        owner: &Owner,
+        key: K,
+        limits: impl Into<Limits>,
+    ) -> Acquire<ReadGuard<K>> {
+        self.keys.acquire(key, Some(owner), 1, limits.into())
+    }
+
+    /// Asks for a lock as a writer, for an [owner](Owner): at once, if that holds it as a writer.
+    /// If it holds it as a reader, it is refused with [`LockError::Deadlock`].
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{Limits, LockError, Owner, RwLocks};
+    ///
+    /// let locks = RwLocks::new();
+    /// let me = Owner::new();
+    /// let reader = locks.read_as(&me, "a", Limits::NONE).wait()?;
+    /// let writer = locks.write_as(&me, "a", Limits::NONE).wait();
+    /// assert_eq!(writer.unwrap_err(), LockError::Deadlock);
+    /// # Ok::<(), LockError>(())
+    /// ```
+    pub fn write_as(
+        &self,
+        owner: &Owner,
+        key: K,
+        limits: impl Into<Limits>,
+    ) -> Acquire<WriteGuard<K>> {
+        self.keys.acquire(key, Some(owner), ALL, limits.into())
+    }
+
+    /// As [`Locks::force_release`](crate::Locks::force_release): all readers, or the writer.
+    pub fn force_release(&self, key: &K) -> bool {
+        self.keys.force(key)
+    }
+
+    /// As [`Locks::info`](crate::Locks::info).
+    pub fn info(&self, key: &K) -> Option<LockInfo> {
+        self.keys.info(key)
+    }
+
+    /// As [`Locks::close`](crate::Locks::close).
+    pub fn close(&self) {
+        self.keys.close();
+    }
+}
+
+impl<K: Send + Sync + 'static> RwLocks<K> {
+    /// How many locks are used. Stale on return.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Is no lock used? Stale on return.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static> Default for RwLocks<K> {
+    fn default() -> Self {
+        RwLocks::new()
+    }
+}
+
+impl<K: Send + Sync + 'static> Clone for RwLocks<K> {
+    fn clone(&self) -> Self {
+        RwLocks { keys: self.keys.clone() }
+    }
+}
+
+// No panic leaves a lock half changed.
+impl<K: Send + Sync + 'static> UnwindSafe for RwLocks<K> {}
+impl<K: Send + Sync + 'static> RefUnwindSafe for RwLocks<K> {}
+
+impl<K: Send + Sync + 'static> fmt::Debug for RwLocks<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RwLocks").finish_non_exhaustive()
+    }
+}
+
+/// Describes locks before they are made: see [`RwLocks::builder`].
+#[must_use = "nothing is made before `build`"]
+pub struct RwLocksBuilder<K> {
+    timing: Timing,
+    keys: PhantomData<fn(K)>,
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static> RwLocksBuilder<K> {
+    /// As [`LocksBuilder::timers`](crate::LocksBuilder::timers).
+    pub fn timers(mut self, timers: Timers) -> Self {
+        self.timing.timers = Some(timers);
+        self
+    }
+
+    /// As [`LocksBuilder::clock`](crate::LocksBuilder::clock).
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.timing.clock(clock);
+        self
+    }
+
+    /// Makes the locks.
+    pub fn build(self) -> RwLocks<K> {
+        RwLocks { keys: Keys::new(ALL, self.timing) }
+    }
+}
+
+impl<K> fmt::Debug for RwLocksBuilder<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RwLocksBuilder").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,234 @@
+//! Permits.
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+use std::time::Duration;
+
+use turnwise::time::Timers;
+use turnwise::{Actor, Clock};
+
+use super::acquire::{Acquire, Wanted};
+use super::desk::{Common, Core};
+use super::error::LockError;
+use super::guard::guard;
+use super::keys::{Timing, info_of};
+use super::place::{Kept, Place};
+use crate::limits::Limits;
+use crate::registry::Slot;
+
+guard! {
+    /// Permits that are held: [`Semaphore::acquire`]. Dropping it gives them back, to whoever waits
+    /// next.
+    Permit
+}
+
+/// A fair semaphore: so many permits, handed out in the order of the calls.
+///
+/// A request for many is not overtaken by those for few. Permits may have a lease: after that they
+/// go on to the next, and the late holder's release changes nothing. Clones are the same semaphore.
+///
+/// # Examples
+/// ```
+/// use turnwise_locks::{LockError, Semaphore};
+///
+/// let seats = Semaphore::new(2);
+/// let (one, two) = (seats.acquire().wait()?, seats.acquire().wait()?);
+/// assert_eq!(seats.try_acquire(1).unwrap_err(), LockError::Busy);
+/// drop(one);
+/// let three = seats.try_acquire(1)?;
+/// assert!(three.fence() > two.fence());
+/// # Ok::<(), LockError>(())
+/// ```
+#[derive(Clone)]
+pub struct Semaphore {
+    common: Arc<Common>,
+    actor: Actor<Slot<(), Core<()>>>,
+}
+
+/// What is known of a semaphore.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SemaphoreInfo {
+    /// So many permits there are in all.
+    pub permits: u64,
+    /// So many are not handed out.
+    pub available: u64,
+    /// So many requests hold some.
+    pub holders: usize,
+    /// So many requests wait.
+    pub waiting: usize,
+    /// So long the first of them waits.
+    pub oldest_wait: Option<Duration>,
+}
+
+impl Semaphore {
+    /// So many permits. There may be none: until some are [added](Self::add), every request is
+    /// refused with [`LockError::TooMany`].
+    pub fn new(permits: u64) -> Self {
+        Self::builder(permits).build()
+    }
+
+    /// With a clock, or timers, of its own.
+    pub fn builder(permits: u64) -> SemaphoreBuilder {
+        SemaphoreBuilder { permits, timing: Timing::default() }
+    }
+
+    /// Asks for one permit, without a limit.
+    pub fn acquire(&self) -> Acquire<Permit> {
+        self.acquire_within(1, Limits::NONE)
+    }
+
+    /// Asks for permits, with [limits](crate::Locks::lock_within). More than there are in all are
+    /// refused at once, with [`LockError::TooMany`].
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{Limits, LockError, Semaphore};
+    ///
+    /// let seats = Semaphore::new(3);
+    /// let some = seats.acquire_within(2, Limits::NONE).wait()?;
+    /// let waiting = seats.acquire_within(3, Limits::NONE);
+    /// assert_eq!(seats.try_acquire(1).unwrap_err(), LockError::Busy); // not before the three
+    /// drop(some);
+    /// let all = waiting.wait()?;
+    /// let refused = seats.acquire_within(4, Limits::NONE).wait();
+    /// assert_eq!(refused.unwrap_err(), LockError::TooMany { permits: 3 });
+    /// # Ok::<(), LockError>(())
+    /// ```
+    pub fn acquire_within(&self, permits: u64, limits: impl Into<Limits>) -> Acquire<Permit> {
+        let limits = limits.into();
+        if limits.has_lease_of_zero() {
+            return Acquire::refused(LockError::LeaseZero);
+        }
+        if permits == 0 {
+            return Acquire::refused(LockError::NoPermits);
+        }
+        let terms = limits.terms(|| self.common.now());
+        let place = Place { kept: Kept::Alone(self.common.clone()), actor: self.actor.clone() };
+        Acquire::new(place, Wanted { owner: None, weight: permits, limits }, terms)
+    }
+
+    /// Permits, if they are there now and nobody waits.
+    ///
+    /// # Errors
+    /// [`LockError::Busy`], [`LockError::TooMany`], [`LockError::NoPermits`],
+    /// [`LockError::Closed`].
+    pub fn try_acquire(&self, permits: u64) -> Result<Permit, LockError> {
+        self.acquire_within(permits, Duration::ZERO).wait()
+    }
+
+    /// Adds permits; those that wait next may get them.
+    pub fn add(&self, permits: u64) {
+        self.turn(move |core, common| core.resize(|before| before.saturating_add(permits), common));
+    }
+
+    /// Takes permits away for good, down to none: those that are not handed out at once, the others
+    /// as they come back. Requests for more than are left are refused.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::Semaphore;
+    ///
+    /// let seats = Semaphore::new(3);
+    /// let two = seats.try_acquire(2)?;
+    /// seats.reduce(2);
+    /// assert_eq!(seats.info().unwrap().available, 0);
+    /// drop(two);
+    /// assert_eq!(seats.info().unwrap().available, 1);
+    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// ```
+    pub fn reduce(&self, permits: u64) {
+        self.turn(move |core, common| core.resize(|before| before.saturating_sub(permits), common));
+    }
+
+    /// All permits that are there now, if there are any, and nobody waits.
+    ///
+    /// # Errors
+    /// [`LockError::Busy`], [`LockError::Closed`].
+    pub fn drain(&self) -> Result<Permit, LockError> {
+        loop {
+            let available = self.info().map_or(0, |info| info.available);
+            if available == 0 {
+                return Err(LockError::Busy);
+            }
+            // Somebody may come in between: then there are fewer.
+            match self.try_acquire(available) {
+                Err(LockError::Busy) if self.info().is_some_and(|info| info.waiting == 0) => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// What is known of it; none after it was [closed](Self::close). Stale on return. May block, as
+    /// long as one of its turns lasts.
+    pub fn info(&self) -> Option<SemaphoreInfo> {
+        let known = self.actor.with(|slot| {
+            slot.state.as_mut().map(|core| {
+                let (lock, view) = (info_of(core, &self.common), core.view(&self.common));
+                SemaphoreInfo {
+                    permits: view.capacity,
+                    available: view.capacity.saturating_sub(view.used),
+                    holders: view.holds,
+                    waiting: view.waiting,
+                    oldest_wait: lock.oldest_wait,
+                }
+            })
+        });
+        known.ok().flatten()
+    }
+
+    /// Takes no more requests: they fail with [`LockError::Closed`], and so do those that wait.
+    pub fn close(&self) {
+        self.actor.close();
+    }
+
+    fn turn(&self, f: impl FnOnce(&mut Core<()>, &Arc<Common>) + Send + 'static) {
+        let place = Place { kept: Kept::Alone(self.common.clone()), actor: self.actor.clone() };
+        place.end(f);
+    }
+}
+
+// No panic leaves it half changed.
+impl UnwindSafe for Semaphore {}
+impl RefUnwindSafe for Semaphore {}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Semaphore").finish_non_exhaustive()
+    }
+}
+
+/// Describes a semaphore before it is made: see [`Semaphore::builder`].
+#[must_use = "nothing is made before `build`"]
+pub struct SemaphoreBuilder {
+    permits: u64,
+    timing: Timing,
+}
+
+impl SemaphoreBuilder {
+    /// As [`LocksBuilder::timers`](crate::LocksBuilder::timers).
+    pub fn timers(mut self, timers: Timers) -> Self {
+        self.timing.timers = Some(timers);
+        self
+    }
+
+    /// As [`LocksBuilder::clock`](crate::LocksBuilder::clock).
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.timing.clock(clock);
+        self
+    }
+
+    /// Makes the semaphore.
+    pub fn build(self) -> Semaphore {
+        let common = self.timing.common();
+        let core = Core::new(self.permits);
+        Semaphore { common, actor: Actor::new(Slot::alone(core)) }
+    }
+}
+
+impl fmt::Debug for SemaphoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SemaphoreBuilder").field("permits", &self.permits).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,205 @@
+//! How long a hold lasts, and how its holder learns that it does no more.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use turnwise::WeakActor;
+use turnwise::time::Timer;
+
+use super::desk::{Common, Core};
+use super::machine::Term;
+use crate::registry::Slot;
+use crate::sync::Mutex;
+use crate::user_code::ignore;
+
+/// What a hold and its guards share. The lease is decided here: that it is over, and that it was
+/// renewed, exclude each other.
+pub(super) struct Tenure {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    lost: bool,
+    due: Option<Duration>,
+    /// Tells the lock that the lease is over.
+    timer: Option<Timer>,
+    /// How often the lease was set.
+    version: u64,
+    /// How many futures there have been.
+    lookouts: u64,
+    wakers: Vec<(u64, Waker)>,
+}
+
+impl Tenure {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Tenure { state: Mutex::new(State::default()) })
+    }
+
+    /// Is it lost? If its lease is over, it is from now on.
+    pub(super) fn is_lost(&self, now: impl FnOnce() -> Duration) -> bool {
+        let due = {
+            let state = self.state.lock();
+            match state.due {
+                _ if state.lost => return true,
+                None => return false,
+                Some(due) => due,
+            }
+        };
+        now() >= due && self.take_away(|state| state.lost || state.due == Some(due))
+    }
+
+    pub(super) fn due(&self) -> Option<Duration> {
+        self.state.lock().due
+    }
+
+    /// The lease ends then, whatever was said before. False: it is over already.
+    pub(super) fn end_at<K: Send + Sync + 'static>(
+        &self,
+        due: Option<Duration>,
+        common: &Arc<Common>,
+        actor: WeakActor<Slot<K, Core<K>>>,
+    ) -> bool {
+        let (version, before) = {
+            let mut state = self.state.lock();
+            if state.lost {
+                return false;
+            }
+            state.due = due;
+            state.version += 1;
+            (state.version, state.timer.take())
+        };
+        if let Some(timer) = before {
+            timer.cancel();
+        }
+        // The clock is the user's: not under the lock.
+        let timer = due.map(|due| {
+            let later = common.clone();
+            common.timers.at(due, move || expire(&actor, later))
+        });
+        let unneeded = {
+            let mut state = self.state.lock();
+            // Whoever has spoken last has the timer.
+            match state.lost || state.version != version {
+                true => timer,
+                false => std::mem::replace(&mut state.timer, timer),
+            }
+        };
+        if let Some(timer) = unneeded {
+            timer.cancel();
+        }
+        true
+    }
+
+    fn take_away(&self, over: impl FnOnce(&State) -> bool) -> bool {
+        let (timer, wakers) = {
+            let mut state = self.state.lock();
+            if !over(&state) {
+                return false;
+            }
+            state.lost = true;
+            (state.timer.take(), std::mem::take(&mut state.wakers))
+        };
+        if let Some(timer) = timer {
+            timer.cancel();
+        }
+        // Wakers are the user's: outside of the lock, and each for itself.
+        for (_, waker) in wakers {
+            ignore(|| waker.wake());
+        }
+        true
+    }
+}
+
+/// Tells a lock that the lease of a hold is over; not on the thread of the timers.
+fn expire<K: Send + Sync + 'static>(actor: &WeakActor<Slot<K, Core<K>>>, common: Arc<Common>) {
+    // A lock that is gone has nothing to expire.
+    let Some(actor) = actor.upgrade() else { return };
+    drop(actor.posted().send(move |slot: &mut Slot<K, Core<K>>| {
+        if let Some(core) = &mut slot.state {
+            core.expire(&common);
+        }
+    }));
+}
+
+impl Term for Arc<Tenure> {
+    fn expire(&self, now: Duration) -> bool {
+        self.take_away(|state| state.lost || state.due.is_some_and(|due| now >= due))
+    }
+
+    fn lose(&self) {
+        self.take_away(|_| true);
+    }
+}
+
+impl Drop for Tenure {
+    fn drop(&mut self) {
+        if let Some(timer) = self.state.get_mut().timer.take() {
+            timer.cancel();
+        }
+    }
+}
+
+/// Ready when a hold was taken away before its release: its lease is over, or it was forced. Never
+/// ready for one that is released. It does not keep the hold.
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct Lost {
+    tenure: Arc<Tenure>,
+    number: Option<u64>,
+}
+
+impl Lost {
+    pub(super) fn of(tenure: &Arc<Tenure>) -> Self {
+        Lost { tenure: tenure.clone(), number: None }
+    }
+}
+
+impl Future for Lost {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        // The waker's clone and drop are user code: not under the lock.
+        let waker = cx.waker().clone();
+        let _before = {
+            let mut state = this.tenure.state.lock();
+            if state.lost {
+                return Poll::Ready(());
+            }
+            let number = *this.number.get_or_insert_with(|| {
+                state.lookouts += 1;
+                state.lookouts
+            });
+            match state.wakers.iter_mut().find(|entry| entry.0 == number) {
+                Some(entry) => Some(std::mem::replace(&mut entry.1, waker)),
+                None => {
+                    state.wakers.push((number, waker));
+                    None
+                }
+            }
+        };
+        Poll::Pending
+    }
+}
+
+impl Drop for Lost {
+    fn drop(&mut self) {
+        let Some(number) = self.number else { return };
+        let waker = {
+            let mut state = self.tenure.state.lock();
+            let index = state.wakers.iter().position(|entry| entry.0 == number);
+            index.map(|index| state.wakers.swap_remove(index))
+        };
+        drop(waker);
+    }
+}
+
+impl fmt::Debug for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lost").field("lost", &self.tenure.state.lock().lost).finish()
+    }
+}
