@@ -15,6 +15,8 @@
 //! - P4: the only user code under a shard's lock is `Eq`. It may panic: nothing was changed. It
 //!   must not come back here; a call panics then, and an unpin is done by another thread.
 
+mod thin;
+
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
 use std::ops::Deref;
@@ -29,6 +31,9 @@ use crate::keyed::NotStarted;
 use crate::sync::{Mutex, MutexGuard};
 use crate::user_code::ignore;
 
+use thin::Thin;
+pub(crate) use thin::{Entered, Wish, comparing};
+
 /// What a key's mailbox owns.
 pub(crate) struct Slot<K, S> {
     /// For what makes the state, if that looks at the key.
@@ -40,11 +45,6 @@ impl<K, S> Slot<K, S> {
     /// That of a mailbox which is no key's.
     pub(crate) fn alone(state: S) -> Self {
         Slot { key: None, state: Some(state) }
-    }
-
-    /// The key, if what makes the state looks at it.
-    pub(crate) fn key(&self) -> Option<&Arc<K>> {
-        self.key.as_ref()
     }
 }
 
@@ -101,6 +101,8 @@ struct Shard<K, S>(Mutex<Keys<K, S>>);
 
 struct Keys<K, S> {
     table: HashTable<Entry<K, S>>,
+    /// Holds of locks that have no mailbox.
+    thin: HashTable<Thin<K>>,
     next: u64,
     closed: bool,
 }
@@ -182,7 +184,8 @@ impl<K, S> Registry<K, S> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        (0..self.shards.len()).map(|shard| self.lock(shard).table.len()).sum()
+        let len = |keys: MutexGuard<'_, Keys<K, S>>| keys.table.len() + keys.thin.len();
+        (0..self.shards.len()).map(|shard| len(self.lock(shard))).sum()
     }
 
     /// Takes a pin away. `stateless`: there is no state in the mailbox, or it is not looked after.
@@ -215,7 +218,10 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         elsewhere: bool,
     ) -> Arc<Self> {
         let cores = thread::available_parallelism().map_or(4, usize::from);
-        let shard = |_| Shard(Mutex::new(Keys { table: HashTable::new(), next: 0, closed: false }));
+        let shard = |_| {
+            let (table, thin) = (HashTable::new(), HashTable::new());
+            Shard(Mutex::new(Keys { table, thin, next: 0, closed: false }))
+        };
         Arc::new_cyclic(|me| Registry {
             shards: (0..(4 * cores).next_power_of_two()).map(shard).collect(),
             hasher: DefaultHashBuilder::default(),

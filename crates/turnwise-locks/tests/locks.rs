@@ -401,12 +401,83 @@ fn all_or_none_of_several() {
     assert_eq!(locks.len(), 1);
     drop(third);
     let all = locks.lock_all([1, 1, 3], Limits::NONE.lease(SECOND)).wait().unwrap();
-    assert_eq!(all.guards().iter().map(|guard| *guard.key()).collect::<Vec<_>>(), [1, 3]);
+    assert_eq!(all.guards().len(), 2);
+    assert_eq!([1, 2, 3].map(|key| locks.try_lock(key).is_ok()), [false, true, false]);
     assert!(all.guards().iter().all(|guard| guard.remaining().is_some()));
     assert!(!all.is_lost());
     drop(all);
     assert!(locks.is_empty());
     assert_eq!(locks.lock_all([], Limits::NONE).wait().unwrap().guards().len(), 0);
+}
+
+#[test]
+fn a_hold_learns_what_it_is_asked_for() {
+    let (clock, timers, locks) = by_hand();
+    // Nobody else has asked for it, and it had no lease.
+    let guard = locks.lock(1).wait().unwrap();
+    assert_eq!((guard.remaining(), timers.len()), (None, 0));
+    assert!(!guard.is_lost() && locks.info(&1).unwrap().exclusive);
+    guard.renew(SECOND).unwrap();
+    assert_eq!((guard.remaining(), timers.len()), (Some(SECOND), 1));
+    clock.advance(SECOND);
+    assert!(guard.is_lost());
+    assert!(locks.try_lock(1).is_ok());
+    assert!(guard.release().is_err());
+    assert!(locks.is_empty() && timers.is_empty());
+
+    for ask in 0..4 {
+        let guard = locks.lock(1).wait().unwrap();
+        let mut lost = guard.lost();
+        let wakes = Wakes::new();
+        match ask {
+            0 => {}
+            1 => assert!(poll(&mut lost, &wakes.waker()).is_none()),
+            2 => assert!(!guard.is_lost()),
+            _ => assert_eq!(locks.info(&1).unwrap().fence, Some(guard.fence())),
+        }
+        let waiting = locks.lock(1);
+        assert!(locks.force_release(&1));
+        let next = waiting.wait().unwrap();
+        assert!(next.fence() > guard.fence());
+        assert_eq!(wakes.count(), usize::from(ask == 1));
+        if ask % 2 == 0 {
+            assert!(guard.release().is_err());
+        } else {
+            drop(guard);
+        }
+        assert_eq!(locks.try_lock(1).unwrap_err(), LockError::Busy);
+        assert!(next.release().is_ok());
+        assert!(locks.is_empty());
+    }
+}
+
+#[test]
+fn a_guard_may_be_dropped_inside_an_eq() {
+    struct Key(u32, Arc<std::sync::Mutex<Option<Guard<Key>>>>);
+    impl std::hash::Hash for Key {
+        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+            0.hash(state);
+        }
+    }
+    impl PartialEq for Key {
+        fn eq(&self, other: &Self) -> bool {
+            drop(self.1.lock().unwrap().take());
+            self.0 == other.0
+        }
+    }
+    impl Eq for Key {}
+    for asked in [false, true] {
+        let kept = Arc::new(std::sync::Mutex::new(None));
+        let key = |number| Key(number, kept.clone());
+        let locks = Locks::new();
+        let guard = locks.lock(key(1)).wait().unwrap();
+        let waiting = asked.then(|| locks.lock(key(1)));
+        *kept.lock().unwrap() = Some(guard);
+        assert!(locks.lock(key(2)).wait().is_ok());
+        assert!(waiting.is_none_or(|waiting| waiting.wait().is_ok()));
+        // A pool lets go.
+        until(|| locks.is_empty());
+    }
 }
 
 #[test]

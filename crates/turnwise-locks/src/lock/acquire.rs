@@ -12,7 +12,7 @@ use turnwise::{AskError, Limit, Reply, WaitError};
 
 use super::desk::{Ask, Common, Core, Lease, Step, Told};
 use super::error::LockError;
-use super::guard::Held;
+use super::guard::{Held, Thin};
 use super::place::{Place, Shelf};
 use crate::limits::{Limits, Terms};
 use crate::registry::Slot;
@@ -45,15 +45,17 @@ pub struct Acquire<G: Guarding> {
 
 enum Stage<K: Send + Sync + 'static> {
     /// The request waits for its turn in the lock's mailbox: not for the lock.
-    Asked(Reply<Step<K>>),
+    Asked(Reply<Step>),
     /// It is in the queue.
-    Waits(Reply<Told<K>>),
-    Over(Told<K>),
+    Waits(Reply<Told>),
+    Over(Told),
+    /// It holds what nobody else has asked for.
+    Thin(Thin<K>),
     Taken,
 }
 
 impl<K: Send + Sync + 'static> Stage<K> {
-    fn after(step: Step<K>) -> Self {
+    fn after(step: Step) -> Self {
         match step {
             Step::Over(told) => Stage::Over(told),
             Step::Waits(reply) => Stage::Waits(reply),
@@ -70,13 +72,15 @@ pub(super) struct Wanted {
 
 impl<G: Guarding> Acquire<G> {
     pub(super) fn refused(error: LockError) -> Self {
-        Acquire {
-            place: None,
-            stage: Stage::Over(Err(error)),
-            number: 0,
-            terms: Terms::NONE,
-            sleep: None,
-        }
+        Self::over(Stage::Over(Err(error)))
+    }
+
+    pub(super) fn thin(thin: Thin<G::Key>) -> Self {
+        Self::over(Stage::Thin(thin))
+    }
+
+    fn over(stage: Stage<G::Key>) -> Self {
+        Acquire { place: None, stage, number: 0, terms: Terms::NONE, sleep: None }
     }
 
     /// Takes a place in the queue, or the lock.
@@ -105,7 +109,7 @@ impl<G: Guarding> Acquire<G> {
     /// ```
     /// let locks = turnwise_locks::Locks::new();
     /// let guard = locks.lock("a").wait()?;
-    /// assert_eq!(guard.key(), &"a");
+    /// assert_eq!(locks.len(), 1);
     /// # Ok::<(), turnwise_locks::LockError>(())
     /// ```
     pub fn wait(mut self) -> Result<G, LockError> {
@@ -147,7 +151,7 @@ impl<G: Guarding> Acquire<G> {
         match &self.stage {
             Stage::Asked(reply) => reply.is_ready(),
             Stage::Waits(reply) => reply.is_ready(),
-            Stage::Over(_) => true,
+            Stage::Over(_) | Stage::Thin(_) => true,
             Stage::Taken => false,
         }
     }
@@ -166,6 +170,7 @@ impl<G: Guarding> Acquire<G> {
             self.stage = match std::mem::replace(&mut self.stage, Stage::Taken) {
                 Stage::Taken => return Some(Err(LockError::Taken)),
                 Stage::Over(told) => return Some(self.finish(told)),
+                Stage::Thin(thin) => return Some(Ok(G::of(Held::thin(thin)))),
                 Stage::Asked(reply) => match reply.wait() {
                     Ok(step) => Stage::after(step),
                     Err(error) => {
@@ -198,7 +203,7 @@ impl<G: Guarding> Acquire<G> {
     }
 
     /// The time is over: it is not let in any more, unless it was just now.
-    fn time_out(&mut self, reply: Reply<Told<G::Key>>) -> Stage<G::Key> {
+    fn time_out(&mut self, reply: Reply<Told>) -> Stage<G::Key> {
         match reply.cancel() {
             Ok(()) => {
                 let called = self.terms.wait.map_or(Duration::ZERO, |wait| wait.called);
@@ -226,11 +231,11 @@ impl<G: Guarding> Acquire<G> {
         }
     }
 
-    fn finish(&mut self, told: Told<G::Key>) -> Result<G, LockError> {
+    fn finish(&mut self, told: Told) -> Result<G, LockError> {
         let place = self.place.take();
         let grant = told?;
         match place {
-            Some(place) => Ok(G::of(Held::new(place, grant))),
+            Some(place) => Ok(G::of(Held::fat(place, grant))),
             None => unreachable!("what is granted has a place"),
         }
     }
@@ -255,14 +260,13 @@ fn step<K: Send + Sync + 'static>(
     common: &Arc<Common>,
     slot: &mut Slot<K, Core<K>>,
     ask: &mut Option<Ask<K>>,
-) -> Step<K> {
-    let key = slot.key().cloned();
+) -> Step {
     let core = match shelf {
         Some(shelf) => Some(shelf.registry.state(slot)),
         None => slot.state.as_mut(),
     };
     match (core, ask.take()) {
-        (Some(core), Some(ask)) => core.enter(ask, key, common),
+        (Some(core), Some(ask)) => core.enter(ask, common),
         _ => Step::Over(Err(LockError::Closed)),
     }
 }
@@ -276,6 +280,7 @@ impl<G: Guarding> Future for Acquire<G> {
             this.stage = match std::mem::replace(&mut this.stage, Stage::Taken) {
                 Stage::Taken => return Poll::Ready(Err(LockError::Taken)),
                 Stage::Over(told) => return Poll::Ready(this.finish(told)),
+                Stage::Thin(thin) => return Poll::Ready(Ok(G::of(Held::thin(thin)))),
                 Stage::Asked(mut reply) => match Pin::new(&mut reply).poll(cx) {
                     Poll::Pending => {
                         this.stage = Stage::Asked(reply);
@@ -314,6 +319,7 @@ impl<G: Guarding> Acquire<G> {
             // It is over; or the clock, or a waker, has panicked in the midst of it.
             Stage::Taken => return self.withdraw(),
             Stage::Over(told) => told,
+            Stage::Thin(thin) => return drop(thin),
             Stage::Asked(reply) => match reply.cancel() {
                 // It never enters.
                 Ok(_) => return,
@@ -342,7 +348,7 @@ impl<G: Guarding> Acquire<G> {
             },
         };
         if let (Ok(grant), Some(place)) = (told, self.place.take()) {
-            place.leave(&grant);
+            place.leave(grant.fence, grant.number);
         }
     }
 }

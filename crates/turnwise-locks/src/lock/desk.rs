@@ -11,7 +11,7 @@ use turnwise::time::Timers;
 use turnwise::{Promise, Reply, WeakActor, promise_on};
 
 use super::error::LockError;
-use super::machine::{Entered, Host, Machine, Refusal, Request, View};
+use super::machine::{Entered, Host, Machine, Refusal, Request, Term, View};
 use super::tenure::Tenure;
 use crate::limits::Terms;
 use crate::registry::Slot;
@@ -69,27 +69,25 @@ pub(super) struct Ask<K: Send + Sync + 'static> {
 }
 
 /// What is held.
-pub(super) struct Grant<K> {
+pub(super) struct Grant {
     pub(super) fence: u64,
     pub(super) number: u64,
     pub(super) tenure: Arc<Tenure>,
-    pub(super) key: Option<Arc<K>>,
 }
 
 /// What came of a request that has waited.
-pub(super) type Told<K> = Result<Grant<K>, LockError>;
+pub(super) type Told = Result<Grant, LockError>;
 
 /// What comes of a request in its turn.
-pub(super) enum Step<K: Send + Sync + 'static> {
-    Over(Told<K>),
-    Waits(Reply<Told<K>>),
+pub(super) enum Step {
+    Over(Told),
+    Waits(Reply<Told>),
 }
 
 /// A request that waits.
 struct Ticket<K: Send + Sync + 'static> {
-    promise: Promise<Told<K>>,
+    promise: Promise<Told>,
     number: u64,
-    key: Option<Arc<K>>,
     called: Duration,
     lease: Option<Lease<K>>,
 }
@@ -126,9 +124,9 @@ impl<K: Send + Sync + 'static> Host<Ticket<K>, Arc<Tenure>> for Desk<'_> {
     }
 
     fn let_in(&mut self, ticket: Ticket<K>, fence: u64) -> Option<Arc<Tenure>> {
-        let Ticket { promise, number, key, lease, .. } = ticket;
+        let Ticket { promise, number, lease, .. } = ticket;
         let tenure = self.hold(lease);
-        let grant = Grant { fence, number, tenure: tenure.clone(), key };
+        let grant = Grant { fence, number, tenure: tenure.clone() };
         // One that has gone meanwhile does not get it: the next does, in this very turn.
         promise.try_keep(Ok(grant)).is_ok().then_some(tenure)
     }
@@ -154,12 +152,24 @@ impl<K: Send + Sync + 'static> Core<K> {
         Core { machine: Machine::new(capacity) }
     }
 
-    pub(super) fn enter(
-        &mut self,
-        ask: Ask<K>,
-        key: Option<Arc<K>>,
-        common: &Arc<Common>,
-    ) -> Step<K> {
+    /// Of a lock that is held: the number of its request is its fence.
+    pub(super) fn held(capacity: u64, fence: u64, weight: u64) -> Self {
+        Core { machine: Machine::held(capacity, (fence, fence), weight, Tenure::new()) }
+    }
+
+    /// What the guards of a hold share; that of a lost one, if there is no such hold any more.
+    pub(super) fn tenure(&self, fence: u64) -> Arc<Tenure> {
+        match self.machine.term(fence) {
+            Some(tenure) => tenure.clone(),
+            None => {
+                let tenure = Tenure::new();
+                tenure.lose();
+                tenure
+            }
+        }
+    }
+
+    pub(super) fn enter(&mut self, ask: Ask<K>, common: &Arc<Common>) -> Step {
         let Ask { number, owner, weight, terms, immediate, patience, lease } = ask;
         let until = terms.wait.map(|wait| wait.at);
         let called = terms.wait.map_or(Duration::ZERO, |wait| wait.called);
@@ -174,7 +184,7 @@ impl<K: Send + Sync + 'static> Core<K> {
             || {
                 let (promise, reply) = promise_on(common.timers.clock().clone());
                 tickets.set(Some(reply));
-                Ticket { promise, number, key: key.clone(), called, lease: lease.take() }
+                Ticket { promise, number, called, lease: lease.take() }
             },
         );
         Step::Over(match entered {
@@ -183,7 +193,7 @@ impl<K: Send + Sync + 'static> Core<K> {
                     let due = common.now().checked_add(length);
                     tenure.end_at(due, common, actor);
                 }
-                Ok(Grant { fence, number, tenure, key })
+                Ok(Grant { fence, number, tenure })
             }
             Entered::Refused(why) => Err(told(why, called)),
             Entered::Waits => match tickets.take() {

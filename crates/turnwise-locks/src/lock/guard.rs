@@ -1,90 +1,216 @@
 //! What holds a lock.
 
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::desk::Grant;
+use turnwise::Actor;
+
+use super::desk::{Common, Core, Grant};
 use super::error::LostError;
 use super::fence::Fence;
-use super::place::Place;
-use super::tenure::Lost;
+use super::place::{Kept, Place, Shelf, tell};
+use super::tenure::{Lost, Tenure};
+use crate::registry::{self, Kind, Pin, Slot, comparing};
 
 /// A hold, until it is dropped.
-pub struct Held<K: Send + Sync + 'static> {
-    place: Option<Place<K>>,
-    grant: Grant<K>,
+pub struct Held<K: Send + Sync + 'static>(Body<K>);
+
+enum Body<K: Send + Sync + 'static> {
+    /// In the mailbox of its lock.
+    Fat(Fat<K>),
+    /// In the registry, as long as nobody else asks.
+    Thin(Thin<K>),
 }
 
-impl<K: Send + Sync + 'static> Held<K> {
-    pub(super) fn new(place: Place<K>, grant: Grant<K>) -> Self {
-        Held { place: Some(place), grant }
-    }
+/// A hold that its lock's mailbox knows.
+struct Fat<K: Send + Sync + 'static> {
+    place: Option<Place<K>>,
+    grant: Grant,
+}
 
+/// A hold that nobody else has asked for when it began.
+pub(super) struct Thin<K: Send + Sync + 'static> {
+    shelf: Arc<Shelf<K>>,
+    place: registry::Place,
+    fence: u64,
+    /// It was asked for what only a mailbox knows.
+    known: OnceLock<Known<K>>,
+    held: bool,
+}
+
+type Known<K> = (Actor<Slot<K, Core<K>>>, Arc<Tenure>);
+
+impl<K: Send + Sync + 'static> Fat<K> {
     fn place(&self) -> &Place<K> {
         match &self.place {
             Some(place) => place,
             None => unreachable!("a hold has its place until it ends"),
         }
     }
+}
 
-    pub(super) fn key(&self) -> &K {
-        match &self.grant.key {
-            Some(key) => key,
-            None => unreachable!("only what has no key is asked for none"),
+impl<K: Send + Sync + 'static> Drop for Fat<K> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            place.leave(self.grant.fence, self.grant.number);
+        }
+    }
+}
+
+impl<K: Send + Sync + 'static> Thin<K> {
+    pub(super) fn new(shelf: Arc<Shelf<K>>, place: registry::Place, fence: u64) -> Self {
+        Thin { shelf, place, fence, known: OnceLock::new(), held: true }
+    }
+
+    /// What its mailbox knows; that is made if there is none.
+    fn known(&self) -> &Known<K> {
+        self.known.get_or_init(|| {
+            let Some(actor) = self.shelf.mailbox(self.place) else {
+                unreachable!("what is held is somewhere")
+            };
+            let tenure = tenure_of(&actor, self.fence);
+            (actor, tenure)
+        })
+    }
+
+    /// Lets go: of a place in a mailbox, if it has got one meanwhile.
+    fn let_go(&mut self) -> Option<Place<K>> {
+        if !std::mem::replace(&mut self.held, false) {
+            return None;
+        }
+        let actor = self.shelf.registry.let_go(self.place)?;
+        let kept = Kept::Key(Pin::new(self.shelf.clone(), self.place, Kind::Run));
+        Some(Place { kept, actor })
+    }
+
+    /// Lets go. True: it was lost before.
+    fn release(&mut self) -> bool {
+        let Some(place) = self.let_go() else { return false };
+        let lost = match self.known.get() {
+            Some((_, tenure)) => tenure.is_lost(|| self.shelf.common.now()),
+            // Without a lease, only a turn of the lock takes it away.
+            None => tenure_of(&place.actor, self.fence).is_lost(|| Duration::ZERO),
+        };
+        place.leave(self.fence, self.fence);
+        lost
+    }
+}
+
+/// What the guards of a hold share. A lock that was closed lets nobody in any more: so nothing is
+/// lost.
+fn tenure_of<K: Send + Sync + 'static>(actor: &Actor<Slot<K, Core<K>>>, fence: u64) -> Arc<Tenure> {
+    let tenure = actor.with(|slot| slot.state.as_ref().map(|core| core.tenure(fence)));
+    tenure.ok().flatten().unwrap_or_else(Tenure::new)
+}
+
+impl<K: Send + Sync + 'static> Drop for Thin<K> {
+    fn drop(&mut self) {
+        if !self.held {
+            return;
+        }
+        if comparing() {
+            // Inside the `Eq` of a key: then not here, and a pool does it.
+            let shelf = self.shelf.clone();
+            let mut thin = Thin::new(shelf, self.place, self.fence);
+            std::mem::swap(&mut thin.known, &mut self.known);
+            self.held = false;
+            drop(Actor::new(()).posted().send(move |()| drop(thin)));
+            return;
+        }
+        if let Some(place) = self.let_go() {
+            place.leave(self.fence, self.fence);
+        }
+    }
+}
+
+impl<K: Send + Sync + 'static> Held<K> {
+    pub(super) fn fat(place: Place<K>, grant: Grant) -> Self {
+        Held(Body::Fat(Fat { place: Some(place), grant }))
+    }
+
+    pub(super) fn thin(thin: Thin<K>) -> Self {
+        Held(Body::Thin(thin))
+    }
+
+    fn common(&self) -> &Arc<Common> {
+        match &self.0 {
+            Body::Fat(fat) => fat.place().common(),
+            Body::Thin(thin) => &thin.shelf.common,
+        }
+    }
+
+    /// Its lock's mailbox, and what its guards share.
+    fn known(&self) -> (&Actor<Slot<K, Core<K>>>, &Arc<Tenure>) {
+        match &self.0 {
+            Body::Fat(fat) => (&fat.place().actor, &fat.grant.tenure),
+            Body::Thin(thin) => {
+                let (actor, tenure) = thin.known();
+                (actor, tenure)
+            }
+        }
+    }
+
+    fn number(&self) -> u64 {
+        match &self.0 {
+            Body::Fat(fat) => fat.grant.number,
+            Body::Thin(thin) => thin.fence,
         }
     }
 
     pub(super) fn fence(&self) -> Fence {
-        Fence::from_number(self.grant.fence)
+        Fence::from_number(match &self.0 {
+            Body::Fat(fat) => fat.grant.fence,
+            Body::Thin(thin) => thin.fence,
+        })
     }
 
     pub(super) fn is_lost(&self) -> bool {
-        self.grant.tenure.is_lost(|| self.place().common().now())
+        self.known().1.is_lost(|| self.common().now())
     }
 
     pub(super) fn lost(&self) -> Lost {
-        Lost::of(&self.grant.tenure)
+        Lost::of(self.known().1)
     }
 
     pub(super) fn remaining(&self) -> Option<Duration> {
-        let due = self.grant.tenure.due()?;
-        Some(due.saturating_sub(self.place().common().now()))
-    }
-
-    fn lost_error(&self) -> LostError {
-        LostError { fence: self.fence() }
+        let tenure = match &self.0 {
+            Body::Fat(fat) => &fat.grant.tenure,
+            Body::Thin(thin) => &thin.known.get()?.1,
+        };
+        Some(tenure.due()?.saturating_sub(self.common().now()))
     }
 
     pub(super) fn renew(&self, lease: Duration) -> Result<(), LostError> {
-        let place = self.place();
-        let common = place.common();
+        let common = self.common();
         // A lease too long for the clock never ends; one of no time is over.
         let due = common.now().checked_add(lease);
-        let tenure = &self.grant.tenure;
-        let renewed = !self.is_lost() && tenure.end_at(due, common, place.actor.downgrade());
-        if renewed && !self.is_lost() { Ok(()) } else { Err(self.lost_error()) }
+        let (actor, tenure) = self.known();
+        let renewed = !self.is_lost() && tenure.end_at(due, common, actor.downgrade());
+        if renewed && !self.is_lost() { Ok(()) } else { Err(LostError { fence: self.fence() }) }
     }
 
-    pub(super) fn release(self) -> Result<(), LostError> {
+    pub(super) fn release(mut self) -> Result<(), LostError> {
         // The release counts from here on: the hold is lost before it, or not at all.
-        if self.is_lost() { Err(self.lost_error()) } else { Ok(()) }
+        let lost = match &mut self.0 {
+            Body::Fat(_) => self.is_lost(),
+            Body::Thin(thin) => thin.release(),
+        };
+        if lost { Err(LostError { fence: self.fence() }) } else { Ok(()) }
     }
 
     pub(super) fn lighten(&self, weight: u64) {
-        let (fence, number) = (self.grant.fence, self.grant.number);
-        self.place().tell(move |core, common| core.lighten(fence, number, weight, common));
+        let (fence, number) = (self.fence().number(), self.number());
+        let common = self.common().clone();
+        tell(self.known().0, move |slot| {
+            if let Some(core) = &mut slot.state {
+                core.lighten(fence, number, weight, &common);
+            }
+        });
     }
 
     pub(super) fn show(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct(name).field("fence", &self.grant.fence).finish_non_exhaustive()
-    }
-}
-
-impl<K: Send + Sync + 'static> Drop for Held<K> {
-    fn drop(&mut self) {
-        if let Some(place) = self.place.take() {
-            place.leave(&self.grant);
-        }
+        f.debug_struct(name).field("fence", &self.fence().number()).finish_non_exhaustive()
     }
 }
 
@@ -98,13 +224,6 @@ impl<K: Send + Sync + 'static> fmt::Debug for Held<K> {
 macro_rules! guard {
     ($(#[$doc:meta])* $name:ident<$k:ident>, $key:ty) => {
         guard!(@ [$(#[$doc])*] [$k: Send + Sync + 'static] [$name<$k>] $name, $key);
-
-        impl<$k: Send + Sync + 'static> $name<$k> {
-            /// The key of the lock.
-            pub fn key(&self) -> &$k {
-                self.held.key()
-            }
-        }
     };
     ($(#[$doc:meta])* $name:ident) => {
         guard!(@ [$(#[$doc])*] [] [$name] $name, ());

@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use turnwise::Clock;
 use turnwise::time::Timers;
+use turnwise::{Actor, Clock};
 
 use super::acquire::{Acquire, Guarding, Wanted};
 use super::desk::{Common, Core};
 use super::error::LockError;
 use super::fence::Fence;
+use super::guard::Thin;
 use super::place::{Kept, Place, Shelf};
 use crate::keyed::NotStarted;
 use crate::limits::Limits;
-use crate::registry::{Kind, Make, Pin, Registry};
+use crate::registry::{Entered, Kind, Make, Pin, Registry, Slot, Wish};
 
 /// One who may hold the same lock several times: its own requests do not wait for each other.
 ///
@@ -100,11 +101,9 @@ impl Timing {
 
 impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
     /// Locks with so much room each.
-    pub(super) fn new(capacity: u64, timing: Timing) -> Self {
-        let common = timing.common();
-        let make = Make::Of(Box::new(move |_: &K| Core::new(capacity)));
-        let registry = Registry::new(make, None, None, false);
-        Keys { shelf: Arc::new(Shelf { registry, common }) }
+    pub(super) fn new(capacity: u64, make: fn() -> Core<K>, timing: Timing) -> Self {
+        let registry = Registry::new(Make::Plain(make), None, None, false);
+        Keys { shelf: Arc::new(Shelf { registry, common: timing.common(), capacity }) }
     }
 
     pub(super) fn acquire<G: Guarding<Key = K>>(
@@ -117,18 +116,33 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         if limits.has_lease_of_zero() {
             return Acquire::refused(LockError::LeaseZero);
         }
-        let terms = limits.terms(|| self.shelf.common.now());
-        let (place, actor) = match self.shelf.registry.pin(key, Kind::Run) {
-            Ok(found) => found,
+        let (shelf, capacity) = (&self.shelf, self.shelf.capacity);
+        // An owner, and a lease, are known by a mailbox only.
+        let thin = owner.is_none() && limits.leased().is_none();
+        let wish = Wish { weight, thin, immediate: limits.is_immediate() };
+        let number = || shelf.common.number();
+        let kept = |fence, weight| Core::held(capacity, fence, weight);
+        let (place, actor) = match shelf.registry.hold(key, wish, number, kept) {
+            Ok(Entered::Fat(found)) => found,
+            Ok(Entered::Thin(place, fence)) => {
+                return Acquire::thin(Thin::new(shelf.clone(), place, fence));
+            }
             Err(why) => return Acquire::refused(refused(&why)),
         };
         let pin = Pin::new(self.shelf.clone(), place, Kind::Run);
+        let terms = limits.terms(|| shelf.common.now());
         let wanted = Wanted { owner: owner.map(|owner| owner.number), weight, limits };
         Acquire::new(Place { kept: Kept::Key(pin), actor }, wanted, terms)
     }
 
+    fn mailbox(&self, key: &K) -> Option<Actor<Slot<K, Core<K>>>> {
+        let capacity = self.shelf.capacity;
+        let kept = |fence, weight| Core::held(capacity, fence, weight);
+        self.shelf.registry.mailbox_of(key, kept)
+    }
+
     pub(super) fn info(&self, key: &K) -> Option<LockInfo> {
-        let (actor, _) = self.shelf.registry.live(key)?;
+        let actor = self.mailbox(key)?;
         let common = &self.shelf.common;
         // A lock that is gone meanwhile has no state.
         let known = actor.with(|slot| slot.state.as_mut().map(|core| info_of(core, common)));
@@ -136,7 +150,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
     }
 
     pub(super) fn force(&self, key: &K) -> bool {
-        let Some((actor, _)) = self.shelf.registry.live(key) else { return false };
+        let Some(actor) = self.mailbox(key) else { return false };
         let common = &self.shelf.common;
         let forced = actor.with(|slot| slot.state.as_mut().map_or(0, |core| core.force(common)));
         forced.is_ok_and(|lost| lost > 0)

@@ -145,6 +145,22 @@ impl<W, T: Term + Clone> Machine<W, T> {
         }
     }
 
+    /// With one hold.
+    pub(crate) fn held(capacity: u64, (fence, number): (u64, u64), weight: u64, term: T) -> Self {
+        let mut machine = Machine::new(capacity);
+        machine.used = weight;
+        let mut entries = SmallVec::new();
+        entries.push((number, weight));
+        machine.holds.push(Hold { fence, owner: None, entries, since: None, term });
+        machine
+    }
+
+    /// What a hold is known by. None: it has been taken away, or has ended.
+    pub(crate) fn term(&self, fence: u64) -> Option<&T> {
+        let index = self.holds.binary_search_by_key(&fence, |hold| hold.fence).ok()?;
+        Some(&self.holds[index].term)
+    }
+
     /// Asks for room. `term` describes the hold, if there is one at once; `ticket` stands for the
     /// request, if it waits.
     pub(crate) fn enter(

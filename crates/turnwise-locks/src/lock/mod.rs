@@ -34,6 +34,7 @@ pub use rw::{ReadGuard, RwLocks, RwLocksBuilder, WriteGuard};
 pub use semaphore::{Permit, Semaphore, SemaphoreBuilder, SemaphoreInfo};
 pub use tenure::Lost;
 
+use desk::Core;
 use guard::guard;
 use keys::{Keys, Timing};
 
@@ -270,7 +271,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> LocksBuilder<K> {
 
     /// Makes the locks.
     pub fn build(self) -> Locks<K> {
-        Locks { keys: Keys::new(1, self.timing) }
+        Locks { keys: Keys::new(1, || Core::new(1), self.timing) }
     }
 }
 

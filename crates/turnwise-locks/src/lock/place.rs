@@ -4,13 +4,23 @@ use std::sync::Arc;
 
 use turnwise::Actor;
 
-use super::desk::{Common, Core, Grant};
-use crate::registry::{Access, Guard, Pin, Registry, Slot};
+use super::desk::{Common, Core};
+use crate::registry::{self, Access, Guard, Pin, Registry, Slot};
 
 /// The locks of one registry.
 pub(super) struct Shelf<K: Send + Sync + 'static> {
     pub(super) registry: Arc<Registry<K, Core<K>>>,
     pub(super) common: Arc<Common>,
+    /// How much room each of them has.
+    pub(super) capacity: u64,
+}
+
+impl<K: Send + Sync + 'static> Shelf<K> {
+    /// The mailbox of a hold; made, if it has none.
+    pub(super) fn mailbox(&self, place: registry::Place) -> Option<Actor<Slot<K, Core<K>>>> {
+        let capacity = self.capacity;
+        self.registry.mailbox(place, |fence, weight| Core::held(capacity, fence, weight))
+    }
 }
 
 impl<K: Send + Sync + 'static> Access for Arc<Shelf<K>> {
@@ -78,25 +88,14 @@ impl<K: Send + Sync + 'static> Place<K> {
         });
     }
 
-    /// A turn in between.
-    pub(super) fn tell(&self, f: impl FnOnce(&mut Core<K>, &Arc<Common>) + Send + 'static) {
-        let common = self.common().clone();
-        tell(&self.actor, move |slot| {
-            if let Some(core) = &mut slot.state {
-                f(core, &common);
-            }
-        });
-    }
-
-    pub(super) fn leave(self, grant: &Grant<K>) {
-        let (fence, number) = (grant.fence, grant.number);
+    pub(super) fn leave(self, fence: u64, number: u64) {
         self.end(move |core, common| core.leave(fence, number, common));
     }
 }
 
 /// A turn, here and now if that can be: inside a turn of somebody else's, too. Else when its time
 /// comes. A lock that was closed needs none.
-fn tell<K, F>(actor: &Actor<Slot<K, Core<K>>>, turn: F)
+pub(super) fn tell<K, F>(actor: &Actor<Slot<K, Core<K>>>, turn: F)
 where
     K: Send + Sync + 'static,
     F: FnOnce(&mut Slot<K, Core<K>>) + Send + 'static,

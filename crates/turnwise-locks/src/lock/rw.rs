@@ -10,6 +10,7 @@ use turnwise::Clock;
 use turnwise::time::Timers;
 
 use super::acquire::{Acquire, Guarding};
+use super::desk::Core;
 use super::error::LockError;
 use super::guard::guard;
 use super::keys::{Keys, LockInfo, Owner, Timing};
@@ -225,7 +226,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocksBuilder<K> {
 
     /// Makes the locks.
     pub fn build(self) -> RwLocks<K> {
-        RwLocks { keys: Keys::new(ALL, self.timing) }
+        RwLocks { keys: Keys::new(ALL, || Core::new(ALL), self.timing) }
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use std::{process, thread};
 
 /// Gives others the processor until it is so; red after a minute.
-pub fn until(so: impl Fn() -> bool) {
+pub(crate) fn until(so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !so() {
         assert!(begun.elapsed() < Duration::from_secs(60), "never");
@@ -20,7 +20,7 @@ pub fn until(so: impl Fn() -> bool) {
 }
 
 /// Runs something that must come to an end: red after two minutes.
-pub fn must_end(f: impl FnOnce() + Send + 'static) {
+pub(crate) fn must_end(f: impl FnOnce() + Send + 'static) {
     let running = thread::spawn(f);
     let begun = Instant::now();
     while !running.is_finished() {
@@ -34,7 +34,7 @@ pub fn must_end(f: impl FnOnce() + Send + 'static) {
 }
 
 /// Polls once.
-pub fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Option<F::Output> {
+pub(crate) fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Option<F::Output> {
     match Pin::new(future).poll(&mut Context::from_waker(waker)) {
         Poll::Ready(output) => Some(output),
         Poll::Pending => None,
@@ -43,7 +43,7 @@ pub fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Option<F::Outpu
 
 /// Counts how often it is woken.
 #[derive(Clone)]
-pub struct Wakes(Arc<Counted>);
+pub(crate) struct Wakes(Arc<Counted>);
 
 struct Counted {
     wakes: AtomicUsize,
@@ -51,20 +51,20 @@ struct Counted {
 }
 
 impl Wakes {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Wakes::calling(|| ())
     }
 
     /// Does something whenever it is woken.
-    pub fn calling(call: impl Fn() + Send + Sync + 'static) -> Self {
+    pub(crate) fn calling(call: impl Fn() + Send + Sync + 'static) -> Self {
         Wakes(Arc::new(Counted { wakes: AtomicUsize::new(0), call: Box::new(call) }))
     }
 
-    pub fn waker(&self) -> Waker {
+    pub(crate) fn waker(&self) -> Waker {
         self.0.clone().into()
     }
 
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.0.wakes.load(SeqCst)
     }
 }
