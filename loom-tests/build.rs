@@ -26,7 +26,9 @@ fn main() {
     let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
     let product = root.join("../src");
+    let locks = root.join("../crates/turnwise-locks/src");
     println!("cargo::rerun-if-changed=../src");
+    println!("cargo::rerun-if-changed=../crates/turnwise-locks/src");
     println!("cargo::rerun-if-changed=planted.txt");
     println!("cargo::rerun-if-changed=build.rs");
 
@@ -36,11 +38,19 @@ fn main() {
 
     let bugs = parse(&read(&root.join("planted.txt")));
     for (tree, bugs, config) in [("narrow", &[][..], "narrow"), ("planted", &bugs[..], "small")] {
-        copy(&product, &product, &out.join(tree), tree, config, bugs);
+        let to = out.join(tree);
+        copy(&product, &product, "", &to, tree, config, bugs);
+        copy(&locks, &locks, LOCKS, &to.join(LOCKS), tree, config, bugs);
         let mut entry = String::new();
         for module in &modules {
             let path = [format!("{module}.rs"), format!("{module}/mod.rs")]
                 .map(|path| out.join(tree).join(path));
+            let path = path.iter().find(|path| path.exists()).expect("a module has a file");
+            entry += &format!("#[path = {path:?}]\nmod {module};\n");
+        }
+        for module in modules_below(&read(&root.join("src/lib.rs")), "/turnwise-locks/src/") {
+            let path = [format!("{module}.rs"), format!("{module}/mod.rs")]
+                .map(|path| out.join(tree).join(LOCKS).join(path));
             let path = path.iter().find(|path| path.exists()).expect("a module has a file");
             entry += &format!("#[path = {path:?}]\nmod {module};\n");
         }
@@ -53,11 +63,12 @@ fn main() {
         let workers = root.join("src/executor/workers.rs");
         let workers = format!("#[path = {workers:?}]\npub(crate) mod workers;\n");
         entry += &format!("mod executor {{\n{}{workers}}}\n", parts.concat());
-        for shared in ["fallback.rs", "models/mod.rs"] {
+        for shared in ["face.rs", "fallback.rs", "models/mod.rs", "user_code.rs"] {
             let module = shared.trim_end_matches(".rs").trim_end_matches("/mod");
             let path = root.join("src").join(shared);
             entry += &format!("#[path = {path:?}]\npub(crate) mod {module};\n");
         }
+        entry += "pub(crate) use face::*;\n";
         entry +=
             "pub(crate) const FALLBACK: &dyn cell::executor::Fallback = &fallback::Fallback;\n";
         write(&out.join(format!("{tree}.rs")), &entry);
@@ -94,22 +105,30 @@ fn modules(text: &str, prefix: &str) -> BTreeSet<String> {
 
 /// Those that are included from the product.
 fn modules_by_path(text: &str) -> BTreeSet<String> {
+    modules_below(text, "../../src/")
+}
+
+fn modules_below(text: &str, dir: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
-        if line.contains("../../src/") {
+        if line.contains(dir) {
             names.append(&mut modules(lines.next().unwrap_or_default().trim(), "mod "));
         }
     }
     names
 }
 
-/// Copies the sources below `dir`, moved into the tree's module.
-fn copy(top: &Path, dir: &Path, out: &Path, tree: &str, config: &str, bugs: &[Bug]) {
+/// Where the copies of `turnwise-locks` lie, and what its files are called in `planted.txt`.
+const LOCKS: &str = "locks/";
+
+/// Copies the sources below `dir`, moved into the tree's module. `prefix` stands before their names
+/// in the table of bugs.
+fn copy(top: &Path, dir: &Path, prefix: &str, out: &Path, tree: &str, config: &str, bugs: &[Bug]) {
     for entry in fs::read_dir(dir).expect("the sources can be listed") {
         let path = entry.expect("the sources can be listed").path();
         if path.is_dir() {
-            copy(top, &path, out, tree, config, bugs);
+            copy(top, &path, prefix, out, tree, config, bugs);
             continue;
         }
         let name = path
@@ -122,7 +141,7 @@ fn copy(top: &Path, dir: &Path, out: &Path, tree: &str, config: &str, bugs: &[Bu
             continue;
         }
         let mut text = read(&path);
-        for bug in bugs.iter().filter(|bug| bug.file == name) {
+        for bug in bugs.iter().filter(|bug| bug.file == format!("{prefix}{name}")) {
             assert_eq!(
                 text.matches(&bug.find).count(),
                 1,
@@ -136,15 +155,20 @@ fn copy(top: &Path, dir: &Path, out: &Path, tree: &str, config: &str, bugs: &[Bu
         let text = text
             .replace("crate::", &format!("crate::{tree}::"))
             .replace(&format!("crate::{tree}::sync"), "crate::sync");
+        // The published crate is the tree itself.
+        let text = match prefix {
+            "" => text,
+            _ => text.replace("turnwise::", &format!("crate::{tree}::")),
+        };
         write(&out.join(&name), &text);
     }
     for bug in bugs {
-        assert!(
-            top.join(&bug.file).exists(),
-            "planted bug `{}`: there is no {}",
-            bug.name,
-            bug.file
-        );
+        let name = match bug.file.strip_prefix(LOCKS) {
+            Some(name) if !prefix.is_empty() => name,
+            None if prefix.is_empty() => &bug.file,
+            _ => continue,
+        };
+        assert!(top.join(name).exists(), "planted bug `{}`: there is no {}", bug.name, bug.file);
     }
 }
 

@@ -3,15 +3,24 @@
 //! The floors are included by path and speak of `crate::sync`, which is [loom's flavour](sync)
 //! here. They are compiled three times: as they are, with a COUNT of two bits (`narrow`), and with
 //! switchable bugs (`planted`, made by `build.rs`). The [models](models) are compiled with each.
-//! `run.sh` runs them all; `orderings.sh` weakens every memory ordering by itself and demands that
+//! The registry of keys of `turnwise-locks` and its runs are floors, too: they speak of the published
+//! crate, which is this one here. `run.sh` runs them all; `orderings.sh` weakens every memory ordering by itself and demands that
 //! a model notices.
 
+// What is built on the published crate finds its names here.
+extern crate self as turnwise;
+
 mod executor;
+mod face;
 mod fallback;
 mod gate;
 mod runner;
 mod sync;
+mod user_code;
 mod watchdog;
+
+#[allow(unused_imports)]
+pub(crate) use face::*;
 
 /// Includes floors of the product. They are linted where they are shipped, and not everything is
 /// called here.
@@ -19,7 +28,13 @@ macro_rules! floors {
     ($(#[path = $path:literal] mod $name:ident;)*) => {
         $(
             #[path = $path]
-            #[allow(dead_code, unused_imports, unfulfilled_lint_expectations, clippy::all)]
+            #[allow(
+                dead_code,
+                unused_imports,
+                unfulfilled_lint_expectations,
+                unreachable_patterns,
+                clippy::all
+            )]
             mod $name;
         )*
     };
@@ -48,6 +63,23 @@ floors! {
     mod time;
     #[path = "../../src/wait_list.rs"]
     mod wait_list;
+}
+
+floors! {
+    #[path = "../../crates/turnwise-locks/src/estimate.rs"]
+    mod estimate;
+    #[path = "../../crates/turnwise-locks/src/keep.rs"]
+    mod keep;
+    #[path = "../../crates/turnwise-locks/src/keyed/mod.rs"]
+    mod keyed;
+    #[path = "../../crates/turnwise-locks/src/limits.rs"]
+    mod limits;
+    #[path = "../../crates/turnwise-locks/src/overrun.rs"]
+    mod overrun;
+    #[path = "../../crates/turnwise-locks/src/registry.rs"]
+    mod registry;
+    #[path = "../../crates/turnwise-locks/src/table.rs"]
+    mod table;
 }
 
 /// Where drains go whose actor has no executor.

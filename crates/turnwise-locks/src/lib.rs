@@ -3,11 +3,14 @@
 #![deny(missing_docs)]
 
 mod estimate;
+mod keep;
 mod keyed;
 mod limits;
 mod lock;
+mod overrun;
 mod registry;
 mod sync;
+mod table;
 mod user_code;
 
 pub use keyed::{
@@ -19,3 +22,4 @@ pub use lock::{
     Locks, LocksBuilder, Lost, LostError, MultiGuard, NotZero, Opening, Owner, Permit, ReadGuard,
     RwLocks, RwLocksBuilder, Semaphore, SemaphoreBuilder, SemaphoreInfo, WriteGuard,
 };
+pub use overrun::Overrun;

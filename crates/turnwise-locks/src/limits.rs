@@ -28,11 +28,12 @@ use turnwise::Limit;
 pub struct Limits {
     wait: Limit,
     lease: Option<Duration>,
+    early: bool,
 }
 
 impl Limits {
     /// No limit at all.
-    pub const NONE: Limits = Limits { wait: Limit::Unlimited, lease: None };
+    pub const NONE: Limits = Limits { wait: Limit::Unlimited, lease: None, early: false };
 
     /// Waits for its turn so long at most, and may then take as long as it takes.
     pub fn wait(limit: impl Into<Limit>) -> Self {
@@ -41,13 +42,36 @@ impl Limits {
             Limit::Within(Duration::ZERO) => Limit::Immediate,
             wait => wait,
         };
-        Limits { wait, lease: None }
+        Limits { wait, lease: None, early: false }
     }
 
     /// With a lease: a closure that takes longer is reported. A lease of zero is an error of the
     /// call ([`NotStarted::LeaseZero`](crate::NotStarted::LeaseZero)).
     pub fn lease(self, lease: Duration) -> Self {
         Limits { lease: Some(lease), ..self }
+    }
+
+    /// Refused at once if its turn is not to be expected in time: if those that run and wait before
+    /// it, as long as uses of this key have lasted lately, take longer than the wait
+    /// ([`NotStarted::Expected`](crate::NotStarted::Expected)). It takes no place then.
+    ///
+    /// How long uses last is a decaying mean over those that have limits; a use without any reads no
+    /// clock, and counts as one of those that wait. Nothing is measured before the first call with
+    /// this flag, and nobody is refused before something was measured. What is known of a key
+    /// outlives its idle times.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_locks::{Keyed, Limits};
+    ///
+    /// let keyed = Keyed::new();
+    /// let hasty = Limits::wait(Duration::from_millis(50)).refuse_early();
+    /// assert_eq!(keyed.run_within("a", hasty, |()| 1)?, 1); // nobody is there
+    /// # Ok::<(), turnwise_locks::RunError<i32>>(())
+    /// ```
+    pub fn refuse_early(self) -> Self {
+        Limits { early: true, ..self }
     }
 
     pub(crate) fn leased(self) -> Option<Duration> {
@@ -60,7 +84,10 @@ impl Limits {
 
     /// How long one would wait who does not want to wait in vain.
     pub(crate) fn patience(self) -> Option<Duration> {
-        None
+        match self.wait {
+            Limit::Within(wait) if self.early => Some(wait),
+            _ => None,
+        }
     }
 
     pub(crate) fn is_immediate(self) -> bool {
@@ -74,11 +101,11 @@ impl Limits {
     /// The terms of a call that is made now. A limit too large for the clock is no limit.
     pub(crate) fn terms(self, now: impl FnOnce() -> Duration) -> Terms {
         let Limit::Within(wait) = self.wait else {
-            return Terms { wait: None, lease: self.lease };
+            return Terms { wait: None, lease: self.lease, early: false };
         };
         let called = now();
         let wait = called.checked_add(wait).map(|at| Wait { called, at });
-        Terms { wait, lease: self.lease }
+        Terms { wait, lease: self.lease, early: self.early && wait.is_some() }
     }
 }
 
@@ -105,6 +132,8 @@ impl From<Duration> for Limits {
 pub(crate) struct Terms {
     pub(crate) wait: Option<Wait>,
     pub(crate) lease: Option<Duration>,
+    /// It is refused if it is not to be expected in time.
+    pub(crate) early: bool,
 }
 
 /// From when to when a call waits.
@@ -115,7 +144,12 @@ pub(crate) struct Wait {
 }
 
 impl Terms {
-    pub(crate) const NONE: Terms = Terms { wait: None, lease: None };
+    pub(crate) const NONE: Terms = Terms { wait: None, lease: None, early: false };
+
+    /// Has it any limit? Then it reads the clock.
+    pub(crate) fn are_limits(self) -> bool {
+        self.wait.is_some() || self.lease.is_some()
+    }
 }
 
 impl Wait {

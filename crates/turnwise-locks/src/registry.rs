@@ -3,10 +3,15 @@
 //! A key lives from its first pin to its last; while it does, it has one entry and one mailbox.
 //! Each use holds a pin. That is a value which the use owns: whatever becomes of the use (done,
 //! panicked, cancelled, given back, dropped), dropping the value unpins. The last unpin takes the
-//! entry out, found by its number and not by its key. So there is no sweep, no timer, and no look
+//! entry out, found by its place and not by its key. So there is no sweep, no timer, and no look
 //! that a removal could come between.
 //!
-//! - P1: an entry's `runs + keys` is the number of its pins, and is never zero outside of the lock.
+//! A registry may keep its keys alive for a while ([`keep`](crate::keep)): then the last unpin
+//! leaves the entry there, in the chain of those that wait for their end, and the next pin takes it
+//! out of that chain again.
+//!
+//! - P1: an entry's `runs + keys` is the number of its pins. It is zero outside of the lock only
+//!   while the entry is in the chain of kept ones, or a hold that has no mailbox ([`thin`]).
 //! - P2: a key's mailbox takes a turn only while the turn's user holds a pin: so no mailbox of a
 //!   key has a turn after another one was made for that key.
 //! - P3: a state that needs dropping is dropped inside a turn of its mailbox, before the last unpin:
@@ -15,28 +20,34 @@
 //! - P4: the only user code under a shard's lock is `Eq`. It may panic: nothing was changed. It
 //!   must not come back here; a call panics then, and an unpin is done by another thread.
 
+// By path, because the models include this file by path, and would look beside it.
+#[path = "registry/thin.rs"]
 mod thin;
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
-use std::thread;
 use std::time::Duration;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::DefaultHashBuilder;
+use turnwise::time::{Timer, Timers};
 use turnwise::{Actor, Clock, MonotonicClock, Template};
 
+use crate::estimate::Estimates;
+use crate::keep::Keeper;
 use crate::keyed::NotStarted;
-use crate::sync::{Mutex, MutexGuard};
-use crate::user_code::ignore;
+use crate::limits::Terms;
+use crate::overrun::Listener;
+use crate::sync::{Mutex, MutexGuard, shards};
+use crate::table::{self, Links, Table};
+use crate::user_code::{catch, discard, ignore};
 
-use thin::Thin;
 pub(crate) use thin::{Entered, Wish, comparing};
 
 /// What a key's mailbox owns.
 pub(crate) struct Slot<K, S> {
-    /// For what makes the state, if that looks at the key.
+    /// For what makes the state, if that looks at the key, and for whoever is told of overruns.
     key: Option<Arc<K>>,
     pub(crate) state: Option<S>,
 }
@@ -45,6 +56,11 @@ impl<K, S> Slot<K, S> {
     /// That of a mailbox which is no key's.
     pub(crate) fn alone(state: S) -> Self {
         Slot { key: None, state: Some(state) }
+    }
+
+    /// The key, if what makes the state looks at it, or somebody is told of overruns.
+    pub(crate) fn key(&self) -> Option<&Arc<K>> {
+        self.key.as_ref()
     }
 }
 
@@ -70,24 +86,77 @@ impl<K> Held<K> {
     }
 }
 
-struct Entry<K, S> {
+pub(crate) struct Entry<K, S> {
     hash: u64,
-    number: u64,
     key: Held<K>,
-    actor: Actor<Slot<K, S>>,
+    body: Body<K, S>,
     /// Pins of runs that run or wait.
-    runs: usize,
+    runs: u32,
     /// Pins of [`Key`](crate::Key)s.
-    keys: usize,
+    keys: u32,
+}
+
+/// What there is of a key.
+enum Body<K, S> {
+    Mailbox {
+        actor: Actor<Slot<K, S>>,
+        /// When it is to end, if it is kept: nanoseconds of the registry's clock.
+        due: u64,
+        links: Links,
+    },
+    /// A hold that needs none: see [`thin`].
+    Thin { fence: u64, weight: u64 },
+}
+
+impl<K, S> Body<K, S> {
+    fn mailbox(actor: Actor<Slot<K, S>>) -> Self {
+        Body::Mailbox { actor, due: 0, links: Links::NONE }
+    }
+}
+
+impl<K, S> table::Entry for Entry<K, S> {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    fn links(&mut self) -> &mut Links {
+        match &mut self.body {
+            Body::Mailbox { links, .. } => links,
+            Body::Thin { .. } => unreachable!("a hold is not kept, but held"),
+        }
+    }
 }
 
 impl<K, S> Entry<K, S> {
-    /// Does something of this key run or wait?
-    fn is_busy(&self) -> bool {
-        self.runs > 0 || !self.actor.is_idle()
+    /// The mailbox of a key that has no thin hold: of any that is pinned.
+    pub(crate) fn actor(&self) -> &Actor<Slot<K, S>> {
+        match &self.body {
+            Body::Mailbox { actor, .. } => actor,
+            Body::Thin { .. } => unreachable!("what is pinned has a mailbox"),
+        }
     }
 
-    fn pins(&mut self, kind: Kind) -> &mut usize {
+    pub(crate) fn due(&mut self) -> &mut u64 {
+        match &mut self.body {
+            Body::Mailbox { due, .. } => due,
+            Body::Thin { .. } => unreachable!("a hold is not kept, but held"),
+        }
+    }
+
+    fn is_thin(&self) -> bool {
+        matches!(self.body, Body::Thin { .. })
+    }
+
+    /// Does something of this key run or wait?
+    fn is_busy(&self) -> bool {
+        self.runs > 0 || !self.actor().is_idle()
+    }
+
+    fn is_pinned(&self) -> bool {
+        self.runs > 0 || self.keys > 0
+    }
+
+    fn pins(&mut self, kind: Kind) -> &mut u32 {
         match kind {
             Kind::Run => &mut self.runs,
             Kind::Key => &mut self.keys,
@@ -99,19 +168,33 @@ impl<K, S> Entry<K, S> {
 #[repr(align(128))]
 struct Shard<K, S>(Mutex<Keys<K, S>>);
 
-struct Keys<K, S> {
-    table: HashTable<Entry<K, S>>,
-    /// Holds of locks that have no mailbox.
-    thin: HashTable<Thin<K>>,
-    next: u64,
-    closed: bool,
+pub(crate) struct Keys<K, S> {
+    pub(crate) table: Table<Entry<K, S>>,
+    pub(crate) closed: bool,
+    /// A timer is armed for the first of the kept ones, or what it leads to is not over.
+    pub(crate) armed: bool,
+    pub(crate) timer: Option<Timer>,
+}
+
+impl<K, S> Keys<K, S> {
+    /// Counts a pin of an entry that is there.
+    pub(crate) fn pin(&mut self, at: u32, kind: Kind) -> &mut Entry<K, S> {
+        if !self.table.get(at).is_pinned() {
+            self.table.unkeep(at);
+        }
+        let entry = self.table.get(at);
+        let pins = entry.pins(kind);
+        *pins = pins.checked_add(1).expect("four billion pins are enough for a key");
+        entry
+    }
 }
 
 /// Which entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
-    hash: u64,
-    number: u64,
+    pub(crate) hash: u64,
+    /// Where it lies in its shard. It stays there as long as it is pinned.
+    pub(crate) at: u32,
 }
 
 /// What a pin is for.
@@ -133,7 +216,24 @@ pub(crate) struct Registry<K, S> {
     pub(crate) clock: Option<Arc<dyn Clock>>,
     /// The mailboxes are run by an executor.
     pub(crate) elsewhere: bool,
-    me: Weak<Self>,
+    /// What was brought along.
+    timers: Option<Timers>,
+    pub(crate) keeper: Option<Keeper>,
+    pub(crate) listener: Option<Arc<Listener<K>>>,
+    pub(crate) estimates: Estimates,
+    pub(crate) me: Weak<Self>,
+}
+
+/// What only some registries have.
+pub(crate) struct More<K> {
+    pub(crate) timers: Option<Timers>,
+    /// So long a key stays after its last use.
+    pub(crate) keep_alive: Option<Duration>,
+    pub(crate) listener: Option<Arc<Listener<K>>>,
+}
+
+impl<K> More<K> {
+    pub(crate) const NONE: Self = More { timers: None, keep_alive: None, listener: None };
 }
 
 thread_local! {
@@ -158,8 +258,10 @@ impl Drop for Comparing {
 
 /// What an unpin has come to.
 enum Unpinned<K, S> {
-    /// There are other pins.
+    /// There are other pins, or it is kept.
     Others,
+    /// It is kept, and no timer is armed for its shard: one is to be, for this time.
+    Kept(u64),
     /// It was the last: here is what to drop outside of the lock.
     Gone(Entry<K, S>),
     /// It is the last and still there: there may be a state.
@@ -171,42 +273,64 @@ impl<K, S> Registry<K, S> {
         now(self.clock.as_deref())
     }
 
+    /// What the registry goes by, for those that outlive it.
+    pub(crate) fn time(&self) -> Time {
+        match (&self.timers, &self.clock) {
+            (Some(timers), _) => Time::Timers(timers.clone()),
+            (None, Some(clock)) => Time::Clock(clock.clone()),
+            (None, None) => Time::Machine,
+        }
+    }
+
     /// # Panics
     /// Inside the `Eq` of a key: the lock may be this thread's.
-    fn lock(&self, shard: usize) -> MutexGuard<'_, Keys<K, S>> {
+    pub(crate) fn lock(&self, shard: usize) -> MutexGuard<'_, Keys<K, S>> {
         assert!(!COMPARING.get(), "the Eq of a key must not use a registry of keys");
         self.shards[shard].0.lock()
     }
 
-    fn shard_of(&self, hash: u64) -> usize {
+    pub(crate) fn shard_of(&self, hash: u64) -> usize {
         // The table uses the lowest bits and the highest seven.
         (hash >> 32) as usize & (self.shards.len() - 1)
     }
 
     pub(crate) fn len(&self) -> usize {
-        let len = |keys: MutexGuard<'_, Keys<K, S>>| keys.table.len() + keys.thin.len();
-        (0..self.shards.len()).map(|shard| len(self.lock(shard))).sum()
+        (0..self.shards.len()).map(|shard| self.lock(shard).table.len()).sum()
+    }
+
+    /// When a key that is not used from now on is to end, if it is to be kept at all.
+    fn keep_until(&self) -> Option<u64> {
+        let keeper = self.keeper.as_ref()?;
+        // A clock that panics keeps nothing.
+        let now = catch(|| self.now()).map_err(discard).ok()?;
+        Some(keeper.until(now))
     }
 
     /// Takes a pin away. `stateless`: there is no state in the mailbox, or it is not looked after.
-    fn unpin(&self, place: Place, kind: Kind, stateless: bool) -> Unpinned<K, S> {
+    /// `keep`: the last one leaves the key there, if the registry does so.
+    fn unpin(&self, place: Place, kind: Kind, stateless: bool, keep: bool) -> Unpinned<K, S> {
+        // The clock is user code: not under the lock.
+        let until = if keep { self.keep_until() } else { None };
         let mut keys = self.lock(self.shard_of(place.hash));
-        let found = keys.table.find_entry(place.hash, |entry| entry.number == place.number);
-        let Ok(mut found) = found else { unreachable!("P1: a pinned key has an entry") };
-        let entry = found.get_mut();
+        let entry = keys.table.get(place.at);
         if entry.runs + entry.keys > 1 {
             *entry.pins(kind) -= 1;
             return Unpinned::Others;
         }
+        if let Some(due) = until.filter(|_| !keys.closed) {
+            let entry = keys.table.get(place.at);
+            *entry.pins(kind) -= 1;
+            *entry.due() = due;
+            keys.table.keep(place.at);
+            return match std::mem::replace(&mut keys.armed, true) {
+                true => Unpinned::Others,
+                false => Unpinned::Kept(due),
+            };
+        }
         if !stateless {
-            return Unpinned::Last(entry.actor.clone());
+            return Unpinned::Last(keys.table.get(place.at).actor().clone());
         }
-        let (entry, _) = found.remove();
-        let (len, capacity) = (keys.table.len(), keys.table.capacity());
-        if capacity > 256 && len < capacity / 8 {
-            keys.table.shrink_to(len * 2, |entry| entry.hash);
-        }
-        Unpinned::Gone(entry)
+        Unpinned::Gone(keys.table.remove(place.at))
     }
 }
 
@@ -217,18 +341,33 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         clock: Option<Arc<dyn Clock>>,
         elsewhere: bool,
     ) -> Arc<Self> {
-        let cores = thread::available_parallelism().map_or(4, usize::from);
+        Self::with(make, template, clock, elsewhere, More::NONE)
+    }
+
+    /// With timers, a time that keys stay for, somebody who is told of overruns.
+    pub(crate) fn with(
+        make: Make<K, S>,
+        template: Option<Template<Slot<K, S>>>,
+        clock: Option<Arc<dyn Clock>>,
+        elsewhere: bool,
+        more: More<K>,
+    ) -> Arc<Self> {
+        let More { timers, keep_alive, listener } = more;
         let shard = |_| {
-            let (table, thin) = (HashTable::new(), HashTable::new());
-            Shard(Mutex::new(Keys { table, thin, next: 0, closed: false }))
+            let keys = Keys { table: Table::new(), closed: false, armed: false, timer: None };
+            Shard(Mutex::new(keys))
         };
         Arc::new_cyclic(|me| Registry {
-            shards: (0..(4 * cores).next_power_of_two()).map(shard).collect(),
+            shards: (0..shards()).map(shard).collect(),
             hasher: DefaultHashBuilder::default(),
             make,
             template,
             clock,
             elsewhere,
+            timers,
+            keeper: keep_alive.filter(|time| !time.is_zero()).map(Keeper::new),
+            listener,
+            estimates: Estimates::default(),
             me: me.clone(),
         })
     }
@@ -253,54 +392,82 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     }
 
     fn held(&self, key: K) -> (Held<K>, Option<Arc<K>>) {
-        match self.make {
-            Make::Plain(_) => (Held::Own(key), None),
-            Make::Of(_) => {
-                let key = Arc::new(key);
-                (Held::Shared(key.clone()), Some(key))
-            }
+        if matches!(self.make, Make::Plain(_)) && self.listener.is_none() {
+            return (Held::Own(key), None);
         }
+        let key = Arc::new(key);
+        (Held::Shared(key.clone()), Some(key))
     }
 
-    /// Closes the registry and all its mailboxes; those that there are.
+    /// Closes the registry and all its mailboxes; those that there are. Keys that are only kept
+    /// are gone.
     pub(crate) fn close(&self) -> Vec<Actor<Slot<K, S>>> {
-        let mut all = Vec::new();
+        let (mut all, mut gone, mut timers) = (Vec::new(), Vec::new(), Vec::new());
         for shard in 0..self.shards.len() {
             let mut keys = self.lock(shard);
             keys.closed = true;
-            all.extend(keys.table.iter().map(|entry| entry.actor.clone()));
+            let fat = keys.table.iter().filter(|entry| !entry.is_thin());
+            all.extend(fat.map(|entry| entry.actor().clone()));
+            while let Some(at) = keys.table.first_kept() {
+                keys.table.unkeep(at);
+                gone.push(keys.table.remove(at));
+            }
+            timers.extend(keys.timer.take());
+        }
+        for timer in timers {
+            timer.cancel();
         }
         for actor in &all {
             actor.close();
         }
+        gone.into_iter().for_each(|entry| ignore(|| drop(entry)));
         all
+    }
+
+    /// Is the turn of a call with these terms not to be expected in time?
+    #[inline]
+    pub(crate) fn refused(
+        &self,
+        place: Place,
+        actor: &Actor<Slot<K, S>>,
+        terms: Terms,
+    ) -> Option<NotStarted> {
+        if terms.early { self.refused_early(place, actor.len(), terms) } else { None }
+    }
+
+    #[cold]
+    fn refused_early(&self, place: Place, before: usize, terms: Terms) -> Option<NotStarted> {
+        let limit = terms.wait?;
+        self.estimates.want();
+        let wait = self.expected(place.hash, before);
+        (wait > limit.at - limit.called).then_some(NotStarted::Expected { wait })
+    }
+
+    /// How long one waits behind so many, as far as it is known.
+    pub(crate) fn expected(&self, hash: u64, before: usize) -> Duration {
+        match before.checked_sub(1) {
+            None => Duration::ZERO,
+            Some(waiting) => self.estimates.get(hash).wait(waiting, Duration::ZERO),
+        }
     }
 
     /// Pins a key that is pinned already, for a run, if nothing of it runs or waits.
     pub(crate) fn reserve(&self, place: Place) -> Result<Found<K, S>, NotStarted> {
         let mut keys = self.lock(self.shard_of(place.hash));
-        let closed = keys.closed;
-        let found = keys.table.find_mut(place.hash, |entry| entry.number == place.number);
-        let Some(entry) = found else { unreachable!("P1: a pinned key has an entry") };
-        if closed {
+        if keys.closed {
             return Err(NotStarted::Closed);
         }
-        if entry.is_busy() {
+        if keys.table.get(place.at).is_busy() {
             return Err(NotStarted::Busy);
         }
-        entry.runs += 1;
-        Ok((place, entry.actor.clone()))
+        Ok((place, keys.pin(place.at, Kind::Run).actor().clone()))
     }
 }
 
 /// The entry of a key. User code: the key's `Eq`.
-fn find<'a, K: Eq, S>(
-    table: &'a mut HashTable<Entry<K, S>>,
-    hash: u64,
-    key: &K,
-) -> Option<&'a mut Entry<K, S>> {
+fn find<K: Eq, S>(table: &Table<Entry<K, S>>, hash: u64, key: &K) -> Option<u32> {
     let _comparing = Comparing::new();
-    table.find_mut(hash, |entry| entry.hash == hash && entry.key.get() == key)
+    table.find(hash, |entry| entry.key.get() == key)
 }
 
 fn insert<K, S>(
@@ -310,17 +477,14 @@ fn insert<K, S>(
     actor: Actor<Slot<K, S>>,
     kind: Kind,
 ) -> Place {
-    keys.next += 1;
-    let number = keys.next;
-    let mut entry = Entry { hash, number, key, actor, runs: 0, keys: 0 };
+    let mut entry = Entry { hash, key, body: Body::mailbox(actor), runs: 0, keys: 0 };
     *entry.pins(kind) += 1;
-    keys.table.insert_unique(hash, entry, |entry| entry.hash);
-    Place { hash, number }
+    Place { hash, at: keys.table.insert(entry) }
 }
 
 impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     /// The hash of a key. Runs user code.
-    fn hash(&self, key: &K) -> u64 {
+    pub(crate) fn hash(&self, key: &K) -> u64 {
         self.hasher.hash_one(key)
     }
 
@@ -332,9 +496,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         if keys.closed {
             return Err(NotStarted::Closed);
         }
-        if let Some(entry) = find(&mut keys.table, hash, &key) {
-            *entry.pins(kind) += 1;
-            return Ok((Place { hash, number: entry.number }, entry.actor.clone()));
+        if let Some(at) = find(&keys.table, hash, &key) {
+            return Ok((Place { hash, at }, keys.pin(at, kind).actor().clone()));
         }
         let (held, beside) = self.held(key);
         let actor = self.spawn(beside);
@@ -349,12 +512,11 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         if keys.closed {
             return Err(NotStarted::Closed);
         }
-        if let Some(entry) = find(&mut keys.table, hash, &key) {
-            if entry.is_busy() {
+        if let Some(at) = find(&keys.table, hash, &key) {
+            if keys.table.get(at).is_busy() {
                 return Err(NotStarted::Busy);
             }
-            entry.runs += 1;
-            return Ok((Place { hash, number: entry.number }, entry.actor.clone()));
+            return Ok((Place { hash, at }, keys.pin(at, Kind::Run).actor().clone()));
         }
         let (held, beside) = self.held(key);
         let actor = self.spawn(beside);
@@ -369,12 +531,11 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         if keys.closed {
             return Err(NotStarted::Closed);
         }
-        let Some(entry) = find(&mut keys.table, hash, key) else { return Ok(Look::Vacant(hash)) };
-        if entry.is_busy() {
+        let Some(at) = find(&keys.table, hash, key) else { return Ok(Look::Vacant(hash)) };
+        if keys.table.get(at).is_busy() {
             return Err(NotStarted::Busy);
         }
-        entry.runs += 1;
-        Ok(Look::Idle((Place { hash, number: entry.number }, entry.actor.clone())))
+        Ok(Look::Idle((Place { hash, at }, keys.pin(at, Kind::Run).actor().clone())))
     }
 
     /// A mailbox that is no key's yet: see [`publish`](Self::publish).
@@ -395,7 +556,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         if keys.closed {
             return Err(NotStarted::Closed);
         }
-        if find(&mut keys.table, hash, &key).is_some() {
+        // Since the look, somebody has run it; one that is kept was run, too.
+        if find(&keys.table, hash, &key).is_some() {
             return Err(NotStarted::Busy);
         }
         let (held, beside) = self.held(key);
@@ -407,8 +569,19 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     pub(crate) fn live(&self, key: &K) -> Option<(Actor<Slot<K, S>>, usize)> {
         let hash = self.hash(key);
         let mut keys = self.lock(self.shard_of(hash));
-        let entry = find(&mut keys.table, hash, key)?;
-        Some((entry.actor.clone(), entry.keys))
+        let at = find(&keys.table, hash, key)?;
+        let entry = keys.table.get(at);
+        Some((entry.actor().clone(), entry.keys as usize))
+    }
+}
+
+impl<K, S> Drop for Registry<K, S> {
+    fn drop(&mut self) {
+        for shard in &mut self.shards {
+            if let Some(timer) = shard.0.get_mut().timer.take() {
+                timer.cancel();
+            }
+        }
     }
 }
 
@@ -418,6 +591,32 @@ pub(crate) enum Look<K, S> {
     Vacant(u64),
     /// A [`Key`](crate::Key) pins it; now a run does, too.
     Idle(Found<K, S>),
+}
+
+/// What a registry goes by: a clock, and the timers of that clock when they are needed.
+#[derive(Clone)]
+pub(crate) enum Time {
+    Machine,
+    Clock(Arc<dyn Clock>),
+    Timers(Timers),
+}
+
+impl Time {
+    pub(crate) fn now(&self) -> Duration {
+        match self {
+            Time::Machine => now(None),
+            Time::Clock(clock) => clock.now(),
+            Time::Timers(timers) => timers.now(),
+        }
+    }
+
+    pub(crate) fn timers(&self) -> Timers {
+        match self {
+            Time::Machine => Timers::global().clone(),
+            Time::Clock(clock) => Timers::of(clock),
+            Time::Timers(timers) => timers.clone(),
+        }
+    }
 }
 
 /// The time that a registry goes by.
@@ -461,7 +660,7 @@ pub(crate) struct Pin<A: Access> {
     kind: Kind,
     /// The entry counts it.
     counted: bool,
-    /// No turn is to look after the state any more.
+    /// No turn is to look after the state any more, and it is not kept.
     last: bool,
 }
 
@@ -479,6 +678,11 @@ impl<A: Access> Pin<A> {
         self.place
     }
 
+    /// Owns a pin that was counted, for a turn that looks after the state for the last time.
+    pub(crate) fn last(access: A, place: Place) -> Self {
+        Pin { access, place, kind: Kind::Run, counted: true, last: true }
+    }
+
     /// The same pin with a registry that it keeps; this one counts no more.
     fn hand_over(&mut self, last: bool) -> Option<Pin<Kept<A>>> {
         let access = self.access.registry().me.upgrade()?;
@@ -490,6 +694,8 @@ impl<A: Access> Pin<A> {
 /// What a turn owns that keeps its key.
 pub(crate) trait Guard<K, S> {
     fn registry(&self) -> &Registry<K, S>;
+    /// The hash of its key.
+    fn hash(&self) -> u64;
     /// The last thing of a turn.
     fn finish(self, slot: &mut Slot<K, S>);
 }
@@ -499,6 +705,10 @@ impl<A: Access> Guard<A::Key, A::State> for Pin<A> {
         self.access.registry()
     }
 
+    fn hash(&self) -> u64 {
+        self.place.hash
+    }
+
     fn finish(mut self, slot: &mut Slot<A::Key, A::State>) {
         if COMPARING.get() {
             // Somebody's `Eq` runs turns: then not here (P4).
@@ -506,11 +716,17 @@ impl<A: Access> Guard<A::Key, A::State> for Pin<A> {
         }
         loop {
             let stateless = !A::LOOKED_AFTER || slot.state.is_none();
+            let keep = !self.last && slot.state.is_some();
             // Those that pin meanwhile wait in this very mailbox.
-            match self.access.registry().unpin(self.place, self.kind, stateless) {
+            match self.access.registry().unpin(self.place, self.kind, stateless, keep) {
                 Unpinned::Last(_) => {
                     // P3.
                     ignore(|| slot.state = None);
+                }
+                Unpinned::Kept(due) => {
+                    self.counted = false;
+                    let registry = self.access.registry();
+                    return registry.arm(registry.shard_of(self.place.hash), due);
                 }
                 unpinned => {
                     self.counted = false;
@@ -533,7 +749,12 @@ impl<A: Access> Drop for Pin<A> {
             return;
         }
         let stateless = self.last || !A::LOOKED_AFTER;
-        match self.access.registry().unpin(self.place, self.kind, stateless) {
+        match self.access.registry().unpin(self.place, self.kind, stateless, !self.last) {
+            Unpinned::Kept(due) => {
+                self.counted = false;
+                let registry = self.access.registry();
+                registry.arm(registry.shard_of(self.place.hash), due);
+            }
             Unpinned::Last(actor) => {
                 // P3. Refused, it is dropped: then the mailbox ends, and the state with it.
                 let Some(pin) = self.hand_over(true) else { return };
@@ -556,6 +777,10 @@ where
 {
     fn registry(&self) -> &Registry<K, S> {
         &self.access
+    }
+
+    fn hash(&self) -> u64 {
+        self.place.hash
     }
 
     // If it is the last, the pin's own end comes back for the state.

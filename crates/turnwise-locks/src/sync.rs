@@ -1,4 +1,11 @@
-//! What the registry and the lock objects synchronize with: the one thing that a model replaces.
+//! What the registry and the locks synchronize with, and how wide a registry is: the one thing that
+//! a model replaces.
 
 pub(crate) use parking_lot::{Mutex, MutexGuard};
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How many shards a registry has: a power of two.
+pub(crate) fn shards() -> usize {
+    let cores = std::thread::available_parallelism().map_or(4, usize::from);
+    (4 * cores).next_power_of_two()
+}

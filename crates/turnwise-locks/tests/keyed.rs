@@ -347,6 +347,12 @@ impl Drop for Live {
     }
 }
 
+/// So long: two seconds, or what `HAMMER_SECONDS` says.
+fn hammered() -> Duration {
+    let seconds = std::env::var("HAMMER_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(2))
+}
+
 /// Runners, tries, a canceller, pins and several keys at once, all on one key.
 fn hammer(keyed: &Keyed<u32, Live>, states: &Arc<States>) {
     let stop = AtomicBool::new(false);
@@ -389,11 +395,18 @@ fn hammer(keyed: &Keyed<u32, Live>, states: &Arc<States>) {
                 both.unwrap();
             }
         });
-        thread::sleep(Duration::from_secs(3));
+        thread::sleep(hammered());
         stop.store(true, SeqCst);
     });
     until("all is over", || keyed.is_empty());
     assert_eq!(ran.load(SeqCst) + never.load(SeqCst), started.load(SeqCst));
+    println!(
+        "{:?}: {} started, {} cancelled, {} states, one at a time",
+        hammered(),
+        started.load(SeqCst),
+        never.load(SeqCst),
+        states.made.load(SeqCst)
+    );
     until("the states are dropped", || states.live.load(SeqCst) == 0);
     assert!(states.made.load(SeqCst) > 0);
     assert_eq!(states.made.load(SeqCst), states.dropped.load(SeqCst));

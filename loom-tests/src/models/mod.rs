@@ -15,6 +15,7 @@ mod controls;
 mod ending;
 mod freeing;
 mod hand_over;
+mod keyed;
 mod nodes;
 mod one_owner;
 mod panics;
@@ -247,6 +248,12 @@ pub(crate) const MODELS: &[Model] = models![
     THREE timers::t1_fire_or_reset_or_cancel ["cancelled", "fired", "moved"],
     ALL timers::t3_sooner_while_it_lies_down,
     ALL timers::t4_last_clone,
+    THREE keyed::keyed_runners_and_a_canceller ["cancelled", "ran"],
+    ALL keyed::keyed_state_against_a_pin ["kept", "made anew"],
+    ALL keyed::keyed_published_against_a_pin ["busy", "ran"],
+    TWO keyed::keyed_shutdown_against_a_run ["closed", "ran"],
+    TWO keyed::keyed_kept_against_a_run ["kept", "made anew"],
+    ALL keyed::keyed_same_hash,
 ];
 
 /// What must be red: the canary first, then the designs that this one replaces.

@@ -7,18 +7,17 @@
 
 use std::hash::Hash;
 use std::sync::Arc;
-use std::time::Duration;
 
 use turnwise::{Reply, promise};
 
 use super::Keyed;
 use super::error::{NotStarted, RunError};
 use super::run::{Open, is_inside};
-use super::turn::{Ended, begin, end};
+use super::turn::{Begun, Ended, begin, begun, end, forget};
 use crate::limits::{Limits, Terms};
 use crate::registry::{Guard, Kind, Pin, Registry};
 use crate::sync::Mutex;
-use crate::user_code::{catch, ignore};
+use crate::user_code::{Payload, catch, ignore};
 
 /// One call. The locks are held for a moment, by one thread at a time, and no user code runs under
 /// them.
@@ -26,6 +25,8 @@ struct All<K, S, F> {
     registry: Arc<Registry<K, S>>,
     keys: Mutex<std::vec::IntoIter<K>>,
     states: Mutex<Vec<S>>,
+    /// The keys that were entered, if somebody is told of overruns.
+    told: Mutex<Vec<Arc<K>>>,
     f: Mutex<Option<F>>,
     terms: Terms,
     immediate: bool,
@@ -86,6 +87,7 @@ impl<K: Hash + Eq + Ord + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> 
             registry: self.registry.clone(),
             keys: Mutex::new(keys.into_iter()),
             states: Mutex::new(states),
+            told: Mutex::new(Vec::new()),
             f: Mutex::new(Some(f)),
             terms,
             immediate: limits.is_immediate(),
@@ -116,28 +118,36 @@ where
         Err(payload) => return Ended::Panicked(payload),
     };
     let guard = Pin::new(registry.clone(), place, Kind::Run);
+    if let Some(why) = registry.refused(place, &actor, all.terms) {
+        return Ended::Not(why.into());
+    }
     let inner = all.clone();
     // Only a clock of the user's can end the wait below before the turn inside is over.
     let (over, told) = registry.clock.as_ref().map(|_| promise::<()>()).unzip();
     let reply = actor.call(move |slot| {
         let (all, _over) = (inner, over);
         let terms = Terms { lease: None, ..all.terms };
-        if let Err(ended) = begin(&all.registry, slot, terms) {
-            guard.finish(slot);
-            return ended;
+        let begun = match begin(&all.registry, slot, terms) {
+            Ok((begun, _)) => begun,
+            Err(ended) => {
+                guard.finish(slot);
+                return ended;
+            }
+        };
+        if all.registry.listener.is_some() {
+            all.told.lock().extend(slot.key().cloned());
         }
         all.states.lock().extend(slot.state.take());
         let ended = enter(&all);
         slot.state = all.states.lock().pop();
         if matches!(ended, Ended::Panicked(_)) {
-            // It may be half changed.
-            let state = slot.state.take();
-            ignore(|| drop(state));
+            forget(slot);
         }
+        measure(&all.registry, guard.hash(), terms, begun);
         guard.finish(slot);
         ended
     });
-    match catch(|| Open::new(reply, actor, all.terms, registry.clock.clone()).settle()) {
+    match catch(|| Open::new(reply, actor, all.terms, registry.time()).settle()) {
         Ok(ended) => ended,
         // The clock has panicked. What is inside goes no further, and is over before this is.
         Err(payload) => {
@@ -160,7 +170,10 @@ where
     // Taken by a turn outside, that has panicked meanwhile.
     let Some(f) = f else { return Ended::Not(RunError::Taken) };
     let mut states = std::mem::take(&mut *all.states.lock());
-    let begun = match catch(|| all.terms.lease.map_or(Duration::ZERO, |_| all.registry.now())) {
+    let told = std::mem::take(&mut *all.told.lock());
+    // How long each of the keys is used is measured by its turn.
+    let terms = Terms { wait: None, ..all.terms };
+    let begun = match catch(|| begun(&all.registry, terms, told.into_iter())) {
         Ok(begun) => begun,
         Err(payload) => {
             ignore(|| drop(f));
@@ -170,5 +183,14 @@ where
     };
     let called = catch(|| f(&mut states.iter_mut().collect::<Vec<_>>()));
     *all.states.lock() = states;
-    end(&all.registry, all.terms, begun, called)
+    end(&all.registry, None, terms, begun, called)
+}
+
+/// The use of one of the keys is over.
+fn measure<K, S>(registry: &Registry<K, S>, hash: u64, terms: Terms, begun: Begun<K>)
+where
+    K: Send + Sync + 'static,
+    S: Send + 'static,
+{
+    end(registry, Some(hash), terms, begun, Ok::<_, Payload>(()));
 }

@@ -42,6 +42,12 @@ pub enum NotStarted {
         /// So long it has waited.
         waited: Duration,
     },
+    /// Its turn was not to be expected in time, so it took no place
+    /// ([`Limits::refuse_early`](crate::Limits::refuse_early)).
+    Expected {
+        /// So long it would have waited, by what is known of the key.
+        wait: Duration,
+    },
     /// Something of this key runs or waits, and it was not to wait.
     Busy,
     /// The registry was shut down.
@@ -133,6 +139,7 @@ impl fmt::Display for NotStarted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NotStarted::TimedOut { waited } => write!(f, "its turn did not come in {waited:?}"),
+            NotStarted::Expected { wait } => write!(f, "its turn is to be expected in {wait:?}"),
             NotStarted::Busy => f.write_str("the key is busy"),
             NotStarted::Closed => f.write_str("the registry was shut down"),
             NotStarted::Deadlock => f.write_str("a closure waited for its own key"),

@@ -7,15 +7,19 @@ mod turn;
 
 use std::fmt;
 use std::hash::Hash;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::time::Duration;
 
+use turnwise::time::Timers;
 use turnwise::{Actor, AskError, Clock, Executor, Limit, Reason, SharedPolicy, Template};
 
 pub use error::{NotStarted, RunError, TryRun};
 pub use run::Run;
 
 use crate::limits::{Limits, Terms};
-use crate::registry::{Found, Guard, Kind, Look, Make, Pin, Registry, Slot};
+use crate::overrun::{Listener, Overrun};
+use crate::registry::{Found, Guard, Kind, Look, Make, More, Pin, Registry, Slot};
 use turn::{Ended, Job};
 
 /// Runs closures by key: those of one key run one at a time, in the order of the calls; keys are
@@ -28,6 +32,7 @@ use turn::{Ended, Job};
 /// A key may have a [state](Self::with_state), which its closures get. It is made when the first of
 /// them runs, and dropped when the last use of the key ends; a closure that panics drops it, too.
 /// Then the key is gone: there is no sweep and no timer, and a look-up never waits for a removal.
+/// A registry may [keep its keys alive](KeyedBuilder::keep_alive) for a while.
 ///
 /// Clones are the same registry. Two registries never share keys.
 ///
@@ -65,9 +70,10 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keyed<K> {
         Self::builder().build()
     }
 
-    /// A registry with an executor, or another clock.
+    /// A registry with an executor, another clock, or keys that stay for a while.
     pub fn builder() -> KeyedBuilder<K> {
-        KeyedBuilder { make: Make::Plain(|| ()), executor: None, clock: None }
+        let (make, more) = (Make::Plain(|| ()), More::NONE);
+        KeyedBuilder { make, executor: None, clock: None, more }
     }
 }
 
@@ -229,7 +235,10 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         match found {
             Ok((place, actor)) => {
                 let guard = Pin::new(registry.clone(), place, Kind::Run);
-                start_on(registry, actor, guard, terms, f)
+                match registry.refused(place, &actor, terms) {
+                    Some(why) => Run::over(Err(why.into())),
+                    None => start_on(registry, actor, guard, terms, f),
+                }
             }
             Err(reason) => Run::over(Err(reason.into())),
         }
@@ -301,7 +310,9 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// ```
     pub fn info(&self, key: &K) -> Option<KeyInfo> {
         let (actor, keys) = self.registry.live(key)?;
-        Some(KeyInfo { runs: actor.len(), keys })
+        let hash = self.registry.hash(key);
+        let runs = actor.len();
+        Some(KeyInfo { runs, keys, expected_wait: self.registry.expected(hash, runs) })
     }
 
     /// Takes no more runs, and waits until those that were accepted are over; after the limit it
@@ -393,7 +404,11 @@ where
     R: Send,
 {
     let job = Job { f, guard };
-    actor.with(move |slot| job.perform(slot, Terms::NONE))?.felt()
+    match actor.with(move |slot| job.perform_plain(slot)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(payload)) => resume_unwind(payload),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// A run on the mailbox of a key that was found idle, and pinned for it.
@@ -475,8 +490,15 @@ where
     F: FnOnce(&mut S) -> R + Send + 'static,
 {
     let job = Job { f, guard };
-    let reply = actor.call(move |slot| job.perform(slot, terms));
-    Run::open(reply, actor, terms, &registry.clock)
+    let reply = match terms.are_limits() {
+        true => actor.call(move |slot| job.perform(slot, terms)),
+        // The message is smaller, and what it does is shorter.
+        false => actor.call(move |slot| match job.perform_plain(slot) {
+            Ok(value) => Ended::Done(value),
+            Err(payload) => Ended::Panicked(payload),
+        }),
+    };
+    Run::open(reply, actor, terms, registry)
 }
 
 /// A key that is pinned ([`Keyed::key`]): its runs need no look-up, and its state stays. Clones are
@@ -540,6 +562,9 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
         let registry = (*self.pin).registry();
         let terms = limits.terms(|| registry.now());
         if !limits.is_immediate() {
+            if let Some(why) = registry.refused(self.pin.place(), &self.actor, terms) {
+                return Run::over(Err(why.into()));
+            }
             return start_on(registry, self.actor.clone(), self.pin.clone(), terms, f);
         }
         let found = match registry.reserve(self.pin.place()) {
@@ -590,6 +615,9 @@ pub struct KeyInfo {
     pub runs: usize,
     /// It is pinned so many times by a [`Key`]; clones of one are one.
     pub keys: usize,
+    /// So long a run that is started now would wait, by what is known of the key: nothing, before
+    /// a call has asked for that ([`Limits::refuse_early`]).
+    pub expected_wait: Duration,
 }
 
 /// What became of the keys that lived when a registry was shut down: each is in one of the three.
@@ -618,13 +646,32 @@ pub struct KeyedBuilder<K, S = ()> {
     make: Make<K, S>,
     executor: Option<Arc<dyn Executor>>,
     clock: Option<Arc<dyn Clock>>,
+    more: More<K>,
 }
 
 impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S> {
     /// Its keys have a state: see [`Keyed::with_state`].
     pub fn state<T>(self, make: impl Fn(&K) -> T + Send + Sync + 'static) -> KeyedBuilder<K, T> {
-        let KeyedBuilder { executor, clock, .. } = self;
-        KeyedBuilder { make: Make::Of(Box::new(make)), executor, clock }
+        let KeyedBuilder { executor, clock, more, .. } = self;
+        KeyedBuilder { make: Make::Of(Box::new(make)), executor, clock, more }
+    }
+
+    /// Its keys have a state that begins as the default of its type, whatever the key. As nothing
+    /// looks at the key then, a key costs one allocation less than with [`state`](Self::state).
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::Keyed;
+    ///
+    /// let logs = Keyed::builder().default_state::<Vec<u32>>().build();
+    /// let key = logs.key("a")?;
+    /// key.run(|log| log.push(7))?;
+    /// assert_eq!(key.run(|log| log.len())?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn default_state<T: Default>(self) -> KeyedBuilder<K, T> {
+        let KeyedBuilder { executor, clock, more, .. } = self;
+        KeyedBuilder { make: Make::Plain(T::default), executor, clock, more }
     }
 
     /// Runs the closures in this executor, and nowhere else.
@@ -649,9 +696,95 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
         KeyedBuilder { clock: Some(Arc::new(clock)), ..self }
     }
 
+    /// The timers that wake what waits for a limit, end what was kept alive, and tell of overruns.
+    /// Their clock is the registry's, too, whatever [`clock`](Self::clock) says.
+    ///
+    /// Without this, they are those [of the clock](Timers::of), or [the process's](Timers::global).
+    /// Their thread starts with the first of: a [`Run`] with a limit that is awaited and is not over
+    /// at once, a closure with a lease while somebody is [told](Self::on_overrun) of overruns, an
+    /// idle key that is [kept alive](Self::keep_alive).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::VirtualClock;
+    /// use turnwise::time::Timers;
+    /// use turnwise_locks::Keyed;
+    ///
+    /// let clock = VirtualClock::new();
+    /// let timers = Timers::by_hand(clock.clone());
+    /// let keyed = Keyed::builder().timers(timers.clone()).build();
+    /// keyed.run(1, |()| ())?;
+    /// assert!(timers.is_empty()); // nothing needs them
+    /// # Ok::<(), turnwise_locks::RunError<()>>(())
+    /// ```
+    pub fn timers(self, timers: Timers) -> Self {
+        KeyedBuilder { more: More { timers: Some(timers), ..self.more }, ..self }
+    }
+
+    /// A key and its state stay for so long after its last use; a use meanwhile begins anew. Zero
+    /// is not at all, as without this.
+    ///
+    /// Each use of a key that is the last for now reads the clock. One timer is armed for the keys
+    /// of a shard that are idle, and none while there is none. What it leads to is a turn in which
+    /// the state is dropped, on the process's pool or the executor of the registry, never on the
+    /// thread of the timers. A [`shutdown`](Keyed::shutdown), and the end of the registry, end all
+    /// that is kept at once.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_locks::Keyed;
+    ///
+    /// let keyed = Keyed::builder()
+    ///     .default_state::<u32>()
+    ///     .keep_alive(Duration::from_secs(60))
+    ///     .build();
+    /// keyed.run("a", |n| *n += 1)?;
+    /// assert_eq!(keyed.run("a", |n| *n)?, 1);
+    /// assert_eq!(keyed.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keep_alive(self, time: Duration) -> Self {
+        KeyedBuilder { more: More { keep_alive: Some(time), ..self.more }, ..self }
+    }
+
+    /// Is told once of each closure that takes longer than its lease: when the lease is over,
+    /// while the closure still runs and has its key to itself. A closure of
+    /// [several keys](Keyed::run_all) is told of for each of them.
+    ///
+    /// It is called in turns of a mailbox of its own, one call at a time, on the process's pool:
+    /// not on the thread of the timers, and not on a worker of the registry's executor, which may
+    /// all be inside such closures. Its panic concerns nobody.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    /// use turnwise_locks::{Keyed, Limits};
+    ///
+    /// let (tell, told) = mpsc::channel();
+    /// let keyed = Keyed::builder()
+    ///     .on_overrun(move |key: &&str, overrun| tell.send((*key, overrun.lease)).unwrap())
+    ///     .build();
+    /// let lease = Duration::from_millis(5);
+    /// let overran = keyed.run_within("a", Limits::NONE.lease(lease), move |()| {
+    ///     told.recv().unwrap() // while this runs
+    /// });
+    /// let told = match overran {
+    ///     Err(turnwise_locks::RunError::Overran { value, .. }) => value,
+    ///     _ => unreachable!(),
+    /// };
+    /// assert_eq!(told, ("a", lease));
+    /// ```
+    pub fn on_overrun(self, tell: impl Fn(&K, Overrun) + Send + Sync + 'static) -> Self {
+        KeyedBuilder { more: More { listener: Some(Listener::new(tell)), ..self.more }, ..self }
+    }
+
     /// Makes the registry.
     pub fn build(self) -> Keyed<K, S> {
-        let KeyedBuilder { make, executor, clock } = self;
+        let KeyedBuilder { make, executor, clock, more } = self;
+        let clock = more.timers.as_ref().map(|timers| timers.clock().clone()).or(clock);
         let elsewhere = executor.is_some();
         let template = (elsewhere || clock.is_some()).then(|| {
             let mut template = Template::builder().panic_policy(SharedPolicy::Resume);
@@ -663,7 +796,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
             }
             template.build().unwrap_or_else(|error| unreachable!("no limit is a good one: {error}"))
         });
-        Keyed { registry: Registry::new(make, template, clock, elsewhere) }
+        Keyed { registry: Registry::with(make, template, clock, elsewhere, more) }
     }
 }
 

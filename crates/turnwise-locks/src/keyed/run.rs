@@ -3,24 +3,26 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use turnwise::{Actor, AskError, Clock, Limit, Reason, Reply, WaitError};
+use turnwise::time::Sleep;
+use turnwise::{Actor, AskError, Limit, Reason, Reply, WaitError};
 
 use super::error::{NotStarted, RunError};
 use super::turn::Ended;
-use crate::limits::Terms;
-use crate::registry::{Slot, now};
+use crate::limits::{Terms, Wait};
+use crate::registry::{Registry, Slot, Time};
 
 /// A run that has its place among those of its key ([`Keyed::start`](crate::Keyed::start)): a
 /// `Future` on any runtime, or something to wait for.
 ///
 /// Dropping it leaves the closure in its place: it runs when its turn comes, unless its wait is
-/// over by then. As a future it never runs a closure of any key. A future is not woken by its
-/// limit, as there is no timer: one whose time is over ends when it is polled next, and at the
-/// latest when its turn comes; in either case its closure never runs.
+/// over by then. As a future it never runs a closure of any key. The first poll that finds it
+/// pending arms a timer for its limit, if it has one ([`KeyedBuilder::timers`]), and is woken by
+/// that; what has timed out certainly never runs.
+///
+/// [`KeyedBuilder::timers`]: crate::KeyedBuilder::timers
 #[must_use = "whether it ran, and what came of it, is in here"]
 pub struct Run<R> {
     inner: Inner<R>,
@@ -35,10 +37,12 @@ enum Inner<R> {
 /// A run whose outcome is to come.
 pub(super) struct Open<R> {
     reply: Reply<Ended<R>>,
-    terms: Terms,
-    clock: Option<Arc<dyn Clock>>,
+    wait: Option<Wait>,
+    time: Time,
     /// Is this thread inside a turn of the key?
     inside: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Until its limit; made by the first poll that is pending.
+    sleep: Option<Box<Sleep>>,
 }
 
 /// Is this thread inside a turn of this actor? A wait that is over at once says so.
@@ -55,21 +59,22 @@ impl<R> Open<R> {
         reply: Reply<Ended<R>>,
         actor: Actor<Slot<K, S>>,
         terms: Terms,
-        clock: Option<Arc<dyn Clock>>,
+        time: Time,
     ) -> Self
     where
         K: Send + Sync + 'static,
         S: Send + 'static,
     {
-        Open { reply, terms, clock, inside: Box::new(move || is_inside(&actor)) }
+        let inside = Box::new(move || is_inside(&actor));
+        Open { reply, wait: terms.wait, time, inside, sleep: None }
     }
 
     fn now(&self) -> Duration {
-        now(self.clock.as_deref())
+        self.time.now()
     }
 
     fn left(&self) -> Limit {
-        match self.terms.wait {
+        match self.wait {
             None => Limit::Unlimited,
             Some(wait) => wait.at.saturating_sub(self.now()).into(),
         }
@@ -84,13 +89,13 @@ impl<R> Open<R> {
             };
         }
         let left = self.left();
-        let Open { reply, terms, clock, .. } = self;
+        let Open { reply, wait, time, .. } = self;
         match reply.within(left) {
             Ok(ended) => ended,
             Err(WaitError::Ask(error)) => Ended::Not(error.into()),
             Err(WaitError::Cancelled(_)) => {
-                let called = terms.wait.map_or(Duration::ZERO, |wait| wait.called);
-                Ended::late(now(clock.as_deref()).saturating_sub(called))
+                let called = wait.map_or(Duration::ZERO, |wait| wait.called);
+                Ended::late(time.now().saturating_sub(called))
             }
             // It has begun: it has no limit any more.
             Err(WaitError::TimedOut(reply)) => awaited(reply),
@@ -100,8 +105,38 @@ impl<R> Open<R> {
 
     /// Takes it back, if it has not begun.
     fn cancel(self) -> Result<(), Self> {
-        let Open { reply, terms, clock, inside } = self;
-        reply.cancel().map_err(|reply| Open { reply, terms, clock, inside })
+        let Open { reply, wait, time, inside, sleep } = self;
+        reply.cancel().map_err(|reply| Open { reply, wait, time, inside, sleep })
+    }
+
+    /// The same, if its limit is over: how long it has waited then. One that has begun has no limit
+    /// any more.
+    fn give_up(self) -> Result<Duration, Self> {
+        let Some(waited) = self.wait.and_then(|wait| wait.over(self.now())) else {
+            return Err(self);
+        };
+        self.cancel().map(|()| waited).map_err(|mut open| {
+            open.wait = None;
+            open.sleep = None;
+            open
+        })
+    }
+
+    /// Polls the timer of its limit, if it has one: true if that is over.
+    fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(wait) = self.wait else { return false };
+        let time = &self.time;
+        let sleep = self.sleep.get_or_insert_with(|| {
+            let timers = time.timers();
+            // Not sooner: the clock goes on meanwhile.
+            Box::new(timers.sleep(wait.at.saturating_sub(timers.now())))
+        });
+        let late = Pin::new(sleep).poll(cx).is_ready();
+        if late {
+            // A clock that goes back has the next look arm another.
+            self.sleep = None;
+        }
+        late
     }
 }
 
@@ -125,7 +160,7 @@ impl<R> Run<R> {
         reply: Reply<Ended<R>>,
         actor: Actor<Slot<K, S>>,
         terms: Terms,
-        clock: &Option<Arc<dyn Clock>>,
+        registry: &Registry<K, S>,
     ) -> Self
     where
         K: Send + Sync + 'static,
@@ -134,7 +169,7 @@ impl<R> Run<R> {
         if reply.is_ready() {
             return Run::over(reply.wait().map_or_else(|error| Err(error.into()), Ended::told));
         }
-        Run { inner: Inner::Open(Open::new(reply, actor, terms, clock.clone())) }
+        Run { inner: Inner::Open(Open::new(reply, actor, terms, registry.time())) }
     }
 
     /// Is the outcome there? Wait-free.
@@ -209,31 +244,28 @@ impl<R> Future for Run<R> {
             Inner::Open(open) => open,
         };
         let mut open = open;
-        if !open.reply.is_ready() {
+        if !open.reply.is_ready() && (open.inside)() {
             // What was cancelled certainly never runs; so it is cancelled before this is said.
-            let why = if (open.inside)() {
-                Some(NotStarted::Deadlock)
-            } else {
-                let wait = open.terms.wait;
-                let waited = wait.and_then(|wait| wait.over(open.now()));
-                waited.map(|waited| NotStarted::TimedOut { waited })
-            };
-            if let Some(why) = why {
-                let inside = why == NotStarted::Deadlock;
-                open = match open.cancel() {
-                    Ok(()) => return Poll::Ready(Err(why.into())),
-                    Err(_) if inside => {
-                        return Poll::Ready(Err(RunError::NotAwaited(Reason::Deadlock)));
-                    }
+            return Poll::Ready(match open.cancel() {
+                Ok(()) => Err(NotStarted::Deadlock.into()),
+                Err(_) => Err(RunError::NotAwaited(Reason::Deadlock)),
+            });
+        }
+        loop {
+            if !open.reply.is_ready() {
+                open = match open.give_up() {
+                    Ok(waited) => return Poll::Ready(Ended::late(waited).told()),
                     Err(open) => open,
                 };
             }
+            if let Poll::Ready(answer) = Pin::new(&mut open.reply).poll(cx) {
+                return Poll::Ready(answer.map_or_else(|error| Err(error.into()), Ended::told));
+            }
+            if !open.is_late(cx) {
+                self.inner = Inner::Open(open);
+                return Poll::Pending;
+            }
         }
-        let polled = Pin::new(&mut open.reply).poll(cx);
-        if polled.is_pending() {
-            self.inner = Inner::Open(open);
-        }
-        Poll::Ready(ready!(polled).map_or_else(|error| Err(error.into()), Ended::told))
     }
 }
 

@@ -1,9 +1,11 @@
 //! One turn of a key: what is in the mailbox, and what comes out.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{NotStarted, RunError};
 use crate::limits::Terms;
+use crate::overrun::Watch;
 use crate::registry::{Guard, Registry, Slot};
 use crate::user_code::{Payload, catch, discard, ignore};
 
@@ -69,7 +71,7 @@ impl<F, G> Job<F, G> {
         let ended = match begin(guard.registry(), slot, terms) {
             Ok((begun, state)) => {
                 let called = catch(|| f(state));
-                end(guard.registry(), terms, begun, called)
+                end(guard.registry(), Some(guard.hash()), terms, begun, called)
             }
             Err(ended) => {
                 ignore(|| drop(f));
@@ -77,21 +79,64 @@ impl<F, G> Job<F, G> {
             }
         };
         if matches!(ended, Ended::Panicked(_)) {
-            // It may be half changed.
-            let state = slot.state.take();
-            ignore(|| drop(state));
+            forget(slot);
         }
         guard.finish(slot);
         ended
     }
+
+    /// The same without terms, for the caller that a panic goes on in.
+    #[inline]
+    pub(super) fn perform_plain<K, S, R>(self, slot: &mut Slot<K, S>) -> Result<R, Payload>
+    where
+        K: Send + Sync + 'static,
+        S: Send + 'static,
+        F: FnOnce(&mut S) -> R,
+        G: Guard<K, S>,
+    {
+        let Job { f, guard } = self;
+        let made = match slot.state {
+            Some(_) => Ok(()),
+            None => catch(|| {
+                guard.registry().state(slot);
+            }),
+        };
+        let called = match (made, &mut slot.state) {
+            (Ok(()), Some(state)) => catch(|| f(state)),
+            (Ok(()), None) => unreachable!("it is made"),
+            (Err(payload), _) => {
+                ignore(|| drop(f));
+                Err(payload)
+            }
+        };
+        if called.is_err() {
+            forget(slot);
+        }
+        guard.finish(slot);
+        called
+    }
 }
 
-/// Before the closure: is it too late, what is the state, when does the lease begin?
+/// After a panic: the state may be half changed.
+#[cold]
+pub(super) fn forget<K, S>(slot: &mut Slot<K, S>) {
+    let state = slot.state.take();
+    ignore(|| drop(state));
+}
+
+/// A closure that has begun.
+pub(super) struct Begun<K> {
+    /// None, if nobody wants to know.
+    at: Option<Duration>,
+    watch: Option<Watch<K>>,
+}
+
+/// Before the closure: is it too late, what is the state, when does it begin?
 pub(super) fn begin<'a, K, S, R>(
     registry: &Registry<K, S>,
     slot: &'a mut Slot<K, S>,
     terms: Terms,
-) -> Result<(Duration, &'a mut S), Ended<R>>
+) -> Result<(Begun<K>, &'a mut S), Ended<R>>
 where
     K: Send + Sync + 'static,
     S: Send + 'static,
@@ -100,10 +145,10 @@ where
         if let Some(waited) = terms.wait.and_then(|wait| wait.over(registry.now())) {
             return Err(waited);
         }
+        let key = slot.key().cloned();
         let state = registry.state(slot);
         // Last: what makes the state has taken its own time.
-        let begun = if terms.lease.is_some() { registry.now() } else { Duration::ZERO };
-        Ok((begun, state))
+        Ok((begun(registry, terms, key.into_iter()), state))
     });
     match ready {
         Ok(Ok(begun)) => Ok(begun),
@@ -112,22 +157,53 @@ where
     }
 }
 
-/// After the closure: did it take longer than its lease?
-pub(super) fn end<K, S, R>(
+/// A closure begins that has these keys to itself. May run a clock of the user's.
+pub(super) fn begun<K, S>(
     registry: &Registry<K, S>,
     terms: Terms,
-    begun: Duration,
+    keys: impl Iterator<Item = Arc<K>>,
+) -> Begun<K>
+where
+    K: Send + Sync + 'static,
+    S: Send + 'static,
+{
+    if !(terms.lease.is_some() || terms.are_limits() && registry.estimates.are_wanted()) {
+        return Begun { at: None, watch: None };
+    }
+    let at = registry.now();
+    let watch = terms.lease.zip(registry.listener.as_ref()).map(|(lease, listener)| {
+        listener.watch(&registry.time().timers(), at, lease, keys.collect())
+    });
+    Begun { at: Some(at), watch }
+}
+
+/// After the closure: how long did it take, and was that longer than its lease?
+pub(super) fn end<K, S, R>(
+    registry: &Registry<K, S>,
+    hash: Option<u64>,
+    terms: Terms,
+    begun: Begun<K>,
     called: Result<R, Payload>,
-) -> Ended<R> {
-    let value = match called {
-        Ok(value) => value,
-        Err(payload) => return Ended::Panicked(payload),
-    };
-    let Some(lease) = terms.lease else { return Ended::Done(value) };
+) -> Ended<R>
+where
+    K: Send + Sync + 'static,
+    S: Send + 'static,
+{
     // A clock that panics now has not told of an overrun.
-    let taken = catch(|| registry.now().saturating_sub(begun));
-    match taken.map_err(discard).ok().and_then(|taken| taken.checked_sub(lease)) {
-        Some(by) if !by.is_zero() => Ended::Overran { value, by },
-        _ => Ended::Done(value),
+    let now = begun.at.and_then(|_| catch(|| registry.now()).map_err(discard).ok());
+    let taken = now.zip(begun.at).map(|(now, at)| now.saturating_sub(at));
+    if let Some((hash, taken)) = hash.zip(taken) {
+        // For nothing, as long as nobody wants to know.
+        registry.estimates.took(hash, taken);
+    }
+    let over = terms.lease.zip(taken).and_then(|(lease, taken)| taken.checked_sub(lease));
+    let by = over.filter(|by| !by.is_zero());
+    if let Some(watch) = begun.watch {
+        watch.ended(by.is_some());
+    }
+    match (called, by) {
+        (Err(payload), _) => Ended::Panicked(payload),
+        (Ok(value), Some(by)) => Ended::Overran { value, by },
+        (Ok(value), None) => Ended::Done(value),
     }
 }

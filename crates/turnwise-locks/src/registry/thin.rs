@@ -4,26 +4,16 @@
 //! one who asks, or wants to know, gives the key a mailbox whose state has the hold in it; under the
 //! lock of the shard, so it is in one place or in the other.
 //!
-//! - T1: a key has a thin hold or a mailbox, never both.
-//! - T2: a mailbox that was made for a thin hold is pinned for it; its place stays the same. So the
-//!   holder finds out when it lets go.
+//! - T1: an entry is a thin hold or has a mailbox, never both.
+//! - T2: a mailbox that was made for a thin hold is pinned for it, and the entry stays in its place.
+//!   So the holder finds out when it lets go.
 
 use std::hash::Hash;
 
-use hashbrown::HashTable;
 use turnwise::Actor;
 
-use super::{COMPARING, Comparing, Entry, Found, Held, Keys, Kind, Place, Registry, Slot, insert};
+use super::{Body, COMPARING, Entry, Found, Held, Keys, Kind, Place, Registry, Slot, find, insert};
 use crate::keyed::NotStarted;
-
-/// A hold without a mailbox.
-pub(super) struct Thin<K> {
-    hash: u64,
-    number: u64,
-    key: K,
-    fence: u64,
-    weight: u64,
-}
 
 /// What comes of a request that looks for the key of a lock.
 pub(crate) enum Entered<K, S> {
@@ -49,27 +39,21 @@ pub(crate) fn comparing() -> bool {
     COMPARING.get()
 }
 
-fn find<'a, K: Eq>(table: &'a HashTable<Thin<K>>, hash: u64, key: &K) -> Option<&'a Thin<K>> {
-    let _comparing = Comparing::new();
-    table.find(hash, |thin| thin.hash == hash && thin.key == *key)
-}
-
 impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
-    /// The mailbox of a hold that has none yet.
+    /// The mailbox in a place; made, if that has a hold without one.
     fn fatten(
         &self,
         keys: &mut Keys<K, S>,
-        (hash, number): (u64, u64),
+        at: u32,
         kept: impl FnOnce(u64, u64) -> S,
-    ) -> Option<Found<K, S>> {
-        let found = keys.thin.find_entry(hash, |thin| thin.number == number);
-        let (Thin { key, fence, weight, .. }, _) = found.ok()?.remove();
-        let actor = self.spawn_with(kept(fence, weight));
-        let held = Held::Own(key);
-        // T2.
-        let entry = Entry { hash, number, key: held, actor: actor.clone(), runs: 1, keys: 0 };
-        keys.table.insert_unique(hash, entry, |entry| entry.hash);
-        Some((Place { hash, number }, actor))
+    ) -> Actor<Slot<K, S>> {
+        let entry = keys.table.get(at);
+        if let Body::Thin { fence, weight } = entry.body {
+            entry.body = Body::mailbox(self.spawn_with(kept(fence, weight)));
+            // T2.
+            entry.runs = 1;
+        }
+        entry.actor().clone()
     }
 
     fn spawn_with(&self, state: S) -> Actor<Slot<K, S>> {
@@ -83,20 +67,15 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     /// Lets go of a hold. It has got a mailbox meanwhile: here it is, pinned for the hold.
     pub(crate) fn let_go(&self, place: Place) -> Option<Actor<Slot<K, S>>> {
         let mut keys = self.lock(self.shard_of(place.hash));
-        let thin = keys.thin.find_entry(place.hash, |thin| thin.number == place.number);
-        if let Ok(thin) = thin {
-            let (thin, _) = thin.remove();
-            let (len, capacity) = (keys.thin.len(), keys.thin.capacity());
-            if capacity > 256 && len < capacity / 8 {
-                keys.thin.shrink_to(len * 2, |thin| thin.hash);
-            }
-            drop(keys);
-            // The key is the user's: outside of the lock.
-            drop(thin);
-            return None;
+        let entry = keys.table.get(place.at);
+        if !entry.is_thin() {
+            return Some(entry.actor().clone());
         }
-        let entry = keys.table.find(place.hash, |entry| entry.number == place.number);
-        entry.map(|entry| entry.actor.clone())
+        let thin = keys.table.remove(place.at);
+        drop(keys);
+        // The key is the user's: outside of the lock.
+        drop(thin);
+        None
     }
 
     /// The mailbox of a hold; made, if it has none. `kept` makes the state that has it.
@@ -106,11 +85,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         kept: impl FnOnce(u64, u64) -> S,
     ) -> Option<Actor<Slot<K, S>>> {
         let mut keys = self.lock(self.shard_of(place.hash));
-        if let Some((_, actor)) = self.fatten(&mut keys, (place.hash, place.number), kept) {
-            return Some(actor);
-        }
-        let entry = keys.table.find(place.hash, |entry| entry.number == place.number);
-        entry.map(|entry| entry.actor.clone())
+        Some(self.fatten(&mut keys, place.at, kept))
     }
 }
 
@@ -130,34 +105,23 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         if keys.closed {
             return Err(NotStarted::Closed);
         }
-        if let Some(entry) = super::find(&mut keys.table, hash, &key) {
-            entry.runs += 1;
-            let place = Place { hash, number: entry.number };
-            return Ok(Entered::Fat((place, entry.actor.clone())));
-        }
-        if let Some(thin) = find(&keys.thin, hash, &key) {
-            if wish.immediate {
+        if let Some(at) = find(&keys.table, hash, &key) {
+            if wish.immediate && keys.table.get(at).is_thin() {
                 return Err(NotStarted::Busy);
             }
-            let number = thin.number;
-            let Some(found) = self.fatten(&mut keys, (hash, number), kept) else {
-                unreachable!("it was found")
-            };
-            if let Some(entry) = keys.table.find_mut(hash, |entry| entry.number == number) {
-                entry.runs += 1;
-            }
-            return Ok(Entered::Fat(found));
+            let actor = self.fatten(&mut keys, at, kept);
+            keys.pin(at, Kind::Run);
+            return Ok(Entered::Fat((Place { hash, at }, actor)));
         }
         if !wish.thin {
             let actor = self.spawn(None);
             let place = insert(&mut keys, hash, Held::Own(key), actor.clone(), Kind::Run);
             return Ok(Entered::Fat((place, actor)));
         }
-        keys.next += 1;
-        let (number, fence) = (keys.next, fence());
-        let thin = Thin { hash, number, key, fence, weight: wish.weight };
-        keys.thin.insert_unique(hash, thin, |thin| thin.hash);
-        Ok(Entered::Thin(Place { hash, number }, fence))
+        let (fence, key) = (fence(), Held::Own(key));
+        let body = Body::Thin { fence, weight: wish.weight };
+        let at = keys.table.insert(Entry { hash, key, body, runs: 0, keys: 0 });
+        Ok(Entered::Thin(Place { hash, at }, fence))
     }
 
     /// The mailbox of a key that is held, or waited for; made, if it has none.
@@ -168,10 +132,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     ) -> Option<Actor<Slot<K, S>>> {
         let hash = self.hash(key);
         let mut keys = self.lock(self.shard_of(hash));
-        if let Some(entry) = super::find(&mut keys.table, hash, key) {
-            return Some(entry.actor.clone());
-        }
-        let number = find(&keys.thin, hash, key)?.number;
-        self.fatten(&mut keys, (hash, number), kept).map(|(_, actor)| actor)
+        let at = find(&keys.table, hash, key)?;
+        Some(self.fatten(&mut keys, at, kept))
     }
 }

@@ -1,0 +1,146 @@
+//! Rows of lock objects: a guard instead of a closure, on tokio, whose own ones are the rivals.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use dashmap::{DashMap, Entry};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Mutex, Semaphore};
+use turnwise_locks::Locks;
+
+use crate::Options;
+use crate::race::{Contestant, Line, race};
+
+const OURS: &str = "turnwise";
+const COUNTED: &str = "map of tokio mutexes";
+const TOKIO: &str = "tokio";
+
+/// Mutexes by key, counted: whoever is the last takes it out.
+#[derive(Clone, Default)]
+struct Counted(Arc<DashMap<u64, (usize, Arc<Mutex<()>>)>>);
+
+impl Counted {
+    async fn with(&self, key: u64, f: impl AsyncFnOnce()) {
+        let mutex = {
+            let mut entry = self.0.entry(key).or_default();
+            entry.0 += 1;
+            entry.1.clone()
+        };
+        let guard = mutex.lock_owned().await;
+        f().await;
+        drop(guard);
+        if let Entry::Occupied(mut entry) = self.0.entry(key) {
+            entry.get_mut().0 -= 1;
+            if entry.get().0 == 0 {
+                entry.remove();
+            }
+        }
+    }
+}
+
+fn alone() -> Runtime {
+    Builder::new_current_thread().build().expect("a runtime")
+}
+
+/// Nanoseconds of each operation of one task.
+fn task<F: Future<Output = ()>>(runtime: &Runtime, operations: u64, f: F) -> f64 {
+    let begun = Instant::now();
+    runtime.block_on(f);
+    begun.elapsed().as_nanos() as f64 / operations as f64
+}
+
+/// Lock and unlock, nobody else there: a key that was never used, each time.
+fn fresh(options: &Options) -> Vec<Line> {
+    let (runtime, locks, next) = (alone(), Locks::new(), AtomicU64::new(0));
+    let ours = Contestant::new(OURS, move |operations| {
+        let from = next.fetch_add(operations, Relaxed);
+        let took = task(&runtime, operations, async {
+            for key in from..from + operations {
+                drop(locks.lock(key).await.expect("open"));
+            }
+        });
+        assert!(locks.is_empty(), "keys are left");
+        took
+    });
+    let (runtime, counted, next) = (alone(), Counted::default(), AtomicU64::new(0));
+    let theirs = Contestant::new(COUNTED, move |operations| {
+        let from = next.fetch_add(operations, Relaxed);
+        let took = task(&runtime, operations, async {
+            for key in from..from + operations {
+                counted.with(key, async || ()).await;
+            }
+        });
+        assert!(counted.0.is_empty(), "keys are left");
+        took
+    });
+    race(options, "lock, unlock, fresh key", &[ours, theirs], &[(COUNTED, 2.0, 1.3)])
+}
+
+/// One lock that tasks hand on: a holder gives way once, so the others do wait.
+fn handed(options: &Options) -> Vec<Line> {
+    const TASKS: u64 = 8;
+    fn tasks<F>(operations: u64, one: impl Fn(u64) -> F) -> f64
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let runtime = alone();
+        let share = operations.div_ceil(TASKS);
+        task(&runtime, share * TASKS, async {
+            let all: Vec<_> = (0..TASKS).map(|_| tokio::spawn(one(share))).collect();
+            for task in all {
+                task.await.expect("a task");
+            }
+        })
+    }
+    let ours = Contestant::new(OURS, |operations| {
+        let locks = Locks::new();
+        tasks(operations, |share| {
+            let locks = locks.clone();
+            async move {
+                for _ in 0..share {
+                    let _guard = locks.lock(1).await.expect("open");
+                    tokio::task::yield_now().await;
+                }
+            }
+        })
+    });
+    let theirs = Contestant::new(COUNTED, |operations| {
+        let counted = Counted::default();
+        tasks(operations, |share| {
+            let counted = counted.clone();
+            async move {
+                for _ in 0..share {
+                    counted.with(1, async || tokio::task::yield_now().await).await;
+                }
+            }
+        })
+    });
+    race(options, "lock, yield, unlock, 8 tasks", &[ours, theirs], &[])
+}
+
+/// A permit that is there.
+fn permits(options: &Options) -> Vec<Line> {
+    let (runtime, permits) = (alone(), turnwise_locks::Semaphore::new(4));
+    let ours = Contestant::new(OURS, move |operations| {
+        task(&runtime, operations, async {
+            for _ in 0..operations {
+                drop(permits.acquire().await.expect("open"));
+            }
+        })
+    });
+    let (runtime, permits) = (alone(), Arc::new(Semaphore::new(4)));
+    let theirs = Contestant::new(TOKIO, move |operations| {
+        task(&runtime, operations, async {
+            for _ in 0..operations {
+                drop(permits.clone().acquire_owned().await.expect("open"));
+            }
+        })
+    });
+    race(options, "a permit of a semaphore", &[ours, theirs], &[])
+}
+
+pub(crate) fn rows(options: &Options) -> Vec<Line> {
+    [fresh(options), handed(options), permits(options)].into_iter().flatten().collect()
+}

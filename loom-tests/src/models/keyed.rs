@@ -1,0 +1,192 @@
+//! P1 to P3 of the registry of keys: pin, unpin and look-up; a key's state, its end and its next
+//! pin. The registry and its runs are those that ship; it has one shard, and the lock of that is
+//! loom's.
+
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use super::super::keyed::{Keyed, NotStarted, RunError};
+use super::super::limits::Limits;
+use super::super::time::Timers;
+use super::clock::{LIMIT, Steps};
+use super::*;
+use crate::sync::reached;
+
+/// What all states of the one key, and all closures, write: two at a time are a race, and so is one
+/// that does not see what the one before it did, in whichever mailbox that was.
+#[derive(Clone)]
+struct Key {
+    inside: Arc<Written>,
+    live: Arc<AtomicU32>,
+    made: Arc<AtomicU32>,
+    ran: Arc<AtomicU32>,
+}
+
+/// A state of the key.
+struct State {
+    key: Key,
+    _track: Track<()>,
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.key.inside.write();
+        self.key.live.fetch_sub(1, Relaxed);
+    }
+}
+
+impl State {
+    /// What a closure does.
+    fn enter(&mut self) {
+        self.key.inside.write();
+        add(&self.key.ran);
+    }
+}
+
+type Registry = Keyed<u32, State>;
+
+fn registry() -> (Registry, Key) {
+    let key = Key::new();
+    let made = key.clone();
+    (Keyed::with_state(move |_| made.state()), key)
+}
+
+fn count() -> Arc<AtomicU32> {
+    Arc::default()
+}
+
+impl Key {
+    fn new() -> Self {
+        Key { inside: Written::new(), live: count(), made: count(), ran: count() }
+    }
+
+    fn state(&self) -> State {
+        self.inside.write();
+        assert_eq!(self.live.fetch_add(1, Relaxed), 0, "two states of a key");
+        add(&self.made);
+        State { key: self.clone(), _track: Track::new(()) }
+    }
+
+    fn ran(&self) -> u32 {
+        self.ran.load(Relaxed)
+    }
+
+    fn made(&self) -> u32 {
+        self.made.load(Relaxed)
+    }
+
+    /// After all threads have joined.
+    fn finish(self, keyed: Registry, ran: u32) {
+        assert_eq!(self.ran(), ran);
+        assert_eq!(keyed.len(), 0, "a key is left");
+        assert_eq!(self.live.load(Relaxed), 0, "a state is left");
+        drop(keyed);
+    }
+}
+
+/// P1 and P3: two runs, and a third that is taken back, all of one key.
+pub(super) fn keyed_runners_and_a_canceller() {
+    let (keyed, key) = registry();
+    let theirs = keyed.clone();
+    let runs = spawn(move || theirs.run(1, State::enter).expect("it runs"));
+    let theirs = keyed.clone();
+    let cancels = spawn(move || match theirs.start(1, Limits::NONE, State::enter).cancel() {
+        Ok(()) => reached("cancelled"),
+        Err(run) => {
+            reached("ran");
+            run.wait().expect("it runs");
+        }
+    });
+    keyed.run(1, State::enter).expect("it runs");
+    runs.join();
+    cancels.join();
+    let ran = key.ran();
+    assert!(ran == 2 || ran == 3);
+    key.finish(keyed, ran);
+}
+
+/// P3: the last pin of a key drops its state in a turn, against a run that pins it anew. The run
+/// finds that state, or makes one after it.
+pub(super) fn keyed_state_against_a_pin() {
+    let (keyed, key) = registry();
+    let pinned = keyed.key(1).expect("not closed");
+    pinned.run(State::enter).expect("it runs");
+    let theirs = keyed.clone();
+    let runs = spawn(move || theirs.run(1, State::enter).expect("it runs"));
+    drop(pinned);
+    runs.join();
+    reached(if key.made() == 1 { "kept" } else { "made anew" });
+    key.finish(keyed, 2);
+}
+
+/// P2: a run now or not at all makes its mailbox the key's, against one that pins the key.
+pub(super) fn keyed_published_against_a_pin() {
+    let (keyed, key) = registry();
+    let theirs = keyed.clone();
+    let runs = spawn(move || theirs.run(1, State::enter).expect("it runs"));
+    let tried = keyed.try_run(1, State::enter);
+    reached(if tried.is_ok() { "ran" } else { "busy" });
+    runs.join();
+    key.finish(keyed, 1 + u32::from(tried.is_ok()));
+}
+
+/// A registry is shut down against a run: it has run, or it never does.
+pub(super) fn keyed_shutdown_against_a_run() {
+    let (keyed, key) = registry();
+    let theirs = keyed.clone();
+    let runs = spawn(move || match theirs.run(1, State::enter) {
+        Ok(()) => reached("ran"),
+        Err(RunError::NotStarted(NotStarted::Closed) | RunError::Gone(_)) => reached("closed"),
+        Err(error) => panic!("{error}"),
+    });
+    keyed.shutdown(Duration::MAX);
+    assert!(keyed.run(1, State::enter).is_err());
+    runs.join();
+    let ran = key.ran();
+    key.finish(keyed, ran);
+}
+
+/// A key whose hash is that of all others.
+#[derive(PartialEq, Eq)]
+struct Same(u32);
+
+impl Hash for Same {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+/// P1: two keys of one hash, in two threads: each unpin finds the entry that was pinned.
+pub(super) fn keyed_same_hash() {
+    let keyed = Keyed::with_state(|_: &Same| Track::new(()));
+    let runs = |own: u32| {
+        let keyed = keyed.clone();
+        move || {
+            keyed.run(Same(own), |_| ()).expect("it runs");
+            keyed.run(Same(own), |_| ()).expect("it runs");
+        }
+    };
+    let thread = spawn(runs(1));
+    runs(2)();
+    thread.join();
+    assert_eq!(keyed.len(), 0);
+}
+
+/// K1 and P3: the time is over for which a key is kept, and it ends against a run. The run finds
+/// its state, or makes one after it; that is kept in its turn, until the registry goes.
+pub(super) fn keyed_kept_against_a_run() {
+    let (clock, key) = (Arc::new(Steps::default()), Key::new());
+    let (timers, made) = (Timers::by_hand(clock.clone()), key.clone());
+    let builder = Keyed::builder().state(move |_: &u32| made.state());
+    let keyed = builder.timers(timers.clone()).keep_alive(LIMIT).build();
+    keyed.run(1, State::enter).expect("it runs");
+    assert_eq!((keyed.len(), timers.len()), (1, 1));
+    clock.tick();
+    let theirs = timers.clone();
+    let ends = spawn(move || _ = theirs.run_due());
+    keyed.run(1, State::enter).expect("it runs");
+    ends.join();
+    reached(if key.made() == 1 { "kept" } else { "made anew" });
+    assert_eq!((keyed.len(), timers.len()), (1, 1), "it ends again");
+    drop(keyed);
+    assert_eq!(timers.len(), 0);
+    assert_eq!((key.ran(), key.live.load(Relaxed)), (2, 0));
+}
