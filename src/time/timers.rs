@@ -72,8 +72,9 @@ struct Queue {
     /// The number of the last arming.
     last: u64,
     service: Service,
-    /// The thread, if it lies down and has not been woken.
-    lying: Option<Thread>,
+    /// The thread, if it lies down and has not been woken, and when it gets up. That may be sooner
+    /// than anything is due: most timers are cancelled, and the next one armed then wakes nobody.
+    lying: Option<(Thread, Due)>,
     /// Delayed messages that were not accepted.
     undelivered: u64,
     ended: bool,
@@ -191,9 +192,9 @@ impl Queue {
         self.last += 1;
         let key = Key { due, number: self.last };
         *entry.place.lock() = Place::Armed(key);
-        let sooner = self.armed.first_key_value().is_none_or(|(first, _)| key < *first);
         self.armed.insert(key, entry);
-        if sooner { self.lying.take() } else { None }
+        let sleeps_too_long = self.lying.as_ref().is_some_and(|(_, until)| due < *until);
+        if sleeps_too_long { self.lying.take().map(|(thread, _)| thread) } else { None }
     }
 
     /// Takes out what is due first, if it is due.
@@ -234,7 +235,7 @@ impl Shared {
         }
         let first = queue.armed.first_key_value().map_or(Due::Never, |(key, _)| key.due);
         if lies_down {
-            queue.lying = Some(thread::current());
+            queue.lying = Some((thread::current(), first));
         }
         Next::Wait(first)
     }
@@ -656,7 +657,7 @@ impl Drop for Owner {
             }
             (std::mem::take(&mut queue.armed), queue.lying.take())
         };
-        wake(lying);
+        wake(lying.map(|(thread, _)| thread));
         for entry in armed.into_values() {
             panic::ignore(|| entry.job.discard());
         }
