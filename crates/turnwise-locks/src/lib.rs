@@ -3,6 +3,7 @@
 #![deny(missing_docs)]
 
 mod estimate;
+pub mod guide;
 mod keyed;
 mod limits;
 mod lock;
