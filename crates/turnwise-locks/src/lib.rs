@@ -3,6 +3,7 @@
 #![deny(missing_docs)]
 
 mod estimate;
+pub mod guide;
 mod keep;
 mod keyed;
 mod limits;

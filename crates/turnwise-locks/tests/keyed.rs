@@ -774,3 +774,19 @@ fn an_executor_that_is_gone() {
     drop(key);
     assert!(keyed.is_empty());
 }
+
+#[test]
+fn more_keys_than_a_stack_holds_are_refused() {
+    let keyed: Keyed<u64, u64> = Keyed::with_state(|_| 0);
+    // On the stack of a thread that has the usual size.
+    let (most, more) = thread::spawn(move || {
+        let most = keyed.run_all(0..64, Limits::NONE, |states| states.len());
+        let more = keyed.run_all(0..5_000, Limits::NONE, |states| states.len());
+        assert!(keyed.is_empty());
+        (most, more)
+    })
+    .join()
+    .unwrap();
+    assert_eq!(most, Ok(64));
+    assert_eq!(more, not_started(NotStarted::TooManyKeys { most: 64 }));
+}

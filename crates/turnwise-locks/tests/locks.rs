@@ -204,6 +204,30 @@ fn a_future_is_woken_at_its_limit() {
 }
 
 #[test]
+fn one_that_waited_in_vain_is_refused_at_once() {
+    let (clock, _timers, locks) = by_hand();
+    let hasty = Limits::wait(5 * SECOND).refuse_early();
+    let holder = locks.lock(1).wait().unwrap();
+    // Nothing is known yet: it waits.
+    let first = locks.lock_within(1, hasty);
+    drop(holder);
+    let first = first.wait().unwrap();
+    let second = locks.lock_within(1, hasty);
+    clock.advance(4 * SECOND);
+    drop(first);
+    let second = second.wait().unwrap();
+    // A hold takes four seconds: there is time for one more, and not for two.
+    let third = locks.lock_within(1, hasty);
+    let refused = locks.lock_within(1, hasty).wait().unwrap_err();
+    assert_eq!(refused, LockError::Expected { wait: 8 * SECOND });
+    let patient = locks.lock_within(1, 5 * SECOND);
+    assert_eq!(locks.info(&1).unwrap().waiting, 2);
+    clock.advance(4 * SECOND);
+    drop(second);
+    assert!(third.is_ready() && !patient.is_ready());
+}
+
+#[test]
 fn a_place_is_kept_while_one_looks() {
     let locks = Locks::new();
     let holder = locks.lock(1).wait().unwrap();

@@ -8,6 +8,7 @@
 //! ```
 //! A ratio above what must be reached is marked with `<`.
 
+mod locks;
 mod memory;
 mod race;
 mod rows;
@@ -42,6 +43,7 @@ const ROWS: &[Row] = &[
     ("hot", rows::hot),
     ("zipf", rows::zipf),
     ("slow", rows::slow),
+    ("locks", locks::rows),
 ];
 
 fn main() {

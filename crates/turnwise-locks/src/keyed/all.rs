@@ -19,6 +19,9 @@ use crate::registry::{Guard, Kind, Pin, Registry};
 use crate::sync::Mutex;
 use crate::user_code::{Payload, catch, ignore};
 
+/// Each key is a turn inside the one before, on one stack.
+const MOST: usize = 64;
+
 /// One call. The locks are held for a moment, by one thread at a time, and no user code runs under
 /// them.
 struct All<K, S, F> {
@@ -43,7 +46,7 @@ impl<K: Hash + Eq + Ord + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> 
     ///
     /// # Errors
     /// As for [`run_within`](Self::run_within). [`NotStarted::Deadlock`] at once inside a closure
-    /// of one of the keys.
+    /// of one of the keys. [`NotStarted::TooManyKeys`] for more than 64 different ones.
     ///
     /// # Examples
     /// ```
@@ -76,6 +79,9 @@ impl<K: Hash + Eq + Ord + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> 
         let mut keys: Vec<K> = keys.into_iter().collect();
         keys.sort();
         keys.dedup();
+        if keys.len() > MOST {
+            return Err(NotStarted::TooManyKeys { most: MOST }.into());
+        }
         // From here on a turn may be another thread's, which would wait for this one.
         for key in &keys {
             if self.registry.live(key).is_some_and(|(actor, _)| is_inside(&actor)) {

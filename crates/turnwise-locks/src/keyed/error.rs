@@ -58,6 +58,11 @@ pub enum NotStarted {
     WouldBlock,
     /// A lease of no time is overrun by every closure.
     LeaseZero,
+    /// So many keys are not entered at once.
+    TooManyKeys {
+        /// So many are.
+        most: usize,
+    },
 }
 
 /// A closure that was not run now, and why. The closure is handed back.
@@ -144,6 +149,7 @@ impl fmt::Display for NotStarted {
             NotStarted::Closed => f.write_str("the registry was shut down"),
             NotStarted::Deadlock => f.write_str("a closure waited for its own key"),
             NotStarted::WouldBlock => Reason::WouldBlock.fmt(f),
+            NotStarted::TooManyKeys { most } => write!(f, "more than {most} keys at once"),
             NotStarted::LeaseZero => f.write_str("a lease needs some time"),
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Guard;
 use super::acquire::Acquire;
-use super::error::LockError;
+use super::error::{LockError, LostError};
 use super::keys::Keys;
 use crate::limits::Limits;
 
@@ -99,14 +99,12 @@ impl<K: Hash + Eq + Send + Sync + 'static> AcquireAll<K> {
         if std::mem::replace(&mut self.taken, true) {
             return Err(LockError::Taken);
         }
-        let guards = std::mem::take(&mut self.held);
+        let guards = MultiGuard { guards: std::mem::take(&mut self.held) };
         if let Some(lease) = self.lease {
-            for guard in &guards {
-                // Forced meanwhile: then its guard says so.
-                let _ = guard.renew(lease);
-            }
+            // Forced meanwhile: then its guard says so.
+            let _ = MultiGuard::renew(&guards, lease);
         }
-        Ok(MultiGuard { guards })
+        Ok(guards)
     }
 }
 
@@ -143,6 +141,22 @@ impl<K: Send + Sync + 'static> MultiGuard<K> {
     /// Was one of them taken away?
     pub fn is_lost(&self) -> bool {
         self.guards.iter().any(Guard::is_lost)
+    }
+
+    /// Their leases begin anew, with this length.
+    ///
+    /// # Errors
+    /// The first that was lost before; the others are renewed.
+    pub fn renew(&self, lease: Duration) -> Result<(), LostError> {
+        self.guards.iter().map(|guard| guard.renew(lease)).fold(Ok(()), Result::and)
+    }
+
+    /// Gives them back, as dropping does, and says whether all were held until now.
+    ///
+    /// # Errors
+    /// The first that was lost before; the others are given back.
+    pub fn release(self) -> Result<(), LostError> {
+        self.guards.into_iter().map(Guard::release).fold(Ok(()), Result::and)
     }
 }
 

@@ -119,6 +119,25 @@ impl<T: Send + 'static> Fenced<T> {
         used.unwrap_or_else(|error| Err(FencedError::Refused(refused(error))))
     }
 
+    /// Shuts out all older fences, without a use: what a new holder does first.
+    ///
+    /// # Errors
+    /// As [`with`](Self::with).
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{Fence, Fenced};
+    ///
+    /// let (old, new) = (Fence::from_number(1), Fence::from_number(2));
+    /// let file = Fenced::new(0);
+    /// file.advance(new)?;
+    /// assert!(file.with(old, |n| *n += 1).is_err());
+    /// # Ok::<(), turnwise_locks::FencedError>(())
+    /// ```
+    pub fn advance(&self, fence: Fence) -> Result<(), FencedError> {
+        self.with(fence, |_| ())
+    }
+
     /// The newest fence that was used. None inside a use of the resource, too. May block.
     pub fn newest(&self) -> Option<Fence> {
         self.actor.with(|inner| inner.newest).ok().flatten()

@@ -59,11 +59,15 @@ pub struct NotZero {
 impl Latch {
     /// So many times. One of zero is open.
     pub fn new(count: u64) -> Self {
-        Self::with_clock(count, Timers::global().clock().clone())
+        Self::with(count, Timers::global().clock().clone())
     }
 
     /// With the clock that limits of waits are measured on.
-    pub fn with_clock(count: u64, clock: Arc<dyn Clock>) -> Self {
+    pub fn with_clock(count: u64, clock: impl Clock + 'static) -> Self {
+        Self::with(count, Arc::new(clock))
+    }
+
+    fn with(count: u64, clock: Arc<dyn Clock>) -> Self {
         let count = Count { left: count, waiting: Vec::new(), sweep_at: 16 };
         Latch { actor: Actor::new(count), clock }
     }

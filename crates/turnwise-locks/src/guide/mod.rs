@@ -1,0 +1,29 @@
+//! The guide: locks by key, from the first line to leases and fences. It holds text and examples and
+//! nothing else, and each example is run as a test.
+//!
+//! | chapter | is about |
+//! |---|---|
+//! | 01 [`keyed`] | closures by key: calls, limits, outcomes, states, panics, the end |
+//! | 02 [`objects`] | locks that a guard holds: exclusive, for readers, permits, a latch |
+//! | 03 [`leases`] | what happens when a lease is over, and what a fence is for |
+//! | 04 [`migration`] | from Redisson, Kotlin, a map of mutexes, tokio, parking_lot, std |
+//!
+//! Words used throughout: a **run** is one closure of one key. A **hold** is what a guard stands
+//! for, from being let in to its release or its loss. A **turn** is one message of an actor, run
+//! with exclusive access to that actor's state: a run is a turn of its key, and each request for a
+//! lock is a short turn of the lock. Actors are those of the crate turnwise, whose own guide tells
+//! of clocks, executors, timers and tests without sleeping.
+
+#![forbid(unsafe_code)]
+
+#[doc = include_str!("01-keyed.md")]
+pub mod keyed {}
+
+#[doc = include_str!("02-objects.md")]
+pub mod objects {}
+
+#[doc = include_str!("03-leases.md")]
+pub mod leases {}
+
+#[doc = include_str!("04-migration.md")]
+pub mod migration {}
