@@ -5,6 +5,7 @@
 //! race), every message carries a loom track (so a lost or doubled one is a leak or a double drop),
 //! the order of each sender is asserted, and the books must balance: sent = handled + come back.
 
+mod attempts;
 mod batch;
 mod borrowed;
 mod bounded;
@@ -77,6 +78,9 @@ pub(crate) const MODELS: &[Model] = models![
     // All of them take more than a minute of processor time.
     THREE one_owner::r1_one_owner_2_1_1,
     ALL one_owner::r1_saturated ["saturated"],
+    ALL attempts::r1_attempts ["busy"],
+    ALL attempts::r1_attempt_against_sends ["busy"],
+    ALL attempts::r1_attempt_with_hooks ["busy"],
     ALL nodes::r2_one_slot,
     ALL nodes::r2_two_slots,
     ALL nodes::r2_chunks_recycled,
@@ -107,6 +111,7 @@ pub(crate) const MODELS: &[Model] = models![
     ALL ending::r7_close_takes_over ["taken over"],
     ALL ending::r7_close_parked,
     ALL ending::r7_stop_parked,
+    ALL attempts::r7_attempt_against_a_stop ["ran", "busy", "stopped"],
     ALL ending::r10_last_handle,
     ALL ending::r10_last_handle_parked,
     ALL ending::r10_end_comes_last,
@@ -133,6 +138,7 @@ pub(crate) const MODELS: &[Model] = models![
     ALL scheduled::r8_entry_given_up ["taken over by the reference", "nothing left"],
     THREE scheduled::r8_claimed_beside_its_entry ["claimed beside its entry"],
     TWO scheduled::r8_claimed_beside_by_another,
+    THREE attempts::r8_attempt_beside_a_stale_entry ["beside its entry", "after its entry"],
     THREE scheduled::r8_entry_against_a_stop,
     ALL scheduled::r8_short_way_against_a_stop ["seen in a turn"],
     ALL scheduled::r8_short_way_against_a_close,
@@ -157,6 +163,7 @@ pub(crate) const MODELS: &[Model] = models![
     ALL parked::r9_crossing,
     ALL parked::r9_hands_its_list_off_before_it_blocks,
     ALL parked::r9_hands_its_list_off_before_with_blocks,
+    ALL attempts::r9_attempts_crossing ["nested", "busy"],
     ALL panics::r11_inline,
     ALL panics::r11_in_a_batch,
     ALL panics::r11_stops,
