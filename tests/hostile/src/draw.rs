@@ -7,7 +7,7 @@ use fastrand::Rng;
 use crate::plan::{
     Actor, Asked, Asks, Bell, Body, ChainPlace, Deed, Ends, FUTURES, Fate, For, Hooks, How, Inside,
     Later, Letter, Link, Manner, Most, OnPanic, PlaceKind, Program, Room, Runs, Settles, Step,
-    Time, Waits, Way,
+    Time, Touch, Waits, Way,
 };
 
 /// The weights of a kind of programs.
@@ -29,6 +29,8 @@ struct Profile {
     /// The same: actors that are made from a template; bodies in which an entry becomes stale.
     kin: u32,
     stale: u32,
+    /// The same: steps that have to do with timers, or are attempts.
+    timed: u32,
     /// Weights: senders, pool, queue, rayon, tokio, its own.
     runs: [u32; 6],
     /// Weights of the deeds, in the order of [`Draw::deed`].
@@ -45,37 +47,40 @@ const EVEN: [u32; 37] = [
 #[rustfmt::skip]
 const PROFILES: &[(u32, Profile)] = &[
     (5, Profile { name: "mixed", actors: (1, 5), threads: (1, 3), steps: (2, 10), wide: 4, mischief: 12, panics: 6,
-        bells: 20, bounded: 40, small_budget: 40, kin: 25, stale: 5, runs: [6, 4, 3, 1, 1, 2], deeds: EVEN }),
+        bells: 20, bounded: 40, small_budget: 40, kin: 25, stale: 5, timed: 6, runs: [6, 4, 3, 1, 1, 2], deeds: EVEN }),
     (6, Profile { name: "room", actors: (1, 2), threads: (1, 3), steps: (2, 8), wide: 6, mischief: 15, panics: 4,
-        bells: 80, bounded: 95, small_budget: 75, kin: 10, stale: 2, runs: [5, 2, 6, 0, 1, 1],
+        bells: 80, bounded: 95, small_budget: 75, kin: 10, stale: 2, timed: 2, runs: [5, 2, 6, 0, 1, 1],
         deeds: [30, 1, 3, 1, 34, 8, 8, 2, 8, 0, 2, 1, 0, 1, 1, 1, 0, 0, 1, 6, 1, 2, 22, 3,
             1, 1, 3, 10, 1, 3, 0, 1, 0, 1, 0, 0, 1] }),
     (5, Profile { name: "crowd", actors: (9, 12), threads: (1, 2), steps: (2, 6), wide: 24, mischief: 3, panics: 2,
-        bells: 3, bounded: 5, small_budget: 25, kin: 20, stale: 0, runs: [10, 4, 0, 0, 0, 0],
+        bells: 3, bounded: 5, small_budget: 25, kin: 20, stale: 0, timed: 2, runs: [10, 4, 0, 0, 0, 0],
         deeds: [80, 1, 4, 2, 1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 20, 2, 1,
             2, 1, 1, 2, 0, 1, 0, 0, 0, 2, 0, 0, 1] }),
     (3, Profile { name: "ends", actors: (2, 6), threads: (1, 3), steps: (2, 8), wide: 4, mischief: 30, panics: 8,
-        bells: 30, bounded: 30, small_budget: 40, kin: 25, stale: 8, runs: [5, 5, 3, 1, 1, 2],
+        bells: 30, bounded: 30, small_budget: 40, kin: 25, stale: 8, timed: 8, runs: [5, 5, 3, 1, 1, 2],
         deeds: [25, 4, 10, 5, 5, 4, 3, 1, 12, 1, 6, 6, 3, 6, 2, 5, 6, 3, 8, 5, 1, 3, 4, 3,
             4, 2, 3, 6, 2, 5, 6, 2, 3, 4, 3, 1, 6] }),
     (2, Profile { name: "asking", actors: (1, 4), threads: (2, 3), steps: (3, 10), wide: 4, mischief: 12, panics: 8,
-        bells: 30, bounded: 20, small_budget: 40, kin: 10, stale: 2, runs: [4, 4, 4, 1, 2, 2],
+        bells: 30, bounded: 20, small_budget: 40, kin: 10, stale: 2, timed: 4, runs: [4, 4, 4, 1, 2, 2],
         deeds: [15, 1, 40, 12, 3, 12, 4, 1, 4, 0, 2, 1, 1, 2, 4, 3, 0, 0, 1, 6, 1, 3, 6, 6,
             8, 6, 1, 2, 1, 4, 0, 2, 1, 2, 0, 0, 1] }),
     (4, Profile { name: "later", actors: (1, 4), threads: (1, 3), steps: (2, 8), wide: 4, mischief: 12, panics: 6,
-        bells: 30, bounded: 30, small_budget: 40, kin: 10, stale: 2, runs: [5, 4, 3, 1, 1, 2],
+        bells: 30, bounded: 30, small_budget: 40, kin: 10, stale: 2, timed: 4, runs: [5, 4, 3, 1, 1, 2],
         deeds: [12, 1, 4, 2, 6, 12, 6, 1, 6, 1, 3, 2, 1, 2, 1, 2, 2, 1, 2, 5, 1, 3, 6, 5,
             30, 16, 12, 24, 8, 14, 6, 4, 2, 2, 0, 0, 1] }),
     (4, Profile { name: "kin", actors: (3, 8), threads: (1, 3), steps: (2, 8), wide: 4, mischief: 20, panics: 20,
-        bells: 20, bounded: 20, small_budget: 30, kin: 85, stale: 5, runs: [6, 5, 3, 1, 1, 2],
+        bells: 20, bounded: 20, small_budget: 30, kin: 85, stale: 5, timed: 6, runs: [6, 5, 3, 1, 1, 2],
         deeds: [30, 3, 8, 8, 2, 3, 3, 1, 8, 2, 3, 4, 2, 3, 2, 3, 3, 2, 3, 5, 1, 3, 6, 3,
             3, 2, 2, 4, 1, 2, 2, 2, 1, 24, 8, 2, 10] }),
     (4, Profile { name: "entry", actors: (2, 4), threads: (1, 3), steps: (2, 6), wide: 4, mischief: 8, panics: 6,
-        bells: 10, bounded: 15, small_budget: 30, kin: 30, stale: 50, runs: [8, 4, 5, 0, 0, 3],
+        bells: 10, bounded: 15, small_budget: 30, kin: 30, stale: 50, timed: 4, runs: [8, 4, 5, 0, 0, 3],
         deeds: [30, 3, 6, 8, 1, 2, 2, 0, 4, 0, 4, 2, 2, 3, 2, 2, 1, 1, 2, 8, 0, 4, 6, 6,
             2, 1, 1, 3, 1, 1, 0, 1, 1, 3, 1, 0, 8] }),
+    (4, Profile { name: "time", actors: (1, 4), threads: (1, 3), steps: (3, 10), wide: 4, mischief: 12, panics: 6,
+        bells: 20, bounded: 25, small_budget: 40, kin: 25, stale: 5, timed: 55, runs: [6, 4, 3, 1, 1, 2],
+        deeds: EVEN }),
     (1, Profile { name: "deep", actors: (0, 0), threads: (1, 1), steps: (1, 2), wide: 0, mischief: 0, panics: 0,
-        bells: 0, bounded: 0, small_budget: 0, kin: 0, stale: 0, runs: [0; 6], deeds: [0; 37] }),
+        bells: 0, bounded: 0, small_budget: 0, kin: 0, stale: 0, timed: 0, runs: [0; 6], deeds: [0; 37] }),
 ];
 
 /// The program of a seed, among the profiles whose names contain `only`.
@@ -113,6 +118,7 @@ pub fn program(seed: u64, only: &str) -> Option<Program> {
         actors: programs_actors,
         threads,
         virtual_system: draw.chance(30),
+        timed: profile.timed > 0,
         pumped: draw.chance(60),
         ends: draw.one(&[
             Ends::Patiently,
@@ -246,6 +252,8 @@ impl Draw {
                 OnPanic::Restart,
             ]),
             system: (self.systems > 0 && self.chance(60)).then(|| self.rng.usize(..self.systems)),
+            timers: (matches!(clock, Time::Virtual) && self.profile.timed > 0 && self.chance(70))
+                .then(|| self.rng.usize(..2)),
             clock,
             holds: (at + 1 < self.actors && self.chance(15))
                 .then(|| self.rng.usize(at + 1..self.actors)),
@@ -259,6 +267,7 @@ impl Draw {
                 budget: None,
                 on_panic: OnPanic::Stop,
                 clock: Time::Real,
+                timers: None,
                 hooks: Hooks { state_dropped: actor.hooks.state_dropped, ..Hooks::default() },
                 ..actor
             },
@@ -499,6 +508,9 @@ impl Draw {
         }
         let to = self.to;
         let slot = self.rng.usize(..FUTURES);
+        if self.profile.timed > 0 && self.chance(self.profile.timed) {
+            return self.timed(to, slot, depth);
+        }
         let place = self.rng.usize(..self.places.len());
         let deeds = self.profile.deeds;
         match weighted(&mut self.rng, &deeds) {
@@ -608,6 +620,40 @@ impl Draw {
             35 => Deed::ForgetTemplate { template: self.rng.usize(..self.templates) },
             36 => Deed::DropAll { of: to },
             _ => Deed::Pause { micros: self.one(&[0, 0, 10, 100, 500]) },
+        }
+    }
+
+    /// A step that has to do with timers, or an attempt.
+    fn timed(&mut self, to: usize, slot: usize, depth: u32) -> Deed {
+        let (service, kept) = (self.rng.usize(..2), self.chance(75).then_some(slot));
+        let most = self.one(&[1, 100, 2000]);
+        let micros = self.rng.u32(..most);
+        match self.rng.u32(..100) {
+            0..22 => Deed::TryWith { to, letter: self.letter(depth) },
+            22..42 => {
+                let (typed, letter) = (self.chance(50), self.letter(depth));
+                Deed::SendAfter { to, micros, typed, letter, slot: kept }
+            }
+            42..50 => {
+                Deed::TellEvery { to, micros: micros * 5, letter: self.letter(depth), slot: kept }
+            }
+            50..66 => {
+                let (again, body) = (self.chance(25), self.body(depth));
+                Deed::Arm { service, micros, again, body, slot: kept }
+            }
+            66..82 => {
+                let all =
+                    [Touch::Cancel, Touch::Cancel, Touch::Reset(micros), Touch::Look, Touch::Drop];
+                Deed::Touch { slot, how: self.one(&all) }
+            }
+            82..87 => Deed::RunDue,
+            87..93 => Deed::Advance { micros: micros * 2 },
+            _ => {
+                // It keeps its service, and all that is armed there.
+                let then = Some(self.fate()).filter(|fate| *fate != Fate::Forget);
+                let (bell, then) = (self.bell(depth), then.unwrap_or(Fate::Drop));
+                Deed::Sleep { service, micros, bell, then }
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The public face of the crate, as the programs use it: the only module that names `turnwise`.
+//! The public face of the crate, as the programs use it: with `timing`, the only module that names
+//! `turnwise`.
 
 use std::cell::Cell;
 use std::fmt;
@@ -16,6 +17,7 @@ use turnwise::{
     Actor, AskError, Asking, Budget, Clock, Closing, Context, EndCause, Ending, Executor, Handler,
     Lossy, MonotonicClock, Overflow, PanicPolicy, Promise, Recipient, Reply, SendError, Sending,
     SharedPolicy, ShutdownReport, ThreadPool, Undelivered, WaitError, WeakActor, promise,
+    promise_on,
 };
 pub use turnwise::{Drain, Limit, System, VirtualClock, blocking};
 
@@ -24,6 +26,7 @@ use crate::plan::{
     Asks, ChainPlace, For, How, Inside, Later, Link, Most, OnPanic, PlaceKind, Room, Runs, Time,
     Waits, Way,
 };
+use crate::timing::{Beat, Delayed};
 use crate::user::{Answer, Last, Mail, OddClock, State, World, caught};
 
 pub type Handle = Actor<State>;
@@ -134,7 +137,11 @@ impl Handler<Order> for State {
     fn handle(&mut self, order: Order, cx: &mut Context<'_, Self>) -> Reply<Answer> {
         let Order { mail, later } = order;
         let (world, group, to) = (mail.world().clone(), mail.id(), mail.to());
-        let (promise, reply) = promise();
+        let (promise, reply) = match group % 3 {
+            0 => promise(),
+            1 => promise_on(Arc::new(world.clock.clone())),
+            _ => cx.promise(),
+        };
         let answer = mail.run_by(self, |world, at, plan| inside(world, at, plan, cx));
         world.promised(Owed { promise: Some((promise, answer)), group, to }, later);
         reply
@@ -535,6 +542,7 @@ pub enum Underway {
     /// A future of an end; else of an idle moment.
     Ending(Ending<State>, bool),
     Closing(Box<(Closing, Option<ShutdownReport>)>),
+    Sleeping(turnwise::time::Sleep),
 }
 
 /// What came of it.
@@ -591,6 +599,7 @@ impl Underway {
             Underway::Ending(_, true) => "an end",
             Underway::Ending(_, false) => "an idle moment",
             Underway::Closing(_) => "a shutdown",
+            Underway::Sleeping(_) => "a sleep",
         }
     }
 
@@ -605,6 +614,7 @@ impl Underway {
             Underway::Calling(asking) => Pin::new(asking).poll(cx).map(Done::answer),
             Underway::Flat(future) => future.as_mut().poll(cx).map(Done::answer),
             Underway::Ending(ending, _) => Pin::new(ending).poll(cx).map(|_| Done::Over),
+            Underway::Sleeping(sleep) => Pin::new(sleep).poll(cx).map(|()| Done::Over),
             Underway::Closing(closing) => Pin::new(&mut closing.0).poll(cx).map(|now| {
                 closing.1 = Some(now);
                 Done::Over
@@ -627,6 +637,7 @@ impl Underway {
                 matches!(Pin::new(asking).poll(cx), Poll::Ready(Err(AskError::Taken)))
             }
             Underway::Flat(_) | Underway::Ending(_, false) => true,
+            Underway::Sleeping(sleep) => Pin::new(sleep).poll(cx).is_ready(),
             Underway::Ending(ending, true) => Pin::new(ending).poll(cx).is_ready(),
             Underway::Closing(closing) => match Pin::new(&mut closing.0).poll(cx) {
                 Poll::Ready(now) => closing.1.as_ref() == Some(&now),
@@ -825,7 +836,10 @@ macro_rules! described {
         };
         builder = match &plan.clock {
             Time::Real => builder,
-            Time::Virtual => builder.clock(world.clock.clone()),
+            Time::Virtual => match crate::timing::of_actor(world, at) {
+                Some(timers) => builder.timers(timers),
+                None => builder.clock(world.clock.clone()),
+            },
             Time::Odd { .. } => {
                 let (looks, parks) = (AtomicUsize::new(0), AtomicUsize::new(0));
                 builder.clock(OddClock { world: world.clone(), at, looks, parks })
@@ -956,6 +970,8 @@ fn undelivered(world: &Arc<World>, at: usize, message: Undelivered<State>) {
         Undelivered::Closure(_) => return,
         Undelivered::Message(message) => match message.downcast::<Mail>() {
             Ok(mail) => *mail,
+            // One that was delayed: nobody knows whether it was accepted.
+            Err(message) if message.is::<Delayed>() || message.is::<Beat>() => return,
             Err(_) => return finding("a foreign message", &format!("at actor {at}")),
         },
         _ => return,

@@ -41,6 +41,7 @@ pub enum Kind {
     Waker,
     Hook,
     Future,
+    Timer,
 }
 
 /// The owner of what belongs to no actor.

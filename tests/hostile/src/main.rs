@@ -25,6 +25,7 @@ mod hunt;
 mod ledger;
 mod plan;
 mod run;
+mod timing;
 mod user;
 
 use std::process::ExitCode;

@@ -79,6 +79,15 @@ pub enum Settles {
     Look,
 }
 
+/// What is done with a timer that lies in a slot.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Touch {
+    Cancel,
+    Reset(u32),
+    Look,
+    Drop,
+}
+
 /// Another way into an actor, which can be kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Way {
@@ -269,6 +278,45 @@ pub enum Deed {
     Panic {
         dropped: Body,
     },
+    /// Runs its closure here and now, or not at all.
+    TryWith {
+        to: usize,
+        letter: Arc<Letter>,
+    },
+    /// A message that is sent later.
+    SendAfter {
+        to: usize,
+        micros: u32,
+        typed: bool,
+        letter: Arc<Letter>,
+        slot: Option<usize>,
+    },
+    /// One that is sent again and again.
+    TellEvery {
+        to: usize,
+        micros: u32,
+        letter: Arc<Letter>,
+        slot: Option<usize>,
+    },
+    /// A function of a service, once or again and again.
+    Arm {
+        service: usize,
+        micros: u32,
+        again: bool,
+        body: Body,
+        slot: Option<usize>,
+    },
+    Touch {
+        slot: usize,
+        how: Touch,
+    },
+    RunDue,
+    Sleep {
+        service: usize,
+        micros: u32,
+        bell: Arc<Bell>,
+        then: Fate,
+    },
     Chain {
         actors: u32,
         by: Link,
@@ -403,6 +451,8 @@ pub struct Actor {
     pub on_panic: OnPanic,
     pub system: Option<usize>,
     pub clock: Time,
+    /// The service of its delayed messages, if it brings one: then that has its clock, too.
+    pub timers: Option<usize>,
     /// The actor whose handle lies in its state; always a later one.
     pub holds: Option<usize>,
     pub hooks: Hooks,
@@ -430,6 +480,8 @@ pub struct Program {
     pub systems: Vec<Option<usize>>,
     /// The first system has the virtual clock.
     pub virtual_system: bool,
+    /// It has timers of its own.
+    pub timed: bool,
     /// How many templates there are.
     pub templates: usize,
     pub actors: Vec<Actor>,
@@ -483,7 +535,12 @@ impl Steps for Deed {
                 letter(one, f);
                 bell(waker, f);
             }
-            Deed::SendBy { letter: one, .. } => letter(one, f),
+            Deed::SendBy { letter: one, .. }
+            | Deed::TryWith { letter: one, .. }
+            | Deed::SendAfter { letter: one, .. }
+            | Deed::TellEvery { letter: one, .. } => letter(one, f),
+            Deed::Sleep { bell: waker, .. } => bell(waker, f),
+            Deed::Arm { body, .. } => f(body),
             Deed::Poll { bell: waker, .. }
             | Deed::Watch { bell: waker, .. }
             | Deed::CloseSystem { bell: waker, .. } => bell(waker, f),

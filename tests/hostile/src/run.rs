@@ -152,6 +152,11 @@ fn phases(world: &Arc<World>, patience: Duration) -> bool {
             stuck(&format!("actor {:?} never becomes idle", busy()));
             return false;
         }
+        let late = || world.clockwork.unsettled(|at| world.is_leaky(at));
+        if !wait(world, patience, || late().is_none()) {
+            finding("a timer never fires", &late().unwrap_or_default());
+            return false;
+        }
         if !phase("check of wakes", World::check_wakes) || !phase("drop of handles", drop_handles) {
             return false;
         }
@@ -176,6 +181,10 @@ fn phases(world: &Arc<World>, patience: Duration) -> bool {
     {
         return false;
     }
+    if !wait(world, patience, || world.clockwork.armed() == 0) {
+        finding("a timer never fires", &format!("{} are armed", world.clockwork.armed()));
+    }
+    world.clockwork.end();
     if !lets_go(world, patience) {
         return false;
     }
@@ -213,7 +222,7 @@ fn lets_go(world: &Arc<World>, patience: Duration) -> bool {
 fn drop_handles(world: &Arc<World>) {
     let mut more = true;
     while more {
-        more = world.drop_futures();
+        more = world.drop_futures() | world.clockwork.let_run_out();
         for entry in &world.entries {
             let actor = entry.handle.lock().unwrap().take();
             let weak = entry.weak.lock().unwrap().take();

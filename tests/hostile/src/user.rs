@@ -23,6 +23,7 @@ use crate::plan::{
     Bell, Body, Deed, FUTURES, Fate, For, How, Inside, Later, Letter, Manner, PlaceKind, Program,
     Runs, Settles, Step,
 };
+use crate::timing::{self, Clockwork};
 
 /// What a thread is doing, as far as it matters to the rules.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,6 +127,7 @@ pub struct World {
     owed: [Mutex<Option<Owed>>; FUTURES],
     ways: [Mutex<Option<(usize, Route)>>; FUTURES],
     pub clock: face::VirtualClock,
+    pub clockwork: Clockwork,
     late: Mutex<Vec<face::Drain>>,
     fuel: AtomicI32,
     threads: Mutex<Vec<(String, thread::JoinHandle<()>)>>,
@@ -182,6 +184,7 @@ impl World {
             futures: Default::default(),
             owed: Default::default(),
             ways: Default::default(),
+            clockwork: Clockwork::new(program.timed, &clock),
             clock,
             late: Mutex::default(),
             fuel: AtomicI32::new(FUEL),
@@ -665,6 +668,33 @@ impl World {
                     });
                 }
             }
+            Deed::TryWith { to, letter } => {
+                let Some(actor) = self.handle(*to) else { return };
+                let (mail, in_steps) = (self.mail(*to, letter), DOING.get() == Doing::Steps);
+                let back = timing::try_with(self, &actor, mail, in_steps);
+                if let Some(mail) = back.and_then(Mail::sent_after_all) {
+                    let id = mail.token.id;
+                    told(id, face::send(&actor, How::Tell, Limit::Immediate, mail), true);
+                }
+            }
+            Deed::SendAfter { to, micros, typed, letter, slot } => {
+                let Some(actor) = self.handle(*to) else { return };
+                let mail = self.mail(*to, letter);
+                timing::send_after(self, &actor, *micros, *typed, mail, *slot);
+            }
+            Deed::TellEvery { to, micros, letter, slot } => {
+                let Some(actor) = self.handle(*to) else { return };
+                timing::tell_every(self, &actor, *to, *micros, letter, *slot);
+            }
+            Deed::Arm { service, micros, again, body, slot } => {
+                timing::arm(self, *service, (*micros, *again), body, *slot);
+            }
+            Deed::Touch { slot, how } => timing::touch(self, *slot, *how),
+            Deed::RunDue => drop(self.clockwork.run_due()),
+            Deed::Sleep { service, micros, bell, then } => {
+                let Some(sleep) = timing::sleep(self, *service, *micros) else { return };
+                self.look_out(Underway::Sleeping(sleep), NOBODY, bell, *then);
+            }
             Deed::Chain { actors, by, place } => face::chain(*actors, *by, *place, self.stack),
         }
     }
@@ -953,6 +983,7 @@ impl World {
         empty(&self.futures)
             && empty(&self.owed)
             && empty(&self.ways)
+            && self.clockwork.has_nothing()
             && self.entries.iter().all(entries)
     }
 
@@ -982,7 +1013,7 @@ impl World {
                 ran |= place.is_some_and(|place| caught(|| place.run(1, None)) == Some(true));
             }
             let late = std::mem::take(&mut *self.late.lock().unwrap());
-            ran |= !late.is_empty();
+            ran |= !late.is_empty() | self.clockwork.run_due();
             late.into_iter().for_each(|drain| {
                 caught(|| drain.run());
             });
@@ -1305,6 +1336,13 @@ impl Drop for Payload {
 
 /// A panic of user code that has no code of its own.
 struct Planned;
+
+/// User code panics.
+pub fn panics() {
+    if !thread::panicking() {
+        panic_any(Planned);
+    }
+}
 
 /// Does the program itself panic with that?
 pub fn is_planned(payload: &(dyn Any + Send)) -> bool {

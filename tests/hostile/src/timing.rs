@@ -1,0 +1,470 @@
+//! Timers, delayed messages and attempts: the other module that names `turnwise`.
+//!
+//! What the ledger of timers knows: one that fires once has fired or was cancelled or was dropped
+//! with its service or its message, and only one of these; none fires early; none whose
+//! cancelling said so fires at all; and what is due has fired when all is quiet.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use turnwise::time::{Every, Sleep, Timer, Timers};
+use turnwise::{Actor, Clock, Context, Handler, MonotonicClock, Reason, VirtualClock};
+
+use crate::face::Handle;
+use crate::ledger::{BACK, Kind, NOBODY, RUN, Token, finding, flags, is_current, mark};
+use crate::plan::{Body, FUTURES, Letter, Runs, Time, Touch};
+use crate::user::{Mail, State, World, caught, panics};
+
+const FIRED: u32 = 1;
+/// Somebody cancels it, and does not know yet whether that comes in time.
+const CANCELLING: u32 = 2;
+const CANCELLED: u32 = 4;
+/// Its function or message is gone without having run.
+const GONE: u32 = 8;
+/// A call of one that comes again may have begun before its cancelling.
+const LAST_CALL: u32 = 16;
+
+/// A clock that only goes forward.
+#[derive(Clone)]
+enum Shows {
+    Real,
+    Virtual(VirtualClock),
+    /// It jumps to and fro: nobody can say what is early.
+    Nothing,
+}
+
+impl Shows {
+    fn now(&self) -> Option<Duration> {
+        match self {
+            Shows::Real => Some(MonotonicClock.now()),
+            Shows::Virtual(clock) => Some(clock.now()),
+            Shows::Nothing => None,
+        }
+    }
+}
+
+/// What is known of a timer.
+pub struct Alarm {
+    flags: AtomicU32,
+    /// It must not fire before, in nanoseconds.
+    floor: AtomicU64,
+    by: Shows,
+    once: bool,
+    /// The actor that it sends to.
+    to: Option<usize>,
+    /// The token of its function or message.
+    id: u32,
+}
+
+impl Alarm {
+    fn new(by: Shows, delay: Duration, once: bool, to: Option<usize>, id: u32) -> Arc<Self> {
+        let alarm = Alarm { flags: 0.into(), floor: 0.into(), by, once, to, id };
+        alarm.floor.store(alarm.from_now(delay), SeqCst);
+        Arc::new(alarm)
+    }
+
+    fn from_now(&self, delay: Duration) -> u64 {
+        self.by.now().map_or(0, |now| (now + delay).as_nanos() as u64)
+    }
+
+    fn said(&self) -> String {
+        let (flags, to) = (self.flags.load(SeqCst), self.to);
+        format!("once {}, flags {flags}, to actor {to:?}", self.once)
+    }
+
+    fn fires(&self) {
+        let before = self.flags.fetch_or(FIRED, SeqCst);
+        let floor = self.floor.load(SeqCst);
+        if !is_current(self.id) {
+            return;
+        }
+        if self.by.now().is_some_and(|now| (now.as_nanos() as u64) < floor) {
+            finding("a timer fired early", &self.said());
+        }
+        if self.once && before & FIRED != 0 {
+            finding("a timer fired twice", &self.said());
+        }
+        if before & CANCELLED != 0
+            && (self.once || self.flags.fetch_or(LAST_CALL, SeqCst) & LAST_CALL != 0)
+        {
+            finding("a cancelled timer fired", &self.said());
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        !self.once || self.flags.load(SeqCst) & (FIRED | CANCELLED | GONE) != 0
+    }
+}
+
+/// A timer that lies where any thread finds it.
+struct Set {
+    timer: Timer,
+    alarm: Arc<Alarm>,
+}
+
+/// All timers of a program.
+pub struct Clockwork {
+    /// One that is run by hand, and one with a thread; both on the virtual clock.
+    services: [Mutex<Option<Timers>>; 2],
+    /// Each of them may be over.
+    ended: [AtomicBool; 2],
+    set: [Mutex<Option<Set>>; FUTURES],
+    alarms: Mutex<Vec<Arc<Alarm>>>,
+    /// What comes again ends now.
+    over: AtomicBool,
+}
+
+impl Clockwork {
+    pub fn new(is_timed: bool, clock: &VirtualClock) -> Self {
+        let service = |own: bool| {
+            let made = || match own {
+                true => Timers::new(clock.clone()).expect("a thread can be had"),
+                false => Timers::by_hand(clock.clone()),
+            };
+            Mutex::new(is_timed.then(made))
+        };
+        Clockwork {
+            services: [service(false), service(true)],
+            ended: Default::default(),
+            set: Default::default(),
+            alarms: Mutex::default(),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    pub fn service(&self, at: usize) -> Option<Timers> {
+        self.services[at].lock().unwrap().clone()
+    }
+
+    /// Runs what is due in the service that is run by hand; true if something was.
+    pub fn run_due(&self) -> bool {
+        let timers = self.service(0);
+        timers.is_some_and(|timers| caught(|| timers.run_due()) > Some(0))
+    }
+
+    fn noted(&self, alarm: &Arc<Alarm>) {
+        self.alarms.lock().unwrap().push(alarm.clone());
+    }
+
+    fn put(&self, slot: Option<usize>, timer: Timer, alarm: Arc<Alarm>) {
+        match slot {
+            Some(slot) => drop(self.set[slot].lock().unwrap().replace(Set { timer, alarm })),
+            None => timer.forget(),
+        }
+    }
+
+    /// The first that should have fired long ago.
+    pub fn unsettled(&self, leaky: impl Fn(usize) -> bool) -> Option<String> {
+        let alarms = self.alarms.lock().unwrap();
+        let late = |alarm: &&Arc<Alarm>| !alarm.is_settled() && !alarm.to.is_some_and(&leaky);
+        alarms.iter().find(late).map(|alarm| alarm.said())
+    }
+
+    /// What comes again ends with its next call, and nobody can cancel anything any more; true if
+    /// somebody could.
+    pub fn let_run_out(&self) -> bool {
+        self.over.store(true, SeqCst);
+        let set: Vec<_> = self.set.iter().filter_map(|slot| slot.lock().unwrap().take()).collect();
+        !set.is_empty()
+    }
+
+    /// How much is armed.
+    pub fn armed(&self) -> usize {
+        let services = (0..2).filter_map(|at| self.service(at));
+        services.map(|service| service.len()).sum()
+    }
+
+    /// Lets the services go.
+    pub fn end(&self) {
+        for (service, ended) in self.services.iter().zip(&self.ended) {
+            ended.store(true, SeqCst);
+            let service = service.lock().unwrap().take();
+            caught(|| drop(service));
+        }
+    }
+
+    /// Does no timer lie anywhere?
+    pub fn has_nothing(&self) -> bool {
+        self.set.iter().all(|slot| slot.lock().unwrap().is_none())
+    }
+}
+
+/// A function of a timer.
+struct Function {
+    world: Arc<World>,
+    alarm: Arc<Alarm>,
+    body: Body,
+    service: usize,
+    _token: Token,
+}
+
+impl Function {
+    fn call(&self) {
+        self.alarm.fires();
+        if !self.alarm.once && self.world.clockwork.over.load(SeqCst) {
+            // It is over then.
+            panics();
+        }
+        self.world.user(&self.body);
+    }
+}
+
+impl Drop for Function {
+    fn drop(&mut self) {
+        let before = self.alarm.flags.fetch_or(GONE, SeqCst);
+        let ended = self.world.clockwork.ended[self.service].load(SeqCst);
+        let lives = is_current(self.alarm.id) && !ended;
+        if self.alarm.once && before & (FIRED | CANCELLING | CANCELLED) == 0 && lives {
+            finding("a timer was lost", &self.alarm.said());
+        }
+    }
+}
+
+/// Arms a function of the program.
+pub fn arm(
+    world: &Arc<World>,
+    service: usize,
+    (micros, again): (u32, bool),
+    body: &Body,
+    slot: Option<usize>,
+) {
+    let Some(timers) = world.clockwork.service(service) else { return };
+    let delay = micros_of(micros);
+    let token = world.token(Kind::Timer, NOBODY, None);
+    let alarm = Alarm::new(Shows::Virtual(world.clock.clone()), delay, !again, None, token.id);
+    let function = Function {
+        world: world.clone(),
+        alarm: alarm.clone(),
+        body: body.clone(),
+        service,
+        _token: token,
+    };
+    world.clockwork.noted(&alarm);
+    let timer = match again {
+        false if micros % 2 == 0 => timers.at(timers.now() + delay, move || function.call()),
+        false => timers.after(delay, move || function.call()),
+        true => {
+            let every = Every::step(delay.max(Duration::from_micros(50)));
+            let armed = timers.every(every, move |tick| {
+                if world_now(&function) < tick.due {
+                    finding("a tick came early", &format!("{tick:?}"));
+                }
+                function.call();
+            });
+            armed.expect("the step is not zero")
+        }
+    };
+    world.clockwork.put(slot, timer, alarm);
+}
+
+fn world_now(function: &Function) -> Duration {
+    function.world.clock.now()
+}
+
+fn micros_of(micros: u32) -> Duration {
+    Duration::from_micros(micros.into())
+}
+
+/// Cancels, moves, looks at, or lets go what lies there. Nobody else has it meanwhile.
+pub fn touch(world: &Arc<World>, slot: usize, how: Touch) {
+    let clockwork = &world.clockwork;
+    let Some(set) = clockwork.set[slot].lock().unwrap().take() else { return };
+    let Set { timer, alarm } = &set;
+    match how {
+        Touch::Cancel => {
+            alarm.flags.fetch_or(CANCELLING, SeqCst);
+            if !timer.cancel() {
+                alarm.flags.fetch_and(!CANCELLING, SeqCst);
+            } else if alarm.flags.fetch_or(CANCELLED, SeqCst) & FIRED != 0 && alarm.once {
+                finding("a timer fired and was cancelled", &alarm.said());
+            }
+            return;
+        }
+        Touch::Reset(micros) => {
+            let (delay, before) = (micros_of(micros), alarm.floor.load(SeqCst));
+            let floor = alarm.from_now(delay);
+            // While it is moved, it may fire by either.
+            alarm.floor.store(floor.min(before), SeqCst);
+            let moved = caught(|| timer.reset(delay)) == Some(true);
+            if moved && alarm.once {
+                alarm.floor.store(floor, SeqCst);
+            }
+            if moved && alarm.flags.load(SeqCst) & CANCELLED != 0 {
+                finding("a cancelled timer was moved", &alarm.said());
+            }
+        }
+        Touch::Look => {
+            let armed = timer.is_armed();
+            let _ = (format!("{timer:?}"), world.clockwork.service(0).map(|all| all.next_due()));
+            if armed && alarm.flags.load(SeqCst) & CANCELLED != 0 {
+                finding("a cancelled timer is armed", &alarm.said());
+            }
+        }
+        Touch::Drop => return,
+    }
+    let before = clockwork.set[slot].lock().unwrap().replace(set);
+    drop(before);
+}
+
+pub fn sleep(world: &World, service: usize, micros: u32) -> Option<Sleep> {
+    Some(world.clockwork.service(service)?.sleep(micros_of(micros)))
+}
+
+/// Does the actor bring timers?
+pub fn of_actor(world: &World, at: usize) -> Option<Timers> {
+    world.clockwork.service(world.program.actors[at].timers?)
+}
+
+/// What an actor's delayed messages are measured on.
+fn shows(world: &World, at: usize) -> Shows {
+    let plan = &world.program.actors[at];
+    let system = plan.system.is_some() && world.program.virtual_system;
+    match plan.clock {
+        _ if plan.timers.is_some() => Shows::Virtual(world.clock.clone()),
+        Time::Virtual => Shows::Virtual(world.clock.clone()),
+        Time::Odd { .. } => Shows::Nothing,
+        Time::Real if system => Shows::Virtual(world.clock.clone()),
+        Time::Real => Shows::Real,
+    }
+}
+
+/// A message that is sent later.
+pub struct Delayed {
+    mail: Option<Mail>,
+    alarm: Arc<Alarm>,
+}
+
+impl Delayed {
+    fn run(mut self, state: &mut State) {
+        self.alarm.fires();
+        self.mail.take().into_iter().for_each(|mail| drop(mail.run(state)));
+    }
+}
+
+impl Drop for Delayed {
+    fn drop(&mut self) {
+        self.alarm.flags.fetch_or(GONE, SeqCst);
+    }
+}
+
+impl Handler<Delayed> for State {
+    type Reply = ();
+    fn handle(&mut self, delayed: Delayed, _: &mut Context<'_, Self>) {
+        delayed.run(self);
+    }
+}
+
+/// Sends a message later.
+pub fn send_after(
+    world: &Arc<World>,
+    actor: &Handle,
+    micros: u32,
+    typed: bool,
+    mail: Mail,
+    slot: Option<usize>,
+) {
+    let (to, delay) = (mail.to(), micros_of(micros));
+    let alarm = Alarm::new(shows(world, to), delay, true, Some(to), mail.id());
+    world.clockwork.noted(&alarm);
+    let delayed = Delayed { mail: Some(mail), alarm: alarm.clone() };
+    let timer = match typed {
+        true => actor.tell_after(delay, delayed),
+        false => actor.send_after(delay, move |state| delayed.run(state)),
+    };
+    world.clockwork.put(slot, timer, alarm);
+}
+
+/// A message that is sent again and again; its clone is user code.
+pub struct Beat {
+    world: Arc<World>,
+    to: usize,
+    alarm: Arc<Alarm>,
+    letter: Arc<Letter>,
+    _token: Token,
+}
+
+impl Clone for Beat {
+    fn clone(&self) -> Self {
+        if self.world.clockwork.over.load(SeqCst) {
+            panics();
+        }
+        self.world.user(&self.letter.answer);
+        let Beat { world, to, alarm, letter, .. } = self;
+        let token = world.token(Kind::Timer, *to, None);
+        let (world, alarm, letter) = (world.clone(), alarm.clone(), letter.clone());
+        Beat { world, to: *to, alarm, letter, _token: token }
+    }
+}
+
+impl Drop for Beat {
+    fn drop(&mut self) {
+        self.world.user(&self.letter.dropped);
+    }
+}
+
+impl Handler<Beat> for State {
+    type Reply = ();
+    fn handle(&mut self, beat: Beat, _: &mut Context<'_, Self>) {
+        // Any number of them may wait in the mailbox when the timer is cancelled.
+        let world = beat.world.clone();
+        let _turn = self.hook(beat.to);
+        world.user(&beat.letter.turn);
+    }
+}
+
+pub fn tell_every(
+    world: &Arc<World>,
+    actor: &Handle,
+    to: usize,
+    micros: u32,
+    letter: &Arc<Letter>,
+    slot: Option<usize>,
+) {
+    let token = world.token(Kind::Timer, to, None);
+    let alarm = Alarm::new(Shows::Nothing, Duration::ZERO, false, Some(to), token.id);
+    let (beat, theirs) = (world.clone(), alarm.clone());
+    let beat = Beat { world: beat, to, alarm: theirs, letter: letter.clone(), _token: token };
+    let every = Every::step(micros_of(micros).max(Duration::from_micros(200))).catch_up(3);
+    if let Ok(timer) = actor.tell_every(every, beat) {
+        world.clockwork.put(slot, timer, alarm);
+    }
+}
+
+/// Tries to run a message here and now.
+pub fn try_with(world: &World, actor: &Actor<State>, mail: Mail, in_steps: bool) -> Option<Mail> {
+    let (id, to, here) = (mail.id(), mail.to(), thread::current().id());
+    let mut ran_on = None;
+    let mut mail = Some(mail);
+    let tried = actor.try_with(|state| {
+        ran_on = Some(thread::current().id());
+        mail.take().map(|mail| mail.run(state))
+    });
+    let refused = match tried {
+        Ok(answer) => {
+            drop(answer);
+            if ran_on != Some(here) || flags(id) & RUN == 0 {
+                finding("an attempt ran elsewhere", &crate::ledger::described(id));
+            }
+            return None;
+        }
+        Err(refused) => refused.into_reason(),
+    };
+    if ran_on.is_some() || mark(id, BACK) & RUN != 0 {
+        finding("an attempt that was refused ran", &crate::ledger::described(id));
+    }
+    let plan = &world.program.actors[to];
+    let alone = !matches!(plan.runs, Runs::Senders) && !plan.inline;
+    let may_be = match refused {
+        Reason::Elsewhere => !matches!(plan.runs, Runs::Senders) && !plan.inline,
+        Reason::Busy => !alone || matches!(plan.runs, Runs::Place(_)),
+        Reason::Deadlock => !in_steps,
+        Reason::Closed | Reason::Stopped(_) => true,
+        _ => false,
+    };
+    if !may_be {
+        finding("an attempt was refused for a strange reason", &format!("{refused:?} by {to}"));
+    }
+    mail
+}
