@@ -14,7 +14,7 @@ use turnwise::{Actor, Clock, Context, Handler, MonotonicClock, Reason, VirtualCl
 
 use crate::face::Handle;
 use crate::ledger::{BACK, Kind, NOBODY, RUN, Token, finding, flags, is_current, mark};
-use crate::plan::{Body, FUTURES, Letter, Runs, Time, Touch};
+use crate::plan::{Body, FUTURES, Letter, Room, Runs, Time, Touch};
 use crate::user::{Mail, State, World, caught, panics};
 
 const FIRED: u32 = 1;
@@ -345,7 +345,17 @@ impl Delayed {
 
 impl Drop for Delayed {
     fn drop(&mut self) {
-        self.alarm.flags.fetch_or(GONE, SeqCst);
+        let before = self.alarm.flags.fetch_or(GONE, SeqCst);
+        let Some(mail) = &self.mail else { return };
+        // A clock that panics arms nothing.
+        let clock = !matches!(self.alarm.by, Shows::Nothing);
+        let armed = clock && before & (FIRED | CANCELLING | CANCELLED) == 0;
+        let (world, to) = (mail.world(), mail.to());
+        let lives = is_current(self.alarm.id) && !world.clockwork.over.load(SeqCst);
+        let takes = world.program.actors[to].room == Room::Unbounded && world.is_open(to);
+        if armed && lives && takes {
+            finding("a delayed message was lost", &self.alarm.said());
+        }
     }
 }
 

@@ -237,6 +237,11 @@ impl World {
         self.entries[at].weak.lock().unwrap().clone()
     }
 
+    /// Does it certainly take messages?
+    pub fn is_open(&self, at: usize) -> bool {
+        self.weak(at).and_then(|weak| weak.upgrade()).is_some_and(|actor| !actor.is_closed())
+    }
+
     /// May the tokens of this actor stay?
     pub fn is_leaky(&self, at: usize) -> bool {
         let keeps = self.keeps.lock().unwrap();
