@@ -39,20 +39,30 @@ enum Inner<R, M> {
     Taken,
 }
 
-/// Who is going to answer.
-enum Source {
-    Actor(Ref),
-    Promise,
-    /// The same, for waits on this clock.
-    PromiseOn(Arc<dyn Clock>),
+/// Who is going to answer, and which clock waits for that are measured on.
+///
+/// No enum, whose tag would take part in that of [`Inner`]: every `call` looks at it.
+struct Source {
+    /// None: a promise.
+    actor: Option<Ref>,
+    /// None: the actor's; for a promise, the machine's.
+    clock: Option<Box<Arc<dyn Clock>>>,
 }
 
 impl Source {
+    fn actor(cell: Ref) -> Self {
+        Source { actor: Some(cell), clock: None }
+    }
+
+    fn promise(clock: Option<Arc<dyn Clock>>) -> Self {
+        Source { actor: None, clock: clock.map(Box::new) }
+    }
+
     fn clock(&self) -> &dyn Clock {
-        match self {
-            Source::Actor(cell) => cell.header().clock(),
-            Source::Promise => &MonotonicClock,
-            Source::PromiseOn(clock) => &**clock,
+        match (&self.clock, &self.actor) {
+            (Some(clock), _) => &***clock,
+            (None, Some(cell)) => cell.header().clock(),
+            (None, None) => &MonotonicClock,
         }
     }
 
@@ -62,14 +72,14 @@ impl Source {
         at: Option<Duration>,
     ) -> Option<Result<R, AskError>> {
         let deadline = Cutoff::at(self.clock(), at);
-        match self {
-            Source::Actor(cell) => cell.wait_for(asker, deadline),
-            Source::Promise | Source::PromiseOn(_) => wait_for_promise(asker, deadline),
+        match &self.actor {
+            Some(cell) => cell.wait_for(asker, deadline),
+            None => wait_for_promise(asker, deadline),
         }
     }
 
     fn is_running_here(&self) -> bool {
-        matches!(self, Source::Actor(cell) if cell.is_running_here())
+        self.actor.as_ref().is_some_and(Ref::is_running_here)
     }
 }
 
@@ -93,14 +103,14 @@ impl<R, M> Reply<R, M> {
     ) -> Self {
         let inner = match answer {
             Ok(Answer::Ready(answer)) => Inner::Ready(Exclusive::new(answer)),
-            Ok(Answer::Pending(asker, cell)) => Inner::Pending(asker, Source::Actor(cell)),
+            Ok(Answer::Pending(asker, cell)) => Inner::Pending(asker, Source::actor(cell)),
             Err((message, reason)) => Inner::Refused(reason, Exclusive::new(back(message))),
         };
         Reply { inner }
     }
 
     pub(crate) fn pending(asker: Asker<R, M>, cell: Ref) -> Self {
-        Reply { inner: Inner::Pending(asker, Source::Actor(cell)) }
+        Reply { inner: Inner::Pending(asker, Source::actor(cell)) }
     }
 
     /// When a wait that begins now ends.
@@ -326,11 +336,11 @@ impl<R, M> Reply<Reply<R>, M> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn promise<R: Send + 'static>() -> (Promise<R>, Reply<R>) {
-    promised(Source::Promise)
+    promised(None)
 }
 
 /// A [`promise`] whose waits are measured on this clock: a limited wait for its reply ends when
-/// that clock says so, whoever waits.
+/// that clock says so, whoever waits. Two allocations.
 ///
 /// # Examples
 /// ```
@@ -347,18 +357,18 @@ pub fn promise<R: Send + 'static>() -> (Promise<R>, Reply<R>) {
 /// assert!(matches!(waiter.join().unwrap(), Err(WaitError::Cancelled(_))));
 /// ```
 pub fn promise_on<R: Send + 'static>(clock: Arc<dyn Clock>) -> (Promise<R>, Reply<R>) {
-    promised(Source::PromiseOn(clock))
+    promised(Some(clock))
 }
 
 /// A promise whose waits are measured on an actor's clock.
 pub(super) fn promise_of<R: Send + 'static>(config: &Settings) -> (Promise<R>, Reply<R>) {
-    promised(config.clock.clone().map_or(Source::Promise, Source::PromiseOn))
+    promised(config.clock.clone())
 }
 
-fn promised<R: Send + 'static>(source: Source) -> (Promise<R>, Reply<R>) {
+fn promised<R: Send + 'static>(clock: Option<Arc<dyn Clock>>) -> (Promise<R>, Reply<R>) {
     let (answerer, asker) = oneshot(Promised);
     let promise = Promise { answerer: Some(answerer) };
-    (promise, Reply { inner: Inner::Pending(asker, source) })
+    (promise, Reply { inner: Inner::Pending(asker, Source::promise(clock)) })
 }
 
 /// The duty to answer: see [`promise`]. Dropping it answers with [`AskError::Abandoned`].
@@ -437,10 +447,10 @@ impl<R, M> Future for Reply<R, M> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = match &mut self.inner {
-            Inner::Pending(asker, Source::Actor(cell)) => {
+            Inner::Pending(asker, Source { actor: Some(cell), .. }) => {
                 std::task::ready!(cell.poll_for(asker, cx))
             }
-            Inner::Pending(asker, Source::Promise | Source::PromiseOn(_)) => {
+            Inner::Pending(asker, _) => {
                 if !asker.is_done() {
                     before_pending();
                 }

@@ -61,11 +61,11 @@ pub struct Alarm {
 impl Alarm {
     fn new(by: Shows, delay: Duration, once: bool, to: Option<usize>, id: u32) -> Arc<Self> {
         let alarm = Alarm { flags: 0.into(), floor: 0.into(), by, once, to, id };
-        alarm.floor.store(alarm.from_now(delay), SeqCst);
+        alarm.floor.store(alarm.in_future(delay), SeqCst);
         Arc::new(alarm)
     }
 
-    fn from_now(&self, delay: Duration) -> u64 {
+    fn in_future(&self, delay: Duration) -> u64 {
         self.by.now().map_or(0, |now| (now + delay).as_nanos() as u64)
     }
 
@@ -284,7 +284,7 @@ pub fn touch(world: &Arc<World>, slot: usize, how: Touch) {
         }
         Touch::Reset(micros) => {
             let (delay, before) = (micros_of(micros), alarm.floor.load(SeqCst));
-            let floor = alarm.from_now(delay);
+            let floor = alarm.in_future(delay);
             // While it is moved, it may fire by either.
             alarm.floor.store(floor.min(before), SeqCst);
             let moved = caught(|| timer.reset(delay)) == Some(true);
