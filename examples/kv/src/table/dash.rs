@@ -1,0 +1,59 @@
+//! A concurrent map: `DashMap`.
+
+use dashmap::{DashMap, Entry};
+use hashbrown::DefaultHashBuilder;
+
+use super::{Key, Table, Visit};
+use crate::value::Cell;
+
+/// A cell is visited under the lock of its shard. Several cells are visited one after the other:
+/// the map has no way to hold two.
+#[derive(Default)]
+pub struct Dash(DashMap<Key, Cell, DefaultHashBuilder>);
+
+impl Table for Dash {
+    fn with<R: Send>(&self, key: &[u8], f: impl FnOnce(&mut Cell) -> R + Send) -> R {
+        if let Some(mut cell) = self.0.get_mut(key) {
+            let result = f(&mut cell);
+            let gone = cell.value.is_none();
+            drop(cell);
+            if gone {
+                self.0.remove_if(key, |_, cell| cell.value.is_none());
+            }
+            return result;
+        }
+        match self.0.entry(key.into()) {
+            // Somebody else's, meanwhile.
+            Entry::Occupied(mut entry) => {
+                let result = f(entry.get_mut());
+                if entry.get().value.is_none() {
+                    entry.remove();
+                }
+                result
+            }
+            Entry::Vacant(entry) => {
+                let mut cell = Cell::default();
+                let result = f(&mut cell);
+                if cell.value.is_some() {
+                    entry.insert(cell);
+                }
+                result
+            }
+        }
+    }
+
+    fn with_all<V: Visit>(&self, keys: Vec<Key>, mut visit: V) -> V {
+        for (n, key) in keys.iter().enumerate() {
+            self.with(key, |cell| visit.visit(n, key, cell));
+        }
+        visit
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn clear(&self) {
+        self.0.clear();
+    }
+}

@@ -1,0 +1,61 @@
+//! Tables of cells: one trait, and a file for each way to keep two commands from one value.
+
+mod actors;
+mod dash;
+mod locked;
+
+use hashbrown::{DefaultHashBuilder, HashMap};
+
+pub use actors::Actors;
+pub use dash::Dash;
+pub use locked::{Mutexed, Sharded};
+
+use crate::value::Cell;
+
+pub type Key = Box<[u8]>;
+
+/// What is done to several cells.
+pub trait Visit: Send + 'static {
+    /// The cell of the `n`th key.
+    fn visit(&mut self, n: usize, key: &[u8], cell: &mut Cell);
+}
+
+/// Cells by key. A cell whose value is gone when a visit ends is gone with it.
+pub trait Table: Send + Sync + 'static {
+    /// Runs `f` on the cell of a key; nobody else is at it meanwhile.
+    fn with<R: Send>(&self, key: &[u8], f: impl FnOnce(&mut Cell) -> R + Send) -> R;
+
+    /// Visits the cells of these keys in their order. How much of it is one step, seen from
+    /// outside, is up to the table.
+    fn with_all<V: Visit>(&self, keys: Vec<Key>, visit: V) -> V;
+
+    /// How many keys there are.
+    fn len(&self) -> usize;
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Drops all cells. May take long.
+    fn clear(&self);
+}
+
+/// The hasher is that of the actors' registry.
+type Cells = HashMap<Key, Cell, DefaultHashBuilder>;
+
+/// Runs `f` on the cell of a key of a plain map.
+fn with_cell<R>(cells: &mut Cells, key: &[u8], f: impl FnOnce(&mut Cell) -> R) -> R {
+    if let Some(cell) = cells.get_mut(key) {
+        let result = f(cell);
+        if cell.value.is_none() {
+            cells.remove(key);
+        }
+        return result;
+    }
+    let mut cell = Cell::default();
+    let result = f(&mut cell);
+    if cell.value.is_some() {
+        cells.insert(key.into(), cell);
+    }
+    result
+}
