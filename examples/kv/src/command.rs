@@ -162,7 +162,10 @@ pub fn parse<'a>(args: Args<'a>, clock: &Clock) -> Result<Request<'a>, Wrong> {
         Name::Echo => Ok(Request::Bulk(args.get(1))),
         Name::Select => match integer(args.get(1))? {
             0 => Ok(Request::Fixed(b"+OK\r\n")),
-            number if i32::try_from(number).is_err() => Err(NOT_AN_INTEGER.into()),
+            number if i32::try_from(number).is_err() => {
+                let text = b"value is out of range, value must between -2147483648 and 2147483647";
+                Err(text.into())
+            }
             _ => Err(b"DB index is out of range".into()),
         },
         Name::Quit => Ok(Request::Quit),
