@@ -171,10 +171,14 @@ pub fn parse<'a>(args: Args<'a>, clock: &Clock) -> Result<Request<'a>, Wrong> {
         Name::Quit => Ok(Request::Quit),
         Name::HangUp => Ok(Request::HangUp),
         Name::Info => Ok(Request::Info),
-        // Nothing is described, and nothing can be set.
+        // Nothing is described, and nothing can be set. Redis's benchmark asks for two settings.
         Name::Command => Ok(Request::Fixed(b"*0\r\n")),
         Name::Config if is(args.get(1), "get") => match args.len() {
             2 => Err(wrong_number(b"config|get")),
+            3 if is(args.get(2), "save") => Ok(Request::Fixed(b"*2\r\n$4\r\nsave\r\n$0\r\n\r\n")),
+            3 if is(args.get(2), "appendonly") => {
+                Ok(Request::Fixed(b"*2\r\n$10\r\nappendonly\r\n$2\r\nno\r\n"))
+            }
             _ => Ok(Request::Fixed(b"*0\r\n")),
         },
         Name::Config => Err(unknown_of("CONFIG", args.get(1))),

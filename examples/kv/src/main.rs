@@ -89,6 +89,13 @@ fn run<T: Table + Default>(options: &Options) -> io::Result<()> {
     let store = Store::<T>::new()?;
     let figures = Arc::new(Figures::default());
     runtime.block_on(async {
+        let mut pressed = Box::pin(tokio::signal::ctrl_c());
+        // It is listened to from its first poll on: before anybody is told that the server is there.
+        tokio::select! {
+            biased;
+            early = &mut pressed => return early,
+            () = std::future::ready(()) => {}
+        }
         let listener = TcpListener::bind((options.bind, options.port)).await?;
         let name = options.keys.to_possible_value();
         let name = name.as_ref().map_or("", |name| name.get_name());
@@ -99,7 +106,7 @@ fn run<T: Table + Default>(options: &Options) -> io::Result<()> {
         let live = !options.quiet && (options.live || stderr().is_terminal());
         let stop = async {
             tokio::select! {
-                pressed = tokio::signal::ctrl_c() => pressed,
+                pressed = &mut pressed => pressed,
                 never = show(&store, &figures), if live => never,
             }
         };
