@@ -14,7 +14,7 @@ tests=(set get incr)
 
 cargo build --release --locked --quiet
 raw=$(mktemp) said=$(mktemp) pid=
-trap 'kill "${pid:-$$}" 2>/dev/null; rm -f "$raw" "$said"' EXIT
+trap '[ -z "$pid" ] || kill "$pid"; rm -f "$raw" "$said"' EXIT
 tick=$(getconf CLK_TCK)
 
 # Ticks of the processor that the server has used.

@@ -62,7 +62,7 @@ impl<T: Table> Store<T> {
         let mut keys: Vec<Key> = Vec::new();
         let mut values = Vec::new();
         while let Some(key) = args.next() {
-            keys.push(key.into());
+            keys.push(Key::from_slice(key));
             if many == Many::Set {
                 values.push(args.next().unwrap_or_default().to_vec());
             }
@@ -94,7 +94,7 @@ impl<T: Table> Store<T> {
             return;
         }
         cell.alarm = after.map(|at| {
-            let (store, key) = (self.me.clone(), Key::from(key));
+            let (store, key) = (self.me.clone(), Key::from_slice(key));
             self.clock.alarm(at, move || {
                 if let Some(store) = store.upgrade() {
                     store.expire(&key);

@@ -67,7 +67,7 @@ fn frames() -> Vec<(Vec<u8>, &'static str, Then)> {
         (b"ping \"\\\"\r\n", quotes, Ends),
         (b"\r\n\n  \r\n\x0b\x0c\r\n", "", GoesOn),
         (b"PING \"a\\x41\\n\\q\"\r\n", "$4\r\naA\nq\r\n", GoesOn),
-        (b"PING 'a\\x41\\'\\n'\r\n", "$9\r\na\\x41'\\n\r\n", GoesOn),
+        (b"PING 'a\\x41\\'\\n'\r\n", "$8\r\na\\x41'\\n\r\n", GoesOn),
         (b"PING a\"b\"\r\n", "$2\r\nab\r\n", GoesOn),
         (b"PING\n", "+PONG\r\n", GoesOn),
         (b"GET a\0b\r\n", "", Waits),

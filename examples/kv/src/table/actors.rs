@@ -77,7 +77,7 @@ impl Slot {
     fn settle(&mut self, registry: &Registry, key: &[u8], len: &Arc<AtomicUsize>) {
         match (&self.cell.value, &self.living) {
             (Some(_), None) => {
-                if let Ok(pin) = registry.key(key.into()) {
+                if let Ok(pin) = registry.key(Key::from_slice(key)) {
                     // Ordering: a number, and nothing is read through it.
                     len.fetch_add(1, Relaxed);
                     self.living = Some(Living { _pin: pin, len: len.clone() });
@@ -138,7 +138,7 @@ impl Table for Actors {
         let mut f = Some(f);
         self.on_registry(|registry| {
             let f = &mut f;
-            registry.run(key.into(), |slot| {
+            registry.run(Key::from_slice(key), |slot| {
                 let Some(f) = f.take() else { unreachable!("a turn comes once") };
                 let result = f(&mut slot.cell);
                 slot.settle(registry, key, &self.len);

@@ -22,7 +22,7 @@ impl Table for Dash {
             }
             return result;
         }
-        match self.0.entry(key.into()) {
+        match self.0.entry(Key::from_slice(key)) {
             // Somebody else's, meanwhile.
             Entry::Occupied(mut entry) => {
                 let result = f(entry.get_mut());

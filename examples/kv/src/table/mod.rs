@@ -5,6 +5,7 @@ mod dash;
 mod locked;
 
 use hashbrown::{DefaultHashBuilder, HashMap};
+use smallvec::SmallVec;
 
 pub use actors::Actors;
 pub use dash::Dash;
@@ -12,7 +13,8 @@ pub use locked::{Mutexed, Sharded};
 
 use crate::value::Cell;
 
-pub type Key = Box<[u8]>;
+/// A key. One of the usual length is no allocation, as a registry takes it by value.
+pub type Key = SmallVec<[u8; 24]>;
 
 /// What is done to several cells.
 pub trait Visit: Send + 'static {
@@ -55,7 +57,7 @@ fn with_cell<R>(cells: &mut Cells, key: &[u8], f: impl FnOnce(&mut Cell) -> R) -
     let mut cell = Cell::default();
     let result = f(&mut cell);
     if cell.value.is_some() {
-        cells.insert(key.into(), cell);
+        cells.insert(Key::from_slice(key), cell);
     }
     result
 }
