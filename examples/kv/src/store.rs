@@ -106,7 +106,7 @@ impl<T: Table> Store<T> {
     /// A timer has come.
     fn expire(&self, key: &[u8]) {
         self.table.with(key, |cell| {
-            self.change(key, cell, |value| drop(value::alive(value, &self.clock)));
+            self.change(key, cell, |value| _ = value::alive(value, &self.clock));
         });
     }
 }
