@@ -68,3 +68,29 @@ fn an_old_timer_takes_no_new_value() {
         assert!(client.ask("INFO").contains("timers:1"), "{table}: {}", client.ask("INFO"));
     }
 }
+
+#[test]
+fn a_value_that_goes_takes_its_timer_along() {
+    for table in TABLES {
+        let kv = Kv::start(table);
+        let mut client = kv.client();
+        for (end, left) in [
+            ("SET k new", 0),
+            ("DEL k", 0),
+            ("DEL other k", 0),
+            ("PERSIST k", 0),
+            ("MSET k new other new", 0),
+            ("EXPIRE k -1", 0),
+            ("FLUSHALL", 0),
+            ("EXPIRE k 2000", 1),
+            ("SET k new KEEPTTL", 1),
+            ("SET k new EX 2000", 1),
+        ] {
+            assert_eq!(client.ask("SET k old EX 1000"), "+OK");
+            assert!(client.ask("INFO").contains("timers:1"), "{table}, before {end}");
+            client.ask(end);
+            let timers = format!("timers:{left}");
+            assert!(client.ask("INFO").contains(&timers), "{table}, after {end}");
+        }
+    }
+}

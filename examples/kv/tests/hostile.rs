@@ -295,3 +295,17 @@ fn large_values_come_back_whole() {
         assert_eq!(client.number("DBSIZE"), 1);
     }
 }
+
+/// A system breaks a connection that is closed before everything was read, and what was written to
+/// it last may be lost.
+#[test]
+fn who_talks_on_gets_the_reason_all_the_same() {
+    let kv = Kv::start("actors");
+    for _ in 0..20 {
+        let mut client = kv.client();
+        client.send(&[&b"*x\r\n"[..], &[b'x'; 500_000]].concat());
+        let mut rest = Vec::new();
+        client.stream.read_to_end(&mut rest).expect("it is closed, and not broken");
+        assert_eq!(text(&rest), "-ERR Protocol error: invalid multibulk length\r\n");
+    }
+}

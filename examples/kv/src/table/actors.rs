@@ -7,8 +7,10 @@
 //! That is a circle, registry to state to registry. [`clear`](Actors::clear) and the end of the
 //! table break it by closing the registry: its mailboxes end, and drop their states.
 //!
-//! - A1: nothing runs in a registry before the one before it was closed and all its turns are over.
-//!   So `FLUSHALL` is one step: whoever has seen something after it sees nothing of before.
+//! - A1: `FLUSHALL` puts a new registry in the place of the old one, and answers when all turns of
+//!   that are over. What runs in the old one meanwhile began before the exchange: so it comes before
+//!   the flush, and all that runs in the new one after it. Whoever finds his registry closed finds
+//!   another one at the next look.
 //! - A2: a state has a value if and only if it is [`Living`], after each turn; but a registry that
 //!   is being closed gives no more pins, and then the value goes with the turn.
 
@@ -27,7 +29,19 @@ use crate::value::Cell;
 /// takes a piece of the thread's stack.
 const AT_ONCE: usize = 64;
 
-type Registry = Keyed<Key, Slot>;
+/// The keys that there are until the next `FLUSHALL`.
+struct Registry {
+    keyed: Keyed<Key, Slot>,
+    /// How many have a value. Those that the registry counts may have none: they are looked at.
+    len: Arc<AtomicUsize>,
+}
+
+impl Registry {
+    fn new() -> Arc<Self> {
+        let keyed = Keyed::with_state(|_: &Key| Slot::default());
+        Arc::new(Registry { keyed, len: Arc::default() })
+    }
+}
 
 /// The state of a key.
 #[derive(Default)]
@@ -50,37 +64,23 @@ impl Drop for Living {
 }
 
 /// The keys.
-pub struct Actors {
-    registry: ArcSwap<Registry>,
-    /// How many have a value. Those that the registry counts may have none: they are looked at.
-    len: Arc<AtomicUsize>,
-    /// Held while a registry is closed, and the next one is not there yet.
-    closing: Mutex<()>,
-}
-
-fn registry() -> Arc<Registry> {
-    Arc::new(Keyed::with_state(|_: &Key| Slot::default()))
-}
+pub struct Actors(ArcSwap<Registry>);
 
 impl Default for Actors {
     fn default() -> Self {
-        Actors {
-            registry: ArcSwap::new(registry()),
-            len: Arc::default(),
-            closing: Mutex::default(),
-        }
+        Actors(ArcSwap::new(Registry::new()))
     }
 }
 
 impl Slot {
     /// The end of each turn: A2.
-    fn settle(&mut self, registry: &Registry, key: &[u8], len: &Arc<AtomicUsize>) {
+    fn settle(&mut self, registry: &Registry, key: &[u8]) {
         match (&self.cell.value, &self.living) {
             (Some(_), None) => {
-                if let Ok(pin) = registry.key(Key::from_slice(key)) {
+                if let Ok(pin) = registry.keyed.key(Key::from_slice(key)) {
                     // Ordering: a number, and nothing is read through it.
-                    len.fetch_add(1, Relaxed);
-                    self.living = Some(Living { _pin: pin, len: len.clone() });
+                    registry.len.fetch_add(1, Relaxed);
+                    self.living = Some(Living { _pin: pin, len: registry.len.clone() });
                 }
             }
             (None, Some(_)) => self.living = None,
@@ -90,16 +90,13 @@ impl Slot {
 }
 
 impl Actors {
-    /// Runs `f` on the registry until one runs it that is not closed.
-    fn on_registry<R>(&self, mut f: impl FnMut(&Registry) -> Result<R, RunError<R>>) -> R {
+    /// Runs `f` on the registry, until it finds one that is not closed.
+    fn on_registry<R>(&self, mut f: impl FnMut(&Arc<Registry>) -> Result<R, RunError<R>>) -> R {
         loop {
-            let registry = self.registry.load();
-            match f(&registry) {
+            match f(&self.0.load()) {
                 Ok(result) => return result,
-                Err(RunError::NotStarted(NotStarted::Closed) | RunError::Gone(_)) => {
-                    drop(registry);
-                    drop(self.closing.lock());
-                }
+                // A1: there is another one.
+                Err(RunError::NotStarted(NotStarted::Closed) | RunError::Gone(_)) => {}
                 Err(error) => panic!("a run without limits: {error}"),
             }
         }
@@ -114,9 +111,9 @@ impl Actors {
         let ranks: Vec<_> = keys.iter().filter_map(|key| sorted.binary_search(key).ok()).collect();
         let ranks = Arc::new((ranks, sorted));
         self.on_registry(|registry| {
-            let (visitor, ranks, len) = (visitor.clone(), ranks.clone(), self.len.clone());
-            let (same, sorted) = (registry.clone(), ranks.1.clone());
-            registry.run_all(sorted, Limits::NONE, move |slots| {
+            let (visitor, ranks, same) = (visitor.clone(), ranks.clone(), registry.clone());
+            let sorted = ranks.1.clone();
+            registry.keyed.run_all(sorted, Limits::NONE, move |slots| {
                 let (ranks, sorted) = &*ranks;
                 if let Some(visit) = &mut *visitor.lock() {
                     for (n, &rank) in ranks.iter().enumerate() {
@@ -124,7 +121,7 @@ impl Actors {
                     }
                 }
                 for (slot, key) in slots.iter_mut().zip(sorted) {
-                    slot.settle(&same, key, &len);
+                    slot.settle(&same, key);
                 }
             })
         });
@@ -138,10 +135,10 @@ impl Table for Actors {
         let mut f = Some(f);
         self.on_registry(|registry| {
             let f = &mut f;
-            registry.run(Key::from_slice(key), |slot| {
+            registry.keyed.run(Key::from_slice(key), |slot| {
                 let Some(f) = f.take() else { unreachable!("a turn comes once") };
                 let result = f(&mut slot.cell);
-                slot.settle(registry, key, &self.len);
+                slot.settle(registry, key);
                 result
             })
         })
@@ -156,19 +153,17 @@ impl Table for Actors {
 
     fn len(&self) -> usize {
         // Ordering: a number, and nothing is read through it.
-        self.len.load(Relaxed)
+        self.0.load().len.load(Relaxed)
     }
 
     fn clear(&self) {
-        let _closing = self.closing.lock();
         // A1.
-        self.registry.load().shutdown(Limit::Unlimited);
-        self.registry.store(registry());
+        self.0.swap(Registry::new()).keyed.shutdown(Limit::Unlimited);
     }
 }
 
 impl Drop for Actors {
     fn drop(&mut self) {
-        self.registry.load().shutdown(Limit::Unlimited);
+        self.0.load().keyed.shutdown(Limit::Unlimited);
     }
 }
