@@ -95,8 +95,8 @@ impl<T: Table> Session<T> {
         }
         self.figures.ran(commands);
         self.read.drain(..taken);
-        if self.read.is_empty() {
-            // After a large command.
+        // After a large command.
+        if self.read.capacity() > self.read.len().saturating_mul(4).max(4 * READ) {
             self.read.shrink_to(4 * READ);
             self.parser.shrink();
         }

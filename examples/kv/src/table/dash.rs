@@ -13,17 +13,7 @@ pub struct Dash(DashMap<Key, Cell, DefaultHashBuilder>);
 
 impl Table for Dash {
     fn with<R: Send>(&self, key: &[u8], f: impl FnOnce(&mut Cell) -> R + Send) -> R {
-        if let Some(mut cell) = self.0.get_mut(key) {
-            let result = f(&mut cell);
-            let gone = cell.value.is_none();
-            drop(cell);
-            if gone {
-                self.0.remove_if(key, |_, cell| cell.value.is_none());
-            }
-            return result;
-        }
         match self.0.entry(Key::from_slice(key)) {
-            // Somebody else's, meanwhile.
             Entry::Occupied(mut entry) => {
                 let result = f(entry.get_mut());
                 if entry.get().value.is_none() {
