@@ -79,12 +79,22 @@ fn a_key_that_comes_and_goes_is_made_once() {
     }
 }
 
+/// Says that it is over when it is dropped: a panic, too, ends those that go on until then.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 /// How often somebody saw one half of an `MSET`.
 fn torn(table: &str) -> usize {
     let kv = Kv::start(table);
     let over = AtomicBool::new(false);
     let start = Barrier::new(4);
     thread::scope(|scope| {
+        let _over = Over(&over);
         for n in 0..2 {
             let mut client = kv.client();
             let (start, over) = (&start, &over);
@@ -102,7 +112,7 @@ fn torn(table: &str) -> usize {
         let readers: Vec<_> = (0..2)
             .map(|_| {
                 let mut client = kv.client();
-                let (start, rounds) = (&start, size(1000, 20_000));
+                let (start, rounds) = (&start, size(1000, 5_000));
                 scope.spawn(move || {
                     start.wait();
                     let mut torn = 0;
@@ -116,9 +126,7 @@ fn torn(table: &str) -> usize {
                 })
             })
             .collect();
-        let torn = readers.into_iter().map(|reader| reader.join().expect("it is served")).sum();
-        over.store(true, SeqCst);
-        torn
+        readers.into_iter().map(|reader| reader.join().expect("it is served")).sum()
     })
 }
 
@@ -139,6 +147,7 @@ fn flushall_takes_what_was_there_and_no_more() {
         let kv = Kv::start(table);
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
+            let _over = Over(&over);
             for n in 0..3 {
                 let mut client = kv.client();
                 let over = &over;
@@ -164,7 +173,6 @@ fn flushall_takes_what_was_there_and_no_more() {
                 assert_eq!(client.ask("SET after 1"), "+OK");
                 assert_eq!(client.ask("GET after"), "$1\r\n1", "{table}");
             }
-            over.store(true, SeqCst);
         });
         let mut client = kv.client();
         assert_eq!(client.ask("FLUSHALL"), "+OK");
