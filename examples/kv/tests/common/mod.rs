@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub(crate) const TABLES: [&str; 4] = ["actors", "dashmap", "sharded", "mutex"];
 
 /// After so long, something hangs.
-pub(crate) const HANGS: Duration = Duration::from_secs(40);
+pub(crate) const HANGS: Duration = Duration::from_secs(120);
 
 /// How much of a load is run: a small part in debug builds.
 pub(crate) fn size(debug: usize, release: usize) -> usize {
