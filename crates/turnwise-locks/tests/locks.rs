@@ -343,6 +343,48 @@ fn an_owner_holds_several_times() {
 }
 
 #[test]
+fn an_owner_does_not_wait_behind_itself() {
+    let (locks, me) = (Locks::new(), Owner::new());
+    let holder = locks.lock(1).wait().unwrap();
+    let one = locks.lock_as(&me, 1, Limits::NONE);
+    let mut other = locks.lock(1);
+    let two = locks.lock_as(&me, 1, Limits::NONE);
+    let gone = locks.lock_as(&me, 1, Limits::NONE);
+    drop(gone);
+    drop(holder);
+    assert!(one.is_ready() && two.is_ready() && !other.is_ready());
+    let (one, two) = (one.wait().unwrap(), two.wait().unwrap());
+    assert_eq!(one.fence(), two.fence());
+    assert_eq!(locks.info(&1).unwrap().count, 2);
+    assert_eq!(locks.info(&1).unwrap().waiting, 1);
+    drop(one);
+    assert!(!other.is_ready());
+    drop(two);
+    assert!(poll(&mut other, Waker::noop()).unwrap().is_ok());
+    assert!(locks.is_empty());
+}
+
+#[test]
+fn an_owner_whose_lease_is_over_holds_anew() {
+    // Nobody runs the timers.
+    let (clock, _timers, locks) = by_hand();
+    let me = Owner::new();
+    let old = locks.lock_as(&me, 1, Limits::NONE.lease(SECOND)).wait().unwrap();
+    let other = locks.lock(1);
+    clock.advance(SECOND);
+    assert!(old.is_lost());
+    let new = locks.lock_as(&me, 1, Limits::NONE);
+    // It does not overtake.
+    let other = other.wait().unwrap();
+    assert!(!new.is_ready());
+    drop(other);
+    let new = new.wait().unwrap();
+    assert!(!new.is_lost() && new.fence() > old.fence());
+    assert!(old.release().is_err());
+    assert_eq!(locks.info(&1).unwrap().fence, Some(new.fence()));
+}
+
+#[test]
 fn owners_of_other_locks_are_others() {
     let (one, two) = (Locks::new(), Locks::new());
     let me = Owner::new();
@@ -668,6 +710,13 @@ fn a_clock_that_panics_harms_nobody() {
     let waiting = locks.lock_within(1, lease);
     drop(held);
     drop(waiting.wait().unwrap());
+    // An entry of an owner that begins the lease anew.
+    let me = Owner::new();
+    let held = locks.lock_as(&me, 1, Limits::NONE).wait().unwrap();
+    let next = locks.lock(1);
+    drop(locks.lock_as(&me, 1, lease).wait().unwrap());
+    drop(held);
+    assert!(next.is_ready() && next.wait().is_ok());
     clock.0.store(false, SeqCst);
     assert!(locks.is_empty());
 }

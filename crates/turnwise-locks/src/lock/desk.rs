@@ -98,15 +98,19 @@ struct Desk<'a>(&'a Arc<Common>);
 impl Desk<'_> {
     fn hold<K: Send + Sync + 'static>(&self, lease: Option<Lease<K>>) -> Arc<Tenure> {
         let tenure = Tenure::new();
-        if let Some(Lease { length, actor }) = lease {
-            // With a lease too long for the clock, it never ends.
-            let due = self.0.now().checked_add(length);
-            // A clock that panics arms nothing: then the lease ends when somebody asks.
-            if let Err(payload) = catch(|| tenure.end_at(due, self.0, actor)) {
-                discard(payload);
-            }
-        }
+        self.begin(lease, &tenure);
         tenure
+    }
+
+    /// The lease begins, or begins anew.
+    fn begin<K: Send + Sync + 'static>(&self, lease: Option<Lease<K>>, tenure: &Arc<Tenure>) {
+        let Some(Lease { length, actor }) = lease else { return };
+        // With a lease too long for the clock, it never ends.
+        let due = self.0.now().checked_add(length);
+        // A clock that panics arms nothing: then the lease ends when somebody asks.
+        if let Err(payload) = catch(|| tenure.end_at(due, self.0, actor)) {
+            discard(payload);
+        }
     }
 }
 
@@ -129,6 +133,12 @@ impl<K: Send + Sync + 'static> Host<Ticket<K>, Arc<Tenure>> for Desk<'_> {
         let grant = Grant { fence, number, tenure: tenure.clone() };
         // One that has gone meanwhile does not get it: the next does, in this very turn.
         promise.try_keep(Ok(grant)).is_ok().then_some(tenure)
+    }
+
+    fn join(&mut self, ticket: Ticket<K>, fence: u64, tenure: &Arc<Tenure>) -> bool {
+        let Ticket { promise, number, lease, .. } = ticket;
+        self.begin(lease, tenure);
+        promise.try_keep(Ok(Grant { fence, number, tenure: tenure.clone() })).is_ok()
     }
 
     fn refuse(&mut self, ticket: Ticket<K>, why: Refusal) -> bool {
@@ -189,10 +199,7 @@ impl<K: Send + Sync + 'static> Core<K> {
         );
         Step::Over(match entered {
             Entered::In { fence, term: tenure } => {
-                if let Some(Lease { length, actor }) = lease.take() {
-                    let due = common.now().checked_add(length);
-                    tenure.end_at(due, common, actor);
-                }
+                Desk(common).begin(lease.take(), &tenure);
                 Ok(Grant { fence, number, tenure })
             }
             Entered::Refused(why) => Err(told(why, called)),

@@ -11,6 +11,8 @@
 //! - M3: when a call returns, the head of the queue does not fit. So no room is left unused.
 //! - M4: fences increase strictly, in the order in which holds begin.
 //! - M5: a request ends once: let in, refused, or taken out of the queue.
+//! - M6: no owner waits for itself: it has one hold at most, and none of its requests stands in the
+//!   queue meanwhile.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,6 +25,8 @@ use crate::estimate::Estimate;
 pub(crate) trait Term {
     /// Is its lease over at this time? Then it is taken away, and the holder is told.
     fn expire(&self, now: Duration) -> bool;
+    /// The same; it looks at the clock only if there is a lease.
+    fn is_over(&self, now: impl FnOnce() -> Duration) -> bool;
     /// It is taken away, and the holder is told.
     fn lose(&self);
 }
@@ -36,6 +40,8 @@ pub(crate) trait Host<W, T> {
     fn waits(&self, ticket: &W) -> bool;
     /// Lets in one that waited, or learns that it has gone.
     fn let_in(&mut self, ticket: W, fence: u64) -> Option<T>;
+    /// Lets one into the hold that its owner has got meanwhile, or learns that it has gone (false).
+    fn join(&mut self, ticket: W, fence: u64, term: &T) -> bool;
     /// Sends one away that waited, or learns that it has gone (false).
     fn refuse(&mut self, ticket: W, why: Refusal) -> bool;
 }
@@ -174,12 +180,22 @@ impl<W, T: Term + Clone> Machine<W, T> {
             return Entered::Refused(Refusal::TooLarge { capacity: self.capacity });
         }
         if let Some(owner) = request.owner {
+            let mine = self.holds.iter().find(|hold| hold.owner == Some(owner));
+            // What is over, and was not taken away yet, is nobody's any more.
+            if mine.is_some_and(|hold| hold.term.is_over(|| host.now())) {
+                self.expire(host);
+            }
             if let Some(entered) = self.again(owner, &request) {
                 return entered;
             }
         }
         if !self.fits(request.weight) {
             self.expire(host);
+            // The owner may have been let in for what was over.
+            let again = request.owner.and_then(|owner| self.again(owner, &request));
+            if let Some(entered) = again {
+                return entered;
+            }
         }
         if self.queue.is_empty() && self.fits(request.weight) {
             let fence = host.fence();
@@ -378,9 +394,38 @@ impl<W, T: Term + Clone> Machine<W, T> {
             } else {
                 let fence = host.fence();
                 match host.let_in(ticket, fence) {
-                    Some(term) => self.hold(&request, fence, term, Some(now)),
+                    Some(term) => {
+                        self.hold(&request, fence, term, Some(now));
+                        self.join(now, host);
+                    }
                     None => self.gone -= 1,
                 }
+            }
+        }
+    }
+
+    /// Other requests of the owner who was let in just now do not wait for it (M6).
+    fn join(&mut self, now: Duration, host: &mut impl Host<W, T>) {
+        let Some(hold) = self.holds.last_mut().filter(|hold| hold.owner.is_some()) else { return };
+        let mut index = 0;
+        while let Some(waiter) = self.queue.get(index) {
+            if waiter.request.owner != hold.owner {
+                index += 1;
+                continue;
+            }
+            let Some(Waiter { request, ticket, .. }) = self.queue.remove(index) else { return };
+            let there = if request.until.is_some_and(|until| now >= until) {
+                host.refuse(ticket, Refusal::TimedOut { at: now })
+            } else if request.weight > hold.weight() {
+                host.refuse(ticket, Refusal::Deadlock)
+            } else if host.join(ticket, hold.fence, &hold.term) {
+                hold.entries.push((request.number, request.weight));
+                true
+            } else {
+                false
+            };
+            if !there {
+                self.gone -= 1;
             }
         }
     }

@@ -131,6 +131,10 @@ impl Term for Arc<Tenure> {
         self.take_away(|state| state.lost || state.due.is_some_and(|due| now >= due))
     }
 
+    fn is_over(&self, now: impl FnOnce() -> Duration) -> bool {
+        self.is_lost(now)
+    }
+
     fn lose(&self) {
         self.take_away(|_| true);
     }
