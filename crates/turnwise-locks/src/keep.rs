@@ -10,6 +10,8 @@
 //!   timer; it is unset by the message that finds nothing kept.
 //! - K2: what waits for a key's end holds the registry weakly, and takes hold of it on a thread that
 //!   may drop it.
+//! - K3: a pin writes down that the key is used, but for the one that ends it: so the turn that ends
+//!   a key sees whether it was used, and over, since that turn was sent. Then the key is kept anew.
 
 use std::mem::needs_drop;
 use std::sync::{Arc, Weak};
@@ -86,7 +88,11 @@ where
             }
             if needs_drop::<S>() {
                 let place = Place { hash: entry.hash(), at };
-                due.push((place, keys.pin(at, Kind::Run).actor().clone()));
+                let end = *entry.due();
+                let entry = keys.pin(at, Kind::Run);
+                // K3.
+                *entry.due() = end;
+                due.push((place, entry.actor().clone()));
             } else {
                 keys.table.unkeep(at);
                 gone.push(keys.table.remove(at));

@@ -100,7 +100,8 @@ pub(crate) struct Entry<K, S> {
 enum Body<K, S> {
     Mailbox {
         actor: Actor<Slot<K, S>>,
-        /// When it is to end, if it is kept: nanoseconds of the registry's clock.
+        /// When it is to end, if it is kept, or ends now: nanoseconds of the registry's clock.
+        /// Zero, if it was used since.
         due: u64,
         links: Links,
     },
@@ -183,6 +184,8 @@ impl<K, S> Keys<K, S> {
             self.table.unkeep(at);
         }
         let entry = self.table.get(at);
+        // It is used.
+        *entry.due() = 0;
         let pins = entry.pins(kind);
         *pins = pins.checked_add(1).expect("four billion pins are enough for a key");
         entry
@@ -256,6 +259,15 @@ impl Drop for Comparing {
     }
 }
 
+/// Is a key to be kept alive after its last pin?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keep {
+    Yes,
+    /// If it was used since this pin was made, which was to end it.
+    IfUsed,
+    No,
+}
+
 /// What an unpin has come to.
 enum Unpinned<K, S> {
     /// There are other pins, or it is kept.
@@ -307,17 +319,18 @@ impl<K, S> Registry<K, S> {
     }
 
     /// Takes a pin away. `stateless`: there is no state in the mailbox, or it is not looked after.
-    /// `keep`: the last one leaves the key there, if the registry does so.
-    fn unpin(&self, place: Place, kind: Kind, stateless: bool, keep: bool) -> Unpinned<K, S> {
+    /// `keep`: does the last one leave the key there, if the registry does so?
+    fn unpin(&self, place: Place, kind: Kind, stateless: bool, keep: Keep) -> Unpinned<K, S> {
         // The clock is user code: not under the lock.
-        let until = if keep { self.keep_until() } else { None };
+        let until = if keep == Keep::No { None } else { self.keep_until() };
         let mut keys = self.lock(self.shard_of(place.hash));
         let entry = keys.table.get(place.at);
         if entry.runs + entry.keys > 1 {
             *entry.pins(kind) -= 1;
             return Unpinned::Others;
         }
-        if let Some(due) = until.filter(|_| !keys.closed) {
+        let used = *entry.due() == 0;
+        if let Some(due) = until.filter(|_| !keys.closed && (keep == Keep::Yes || used)) {
             let entry = keys.table.get(place.at);
             *entry.pins(kind) -= 1;
             *entry.due() = due;
@@ -716,7 +729,12 @@ impl<A: Access> Guard<A::Key, A::State> for Pin<A> {
         }
         loop {
             let stateless = !A::LOOKED_AFTER || slot.state.is_none();
-            let keep = !self.last && slot.state.is_some();
+            // What has no state is not kept.
+            let keep = match (&slot.state, self.last) {
+                (None, _) => Keep::No,
+                (Some(_), true) => Keep::IfUsed,
+                (Some(_), false) => Keep::Yes,
+            };
             // Those that pin meanwhile wait in this very mailbox.
             match self.access.registry().unpin(self.place, self.kind, stateless, keep) {
                 Unpinned::Last(_) => {
@@ -749,7 +767,8 @@ impl<A: Access> Drop for Pin<A> {
             return;
         }
         let stateless = self.last || !A::LOOKED_AFTER;
-        match self.access.registry().unpin(self.place, self.kind, stateless, !self.last) {
+        let keep = if self.last { Keep::IfUsed } else { Keep::Yes };
+        match self.access.registry().unpin(self.place, self.kind, stateless, keep) {
             Unpinned::Kept(due) => {
                 self.counted = false;
                 let registry = self.access.registry();

@@ -251,7 +251,7 @@ pub(crate) const MODELS: &[Model] = models![
     THREE keyed::keyed_runners_and_a_canceller ["cancelled", "ran"],
     ALL keyed::keyed_state_against_a_pin ["kept", "made anew"],
     ALL keyed::keyed_published_against_a_pin ["busy", "ran"],
-    TWO keyed::keyed_shutdown_against_a_run ["closed", "ran"],
+    THREE keyed::keyed_shutdown_against_a_run ["closed", "ran"],
     TWO keyed::keyed_kept_against_a_run ["kept", "made anew"],
     ALL keyed::keyed_same_hash,
 ];

@@ -119,7 +119,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         let (shelf, capacity) = (&self.shelf, self.shelf.capacity);
         // An owner, and a lease, are known by a mailbox only.
         let thin = owner.is_none() && limits.leased().is_none();
-        let wish = Wish { weight, thin, immediate: limits.is_immediate() };
+        let wish = Wish { weight, thin, immediate: limits.is_immediate(), capacity };
         let number = || shelf.common.number();
         let kept = |fence, weight| Core::held(capacity, fence, weight);
         let (place, actor) = match shelf.registry.hold(key, wish, number, kept) {

@@ -32,6 +32,18 @@ pub(crate) struct Wish {
     pub(crate) thin: bool,
     /// It does not wait.
     pub(crate) immediate: bool,
+    /// How much of the lock there is.
+    pub(crate) capacity: u64,
+}
+
+impl<K, S> Entry<K, S> {
+    /// Is it a hold beside which such a wish has no room? A mailbox decides for itself.
+    fn leaves_no_room(&self, wish: Wish) -> bool {
+        match self.body {
+            Body::Thin { weight, .. } => wish.weight > wish.capacity.saturating_sub(weight),
+            Body::Mailbox { .. } => false,
+        }
+    }
 }
 
 /// Is this thread inside the `Eq` of a key (P4)?
@@ -106,7 +118,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             return Err(NotStarted::Closed);
         }
         if let Some(at) = find(&keys.table, hash, &key) {
-            if wish.immediate && keys.table.get(at).is_thin() {
+            if wish.immediate && keys.table.get(at).leaves_no_room(wish) {
                 return Err(NotStarted::Busy);
             }
             let actor = self.fatten(&mut keys, at, kept);
