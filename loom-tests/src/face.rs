@@ -1,7 +1,9 @@
 //! What the root of the published crate re-exports, as far as the packages that are built on it use
 //! it.
 
-pub(crate) use super::actor::{Actor, Reply, Template, WaitError, promise};
+pub(crate) use super::actor::{
+    Actor, Promise, Reply, Template, WaitError, WeakActor, promise, promise_on,
+};
 pub(crate) use super::cell::config::SharedPolicy;
 pub(crate) use super::cell::executor::Executor;
 pub(crate) use super::error::{AskError, Reason, StopCause};

@@ -2,7 +2,10 @@
 //! a model replaces.
 
 pub(crate) use parking_lot::{Mutex, MutexGuard};
-pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) mod atomic {
+    pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+}
 
 /// How many shards a registry has: a power of two.
 pub(crate) fn shards() -> usize {

@@ -16,6 +16,7 @@ mod ending;
 mod freeing;
 mod hand_over;
 mod keyed;
+mod locks;
 mod nodes;
 mod one_owner;
 mod panics;
@@ -254,6 +255,11 @@ pub(crate) const MODELS: &[Model] = models![
     THREE keyed::keyed_shutdown_against_a_run ["closed", "ran"],
     TWO keyed::keyed_kept_against_a_run ["kept", "made anew"],
     ALL keyed::keyed_same_hash,
+    THREE locks::locks_second_against_a_release ["at once", "handed on"],
+    TWO locks::locks_granted_against_given_up,
+    TWO locks::locks_end_of_a_hold ["expired", "forced", "released"],
+    TWO locks::locks_gone_against_a_lock,
+    TWO locks::locks_renewed_against_the_end ["lost", "renewed"],
 ];
 
 /// What must be red: the canary first, then the designs that this one replaces.

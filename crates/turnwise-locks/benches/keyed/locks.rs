@@ -19,7 +19,10 @@ const TOKIO: &str = "tokio";
 
 /// Mutexes by key, counted: whoever is the last takes it out.
 #[derive(Clone, Default)]
-struct Counted(Arc<DashMap<u64, (usize, Arc<Mutex<()>>)>>);
+struct Counted(Arc<DashMap<u64, Entrants>>);
+
+/// So many hold a mutex or wait for it.
+type Entrants = (usize, Arc<Mutex<()>>);
 
 impl Counted {
     async fn with(&self, key: u64, f: impl AsyncFnOnce()) {

@@ -15,7 +15,7 @@ use super::machine::{Entered, Host, Machine, Refusal, Request, Term, View};
 use super::tenure::Tenure;
 use crate::limits::Terms;
 use crate::registry::Slot;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::user_code::{catch, discard};
 
 /// What the locks of one registry share.

@@ -1,0 +1,138 @@
+//! T1 and T2 of holds without a mailbox, M1 to M5 of the lock's machine where it meets those that
+//! wait, give up and let go. The lock objects, their registry and their timers are those that ship.
+
+use std::time::Duration;
+
+use super::super::limits::Limits;
+use super::super::lock::{Guard, LockError, Locks};
+use super::super::time::Timers;
+use super::clock::{LIMIT, Steps};
+use super::*;
+use crate::sync::reached;
+
+/// Locks on a clock, and what all holders of the one key write.
+struct Setting {
+    clock: Arc<Steps>,
+    timers: Timers,
+    locks: Locks<u32>,
+    inside: Arc<Written>,
+}
+
+impl Setting {
+    fn new() -> Self {
+        let clock = Arc::new(Steps::default());
+        let timers = Timers::by_hand(clock.clone());
+        let locks = Locks::builder().timers(timers.clone()).build();
+        Setting { clock, timers, locks, inside: Written::new() }
+    }
+
+    /// After all threads have joined, and all guards are dropped.
+    fn finish(self) {
+        let last = self.locks.try_lock(1).expect("the lock is free");
+        drop(last);
+        assert_eq!(self.locks.len(), 0, "a key is left");
+        assert_eq!(self.timers.len(), 0, "a timer is left");
+    }
+}
+
+/// T1 and T2: a hold that nobody has asked for ends while a second one asks. It comes in at once,
+/// or when the first lets go, and sees what that has done; its fence is larger.
+pub(super) fn locks_second_against_a_release() {
+    let setting = Setting::new();
+    let first = setting.locks.try_lock(1).expect("nobody is there");
+    let (fence, inside) = (first.fence(), setting.inside.clone());
+    let ends = spawn(move || {
+        inside.write();
+        drop(first);
+    });
+    let acquire = setting.locks.lock(1);
+    reached(if acquire.is_ready() { "at once" } else { "handed on" });
+    let second = acquire.wait().expect("it comes");
+    setting.inside.write();
+    assert!(second.fence() > fence);
+    ends.join();
+    drop(second);
+    setting.finish();
+}
+
+/// M5: one that waits gives up as it is let in. Then the next is.
+pub(super) fn locks_granted_against_given_up() {
+    let setting = Setting::new();
+    let first = setting.locks.try_lock(1).expect("nobody is there");
+    let (second, third) = (setting.locks.lock(1), setting.locks.lock(1));
+    let inside = setting.inside.clone();
+    let ends = spawn(move || {
+        inside.write();
+        drop(first);
+    });
+    drop(second);
+    let third = third.wait().expect("it comes");
+    setting.inside.write();
+    ends.join();
+    drop(third);
+    setting.finish();
+}
+
+/// Expiry, force and release of one hold, by three threads: it ends once, and the one that waits
+/// comes in.
+pub(super) fn locks_end_of_a_hold() {
+    let setting = Setting::new();
+    let lease = Limits::NONE.lease(LIMIT);
+    let first = setting.locks.lock_within(1, lease).wait().expect("nobody is there");
+    let next = setting.locks.lock(1);
+    let (clock, timers) = (setting.clock.clone(), setting.timers.clone());
+    let expires = spawn(move || {
+        clock.tick();
+        timers.run_due();
+    });
+    let locks = setting.locks.clone();
+    let forces = spawn(move || {
+        if locks.force_release(&1) {
+            reached("forced");
+        }
+    });
+    reached(if first.release().is_ok() { "released" } else { "expired" });
+    expires.join();
+    forces.join();
+    // It may have been forced, too.
+    drop(next.wait());
+    setting.finish();
+}
+
+/// P1: a lock is gone with its last use, as another one asks for it.
+pub(super) fn locks_gone_against_a_lock() {
+    fn hold(locks: &Locks<u32>, inside: &Written) -> Result<Guard<u32>, LockError> {
+        let guard = locks.lock(1).wait()?;
+        inside.write();
+        Ok(guard)
+    }
+    let setting = Setting::new();
+    let (locks, inside) = (setting.locks.clone(), setting.inside.clone());
+    let theirs = spawn(move || {
+        let first = hold(&locks, &inside).expect("it comes").fence();
+        let second = hold(&locks, &inside).expect("it comes").fence();
+        assert!(second > first);
+    });
+    drop(hold(&setting.locks, &setting.inside).expect("it comes"));
+    theirs.join();
+    setting.finish();
+}
+
+/// A lease is renewed as it ends: it has ended, and the holder knows; or it goes on.
+pub(super) fn locks_renewed_against_the_end() {
+    let setting = Setting::new();
+    let lease = Limits::NONE.lease(LIMIT);
+    let guard = setting.locks.lock_within(1, lease).wait().expect("nobody is there");
+    let (clock, timers) = (setting.clock.clone(), setting.timers.clone());
+    let expires = spawn(move || {
+        clock.tick();
+        timers.run_due();
+    });
+    let renewed = guard.renew(Duration::MAX).is_ok();
+    expires.join();
+    reached(if renewed { "renewed" } else { "lost" });
+    assert_eq!(guard.is_lost(), !renewed);
+    assert_eq!(setting.locks.try_lock(1).is_ok(), !renewed);
+    drop(guard);
+    setting.finish();
+}
