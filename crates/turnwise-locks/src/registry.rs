@@ -510,7 +510,11 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             return Err(NotStarted::Closed);
         }
         if let Some(at) = find(&keys.table, hash, &key) {
-            return Ok((Place { hash, at }, keys.pin(at, kind).actor().clone()));
+            let found = (Place { hash, at }, keys.pin(at, kind).actor().clone());
+            drop(keys);
+            // The pin is counted, so a panic must not lose it.
+            ignore(|| drop(key));
+            return Ok(found);
         }
         let (held, beside) = self.held(key);
         let actor = self.spawn(beside);
@@ -529,7 +533,10 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             if keys.table.get(at).is_busy() {
                 return Err(NotStarted::Busy);
             }
-            return Ok((Place { hash, at }, keys.pin(at, Kind::Run).actor().clone()));
+            let found = (Place { hash, at }, keys.pin(at, Kind::Run).actor().clone());
+            drop(keys);
+            ignore(|| drop(key));
+            return Ok(found);
         }
         let (held, beside) = self.held(key);
         let actor = self.spawn(beside);

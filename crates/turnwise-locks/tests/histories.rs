@@ -37,9 +37,11 @@ enum Op {
     Enter {
         request: u64,
         weight: u64,
-        leased: bool,
         fence: Option<u64>,
     },
+    /// Its lease begins: with its turn, which may be later than what was called since has made of
+    /// it, and before it is seen. Not `true`: if there is one.
+    Begin(u64, bool),
     /// Has it.
     Held(u64),
     /// Was not let in.
@@ -117,10 +119,18 @@ impl Plain {
 
     fn apply(&mut self, op: Op, capacity: u64) -> bool {
         match op {
-            Op::Enter { request, weight, leased, fence } => {
-                self.queue.push(Hold { request, weight, leased, released: false, fence });
+            Op::Enter { request, weight, fence } => {
+                let (leased, released) = (false, false);
+                self.queue.push(Hold { request, weight, leased, released, fence });
                 self.let_in(capacity)
             }
+            Op::Begin(request, certain) => match self.hold(request) {
+                Some(hold) => {
+                    hold.leased = true;
+                    true
+                }
+                None => !certain,
+            },
             Op::Held(request) => self.hold(request).is_some() || self.lost.contains(&request),
             Op::Late(request) => {
                 let before = self.queue.len();
@@ -476,11 +486,11 @@ impl<const FAULT: u8> Subject for Wrong<FAULT> {
     }
     fn expire(&self) {
         let mut inner = self.0.lock().unwrap();
-        let before = inner.plain.holds.len();
-        inner.plain.lose(|hold| hold.leased);
         if FAULT == STAYS {
             return;
         }
+        let before = inner.plain.holds.len();
+        inner.plain.lose(|hold| hold.leased);
         if FAULT == OLD_FENCE && inner.plain.holds.len() < before {
             inner.fence -= 1;
         }
@@ -561,7 +571,16 @@ fn window<S: Subject>(beside: Beside, seed: u64) -> Vec<Call> {
                 let asked = subject.enter(weight, Limits::wait(Duration::ZERO));
                 let held = subject.wait(asked);
                 let fence = held.as_ref().map(S::fence);
-                calls.push((begun, now(), Op::Try { request, weight, fence }));
+                let returned = now();
+                if beside == Beside::Leases {
+                    // A place, as any other; the clock is looked at when its turn comes, and others
+                    // may have taken theirs behind it meanwhile.
+                    calls.push((begun, returned, Op::Enter { request, weight, fence }));
+                    let said = if fence.is_some() { Op::Held } else { Op::Late };
+                    calls.push((begun, returned, said(request)));
+                } else {
+                    calls.push((begun, returned, Op::Try { request, weight, fence }));
+                }
                 holds = held.map(|held| (request, held));
                 continue;
             }
@@ -573,18 +592,26 @@ fn window<S: Subject>(beside: Beside, seed: u64) -> Vec<Call> {
             };
             let asked = subject.enter(weight, limits);
             let entered = calls.len();
-            calls.push((begun, now(), Op::Enter { request, weight, leased, fence: None }));
+            calls.push((begun, now(), Op::Enter { request, weight, fence: None }));
             let waits = now();
             if random.below(4) == 0 {
                 subject.leave_queue(asked);
-                calls.push((waits, now(), Op::Drop(request)));
+                let returned = now();
+                calls.push((waits, returned, Op::Drop(request)));
+                if leased {
+                    calls.push((begun, returned, Op::Begin(request, false)));
+                }
                 continue;
             }
             match subject.wait(asked) {
                 Some(held) => {
-                    calls.push((waits, now(), Op::Held(request)));
+                    let returned = now();
+                    calls.push((waits, returned, Op::Held(request)));
                     let fence = Some(S::fence(&held));
-                    calls[entered].2 = Op::Enter { request, weight, leased, fence };
+                    calls[entered].2 = Op::Enter { request, weight, fence };
+                    if leased {
+                        calls.push((begun, returned, Op::Begin(request, true)));
+                    }
                     holds = Some((request, held));
                 }
                 // Its time may have been over before it was waited for.

@@ -148,13 +148,17 @@ impl Semaphore {
     /// [`LockError::Busy`], [`LockError::Closed`].
     pub fn drain(&self) -> Result<Permit, LockError> {
         loop {
-            let available = self.info().map_or(0, |info| info.available);
+            let available = match self.info() {
+                None if self.actor.is_closed() => return Err(LockError::Closed),
+                info => info.map_or(0, |info| info.available),
+            };
             if available == 0 {
                 return Err(LockError::Busy);
             }
             // Somebody may come in between: then there are fewer.
             match self.try_acquire(available) {
                 Err(LockError::Busy) if self.info().is_some_and(|info| info.waiting == 0) => {}
+                Err(LockError::TooMany { .. }) => {}
                 result => return result,
             }
         }

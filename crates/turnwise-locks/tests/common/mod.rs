@@ -1,6 +1,6 @@
 //! What the tests of lock objects share.
 
-#![allow(dead_code, reason = "each file of tests uses some of it")]
+#![allow(dead_code, unreachable_pub, reason = "each file of tests uses some of it")]
 
 use std::future::Future;
 use std::pin::Pin;
