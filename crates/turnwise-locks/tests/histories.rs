@@ -290,7 +290,7 @@ impl Subject for Mutual {
     }
     fn expire(&self) {
         self.0.advance(SECOND);
-        drop(self.1.info(&1));
+        let _ = self.1.info(&1);
     }
 }
 
@@ -318,7 +318,7 @@ impl Subject for Permits {
     }
     fn expire(&self) {
         self.0.advance(SECOND);
-        drop(self.1.info());
+        let _ = self.1.info();
     }
 }
 
@@ -375,7 +375,7 @@ impl Subject for ReadWrite {
     }
     fn expire(&self) {
         self.0.advance(SECOND);
-        drop(self.1.info(&1));
+        let _ = self.1.info(&1);
     }
 }
 

@@ -36,7 +36,7 @@ mod wait_list;
 pub use actor::{
     Actor, ActorBuilder, Asking, Closing, Context, Ending, Handler, Lossy, Posted, Promise,
     Recipient, Reply, Sending, ShutdownReport, SpawnError, SpawnReason, System, Template,
-    TemplateBuilder, WaitError, Waiting, WeakActor, promise,
+    TemplateBuilder, WaitError, Waiting, WeakActor, promise, promise_on,
 };
 pub use budget::Budget;
 pub use cell::config::{Overflow, PanicPolicy, SharedPolicy, Undelivered};
