@@ -14,6 +14,7 @@ use turnwise::Actor;
 
 use super::{Body, COMPARING, Entry, Found, Held, Keys, Kind, Place, Registry, Slot, find, insert};
 use crate::keyed::NotStarted;
+use crate::user_code::ignore;
 
 /// What comes of a request that looks for the key of a lock.
 pub(crate) enum Entered<K, S> {
@@ -123,6 +124,9 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             }
             let actor = self.fatten(&mut keys, at, kept);
             keys.pin(at, Kind::Run);
+            drop(keys);
+            // The pin is counted, so a panic must not lose it.
+            ignore(|| drop(key));
             return Ok(Entered::Fat((Place { hash, at }, actor)));
         }
         if !wish.thin {
