@@ -159,3 +159,45 @@ fn owners_in_a_long_queue() {
     }
     assert!(locks.is_empty());
 }
+
+#[test]
+fn what_is_polled_inside_the_own_turn_holds_nothing() {
+    let permits = turnwise_locks::Semaphore::new(1);
+    let holder = permits.try_acquire(1).unwrap();
+    let inside = permits.clone();
+    let wakes = common::Wakes::calling(move || {
+        // Its turn is behind this one: nobody can wait for it here.
+        let told = poll(&mut inside.acquire(), std::task::Waker::noop());
+        assert!(matches!(told, Some(Err(LockError::Deadlock))));
+    });
+    let mut waiting = permits.acquire();
+    assert!(poll(&mut waiting, &wakes.waker()).is_none());
+    drop(holder);
+    until(|| wakes.count() == 1);
+    drop(waiting.wait().unwrap());
+    let info = permits.info().unwrap();
+    assert_eq!((info.holders, info.waiting), (0, 0));
+}
+
+#[test]
+fn a_refused_closure_comes_back_though_its_keys_drop_panics() {
+    #[derive(PartialEq, Eq, Hash)]
+    struct Key(bool);
+    impl Drop for Key {
+        fn drop(&mut self) {
+            if self.0 {
+                std::panic::resume_unwind(Box::new("a key"));
+            }
+        }
+    }
+    let keyed = turnwise_locks::Keyed::new();
+    let captured = Arc::new(());
+    let inside = keyed.clone();
+    let kept = captured.clone();
+    let ran = keyed.run(Key(true), move |()| {
+        let refused = inside.try_run(Key(true), move |()| drop(kept));
+        assert!(refused.is_err());
+    });
+    assert!(ran.is_ok());
+    assert_eq!(Arc::strong_count(&captured), 1);
+}

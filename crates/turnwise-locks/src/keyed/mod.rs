@@ -20,6 +20,7 @@ pub use run::Run;
 use crate::limits::{Limits, Terms};
 use crate::overrun::{Listener, Overrun};
 use crate::registry::{Found, Guard, Kind, Look, Make, More, Pin, Registry, Slot};
+use crate::user_code::ignore;
 use turn::{Ended, Job};
 
 /// Runs closures by key: those of one key run one at a time, in the order of the calls; keys are
@@ -170,11 +171,26 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         F: FnOnce(&mut S) -> R + Send,
     {
         let registry = &*self.registry;
-        let hash = match registry.look(&key) {
-            Err(reason) => return Err(TryRun { reason, f }),
-            Ok(Look::Idle(found)) => return try_on(registry, found, terms, f),
-            Ok(Look::Vacant(hash)) => hash,
-        };
+        let looked = registry.look(&key);
+        if let Ok(Look::Vacant(hash)) = looked {
+            return self.try_vacant(hash, key, terms, f);
+        }
+        // Before there is a result: a drop that panics would leak that.
+        ignore(|| drop(key));
+        match looked {
+            Ok(Look::Idle(found)) => try_on(registry, found, terms, f),
+            Err(reason) => Err(TryRun { reason, f }),
+            Ok(Look::Vacant(_)) => unreachable!("its key is there still"),
+        }
+    }
+
+    /// [`try_now`](Self::try_now) of a key that nobody uses.
+    fn try_vacant<R, F>(&self, hash: u64, key: K, terms: Terms, f: F) -> Result<Ended<R>, TryRun<F>>
+    where
+        R: Send,
+        F: FnOnce(&mut S) -> R + Send,
+    {
+        let registry = &*self.registry;
         // A mailbox that is no key's yet has nothing to wait for. Inside its turn it becomes the
         // key's, so this turn is the key's first, and nobody gets in between.
         let actor = registry.unpublished();

@@ -173,11 +173,7 @@ impl<G: Guarding> Acquire<G> {
                 Stage::Thin(thin) => return Some(Ok(G::of(Held::thin(thin)))),
                 Stage::Asked(reply) => match reply.wait() {
                     Ok(step) => Stage::after(step),
-                    Err(error) => {
-                        // What this thread cannot wait for is in the mailbox still.
-                        self.withdraw();
-                        Stage::Over(Err(failed(error)))
-                    }
+                    Err(error) => self.give_in(error),
                 },
                 Stage::Waits(reply) => {
                     let left = match until {
@@ -191,10 +187,7 @@ impl<G: Guarding> Acquire<G> {
                             self.stage = Stage::Waits(reply);
                             return None;
                         }
-                        Err(WaitError::Ask(error)) => {
-                            self.withdraw();
-                            Stage::Over(Err(failed(error)))
-                        }
+                        Err(WaitError::Ask(error)) => self.give_in(error),
                         Err(_) => unreachable!("a place that is kept is not taken back"),
                     }
                 }
@@ -215,12 +208,15 @@ impl<G: Guarding> Acquire<G> {
             }
             Err(reply) => match reply.wait() {
                 Ok(told) => Stage::Over(told),
-                Err(error) => {
-                    self.withdraw();
-                    Stage::Over(Err(failed(error)))
-                }
+                Err(error) => self.give_in(error),
             },
         }
+    }
+
+    /// Its turn, or the answer, cannot be waited for here; but they may be to come.
+    fn give_in(&mut self, error: AskError) -> Stage<G::Key> {
+        self.withdraw();
+        Stage::Over(Err(failed(error)))
     }
 
     /// Whatever becomes of the request, nobody holds by it.
@@ -287,7 +283,7 @@ impl<G: Guarding> Future for Acquire<G> {
                         return Poll::Pending;
                     }
                     Poll::Ready(Ok(step)) => Stage::after(step),
-                    Poll::Ready(Err(error)) => Stage::Over(Err(failed(error))),
+                    Poll::Ready(Err(error)) => this.give_in(error),
                 },
                 Stage::Waits(mut reply) => match Pin::new(&mut reply).poll(cx) {
                     Poll::Pending if this.is_late(cx) => this.time_out(reply),
@@ -296,7 +292,7 @@ impl<G: Guarding> Future for Acquire<G> {
                         return Poll::Pending;
                     }
                     Poll::Ready(Ok(told)) => Stage::Over(told),
-                    Poll::Ready(Err(error)) => Stage::Over(Err(failed(error))),
+                    Poll::Ready(Err(error)) => this.give_in(error),
                 },
             };
         }

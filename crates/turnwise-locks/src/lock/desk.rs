@@ -5,6 +5,7 @@
 //! lock.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use turnwise::time::Timers;
@@ -15,7 +16,6 @@ use super::machine::{Entered, Host, Machine, Refusal, Request, Term, View};
 use super::tenure::Tenure;
 use crate::limits::Terms;
 use crate::registry::Slot;
-use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::user_code::{catch, discard};
 
 /// What the locks of one registry share.
