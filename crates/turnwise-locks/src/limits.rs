@@ -82,14 +82,6 @@ impl Limits {
         Limits { lease: None, ..self }
     }
 
-    /// How long one would wait who does not want to wait in vain.
-    pub(crate) fn patience(self) -> Option<Duration> {
-        match self.wait {
-            Limit::Within(wait) if self.early => Some(wait),
-            _ => None,
-        }
-    }
-
     pub(crate) fn is_immediate(self) -> bool {
         self.wait == Limit::Immediate
     }

@@ -33,6 +33,9 @@ pub(super) use sealed::Guarding;
 /// The place in the queue was taken by the call that made it, and is kept whether anybody polls
 /// this or not. Dropping it leaves the queue; if the lock has come meanwhile, it is given back. A
 /// future is woken at its limit.
+///
+/// A waker is called inside a turn of the lock. One that waits for others there, as those of
+/// runtimes never do, holds up all who use the lock, and for ever if they wait for it.
 #[must_use = "dropping it gives the place up"]
 pub struct Acquire<G: Guarding> {
     /// Until it is over.
@@ -93,7 +96,6 @@ impl<G: Guarding> Acquire<G> {
             weight,
             terms,
             immediate: limits.is_immediate(),
-            patience: limits.patience(),
             lease: terms.lease.map(|length| Lease { length, actor: place.actor.downgrade() }),
         };
         let stage = enter(&place, ask);
@@ -216,7 +218,7 @@ impl<G: Guarding> Acquire<G> {
     /// Its turn, or the answer, cannot be waited for here; but they may be to come.
     fn give_in(&mut self, error: AskError) -> Stage<G::Key> {
         self.withdraw();
-        Stage::Over(Err(failed(error)))
+        Stage::Over(Err(error.into()))
     }
 
     /// Whatever becomes of the request, nobody holds by it.
@@ -361,13 +363,5 @@ impl<G: Guarding> Unpin for Acquire<G> {}
 impl<G: Guarding> fmt::Debug for Acquire<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquire").field("ready", &self.is_ready()).finish_non_exhaustive()
-    }
-}
-
-/// Why a turn, or an answer, did not come.
-fn failed(error: AskError) -> LockError {
-    match error {
-        AskError::Refused(reason) => reason.into(),
-        _ => LockError::Closed,
     }
 }

@@ -64,7 +64,6 @@ pub(super) struct Ask<K: Send + Sync + 'static> {
     pub(super) weight: u64,
     pub(super) terms: Terms,
     pub(super) immediate: bool,
-    pub(super) patience: Option<Duration>,
     pub(super) lease: Option<Lease<K>>,
 }
 
@@ -180,7 +179,8 @@ impl<K: Send + Sync + 'static> Core<K> {
     }
 
     pub(super) fn enter(&mut self, ask: Ask<K>, common: &Arc<Common>) -> Step {
-        let Ask { number, owner, weight, terms, immediate, patience, lease } = ask;
+        let Ask { number, owner, weight, terms, immediate, lease } = ask;
+        let patience = terms.wait.filter(|_| terms.early).map(|wait| wait.at - wait.called);
         let until = terms.wait.map(|wait| wait.at);
         let called = terms.wait.map_or(Duration::ZERO, |wait| wait.called);
         let timed = until.is_some() || lease.is_some();

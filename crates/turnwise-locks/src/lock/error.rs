@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use turnwise::Reason;
+use turnwise::{AskError, Reason};
 
 use super::fence::Fence;
 
@@ -49,6 +49,17 @@ impl From<Reason> for LockError {
         match reason {
             Reason::Deadlock => LockError::Deadlock,
             Reason::WouldBlock => LockError::WouldBlock,
+            _ => LockError::Closed,
+        }
+    }
+}
+
+/// Why a turn, or an answer, did not come.
+impl From<AskError> for LockError {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::Refused(reason) => reason.into(),
+            AskError::Taken => LockError::Taken,
             _ => LockError::Closed,
         }
     }

@@ -66,9 +66,7 @@ impl<K: Send + Sync + 'static> Thin<K> {
     /// What its mailbox knows; that is made if there is none.
     fn known(&self) -> &Known<K> {
         self.known.get_or_init(|| {
-            let Some(actor) = self.shelf.mailbox(self.place) else {
-                unreachable!("what is held is somewhere")
-            };
+            let actor = self.shelf.registry.mailbox(self.place, self.shelf.kept());
             let tenure = tenure_of(&actor, self.fence);
             (actor, tenure)
         })

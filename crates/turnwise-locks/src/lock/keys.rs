@@ -121,8 +121,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         let thin = owner.is_none() && limits.leased().is_none();
         let wish = Wish { weight, thin, immediate: limits.is_immediate(), capacity };
         let number = || shelf.common.number();
-        let kept = |fence, weight| Core::held(capacity, fence, weight);
-        let (place, actor) = match shelf.registry.hold(key, wish, number, kept) {
+        let (place, actor) = match shelf.registry.hold(key, wish, number, shelf.kept()) {
             Ok(Entered::Fat(found)) => found,
             Ok(Entered::Thin(place, fence)) => {
                 return Acquire::thin(Thin::new(shelf.clone(), place, fence));
@@ -136,9 +135,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
     }
 
     fn mailbox(&self, key: &K) -> Option<Actor<Slot<K, Core<K>>>> {
-        let capacity = self.shelf.capacity;
-        let kept = |fence, weight| Core::held(capacity, fence, weight);
-        self.shelf.registry.mailbox_of(key, kept)
+        self.shelf.registry.mailbox_of(key, self.shelf.kept())
     }
 
     pub(super) fn info(&self, key: &K) -> Option<LockInfo> {
@@ -163,10 +160,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
 }
 
 /// What is known of a lock, inside its turn.
-pub(super) fn info_of<K: Send + Sync + 'static>(
-    core: &mut Core<K>,
-    common: &Arc<Common>,
-) -> LockInfo {
+fn info_of<K: Send + Sync + 'static>(core: &mut Core<K>, common: &Arc<Common>) -> LockInfo {
     let view = core.view(common);
     let now = common.now();
     let oldest = core.oldest();
@@ -205,3 +199,90 @@ impl<K: Send + Sync + 'static> Clone for Keys<K> {
         Keys { shelf: self.shelf.clone() }
     }
 }
+
+/// What all locks by key have, whatever is asked of them: `$capacity` is how much room each has.
+macro_rules! by_key {
+    ($name:ident, $builder:ident, $capacity:expr) => {
+        impl<K: std::hash::Hash + Eq + Send + Sync + 'static> $name<K> {
+            /// Locks on the system's clock.
+            pub fn new() -> Self {
+                Self::builder().build()
+            }
+
+            /// Locks with a clock, or timers, of their own.
+            pub fn builder() -> $builder<K> {
+                $builder { timing: Default::default(), keys: std::marker::PhantomData }
+            }
+        }
+
+        impl<K: Send + Sync + 'static> $name<K> {
+            /// How many locks are used. Stale on return.
+            pub fn len(&self) -> usize {
+                self.keys.len()
+            }
+
+            /// Is no lock used? Stale on return.
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+        }
+
+        impl<K: std::hash::Hash + Eq + Send + Sync + 'static> Default for $name<K> {
+            fn default() -> Self {
+                $name::new()
+            }
+        }
+
+        impl<K: Send + Sync + 'static> Clone for $name<K> {
+            fn clone(&self) -> Self {
+                $name { keys: self.keys.clone() }
+            }
+        }
+
+        // No panic leaves a lock half changed.
+        impl<K: Send + Sync + 'static> std::panic::UnwindSafe for $name<K> {}
+        impl<K: Send + Sync + 'static> std::panic::RefUnwindSafe for $name<K> {}
+
+        impl<K: Send + Sync + 'static> std::fmt::Debug for $name<K> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
+
+        /// Describes locks before they are made: see `builder`.
+        #[must_use = "nothing is made before `build`"]
+        pub struct $builder<K> {
+            timing: $crate::lock::keys::Timing,
+            keys: std::marker::PhantomData<fn(K)>,
+        }
+
+        impl<K: std::hash::Hash + Eq + Send + Sync + 'static> $builder<K> {
+            /// The timers that end leases and waits; their clock is that of the locks. Without
+            /// this, the [global ones](turnwise::time::Timers::global).
+            pub fn timers(mut self, timers: turnwise::time::Timers) -> Self {
+                self.timing.timers = Some(timers);
+                self
+            }
+
+            /// The clock that limits and leases are measured on, with timers of its own.
+            pub fn clock(mut self, clock: impl turnwise::Clock + 'static) -> Self {
+                self.timing.clock(clock);
+                self
+            }
+
+            /// Makes the locks.
+            pub fn build(self) -> $name<K> {
+                let make = || $crate::lock::desk::Core::new($capacity);
+                $name { keys: $crate::lock::keys::Keys::new($capacity, make, self.timing) }
+            }
+        }
+
+        impl<K> std::fmt::Debug for $builder<K> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($builder)).finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+pub(super) use by_key;

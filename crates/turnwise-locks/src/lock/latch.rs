@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use turnwise::time::Timers;
-use turnwise::{Actor, AskError, Clock, Limit, Promise, Reply, WaitError, promise_on};
+use turnwise::{Actor, Clock, Limit, Promise, Reply, WaitError, promise_on};
 
 use super::error::LockError;
 
@@ -186,17 +186,9 @@ impl Opening {
                 self.reply = Some(reply);
                 None
             }
-            Err(WaitError::Ask(error)) => Some(Err(failed(error))),
+            Err(WaitError::Ask(error)) => Some(Err(error.into())),
             Err(_) => unreachable!("a wait that is kept is not taken back"),
         }
-    }
-}
-
-fn failed(error: AskError) -> LockError {
-    match error {
-        AskError::Refused(reason) => reason.into(),
-        AskError::Taken => LockError::Taken,
-        _ => LockError::Closed,
     }
 }
 
@@ -209,7 +201,7 @@ impl Future for Opening {
         if polled.is_ready() {
             self.reply = None;
         }
-        polled.map_err(failed)
+        polled.map_err(LockError::from)
     }
 }
 

@@ -17,12 +17,7 @@ mod rw;
 mod semaphore;
 mod tenure;
 
-use std::fmt;
 use std::hash::Hash;
-use std::panic::{RefUnwindSafe, UnwindSafe};
-
-use turnwise::Clock;
-use turnwise::time::Timers;
 
 pub use acquire::Acquire;
 pub use all::{AcquireAll, MultiGuard};
@@ -34,9 +29,8 @@ pub use rw::{ReadGuard, RwLocks, RwLocksBuilder, WriteGuard};
 pub use semaphore::{Permit, Semaphore, SemaphoreBuilder, SemaphoreInfo};
 pub use tenure::Lost;
 
-use desk::Core;
 use guard::guard;
-use keys::{Keys, Timing};
+use keys::{Keys, by_key};
 
 use crate::limits::Limits;
 
@@ -81,16 +75,6 @@ pub struct Locks<K: Send + Sync + 'static> {
 }
 
 impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
-    /// Locks on the system's clock.
-    pub fn new() -> Self {
-        Self::builder().build()
-    }
-
-    /// Locks with a clock, or timers, of their own.
-    pub fn builder() -> LocksBuilder<K> {
-        LocksBuilder { timing: Timing::default(), keys: std::marker::PhantomData }
-    }
-
     /// Asks for a lock, without a limit. Lock-free but for the short lock of a shard of the
     /// registry; the [`Acquire`] waits.
     ///
@@ -214,69 +198,4 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     }
 }
 
-impl<K: Send + Sync + 'static> Locks<K> {
-    /// How many locks are used. Stale on return.
-    pub fn len(&self) -> usize {
-        self.keys.len()
-    }
-
-    /// Is no lock used? Stale on return.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-impl<K: Hash + Eq + Send + Sync + 'static> Default for Locks<K> {
-    fn default() -> Self {
-        Locks::new()
-    }
-}
-
-impl<K: Send + Sync + 'static> Clone for Locks<K> {
-    fn clone(&self) -> Self {
-        Locks { keys: self.keys.clone() }
-    }
-}
-
-// No panic leaves a lock half changed.
-impl<K: Send + Sync + 'static> UnwindSafe for Locks<K> {}
-impl<K: Send + Sync + 'static> RefUnwindSafe for Locks<K> {}
-
-impl<K: Send + Sync + 'static> fmt::Debug for Locks<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Locks").finish_non_exhaustive()
-    }
-}
-
-/// Describes locks before they are made: see [`Locks::builder`].
-#[must_use = "nothing is made before `build`"]
-pub struct LocksBuilder<K> {
-    timing: Timing,
-    keys: std::marker::PhantomData<fn(K)>,
-}
-
-impl<K: Hash + Eq + Send + Sync + 'static> LocksBuilder<K> {
-    /// The timers that end leases and waits; their clock is that of the locks. Without this, the
-    /// [global ones](Timers::global).
-    pub fn timers(mut self, timers: Timers) -> Self {
-        self.timing.timers = Some(timers);
-        self
-    }
-
-    /// The clock that limits and leases are measured on, with timers of its own.
-    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
-        self.timing.clock(clock);
-        self
-    }
-
-    /// Makes the locks.
-    pub fn build(self) -> Locks<K> {
-        Locks { keys: Keys::new(1, || Core::new(1), self.timing) }
-    }
-}
-
-impl<K> fmt::Debug for LocksBuilder<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LocksBuilder").finish_non_exhaustive()
-    }
-}
+by_key!(Locks, LocksBuilder, 1);

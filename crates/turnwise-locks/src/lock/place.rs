@@ -5,7 +5,7 @@ use std::sync::Arc;
 use turnwise::Actor;
 
 use super::desk::{Common, Core};
-use crate::registry::{self, Access, Guard, Pin, Registry, Slot};
+use crate::registry::{Access, Guard, Pin, Registry, Slot};
 
 /// The locks of one registry.
 pub(super) struct Shelf<K: Send + Sync + 'static> {
@@ -16,10 +16,10 @@ pub(super) struct Shelf<K: Send + Sync + 'static> {
 }
 
 impl<K: Send + Sync + 'static> Shelf<K> {
-    /// The mailbox of a hold; made, if it has none.
-    pub(super) fn mailbox(&self, place: registry::Place) -> Option<Actor<Slot<K, Core<K>>>> {
+    /// What makes the state of a mailbox that has a hold of this fence and weight.
+    pub(super) fn kept(&self) -> impl FnOnce(u64, u64) -> Core<K> + use<K> {
         let capacity = self.capacity;
-        self.registry.mailbox(place, |fence, weight| Core::held(capacity, fence, weight))
+        move |fence, weight| Core::held(capacity, fence, weight)
     }
 }
 

@@ -1,19 +1,12 @@
 //! Readers and writers.
 
-use std::fmt;
 use std::hash::Hash;
-use std::marker::PhantomData;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
-use turnwise::Clock;
-use turnwise::time::Timers;
-
 use super::acquire::{Acquire, Guarding};
-use super::desk::Core;
 use super::error::LockError;
 use super::guard::guard;
-use super::keys::{Keys, LockInfo, Owner, Timing};
+use super::keys::{Keys, LockInfo, Owner, by_key};
 use crate::limits::Limits;
 
 /// What there is room for: a reader takes one of it, a writer takes it all.
@@ -74,16 +67,6 @@ pub struct RwLocks<K: Send + Sync + 'static> {
 }
 
 impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
-    /// Locks on the system's clock.
-    pub fn new() -> Self {
-        Self::builder().build()
-    }
-
-    /// Locks with a clock, or timers, of their own.
-    pub fn builder() -> RwLocksBuilder<K> {
-        RwLocksBuilder { timing: Timing::default(), keys: PhantomData }
-    }
-
     /// Asks for a lock as a reader, without a limit.
     pub fn read(&self, key: K) -> Acquire<ReadGuard<K>> {
         self.read_within(key, Limits::NONE)
@@ -170,68 +153,4 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
     }
 }
 
-impl<K: Send + Sync + 'static> RwLocks<K> {
-    /// How many locks are used. Stale on return.
-    pub fn len(&self) -> usize {
-        self.keys.len()
-    }
-
-    /// Is no lock used? Stale on return.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-impl<K: Hash + Eq + Send + Sync + 'static> Default for RwLocks<K> {
-    fn default() -> Self {
-        RwLocks::new()
-    }
-}
-
-impl<K: Send + Sync + 'static> Clone for RwLocks<K> {
-    fn clone(&self) -> Self {
-        RwLocks { keys: self.keys.clone() }
-    }
-}
-
-// No panic leaves a lock half changed.
-impl<K: Send + Sync + 'static> UnwindSafe for RwLocks<K> {}
-impl<K: Send + Sync + 'static> RefUnwindSafe for RwLocks<K> {}
-
-impl<K: Send + Sync + 'static> fmt::Debug for RwLocks<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RwLocks").finish_non_exhaustive()
-    }
-}
-
-/// Describes locks before they are made: see [`RwLocks::builder`].
-#[must_use = "nothing is made before `build`"]
-pub struct RwLocksBuilder<K> {
-    timing: Timing,
-    keys: PhantomData<fn(K)>,
-}
-
-impl<K: Hash + Eq + Send + Sync + 'static> RwLocksBuilder<K> {
-    /// As [`LocksBuilder::timers`](crate::LocksBuilder::timers).
-    pub fn timers(mut self, timers: Timers) -> Self {
-        self.timing.timers = Some(timers);
-        self
-    }
-
-    /// As [`LocksBuilder::clock`](crate::LocksBuilder::clock).
-    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
-        self.timing.clock(clock);
-        self
-    }
-
-    /// Makes the locks.
-    pub fn build(self) -> RwLocks<K> {
-        RwLocks { keys: Keys::new(ALL, || Core::new(ALL), self.timing) }
-    }
-}
-
-impl<K> fmt::Debug for RwLocksBuilder<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RwLocksBuilder").finish_non_exhaustive()
-    }
-}
+by_key!(RwLocks, RwLocksBuilder, ALL);

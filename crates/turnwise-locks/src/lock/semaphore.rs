@@ -12,7 +12,7 @@ use super::acquire::{Acquire, Wanted};
 use super::desk::{Common, Core};
 use super::error::LockError;
 use super::guard::guard;
-use super::keys::{Timing, info_of};
+use super::keys::Timing;
 use super::place::{Kept, Place};
 use crate::limits::Limits;
 use crate::registry::Slot;
@@ -169,13 +169,14 @@ impl Semaphore {
     pub fn info(&self) -> Option<SemaphoreInfo> {
         let known = self.actor.with(|slot| {
             slot.state.as_mut().map(|core| {
-                let (lock, view) = (info_of(core, &self.common), core.view(&self.common));
+                let view = core.view(&self.common);
+                let now = self.common.now();
                 SemaphoreInfo {
                     permits: view.capacity,
                     available: view.capacity.saturating_sub(view.used),
                     holders: view.holds,
                     waiting: view.waiting,
-                    oldest_wait: lock.oldest_wait,
+                    oldest_wait: view.oldest_wait.map(|since| now.saturating_sub(since)),
                 }
             })
         });

@@ -96,9 +96,9 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         &self,
         place: Place,
         kept: impl FnOnce(u64, u64) -> S,
-    ) -> Option<Actor<Slot<K, S>>> {
+    ) -> Actor<Slot<K, S>> {
         let mut keys = self.lock(self.shard_of(place.hash));
-        Some(self.fatten(&mut keys, place.at, kept))
+        self.fatten(&mut keys, place.at, kept)
     }
 }
 
