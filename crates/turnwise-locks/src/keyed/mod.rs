@@ -538,7 +538,8 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
         run_on(&self.actor, &*self.pin, f)
     }
 
-    /// As [`Keyed::try_run`].
+    /// As [`Keyed::try_run`]. After a run in another thread, its result may be there a moment before
+    /// that thread lets go of a key that is pinned: until then the key is busy.
     ///
     /// # Errors
     /// As [`Keyed::try_run`].
