@@ -40,7 +40,7 @@ fn rounds<S: Send + 'static>(
 
 #[test]
 fn two_sends_at_the_edge_are_both_handled() {
-    let many = size_from_env("TURNWISE_ROUNDS", size(50_000, 1_000_000));
+    let many = size_from_env("TURNWISE_ROUNDS", size(50_000, 300_000));
     static HANDLED: AtomicU64 = AtomicU64::new(0);
     let send = |actor: &Actor<()>, _| {
         actor.send(|()| _ = HANDLED.fetch_add(1, Relaxed)).unwrap();
@@ -51,7 +51,7 @@ fn two_sends_at_the_edge_are_both_handled() {
 
 #[test]
 fn a_send_and_a_with_at_the_edge_are_both_handled() {
-    let many = size(10_000, 300_000);
+    let many = size(10_000, 100_000);
     static HANDLED: AtomicU64 = AtomicU64::new(0);
     let send = |actor: &Actor<()>, me| {
         if me == 0 {
@@ -65,7 +65,7 @@ fn a_send_and_a_with_at_the_edge_are_both_handled() {
 
 #[test]
 fn a_post_at_the_edge_is_handled_by_who_waits() {
-    let many = size(10_000, 300_000);
+    let many = size(10_000, 100_000);
     static HANDLED: AtomicU64 = AtomicU64::new(0);
     let send = |actor: &Actor<()>, me| {
         if me == 0 {
@@ -81,7 +81,7 @@ fn a_post_at_the_edge_is_handled_by_who_waits() {
 
 #[test]
 fn a_nested_send_at_the_edge_comes_after_the_turn() {
-    let many = size(10_000, 300_000);
+    let many = size(10_000, 100_000);
     static HANDLED: AtomicU64 = AtomicU64::new(0);
     let send = |actor: &Actor<()>, me| {
         let send = || actor.send(|()| _ = HANDLED.fetch_add(1, Relaxed)).unwrap();
@@ -92,7 +92,7 @@ fn a_nested_send_at_the_edge_comes_after_the_turn() {
 
 #[test]
 fn an_ask_and_a_wait_for_idle_at_the_edge_both_end() {
-    let many = size(10_000, 300_000);
+    let many = size(10_000, 100_000);
     static HANDLED: AtomicU64 = AtomicU64::new(0);
     let send = |actor: &Actor<()>, me| {
         if me == 0 {

@@ -723,7 +723,7 @@ fn an_end_between_two_looks_of_a_poll_is_seen() {
 #[test]
 fn no_end_is_missed_by_threads_and_tasks() {
     in_child("no_end_is_missed_by_threads_and_tasks", 2 * PATIENCE, || {
-        for round in 0..size(3_000, 30_000) {
+        for round in 0..size(3_000, 10_000) {
             let states = Tally::default();
             let system = System::new();
             let members = [(); 2].map(|()| system.actor(states.token()).unwrap());

@@ -710,7 +710,7 @@ fn an_executors_state_is_dropped_by_it() {
 fn the_last_handle_goes_as_a_weak_one_does() {
     must_end(|| {
         let drops = Drops::default();
-        let rounds = size(2_000, 50_000);
+        let rounds = size(2_000, 20_000);
         let template = built(Template::builder().name("raced"));
         for round in 0..rounds {
             let state = drops.one();

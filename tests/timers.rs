@@ -652,7 +652,7 @@ fn two_runners_and_a_canceller_of_ticks() {
         let (clock, timers) = by_hand();
         let inside = Arc::new(AtomicBool::new(false));
         let ticks = Arc::new(AtomicU64::new(0));
-        for _ in 0..size(300, 5_000) {
+        for _ in 0..size(300, 1_000) {
             let (inside, ticks) = (inside.clone(), ticks.clone());
             let over = Arc::new(AtomicBool::new(false));
             let theirs = over.clone();

@@ -432,7 +432,7 @@ fn actors_of_a_template() {
 #[test]
 fn one_of_many_runs() {
     const THREADS: usize = 4;
-    let rounds = size(2_000, 100_000);
+    let rounds = size(2_000, 20_000);
     for hooked in [false, true] {
         let builder = Actor::builder(0_usize);
         let n = spawned(if hooked { builder.on_batch_start(|_| ()) } else { builder });

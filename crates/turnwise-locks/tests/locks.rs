@@ -14,7 +14,7 @@ use turnwise::time::Timers;
 use turnwise::{Actor, Clock, VirtualClock};
 use turnwise_locks::{
     Acquire, AcquireAll, Fence, Fenced, FencedError, Guard, Limits, LockError, Locks, Lost,
-    MultiGuard, Owner, Permit, ReadGuard, WriteGuard,
+    LostError, MultiGuard, Owner, Permit, ReadGuard, WriteGuard,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -839,4 +839,55 @@ fn leases_and_force_against_releases() {
     assert_eq!(kept.into_inner() + lost.into_inner(), 3 * usize::try_from(rounds).unwrap());
     // What the timers had begun to say is said.
     until(|| locks.is_empty());
+}
+
+/// Of one hold, either its release says that it was held until then, or a force that it took it.
+#[test]
+fn released_or_forced_and_never_both() {
+    let rounds = if cfg!(debug_assertions) { 5_000 } else { 50_000 };
+    let (locks, over) = (Locks::new(), AtomicUsize::new(0));
+    let counts = [const { AtomicUsize::new(0) }; 3];
+    let [kept, lost, forced] = &counts;
+    let count = |released: Result<(), LostError>| match released {
+        Ok(()) => kept.fetch_add(1, SeqCst),
+        Err(_) => lost.fetch_add(1, SeqCst),
+    };
+    thread::scope(|scope| {
+        for me in 0..3 {
+            let (locks, over) = (&locks, &over);
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    let owner = Owner::new();
+                    match (me + round) % 3 {
+                        0 => _ = count(locks.lock(1).wait().unwrap().release()),
+                        1 => {
+                            let guard = locks.lock_as(&owner, 1, Limits::NONE).wait().unwrap();
+                            count(guard.release());
+                        }
+                        _ => {
+                            // The last of two decides; without the first, it may be a hold anew.
+                            let first = locks.lock_as(&owner, 1, Limits::NONE).wait().unwrap();
+                            let second = locks.lock_as(&owner, 1, Limits::NONE).wait().unwrap();
+                            if first.fence() == second.fence() {
+                                drop(first);
+                            } else {
+                                count(first.release());
+                            }
+                            count(second.release());
+                        }
+                    }
+                }
+                over.fetch_add(1, SeqCst);
+            });
+        }
+        scope.spawn(|| {
+            while over.load(SeqCst) < 3 {
+                forced.fetch_add(usize::from(locks.force_release(&1)), SeqCst);
+            }
+        });
+    });
+    let [kept, lost, forced] = counts.map(AtomicUsize::into_inner);
+    assert_eq!(lost, forced, "{kept} were given back");
+    assert!(kept + lost >= 3 * rounds);
+    assert!(locks.is_empty());
 }

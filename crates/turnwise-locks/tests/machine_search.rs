@@ -236,6 +236,12 @@ impl Hold {
 }
 
 impl Term for Hold {
+    fn enter(&self) -> bool {
+        true
+    }
+
+    fn exit(&self) {}
+
     fn expire(&self, now: Duration) -> bool {
         let over = self.is_due(now.as_secs()) && self.0.2 != Fault::LeaseStays;
         if over {
@@ -248,9 +254,11 @@ impl Term for Hold {
         self.0.1.get().is_some() && self.is_due(now().as_secs())
     }
 
-    fn lose(&self) {
-        let Some(world) = self.1.upgrade() else { return };
-        world.events.borrow_mut().push(Event::Lost(self.0.0));
+    fn lose(&self) -> bool {
+        if let Some(world) = self.1.upgrade() {
+            world.events.borrow_mut().push(Event::Lost(self.0.0));
+        }
+        true
     }
 }
 

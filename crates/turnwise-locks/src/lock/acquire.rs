@@ -346,7 +346,7 @@ impl<G: Guarding> Acquire<G> {
             },
         };
         if let (Ok(grant), Some(place)) = (told, self.place.take()) {
-            place.leave(grant.fence, grant.number);
+            grant.end(place);
         }
     }
 }

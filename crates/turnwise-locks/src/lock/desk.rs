@@ -13,6 +13,7 @@ use turnwise::{Promise, Reply, WeakActor, promise_on};
 
 use super::error::LockError;
 use super::machine::{Entered, Host, Machine, Refusal, Request, Term, View};
+use super::place::Place;
 use super::tenure::Tenure;
 use crate::limits::Terms;
 use crate::registry::Slot;
@@ -72,6 +73,18 @@ pub(super) struct Grant {
     pub(super) fence: u64,
     pub(super) number: u64,
     pub(super) tenure: Arc<Tenure>,
+    /// Its owner may have others of the same hold.
+    pub(super) shared: bool,
+}
+
+impl Grant {
+    /// Gives back what it stands for.
+    pub(super) fn end<K: Send + Sync + 'static>(&self, place: Place<K>) {
+        if self.shared {
+            self.tenure.let_go();
+        }
+        place.leave(self.fence, self.number);
+    }
 }
 
 /// What came of a request that has waited.
@@ -88,6 +101,7 @@ struct Ticket<K: Send + Sync + 'static> {
     promise: Promise<Told>,
     number: u64,
     called: Duration,
+    shared: bool,
     lease: Option<Lease<K>>,
 }
 
@@ -127,17 +141,25 @@ impl<K: Send + Sync + 'static> Host<Ticket<K>, Arc<Tenure>> for Desk<'_> {
     }
 
     fn let_in(&mut self, ticket: Ticket<K>, fence: u64) -> Option<Arc<Tenure>> {
-        let Ticket { promise, number, lease, .. } = ticket;
+        let Ticket { promise, number, lease, shared, .. } = ticket;
         let tenure = self.hold(lease);
-        let grant = Grant { fence, number, tenure: tenure.clone() };
+        let grant = Grant { fence, number, tenure: tenure.clone(), shared };
         // One that has gone meanwhile does not get it: the next does, in this very turn.
         promise.try_keep(Ok(grant)).is_ok().then_some(tenure)
     }
 
     fn join(&mut self, ticket: Ticket<K>, fence: u64, tenure: &Arc<Tenure>) -> bool {
-        let Ticket { promise, number, lease, .. } = ticket;
+        let Ticket { promise, number, lease, shared, .. } = ticket;
+        if !tenure.enter() {
+            return false;
+        }
         self.begin(lease, tenure);
-        promise.try_keep(Ok(Grant { fence, number, tenure: tenure.clone() })).is_ok()
+        let grant = Grant { fence, number, tenure: tenure.clone(), shared };
+        let joined = promise.try_keep(Ok(grant)).is_ok();
+        if !joined {
+            tenure.exit();
+        }
+        joined
     }
 
     fn refuse(&mut self, ticket: Ticket<K>, why: Refusal) -> bool {
@@ -184,6 +206,7 @@ impl<K: Send + Sync + 'static> Core<K> {
         let until = terms.wait.map(|wait| wait.at);
         let called = terms.wait.map_or(Duration::ZERO, |wait| wait.called);
         let timed = until.is_some() || lease.is_some();
+        let shared = owner.is_some();
         let request = Request { number, owner, weight, until, timed, immediate, patience };
         // The lease goes to the hold, or to the ticket; or it begins anew, for an owner that is in.
         let (lease, tickets) = (std::cell::Cell::new(lease), std::cell::Cell::new(None));
@@ -194,13 +217,13 @@ impl<K: Send + Sync + 'static> Core<K> {
             || {
                 let (promise, reply) = promise_on(common.timers.clock().clone());
                 tickets.set(Some(reply));
-                Ticket { promise, number, called, lease: lease.take() }
+                Ticket { promise, number, called, shared, lease: lease.take() }
             },
         );
         Step::Over(match entered {
             Entered::In { fence, term: tenure } => {
                 Desk(common).begin(lease.take(), &tenure);
-                Ok(Grant { fence, number, tenure })
+                Ok(Grant { fence, number, tenure, shared })
             }
             Entered::Refused(why) => Err(told(why, called)),
             Entered::Waits => match tickets.take() {

@@ -50,10 +50,20 @@ impl<K: Send + Sync + 'static> Fat<K> {
     }
 }
 
+impl<K: Send + Sync + 'static> Fat<K> {
+    /// Lets go. True: it was lost before.
+    fn release(&mut self) -> bool {
+        let Some(place) = self.place.take() else { return false };
+        let lost = was_lost(&self.grant.tenure, place.common());
+        place.leave(self.grant.fence, self.grant.number);
+        lost
+    }
+}
+
 impl<K: Send + Sync + 'static> Drop for Fat<K> {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            place.leave(self.grant.fence, self.grant.number);
+            self.grant.end(place);
         }
     }
 }
@@ -86,13 +96,18 @@ impl<K: Send + Sync + 'static> Thin<K> {
     fn release(&mut self) -> bool {
         let Some(place) = self.let_go() else { return false };
         let lost = match self.known.get() {
-            Some((_, tenure)) => tenure.is_lost(|| self.shelf.common.now()),
-            // Without a lease, only a turn of the lock takes it away.
-            None => tenure_of(&place.actor, self.fence).is_lost(|| Duration::ZERO),
+            Some((_, tenure)) => was_lost(tenure, &self.shelf.common),
+            None => was_lost(&tenure_of(&place.actor, self.fence), &self.shelf.common),
         };
         place.leave(self.fence, self.fence);
         lost
     }
+}
+
+/// An entry of a hold lets go. True: it was lost before; else it never is from now on, unless its
+/// owner has others.
+fn was_lost(tenure: &Tenure, common: &Common) -> bool {
+    tenure.is_lost(|| common.now()) || !tenure.let_go()
 }
 
 /// What the guards of a hold share. A lock that was closed lets nobody in any more: so nothing is
@@ -191,7 +206,7 @@ impl<K: Send + Sync + 'static> Held<K> {
     pub(super) fn release(mut self) -> Result<(), LostError> {
         // The release counts from here on: the hold is lost before it, or not at all.
         let lost = match &mut self.0 {
-            Body::Fat(_) => self.is_lost(),
+            Body::Fat(fat) => fat.release(),
             Body::Thin(thin) => thin.release(),
         };
         if lost { Err(LostError { fence: self.fence() }) } else { Ok(()) }

@@ -23,12 +23,17 @@ use crate::estimate::Estimate;
 
 /// What a hold is known by, outside.
 pub(crate) trait Term {
-    /// Is its lease over at this time? Then it is taken away, and the holder is told.
+    /// One more entry. False: it is over.
+    fn enter(&self) -> bool;
+    /// An entry ends that nobody has got to know of.
+    fn exit(&self);
+    /// Is it over: was it given back, or has its lease ended? Then it is taken away by that, and
+    /// the holder is told.
     fn expire(&self, now: Duration) -> bool;
     /// The same; it looks at the clock only if there is a lease.
     fn is_over(&self, now: impl FnOnce() -> Duration) -> bool;
-    /// It is taken away, and the holder is told.
-    fn lose(&self);
+    /// It is taken away, and the holder is told. False: it was over before.
+    fn lose(&self) -> bool;
 }
 
 /// Where requests come from.
@@ -179,21 +184,13 @@ impl<W, T: Term + Clone> Machine<W, T> {
         if request.weight > self.capacity {
             return Entered::Refused(Refusal::TooLarge { capacity: self.capacity });
         }
-        if let Some(owner) = request.owner {
-            let mine = self.holds.iter().find(|hold| hold.owner == Some(owner));
-            // What is over, and was not taken away yet, is nobody's any more.
-            if mine.is_some_and(|hold| hold.term.is_over(|| host.now())) {
-                self.expire(host);
-            }
-            if let Some(entered) = self.again(owner, &request) {
-                return entered;
-            }
+        if let Some(entered) = self.again(&request, host) {
+            return entered;
         }
         if !self.fits(request.weight) {
             self.expire(host);
             // The owner may have been let in for what was over.
-            let again = request.owner.and_then(|owner| self.again(owner, &request));
-            if let Some(entered) = again {
+            if let Some(entered) = self.again(&request, host) {
                 return entered;
             }
         }
@@ -220,13 +217,20 @@ impl<W, T: Term + Clone> Machine<W, T> {
     }
 
     /// Entry of an owner who holds already.
-    fn again(&mut self, owner: u64, request: &Request) -> Option<Entered<T>> {
-        let hold = self.holds.iter_mut().find(|hold| hold.owner == Some(owner))?;
-        if hold.weight() < request.weight {
-            return Some(Entered::Refused(Refusal::Deadlock));
+    fn again(&mut self, request: &Request, host: &mut impl Host<W, T>) -> Option<Entered<T>> {
+        let owner = request.owner?;
+        loop {
+            let hold = self.holds.iter_mut().find(|hold| hold.owner == Some(owner))?;
+            // What is over, and was not taken away yet, is nobody's any more.
+            if hold.term.is_over(|| host.now()) {
+                self.expire(host);
+            } else if hold.weight() < request.weight {
+                return Some(Entered::Refused(Refusal::Deadlock));
+            } else if hold.term.enter() {
+                hold.entries.push((request.number, request.weight));
+                return Some(Entered::In { fence: hold.fence, term: hold.term.clone() });
+            }
         }
-        hold.entries.push((request.number, request.weight));
-        Some(Entered::In { fence: hold.fence, term: hold.term.clone() })
     }
 
     fn fits(&self, weight: u64) -> bool {
@@ -296,7 +300,10 @@ impl<W, T: Term + Clone> Machine<W, T> {
     /// A request is withdrawn, whatever has come of it.
     pub(crate) fn withdraw(&mut self, number: u64, host: &mut impl Host<W, T>) {
         let entry = |hold: &&Hold<T>| hold.entries.iter().any(|entry| entry.0 == number);
-        if let Some(fence) = self.holds.iter().find(entry).map(|hold| hold.fence) {
+        if let Some(hold) = self.holds.iter().find(entry) {
+            // Nobody has got a guard for it.
+            hold.term.exit();
+            let fence = hold.fence;
             self.end(fence, number, host);
         } else {
             self.queue.retain(|waiter| waiter.request.number != number);
@@ -332,16 +339,17 @@ impl<W, T: Term + Clone> Machine<W, T> {
 
     /// Takes everything away from those who hold, and lets in who may. How many have lost theirs.
     pub(crate) fn force(&mut self, host: &mut impl Host<W, T>) -> usize {
-        let lost = self.take_away(|hold| {
-            hold.term.lose();
+        let mut lost = 0;
+        self.take_away(|hold| {
+            lost += usize::from(hold.term.lose());
             true
         });
         self.let_in(host);
         lost
     }
 
-    fn take_away(&mut self, mut over: impl FnMut(&Hold<T>) -> bool) -> usize {
-        let (mut freed, before) = (0, self.holds.len());
+    fn take_away(&mut self, mut over: impl FnMut(&Hold<T>) -> bool) {
+        let mut freed = 0;
         self.holds.retain(|hold| {
             let over = over(hold);
             if over {
@@ -350,7 +358,6 @@ impl<W, T: Term + Clone> Machine<W, T> {
             !over
         });
         self.used -= freed;
-        before - self.holds.len()
     }
 
     /// Changes how much room there is. Less takes effect as holds end; requests that can never be

@@ -16,15 +16,17 @@ use crate::registry::Slot;
 use crate::sync::Mutex;
 use crate::user_code::ignore;
 
-/// What a hold and its guards share. The lease is decided here: that it is over, and that it was
-/// renewed, exclude each other.
+/// What a hold and its guards share. The end of a hold is decided here: that it was lost, that it
+/// was given back, and that it was renewed after that, exclude each other.
 pub(super) struct Tenure {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
+    /// It was taken away.
     lost: bool,
+    /// So many entries have not let go of it. With none it is given back, and cannot be lost.
+    entries: usize,
     due: Option<Duration>,
     /// Tells the lock that the lease is over.
     timer: Option<Timer>,
@@ -35,9 +37,33 @@ struct State {
     wakers: Vec<(u64, Waker)>,
 }
 
+impl State {
+    /// It has ended, in one way or the other.
+    fn is_over(&self) -> bool {
+        self.lost || self.entries == 0
+    }
+}
+
 impl Tenure {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Tenure { state: Mutex::new(State::default()) })
+        Arc::new(Tenure {
+            state: Mutex::new(State {
+                lost: false,
+                entries: 1,
+                due: None,
+                timer: None,
+                version: 0,
+                lookouts: 0,
+                wakers: Vec::new(),
+            }),
+        })
+    }
+
+    /// One of its entries lets go. False: it was lost before.
+    pub(super) fn let_go(&self) -> bool {
+        let mut state = self.state.lock();
+        state.entries = state.entries.saturating_sub(1);
+        !state.lost
     }
 
     /// Is it lost? If its lease is over, it is from now on.
@@ -50,7 +76,10 @@ impl Tenure {
                 Some(due) => due,
             }
         };
-        now() >= due && self.take_away(|state| state.lost || state.due == Some(due))
+        now() >= due && {
+            self.take_away(|state| state.due == Some(due));
+            self.state.lock().lost
+        }
     }
 
     pub(super) fn due(&self) -> Option<Duration> {
@@ -66,7 +95,7 @@ impl Tenure {
     ) -> bool {
         let (version, before) = {
             let mut state = self.state.lock();
-            if state.lost {
+            if state.is_over() {
                 return false;
             }
             state.due = due;
@@ -84,7 +113,7 @@ impl Tenure {
         let unneeded = {
             let mut state = self.state.lock();
             // Whoever has spoken last has the timer.
-            match state.lost || state.version != version {
+            match state.is_over() || state.version != version {
                 true => timer,
                 false => std::mem::replace(&mut state.timer, timer),
             }
@@ -98,7 +127,7 @@ impl Tenure {
     fn take_away(&self, over: impl FnOnce(&State) -> bool) -> bool {
         let (timer, wakers) = {
             let mut state = self.state.lock();
-            if !over(&state) {
+            if state.is_over() || !over(&state) {
                 return false;
             }
             state.lost = true;
@@ -127,16 +156,28 @@ fn expire<K: Send + Sync + 'static>(actor: &WeakActor<Slot<K, Core<K>>>, common:
 }
 
 impl Term for Arc<Tenure> {
+    fn enter(&self) -> bool {
+        let mut state = self.state.lock();
+        let enters = !state.is_over();
+        state.entries += usize::from(enters);
+        enters
+    }
+
+    fn exit(&self) {
+        self.let_go();
+    }
+
     fn expire(&self, now: Duration) -> bool {
-        self.take_away(|state| state.lost || state.due.is_some_and(|due| now >= due))
+        self.take_away(|state| state.due.is_some_and(|due| now >= due));
+        self.state.lock().is_over()
     }
 
     fn is_over(&self, now: impl FnOnce() -> Duration) -> bool {
-        self.is_lost(now)
+        self.is_lost(now) || self.state.lock().is_over()
     }
 
-    fn lose(&self) {
-        self.take_away(|_| true);
+    fn lose(&self) -> bool {
+        self.take_away(|_| true)
     }
 }
 
