@@ -219,7 +219,7 @@ pub(crate) struct Registry<K, S> {
     pub(crate) clock: Option<Arc<dyn Clock>>,
     /// The mailboxes are run by an executor.
     pub(crate) elsewhere: bool,
-    /// What was brought along.
+    /// What was brought along, or those of the clock that was: what is armed needs them.
     timers: Option<Timers>,
     pub(crate) keeper: Option<Keeper>,
     pub(crate) listener: Option<Arc<Listener<K>>>,
@@ -287,11 +287,7 @@ impl<K, S> Registry<K, S> {
 
     /// What the registry goes by, for those that outlive it.
     pub(crate) fn time(&self) -> Time {
-        match (&self.timers, &self.clock) {
-            (Some(timers), _) => Time::Timers(timers.clone()),
-            (None, Some(clock)) => Time::Clock(clock.clone()),
-            (None, None) => Time::Machine,
-        }
+        self.timers.clone().map_or(Time::Machine, Time::Timers)
     }
 
     /// # Panics
@@ -613,11 +609,10 @@ pub(crate) enum Look<K, S> {
     Idle(Found<K, S>),
 }
 
-/// What a registry goes by: a clock, and the timers of that clock when they are needed.
+/// What a registry goes by: timers and their clock, those of the process when they are needed.
 #[derive(Clone)]
 pub(crate) enum Time {
     Machine,
-    Clock(Arc<dyn Clock>),
     Timers(Timers),
 }
 
@@ -625,7 +620,6 @@ impl Time {
     pub(crate) fn now(&self) -> Duration {
         match self {
             Time::Machine => now(None),
-            Time::Clock(clock) => clock.now(),
             Time::Timers(timers) => timers.now(),
         }
     }
@@ -633,7 +627,6 @@ impl Time {
     pub(crate) fn timers(&self) -> Timers {
         match self {
             Time::Machine => Timers::global().clone(),
-            Time::Clock(clock) => Timers::of(clock),
             Time::Timers(timers) => timers.clone(),
         }
     }

@@ -201,3 +201,50 @@ fn a_refused_closure_comes_back_though_its_keys_drop_panics() {
     assert!(ran.is_ok());
     assert_eq!(Arc::strong_count(&captured), 1);
 }
+
+/// Between the look at a key and the start, another call enters it: the drop of the key is there.
+#[test]
+fn an_attempt_waits_for_nobody() {
+    struct Key(Option<Box<dyn FnOnce() + Send + Sync>>);
+    impl std::hash::Hash for Key {
+        fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+    }
+    impl PartialEq for Key {
+        fn eq(&self, _: &Self) -> bool {
+            true
+        }
+    }
+    impl Eq for Key {}
+    impl Drop for Key {
+        fn drop(&mut self) {
+            if let Some(enter) = self.0.take() {
+                enter();
+            }
+        }
+    }
+    for starts in [false, true] {
+        let keyed = turnwise_locks::Keyed::new();
+        let pinned = keyed.key(Key(None)).unwrap();
+        let (inside, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (in_there, until_then) = (inside.clone(), over.clone());
+        let entering = move || {
+            thread::spawn(move || {
+                let ran = pinned.run(|()| {
+                    in_there.store(true, SeqCst);
+                    until(|| until_then.load(SeqCst));
+                });
+                ran.unwrap();
+            });
+            until(|| inside.load(SeqCst));
+        };
+        let key = Key(Some(Box::new(entering)));
+        if starts {
+            let run = keyed.start(key, std::time::Duration::ZERO, |()| ());
+            assert!(run.is_over() && run.wait().is_err());
+        } else {
+            assert!(keyed.try_run(key, |()| ()).is_err());
+        }
+        over.store(true, SeqCst);
+        until(|| keyed.is_empty());
+    }
+}

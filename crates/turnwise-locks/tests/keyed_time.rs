@@ -437,3 +437,13 @@ fn keep_alive_of_nothing_is_nothing() {
     keyed.run(1, |_| ()).unwrap();
     assert_eq!((keyed.len(), live.load(SeqCst), timers.len()), (0, 0, 0));
 }
+
+#[test]
+fn a_clock_alone_ends_what_is_kept() {
+    let clock = VirtualClock::new();
+    let keyed = Keyed::builder().clock(clock.clone()).keep_alive(Duration::from_secs(1)).build();
+    keyed.run(1, |()| ()).unwrap();
+    assert_eq!(keyed.len(), 1);
+    clock.advance(Duration::from_secs(1));
+    until("its time is over", || keyed.is_empty());
+}

@@ -139,8 +139,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// It may borrow the caller's locals.
     ///
     /// Of many such calls at the same time, exactly one runs. With an executor, "now" is when that
-    /// comes to it. A key that is pinned by a [`Key`] may be entered through that between the look
-    /// and the start; then this call waits for that closure.
+    /// comes to it, and that is waited for. Without one this never waits: a key that was idle, and
+    /// is entered by another call between the look and the start, is busy.
     ///
     /// # Errors
     /// The closure comes back, with [`NotStarted::Busy`], or as for [`run`](Self::run).
@@ -443,8 +443,21 @@ where
     let guard = Pin::new(registry, place, Kind::Run);
     let mut f = Some(f);
     let taken = &mut f;
-    let ran = actor.with(move |slot| perform_taken(taken, guard, slot, terms));
-    ran.map_err(|error| refused(f, not_started(error)))
+    let turn = move |slot: &mut Slot<K, S>| perform_taken(taken, guard, slot, terms);
+    let why = if registry.elsewhere {
+        match actor.with(turn) {
+            Ok(ended) => return Ok(ended),
+            Err(error) => not_started(error),
+        }
+    } else {
+        // Whoever has entered since it was found idle, is not waited for: this may be inside a turn
+        // that they wait for.
+        match actor.try_with(turn) {
+            Ok(ended) => return Ok(ended),
+            Err(refused) => not_here(refused.into_reason()),
+        }
+    };
+    Err(refused(f, why))
 }
 
 /// A turn whose closure stays with the caller until then.
@@ -476,9 +489,16 @@ fn refused<F>(f: Option<F>, reason: NotStarted) -> TryRun<F> {
 /// Why a mailbox has not run a closure that was waited for.
 fn not_started(error: AskError) -> NotStarted {
     match error {
-        AskError::Refused(Reason::Deadlock) => NotStarted::Busy,
-        AskError::Refused(reason) => reason.into(),
+        AskError::Refused(reason) => not_here(reason),
         _ => NotStarted::Closed,
+    }
+}
+
+/// Why a mailbox has not run a closure now.
+fn not_here(reason: Reason) -> NotStarted {
+    match reason {
+        Reason::Busy | Reason::Deadlock => NotStarted::Busy,
+        reason => reason.into(),
     }
 }
 
@@ -800,8 +820,10 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
 
     /// Makes the registry.
     pub fn build(self) -> Keyed<K, S> {
-        let KeyedBuilder { make, executor, clock, more } = self;
+        let KeyedBuilder { make, executor, clock, mut more } = self;
         let clock = more.timers.as_ref().map(|timers| timers.clock().clone()).or(clock);
+        // They are to stay: nothing fires any more whose timers are gone.
+        more.timers = more.timers.or_else(|| clock.as_ref().map(Timers::of));
         let elsewhere = executor.is_some();
         let template = (elsewhere || clock.is_some()).then(|| {
             let mut template = Template::builder().panic_policy(SharedPolicy::Resume);

@@ -1,0 +1,733 @@
+//! What a program has: its registries, the ledger of what was sent and what lives, and the user
+//! code that misbehaves.
+
+use std::cell::Cell;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::task::Waker;
+use std::thread;
+use std::time::Duration;
+
+use turnwise::executor::ThreadPool;
+use turnwise::time::Timers;
+use turnwise::{Clock, VirtualClock};
+use turnwise_locks::{
+    Fenced, Keyed, Latch, Limits, Locks, NotStarted, Owner, RunError, RwLocks, Semaphore,
+};
+
+use super::common::Wakes;
+use super::steps::{Thing, act};
+
+pub(crate) const KEYS: usize = 3;
+pub(crate) const PERMITS: u64 = 3;
+/// What a writer counts, among readers.
+const WRITER: isize = 1 << 16;
+
+/// How much has happened, in all programs: who waits for ever draws nothing.
+pub(crate) static PROGRESS: AtomicU64 = AtomicU64::new(0);
+/// Which program runs: threads that are not its own draw anew with each.
+pub(crate) static PROGRAM: AtomicU64 = AtomicU64::new(0);
+/// User code behaves: for the questions at the end of a program.
+pub(crate) static TAME: AtomicBool = AtomicBool::new(false);
+/// For what is made of nothing: [`State::default`].
+pub(crate) static CURRENT: Mutex<Weak<World>> = Mutex::new(Weak::new());
+
+thread_local! {
+    /// Of which program, and what was drawn last.
+    static RANDOM: Cell<(u64, u64)> = const { Cell::new((0, 1)) };
+    /// How deep in calls that have called back.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// In code that a lock's own turn may run: if it waited for others, they might for that turn.
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// This thread draws what the seed says.
+pub(crate) fn seeded(seed: u64) {
+    RANDOM.set((PROGRAM.load(SeqCst), mixed(seed)));
+}
+
+fn mixed(seed: u64) -> u64 {
+    seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+}
+
+/// One of so many.
+pub(crate) fn of(many: usize) -> usize {
+    PROGRESS.fetch_add(1, Relaxed);
+    let program = PROGRAM.load(Relaxed);
+    let (its, mut random) = RANDOM.get();
+    if its != program {
+        random = mixed(!program);
+    }
+    random ^= random << 13;
+    random ^= random >> 7;
+    random ^= random << 17;
+    RANDOM.set((program, random));
+    (random >> 20) as usize % many
+}
+
+pub(crate) fn once_in(many: usize) -> bool {
+    of(many) == 0
+}
+
+pub(crate) fn is_quiet() -> bool {
+    QUIET.get()
+}
+
+pub(crate) fn is_outermost() -> bool {
+    DEPTH.get() == 0
+}
+
+/// A panic of a program, which is no finding: no hook hears of it.
+pub(crate) fn planned() {
+    struct Snag;
+    impl Drop for Snag {
+        fn drop(&mut self) {
+            if !thread::panicking() {
+                resume_unwind(Box::new("the drop of a payload"));
+            }
+        }
+    }
+    if thread::panicking() || TAME.load(SeqCst) {
+        return;
+    }
+    if once_in(8) { resume_unwind(Box::new(Snag)) } else { resume_unwind(Box::new("planned")) }
+}
+
+/// Runs what may panic; whoever is told of the panic drops its payload, and that may panic again.
+pub(crate) fn swallow(f: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+        dropped.unwrap_or_else(std::mem::forget);
+    }
+}
+
+/// Runs something, then something else in any case, and goes on panicking then.
+pub(crate) fn finally(f: impl FnOnce(), then: impl FnOnce()) {
+    let ended = catch_unwind(AssertUnwindSafe(f));
+    then();
+    if let Err(payload) = ended {
+        match thread::panicking() {
+            true => std::mem::forget(payload),
+            false => resume_unwind(payload),
+        }
+    }
+}
+
+/// What a program is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    Runs,
+    /// Neither leases nor owners, and nothing is forced: holds exclude each other for sure.
+    Locks,
+    Leases,
+    Permits,
+    Everything,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Time {
+    Machine,
+    ByHand,
+    Threads,
+    Faulty,
+}
+
+/// What a seed says, before its first step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) about: About,
+    time: Time,
+    pub(crate) executor: bool,
+    keeps: bool,
+    listens: bool,
+    state_of_key: bool,
+    /// Guards and what is asked for may be forgotten.
+    pub(crate) forgets: bool,
+    /// Registries may be closed in the midst of it.
+    pub(crate) ends: bool,
+    pub(crate) threads: usize,
+}
+
+impl Plan {
+    /// With a word: only what is about that.
+    pub(crate) fn draw(only: &str) -> Option<Plan> {
+        let all = [About::Runs, About::Locks, About::Leases, About::Permits, About::Everything];
+        let wanted = |about: &About| format!("{about:?}").to_lowercase().contains(only);
+        let all: Vec<About> = all.into_iter().filter(wanted).collect();
+        let about = *all.get(of(all.len().max(1)))?;
+        let times =
+            [Time::Machine, Time::Machine, Time::ByHand, Time::ByHand, Time::Threads, Time::Faulty];
+        Some(Plan {
+            about,
+            time: times[of(times.len())],
+            executor: once_in(5),
+            keeps: once_in(4),
+            listens: once_in(4),
+            state_of_key: once_in(2),
+            forgets: once_in(5),
+            ends: once_in(5),
+            threads: 2 + of(2),
+        })
+    }
+
+    /// Once its clock has panicked, a run of several keys waits without a limit for what it has
+    /// begun: two of them, inside of each other's keys, would do so for ever.
+    pub(crate) fn loses_limits(&self) -> bool {
+        self.time == Time::Faulty
+    }
+
+    /// Nobody but the holder ends a hold.
+    pub(crate) fn is_strict(&self) -> bool {
+        matches!(self.about, About::Locks | About::Permits)
+    }
+}
+
+/// What lives, and is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Closure,
+    State,
+    Key,
+    Waker,
+}
+
+/// Counted as long as it is there.
+pub(crate) struct Token(pub(crate) Arc<World>, Kind);
+
+impl Token {
+    pub(crate) fn new(world: &Arc<World>, kind: Kind) -> Self {
+        world.live[kind as usize].fetch_add(1, SeqCst);
+        Token(world.clone(), kind)
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        self.0.live[self.1 as usize].fetch_sub(1, SeqCst);
+    }
+}
+
+/// What became of the closures that were sent, all in all.
+#[derive(Default)]
+pub(crate) struct Sums {
+    pub(crate) sent: AtomicUsize,
+    pub(crate) ran: AtomicUsize,
+    pub(crate) unrun: AtomicUsize,
+    /// As their callers were told: [`SAID`].
+    said: [AtomicUsize; 6],
+}
+
+const SAID: [&str; 6] =
+    ["with a value", "panicked", "refused", "timed out", "cancelled", "ended otherwise"];
+
+impl Sums {
+    pub(crate) fn add_to(&self, sum: &Sums) {
+        let pairs = [(&self.sent, &sum.sent), (&self.ran, &sum.ran), (&self.unrun, &sum.unrun)];
+        let said = self.said.iter().zip(&sum.said);
+        pairs.into_iter().chain(said).for_each(|(from, to)| {
+            to.fetch_add(from.load(SeqCst), SeqCst);
+        });
+    }
+
+    pub(crate) fn told(&self) -> String {
+        let number = |count: &AtomicUsize| count.load(SeqCst);
+        let mut untold = number(&self.sent);
+        let mut text = format!(
+            "{} closures: {} ran, {} never;",
+            untold,
+            number(&self.ran),
+            number(&self.unrun)
+        );
+        for (count, what) in self.said.iter().zip(SAID) {
+            untold -= number(count);
+            text += &format!(" {} {what},", number(count));
+        }
+        text + &format!(" {untold} not waited for")
+    }
+}
+
+/// What of a program lies where any thread finds it.
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) keyed: Keyed<Name, State>,
+    pub(crate) locks: Locks<Name>,
+    pub(crate) rw: RwLocks<Name>,
+    pub(crate) permits: Semaphore,
+    pub(crate) latch: Latch,
+    pub(crate) owners: [Owner; 2],
+    /// What each of the locks, and of the writers, guards.
+    pub(crate) fenced: [[Fenced<()>; KEYS]; 2],
+    clock: Option<VirtualClock>,
+    timers: Option<Timers>,
+    inside: [AtomicBool; KEYS],
+    states: [AtomicIsize; KEYS],
+    /// Who holds: locks, readers and writers, permits.
+    held: [[AtomicIsize; KEYS]; 3],
+    pub(crate) live: [AtomicIsize; 4],
+    pub(crate) sums: Sums,
+    pub(crate) lying: Mutex<Vec<Thing>>,
+    pub(crate) fuel: AtomicIsize,
+    pub(crate) over: AtomicBool,
+    /// Nobody needs the time any more.
+    pub(crate) done: AtomicBool,
+    /// Were runs, locks, readers and writers, permits closed?
+    pub(crate) closed: [AtomicBool; 4],
+    /// Was something forgotten that keeps them: by key.
+    pub(crate) forgotten: [[AtomicBool; KEYS]; 4],
+    /// So many runs were forgotten: each keeps the mailbox of its key, and the key in that.
+    pub(crate) lost_runs: AtomicUsize,
+    findings: Mutex<Vec<String>>,
+}
+
+/// A clock whose look at the time panics, now and then.
+#[derive(Clone, Debug)]
+struct Faulty(VirtualClock);
+
+impl Clock for Faulty {
+    fn now(&self) -> Duration {
+        if once_in(60) {
+            planned();
+        }
+        self.0.now()
+    }
+
+    fn park_until(&self, at: Duration) {
+        self.0.park_until(at);
+    }
+}
+
+/// A pool with one thread.
+fn pool() -> &'static ThreadPool {
+    static POOL: OnceLock<ThreadPool> = OnceLock::new();
+    POOL.get_or_init(|| ThreadPool::builder().threads(1).build().expect("a thread"))
+}
+
+impl World {
+    pub(crate) fn new(plan: Plan) -> Arc<World> {
+        let clock = (plan.time != Time::Machine).then(VirtualClock::new);
+        let shared: Option<Arc<dyn Clock>> = clock.clone().map(|clock| match plan.time {
+            Time::Faulty => Arc::new(Faulty(clock)) as Arc<dyn Clock>,
+            _ => Arc::new(clock),
+        });
+        let by_hand = matches!(plan.time, Time::ByHand | Time::Faulty);
+        let timers = shared.clone().filter(|_| by_hand).map(Timers::by_hand);
+        let (mut locks, mut rw) = (Locks::builder(), RwLocks::builder());
+        let mut permits = Semaphore::builder(PERMITS);
+        let mut keyed = Keyed::builder();
+        match (&timers, &shared) {
+            (Some(timers), _) => {
+                (locks, rw) = (locks.timers(timers.clone()), rw.timers(timers.clone()));
+                permits = permits.timers(timers.clone());
+                keyed = keyed.timers(timers.clone());
+            }
+            (None, Some(clock)) => {
+                (locks, rw) = (locks.clock(clock.clone()), rw.clock(clock.clone()));
+                permits = permits.clock(clock.clone());
+                keyed = keyed.clock(clock.clone());
+            }
+            (None, None) => {}
+        }
+        if plan.executor {
+            keyed = keyed.executor(pool().handle());
+        }
+        if plan.keeps {
+            keyed = keyed.keep_alive(Duration::from_micros(50));
+        }
+        if plan.listens {
+            keyed = keyed.on_overrun(|key: &Name, _| misbehave_quietly(&key.1.0, 4));
+        }
+        let keyed = match plan.state_of_key {
+            true => keyed.state(State::of),
+            false => keyed.default_state(),
+        };
+        let latch = shared.map_or_else(|| Latch::new(4), |clock| Latch::with_clock(4, clock));
+        let world = Arc::new(World {
+            plan,
+            keyed: keyed.build(),
+            locks: locks.build(),
+            rw: rw.build(),
+            permits: permits.build(),
+            latch,
+            owners: [Owner::new(), Owner::new()],
+            fenced: std::array::from_fn(|_| std::array::from_fn(|_| Fenced::new(()))),
+            clock,
+            timers,
+            inside: Default::default(),
+            states: Default::default(),
+            held: Default::default(),
+            live: Default::default(),
+            sums: Sums::default(),
+            lying: Mutex::default(),
+            fuel: AtomicIsize::new(400),
+            over: AtomicBool::new(false),
+            done: AtomicBool::new(false),
+            closed: Default::default(),
+            forgotten: Default::default(),
+            lost_runs: AtomicUsize::new(0),
+            findings: Mutex::default(),
+        });
+        *CURRENT.lock().unwrap() = Arc::downgrade(&world);
+        world
+    }
+
+    pub(crate) fn finding(&self, what: String) {
+        self.findings.lock().unwrap().push(what);
+    }
+
+    pub(crate) fn findings(&self) -> Vec<String> {
+        std::mem::take(&mut self.findings.lock().unwrap())
+    }
+
+    /// Time passes, on a clock that is moved by hand. Whoever does this runs nothing else: else all
+    /// that waits for a limit might wait for it.
+    pub(crate) fn pass(&self) {
+        while !self.done.load(SeqCst) {
+            match &self.clock {
+                Some(clock) => clock.advance(Duration::from_micros(5)),
+                None => return,
+            }
+            thread::yield_now();
+        }
+    }
+
+    /// Runs what is due.
+    pub(crate) fn tick(&self) {
+        if let Some(timers) = &self.timers {
+            swallow(|| {
+                timers.run_due();
+            });
+        }
+    }
+
+    pub(crate) fn count(&self, kind: Kind) -> isize {
+        self.live[kind as usize].load(SeqCst)
+    }
+
+    /// How many keys of one of the registries may stay.
+    pub(crate) fn may_stay(&self, what: usize) -> usize {
+        self.forgotten[what].iter().filter(|one| one.load(SeqCst)).count()
+    }
+}
+
+/// What a guard holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hold {
+    pub(crate) what: What,
+    pub(crate) key: usize,
+    pub(crate) weight: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Lock,
+    Read,
+    Write,
+    Permit,
+}
+
+impl Hold {
+    fn count<'a>(&self, world: &'a World) -> (&'a AtomicIsize, isize) {
+        match self.what {
+            What::Lock => (&world.held[0][self.key], 1),
+            What::Read => (&world.held[1][self.key], 1),
+            What::Write => (&world.held[1][self.key], WRITER),
+            What::Permit => (&world.held[2][0], self.weight as isize),
+        }
+    }
+
+    /// Which registry, as in [`World::closed`].
+    pub(crate) fn of(&self) -> usize {
+        match self.what {
+            What::Lock => 1,
+            What::Read | What::Write => 2,
+            What::Permit => 3,
+        }
+    }
+
+    pub(crate) fn begins(&self, world: &World) {
+        let (count, one) = self.count(world);
+        let before = count.fetch_add(one, SeqCst);
+        let fits = match self.what {
+            What::Lock | What::Write => before == 0,
+            What::Read => before < WRITER,
+            What::Permit => before + one <= PERMITS as isize,
+        };
+        if world.plan.is_strict() && !fits {
+            world.finding(format!("{self:?} beside {before}"));
+        }
+    }
+
+    pub(crate) fn ends(&self, world: &World) {
+        let (count, one) = self.count(world);
+        count.fetch_sub(one, SeqCst);
+    }
+}
+
+/// A key. The `Eq` of a key must not use a registry; everything else it may do.
+pub(crate) struct Name(pub(crate) usize, pub(crate) Token);
+
+impl Name {
+    pub(crate) fn new(world: &Arc<World>, key: usize) -> Self {
+        Name(key, Token::new(world, Kind::Key))
+    }
+}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        if once_in(40) {
+            planned();
+        }
+        if once_in(40) {
+            misbehave_quietly(&self.1.0, 8);
+        }
+        // Two of them in one shard.
+        (self.0 / 2).hash(state);
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        if once_in(40) {
+            planned();
+        }
+        self.0 == other.0
+    }
+}
+
+impl Eq for Name {}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        if once_in(40) {
+            planned();
+        }
+        self.0.cmp(&other.0)
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        // Its token is dropped in any case.
+        misbehave_quietly(&self.1.0, 20);
+    }
+}
+
+/// The state of a key; one that was not made of it learns it from the first closure.
+pub(crate) struct State(Option<usize>, Token);
+
+impl State {
+    fn of(name: &Name) -> Self {
+        let mut state = State::default();
+        state.is_of(name.0);
+        state
+    }
+
+    fn is_of(&mut self, key: usize) {
+        let world = &self.1.0;
+        match self.0 {
+            Some(own) if own != key => world.finding(format!("key {key} got the state of {own}")),
+            Some(_) => {}
+            None => {
+                self.0 = Some(key);
+                if world.states[key].fetch_add(1, SeqCst) > 0 {
+                    world.finding(format!("two states of key {key}"));
+                }
+            }
+        }
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        if once_in(30) {
+            planned();
+        }
+        let world = CURRENT.lock().unwrap().upgrade().expect("its program runs");
+        State(None, Token::new(&world, Kind::State))
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        let world = &self.1.0;
+        let Some(key) = self.0 else { return misbehave(world, 6) };
+        let gone = || {
+            world.states[key].fetch_sub(1, SeqCst);
+        };
+        finally(|| alone(world, &[key], || misbehave(world, 6)), gone);
+    }
+}
+
+/// Nobody else is inside of these keys.
+fn alone(world: &World, keys: &[usize], f: impl FnOnce()) {
+    for &key in keys {
+        if world.inside[key].swap(true, SeqCst) {
+            world.finding(format!("two inside of key {key}"));
+        }
+    }
+    finally(f, || keys.iter().for_each(|&key| world.inside[key].store(false, SeqCst)));
+}
+
+/// User code: it does something else, and panics once in so many times.
+pub(crate) fn misbehave(world: &Arc<World>, panics: usize) {
+    if DEPTH.get() < 3 && !TAME.load(SeqCst) {
+        DEPTH.set(DEPTH.get() + 1);
+        for _ in 0..of(3) {
+            swallow(|| act(world));
+        }
+        DEPTH.set(DEPTH.get() - 1);
+    }
+    if once_in(panics) {
+        planned();
+    }
+}
+
+/// The same, without waiting for anybody.
+pub(crate) fn misbehave_quietly(world: &Arc<World>, panics: usize) {
+    let before = QUIET.replace(true);
+    finally(|| misbehave(world, panics), || QUIET.set(before));
+}
+
+/// What is known of a closure.
+#[derive(Default)]
+pub(crate) struct Fate {
+    number: AtomicUsize,
+    told: AtomicBool,
+    /// 0: nothing; [`RAN`], or [`NEVER`] if its caller was told so.
+    is: AtomicUsize,
+}
+
+const RAN: usize = 1;
+const NEVER: usize = 2;
+
+impl Fate {
+    /// What its caller was told: each is told once.
+    fn tell(&self, world: &World, said: usize) {
+        if self.told.swap(true, SeqCst) {
+            world.finding("a closure ended twice".into());
+        }
+        world.sums.said[said].fetch_add(1, SeqCst);
+    }
+
+    pub(crate) fn never(&self, world: &World, what: &str) {
+        if self.is.swap(NEVER, SeqCst) == RAN {
+            world.finding(format!("{what}, and it ran"));
+        }
+    }
+
+    pub(crate) fn cancelled(&self, world: &World) {
+        self.never(world, "cancelled");
+        self.tell(world, 4);
+    }
+
+    pub(crate) fn refused(&self, world: &World, why: &NotStarted) {
+        self.never(world, &format!("{why:?}"));
+        self.tell(world, if matches!(why, NotStarted::TimedOut { .. }) { 3 } else { 2 });
+    }
+
+    pub(crate) fn came_to(&self, world: &World, outcome: Result<usize, RunError<usize>>) {
+        match outcome {
+            Ok(value) | Err(RunError::Overran { value, .. }) => {
+                if value != self.number.load(SeqCst) || self.is.load(SeqCst) != RAN {
+                    world.finding("a closure came to what is not its own".into());
+                }
+                self.tell(world, 0);
+            }
+            Err(RunError::Panicked(_)) => self.tell(world, 1),
+            Err(RunError::NotStarted(why)) => self.refused(world, &why),
+            Err(other) => {
+                // Without a clock that panics, nothing is taken twice.
+                if other == RunError::Taken && world.plan.time != Time::Faulty {
+                    world.finding("an outcome was taken".into());
+                }
+                self.tell(world, 5);
+            }
+        }
+    }
+}
+
+/// What a closure captures: it is there until the closure is gone.
+pub(crate) struct Body {
+    token: Token,
+    fate: Arc<Fate>,
+    ran: bool,
+}
+
+impl Body {
+    pub(crate) fn new(world: &Arc<World>) -> (Self, Arc<Fate>) {
+        let fate = Arc::new(Fate::default());
+        fate.number.store(world.sums.sent.fetch_add(1, SeqCst), SeqCst);
+        let token = Token::new(world, Kind::Closure);
+        (Body { token, fate: fate.clone(), ran: false }, fate)
+    }
+
+    /// The closure, with the states of these keys.
+    pub(crate) fn run(mut self, keys: &[usize], states: &mut [&mut State]) -> usize {
+        let world = self.token.0.clone();
+        self.ran = true;
+        world.sums.ran.fetch_add(1, SeqCst);
+        if self.fate.is.swap(RAN, SeqCst) != 0 {
+            world.finding("it runs, and was over".into());
+        }
+        if keys.len() != states.len() {
+            world.finding(format!("{} states for {keys:?}", states.len()));
+        }
+        for (key, state) in keys.iter().zip(states) {
+            state.is_of(*key);
+        }
+        alone(&world, keys, || misbehave(&world, 5));
+        self.fate.number.load(SeqCst)
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        let world = &self.token.0;
+        if !self.ran {
+            world.sums.unrun.fetch_add(1, SeqCst);
+        }
+        // As a capture's would.
+        misbehave_quietly(world, 30);
+    }
+}
+
+/// With any wait, and perhaps a lease.
+pub(crate) fn limits(leases: bool) -> Limits {
+    let limits = match of(4) {
+        0 => Limits::NONE,
+        1 => Duration::ZERO.into(),
+        _ => Duration::from_micros(of(60) as u64).into(),
+    };
+    let limits = if once_in(4) { limits.refuse_early() } else { limits };
+    if leases && once_in(3) { limits.lease(Duration::from_micros(of(200) as u64)) } else { limits }
+}
+
+/// With a wait that ends.
+pub(crate) fn short(leases: bool) -> Limits {
+    let wait = Limits::wait(Duration::from_micros(of(100) as u64));
+    if leases && once_in(3) { wait.lease(Duration::from_micros(1 + of(100) as u64)) } else { wait }
+}
+
+/// A waker, whose drop misbehaves, too.
+pub(crate) fn waker(world: &Arc<World>) -> Waker {
+    struct Captured(Token);
+    impl Drop for Captured {
+        fn drop(&mut self) {
+            misbehave_quietly(&self.0.0, 20);
+        }
+    }
+    if once_in(3) {
+        return Waker::noop().clone();
+    }
+    let captured = Captured(Token::new(world, Kind::Waker));
+    Wakes::calling(move || misbehave_quietly(&captured.0.0, 3)).waker()
+}

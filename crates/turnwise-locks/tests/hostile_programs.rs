@@ -1,0 +1,263 @@
+//! Hostile programs: random programs over keyed runs and lock objects, in which all user code
+//! misbehaves.
+//!
+//! Closures, keys, states, captures, wakers and clocks panic, call back into the same registries,
+//! take, forget and leave guards, and drop what waits. What must hold all the same:
+//!
+//! - each closure runs once, or never, as its caller is told; and is gone in the end;
+//! - nobody is inside a key together, and a key has one state;
+//! - where nobody takes holds away, they exclude each other; what is fenced off is lost;
+//! - what is not forgotten is gone in the end: keys, states, wakers, holds; and all can be used;
+//! - nothing panics that was not to, and each program comes to its end.
+//!
+//! ```text
+//! cargo test -p turnwise-locks --test hostile_programs                       some hundred programs
+//! SEED=7 PROGRAMS=100000 cargo test --release -p turnwise-locks --test ..    others
+//! REPLAY=7 TIMES=200 cargo test ..    one of them: its threads go other ways each time
+//! ONLY=leases ..                      only programs about runs, locks, leases, permits, everything
+//! ```
+//!
+//! A program that waits for ever would be stuck in the library, and not by its own fault: every
+//! wait for a place has a limit, but where nothing is held; and what runs inside a lock's own turn
+//! (wakers, and drops of keys) waits for nobody. Something is stuck when nothing at all has happened
+//! for a minute (`PATIENCE`, in seconds).
+
+mod common;
+#[path = "hostile/steps.rs"]
+mod steps;
+#[path = "hostile/world.rs"]
+mod world;
+
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use std::{process, thread};
+
+use world::{
+    Body, KEYS, Kind, Name, PERMITS, PROGRAM, PROGRESS, Plan, Sums, TAME, World, of, seeded,
+    swallow,
+};
+
+/// Panics that nobody has planned.
+static FOREIGN: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Past the harness, which would keep it to itself if the process ended.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is to be a number")))
+}
+
+fn patience() -> Duration {
+    Duration::from_secs(number("PATIENCE").unwrap_or(60))
+}
+
+/// What is there that must not be.
+fn left(world: &World) -> Vec<String> {
+    let mut left = Vec::new();
+    let mut at_most = |what: &str, there: usize, most: usize| {
+        if there > most {
+            left.push(format!("{there} {what}, not {most}"));
+        }
+    };
+    let keys = [world.keyed.len(), world.locks.len(), world.rw.len()];
+    for (what, &there) in keys.iter().enumerate() {
+        at_most(["keys of runs", "locks", "locks of readers"][what], there, world.may_stay(what));
+    }
+    let live = |kind| world.count(kind).unsigned_abs();
+    let lost = world.lost_runs.load(SeqCst);
+    at_most("keys", live(Kind::Key), keys.iter().sum::<usize>() + lost);
+    at_most("states", live(Kind::State), world.may_stay(0));
+    at_most("closures", live(Kind::Closure), 0);
+    if !world.plan.forgets {
+        at_most("wakers", live(Kind::Waker), 0);
+    }
+    if let Some(info) = world.permits.info().filter(|_| world.may_stay(3) == 0) {
+        at_most("requests for permits", info.holders + info.waiting, 0);
+    }
+    left
+}
+
+/// Drops what lies about, one by one, until nothing of the program is left.
+fn settle(world: &World) {
+    let begun = Instant::now();
+    loop {
+        let things = std::mem::take(&mut *world.lying.lock().unwrap());
+        let none = things.is_empty();
+        things.into_iter().for_each(|thing| swallow(|| drop(thing)));
+        world.tick();
+        let left = if none { left(world) } else { vec!["things".into()] };
+        if left.is_empty() {
+            return;
+        }
+        if begun.elapsed() > patience() {
+            return world.finding(format!("left: {left:?}"));
+        }
+        thread::yield_now();
+    }
+}
+
+/// Can all that nobody holds be had?
+fn is_usable(world: &Arc<World>) {
+    TAME.store(true, SeqCst);
+    let open = |what: usize| !world.closed[what].load(SeqCst);
+    let refused = |what: &str, why: String| world.finding(format!("{what}: {why}"));
+    for key in 0..KEYS {
+        let free = |what: usize| open(what) && !world.forgotten[what][key].load(SeqCst);
+        // Where it is kept, the turn before may be about to end.
+        let begun = Instant::now();
+        while open(0) {
+            let (body, fate) = Body::new(world);
+            let f = move |state: &mut _| body.run(&[key], &mut [state]);
+            match world.keyed.try_run(Name::new(world, key), f) {
+                Ok(value) => {
+                    fate.came_to(world, Ok(value));
+                    break;
+                }
+                Err(why) if begun.elapsed() > patience() => {
+                    refused("a run", format!("{why:?}"));
+                    break;
+                }
+                Err(why) => fate.refused(world, why.reason()),
+            }
+            thread::yield_now();
+        }
+        if let Some(Err(why)) = free(1).then(|| world.locks.try_lock(Name::new(world, key))) {
+            refused("a lock", why.to_string());
+        }
+        if let Some(Err(why)) = free(2).then(|| world.rw.try_write(Name::new(world, key))) {
+            refused("a writer", why.to_string());
+        }
+    }
+    if open(3) && world.may_stay(3) == 0 {
+        if let Err(why) = world.permits.try_acquire(PERMITS) {
+            refused("permits", why.to_string());
+        }
+    }
+}
+
+/// The steps of a program, and its end.
+fn run(world: &Arc<World>, seed: u64) {
+    thread::scope(|scope| {
+        let run = |number: usize| {
+            let steps = move || {
+                seeded(seed.wrapping_mul(8).wrapping_add(number as u64 + 1));
+                (0..40).for_each(|_| swallow(|| steps::act(world)));
+            };
+            let name = format!("program {seed}");
+            thread::Builder::new().name(name).spawn_scoped(scope, steps).expect("a thread")
+        };
+        let running: Vec<_> = (0..world.plan.threads).map(run).collect();
+        // Timers by hand fire here.
+        while running.iter().any(|thread| !thread.is_finished()) {
+            world.tick();
+            thread::yield_now();
+        }
+    });
+    world.over.store(true, SeqCst);
+    // A latch that is not opened keeps the wakers of those that have given up.
+    (0..4).for_each(|_| swallow(|| world.latch.count_down()));
+    settle(world);
+    is_usable(world);
+    settle(world);
+}
+
+/// One program: what is wrong with it.
+fn program(seed: u64, only: &str, sums: &Sums) -> Vec<String> {
+    PROGRAM.store(seed, SeqCst);
+    TAME.store(false, SeqCst);
+    seeded(seed);
+    let plan = Plan::draw(only).expect("there is such a profile");
+    let world = World::new(plan);
+    thread::scope(|scope| {
+        scope.spawn(|| world.pass());
+        // Its panic goes on when the time has stopped.
+        let ended = catch_unwind(AssertUnwindSafe(|| run(&world, seed)));
+        world.done.store(true, SeqCst);
+        ended.unwrap_or_else(|payload| resume_unwind(payload));
+    });
+    let count = |count: &std::sync::atomic::AtomicUsize| count.load(SeqCst);
+    let counts = [&world.sums.sent, &world.sums.ran, &world.sums.unrun].map(count);
+    if counts[0] != counts[1] + counts[2] {
+        world.finding(format!("{} sent, {} ran, {} dropped", counts[0], counts[1], counts[2]));
+    }
+    world.sums.add_to(sums);
+    let mut findings = world.findings();
+    findings.append(&mut FOREIGN.lock().unwrap());
+    if !findings.is_empty() {
+        findings.insert(0, format!("REPLAY={seed}, {plan:?}"));
+    }
+    findings
+}
+
+/// Runs programs on a thread of their own, and ends the process if one is stuck.
+fn hunt(seeds: impl Iterator<Item = u64> + Send + 'static, only: String) -> Vec<Vec<String>> {
+    let (tell, told) = channel();
+    let programs = move || {
+        let (sums, mut red, mut ran) = (Sums::default(), Vec::new(), 0);
+        for seed in seeds {
+            let findings = program(seed, &only, &sums);
+            ran += 1;
+            if !findings.is_empty() {
+                say(&format!("{findings:#?}"));
+                red.push(findings);
+            }
+            if red.len() == 5 {
+                break;
+            }
+        }
+        println!("{ran} programs; {}", sums.told());
+        tell.send(red).expect("somebody waits");
+    };
+    let running = thread::Builder::new().name("programs".into()).spawn(programs).expect("a thread");
+    let (mut seen, mut since) = (0, Instant::now());
+    loop {
+        match told.recv_timeout(Duration::from_millis(200)) {
+            Ok(red) => return red,
+            Err(RecvTimeoutError::Disconnected) => {
+                // With its own panic.
+                running.join().expect("programs end");
+                unreachable!("it has told nothing");
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let now = PROGRESS.load(SeqCst);
+        if now != seen {
+            (seen, since) = (now, Instant::now());
+        } else if since.elapsed() > patience() {
+            let plan = world::CURRENT.lock().unwrap().upgrade().map(|world| world.plan);
+            let seed = PROGRAM.load(SeqCst);
+            say(&format!("REPLAY={seed}, {plan:?}: stuck, for nothing has happened"));
+            process::abort();
+        }
+    }
+}
+
+#[test]
+fn whatever_user_code_does() {
+    let only = std::env::var("ONLY").unwrap_or_default();
+    let programs = number("PROGRAMS").unwrap_or(if cfg!(debug_assertions) { 200 } else { 1_000 });
+    let first = number("SEED").unwrap_or(1);
+    // Of the planned panics no hook hears.
+    std::panic::set_hook(Box::new(|info| {
+        let text = format!("REPLAY={}: {info}", PROGRAM.load(SeqCst));
+        say(&text);
+        FOREIGN.lock().unwrap().push(text);
+    }));
+    let red = match number("REPLAY") {
+        Some(seed) => {
+            let times = number("TIMES").unwrap_or(200);
+            hunt(std::iter::repeat_n(seed, times as usize), only)
+        }
+        None => hunt(first..first + programs, only),
+    };
+    drop(std::panic::take_hook());
+    assert!(red.is_empty(), "{red:#?}");
+    let _ = of(1);
+}
