@@ -89,7 +89,7 @@ pub(super) fn locks_end_of_a_hold() {
     let theirs = forced.clone();
     let forces = spawn(move || theirs.store(locks.force_release(&1).into(), Relaxed));
     let first = first.release().is_ok();
-    reached(if first { "released" } else { "lost" });
+    reached(if first { "released" } else { "expired" });
     expires.join();
     forces.join();
     // What was forced may have been the hold of the next; else it is in, and goes on.
