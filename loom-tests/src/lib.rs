@@ -3,7 +3,7 @@
 //! The floors are included by path and speak of `crate::sync`, which is [loom's flavour](sync)
 //! here. They are compiled three times: as they are, with a COUNT of two bits (`narrow`), and with
 //! switchable bugs (`planted`, made by `build.rs`). The [models](models) are compiled with each.
-//! The registry of keys of `turnwise-locks`, its runs and its lock objects are floors, too: they
+//! The registry of keys of `turnwise-locks`, its runs, its lock objects and its slots are floors, too: they
 //! speak of the published crate, which is this one here. `run.sh` runs them all; `orderings.sh`
 //! weakens every memory ordering by itself and demands that a model notices.
 
@@ -80,6 +80,8 @@ floors! {
     mod overrun;
     #[path = "../../crates/turnwise-locks/src/registry.rs"]
     mod registry;
+    #[path = "../../crates/turnwise-locks/src/slots/mod.rs"]
+    mod slots;
     #[path = "../../crates/turnwise-locks/src/table.rs"]
     mod table;
 }

@@ -10,6 +10,7 @@ mod limits;
 mod lock;
 mod overrun;
 mod registry;
+mod slots;
 mod sync;
 mod table;
 mod user_code;
@@ -24,3 +25,7 @@ pub use lock::{
     RwLocks, RwLocksBuilder, Semaphore, SemaphoreBuilder, SemaphoreInfo, WriteGuard,
 };
 pub use overrun::Overrun;
+pub use slots::{
+    AcquireSlot, CleanUpError, FinishError, PoolView, RepairError, RunSlotError, Slot,
+    SlotBuildError, SlotError, SlotId, SlotPool, SlotPoolBuilder, SlotState, SlotView,
+};

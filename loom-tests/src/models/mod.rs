@@ -26,6 +26,7 @@ mod replies;
 mod room;
 mod scheduled;
 mod shutdown;
+mod slots;
 mod templates;
 mod timers;
 mod waiting;
@@ -260,6 +261,12 @@ pub(crate) const MODELS: &[Model] = models![
     TWO locks::locks_end_of_a_hold ["expired", "forced", "released"],
     TWO locks::locks_gone_against_a_lock,
     TWO locks::locks_renewed_against_the_end ["lost", "renewed"],
+    TWO slots::slots_handed_over_against_given_up,
+    TWO slots::slots_expiry_against_release ["finished", "lost"],
+    TWO slots::slots_expiry_against_asking ["noticed", "told"],
+    TWO slots::slots_resize_against_release ["beyond", "retired"],
+    TWO slots::slots_renewed_against_the_end ["lost", "renewed"],
+    TWO slots::slots_two_sizes ["one", "three"],
 ];
 
 /// What must be red: the canary first, then the designs that this one replaces.

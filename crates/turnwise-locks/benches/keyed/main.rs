@@ -12,6 +12,7 @@ mod locks;
 mod memory;
 mod race;
 mod rows;
+mod slots;
 mod subjects;
 
 use race::Line;
@@ -44,6 +45,7 @@ const ROWS: &[Row] = &[
     ("zipf", rows::zipf),
     ("slow", rows::slow),
     ("locks", locks::rows),
+    ("slots", slots::rows),
 ];
 
 fn main() {

@@ -88,7 +88,7 @@ impl Error for LockError {}
 /// call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostError {
-    pub(super) fence: Fence,
+    pub(crate) fence: Fence,
 }
 
 impl LostError {

@@ -28,6 +28,7 @@ pub use latch::{BelowZero, Latch, NotZero, Opening};
 pub use rw::{ReadGuard, RwLocks, RwLocksBuilder, WriteGuard};
 pub use semaphore::{Permit, Semaphore, SemaphoreBuilder, SemaphoreInfo};
 pub use tenure::Lost;
+pub(crate) use tenure::Tenure;
 
 use guard::guard;
 use keys::{Keys, by_key};

@@ -142,6 +142,11 @@ impl Semaphore {
         self.turn(move |core, common| core.resize(|before| before.saturating_sub(permits), common));
     }
 
+    /// So many permits from now on, as is decided in the turn that changes it.
+    pub(crate) fn resize(&self, permits: impl FnOnce() -> u64 + Send + 'static) {
+        self.turn(move |core, common| core.resize(|_| permits(), common));
+    }
+
     /// All permits that are there now, if there are any, and nobody waits.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use crate::user_code::ignore;
 
 /// What a hold and its guards share. The end of a hold is decided here: that it was lost, that it
 /// was given back, and that it was renewed after that, exclude each other.
-pub(super) struct Tenure {
+pub(crate) struct Tenure {
     state: Mutex<State>,
 }
 
@@ -45,7 +45,7 @@ impl State {
 }
 
 impl Tenure {
-    pub(super) fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Tenure {
             state: Mutex::new(State {
                 lost: false,
@@ -124,6 +124,11 @@ impl Tenure {
         true
     }
 
+    /// Ends it: whoever has it decides that, and not a lease.
+    pub(crate) fn end(&self) {
+        self.take_away(|_| true);
+    }
+
     fn take_away(&self, over: impl FnOnce(&State) -> bool) -> bool {
         let (timer, wakers) = {
             let mut state = self.state.lock();
@@ -198,7 +203,7 @@ pub struct Lost {
 }
 
 impl Lost {
-    pub(super) fn of(tenure: &Arc<Tenure>) -> Self {
+    pub(crate) fn of(tenure: &Arc<Tenure>) -> Self {
         Lost { tenure: tenure.clone(), number: None }
     }
 }

@@ -1,0 +1,239 @@
+//! A pool before it is made.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use turnwise::time::Timers;
+use turnwise::{Clock, Executor, Template};
+
+use super::SlotPool;
+use super::desk::Desk;
+use super::error::CleanUpError;
+use super::pool::{Hooks, Pool, SetUp};
+use super::view::SlotId;
+use crate::lock::Fence;
+
+/// Describes a pool before it is made: see [`SlotPool::builder`].
+#[must_use = "nothing is made before `build`"]
+pub struct SlotPoolBuilder<T: 'static = (), E: 'static = Infallible> {
+    slots: usize,
+    common: Common,
+    hooks: Hooks<T, E>,
+    /// Something was said that depends on the types, and then the types have changed.
+    late: bool,
+}
+
+#[derive(Default)]
+struct Common {
+    lease: Option<Duration>,
+    clean_first: bool,
+    timers: Option<Timers>,
+    helper: Option<Template<()>>,
+}
+
+/// Why a pool was not made, or not resized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SlotBuildError {
+    /// A pool has at least one slot.
+    NoSlots,
+    /// A pool has [so many](SlotPool::MOST) at most.
+    TooMany {
+        /// The limit.
+        most: usize,
+    },
+    /// A lease of no time is over before it begins.
+    LeaseZero,
+    /// [`set_up`](SlotPoolBuilder::set_up) comes first: it decides of which type the others are.
+    SetUpLate,
+}
+
+/// A size that a pool can have.
+pub(super) fn size(slots: usize) -> Result<usize, SlotBuildError> {
+    match slots {
+        0 => Err(SlotBuildError::NoSlots),
+        _ if slots > SlotPool::MOST => Err(SlotBuildError::TooMany { most: SlotPool::MOST }),
+        _ => Ok(slots),
+    }
+}
+
+impl SlotPoolBuilder {
+    pub(super) fn new(slots: usize) -> Self {
+        let set_up = SetUp::Plain(|| ());
+        let hooks = Hooks { set_up, clean_up: None, reclaim: None, on_quarantine: None };
+        SlotPoolBuilder { slots, common: Common::default(), hooks, late: false }
+    }
+
+    /// Makes a slot ready for each use, and the value that its user has: in the poll, or in the
+    /// call, in which the slot comes. It returns when the slot is ready, so nothing has to be waited
+    /// for. Its types are those of the pool: say it before the hooks that get them.
+    ///
+    /// If it fails, or panics, the slot is cleaned up once without a value, and goes on; the error
+    /// goes to whoever asked, and so does the panic.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{SlotError, SlotPool};
+    ///
+    /// let pool = SlotPool::builder(1)
+    ///     .set_up(|slot| if slot.index() == 0 { Err("no such device") } else { Ok(slot) })
+    ///     .build()?;
+    /// assert_eq!(pool.try_acquire().unwrap_err(), SlotError::SetUp("no such device"));
+    /// assert_eq!(pool.view().free, 1);
+    /// # Ok::<(), turnwise_locks::SlotBuildError>(())
+    /// ```
+    pub fn set_up<T, E>(
+        self,
+        set_up: impl Fn(SlotId) -> Result<T, E> + Send + Sync + 'static,
+    ) -> SlotPoolBuilder<T, E> {
+        let Hooks { clean_up, reclaim, on_quarantine, .. } = self.hooks;
+        let late = self.late || clean_up.is_some() || on_quarantine.is_some();
+        let set_up = SetUp::Run(Box::new(set_up));
+        let hooks = Hooks { set_up, clean_up: None, reclaim, on_quarantine: None };
+        SlotPoolBuilder { slots: self.slots, common: self.common, hooks, late }
+    }
+}
+
+impl<T: 'static, E: 'static> SlotPoolBuilder<T, E> {
+    /// Makes a slot clean, whatever has happened to it, before anybody else gets it.
+    ///
+    /// After a use it gets the value, on the thread that ends the use. It gets none where there is
+    /// none: after a set-up that has failed, after a holder that was [reclaimed](Self::reclaim) and
+    /// may have its value still, before the [first use](Self::clean_first), and for a
+    /// [repair](SlotPool::repair). It is one function, so that each of them comes to the same.
+    ///
+    /// If it fails, or panics, the slot is [quarantined](Self::on_quarantine). Without this, a slot
+    /// is clean when its value is dropped.
+    pub fn clean_up(
+        mut self,
+        clean_up: impl Fn(SlotId, Option<T>) -> Result<(), E> + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.clean_up = Some(Box::new(clean_up));
+        self
+    }
+
+    /// Cleans each slot up before its first use, too: it may be dirty from a process that was here
+    /// before. If that fails, the slot is quarantined, and whoever asked gets
+    /// [`SlotError::CleanUp`](crate::SlotError::CleanUp).
+    pub fn clean_first(mut self) -> Self {
+        self.common.clean_first = true;
+        self
+    }
+
+    /// So long a use lasts at most, from the end of its set-up on, unless its
+    /// [limits](crate::Limits::lease) say otherwise or it is [renewed](crate::Slot::renew).
+    ///
+    /// At its end the holder [loses](crate::Slot::lost) the slot; it is [reclaimed](Self::reclaim),
+    /// cleaned up without its value, and given on with a larger fence. What the late holder does
+    /// with its guard changes nothing then. All this happens in the pool's
+    /// [executor](Self::executor). Set-up and clean-up are not part of it: one that hangs holds its
+    /// slot.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.common.lease = Some(lease);
+        self
+    }
+
+    /// Ends a holder whose lease is over, before its slot is cleaned up: kills the process that
+    /// hangs, say. It gets the slot, and the fence of the hold. If it panics, the slot is
+    /// quarantined, for whoever had it may have it still.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use std::time::Duration;
+    /// use turnwise_locks::{Limits, SlotPool};
+    ///
+    /// let killed = Arc::new(AtomicU64::new(0));
+    /// let seen = killed.clone();
+    /// let pool = SlotPool::builder(1)
+    ///     .lease(Duration::from_millis(1))
+    ///     .reclaim(move |_, fence| seen.store(fence.number(), Ordering::SeqCst))
+    ///     .build()?;
+    /// let hangs = pool.try_acquire()?;
+    /// let next = pool.acquire(Limits::NONE).wait()?; // the only slot there is
+    /// assert_eq!(killed.load(Ordering::SeqCst), hangs.fence().number());
+    /// assert!(hangs.is_lost() && next.fence() > hangs.fence());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reclaim(mut self, reclaim: impl Fn(SlotId, Fence) + Send + Sync + 'static) -> Self {
+        self.hooks.reclaim = Some(Box::new(reclaim));
+        self
+    }
+
+    /// Is told of each slot that is quarantined, and why: its clean-up has failed or panicked, at
+    /// the end of a use or in a repair. Nobody gets it before it is [repaired](SlotPool::repair),
+    /// which this may do, or leave to somebody else. Its own panics are nobody's.
+    pub fn on_quarantine(
+        mut self,
+        tell: impl Fn(SlotId, &CleanUpError<E>) + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.on_quarantine = Some(Box::new(tell));
+        self
+    }
+
+    /// Where slots are reclaimed whose lease is over, each for itself: a holder that is hard to end
+    /// holds up no other if there are threads enough. Without this, or if the executor is gone, the
+    /// process's [pool](turnwise::ThreadPool::global).
+    pub fn executor(mut self, executor: impl Executor + 'static) -> Self {
+        match Template::builder().executor(executor).build() {
+            Ok(template) => self.common.helper = Some(template),
+            Err(_) => unreachable!("nothing was said of limits"),
+        }
+        self
+    }
+
+    /// As [`LocksBuilder::timers`](crate::LocksBuilder::timers).
+    pub fn timers(mut self, timers: Timers) -> Self {
+        self.common.timers = Some(timers);
+        self
+    }
+
+    /// As [`LocksBuilder::clock`](crate::LocksBuilder::clock).
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(clock);
+        self.common.timers = Some(Timers::of(&clock));
+        self
+    }
+
+    /// Makes the pool.
+    ///
+    /// # Errors
+    /// See [`SlotBuildError`].
+    pub fn build(self) -> Result<SlotPool<T, E>, SlotBuildError> {
+        let SlotPoolBuilder { slots, common, hooks, late } = self;
+        let Common { lease, clean_first, timers, helper } = common;
+        let slots = size(slots)?;
+        if lease.is_some_and(|lease| lease.is_zero()) {
+            return Err(SlotBuildError::LeaseZero);
+        }
+        if late {
+            return Err(SlotBuildError::SetUpLate);
+        }
+        let timers = timers.unwrap_or_else(|| Timers::global().clone());
+        let desk = Desk::new(slots, timers, helper, clean_first);
+        Ok(SlotPool { pool: Arc::new(Pool { desk, lease, hooks }) })
+    }
+}
+
+impl<T: 'static, E: 'static> fmt::Debug for SlotPoolBuilder<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SlotPoolBuilder").field("slots", &self.slots).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for SlotBuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SlotBuildError::NoSlots => f.write_str("a pool has at least one slot"),
+            SlotBuildError::TooMany { most } => write!(f, "a pool has {most} slots at most"),
+            SlotBuildError::LeaseZero => f.write_str("a lease needs some time"),
+            SlotBuildError::SetUpLate => f.write_str("`set_up` comes before what depends on it"),
+        }
+    }
+}
+
+impl Error for SlotBuildError {}

@@ -1,0 +1,395 @@
+//! Who has which number: S1 to S3 and S5 of a pool. It knows neither values nor errors.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use turnwise::time::{Timer, Timers};
+use turnwise::{Actor, Template};
+
+use super::view::{PoolView, SlotId, SlotState, SlotView};
+use crate::lock::{Fence, Lost, Permit, Semaphore, Tenure};
+use crate::sync::Mutex;
+use crate::user_code::{catch, discard};
+
+/// What the uses of a pool share, whatever is in its slots.
+pub(super) struct Desk {
+    pub(super) permits: Semaphore,
+    pub(super) timers: Timers,
+    /// Where expired holds are dealt with. None: in the process's pool.
+    pub(super) helper: Option<Template<()>>,
+    /// Numbers are cleaned up before their first use.
+    pub(super) clean_first: bool,
+    numbers: Mutex<Numbers>,
+}
+
+struct Numbers {
+    /// The size of the pool. There may be more cells: what has shrunk may grow again.
+    slots: usize,
+    free: Lowest,
+    cells: Vec<Cell>,
+    /// The fence of the last hold.
+    fence: u64,
+    /// Numbers are cleaned up before their first use.
+    clean_first: bool,
+}
+
+/// A number.
+struct Cell {
+    state: SlotState,
+    /// Of the hold that it is in, or was in last.
+    fence: u64,
+    since: Duration,
+    /// S1.
+    permit: Option<Permit>,
+    /// It was never used, and is to be cleaned up before.
+    unknown: bool,
+    lease: Lease,
+}
+
+/// How a hold ends if its guard does not end it.
+#[derive(Default)]
+pub(super) struct Lease {
+    due: Option<Duration>,
+    timer: Option<Timer>,
+    /// How often the lease was set.
+    version: u64,
+    /// Somebody wants to know that it is lost.
+    tenure: Option<Arc<Tenure>>,
+}
+
+/// A hold: S3.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hold {
+    pub(super) id: SlotId,
+    pub(super) fence: u64,
+}
+
+/// The numbers that are not used, the lowest first.
+#[derive(Default)]
+struct Lowest {
+    words: Vec<u64>,
+    /// No word before this one has a number in it.
+    first: usize,
+}
+
+impl Lowest {
+    fn insert(&mut self, number: usize) {
+        let word = number / 64;
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] |= 1 << (number % 64);
+        self.first = self.first.min(word);
+    }
+
+    fn take(&mut self) -> Option<usize> {
+        while let Some(word) = self.words.get_mut(self.first) {
+            if *word != 0 {
+                let bit = word.trailing_zeros() as usize;
+                *word &= *word - 1;
+                return Some(self.first * 64 + bit);
+            }
+            self.first += 1;
+        }
+        None
+    }
+}
+
+impl Numbers {
+    fn grow(&mut self, slots: usize) {
+        for number in self.cells.len()..slots {
+            self.cells.push(Cell {
+                state: SlotState::Free,
+                fence: 0,
+                since: Duration::ZERO,
+                permit: None,
+                unknown: self.clean_first,
+                lease: Lease::default(),
+            });
+            self.free.insert(number);
+        }
+        self.slots = slots;
+    }
+
+    /// S5.
+    fn permits(&self) -> u64 {
+        let beyond = self.cells.iter().skip(self.slots);
+        let kept = beyond.filter(|cell| cell.state == SlotState::Quarantined).count();
+        (self.slots + kept) as u64
+    }
+
+    /// The cell of a hold that goes on.
+    fn held(&mut self, hold: Hold) -> Option<&mut Cell> {
+        let cell = &mut self.cells[hold.id.index()];
+        (cell.state == SlotState::Held && cell.fence == hold.fence).then_some(cell)
+    }
+
+    fn free(&mut self, id: SlotId) -> Option<Permit> {
+        let cell = &mut self.cells[id.index()];
+        cell.state = SlotState::Free;
+        let permit = cell.permit.take();
+        self.free.insert(id.index());
+        permit
+    }
+}
+
+impl Desk {
+    pub(super) fn new(
+        slots: usize,
+        timers: Timers,
+        helper: Option<Template<()>>,
+        clean_first: bool,
+    ) -> Arc<Self> {
+        let permits = Semaphore::builder(slots as u64).timers(timers.clone()).build();
+        let (free, cells) = (Lowest::default(), Vec::new());
+        let mut numbers = Numbers { slots, free, cells, fence: 0, clean_first };
+        numbers.grow(slots);
+        Arc::new(Desk { permits, timers, helper, clean_first, numbers: Mutex::new(numbers) })
+    }
+
+    /// The time. The clock is the user's: one that panics shows none.
+    pub(super) fn now(&self) -> Duration {
+        catch(|| self.timers.now()).unwrap_or_else(|payload| {
+            discard(payload);
+            Duration::ZERO
+        })
+    }
+
+    /// The lowest number that nobody uses, for a permit. True: it is to be cleaned up before.
+    pub(super) fn take(&self, permit: Permit, state: SlotState, since: Duration) -> (Hold, bool) {
+        let mut numbers = self.numbers.lock();
+        let Some(number) = numbers.free.take() else {
+            unreachable!("there is a free number for each permit (S1)")
+        };
+        numbers.fence += 1;
+        let fence = numbers.fence;
+        let cell = &mut numbers.cells[number];
+        cell.state = state;
+        cell.fence = fence;
+        cell.since = since;
+        cell.permit = Some(permit);
+        let unknown = std::mem::replace(&mut cell.unknown, false);
+        (Hold { id: SlotId(number as u32), fence }, unknown)
+    }
+
+    /// A slot that was set up has its user now.
+    pub(super) fn stay(&self, hold: Hold) {
+        self.numbers.lock().cells[hold.id.index()].state = SlotState::Held;
+    }
+
+    /// S3: the end of a hold, or None if it has ended before. Whoever gets it has to clean up.
+    pub(super) fn end(&self, hold: Hold) -> Option<Lease> {
+        let mut numbers = self.numbers.lock();
+        let cell = numbers.held(hold)?;
+        cell.state = SlotState::CleanUp;
+        Some(std::mem::take(&mut cell.lease))
+    }
+
+    /// The same, of a slot in which there is nothing to be cleaned up: its number is free.
+    pub(super) fn end_clean(&self, hold: Hold) -> Option<(Lease, Option<Permit>)> {
+        let mut numbers = self.numbers.lock();
+        let lease = std::mem::take(&mut numbers.held(hold)?.lease);
+        Some((lease, numbers.free(hold.id)))
+    }
+
+    /// S3: the end of a hold whose lease is over. Whoever gets it has to reclaim, and to clean up.
+    pub(super) fn expire(&self, hold: Hold, now: Duration) -> Option<Lease> {
+        let mut numbers = self.numbers.lock();
+        let cell = numbers.held(hold).filter(|cell| cell.lease.is_over(now))?;
+        cell.state = SlotState::Reclaim;
+        Some(std::mem::take(&mut cell.lease))
+    }
+
+    /// A slot is clean.
+    pub(super) fn free(self: &Arc<Self>, id: SlotId) {
+        let (permit, beyond) = {
+            let mut numbers = self.numbers.lock();
+            (numbers.free(id), id.index() >= numbers.slots)
+        };
+        if beyond {
+            // It may have been quarantined. First this, then the permit goes back.
+            self.adjust();
+        }
+        drop(permit);
+    }
+
+    /// A slot is not clean: S6.
+    pub(super) fn quarantine(self: &Arc<Self>, id: SlotId) {
+        let beyond = {
+            let mut numbers = self.numbers.lock();
+            numbers.cells[id.index()].state = SlotState::Quarantined;
+            id.index() >= numbers.slots
+        };
+        if beyond {
+            self.adjust();
+        }
+    }
+
+    /// A quarantined slot is to be cleaned up: by whoever gets true.
+    pub(super) fn repair(&self, id: SlotId) -> bool {
+        let mut numbers = self.numbers.lock();
+        let cell = numbers.cells.get_mut(id.index());
+        let Some(cell) = cell.filter(|cell| cell.state == SlotState::Quarantined) else {
+            return false;
+        };
+        cell.state = SlotState::CleanUp;
+        true
+    }
+
+    pub(super) fn resize(self: &Arc<Self>, slots: usize) {
+        self.numbers.lock().grow(slots);
+        self.adjust();
+    }
+
+    /// S5.
+    fn adjust(self: &Arc<Self>) {
+        let desk = self.clone();
+        self.permits.resize(move || desk.numbers.lock().permits());
+    }
+
+    /// Is it held no more by this hold? None: it is, until then.
+    pub(super) fn is_lost(&self, hold: Hold) -> Result<bool, Duration> {
+        let mut numbers = self.numbers.lock();
+        match numbers.held(hold) {
+            None => Ok(true),
+            Some(cell) => cell.lease.due.map_or(Ok(false), Err),
+        }
+    }
+
+    /// A future that is ready when a hold is lost.
+    pub(super) fn lost(&self, hold: Hold) -> Lost {
+        let fresh = Tenure::new();
+        let tenure = {
+            let mut numbers = self.numbers.lock();
+            numbers
+                .held(hold)
+                .map(|cell| cell.lease.tenure.get_or_insert_with(|| fresh.clone()).clone())
+        };
+        match tenure {
+            Some(tenure) => Lost::of(&tenure),
+            None => {
+                fresh.end();
+                Lost::of(&fresh)
+            }
+        }
+    }
+
+    /// A lease begins: it ends then. None: the hold is lost, or its lease is over. Else the version
+    /// of the lease, for [`armed`](Self::armed).
+    pub(super) fn lease(&self, hold: Hold, now: Duration, due: Option<Duration>) -> Option<u64> {
+        let (version, before) = {
+            let mut numbers = self.numbers.lock();
+            let cell = numbers.held(hold).filter(|cell| !cell.lease.is_over(now))?;
+            cell.lease.due = due;
+            cell.lease.version += 1;
+            (cell.lease.version, cell.lease.timer.take())
+        };
+        cancel(before);
+        Some(version)
+    }
+
+    /// Whoever has spoken last of a lease has its timer.
+    pub(super) fn armed(&self, hold: Hold, version: u64, timer: Timer) {
+        let unneeded = {
+            let mut numbers = self.numbers.lock();
+            match numbers.held(hold).filter(|cell| cell.lease.version == version) {
+                Some(cell) => cell.lease.timer.replace(timer),
+                None => Some(timer),
+            }
+        };
+        cancel(unneeded);
+    }
+
+    pub(super) fn remaining(&self, hold: Hold) -> Option<Duration> {
+        let due = self.numbers.lock().held(hold)?.lease.due?;
+        Some(due.saturating_sub(self.now()))
+    }
+
+    pub(super) fn view(&self) -> PoolView {
+        let (now, permits) = (self.now(), self.permits.info());
+        let numbers = self.numbers.lock();
+        let is_there = |(number, cell): &(usize, &Cell)| {
+            *number < numbers.slots || cell.state != SlotState::Free
+        };
+        let each = numbers.cells.iter().enumerate().filter(is_there);
+        let each: Vec<_> = each.map(|(number, cell)| cell.view(number, now)).collect();
+        let slots = numbers.slots;
+        drop(numbers);
+        let count = |state| each.iter().filter(|slot| slot.state == state).count();
+        let (free, quarantined) = (count(SlotState::Free), count(SlotState::Quarantined));
+        PoolView {
+            slots,
+            in_use: each.len() - free - quarantined,
+            free,
+            quarantined,
+            retiring: each.len() - slots,
+            waiting: permits.as_ref().map_or(0, |info| info.waiting),
+            oldest_wait: permits.and_then(|info| info.oldest_wait),
+            each,
+        }
+    }
+
+    /// Runs what an expired hold needs: in the executor of the pool, and if that is gone in the
+    /// process's.
+    pub(super) fn post(&self, work: impl FnOnce() + Send + 'static) {
+        let mut errand = Errand(Some(work));
+        let run = move |(): &mut ()| {
+            if let Some(work) = errand.0.take() {
+                work();
+            }
+        };
+        match &self.helper {
+            Some(helper) => drop(helper.spawn(()).posted().send(run)),
+            None => drop(Actor::new(()).posted().send(run)),
+        }
+    }
+}
+
+/// Work that is run, even if the first whom it is given to drops it.
+struct Errand<F: FnOnce() + Send + 'static>(Option<F>);
+
+impl<F: FnOnce() + Send + 'static> Drop for Errand<F> {
+    fn drop(&mut self) {
+        if let Some(work) = self.0.take() {
+            drop(Actor::new(()).posted().send(move |()| work()));
+        }
+    }
+}
+
+impl Cell {
+    fn view(&self, number: usize, now: Duration) -> SlotView {
+        let used = self.state != SlotState::Free;
+        SlotView {
+            id: SlotId(number as u32),
+            state: self.state,
+            fence: used.then(|| Fence::from_number(self.fence)),
+            age: used.then(|| now.saturating_sub(self.since)),
+            remaining: self.lease.due.map(|due| due.saturating_sub(now)),
+        }
+    }
+}
+
+impl Lease {
+    fn is_over(&self, now: Duration) -> bool {
+        self.due.is_some_and(|due| due <= now)
+    }
+
+    /// The guard has ended the hold.
+    pub(super) fn ended(self) {
+        cancel(self.timer);
+    }
+
+    /// The hold is lost: tells whoever wants to know. They are the user's.
+    pub(super) fn lost(self) {
+        cancel(self.timer);
+        if let Some(tenure) = self.tenure {
+            tenure.end();
+        }
+    }
+}
+
+fn cancel(timer: Option<Timer>) {
+    if let Some(timer) = timer {
+        timer.cancel();
+    }
+}

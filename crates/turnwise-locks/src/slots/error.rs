@@ -1,0 +1,139 @@
+//! Why there is no slot, or why it was not clean at its end.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::lock::LockError;
+use crate::user_code::{Payload, discard};
+
+/// Why a slot was not acquired. There is nothing to give back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SlotError<E> {
+    /// It was not let in: no slot was free in time, or the pool was closed.
+    NotAcquired(LockError),
+    /// The set-up has failed. The slot was cleaned up, and goes on to the next.
+    SetUp(E),
+    /// The clean-up [before the first use](crate::SlotPoolBuilder::clean_first) has failed: the
+    /// slot is quarantined.
+    CleanUp(CleanUpError<E>),
+}
+
+/// Why a clean-up did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CleanUpError<E> {
+    /// It said so.
+    Failed(E),
+    /// It panicked, with this text; or what reclaims did, or a value's drop.
+    Panicked(String),
+}
+
+/// What became of a slot that was finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FinishError<E> {
+    /// It was lost before: its lease was over. Nothing has changed, whoever has it now goes on.
+    Lost,
+    /// The clean-up has failed: the slot is quarantined.
+    CleanUp(CleanUpError<E>),
+}
+
+/// Why a [job](crate::SlotPool::run) was not run, or what became of its slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunSlotError<R, E> {
+    /// The job was not run.
+    NotStarted(SlotError<E>),
+    /// The job has run, and longer than its lease: somebody else may have had the slot meanwhile.
+    Lost {
+        /// What the job returned.
+        value: R,
+    },
+    /// The job has run; then the clean-up has failed, and the slot is quarantined.
+    CleanUp {
+        /// What the job returned.
+        value: R,
+        /// Why.
+        error: CleanUpError<E>,
+    },
+}
+
+/// Why a slot was not repaired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RepairError<E> {
+    /// It is not quarantined, or is being repaired: nothing was done.
+    NotQuarantined,
+    /// The clean-up has failed again: the slot stays quarantined.
+    CleanUp(CleanUpError<E>),
+}
+
+impl<E> CleanUpError<E> {
+    pub(super) fn of_panic(payload: Payload) -> Self {
+        let text = match payload.downcast_ref::<&str>() {
+            Some(text) => (*text).to_owned(),
+            None => payload.downcast_ref::<String>().cloned().unwrap_or_default(),
+        };
+        discard(payload);
+        CleanUpError::Panicked(text)
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for SlotError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SlotError::NotAcquired(LockError::TimedOut { waited }) => {
+                write!(f, "no slot was free in {waited:?}")
+            }
+            SlotError::NotAcquired(LockError::Busy) => f.write_str("no slot is free"),
+            SlotError::NotAcquired(LockError::Closed) => f.write_str("the pool was closed"),
+            SlotError::NotAcquired(error) => error.fmt(f),
+            SlotError::SetUp(error) => write!(f, "the set-up failed: {error}"),
+            SlotError::CleanUp(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for CleanUpError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CleanUpError::Failed(error) => write!(f, "the clean-up failed: {error}"),
+            CleanUpError::Panicked(text) => write!(f, "the clean-up panicked: {text}"),
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for FinishError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FinishError::Lost => f.write_str("the slot was lost: its lease was over"),
+            FinishError::CleanUp(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<R, E: fmt::Display> fmt::Display for RunSlotError<R, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunSlotError::NotStarted(error) => error.fmt(f),
+            RunSlotError::Lost { .. } => f.write_str("the job took longer than its lease"),
+            RunSlotError::CleanUp { error, .. } => error.fmt(f),
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for RepairError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RepairError::NotQuarantined => f.write_str("the slot is not quarantined"),
+            RepairError::CleanUp(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: fmt::Debug + fmt::Display> Error for SlotError<E> {}
+impl<E: fmt::Debug + fmt::Display> Error for CleanUpError<E> {}
+impl<E: fmt::Debug + fmt::Display> Error for FinishError<E> {}
+impl<R: fmt::Debug, E: fmt::Debug + fmt::Display> Error for RunSlotError<R, E> {}
+impl<E: fmt::Debug + fmt::Display> Error for RepairError<E> {}

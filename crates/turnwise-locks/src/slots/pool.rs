@@ -1,0 +1,218 @@
+//! What is done with a slot: set up, cleaned up, reclaimed. None of it under a lock (S4).
+
+use std::mem::needs_drop;
+use std::panic::resume_unwind;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::builder::{SlotBuildError, size};
+use super::desk::{Desk, Hold, Lease};
+use super::error::{CleanUpError, RepairError, SlotError};
+use super::slot::Slot;
+use super::view::{PoolView, SlotId, SlotState};
+use crate::lock::{Fence, Permit};
+use crate::user_code::{catch, discard, ignore};
+
+/// What makes the value of a slot.
+pub(super) enum SetUp<T, E> {
+    /// No code of the user's.
+    Plain(fn() -> T),
+    Run(Box<dyn Fn(SlotId) -> Result<T, E> + Send + Sync>),
+}
+
+type CleanUp<T, E> = dyn Fn(SlotId, Option<T>) -> Result<(), E> + Send + Sync;
+type Reclaim = dyn Fn(SlotId, Fence) + Send + Sync;
+type OnQuarantine<E> = dyn Fn(SlotId, &CleanUpError<E>) + Send + Sync;
+
+pub(super) struct Hooks<T, E> {
+    pub(super) set_up: SetUp<T, E>,
+    pub(super) clean_up: Option<Box<CleanUp<T, E>>>,
+    pub(super) reclaim: Option<Box<Reclaim>>,
+    pub(super) on_quarantine: Option<Box<OnQuarantine<E>>>,
+}
+
+pub(super) struct Pool<T: 'static, E: 'static> {
+    pub(super) desk: Arc<Desk>,
+    pub(super) lease: Option<Duration>,
+    pub(super) hooks: Hooks<T, E>,
+}
+
+impl<T: 'static, E: 'static> Pool<T, E> {
+    /// Whoever has a permit gets a slot: on the thread that calls.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        permit: Permit,
+        lease: Option<Duration>,
+    ) -> Result<Slot<T, E>, SlotError<E>> {
+        let since = self.desk.now();
+        let (hold, value) = match &self.hooks.set_up {
+            SetUp::Plain(value) if !self.desk.clean_first => {
+                (self.desk.take(permit, SlotState::Held, since).0, value())
+            }
+            set_up => {
+                let (hold, unknown) = self.desk.take(permit, SlotState::SetUp, since);
+                let value = self.set_up(hold.id, unknown, set_up)?;
+                self.desk.stay(hold);
+                (hold, value)
+            }
+        };
+        let slot = Slot::new(self.clone(), hold, value);
+        if let Some(lease) = lease.or(self.lease) {
+            self.renew(hold, lease);
+        }
+        Ok(slot)
+    }
+
+    fn set_up(&self, id: SlotId, unknown: bool, set_up: &SetUp<T, E>) -> Result<T, SlotError<E>> {
+        if unknown {
+            let cleaned = self.cleaned(id, None);
+            if let Err(error) = cleaned {
+                self.quarantine(id, &error);
+                return Err(SlotError::CleanUp(error));
+            }
+        }
+        let made = catch(|| match set_up {
+            SetUp::Plain(value) => Ok(value()),
+            SetUp::Run(set_up) => set_up(id),
+        });
+        let failed = match made {
+            Ok(Ok(value)) => return Ok(value),
+            failed => failed,
+        };
+        // What a set-up has begun, a clean-up ends. Whether it does is the hook's to know.
+        drop(self.clean(id, None));
+        match failed {
+            Err(payload) => resume_unwind(payload),
+            Ok(Err(error)) => Err(SlotError::SetUp(error)),
+            Ok(Ok(_)) => unreachable!("it is held"),
+        }
+    }
+
+    fn cleaned(&self, id: SlotId, value: Option<T>) -> Result<(), CleanUpError<E>> {
+        let cleaned = catch(|| match &self.hooks.clean_up {
+            Some(clean_up) => clean_up(id, value),
+            None => {
+                drop(value);
+                Ok(())
+            }
+        });
+        match cleaned {
+            Ok(cleaned) => cleaned.map_err(CleanUpError::Failed),
+            Err(payload) => Err(CleanUpError::of_panic(payload)),
+        }
+    }
+
+    /// Cleans a slot up, and gives it on; or quarantines it. The caller has ended its hold (S3).
+    fn clean(&self, id: SlotId, value: Option<T>) -> Result<(), CleanUpError<E>> {
+        let cleaned = self.cleaned(id, value);
+        match &cleaned {
+            Ok(()) => self.desk.free(id),
+            Err(error) => self.quarantine(id, error),
+        }
+        cleaned
+    }
+
+    fn quarantine(&self, id: SlotId, error: &CleanUpError<E>) {
+        self.desk.quarantine(id);
+        if let Some(tell) = &self.hooks.on_quarantine {
+            ignore(|| tell(id, error));
+        }
+    }
+
+    /// The guard of a hold ends it. None: it has ended before.
+    pub(super) fn end(&self, hold: Hold, value: Option<T>) -> Option<Result<(), CleanUpError<E>>> {
+        if self.hooks.clean_up.is_none() && !needs_drop::<T>() {
+            let (lease, permit) = self.desk.end_clean(hold)?;
+            lease.ended();
+            drop(permit);
+            return Some(Ok(()));
+        }
+        let Some(lease) = self.desk.end(hold) else {
+            ignore(|| drop(value));
+            return None;
+        };
+        lease.ended();
+        Some(self.clean(hold.id, value))
+    }
+
+    /// Is a hold lost? If its lease is over, it is from now on.
+    pub(super) fn is_lost(self: &Arc<Self>, hold: Hold) -> bool {
+        match self.desk.is_lost(hold) {
+            Ok(lost) => lost,
+            Err(due) => {
+                let now = self.desk.now();
+                due <= now && {
+                    if let Some(lease) = self.desk.expire(hold, now) {
+                        let pool = self.clone();
+                        self.desk.post(move || pool.reclaim(hold, lease));
+                    }
+                    self.desk.is_lost(hold) == Ok(true)
+                }
+            }
+        }
+    }
+
+    /// A lease begins. False: the hold is lost.
+    pub(super) fn renew(self: &Arc<Self>, hold: Hold, lease: Duration) -> bool {
+        let now = self.desk.now();
+        // With a lease too long for the clock, it never ends.
+        let due = now.checked_add(lease);
+        let Some(version) = self.desk.lease(hold, now, due) else {
+            return false;
+        };
+        if let Some(due) = due {
+            let (desk, pool) = (self.desk.clone(), Arc::downgrade(self));
+            let ring = move || desk.post(move || expire(&pool, hold));
+            // A clock that panics arms nothing: then the lease ends when somebody asks.
+            match catch(|| self.desk.timers.at(due, ring)) {
+                Ok(timer) => self.desk.armed(hold, version, timer),
+                Err(payload) => discard(payload),
+            }
+        }
+        true
+    }
+
+    /// A hold that has expired: its holder learns of it, is ended, and the slot is cleaned up.
+    fn reclaim(&self, hold: Hold, lease: Lease) {
+        lease.lost();
+        if let Some(reclaim) = &self.hooks.reclaim {
+            let ended = catch(|| reclaim(hold.id, Fence::from_number(hold.fence)));
+            if let Err(payload) = ended {
+                // Whoever had it may have it still.
+                return self.quarantine(hold.id, &CleanUpError::of_panic(payload));
+            }
+        }
+        // Whether it succeeds is the hook's to know.
+        drop(self.clean(hold.id, None));
+    }
+
+    pub(super) fn repair(&self, id: SlotId) -> Result<(), RepairError<E>> {
+        if !self.desk.repair(id) {
+            return Err(RepairError::NotQuarantined);
+        }
+        self.clean(id, None).map_err(RepairError::CleanUp)
+    }
+
+    pub(super) fn resize(&self, slots: usize) -> Result<(), SlotBuildError> {
+        self.desk.resize(size(slots)?);
+        Ok(())
+    }
+
+    pub(super) fn view(&self) -> PoolView {
+        self.desk.view()
+    }
+
+    pub(super) fn close(&self) {
+        self.desk.permits.close();
+    }
+}
+
+/// The lease of a hold is over, by its timer; it may have been renewed. Not on the thread of the
+/// timers.
+fn expire<T: 'static, E: 'static>(pool: &Weak<Pool<T, E>>, hold: Hold) {
+    let Some(pool) = pool.upgrade() else { return };
+    let now = pool.desk.now();
+    if let Some(lease) = pool.desk.expire(hold, now) {
+        pool.reclaim(hold, lease);
+    }
+}

@@ -1,0 +1,104 @@
+//! What can be seen of a pool.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::lock::Fence;
+
+/// The number of a slot: from 0 to one less than the [size](crate::SlotPool::resize) of its pool.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotId(pub(super) u32);
+
+impl SlotId {
+    /// The slot with this number, if a pool can have so many: for a call that names one.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{RepairError, SlotId, SlotPool};
+    ///
+    /// let pool = SlotPool::new(2)?;
+    /// let id = SlotId::from_index(1).unwrap();
+    /// assert!(matches!(pool.repair(id), Err(RepairError::NotQuarantined)));
+    /// # Ok::<(), turnwise_locks::SlotBuildError>(())
+    /// ```
+    pub fn from_index(index: usize) -> Option<SlotId> {
+        let most = crate::slots::SlotPool::MOST;
+        u32::try_from(index).ok().filter(|_| index < most).map(SlotId)
+    }
+
+    /// Its number.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Debug for SlotId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SlotId({})", self.0)
+    }
+}
+
+impl fmt::Display for SlotId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What a slot is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SlotState {
+    /// Nobody uses it.
+    Free,
+    /// Its set-up runs, or the clean-up [before its first use](crate::SlotPoolBuilder::clean_first).
+    SetUp,
+    /// It has a [`Slot`](crate::Slot), which may be forgotten.
+    Held,
+    /// Its clean-up runs: after a use, or for a repair.
+    CleanUp,
+    /// Its lease was over: it is [reclaimed](crate::SlotPoolBuilder::reclaim), and then cleaned up.
+    Reclaim,
+    /// Its clean-up has failed: nobody gets it before it is [repaired](crate::SlotPool::repair).
+    Quarantined,
+}
+
+/// What is known of a pool.
+///
+/// `in_use`, `free` and `quarantined` together are the number of slots, and of those that are to
+/// retire when they come back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolView {
+    /// So many slots it has.
+    pub slots: usize,
+    /// So many have a user, or are set up, cleaned up or reclaimed.
+    pub in_use: usize,
+    /// So many are free. Somebody may have been let in who has not taken one yet.
+    pub free: usize,
+    /// So many are quarantined.
+    pub quarantined: usize,
+    /// So many are not free, and retire when they are: the pool has shrunk.
+    pub retiring: usize,
+    /// So many requests wait; none any more after the pool was closed.
+    pub waiting: usize,
+    /// So long the first of them waits, if it has a limit.
+    pub oldest_wait: Option<Duration>,
+    /// Each slot, by number: those of the pool, and after them those that are to retire.
+    pub each: Vec<SlotView>,
+}
+
+/// What is known of a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SlotView {
+    /// Its number.
+    pub id: SlotId,
+    /// What it is doing.
+    pub state: SlotState,
+    /// Who uses it, or has used it last if it is quarantined.
+    pub fence: Option<Fence>,
+    /// So long ago it was taken.
+    pub age: Option<Duration>,
+    /// What is left of its lease, if it has one.
+    pub remaining: Option<Duration>,
+}

@@ -1,0 +1,168 @@
+//! S1 to S5 of the pools of slots, where ends, expiries, changes of size and those that give up
+//! meet. The pools, their semaphore and their timers are those that ship.
+
+use std::time::Duration;
+
+use super::super::limits::Limits;
+use super::super::slots::{Slot, SlotError, SlotPool};
+use super::super::time::Timers;
+use super::clock::{LIMIT, Steps};
+use super::*;
+use crate::sync::reached;
+
+/// A pool on a clock, and what all users of its slots, and all clean-ups, write.
+struct Setting {
+    clock: Arc<Steps>,
+    timers: Timers,
+    pool: SlotPool<(), ()>,
+    inside: Arc<Written>,
+    cleaned: Arc<AtomicU32>,
+}
+
+impl Setting {
+    fn new() -> Self {
+        let clock = Arc::new(Steps::default());
+        let timers = Timers::by_hand(clock.clone());
+        let (inside, cleaned) = (Written::new(), Arc::<AtomicU32>::default());
+        let (theirs, count) = (inside.clone(), cleaned.clone());
+        let builder = SlotPool::builder(1).set_up(|_| Ok(())).clean_up(move |slot, _| {
+            if slot.index() == 0 {
+                theirs.write();
+            }
+            add(&count);
+            Ok(())
+        });
+        let pool = builder.timers(timers.clone()).build().expect("it has a slot");
+        Setting { clock, timers, pool, inside, cleaned }
+    }
+
+    /// After all threads have joined, and all slots are dropped: so many slots can be had, and so
+    /// many uses were cleaned up.
+    fn finish(self, slots: usize, uses: u32) {
+        assert_eq!(self.cleaned.load(Relaxed), uses, "a use was not cleaned up once");
+        let all = (0..slots).map(|_| self.pool.try_acquire());
+        let all = all.collect::<Result<Vec<_>, SlotError<()>>>().expect("they are free");
+        assert!(all.iter().map(|slot| slot.id().index()).eq(0..slots));
+        assert!(self.pool.try_acquire().is_err(), "a slot too many");
+        drop(all);
+        assert_eq!(self.timers.len(), 0, "a timer is left");
+    }
+}
+
+/// S2: one that waits gives up as the slot comes back. Then the next has it, clean: it finds a
+/// number, and what the clean-up did.
+pub(super) fn slots_handed_over_against_given_up() {
+    let setting = Setting::new();
+    let first = setting.pool.try_acquire().expect("it is free");
+    let (second, third) = (setting.pool.acquire(Limits::NONE), setting.pool.acquire(Limits::NONE));
+    let inside = setting.inside.clone();
+    let ends = spawn(move || {
+        inside.write();
+        drop(first);
+    });
+    drop(second);
+    let third = third.wait().expect("it comes");
+    setting.inside.write();
+    ends.join();
+    drop(third);
+    setting.finish(1, 2);
+}
+
+/// S3: a guard ends as its lease does. The slot is cleaned up once, and goes on.
+pub(super) fn slots_expiry_against_release() {
+    let setting = Setting::new();
+    let lease = Limits::NONE.lease(LIMIT);
+    let first = setting.pool.acquire(lease).wait().expect("it is free");
+    let (clock, timers) = (setting.clock.clone(), setting.timers.clone());
+    let expires = spawn(move || {
+        clock.tick();
+        timers.run_due();
+    });
+    reached(if first.finish().is_ok() { "finished" } else { "lost" });
+    expires.join();
+    // It was cleaned up where that was decided: by now.
+    let second = setting.pool.try_acquire().expect("it is free");
+    setting.inside.write();
+    drop(second);
+    setting.finish(1, 2);
+}
+
+/// S3: a holder finds its lease over as the timer does. One of them reclaims; and once it is lost,
+/// it stays so.
+pub(super) fn slots_expiry_against_asking() {
+    let setting = Setting::new();
+    let lease = Limits::NONE.lease(LIMIT);
+    let first = setting.pool.acquire(lease).wait().expect("it is free");
+    let (clock, timers) = (setting.clock.clone(), setting.timers.clone());
+    let expires = spawn(move || {
+        clock.tick();
+        if timers.run_due() == 1 {
+            reached("told");
+        }
+    });
+    let lost = first.is_lost();
+    if lost {
+        reached("noticed");
+    }
+    let finished = first.finish();
+    assert!(!lost || finished.is_err(), "it was lost");
+    expires.join();
+    setting.finish(1, 1);
+}
+
+/// S1, S5: a pool shrinks as a slot comes back for which somebody waits. That is let in before, with
+/// a number that retires, or waits for the other slot.
+pub(super) fn slots_resize_against_release() {
+    let setting = Setting::new();
+    setting.pool.resize(2).expect("a size");
+    let zero = setting.pool.try_acquire().expect("it is free");
+    let one = setting.pool.try_acquire().expect("it is free");
+    let next = setting.pool.acquire(Limits::NONE);
+    let ends = spawn(move || drop(one));
+    setting.pool.resize(1).expect("a size");
+    ends.join();
+    let at_once = next.is_ready();
+    let zero = if at_once {
+        Some(zero)
+    } else {
+        setting.inside.write();
+        drop(zero);
+        None
+    };
+    let next = next.wait().expect("it comes");
+    reached(if next.id().index() == 1 { "beyond" } else { "retired" });
+    assert_eq!(next.id().index() == 1, at_once);
+    drop::<(Option<Slot<_, _>>, Slot<_, _>)>((zero, next));
+    setting.finish(1, 3);
+}
+
+/// S5: of two sizes that are set at the same time one stays, for the numbers and for the permits.
+pub(super) fn slots_two_sizes() {
+    let setting = Setting::new();
+    let pool = setting.pool.clone();
+    let grows = spawn(move || pool.resize(3).expect("a size"));
+    setting.pool.resize(1).expect("a size");
+    grows.join();
+    let slots = setting.pool.view().slots;
+    reached(if slots == 1 { "one" } else { "three" });
+    setting.finish(slots, 0);
+}
+
+/// S3: a lease is renewed as it ends: it has ended, and the holder knows; or it goes on.
+pub(super) fn slots_renewed_against_the_end() {
+    let setting = Setting::new();
+    let lease = Limits::NONE.lease(LIMIT);
+    let slot = setting.pool.acquire(lease).wait().expect("it is free");
+    let (clock, timers) = (setting.clock.clone(), setting.timers.clone());
+    let expires = spawn(move || {
+        clock.tick();
+        timers.run_due();
+    });
+    let renewed = slot.renew(Duration::MAX).is_ok();
+    expires.join();
+    reached(if renewed { "renewed" } else { "lost" });
+    assert_eq!(slot.is_lost(), !renewed);
+    assert_eq!(setting.pool.try_acquire().is_ok(), !renewed);
+    drop(slot);
+    setting.finish(1, if renewed { 1 } else { 2 });
+}
