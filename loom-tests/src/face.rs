@@ -2,9 +2,10 @@
 //! it.
 
 pub(crate) use super::actor::{
-    Actor, Promise, Reply, Template, WaitError, WeakActor, promise, promise_on,
+    Actor, Context, Handler, Promise, Reply, Template, WaitError, WeakActor, promise, promise_on,
 };
+pub(crate) use super::budget::Budget;
 pub(crate) use super::cell::config::SharedPolicy;
 pub(crate) use super::cell::executor::Executor;
-pub(crate) use super::error::{AskError, Reason, StopCause};
+pub(crate) use super::error::{AskError, BuildError, EndCause, Reason, StopCause};
 pub(crate) use super::time::{Clock, Limit, MonotonicClock};

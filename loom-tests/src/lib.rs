@@ -66,6 +66,8 @@ floors! {
 }
 
 floors! {
+    #[path = "../../crates/turnwise-locks/src/admission/mod.rs"]
+    mod admission;
     #[path = "../../crates/turnwise-locks/src/estimate.rs"]
     mod estimate;
     #[path = "../../crates/turnwise-locks/src/keep.rs"]

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod admission;
 mod estimate;
 pub mod guide;
 mod keep;
@@ -13,8 +14,13 @@ mod registry;
 mod slots;
 mod sync;
 mod table;
+mod ticks;
 mod user_code;
 
+pub use admission::{
+    Admission, AdmissionBuilder, Admitted, Apply, CommitError, Fault, InMemory, Ledger, LimitError,
+    Loaded, OpenError, Refused, Status,
+};
 pub use keyed::{
     Key, KeyInfo, Keyed, KeyedBuilder, KeyedReport, NotStarted, Run, RunError, TryRun,
 };
@@ -28,4 +34,7 @@ pub use overrun::Overrun;
 pub use slots::{
     AcquireSlot, CleanUpError, FinishError, PoolView, RepairError, RunSlotError, Slot,
     SlotBuildError, SlotError, SlotId, SlotPool, SlotPoolBuilder, SlotState, SlotView,
+};
+pub use ticks::{
+    Attendance, Missed, NotMine, OncePerTick, OncePerTickBuilder, Schedule, StepZero, TickNumber,
 };

@@ -3,6 +3,10 @@
 
 pub(crate) use parking_lot::{Mutex, MutexGuard};
 
+pub(crate) mod atomic {
+    pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
+}
+
 /// How many shards a registry has: a power of two.
 pub(crate) fn shards() -> usize {
     let cores = std::thread::available_parallelism().map_or(4, usize::from);

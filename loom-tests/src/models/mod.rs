@@ -5,6 +5,7 @@
 //! race), every message carries a loom track (so a lost or doubled one is a leak or a double drop),
 //! the order of each sender is asserted, and the books must balance: sent = handled + come back.
 
+mod admission;
 mod attempts;
 mod batch;
 mod borrowed;
@@ -267,6 +268,10 @@ pub(crate) const MODELS: &[Model] = models![
     TWO slots::slots_resize_against_release ["beyond", "retired"],
     TWO slots::slots_renewed_against_the_end ["lost", "renewed"],
     TWO slots::slots_two_sizes ["one", "three"],
+    TWO admission::admission_late_against_its_turn ["in", "late"],
+    TWO admission::admission_dropped_against_its_turn ["in", "withdrawn"],
+    TWO admission::admission_told_against_the_commit ["in by itself"],
+    TWO admission::admission_stopped_against_a_turn ["gone", "in"],
 ];
 
 /// What must be red: the canary first, then the designs that this one replaces.

@@ -1,0 +1,192 @@
+//! The caller's own unit of work: where the entries are kept.
+//!
+//! A ledger is used inside the turns of one admission only, by one thread at a time. Of a pass, it
+//! sees `begin`, then an `enter` for each that is to be let in, then `commit` or `roll_back`.
+//!
+//! - U1: between `begin` and the end of its pass, nothing else but `enter` is called.
+//! - U2: after a `commit` that did not return `Ok`, after a panic, and after a pass in which nobody
+//!   was entered, `roll_back` is called. So it has to bear being called when nothing is open.
+//! - U3: what a commit that failed [in doubt](CommitError::Unknown) has done is asked by `load`.
+
+use std::convert::Infallible;
+use std::fmt;
+
+/// What an admission writes its entries into: a database, a file, or [nothing](InMemory).
+///
+/// The caller's own unit of work. All calls come from turns of the admission: one at a time, and
+/// never two at once, but not always from the same thread. They may block; give the admission an
+/// [executor](crate::AdmissionBuilder::executor) then. A panic is caught, and treated like an
+/// error of the same call.
+///
+/// An application that was rolled back with others, because one of them panicked, is entered again
+/// in the next pass: so `enter` does nothing that `roll_back` does not undo.
+///
+/// # Examples
+/// ```
+/// use std::collections::BTreeMap;
+/// use turnwise_locks::{Admission, CommitError, Ledger, Limits, Loaded};
+///
+/// #[derive(Default)]
+/// struct Book { written: BTreeMap<u64, String>, open: Vec<(u64, String)> }
+///
+/// impl Ledger<String> for Book {
+///     type Row = usize; // letters of the name
+///     type Error = String;
+///     fn load(&mut self) -> Result<Loaded<String>, String> {
+///         Ok(self.written.iter().map(|(place, name)| (name.clone(), *place)).collect())
+///     }
+///     fn begin(&mut self) -> Result<(), String> {
+///         Ok(())
+///     }
+///     fn enter(&mut self, name: &String, place: u64) -> Result<usize, String> {
+///         if name.is_empty() {
+///             return Err("nobody has no name".into());
+///         }
+///         self.open.push((place, name.clone()));
+///         Ok(name.len())
+///     }
+///     fn commit(&mut self) -> Result<(), CommitError<String>> {
+///         self.written.extend(self.open.drain(..));
+///         Ok(())
+///     }
+///     fn roll_back(&mut self) {
+///         self.open.clear();
+///     }
+/// }
+///
+/// let raffle = Admission::open(Book::default(), 2)?;
+/// assert_eq!(raffle.apply("ada".to_string(), Limits::NONE).wait()?.row, 3);
+/// assert!(raffle.apply(String::new(), Limits::NONE).wait().is_err());
+/// assert_eq!(raffle.apply("grace".to_string(), Limits::NONE).wait()?.place, 2);
+/// assert!(raffle.status().closed);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Ledger<Id>: Send + 'static {
+    /// What an applicant gets who is in.
+    type Row: Send + 'static;
+    /// What goes wrong here. It reaches the applicants with its type.
+    type Error: fmt::Debug + fmt::Display + Send + Sync + 'static;
+
+    /// All that are in. Called once when the admission is opened, and whenever what it knows may
+    /// not be what is written: after a commit [in doubt](CommitError::Unknown), or a panic in
+    /// `commit` or `roll_back`. No unit of work is open then.
+    ///
+    /// # Errors
+    /// Nothing is known. Nobody is let in before a `load` has succeeded.
+    fn load(&mut self) -> Result<Loaded<Id>, Self::Error>;
+
+    /// A unit of work begins. Called when the first applicant of a pass is to be entered: a pass
+    /// that only refuses costs none.
+    ///
+    /// # Errors
+    /// None was begun. The one applicant is told; the next one tries again.
+    fn begin(&mut self) -> Result<(), Self::Error>;
+
+    /// Enters an applicant, who has this place in the order of entry, the first being 1.
+    ///
+    /// # Errors
+    /// This entry alone is undone, by the ledger itself (a savepoint); those before it in the same
+    /// unit of work stand.
+    fn enter(&mut self, id: &Id, place: u64) -> Result<Self::Row, Self::Error>;
+
+    /// Makes the entries of the unit durable. Nobody is told of an entry before this has returned.
+    ///
+    /// # Errors
+    /// See [`CommitError`].
+    fn commit(&mut self) -> Result<(), CommitError<Self::Error>>;
+
+    /// Undoes the unit of work. Does nothing if none is open, as after a commit.
+    fn roll_back(&mut self);
+}
+
+/// A commit that did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommitError<E> {
+    /// None of the unit is in, now and later: its applicants are refused.
+    RolledBack(E),
+    /// It may be in or not: [`Ledger::load`] decides, and each applicant is told what is true.
+    Unknown(E),
+}
+
+/// From an error that tells nothing else: it is in doubt. So `?` is always right in a commit.
+impl<E> From<E> for CommitError<E> {
+    fn from(error: E) -> Self {
+        CommitError::Unknown(error)
+    }
+}
+
+/// Who is in, and in which place: collected from pairs.
+///
+/// # Examples
+/// ```
+/// use turnwise_locks::Loaded;
+///
+/// let loaded: Loaded<&str> = [("ada", 1), ("grace", 2)].into_iter().collect();
+/// assert_eq!(loaded.len(), 2);
+/// ```
+pub struct Loaded<Id> {
+    pub(super) entries: Vec<(Id, u64)>,
+}
+
+impl<Id> Loaded<Id> {
+    /// Nobody.
+    pub const EMPTY: Loaded<Id> = Loaded { entries: Vec::new() };
+
+    /// How many are in.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Is nobody in?
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+impl<Id> FromIterator<(Id, u64)> for Loaded<Id> {
+    fn from_iter<I: IntoIterator<Item = (Id, u64)>>(entries: I) -> Self {
+        Loaded { entries: entries.into_iter().collect() }
+    }
+}
+
+impl<Id> fmt::Debug for Loaded<Id> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loaded").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// A ledger that keeps nothing: the admission's own memory is all there is.
+///
+/// # Examples
+/// ```
+/// use turnwise_locks::{Admission, InMemory, Limits};
+///
+/// let raffle = Admission::open(InMemory, 1)?;
+/// assert_eq!(raffle.apply("ada", Limits::NONE).wait()?.place, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InMemory;
+
+impl<Id> Ledger<Id> for InMemory {
+    type Row = ();
+    type Error = Infallible;
+
+    fn load(&mut self) -> Result<Loaded<Id>, Infallible> {
+        Ok(Loaded::EMPTY)
+    }
+
+    fn begin(&mut self) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn enter(&mut self, _: &Id, _: u64) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(), CommitError<Infallible>> {
+        Ok(())
+    }
+
+    fn roll_back(&mut self) {}
+}

@@ -1,0 +1,426 @@
+//! First come, first served, exactly to a limit: an actor that owns the ledger.
+//!
+//! Applications are messages, so the order of applying is the order of deciding. The
+//! [desk](desk) decides them, and commits once for a whole pass of them; an
+//! [application](apply) may be given up as long as its turn has not come.
+//!
+//! - A1: rows that are committed are never more than the limit that held when they were entered.
+//! - A2: every application is answered, once, and truly.
+//! - A3: the board shows what is committed, and is written before anybody is told.
+
+mod apply;
+mod desk;
+mod error;
+mod ledger;
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use turnwise::time::Timers;
+use turnwise::{Actor, AskError, Budget, Clock, EndCause, Executor, Limit, Reason};
+
+pub use apply::Apply;
+pub use error::{Fault, LimitError, OpenError, Refused};
+pub use ledger::{CommitError, InMemory, Ledger, Loaded};
+
+use crate::estimate::Estimate;
+use crate::limits::{Limits, Terms};
+use crate::registry::Time;
+use crate::sync::Mutex;
+use crate::user_code::{catch, discard};
+use desk::Desk;
+
+/// An applicant who is in: committed, and counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Admitted<R> {
+    /// What the ledger has made of it.
+    pub row: R,
+    /// Its place in the order of entry, the first being 1.
+    pub place: u64,
+}
+
+/// How an admission stands, by what is committed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Status {
+    /// So many are in.
+    pub count: u64,
+    /// So many may be.
+    pub limit: u64,
+    /// Is it closed, for good?
+    pub closed: bool,
+    /// `count / limit`; 1 if the limit is 0.
+    pub ratio: f64,
+    /// So many wait for their turn, or for the commit of their pass: an upper bound, late by at
+    /// most a pass.
+    pub waiting: usize,
+}
+
+/// First come, first served, exactly to a limit, one entry per applicant; written into a
+/// [`Ledger`] of the caller's, and closed for good when the limit is reached.
+///
+/// Applicants are decided one after the other, in the order of their calls. What several have
+/// brought while one commit was under way is committed together, up to a
+/// [group](AdmissionBuilder::group): one `fsync` serves them all, and still nobody is told "in"
+/// before it is durable. Every applicant is answered, and truly.
+///
+/// Without an [executor](AdmissionBuilder::executor), the applying threads run the ledger: one of
+/// them at a time, for all. Clones are the same admission. When the last of them is dropped,
+/// applications that wait are decided, and then the ledger is dropped.
+///
+/// # Examples
+/// ```
+/// use std::thread;
+/// use turnwise_locks::{Admission, InMemory, Limits};
+///
+/// let raffle = Admission::open(InMemory, 15)?;
+/// let accepted = thread::scope(|s| {
+///     let entrants: Vec<_> = (0..100)
+///         .map(|id| {
+///             let raffle = &raffle;
+///             s.spawn(move || raffle.apply(id, Limits::NONE).wait().is_ok())
+///         })
+///         .collect();
+///     entrants.into_iter().filter_map(|it| it.join().unwrap().then_some(())).count()
+/// });
+/// assert_eq!((accepted, raffle.status().count), (15, 15));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Admission<Id, L: Ledger<Id>> {
+    actor: Actor<Desk<Id, L>>,
+    board: Arc<Board>,
+    time: Time,
+    group: usize,
+}
+
+impl<Id, L> Admission<Id, L>
+where
+    Id: Hash + Eq + Clone + Send + 'static,
+    L: Ledger<Id>,
+{
+    /// Opens an admission, run by those who apply, in groups of 256 at most. Asks the ledger who is
+    /// in.
+    ///
+    /// A limit of zero is reached from the start. So is one that the ledger's rows have passed:
+    /// that is closed, not accepted.
+    ///
+    /// # Errors
+    /// [`OpenError::Load`]: the ledger could not say who is in.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{Admission, InMemory, Limits};
+    ///
+    /// let none = Admission::open(InMemory, 0)?;
+    /// assert!(none.status().closed);
+    /// assert!(none.apply("ada", Limits::NONE).wait().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open(ledger: L, limit: u64) -> Result<Self, OpenError<L::Error>> {
+        Self::builder(ledger, limit).open()
+    }
+
+    /// An admission with an executor, another clock, or another group.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::ThreadPool;
+    /// use turnwise_locks::{Admission, InMemory, Limits};
+    ///
+    /// let pool = ThreadPool::builder().threads(1).build()?;
+    /// let raffle = Admission::builder(InMemory, 2).group(64).executor(pool.handle()).open()?;
+    /// assert_eq!(raffle.apply("ada", Limits::NONE).wait()?.place, 1); // on the pool
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn builder(ledger: L, limit: u64) -> AdmissionBuilder<Id, L> {
+        AdmissionBuilder {
+            ledger,
+            limit,
+            group: GROUP,
+            executor: None,
+            clock: None,
+            timers: None,
+            _ids: std::marker::PhantomData,
+        }
+    }
+
+    /// Applies for a place. Takes one in the queue, in this call; the answer is in what comes back.
+    ///
+    /// Without an executor, and if nobody else is at it, this thread decides here and now, the
+    /// commit included. Inside a turn of any actor it never does.
+    ///
+    /// The wait is measured from this call to the start of its turn, on the admission's clock. One
+    /// whose turn has begun in time is decided and committed, however long that takes. With a wait
+    /// of zero it is refused at once if others are before it. With
+    /// [`Limits::refuse_early`], it is refused at once if its turn is not to be expected in time.
+    /// A lease is refused ([`Refused::HasLease`]): an entry is durable, and cannot be cut.
+    ///
+    /// Lock-free up to the queue, apart from the global allocator; with an early refusal, a mutex is
+    /// held for some instructions. The ledger's calls may block.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_locks::{Admission, InMemory, Limits, Refused};
+    ///
+    /// let raffle = Admission::open(InMemory, 2)?;
+    /// let limits = Limits::wait(Duration::from_secs(5)).refuse_early();
+    /// assert_eq!(raffle.apply("ada", limits).wait()?.place, 1);
+    /// let again = raffle.apply("ada", Duration::from_secs(5)).wait();
+    /// assert!(matches!(again, Err(Refused::Duplicate { place: 1 })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn apply(&self, id: Id, limits: impl Into<Limits>) -> Apply<Id, L> {
+        let limits = limits.into();
+        if limits.leased().is_some() {
+            return Apply::refused(Refused::HasLease);
+        }
+        if limits.is_immediate() && !self.actor.is_idle() {
+            return Apply::refused(Refused::TimedOut { waited: Duration::ZERO });
+        }
+        // A clock that panics has no limits.
+        let terms = catch(|| limits.terms(|| self.time.now())).unwrap_or_else(|payload| {
+            discard(payload);
+            Terms::NONE
+        });
+        if let Some(wait) = terms.wait.filter(|_| terms.early) {
+            let expected = self.board.expected(self.actor.len(), self.group);
+            if expected > wait.at.saturating_sub(wait.called) {
+                return Apply::refused(Refused::Expected { wait: expected });
+            }
+        }
+        Apply::new(self.actor.clone(), id, terms.wait, self.time.clone())
+    }
+
+    /// Sets the limit, for all that apply after this. Those before it are decided first, by the old
+    /// one. A limit that is reached by that closes the admission; zero closes it in any case. May
+    /// block.
+    ///
+    /// # Errors
+    /// [`LimitError::Closed`] if the limit was reached before: closed is closed for good.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{Admission, InMemory, Limits, LimitError};
+    ///
+    /// let raffle = Admission::open(InMemory, 1)?;
+    /// raffle.set_limit(2)?;
+    /// raffle.apply("ada", Limits::NONE).wait()?;
+    /// raffle.apply("grace", Limits::NONE).wait()?;
+    /// assert_eq!(raffle.set_limit(3), Err(LimitError::Closed { limit: 2 }));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_limit(&self, limit: u64) -> Result<(), LimitError> {
+        match self.actor.with(|desk| desk.set_limit(limit)) {
+            Ok(set) => set,
+            Err(AskError::Refused(reason @ (Reason::Deadlock | Reason::WouldBlock))) => {
+                Err(LimitError::NotAwaited(reason))
+            }
+            Err(_) => Err(LimitError::Gone(
+                self.actor.stop_cause().map_or(EndCause::Closed, EndCause::Stopped),
+            )),
+        }
+    }
+
+    /// Takes no new applications, decides those that wait, and drops the ledger. True when all that
+    /// is over, false if `limit` passed first. May block.
+    ///
+    /// # Errors
+    /// [`Reason::Deadlock`] inside a turn of the admission, [`Reason::WouldBlock`] on a pool's
+    /// worker that must not wait: it is shut down, and not waited for.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_locks::{Admission, InMemory, Limits, Refused};
+    ///
+    /// let raffle = Admission::open(InMemory, 1)?;
+    /// assert!(raffle.shutdown(Duration::from_secs(5))?);
+    /// let late = raffle.apply("ada", Limits::NONE).wait();
+    /// assert!(matches!(late, Err(Refused::Gone(_))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shutdown(&self, limit: impl Into<Limit>) -> Result<bool, Reason> {
+        self.actor.close();
+        self.actor.wait_ended(limit)
+    }
+
+    /// Takes no new applications, and refuses those that wait ([`Refused::Gone`]). Those whose turn
+    /// has come are committed and told. Lock-free; waits for nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{Admission, InMemory, Limits, Refused};
+    ///
+    /// let raffle = Admission::open(InMemory, 1)?;
+    /// raffle.stop();
+    /// let late = raffle.apply("ada", Limits::NONE).wait();
+    /// assert!(matches!(late, Err(Refused::Gone(_))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn stop(&self) {
+        self.actor.stop();
+    }
+}
+
+impl<Id, L: Ledger<Id>> Admission<Id, L> {
+    /// How it stands. Whoever was told "in" before the call is counted. Holds a mutex for some
+    /// instructions.
+    pub fn status(&self) -> Status {
+        let Shown { count, limit, closed, .. } = *self.board.shown.lock();
+        let ratio = if limit == 0 { 1.0 } else { count as f64 / limit as f64 };
+        Status { count, limit, closed, ratio, waiting: self.actor.len() }
+    }
+}
+
+impl<Id, L: Ledger<Id>> Clone for Admission<Id, L> {
+    fn clone(&self) -> Self {
+        let (actor, board, time) = (self.actor.clone(), self.board.clone(), self.time.clone());
+        Admission { actor, board, time, group: self.group }
+    }
+}
+
+impl<Id, L: Ledger<Id>> fmt::Debug for Admission<Id, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admission").field("actor", &self.actor).finish_non_exhaustive()
+    }
+}
+
+/// Applicants of a pass, unless the builder says otherwise.
+const GROUP: usize = 256;
+
+/// Describes an admission before it is opened: see [`Admission::builder`].
+#[must_use = "nothing is opened before `open`"]
+pub struct AdmissionBuilder<Id, L> {
+    ledger: L,
+    limit: u64,
+    group: usize,
+    executor: Option<Arc<dyn Executor>>,
+    clock: Option<Arc<dyn Clock>>,
+    timers: Option<Timers>,
+    _ids: std::marker::PhantomData<fn(Id)>,
+}
+
+impl<Id, L> AdmissionBuilder<Id, L>
+where
+    Id: Hash + Eq + Clone + Send + 'static,
+    L: Ledger<Id>,
+{
+    /// So many applicants are committed together, at most; 256 without this. Nobody is kept waiting
+    /// to fill it: a pass is what has come while the last one was under way.
+    pub fn group(self, applicants: usize) -> Self {
+        AdmissionBuilder { group: applicants, ..self }
+    }
+
+    /// Runs the ledger in this executor, and nowhere else: for a ledger that blocks, among tasks.
+    pub fn executor(self, executor: impl Executor + 'static) -> Self {
+        AdmissionBuilder { executor: Some(Arc::new(executor)), ..self }
+    }
+
+    /// The clock that limits are measured on; without this, the system's monotonic one.
+    pub fn clock(self, clock: impl Clock + 'static) -> Self {
+        AdmissionBuilder { clock: Some(Arc::new(clock)), ..self }
+    }
+
+    /// The timers that wake what waits for a limit in a task. Their clock is the admission's, too,
+    /// whatever [`clock`](Self::clock) says. Without this, they are those [of the
+    /// clock](Timers::of), or [the process's](Timers::global).
+    pub fn timers(self, timers: Timers) -> Self {
+        AdmissionBuilder { timers: Some(timers), ..self }
+    }
+
+    /// Opens the admission: asks the ledger who is in, on this thread.
+    ///
+    /// # Errors
+    /// [`OpenError::Load`] if the ledger could not say who is in, [`OpenError::GroupZero`] for
+    /// groups of nobody.
+    pub fn open(self) -> Result<Admission<Id, L>, OpenError<L::Error>> {
+        let AdmissionBuilder { ledger, limit, group, executor, clock, timers, .. } = self;
+        if group == 0 {
+            return Err(OpenError::GroupZero);
+        }
+        let time = match (timers, clock) {
+            (Some(timers), _) => Time::Timers(timers),
+            (None, Some(clock)) => Time::Timers(Timers::of(&clock)),
+            (None, None) => Time::Machine,
+        };
+        let board = Arc::new(Board { shown: Mutex::new(Shown::default()) });
+        let desk = Desk::open(ledger, limit, group, (board.clone(), time.clone()));
+        // The desk ends a pass at the group by itself; the budget has the thread that drains give
+        // the rest to others then, and not in the midst of a pass.
+        let turns = u32::try_from(group).unwrap_or(u32::MAX);
+        let mut actor = Actor::builder(desk.map_err(OpenError::Load)?)
+            .name("admission")
+            .budget(Budget::turns(turns))
+            .on_batch_start(Desk::batch_starts)
+            .on_batch_end(|desk, _| desk.batch_ends());
+        actor = match &time {
+            Time::Machine => actor,
+            Time::Timers(timers) => actor.clock(timers.clock().clone()),
+        };
+        if let Some(executor) = executor {
+            actor = actor.executor(executor);
+        }
+        let actor = actor.spawn().map_err(OpenError::Build)?;
+        Ok(Admission { actor, board, time, group })
+    }
+}
+
+impl<Id, L> fmt::Debug for AdmissionBuilder<Id, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdmissionBuilder")
+            .field("limit", &self.limit)
+            .field("group", &self.group)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is shown of an admission to those who do not wait for its turns.
+struct Board {
+    shown: Mutex<Shown>,
+}
+
+#[derive(Default)]
+struct Shown {
+    count: u64,
+    limit: u64,
+    closed: bool,
+    /// Somebody has asked how long it takes. Before that, nobody has to measure.
+    wanted: bool,
+    entry: Estimate,
+    commit: Estimate,
+}
+
+impl Board {
+    fn show(&self, count: u64, limit: u64, closed: bool) {
+        let mut shown = self.shown.lock();
+        (shown.count, shown.limit, shown.closed) = (count, limit, closed);
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.shown.lock().wanted
+    }
+
+    fn entry_took(&self, time: Duration) {
+        self.shown.lock().entry.took(time);
+    }
+
+    fn commit_took(&self, time: Duration) {
+        self.shown.lock().commit.took(time);
+    }
+
+    /// How long one waits for its turn behind so many. From the first call on, it is measured.
+    fn expected(&self, before: usize, group: usize) -> Duration {
+        let mut shown = self.shown.lock();
+        shown.wanted = true;
+        let commits = before.div_ceil(group);
+        let wait = |estimate: &Estimate, times: usize| match times.checked_sub(1) {
+            Some(others) => estimate.wait(others, Duration::ZERO),
+            None => Duration::ZERO,
+        };
+        wait(&shown.entry, before).saturating_add(wait(&shown.commit, commits))
+    }
+}

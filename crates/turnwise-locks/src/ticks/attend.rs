@@ -1,0 +1,253 @@
+//! A job that a timer starts in each tick.
+//!
+//! The timer posts one message to the attendant, an actor that owns the closure; so no code of the
+//! user's runs on the thread of the timers. The message looks at the wall clock, runs what is to be
+//! run, and arms the timer for the next tick.
+//!
+//! - V1: at most one timer and one message of an attendance are there at a time: each look arms the
+//!   next, as its last step, however it went.
+//! - V2: `seen` is the last tick that was run, or taken by others. A tick in which an earlier run
+//!   was under way is not seen: it is missed.
+//! - V3: the timer is armed for a minute at most, so a wall clock that is set is noticed.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use turnwise::time::{Timer, Timers};
+use turnwise::{Actor, PanicPolicy};
+
+use super::{NotMine, OncePerTick, Shared, TickNumber};
+use crate::sync::Mutex;
+use crate::user_code::{catch, discard};
+
+/// What becomes of ticks that nobody has run in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Missed {
+    /// Nothing: the job runs in the present tick alone.
+    #[default]
+    Skip,
+    /// The latest of them are run, in their order, before the present one.
+    CatchUp {
+        /// So many at most.
+        most: u32,
+    },
+}
+
+/// A job that is attended ([`OncePerTick::attend`]). Dropping it ends that; a run that is under way
+/// goes on to its end.
+#[must_use = "dropping it ends the attendance"]
+pub struct Attendance {
+    alarm: Arc<Alarm>,
+}
+
+/// What the timer, the attendant and the attendance share.
+struct Alarm {
+    shared: Arc<Shared>,
+    state: Mutex<State>,
+    runs: AtomicU64,
+    panics: AtomicU64,
+}
+
+struct State {
+    ended: bool,
+    timer: Option<Timer>,
+}
+
+/// What the attendant owns.
+struct Attendant<F> {
+    job: Arc<str>,
+    missed: Missed,
+    f: F,
+    /// V2.
+    seen: u64,
+}
+
+/// The farthest look (V3).
+const FARTHEST: Duration = Duration::from_secs(60);
+/// So soon at the earliest, if the next tick is not later than this one.
+const SOONEST: Duration = Duration::from_secs(1);
+
+impl OncePerTick {
+    /// Has a timer try the job in each tick, beginning with the next one, until what comes back is
+    /// dropped.
+    ///
+    /// The job runs on the [executor](super::OncePerTickBuilder::executor), and overlaps neither
+    /// itself nor the other runs of the same job, unless those may overlap. A panic is caught and
+    /// [counted](Attendance::panics); its tick is used. A run that lasts beyond the next tick
+    /// misses that.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    /// use turnwise::executor::DrainQueue;
+    /// use turnwise::time::Timers;
+    /// use turnwise::{Clock, VirtualClock};
+    /// use turnwise_locks::{Missed, OncePerTick, Schedule, TickNumber};
+    ///
+    /// let (clock, queue) = (VirtualClock::new(), DrainQueue::new());
+    /// let (wall, timers) = (clock.clone(), Timers::by_hand(clock.clone()));
+    /// let jobs = OncePerTick::builder(Schedule::every(Duration::from_secs(60))?)
+    ///     .wall(move || wall.now())
+    ///     .timers(timers.clone())
+    ///     .executor(queue.handle())
+    ///     .build();
+    ///
+    /// let (tx, rx) = mpsc::channel();
+    /// let attendance = jobs.attend("report", Missed::Skip, move |tick| tx.send(tick).unwrap());
+    /// clock.advance(Duration::from_secs(60));
+    /// timers.run_due();
+    /// queue.run_until_idle();
+    /// assert_eq!(rx.try_recv(), Ok(TickNumber(1)));
+    /// drop(attendance);
+    /// assert!(timers.is_empty());
+    /// # Ok::<(), turnwise_locks::StepZero>(())
+    /// ```
+    pub fn attend(
+        &self,
+        job: &str,
+        missed: Missed,
+        f: impl FnMut(TickNumber) + Send + 'static,
+    ) -> Attendance {
+        let shared = self.shared.clone();
+        let TickNumber(seen) = shared.schedule.tick_at((shared.wall)());
+        let mut attendant = Actor::builder(Attendant { job: Arc::from(job), missed, f, seen })
+            .name("attendance")
+            .panic_policy(PanicPolicy::Resume);
+        if let Some(executor) = shared.executor.clone() {
+            attendant = attendant.executor(executor);
+        }
+        let attendant = match attendant.spawn() {
+            Ok(attendant) => attendant,
+            Err(_) => unreachable!("nothing was said that could be wrong"),
+        };
+        let state = Mutex::new(State { ended: false, timer: None });
+        let (runs, panics) = (AtomicU64::new(0), AtomicU64::new(0));
+        let alarm = Arc::new(Alarm { shared, state, runs, panics });
+        arm(&alarm, &attendant);
+        Attendance { alarm }
+    }
+}
+
+impl Attendance {
+    /// Runs of this attendance that were begun.
+    pub fn runs(&self) -> u64 {
+        // Ordering: Relaxed. A count, by which nothing is published.
+        self.alarm.runs.load(Ordering::Relaxed)
+    }
+
+    /// How many of them have panicked.
+    pub fn panics(&self) -> u64 {
+        // Ordering: Relaxed. As above.
+        self.alarm.panics.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Attendance {
+    fn drop(&mut self) {
+        let timer = {
+            let mut state = self.alarm.state.lock();
+            state.ended = true;
+            state.timer.take()
+        };
+        if let Some(timer) = timer {
+            timer.cancel();
+        }
+    }
+}
+
+impl fmt::Debug for Attendance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attendance")
+            .field("runs", &self.runs())
+            .field("panics", &self.panics())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Arms the timer for the next tick (V1, V3).
+fn arm<F>(alarm: &Arc<Alarm>, attendant: &Actor<Attendant<F>>)
+where
+    F: FnMut(TickNumber) + Send + 'static,
+{
+    let shared = &alarm.shared;
+    // What panics here is asked again in a minute.
+    let left = catch(|| {
+        let now = (shared.wall)();
+        let (_, next) = shared.schedule.look(now);
+        if next <= now { SOONEST } else { next - now }
+    });
+    let left = left.map_err(discard).unwrap_or(FARTHEST).min(FARTHEST);
+    let (weak, to) = (Arc::downgrade(alarm), attendant.clone());
+    let ring = move || {
+        let again = to.clone();
+        drop(to.posted().send(move |attendant| look(&weak, &again, attendant)));
+    };
+    let timers = shared.timers.clone().unwrap_or_else(|| Timers::global().clone());
+    let timer = timers.after(left, ring);
+    // Not under the lock: the clock is the user's.
+    let late = {
+        let mut state = alarm.state.lock();
+        match state.ended {
+            true => Some(timer),
+            false => state.timer.replace(timer),
+        }
+    };
+    if let Some(timer) = late {
+        timer.cancel();
+    }
+}
+
+/// One look of the attendant's.
+fn look<F>(alarm: &Weak<Alarm>, me: &Actor<Attendant<F>>, attendant: &mut Attendant<F>)
+where
+    F: FnMut(TickNumber) + Send + 'static,
+{
+    let Some(alarm) = alarm.upgrade() else { return };
+    if alarm.state.lock().ended {
+        return;
+    }
+    let shared = &alarm.shared;
+    let now = catch(|| shared.schedule.tick_at((shared.wall)()));
+    if let Ok(TickNumber(now)) = now.map_err(discard) {
+        attendant.run(now, &alarm);
+    }
+    arm(&alarm, me);
+}
+
+impl<F: FnMut(TickNumber)> Attendant<F> {
+    /// Runs the tick, and those missed before it, as far as they can be had.
+    fn run(&mut self, now: u64, alarm: &Alarm) {
+        let most = match self.missed {
+            Missed::Skip => 0,
+            Missed::CatchUp { most } => u64::from(most),
+        };
+        let first = self.seen.saturating_add(1).max(now.saturating_sub(most));
+        for number in first..=now {
+            if alarm.state.lock().ended {
+                return;
+            }
+            let running = match alarm.shared.take(&self.job, TickNumber(number)) {
+                Ok(running) => running,
+                Err(NotMine::StillRunning { .. }) => return,
+                Err(NotMine::Taken { .. }) => {
+                    self.seen = number;
+                    continue;
+                }
+            };
+            self.seen = number;
+            // Ordering: Relaxed. A count, by which nothing is published.
+            alarm.runs.fetch_add(1, Ordering::Relaxed);
+            let f = &mut self.f;
+            if let Err(payload) = catch(|| f(TickNumber(number))) {
+                discard(payload);
+                // Ordering: Relaxed. As above.
+                alarm.panics.fetch_add(1, Ordering::Relaxed);
+            }
+            drop(running);
+        }
+    }
+}

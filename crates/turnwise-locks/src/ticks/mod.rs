@@ -1,0 +1,297 @@
+//! A job that runs once per tick, whoever tries.
+//!
+//! Per job, the *book* keeps the last tick that was taken, and how many runs of it are under way.
+//! That outlives the run and the tick: so a quick run and a contender who comes late in the same
+//! tick do not run it twice.
+//!
+//! | the contender's tick `n`            | answer                                  |
+//! |-------------------------------------|-----------------------------------------|
+//! | `n` is the last one taken, or older | `Taken`                                 |
+//! | newer, a run is under way           | `StillRunning`, unless overlap is allowed |
+//! | newer                               | its: written down, then run             |
+//!
+//! - O1: a tick is written down before its run begins, and under the lock: of all contenders, one.
+//! - O2: no code of the user's runs under the lock.
+//! - O3: of a job whose last tick is over and which does not run, nothing has to be known: any later
+//!   tick is free. The book forgets such jobs when it has doubled, and keeps `floor`, the highest
+//!   tick that it has forgotten: at or below that, a job that it does not know may have run. That
+//!   concerns clocks alone that were set back.
+
+mod attend;
+mod schedule;
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use turnwise::Executor;
+use turnwise::time::Timers;
+
+pub use attend::{Attendance, Missed};
+pub use schedule::{Schedule, StepZero, TickNumber};
+
+use crate::sync::Mutex;
+
+/// Runs a job once per tick among all who try, in this process: for what several parts of a program
+/// would do on a schedule, and one is to do.
+///
+/// The tick is numbered by the wall clock. Who comes first in a tick runs the job; for all others,
+/// late ones too, the tick is taken. Clones share the book.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use turnwise_locks::{NotMine, OncePerTick, Schedule};
+///
+/// let daily = OncePerTick::new(Schedule::every(Duration::from_secs(24 * 3600))?);
+/// let first = daily.try_run("clean up", |tick| tick);
+/// let second = daily.try_run("clean up", |tick| tick);
+/// assert!(first.is_ok());
+/// assert!(matches!(second, Err(NotMine::Taken { .. }))); // unless it is midnight
+/// # Ok::<(), turnwise_locks::StepZero>(())
+/// ```
+#[derive(Clone)]
+pub struct OncePerTick {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    schedule: Schedule,
+    wall: Box<dyn Fn() -> Duration + Send + Sync>,
+    overlap: bool,
+    timers: Option<Timers>,
+    executor: Option<Arc<dyn Executor>>,
+    book: Mutex<Book>,
+}
+
+/// What is known of the jobs.
+struct Book {
+    jobs: HashMap<Arc<str>, Job>,
+    /// The highest tick that was forgotten (O3).
+    floor: Option<u64>,
+    /// It is looked through for what can be forgotten when it has so many.
+    sweep_at: usize,
+}
+
+struct Job {
+    /// The last tick that was taken.
+    last: u64,
+    /// Runs under way.
+    running: usize,
+}
+
+/// Fewer jobs than these are not worth a look.
+const SWEEP_FROM: usize = 64;
+
+/// Why a job was not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotMine {
+    /// Somebody has had this tick, or a later one.
+    Taken {
+        /// The tick that is over for this job.
+        tick: TickNumber,
+    },
+    /// A run of an earlier tick is under way. This tick is not taken by that: who tries again, in
+    /// this tick, may have it.
+    StillRunning {
+        /// The tick that could not be had.
+        tick: TickNumber,
+    },
+}
+
+impl fmt::Display for NotMine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotMine::Taken { tick } => write!(f, "tick {tick} was taken"),
+            NotMine::StillRunning { tick } => {
+                write!(f, "in tick {tick}, a run of an earlier one is still under way")
+            }
+        }
+    }
+}
+
+impl Error for NotMine {}
+
+impl OncePerTick {
+    /// Jobs on this schedule.
+    pub fn new(schedule: Schedule) -> OncePerTick {
+        Self::builder(schedule).build()
+    }
+
+    /// Jobs that may overlap, another clock, or another place for jobs to run.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::{Clock, VirtualClock};
+    /// use turnwise_locks::{OncePerTick, Schedule, TickNumber};
+    ///
+    /// let clock = VirtualClock::new();
+    /// let wall = clock.clone();
+    /// let schedule = Schedule::every(Duration::from_secs(60))?;
+    /// let jobs = OncePerTick::builder(schedule).wall(move || wall.now()).build();
+    /// assert_eq!(jobs.try_run("report", |tick| tick), Ok(TickNumber(0)));
+    /// assert!(jobs.try_run("report", |tick| tick).is_err());
+    /// clock.advance(Duration::from_secs(60));
+    /// assert_eq!(jobs.try_run("report", |tick| tick), Ok(TickNumber(1)));
+    /// # Ok::<(), turnwise_locks::StepZero>(())
+    /// ```
+    pub fn builder(schedule: Schedule) -> OncePerTickBuilder {
+        OncePerTickBuilder {
+            schedule,
+            wall: Box::new(since_the_epoch),
+            overlap: false,
+            timers: None,
+            executor: None,
+        }
+    }
+
+    /// Runs the job on this thread, if nobody had it in this tick. Never waits.
+    ///
+    /// The tick is used by that, also if the job panics: the panic goes to the caller, and the next
+    /// run is one of the next tick. Takes a mutex for some instructions, before the job and after
+    /// it.
+    ///
+    /// # Errors
+    /// See [`NotMine`]: the job was not run.
+    ///
+    /// # Panics
+    /// With the job's own panic, or that of the wall clock or the schedule; with one of those, no
+    /// tick is used.
+    pub fn try_run<R>(&self, job: &str, f: impl FnOnce(TickNumber) -> R) -> Result<R, NotMine> {
+        let tick = self.shared.schedule.tick_at((self.shared.wall)());
+        let _running = self.shared.take(job, tick)?;
+        Ok(f(tick))
+    }
+
+    /// How many jobs the book knows: those of this tick, those that run, and at most as many again.
+    pub fn known(&self) -> usize {
+        self.shared.book.lock().jobs.len()
+    }
+}
+
+impl Shared {
+    /// Takes this tick of the job, if it can be had (O1).
+    fn take(self: &Arc<Self>, job: &str, tick: TickNumber) -> Result<Running, NotMine> {
+        let TickNumber(number) = tick;
+        let mut book = self.book.lock();
+        let book = &mut *book;
+        let name = match book.jobs.get_key_value(job) {
+            Some((_, known)) if number <= known.last => return Err(NotMine::Taken { tick }),
+            Some((_, known)) if known.running > 0 && !self.overlap => {
+                return Err(NotMine::StillRunning { tick });
+            }
+            Some((name, _)) => name.clone(),
+            None if book.floor.is_some_and(|floor| number <= floor) => {
+                return Err(NotMine::Taken { tick });
+            }
+            None => Arc::from(job),
+        };
+        let known = book.jobs.entry(name.clone()).or_insert(Job { last: number, running: 0 });
+        known.last = number;
+        known.running += 1;
+        if book.jobs.len() >= book.sweep_at {
+            book.sweep(number);
+        }
+        Ok(Running { shared: self.clone(), job: name })
+    }
+}
+
+impl Book {
+    /// Forgets the jobs of ticks before this one that do not run (O3).
+    fn sweep(&mut self, now: u64) {
+        let floor = &mut self.floor;
+        self.jobs.retain(|_, job| {
+            let keep = job.last >= now || job.running > 0;
+            if !keep {
+                *floor = Some(floor.map_or(job.last, |floor| floor.max(job.last)));
+            }
+            keep
+        });
+        self.sweep_at = SWEEP_FROM.max(2 * self.jobs.len());
+    }
+}
+
+/// A run under way: over when this is dropped, however the job ends.
+struct Running {
+    shared: Arc<Shared>,
+    job: Arc<str>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(job) = self.shared.book.lock().jobs.get_mut(&self.job) {
+            job.running -= 1;
+        }
+    }
+}
+
+/// The machine's wall clock. Before the epoch, it shows the epoch.
+fn since_the_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+impl fmt::Debug for OncePerTick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OncePerTick")
+            .field("schedule", &self.shared.schedule)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Describes a [`OncePerTick`] before it is made: see [`OncePerTick::builder`].
+#[must_use = "nothing is made before `build`"]
+pub struct OncePerTickBuilder {
+    schedule: Schedule,
+    wall: Box<dyn Fn() -> Duration + Send + Sync>,
+    overlap: bool,
+    timers: Option<Timers>,
+    executor: Option<Arc<dyn Executor>>,
+}
+
+impl OncePerTickBuilder {
+    /// A run that lasts beyond its tick does not keep others from running the next one.
+    pub fn allow_overlap(self) -> Self {
+        OncePerTickBuilder { overlap: true, ..self }
+    }
+
+    /// What the wall clock shows: the time since the Unix epoch. Without this, the machine's.
+    ///
+    /// One that is set back repeats no tick.
+    pub fn wall(self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        OncePerTickBuilder { wall: Box::new(clock), ..self }
+    }
+
+    /// The timers that [attend](OncePerTick::attend); without this,
+    /// [the process's](Timers::global).
+    pub fn timers(self, timers: Timers) -> Self {
+        OncePerTickBuilder { timers: Some(timers), ..self }
+    }
+
+    /// Where jobs run that are [attended](OncePerTick::attend); without this, in
+    /// [`ThreadPool::global`](turnwise::ThreadPool::global).
+    pub fn executor(self, executor: impl Executor + 'static) -> Self {
+        OncePerTickBuilder { executor: Some(Arc::new(executor)), ..self }
+    }
+
+    /// Makes it.
+    pub fn build(self) -> OncePerTick {
+        let OncePerTickBuilder { schedule, wall, overlap, timers, executor } = self;
+        let book = Book { jobs: HashMap::new(), floor: None, sweep_at: SWEEP_FROM };
+        let book = Mutex::new(book);
+        let shared = Shared { schedule, wall, overlap, timers, executor, book };
+        OncePerTick { shared: Arc::new(shared) }
+    }
+}
+
+impl fmt::Debug for OncePerTickBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OncePerTickBuilder")
+            .field("schedule", &self.schedule)
+            .field("overlap", &self.overlap)
+            .finish_non_exhaustive()
+    }
+}

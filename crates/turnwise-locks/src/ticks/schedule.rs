@@ -1,0 +1,133 @@
+//! Which tick it is, and when the next one begins.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The number of a tick: it grows with time, and names the tick among all contenders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TickNumber(pub u64);
+
+impl fmt::Display for TickNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Cuts time into ticks: from the time since the Unix epoch to the number of a tick.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use turnwise_locks::{Schedule, TickNumber};
+///
+/// let hour = Duration::from_secs(3600);
+/// let nightly = Schedule::every(24 * hour)?.offset(3 * hour); // at three, UTC
+/// assert_eq!(nightly.tick_at(2 * 24 * hour + 4 * hour), TickNumber(2));
+/// assert_eq!(nightly.tick_at(2 * 24 * hour + 2 * hour), TickNumber(1));
+/// # Ok::<(), turnwise_locks::StepZero>(())
+/// ```
+#[derive(Clone)]
+pub struct Schedule(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Every { step: Duration, offset: Duration },
+    Own(Arc<dyn Fn(Duration) -> (u64, Duration) + Send + Sync>),
+}
+
+/// A schedule needs some time between its ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepZero;
+
+impl fmt::Display for StepZero {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a schedule needs some time between its ticks")
+    }
+}
+
+impl Error for StepZero {}
+
+impl Schedule {
+    /// A tick each `step`, counted from the epoch.
+    ///
+    /// # Errors
+    /// A step of zero has no ticks.
+    pub fn every(step: Duration) -> Result<Schedule, StepZero> {
+        match step.is_zero() {
+            true => Err(StepZero),
+            false => Ok(Schedule(Kind::Every { step, offset: Duration::ZERO })),
+        }
+    }
+
+    /// Tick 0 begins so long after the epoch, and all others with it; all time before is of tick 0,
+    /// too. Changes nothing about a schedule [of one's own](Self::from_fn).
+    #[must_use]
+    pub fn offset(self, offset: Duration) -> Schedule {
+        Schedule(match self.0 {
+            Kind::Every { step, .. } => Kind::Every { step, offset },
+            own => own,
+        })
+    }
+
+    /// Any other cut, a cron expression's for example: from the time since the epoch to the number
+    /// of the tick, and to when the next one begins. The number must grow with time.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_locks::{Schedule, TickNumber};
+    ///
+    /// // At ten and at twenty seconds of each minute.
+    /// let twice = Schedule::from_fn(|time| {
+    ///     let (minute, second) = (time.as_secs() / 60, time.as_secs() % 60);
+    ///     let (number, next) = match second {
+    ///         0..10 => (2 * minute, 10),
+    ///         10..20 => (2 * minute + 1, 20),
+    ///         _ => (2 * minute + 2, 70),
+    ///     };
+    ///     (number, Duration::from_secs(60 * minute + next))
+    /// });
+    /// assert_eq!(twice.tick_at(Duration::from_secs(75)), TickNumber(3));
+    /// ```
+    pub fn from_fn(cut: impl Fn(Duration) -> (u64, Duration) + Send + Sync + 'static) -> Schedule {
+        Schedule(Kind::Own(Arc::new(cut)))
+    }
+
+    /// The tick of this time since the epoch.
+    pub fn tick_at(&self, time: Duration) -> TickNumber {
+        TickNumber(self.look(time).0)
+    }
+
+    /// The tick, and when the next one begins.
+    pub(super) fn look(&self, time: Duration) -> (u64, Duration) {
+        match &self.0 {
+            Kind::Every { step, offset } => {
+                let number = time.saturating_sub(*offset).as_nanos() / step.as_nanos();
+                let next = duration((number + 1).saturating_mul(step.as_nanos()));
+                let next = next.saturating_add(*offset);
+                (u64::try_from(number).unwrap_or(u64::MAX), next)
+            }
+            Kind::Own(cut) => cut(time),
+        }
+    }
+}
+
+fn duration(nanos: u128) -> Duration {
+    let seconds = u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX);
+    Duration::new(seconds, (nanos % 1_000_000_000) as u32)
+}
+
+impl fmt::Debug for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Every { step, offset } => f
+                .debug_struct("Schedule")
+                .field("step", step)
+                .field("offset", offset)
+                .finish_non_exhaustive(),
+            Kind::Own(_) => f.debug_struct("Schedule").finish_non_exhaustive(),
+        }
+    }
+}
