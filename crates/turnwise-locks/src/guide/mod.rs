@@ -6,7 +6,8 @@
 //! | 01 [`keyed`] | closures by key: calls, limits, outcomes, states, panics, the end |
 //! | 02 [`objects`] | locks that a guard holds: exclusive, for readers, permits, a latch |
 //! | 03 [`leases`] | what happens when a lease is over, and what a fence is for |
-//! | 04 [`migration`] | from Redisson, Kotlin, a map of mutexes, tokio, parking_lot, std |
+//! | 04 [`places`] | numbered slots, admission to a limit, jobs that run once per tick |
+//! | 05 [`migration`] | from Redisson, Kotlin, a map of mutexes, tokio, parking_lot, std |
 //!
 //! Words used throughout: a **run** is one closure of one key. A **hold** is what a guard stands
 //! for, from being let in to its release or its loss. A **turn** is one message of an actor, run
@@ -25,5 +26,8 @@ pub mod objects {}
 #[doc = include_str!("03-leases.md")]
 pub mod leases {}
 
-#[doc = include_str!("04-migration.md")]
+#[doc = include_str!("04-places.md")]
+pub mod places {}
+
+#[doc = include_str!("05-migration.md")]
 pub mod migration {}

@@ -242,7 +242,7 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
     /// ```
     /// use turnwise_locks::{RepairError, SlotPool};
     ///
-    /// let mut failures = std::sync::Mutex::new(2);
+    /// let failures = std::sync::Mutex::new(2);
     /// let pool = SlotPool::builder(1)
     ///     .set_up(|_| Ok::<_, &str>(()))
     ///     .clean_up(move |_, _| {
