@@ -50,6 +50,9 @@ pub(crate) mod small {
     pub(crate) const COUNT_MAX: u64 = 4;
 }
 
+/// Of what has atomics in it: loom sees who drops them.
+pub(crate) use loom::sync::Arc as Counted;
+
 /// Shards of a registry of keys: with one, all of its calls meet at one lock.
 pub(crate) fn shards() -> usize {
     1

@@ -2,6 +2,8 @@
 //! a model replaces.
 
 pub(crate) use parking_lot::{Mutex, MutexGuard};
+/// Of what has atomics in it: a model sees who drops them.
+pub(crate) use std::sync::Arc as Counted;
 
 pub(crate) mod atomic {
     pub(crate) use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,6 +1,5 @@
 //! A job that runs once per tick, whoever tries.
 
-#[allow(dead_code)]
 mod common;
 
 use std::collections::BTreeMap;
@@ -133,6 +132,18 @@ fn jobs_that_are_over_are_forgotten() {
     assert!(jobs.known() <= 300, "{}", jobs.known());
 }
 
+#[test]
+fn a_job_that_runs_is_not_forgotten() {
+    let (jobs, clock) = by_hand(false);
+    jobs.try_run("job", |_| {
+        clock.advance(STEP);
+        (0..1_000).for_each(|job| jobs.try_run(&format!("{job}"), |_| ()).unwrap());
+        let still = NotMine::StillRunning { tick: TickNumber(1) };
+        assert_eq!(jobs.try_run("job", |_| ()), Err(still));
+    })
+    .unwrap();
+}
+
 /// A wall clock that is set back repeats nothing, forgotten or not.
 #[test]
 fn a_clock_set_back_repeats_nothing() {
@@ -218,6 +229,7 @@ fn an_attendance_runs_each_tick() {
     // Others have nothing left of a tick that it had.
     assert!(attended.jobs.try_run("job", |_| ()).is_err());
     drop(attendance);
+    assert!(attended.timers.is_empty());
     attended.pass(5 * STEP);
     assert!(ran.try_recv().is_err() && attended.timers.is_empty());
 }

@@ -1,6 +1,8 @@
 //! C1 and C2 of an application that is given up against its turn, D1 and A3 of what is told against
 //! the commit. The admission that ships, with a ledger of the models'.
 
+use std::time::Duration;
+
 use super::super::admission::{Admission, Admitted, CommitError, Ledger, Loaded, Refused};
 use super::super::limits::Limits;
 use super::super::time::Timers;
@@ -71,7 +73,8 @@ impl Setting {
         let timers = Timers::by_hand(clock.clone());
         let disk = Arc::<std::sync::Mutex<Disk>>::default();
         let book = Book { disk: disk.clone(), open: Vec::new(), fails };
-        let raffle = Admission::builder(book, limit).timers(timers.clone()).open();
+        let raffle =
+            Admission::builder(book, limit).group_time(Duration::MAX).timers(timers.clone()).open();
         Setting { clock, timers, disk, raffle: raffle.expect("it can be read") }
     }
 
@@ -142,7 +145,7 @@ pub(super) fn admission_dropped_against_its_turn() {
 /// D1 and A3: a commit fails as others wait for what follows from it. Whatever is told is true when
 /// it is told.
 pub(super) fn admission_told_against_the_commit() {
-    let setting = Setting::new(2, Some(1));
+    let setting = Setting::new(3, Some(1));
     let raffle = setting.raffle.clone();
     let other = spawn(move || drop(raffle.apply(2, Limits::NONE).wait()));
     let all = [1, 1].map(|id| setting.raffle.apply(id, Limits::NONE));

@@ -268,7 +268,7 @@ pub(crate) const MODELS: &[Model] = models![
     TWO slots::slots_resize_against_release ["beyond", "retired"],
     TWO slots::slots_renewed_against_the_end ["lost", "renewed"],
     TWO slots::slots_two_sizes ["one", "three"],
-    TWO admission::admission_late_against_its_turn ["in", "late"],
+    THREE admission::admission_late_against_its_turn ["in", "late"],
     TWO admission::admission_dropped_against_its_turn ["in", "withdrawn"],
     TWO admission::admission_told_against_the_commit ["in by itself"],
     TWO admission::admission_stopped_against_a_turn ["gone", "in"],

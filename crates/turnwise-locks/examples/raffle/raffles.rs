@@ -1,6 +1,7 @@
 //! Three ways to hold a raffle: the admission, one mutex around everything, and nothing at all.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -149,15 +150,15 @@ impl Raffle for Mutexed {
         let count = names.len() as u64;
         let told = if count >= self.seats {
             Told::Closed
-        } else if names.contains_key(&name) {
-            Told::Duplicate
-        } else {
+        } else if let Entry::Vacant(seat) = names.entry(name) {
             let place = count + 1;
             pretend(self.times.0);
             pretend(self.times.1);
-            names.insert(name, place);
+            seat.insert(place);
             self.rows.lock().push((name, place));
             Told::In { place }
+        } else {
+            Told::Duplicate
         };
         (told, Instant::now())
     }
@@ -200,10 +201,11 @@ impl Raffle for Unlocked {
     }
 }
 
-/// The raffle that was asked for, and where it writes.
-pub(crate) fn make(
-    options: &Options,
-) -> Result<(&'static str, Box<dyn Raffle>, Rows), Box<dyn std::error::Error>> {
+/// A raffle, its name, and where it writes.
+pub(crate) type Made = (&'static str, Box<dyn Raffle>, Rows);
+
+/// The raffle that was asked for.
+pub(crate) fn make(options: &Options) -> Result<Made, Box<dyn std::error::Error>> {
     let rows = Rows::default();
     let (seats, wait) = (options.seats, options.wait);
     let times = (options.service, options.commit);

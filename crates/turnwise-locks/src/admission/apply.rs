@@ -13,7 +13,6 @@ use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -26,6 +25,7 @@ use super::error::Refused;
 use super::ledger::Ledger;
 use crate::limits::Wait;
 use crate::registry::Time;
+use crate::sync::Counted;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::user_code::{catch, discard};
 
@@ -39,8 +39,8 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    pub(super) fn new(wait: Option<Wait>) -> Arc<Self> {
-        Arc::new(Ticket { claimed: AtomicU32::new(0), wait })
+    pub(super) fn new(wait: Option<Wait>) -> Counted<Self> {
+        Counted::new(Ticket { claimed: AtomicU32::new(0), wait })
     }
 
     /// True for the first (C1).
@@ -53,7 +53,7 @@ impl Ticket {
 }
 
 /// The leaver's side: dropped, it has left, unless the turn was first (C2).
-struct Leaver(Arc<Ticket>);
+struct Leaver(Counted<Ticket>);
 
 impl Drop for Leaver {
     fn drop(&mut self) {

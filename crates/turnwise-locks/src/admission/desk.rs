@@ -2,8 +2,8 @@
 //!
 //! A **pass** is a unit of work of the ledger. It begins with the first applicant who is to be
 //! entered, takes in whoever comes before it ends, and ends when the mailbox's batch does, or when
-//! it concerns as many as the group allows. Then it is committed, and only then are its applicants
-//! told.
+//! it concerns as many as the group allows, or has lasted as long as it may. Then it is committed,
+//! and only then are its applicants told.
 //!
 //! | an applicant, in the turn                       | is told                             |
 //! |-------------------------------------------------|-------------------------------------|
@@ -44,11 +44,12 @@ use super::error::{Fault, LimitError, Refused};
 use super::ledger::{CommitError, Ledger, Loaded};
 use super::{Admitted, Board};
 use crate::registry::Time;
+use crate::sync::Counted;
 use crate::user_code::{Payload, catch, discard, ignore};
 
 /// What an application's turn gets.
 pub(super) struct Application<Id, R, E> {
-    pub(super) ticket: Arc<Ticket>,
+    pub(super) ticket: Counted<Ticket>,
     pub(super) asks: Asks<Id, R, E>,
 }
 
@@ -84,6 +85,8 @@ struct Pass<Id, R, E> {
     pledges: Vec<Pledge<Id, R, E>>,
     /// It ends when it has so many pledges.
     most: usize,
+    /// Since when it is open.
+    since: Option<Duration>,
 }
 
 /// What the admission's mailbox owns.
@@ -100,7 +103,9 @@ pub(super) struct Desk<Id, L: Ledger<Id>> {
     doubt: bool,
     pass: Pass<Id, L::Row, L::Error>,
     group: usize,
-    board: Arc<Board>,
+    /// A pass that is open for so long ends, however few it concerns.
+    longest: Duration,
+    board: Counted<Board>,
     time: Time,
     /// Since when entries are measured, and how many came since: if somebody wants to know.
     since: Option<Duration>,
@@ -116,10 +121,10 @@ where
     pub(super) fn open(
         ledger: L,
         limit: u64,
-        group: usize,
-        (board, time): (Arc<Board>, Time),
+        (group, longest): (usize, Duration),
+        (board, time): (Counted<Board>, Time),
     ) -> Result<Self, Fault<L::Error>> {
-        let pass = Pass { open: false, entered: 0, pledges: Vec::new(), most: group };
+        let pass = Pass { open: false, entered: 0, pledges: Vec::new(), most: group, since: None };
         let mut desk = Desk {
             ledger,
             seats: HashMap::new(),
@@ -130,6 +135,7 @@ where
             doubt: true,
             pass,
             group,
+            longest,
             board,
             time,
             since: None,
@@ -191,12 +197,24 @@ where
         while let Some(asks) = next {
             let again = self.decide_one(asks);
             put_first(&mut queue, again);
-            if self.pass.pledges.len() >= self.pass.most {
+            if self.pass.pledges.len() >= self.pass.most || self.is_long() {
                 let again = self.commit();
                 put_first(&mut queue, again);
             }
             next = queue.pop_front();
         }
+    }
+
+    /// Since when a pass is open that begins now: if it ends by that.
+    fn began(&self) -> Option<Duration> {
+        if self.longest == Duration::MAX { None } else { self.now() }
+    }
+
+    /// Is the pass open for as long as it may be?
+    fn is_long(&self) -> bool {
+        let since = self.pass.since.filter(|_| self.pass.open);
+        let lasted = since.and_then(|since| Some(self.now()?.saturating_sub(since)));
+        lasted.is_some_and(|lasted| lasted >= self.longest)
     }
 
     /// Ends the pass, if there is one; and those that come of it.
@@ -208,9 +226,8 @@ where
 
     /// Decides one. Those that come back are to be decided anew, before anybody else.
     fn decide_one(&mut self, asks: AsksOf<Id, L>) -> Vec<AsksOf<Id, L>> {
-        if self.doubt
-            && let Err(fault) = self.load()
-        {
+        let known = if self.doubt { self.load() } else { Ok(()) };
+        if let Err(fault) = known {
             tell(asks, Err(Refused::Failed(fault)));
             return Vec::new();
         }
@@ -249,7 +266,7 @@ where
     fn enter(&mut self, asks: AsksOf<Id, L>) -> Vec<AsksOf<Id, L>> {
         if !self.pass.open {
             match attempt(|| self.ledger.begin()) {
-                Ok(()) => self.pass.open = true,
+                Ok(()) => (self.pass.open, self.pass.since) = (true, self.began()),
                 Err(fault) => {
                     if let Fault::Panic(_) = fault {
                         self.roll_back();
@@ -316,9 +333,8 @@ where
         self.next = self.first();
         let pledges = self.end_pass();
         for pledge in &pledges {
-            if let Verdict::In { .. } = pledge.verdict
-                && let Err(payload) = catch(|| drop(self.seats.remove_entry(&pledge.asks.id)))
-            {
+            let Verdict::In { .. } = pledge.verdict else { continue };
+            if let Err(payload) = catch(|| drop(self.seats.remove_entry(&pledge.asks.id))) {
                 discard(payload);
                 self.doubt = true;
             }
@@ -392,9 +408,9 @@ where
     /// The pass is committed: it counts, and then all of it are told.
     fn keep(&mut self) {
         self.count += self.pass.entered;
-        let pledges = self.end_pass();
+        let mut pledges = self.end_pass();
         self.publish();
-        for Pledge { asks, verdict } in pledges {
+        for Pledge { asks, verdict } in pledges.drain(..) {
             let told = match verdict {
                 Verdict::In { place, row } => Ok(Admitted { row, place }),
                 Verdict::Closed => Err(Refused::Closed { limit: self.limit }),
@@ -402,6 +418,8 @@ where
             };
             tell(asks, told);
         }
+        // The next pass needs as much.
+        self.pass.pledges = pledges;
     }
 
     /// Asks the ledger who is in. No pass is open.

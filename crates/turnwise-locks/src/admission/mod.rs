@@ -28,7 +28,8 @@ pub use ledger::{CommitError, InMemory, Ledger, Loaded};
 use crate::estimate::Estimate;
 use crate::limits::{Limits, Terms};
 use crate::registry::Time;
-use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{Counted, Mutex};
 use crate::user_code::{catch, discard};
 use desk::Desk;
 
@@ -91,9 +92,10 @@ pub struct Status {
 /// ```
 pub struct Admission<Id, L: Ledger<Id>> {
     actor: Actor<Desk<Id, L>>,
-    board: Arc<Board>,
+    board: Counted<Board>,
     time: Time,
-    group: usize,
+    /// How many a pass has at most, and how long it takes them.
+    group: (usize, Duration),
 }
 
 impl<Id, L> Admission<Id, L>
@@ -140,6 +142,7 @@ where
             ledger,
             limit,
             group: GROUP,
+            longest: GROUP_TIME,
             executor: None,
             clock: None,
             timers: None,
@@ -157,6 +160,8 @@ where
     /// of zero it is refused at once if others are before it. With
     /// [`Limits::refuse_early`], it is refused at once if its turn is not to be expected in time.
     /// A lease is refused ([`Refused::HasLease`]): an entry is durable, and cannot be cut.
+    ///
+    /// Once it is closed, that is said at once, without a place in the queue.
     ///
     /// Lock-free up to the queue, apart from the global allocator; with an early refusal, a mutex is
     /// held for some instructions. The ledger's calls may block.
@@ -177,6 +182,10 @@ where
         let limits = limits.into();
         if limits.leased().is_some() {
             return Apply::refused(Refused::HasLease);
+        }
+        // For good: it needs no turn.
+        if self.board.is_closed() {
+            return Apply::refused(Refused::Closed { limit: self.board.shown.lock().limit });
         }
         if limits.is_immediate() && !self.actor.is_idle() {
             return Apply::refused(Refused::TimedOut { waited: Duration::ZERO });
@@ -291,6 +300,8 @@ impl<Id, L: Ledger<Id>> fmt::Debug for Admission<Id, L> {
 
 /// Applicants of a pass, unless the builder says otherwise.
 const GROUP: usize = 256;
+/// How long a pass takes entries, unless the builder says otherwise.
+const GROUP_TIME: Duration = Duration::from_millis(10);
 
 /// Describes an admission before it is opened: see [`Admission::builder`].
 #[must_use = "nothing is opened before `open`"]
@@ -298,6 +309,7 @@ pub struct AdmissionBuilder<Id, L> {
     ledger: L,
     limit: u64,
     group: usize,
+    longest: Duration,
     executor: Option<Arc<dyn Executor>>,
     clock: Option<Arc<dyn Clock>>,
     timers: Option<Timers>,
@@ -311,8 +323,29 @@ where
 {
     /// So many applicants are committed together, at most; 256 without this. Nobody is kept waiting
     /// to fill it: a pass is what has come while the last one was under way.
+    ///
+    /// A pass is answered as a whole, after its commit. So a commit that takes long wants a large
+    /// group, and entries that take long want a small one.
     pub fn group(self, applicants: usize) -> Self {
         AdmissionBuilder { group: applicants, ..self }
+    }
+
+    /// A pass that takes entries for so long is committed, however few they are; 10 ms without this.
+    /// So where entries are slow, those that are in do not wait for a whole group. The entry that is
+    /// under way then is still one of the pass. [`Duration::MAX`]: the group alone ends a pass.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_locks::{Admission, InMemory, Limits};
+    ///
+    /// // A commit for each entry.
+    /// let raffle = Admission::builder(InMemory, 2).group_time(Duration::ZERO).open()?;
+    /// assert_eq!(raffle.apply("ada", Limits::NONE).wait()?.place, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn group_time(self, longest: Duration) -> Self {
+        AdmissionBuilder { longest, ..self }
     }
 
     /// Runs the ledger in this executor, and nowhere else: for a ledger that blocks, among tasks.
@@ -338,7 +371,7 @@ where
     /// [`OpenError::Load`] if the ledger could not say who is in, [`OpenError::GroupZero`] for
     /// groups of nobody.
     pub fn open(self) -> Result<Admission<Id, L>, OpenError<L::Error>> {
-        let AdmissionBuilder { ledger, limit, group, executor, clock, timers, .. } = self;
+        let AdmissionBuilder { ledger, limit, group, longest, executor, clock, timers, .. } = self;
         if group == 0 {
             return Err(OpenError::GroupZero);
         }
@@ -347,8 +380,8 @@ where
             (None, Some(clock)) => Time::Timers(Timers::of(&clock)),
             (None, None) => Time::Machine,
         };
-        let board = Arc::new(Board { shown: Mutex::new(Shown::default()) });
-        let desk = Desk::open(ledger, limit, group, (board.clone(), time.clone()));
+        let board = Counted::new(Board::new());
+        let desk = Desk::open(ledger, limit, (group, longest), (board.clone(), time.clone()));
         // The desk ends a pass at the group by itself; the budget has the thread that drains give
         // the rest to others then, and not in the midst of a pass.
         let turns = u32::try_from(group).unwrap_or(u32::MAX);
@@ -365,7 +398,7 @@ where
             actor = actor.executor(executor);
         }
         let actor = actor.spawn().map_err(OpenError::Build)?;
-        Ok(Admission { actor, board, time, group })
+        Ok(Admission { actor, board, time, group: (group, longest) })
     }
 }
 
@@ -381,6 +414,10 @@ impl<Id, L> fmt::Debug for AdmissionBuilder<Id, L> {
 /// What is shown of an admission to those who do not wait for its turns.
 struct Board {
     shown: Mutex<Shown>,
+    /// 1: closed. Set after that was shown.
+    closed: AtomicU32,
+    /// 1: somebody has asked how long it takes. Before that, nobody has to measure.
+    wanted: AtomicU32,
 }
 
 #[derive(Default)]
@@ -388,20 +425,35 @@ struct Shown {
     count: u64,
     limit: u64,
     closed: bool,
-    /// Somebody has asked how long it takes. Before that, nobody has to measure.
-    wanted: bool,
     entry: Estimate,
     commit: Estimate,
 }
 
 impl Board {
+    fn new() -> Self {
+        let [closed, wanted] = [0, 0].map(AtomicU32::new);
+        Board { shown: Mutex::new(Shown::default()), closed, wanted }
+    }
+
     fn show(&self, count: u64, limit: u64, closed: bool) {
         let mut shown = self.shown.lock();
         (shown.count, shown.limit, shown.closed) = (count, limit, closed);
+        drop(shown);
+        if closed {
+            // Ordering: Relaxed. Whoever reads 1 takes the lock then, and so after the one above:
+            // had it been before, its reading would have come before this.
+            self.closed.store(1, Ordering::Relaxed);
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        // Ordering: Relaxed. See `show`.
+        self.closed.load(Ordering::Relaxed) == 1
     }
 
     fn is_wanted(&self) -> bool {
-        self.shown.lock().wanted
+        // Ordering: Relaxed. Nothing is published by it, and it is set some time.
+        self.wanted.load(Ordering::Relaxed) == 1
     }
 
     fn entry_took(&self, time: Duration) {
@@ -413,10 +465,14 @@ impl Board {
     }
 
     /// How long one waits for its turn behind so many. From the first call on, it is measured.
-    fn expected(&self, before: usize, group: usize) -> Duration {
-        let mut shown = self.shown.lock();
-        shown.wanted = true;
-        let commits = before.div_ceil(group);
+    fn expected(&self, before: usize, (group, longest): (usize, Duration)) -> Duration {
+        // Ordering: Relaxed. See `is_wanted`.
+        self.wanted.store(1, Ordering::Relaxed);
+        let shown = self.shown.lock();
+        // A pass ends by its number or by its time.
+        let each = shown.entry.wait(0, Duration::ZERO).as_nanos().max(1);
+        let in_time = usize::try_from(longest.as_nanos().div_ceil(each)).unwrap_or(usize::MAX);
+        let commits = before.div_ceil(group.min(in_time).max(1));
         let wait = |estimate: &Estimate, times: usize| match times.checked_sub(1) {
             Some(others) => estimate.wait(others, Duration::ZERO),
             None => Duration::ZERO,

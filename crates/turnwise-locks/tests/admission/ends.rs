@@ -14,7 +14,11 @@ use super::common::{must_end, until};
 fn raffle(limit: u64) -> (Raffle, Desk, DrainQueue) {
     let (ledger, desk) = book();
     let queue = DrainQueue::new();
-    let raffle = Admission::builder(ledger, limit).executor(queue.handle()).open().unwrap();
+    let raffle = Admission::builder(ledger, limit)
+        .group_time(Duration::MAX)
+        .executor(queue.handle())
+        .open()
+        .unwrap();
     (raffle, desk, queue)
 }
 

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use turnwise::executor::DrainQueue;
 use turnwise_locks::{Admission, Admitted, Fault, InMemory, Limits, OpenError, Refused};
@@ -14,7 +15,11 @@ use super::book::{Call, Desk, Entry, Fate, Raffle, Trouble, book};
 fn raffle(limit: u64) -> (Raffle, Desk, DrainQueue) {
     let (ledger, desk) = book();
     let queue = DrainQueue::new();
-    let raffle = Admission::builder(ledger, limit).executor(queue.handle()).open().unwrap();
+    let raffle = Admission::builder(ledger, limit)
+        .group_time(Duration::MAX)
+        .executor(queue.handle())
+        .open()
+        .unwrap();
     (raffle, desk, queue)
 }
 
@@ -374,7 +379,11 @@ impl turnwise_locks::Ledger<Odd> for Names {
 fn an_applicant_that_panics_concerns_itself() {
     let queue = DrainQueue::new();
     let ledger = Names(Vec::new(), Vec::new());
-    let raffle = Admission::builder(ledger, 10).executor(queue.handle()).open().unwrap();
+    let raffle = Admission::builder(ledger, 10)
+        .group_time(Duration::MAX)
+        .executor(queue.handle())
+        .open()
+        .unwrap();
     let odd = [(1, ""), (2, "hash"), (3, "clone"), (4, ""), (1, ""), (4, "drop")];
     let all = odd.map(|(id, how)| raffle.apply(Odd(id, how), Limits::NONE));
     queue.run_until_idle();

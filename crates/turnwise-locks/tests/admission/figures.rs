@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, Barrier};
 use std::thread;
+use std::time::Duration;
 
 use turnwise::executor::DrainQueue;
-use turnwise_locks::{Admission, InMemory, Limits, Refused};
+use turnwise_locks::{Admission, InMemory, LimitError, Limits, Refused};
 
 use super::book::{Call, book};
-use super::common::must_end;
+use super::common::{must_end, until};
 
 /// All apply at once; how many are told what.
 fn race(entrants: u64, seats: u64, id: impl Fn(u64) -> u64) -> [u64; 3] {
@@ -85,7 +86,11 @@ fn one_entry_per_applicant() {
 fn the_first_fifteen_of_one_gate() {
     let (ledger, desk) = book();
     let queue = DrainQueue::new();
-    let raffle = Admission::builder(ledger, 15).executor(queue.handle()).open().unwrap();
+    let raffle = Admission::builder(ledger, 15)
+        .group_time(Duration::MAX)
+        .executor(queue.handle())
+        .open()
+        .unwrap();
     let applies: Vec<_> = (0..100).map(|id| raffle.apply(id, Limits::NONE)).collect();
     queue.run_until_idle();
     for (id, apply) in applies.into_iter().enumerate() {
@@ -127,7 +132,11 @@ fn who_comes_later_enters_later() {
 fn one_commit_serves_a_pass() {
     let (ledger, desk) = book();
     let queue = DrainQueue::new();
-    let raffle = Admission::builder(ledger, 1_000).executor(queue.handle()).open().unwrap();
+    let raffle = Admission::builder(ledger, 1_000)
+        .group_time(Duration::MAX)
+        .executor(queue.handle())
+        .open()
+        .unwrap();
     let all: Vec<_> = (0..200).map(|id| raffle.apply(id, Limits::NONE)).collect();
     assert!(all.iter().all(|apply| !apply.is_ready()));
     queue.run_until_idle();
@@ -147,7 +156,8 @@ fn one_commit_serves_a_pass() {
 fn a_pass_is_no_longer_than_the_group() {
     let (ledger, desk) = book();
     let queue = DrainQueue::new();
-    let raffle = Admission::builder(ledger, 95).group(10).executor(queue.handle());
+    let raffle =
+        Admission::builder(ledger, 95).group(10).group_time(Duration::MAX).executor(queue.handle());
     let raffle = raffle.open().unwrap();
     let all: Vec<_> = (0..100).map(|id| raffle.apply(id, Limits::NONE)).collect();
     queue.run_until_idle();
@@ -239,4 +249,26 @@ fn a_limit_moves_until_it_is_reached() {
     assert!(raffle.set_limit(100).is_err());
     assert!(matches!(raffle.apply(3, Limits::NONE).wait(), Err(Refused::Closed { limit: 1 })));
     assert_eq!(desk.rows().len(), 2);
+}
+
+/// Those that applied before another limit are decided by the old one, and close by it.
+#[test]
+fn a_limit_is_for_those_that_come_after_it() {
+    must_end(|| {
+        let (ledger, desk) = book();
+        let queue = DrainQueue::new();
+        let raffle = Admission::builder(ledger, 2).executor(queue.handle()).open().unwrap();
+        let all = [1, 2, 3].map(|id| raffle.apply(id, Limits::NONE));
+        let set = thread::scope(|s| {
+            let set = s.spawn(|| raffle.set_limit(5));
+            until(|| raffle.status().waiting == 4);
+            queue.run_until_idle();
+            set.join().unwrap()
+        });
+        assert_eq!(set, Err(LimitError::Closed { limit: 2 }));
+        let [one, two, three] = all.map(|apply| apply.wait());
+        assert!(one.is_ok() && two.is_ok());
+        assert!(matches!(three, Err(Refused::Closed { limit: 2 })));
+        assert!(raffle.status().closed && desk.rows().len() == 2);
+    });
 }

@@ -1,6 +1,7 @@
 //! Random sequences of applications, give-ups and limits, against a list.
 
 use std::thread;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use turnwise::executor::DrainQueue;
@@ -82,7 +83,7 @@ proptest! {
             _ => Fate::Good,
         });
         let queue = DrainQueue::new();
-        let raffle = Admission::builder(ledger, limit).group(group).executor(queue.handle());
+        let raffle = Admission::builder(ledger, limit).group(group).group_time(Duration::MAX).executor(queue.handle());
         let raffle = raffle.open().unwrap();
         let mut model = Model { limit, ..Model::default() };
         model.look();

@@ -27,6 +27,7 @@ fn setting(limit: u64) -> Setting {
     let (queue, clock) = (DrainQueue::new(), VirtualClock::new());
     let timers = Timers::by_hand(clock.clone());
     let raffle = Admission::builder(ledger, limit)
+        .group_time(Duration::MAX)
         .executor(queue.handle())
         .timers(timers.clone())
         .open()
@@ -249,6 +250,7 @@ fn no_wait_is_refused_behind_others() {
     let Setting { raffle, queue, .. } = setting(10);
     let first = raffle.apply(1, Duration::ZERO);
     let second = raffle.apply(2, Duration::ZERO);
+    assert!(second.is_ready());
     assert!(matches!(second.wait(), Err(Refused::TimedOut { waited: Duration::ZERO })));
     queue.run_until_idle();
     assert!(first.wait().is_ok());
@@ -308,5 +310,26 @@ fn a_clock_that_panics_is_no_limit() {
     let raffle = Admission::builder(ledger, 2).clock(Broken).open().unwrap();
     assert_eq!(raffle.apply(1, MS).wait().unwrap().place, 1);
     assert_eq!(raffle.apply(2, Limits::wait(MS).refuse_early()).wait().unwrap().place, 2);
+    desk.check();
+}
+
+/// Entries that are slow are not committed all together: those that are in learn of it.
+#[test]
+fn a_pass_is_no_longer_than_it_may_be() {
+    let (ledger, desk) = book();
+    let (queue, clock) = (DrainQueue::new(), VirtualClock::new());
+    let raffle = Admission::builder(ledger, 100).group_time(30 * MS).clock(clock.clone());
+    let raffle = raffle.executor(queue.handle()).open().unwrap();
+    let slow = clock.clone();
+    desk.plan(move |call| {
+        if let Call::Enter(_) = call {
+            slow.advance(10 * MS);
+        }
+        Fate::Good
+    });
+    let all: Vec<_> = (0..10).map(|id| raffle.apply(id, Limits::NONE)).collect();
+    queue.run_until_idle();
+    assert_eq!(desk.disk().commits, [3, 3, 3, 1]);
+    assert!(all.iter().all(|apply| apply.is_ready()));
     desk.check();
 }
