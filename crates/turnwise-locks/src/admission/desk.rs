@@ -85,8 +85,10 @@ struct Pass<Id, R, E> {
     pledges: Vec<Pledge<Id, R, E>>,
     /// It ends when it has so many pledges.
     most: usize,
-    /// Since when it is open.
+    /// Since when it is open, if it ends by that.
     since: Option<Duration>,
+    /// The clock is looked at when it has so many pledges: not for each of many quick ones.
+    look_at: usize,
 }
 
 /// What the admission's mailbox owns.
@@ -124,7 +126,14 @@ where
         (group, longest): (usize, Duration),
         (board, time): (Counted<Board>, Time),
     ) -> Result<Self, Fault<L::Error>> {
-        let pass = Pass { open: false, entered: 0, pledges: Vec::new(), most: group, since: None };
+        let pass = Pass {
+            open: false,
+            entered: 0,
+            pledges: Vec::new(),
+            most: group,
+            since: None,
+            look_at: 1,
+        };
         let mut desk = Desk {
             ledger,
             seats: HashMap::new(),
@@ -211,10 +220,15 @@ where
     }
 
     /// Is the pass open for as long as it may be?
-    fn is_long(&self) -> bool {
-        let since = self.pass.since.filter(|_| self.pass.open);
-        let lasted = since.and_then(|since| Some(self.now()?.saturating_sub(since)));
-        lasted.is_some_and(|lasted| lasted >= self.longest)
+    fn is_long(&mut self) -> bool {
+        let pledges = self.pass.pledges.len();
+        let Some(since) = self.pass.since.filter(|_| pledges >= self.pass.look_at) else {
+            return false;
+        };
+        let lasted = self.now().map_or(Duration::ZERO, |now| now.saturating_sub(since));
+        let is_quick = lasted < self.longest / 4;
+        self.pass.look_at = if is_quick { 2 * pledges } else { pledges + 1 };
+        lasted >= self.longest
     }
 
     /// Ends the pass, if there is one; and those that come of it.
@@ -266,7 +280,11 @@ where
     fn enter(&mut self, asks: AsksOf<Id, L>) -> Vec<AsksOf<Id, L>> {
         if !self.pass.open {
             match attempt(|| self.ledger.begin()) {
-                Ok(()) => (self.pass.open, self.pass.since) = (true, self.began()),
+                Ok(()) => {
+                    let pass = &mut self.pass;
+                    (pass.open, pass.look_at) = (true, 1);
+                    self.pass.since = self.began();
+                }
                 Err(fault) => {
                     if let Fault::Panic(_) = fault {
                         self.roll_back();
@@ -344,6 +362,7 @@ where
 
     fn end_pass(&mut self) -> Vec<PledgeOf<Id, L>> {
         (self.pass.open, self.pass.entered, self.pass.most) = (false, 0, self.group);
+        self.pass.since = None;
         std::mem::take(&mut self.pass.pledges)
     }
 

@@ -28,6 +28,7 @@ pub enum Refused<E> {
     },
     /// Its turn was not to be expected in time, so it took no place in the queue
     /// ([`Limits::refuse_early`](crate::Limits::refuse_early)).
+    /// Those whose answers are out count until their batch is over: so the wait may be too long.
     Expected {
         /// So long it would have waited, by how long entries have taken lately.
         wait: Duration,
