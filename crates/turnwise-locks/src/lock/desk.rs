@@ -150,16 +150,9 @@ impl<K: Send + Sync + 'static> Host<Ticket<K>, Arc<Tenure>> for Desk<'_> {
 
     fn join(&mut self, ticket: Ticket<K>, fence: u64, tenure: &Arc<Tenure>) -> bool {
         let Ticket { promise, number, lease, shared, .. } = ticket;
-        if !tenure.enter() {
-            return false;
-        }
         self.begin(lease, tenure);
         let grant = Grant { fence, number, tenure: tenure.clone(), shared };
-        let joined = promise.try_keep(Ok(grant)).is_ok();
-        if !joined {
-            tenure.exit();
-        }
-        joined
+        promise.try_keep(Ok(grant)).is_ok()
     }
 
     fn refuse(&mut self, ticket: Ticket<K>, why: Refusal) -> bool {

@@ -46,6 +46,7 @@ pub(crate) trait Host<W, T> {
     /// Lets in one that waited, or learns that it has gone.
     fn let_in(&mut self, ticket: W, fence: u64) -> Option<T>;
     /// Lets one into the hold that its owner has got meanwhile, or learns that it has gone (false).
+    /// It has [entered](Term::enter).
     fn join(&mut self, ticket: W, fence: u64, term: &T) -> bool;
     /// Sends one away that waited, or learns that it has gone (false).
     fn refuse(&mut self, ticket: W, why: Refusal) -> bool;
@@ -420,15 +421,22 @@ impl<W, T: Term + Clone> Machine<W, T> {
                 index += 1;
                 continue;
             }
+            let late = waiter.request.until.is_some_and(|until| now >= until);
+            // It may have been given back since: then they wait as before.
+            if !late && !hold.term.enter() {
+                return;
+            }
             let Some(Waiter { request, ticket, .. }) = self.queue.remove(index) else { return };
-            let there = if request.until.is_some_and(|until| now >= until) {
+            let there = if late {
                 host.refuse(ticket, Refusal::TimedOut { at: now })
             } else if request.weight > hold.weight() {
+                hold.term.exit();
                 host.refuse(ticket, Refusal::Deadlock)
             } else if host.join(ticket, hold.fence, &hold.term) {
                 hold.entries.push((request.number, request.weight));
                 true
             } else {
+                hold.term.exit();
                 false
             };
             if !there {
