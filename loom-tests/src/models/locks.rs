@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::super::limits::Limits;
-use super::super::lock::{Guard, LockError, Locks};
+use super::super::lock::{Guard, LockError, Locks, Owner};
 use super::super::time::Timers;
 use super::clock::{LIMIT, Steps};
 use super::*;
@@ -137,5 +137,26 @@ pub(super) fn locks_renewed_against_the_end() {
     assert_eq!(guard.is_lost(), !renewed);
     assert_eq!(setting.locks.try_lock(1).is_ok(), !renewed);
     drop(guard);
+    setting.finish();
+}
+
+/// Two requests of one owner wait. The first is let in and given back, as the second is to join it:
+/// it does, or it is let in anew; and then nobody else is.
+pub(super) fn locks_joined_against_a_release() {
+    let setting = Setting::new();
+    let owner = Owner::new();
+    let before = setting.locks.lock(1).wait().expect("nobody is there");
+    let first = setting.locks.lock_as(&owner, 1, Limits::NONE);
+    let second = setting.locks.lock_as(&owner, 1, Limits::NONE);
+    let theirs = spawn(move || {
+        let first = first.wait().expect("it comes in");
+        first.release().expect("nobody has taken it away");
+    });
+    drop(before);
+    let second = second.wait().expect("it comes in");
+    assert!(setting.locks.try_lock(1).is_err(), "two are in");
+    theirs.join();
+    assert!(!second.is_lost());
+    drop(second);
     setting.finish();
 }

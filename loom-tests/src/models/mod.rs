@@ -260,6 +260,7 @@ pub(crate) const MODELS: &[Model] = models![
     THREE locks::locks_second_against_a_release ["at once", "handed on"],
     TWO locks::locks_granted_against_given_up,
     TWO locks::locks_end_of_a_hold ["expired", "forced", "released"],
+    TWO locks::locks_joined_against_a_release,
     TWO locks::locks_gone_against_a_lock,
     TWO locks::locks_renewed_against_the_end ["lost", "renewed"],
     TWO slots::slots_handed_over_against_given_up,
