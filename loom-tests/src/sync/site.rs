@@ -41,13 +41,14 @@ std::thread_local! {
     static MODE: RefCell<Mode> = const { RefCell::new(Mode::Plain) };
 }
 
-/// The path below `src/`, wherever the tree was included from.
+/// The path below `src/`, wherever the tree was included from; also that of the locks.
 pub(crate) fn tail(file: &str) -> &str {
     let at = ["/src/", "/planted/", "/narrow/"]
         .iter()
         .filter_map(|dir| file.rfind(dir).map(|at| at + dir.len()))
         .max();
-    &file[at.unwrap_or(0)..]
+    let below = &file[at.unwrap_or(0)..];
+    below.strip_prefix("locks/").unwrap_or(below)
 }
 
 /// From now on, sites are listed.
