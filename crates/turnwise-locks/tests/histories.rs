@@ -20,10 +20,11 @@ use std::time::Duration;
 use common::must_end;
 use todc_utils::{Action, History, Specification, WGLChecker};
 use turnwise::VirtualClock;
+use turnwise::executor::DrainQueue;
 use turnwise::time::Timers;
 use turnwise_locks::{
-    Guard, Keyed, Limits, LockError, Locks, NotStarted, Permit, ReadGuard, RwLocks, Semaphore,
-    WriteGuard,
+    AcquireSlot, Guard, Keyed, Limits, LockError, Locks, NotStarted, Permit, ReadGuard, RwLocks,
+    Semaphore, Slot, SlotError, SlotPool, WriteGuard,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -379,6 +380,46 @@ impl Subject for ReadWrite {
     }
 }
 
+/// A slot: its lease begins where it is waited for, and its end is dealt with in an executor.
+struct Numbered {
+    clock: VirtualClock,
+    timers: Timers,
+    queue: DrainQueue,
+    pool: SlotPool,
+}
+
+impl Subject for Numbered {
+    type Asked = AcquireSlot;
+    type Held = Slot;
+    const CAPACITY: u64 = 1;
+    fn new(timed: bool) -> Self {
+        let ((clock, timers), queue) = (timers(timed), DrainQueue::new());
+        let pool = SlotPool::builder(1).timers(timers.clone()).executor(queue.handle());
+        Numbered { clock, timers, queue, pool: pool.build().unwrap() }
+    }
+    fn enter(&self, _: u64, limits: Limits) -> AcquireSlot {
+        self.pool.acquire(limits)
+    }
+    fn wait(&self, asked: AcquireSlot) -> Option<Slot> {
+        match asked.wait() {
+            Ok(slot) => Some(slot),
+            Err(SlotError::NotAcquired(error)) => given::<Slot>(Err(error)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    fn fence(held: &Slot) -> u64 {
+        held.fence().number()
+    }
+    fn release(&self, held: Slot) -> bool {
+        held.finish().is_ok()
+    }
+    fn expire(&self) {
+        self.clock.advance(SECOND);
+        self.timers.run_due();
+        self.queue.run_until_idle();
+    }
+}
+
 /// What is wrong with a lock.
 const RIGHT: u8 = 0;
 /// The youngest is let in.
@@ -695,6 +736,16 @@ fn permits_with_limits() {
 #[test]
 fn permits_with_leases() {
     must_end(|| is_right::<Permits>(Beside::Leases));
+}
+
+#[test]
+fn slots_with_limits() {
+    must_end(|| is_right::<Numbered>(Beside::Limits));
+}
+
+#[test]
+fn slots_with_leases() {
+    must_end(|| is_right::<Numbered>(Beside::Leases));
 }
 
 #[test]
