@@ -137,6 +137,8 @@ impl Drop for Busy<'_> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Verdict {
     In(u64),
+    /// By an application before.
+    InAlready(u64),
     Out,
     Unknown,
 }
@@ -185,6 +187,7 @@ impl World {
             Err(Refused::Unknown(Fault::Error(_) | Fault::Panic(_)) | Refused::NotAwaited(_)) => {
                 Verdict::Unknown
             }
+            Err(Refused::Duplicate { place }) => Verdict::InAlready(place),
             Err(Refused::Taken) => return self.finding("an answer was taken".into()),
             Err(_) => Verdict::Out,
         };
@@ -604,7 +607,7 @@ fn is_true(world: &World) {
     let again = world.again.lock().unwrap();
     for (id, verdict) in world.told.lock().unwrap().iter() {
         let right = match (*verdict, by_id.get(id)) {
-            (Verdict::In(place), row) => row == Some(&place),
+            (Verdict::In(place) | Verdict::InAlready(place), row) => row == Some(&place),
             (Verdict::Out, Some(_)) => again.contains(id),
             (Verdict::Out, None) | (Verdict::Unknown, _) => true,
         };
