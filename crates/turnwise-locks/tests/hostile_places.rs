@@ -255,8 +255,9 @@ impl Ledger<u32> for Book {
         match fate {
             2 | 4 => Err(CommitError::Unknown(Trouble)),
             3 | 5 => {
+                // Not if the program has ended meanwhile.
                 planned();
-                Ok(())
+                Err(CommitError::Unknown(Trouble))
             }
             _ => Ok(()),
         }
@@ -573,8 +574,9 @@ fn settle(world: &Arc<World>) {
     let at_once = Limits::wait(Duration::ZERO).lease(Duration::MAX);
     loop {
         let held: Vec<_> = (0..slots).map(|_| world.pool.acquire(at_once).wait()).collect();
-        let one_more = world.pool.try_acquire().is_ok();
-        if !one_more && held.iter().all(Result::is_ok) {
+        let all = held.iter().all(Result::is_ok);
+        let one_more = all && world.pool.try_acquire().is_ok();
+        if all && !one_more {
             break;
         }
         // A number is free a moment before its permit is.
