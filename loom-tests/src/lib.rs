@@ -3,9 +3,9 @@
 //! The floors are included by path and speak of `crate::sync`, which is [loom's flavour](sync)
 //! here. They are compiled three times: as they are, with a COUNT of two bits (`narrow`), and with
 //! switchable bugs (`planted`, made by `build.rs`). The [models](models) are compiled with each.
-//! The registry of keys of `turnwise-locks`, its runs, its lock objects and its slots are floors, too: they
-//! speak of the published crate, which is this one here. `run.sh` runs them all; `orderings.sh`
-//! weakens every memory ordering by itself and demands that a model notices.
+//! The registry of keys of `turnwise-locks`, its runs, lock objects, slots and admissions are floors,
+//! too: they speak of the published crate, which is this one here. `run.sh` runs them all;
+//! `orderings.sh` weakens every memory ordering by itself and demands that a model notices.
 
 // What is built on the published crate finds its names here.
 extern crate self as turnwise;

@@ -48,9 +48,7 @@ impl<K: Send + Sync + 'static> Fat<K> {
             None => unreachable!("a hold has its place until it ends"),
         }
     }
-}
 
-impl<K: Send + Sync + 'static> Fat<K> {
     /// Lets go. True: it was lost before.
     fn release(&mut self) -> bool {
         let Some(place) = self.place.take() else { return false };

@@ -22,6 +22,7 @@ pub(crate) struct Tenure {
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
     /// It was taken away.
     lost: bool,
@@ -46,17 +47,7 @@ impl State {
 
 impl Tenure {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Tenure {
-            state: Mutex::new(State {
-                lost: false,
-                entries: 1,
-                due: None,
-                timer: None,
-                version: 0,
-                lookouts: 0,
-                wakers: Vec::new(),
-            }),
-        })
+        Arc::new(Tenure { state: Mutex::new(State { entries: 1, ..State::default() }) })
     }
 
     /// One of its entries lets go. False: it was lost before.
