@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use turnwise::Limit;
 
+use crate::user_code::{catch, discard};
+
 /// How long a run waits for its turn, and how long it may take then: two durations that cannot be
 /// mixed up. A `Duration` alone is the wait.
 ///
@@ -126,6 +128,11 @@ pub(crate) struct Terms {
     pub(crate) lease: Option<Duration>,
     /// It is refused if it is not to be expected in time.
     pub(crate) early: bool,
+}
+
+/// What a clock shows. It is the user's: one that panics shows the beginning of time.
+pub(crate) fn shown(now: impl FnOnce() -> Duration) -> Duration {
+    catch(now).map_err(discard).unwrap_or_default()
 }
 
 /// From when to when a call waits.

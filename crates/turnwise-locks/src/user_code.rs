@@ -1,8 +1,10 @@
 //! Code of the user's, run on behalf of somebody else: its panics go nowhere but where they are told.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
-pub(crate) type Payload = Box<dyn std::any::Any + Send>;
+pub(crate) type Payload = Box<dyn Any + Send>;
 
 /// Runs user code on behalf of somebody else.
 pub(crate) fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Payload> {
@@ -19,4 +21,15 @@ pub(crate) fn ignore(f: impl FnOnce()) {
 /// Drops a payload. One that panics in its own drop is forgotten, with what it panicked with.
 pub(crate) fn discard(payload: Payload) {
     catch(|| drop(payload)).unwrap_or_else(std::mem::forget);
+}
+
+/// The text of a panic.
+pub(crate) fn text(payload: &(dyn Any + Send)) -> Arc<str> {
+    if let Some(text) = payload.downcast_ref::<&'static str>() {
+        Arc::from(*text)
+    } else if let Some(text) = payload.downcast_ref::<String>() {
+        Arc::from(text.as_str())
+    } else {
+        Arc::from("a panic without a text")
+    }
 }

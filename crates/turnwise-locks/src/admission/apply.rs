@@ -23,11 +23,10 @@ use super::Admitted;
 use super::desk::{Application, Asks, Desk};
 use super::error::Refused;
 use super::ledger::Ledger;
-use crate::limits::Wait;
+use crate::limits::{Wait, shown};
 use crate::registry::Time;
 use crate::sync::Counted;
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::user_code::{catch, discard};
 
 /// What an applicant is told.
 pub(super) type Told<R, E> = Result<Admitted<R>, Refused<E>>;
@@ -199,9 +198,8 @@ where
     Id: Hash + Eq + Clone + Send + 'static,
     L: Ledger<Id>,
 {
-    /// The clock is the user's: one that panics shows nothing.
     fn now(&self) -> Duration {
-        catch(|| self.time.now()).map_err(discard).unwrap_or_default()
+        shown(|| self.time.now())
     }
 
     /// Waits once. It comes back if `until` was over first.

@@ -45,7 +45,7 @@ use super::ledger::{CommitError, Ledger, Loaded};
 use super::{Admitted, Board};
 use crate::registry::Time;
 use crate::sync::Counted;
-use crate::user_code::{Payload, catch, discard, ignore};
+use crate::user_code::{Payload, catch, discard, ignore, text};
 
 /// What an application's turn gets.
 pub(super) struct Application<Id, R, E> {
@@ -542,13 +542,7 @@ fn attempt<R, E>(f: impl FnOnce() -> Result<R, E>) -> Result<R, Fault<E>> {
 
 /// The text of a panic.
 fn panicked<E>(payload: Payload) -> Fault<E> {
-    let text = if let Some(text) = payload.downcast_ref::<&'static str>() {
-        Arc::from(*text)
-    } else if let Some(text) = payload.downcast_ref::<String>() {
-        Arc::from(text.as_str())
-    } else {
-        Arc::from("a panic without a text")
-    };
+    let text = text(&*payload);
     discard(payload);
     Fault::Panic(text)
 }

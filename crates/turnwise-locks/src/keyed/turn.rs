@@ -7,7 +7,7 @@ use super::error::{NotStarted, RunError};
 use crate::limits::Terms;
 use crate::overrun::Watch;
 use crate::registry::{Guard, Registry, Slot};
-use crate::user_code::{Payload, catch, discard, ignore};
+use crate::user_code::{Payload, catch, discard, ignore, text};
 
 /// A closure in its key's mailbox. Dropped unrun, it drops the closure, then the pin: in this
 /// order, so a key outlives what its runs captured.
@@ -35,13 +35,7 @@ impl<R> Ended<R> {
             Ended::Done(value) => Ok(value),
             Ended::Overran { value, by } => Err(RunError::Overran { value, by }),
             Ended::Panicked(payload) => {
-                let text = match payload.downcast_ref::<&'static str>() {
-                    Some(text) => (*text).into(),
-                    None => match payload.downcast_ref::<String>() {
-                        Some(text) => text.as_str().into(),
-                        None => "a panic without a text".into(),
-                    },
-                };
+                let text = text(&*payload);
                 discard(payload);
                 Err(RunError::Panicked(text))
             }

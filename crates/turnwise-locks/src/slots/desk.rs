@@ -7,9 +7,9 @@ use turnwise::time::{Timer, Timers};
 use turnwise::{Actor, Template};
 
 use super::view::{PoolView, SlotId, SlotState, SlotView};
+use crate::limits::shown;
 use crate::lock::{Fence, Lost, Permit, Semaphore, Tenure};
 use crate::sync::Mutex;
-use crate::user_code::{catch, discard};
 
 /// What the uses of a pool share, whatever is in its slots.
 pub(super) struct Desk {
@@ -147,12 +147,9 @@ impl Desk {
         Arc::new(Desk { permits, timers, helper, clean_first, numbers: Mutex::new(numbers) })
     }
 
-    /// The time. The clock is the user's: one that panics shows none.
+    /// The time.
     pub(super) fn now(&self) -> Duration {
-        catch(|| self.timers.now()).unwrap_or_else(|payload| {
-            discard(payload);
-            Duration::ZERO
-        })
+        shown(|| self.timers.now())
     }
 
     /// The lowest number that nobody uses, for a permit. True: it is to be cleaned up before.

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use crate::lock::LockError;
-use crate::user_code::{Payload, discard};
+use crate::user_code::{Payload, discard, text};
 
 /// Why a slot was not acquired. There is nothing to give back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,10 +71,7 @@ pub enum RepairError<E> {
 
 impl<E> CleanUpError<E> {
     pub(super) fn of_panic(payload: Payload) -> Self {
-        let text = match payload.downcast_ref::<&str>() {
-            Some(text) => (*text).to_owned(),
-            None => payload.downcast_ref::<String>().cloned().unwrap_or_default(),
-        };
+        let text = text(&*payload).as_ref().to_owned();
         discard(payload);
         CleanUpError::Panicked(text)
     }
