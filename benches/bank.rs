@@ -4,11 +4,13 @@
 //! locked one after the other, as the others are asked, so that all do the same. A thread with a
 //! channel for each account is left out: nobody runs a thousand threads for this.
 
+#[path = "workloads/group.rs"]
+mod group;
 mod workloads;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use workloads::group::{add, brief, group};
+use group::{add, brief, group};
 use workloads::rivals::{Handwritten, HandwrittenPool, Textbook};
 use workloads::{ParkingLot, Std, Turnwise, Way, With, actors};
 

@@ -12,11 +12,13 @@
 //! cargo bench --bench contention -- --measurement-time 2 --sample-size 50 'with/8 '   # longer and surer
 //! ```
 
+#[path = "workloads/group.rs"]
+mod group;
 mod workloads;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use workloads::group::{add, brief, group};
+use group::{add, brief, group};
 use workloads::rivals::{Channel, Handwritten, HandwrittenPool, Textbook};
 use workloads::runs::exchange;
 use workloads::{Asks, ParkingLot, Sends, Std, Subject, Turnwise, With, rounds_of};

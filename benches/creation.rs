@@ -5,6 +5,8 @@
 //! with a channel for each is left out: it takes some ten thousand nanoseconds, and no machine has
 //! so many threads. What is on a pool is timed until all first messages have been handled.
 
+#[path = "workloads/group.rs"]
+mod group;
 mod workloads;
 
 use std::sync::LazyLock;
@@ -13,8 +15,8 @@ use std::time::Duration;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
+use group::{add, brief, group};
 use turnwise::{Actor, Template, ThreadPool};
-use workloads::group::{add, brief, group};
 use workloads::rivals::{Handwritten, HandwrittenPool, Textbook};
 use workloads::runs::Took;
 use workloads::{OnPool, ParkingLot, State, Std, Turnwise, Way, With, actors};

@@ -4,11 +4,13 @@
 //! A mutex's home game: its holder keeps lock and state in its own cache for many rounds. Names:
 //! `fan_in/<subject>/<producers>`, per message.
 
+#[path = "workloads/group.rs"]
+mod group;
 mod workloads;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use workloads::group::{add, brief, group};
+use group::{add, brief, group};
 use workloads::rivals::{Channel, Handwritten, HandwrittenPool, Textbook};
 use workloads::runs::exchange;
 use workloads::{Asks, ParkingLot, Sends, Std, Subject, Turnwise, With};

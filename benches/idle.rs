@@ -3,11 +3,13 @@
 //! Names: `idle/<subject>/1 thread`. Where the message is run by another thread the object is idle
 //! only if its sender waits, so those are asked.
 
+#[path = "workloads/group.rs"]
+mod group;
 mod workloads;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use workloads::group::{add, brief, group};
+use group::{add, brief, group};
 use workloads::rivals::{Channel, Handwritten, HandwrittenPool, Textbook};
 use workloads::runs::exchange;
 use workloads::{Asks, ParkingLot, Sends, Std, Subject, Turnwise, With};

@@ -3,12 +3,14 @@
 //! Names: `ping_pong/<subject>/2`, per hop. There is no mutex here: a lock is not sent anything,
 //! and a thread that plays both sides of it would only nest calls.
 
+#[path = "workloads/group.rs"]
+mod group;
 mod workloads;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
+use group::{add, brief, group};
 use workloads::actors::ring;
-use workloads::group::{add, brief, group};
 use workloads::rivals::{Channel, Handwritten, HandwrittenPool, Textbook};
 use workloads::{OnPool, Turnwise, Way};
 

@@ -4,11 +4,13 @@
 //! Names: `random_asks/<subject>/<threads>`, the time of one question from each thread. Without
 //! threads with channels, as in `bank`.
 
+#[path = "workloads/group.rs"]
+mod group;
 mod workloads;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use workloads::group::{add, brief, group};
+use group::{add, brief, group};
 use workloads::rivals::{Handwritten, HandwrittenPool, Textbook};
 use workloads::{ParkingLot, Std, Turnwise, Way, With, actors};
 

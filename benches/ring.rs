@@ -2,12 +2,14 @@
 //!
 //! Names: `ring/<subject>/100`, per hop. Without a mutex, as in `ping_pong`.
 
+#[path = "workloads/group.rs"]
+mod group;
 mod workloads;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
+use group::{add, brief, group};
 use workloads::actors;
-use workloads::group::{add, brief, group};
 use workloads::rivals::{Channel, Handwritten, HandwrittenPool, Textbook};
 use workloads::{OnPool, Turnwise, Way};
 

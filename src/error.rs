@@ -6,6 +6,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::panic::{self, Payload};
 use crate::sync::Exclusive;
 
 /// A message that was not accepted, and why. The message is handed back: nothing is lost in
@@ -25,11 +26,24 @@ pub struct SendError<M> {
     /// Not to be reached by a shared reference: so the error can be shared whatever the message is.
     message: Exclusive<M>,
     reason: Reason,
+    who: Who,
 }
 
 impl<M> SendError<M> {
-    pub(crate) fn new(message: M, reason: Reason) -> Self {
-        SendError { message: Exclusive::new(message), reason }
+    pub(crate) fn new(message: M, reason: Reason, who: Who) -> Self {
+        SendError { message: Exclusive::new(message), reason, who }
+    }
+
+    /// The same for what the message was made of.
+    #[inline]
+    pub(crate) fn map<N>(self, back: impl FnOnce(M) -> N) -> SendError<N> {
+        let SendError { message, reason, who } = self;
+        SendError::new(back(message.into_inner()), reason, who)
+    }
+
+    /// The actor that did not accept it: its name, or the type of its state if it has none.
+    pub fn actor(&self) -> &str {
+        self.who.as_str()
     }
 
     /// Why it was not accepted.
@@ -58,15 +72,32 @@ impl<M> SendError<M> {
     }
 }
 
+/// Drops the message. So `?` works in functions that return [`Reason`], or [`AskError`].
+impl<M> From<SendError<M>> for Reason {
+    fn from(error: SendError<M>) -> Self {
+        error.reason
+    }
+}
+
+/// Drops the message.
+impl<M> From<SendError<M>> for AskError {
+    fn from(error: SendError<M>) -> Self {
+        AskError::Refused(error.reason)
+    }
+}
+
 impl<M> fmt::Debug for SendError<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SendError").field("reason", &self.reason).finish_non_exhaustive()
+        f.debug_struct("SendError")
+            .field("actor", &self.actor())
+            .field("reason", &self.reason)
+            .finish_non_exhaustive()
     }
 }
 
 impl<M> fmt::Display for SendError<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "message not accepted: {}", self.reason)
+        write!(f, "message not accepted by `{}`: {}", self.actor(), self.reason)
     }
 }
 
@@ -78,22 +109,31 @@ impl<M> Error for SendError<M> {
 
 /// The message of a question that was cancelled
 /// ([`WaitError::Cancelled`](crate::WaitError::Cancelled)): it certainly never runs.
-pub struct Withdrawn<M>(Exclusive<M>);
+pub struct Withdrawn<M> {
+    message: Exclusive<M>,
+    who: Option<Who>,
+}
 
 impl<M> Withdrawn<M> {
-    pub(crate) fn new(message: M) -> Self {
-        Withdrawn(Exclusive::new(message))
+    pub(crate) fn new(message: M, who: Option<Who>) -> Self {
+        Withdrawn { message: Exclusive::new(message), who }
+    }
+
+    /// The actor that has not run it: its name, or the type of its state if it has none. `None` if
+    /// the answer was [promised](crate::promise) by nobody in particular.
+    pub fn actor(&self) -> Option<&str> {
+        self.who.as_ref().map(Who::as_str)
     }
 
     /// Gives the message back.
     pub fn into_message(self) -> M {
-        self.0.into_inner()
+        self.message.into_inner()
     }
 }
 
 impl<M> fmt::Debug for Withdrawn<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Withdrawn").finish_non_exhaustive()
+        f.debug_struct("Withdrawn").field("actor", &self.actor()).finish_non_exhaustive()
     }
 }
 
@@ -112,6 +152,9 @@ pub enum Reason {
     /// Waiting was refused: this thread is a pool's worker, and no thread could take its place
     /// meanwhile ([`executor::Blocking`](crate::executor::Blocking)).
     WouldBlock,
+    /// The time was over before its turn: it certainly did not run, and never will
+    /// ([`Actor::with_within`](crate::Actor::with_within)).
+    TimedOut,
     /// Something runs or waits in the mailbox: [`Actor::try_with`](crate::Actor::try_with) overtakes
     /// nobody, and does not wait.
     Busy,
@@ -144,9 +187,114 @@ impl fmt::Display for Reason {
             Reason::WouldBlock => {
                 f.write_str("a pool's worker would have to wait, with nobody to take its place")
             }
+            Reason::TimedOut => f.write_str("the time was over before its turn"),
             Reason::Busy => f.write_str("the actor is busy"),
             Reason::Elsewhere => f.write_str("the actor is run by its executor alone"),
         }
+    }
+}
+
+/// The panic of a turn, or of a hook of a batch: what it said, and whose it was.
+///
+/// Two of them are equal if they say the same, whoever did: an actor's name is for people.
+///
+/// # Examples
+/// ```
+/// use turnwise::{Actor, AskError};
+///
+/// let till = Actor::builder(0).name("till").spawn()?;
+/// let error = till.call(|_| panic!("jammed")).wait().unwrap_err();
+/// let AskError::Panicked(panic) = &error else { panic!("{error}") };
+/// assert_eq!((panic.actor(), panic.text()), (Some("till"), "jammed"));
+/// assert_eq!(error.to_string(), "the message panicked in `till`: jammed");
+/// assert_eq!(error, AskError::Panicked("jammed".into()));
+/// # Ok::<(), turnwise::BuildError>(())
+/// ```
+#[derive(Clone)]
+pub struct TurnPanic(Arc<Told>);
+
+struct Told {
+    actor: Option<Box<str>>,
+    text: Arc<str>,
+}
+
+impl TurnPanic {
+    pub(crate) fn of(actor: &str, payload: &Payload) -> Self {
+        let text = panic::text(payload.as_ref());
+        TurnPanic(Arc::new(Told { actor: Some(actor.into()), text }))
+    }
+
+    /// What it said.
+    pub fn text(&self) -> &str {
+        &self.0.text
+    }
+
+    /// The actor whose turn it was: its name, or the type of its state if it has none. `None` if
+    /// this was made of a text alone.
+    pub fn actor(&self) -> Option<&str> {
+        self.0.actor.as_deref()
+    }
+
+    /// Tells what panicked, where, and how.
+    fn tell(&self, what: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.actor() {
+            Some(actor) => write!(f, "{what} panicked in `{actor}`: {}", self.text()),
+            None => write!(f, "{what} panicked: {}", self.text()),
+        }
+    }
+}
+
+impl<T: Into<Arc<str>>> From<T> for TurnPanic {
+    fn from(text: T) -> Self {
+        TurnPanic(Arc::new(Told { actor: None, text: text.into() }))
+    }
+}
+
+impl PartialEq for TurnPanic {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
+
+impl Eq for TurnPanic {}
+
+impl PartialEq<str> for TurnPanic {
+    fn eq(&self, text: &str) -> bool {
+        self.text() == text
+    }
+}
+
+impl PartialEq<&str> for TurnPanic {
+    fn eq(&self, text: &&str) -> bool {
+        self.text() == *text
+    }
+}
+
+impl fmt::Display for TurnPanic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tell("a turn", f)
+    }
+}
+
+impl fmt::Debug for TurnPanic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = f.debug_struct("TurnPanic");
+        self.actor().map(|actor| f.field("actor", &actor));
+        f.field("text", &self.text()).finish()
+    }
+}
+
+/// Whose mailbox it is.
+#[derive(Clone)]
+pub(crate) struct Who {
+    pub(crate) name: Option<Arc<str>>,
+    /// The type of its state.
+    pub(crate) of: fn() -> &'static str,
+}
+
+impl Who {
+    pub(crate) fn as_str(&self) -> &str {
+        self.name.as_deref().unwrap_or_else(self.of)
     }
 }
 
@@ -156,18 +304,29 @@ impl fmt::Display for Reason {
 pub enum StopCause {
     /// Somebody called `stop`.
     Requested,
-    /// A turn panicked, with this text; or a hook of a batch.
-    Panicked(Arc<str>),
+    /// A turn panicked, or a hook of a batch.
+    Panicked(TurnPanic),
     /// Its executor dropped a [`Drain`](crate::Drain) without running it.
     ExecutorGone,
+    /// A turn panicked, after as many restarts as it may have
+    /// ([`PanicPolicy::restart_within`](crate::PanicPolicy::restart_within)).
+    GaveUp {
+        /// How many it has had, within the time that counts.
+        restarts: u32,
+        /// The last panic.
+        panic: TurnPanic,
+    },
 }
 
 impl fmt::Display for StopCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StopCause::Requested => f.write_str("stop was requested"),
-            StopCause::Panicked(text) => write!(f, "a turn panicked: {text}"),
+            StopCause::Panicked(panic) => panic.fmt(f),
             StopCause::ExecutorGone => f.write_str("its executor is gone"),
+            StopCause::GaveUp { restarts, panic } => {
+                write!(f, "given up after {restarts} restarts: {panic}")
+            }
         }
     }
 }
@@ -214,8 +373,8 @@ pub enum AskError {
     /// for here ([`Reason::Deadlock`], [`Reason::WouldBlock`]). A question that was accepted keeps
     /// its place in the mailbox in the last case; in the others it certainly never runs.
     Refused(Reason),
-    /// The question panicked, with this text.
-    Panicked(Arc<str>),
+    /// The question panicked.
+    Panicked(TurnPanic),
     /// The [`Promise`](crate::Promise) of an answer was dropped.
     Abandoned,
     /// The answer was taken by an earlier poll.
@@ -232,7 +391,7 @@ impl fmt::Display for AskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AskError::Refused(reason) => reason.fmt(f),
-            AskError::Panicked(text) => write!(f, "the message panicked: {text}"),
+            AskError::Panicked(panic) => panic.tell("the message", f),
             AskError::Abandoned => f.write_str("the promise of an answer was dropped"),
             AskError::Taken => f.write_str("the answer was taken before"),
         }

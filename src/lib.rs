@@ -1,3 +1,12 @@
+// Where the README's links lead in rustdoc: the first definition of a name is the one that holds.
+#![doc = include_str!("../docs/charts/actors.md")]
+//! [guarantees]: crate::guide::guarantees
+//! [guide]: crate::guide
+//! [performance]: crate::guide::performance
+//! [verification]: crate::guide::verification
+//! [user-code]: crate::guide::user_code
+//! [changes]: https://docs.rs/crate/turnwise/latest/source/CHANGELOG.md
+//!
 #![doc = include_str!("../README.md")]
 #![deny(missing_docs)]
 
@@ -19,14 +28,35 @@ mod wait_list;
 pub use actor::{
     Actor, ActorBuilder, Asking, Closing, Context, Ending, Handler, Lossy, Posted, Promise,
     Recipient, Reply, Sending, ShutdownReport, SpawnError, SpawnReason, System, Template,
-    TemplateBuilder, WaitError, Waiting, WeakActor, promise, promise_on,
+    TemplateBuilder, WaitError, Waiting, WaitingRecipient, WeakActor, WeakRecipient, Within,
+    current_actor, name_panics, promise, promise_on,
 };
 pub use budget::Budget;
 pub use cell::config::{Overflow, PanicPolicy, SharedPolicy, Undelivered};
 pub use cell::executor::{Drain, Executor};
-pub use error::{AskError, BuildError, EndCause, Reason, SendError, StopCause, Withdrawn};
+pub use cell::report::discarded;
+pub use cell::restarts::Restarts;
+pub use cell::stats::Stats;
+pub use error::{
+    AskError, BuildError, EndCause, Reason, SendError, StopCause, TurnPanic, Withdrawn,
+};
 pub use executor::{ThreadPool, blocking};
 pub use time::{Clock, Deadline, Limit, MonotonicClock, VirtualClock};
+
+/// Is this thread inside a turn of some actor, or inside a call of an executor's that a send has made?
+/// A [`send`](Actor::send) leaves its message in the mailbox there, instead of running it.
+///
+/// For what is built on actors, and keeps to the same rule. Wait-free.
+///
+/// # Examples
+/// ```
+/// assert!(!turnwise::in_turn());
+/// assert!(turnwise::Actor::new(()).with(|()| turnwise::in_turn())?);
+/// # Ok::<(), turnwise::AskError>(())
+/// ```
+pub fn in_turn() -> bool {
+    drain::context::with_local(drain::context::Local::in_turn)
+}
 
 /// Where drains go whose actor has no executor: the one thing of the executors that the floors
 /// below them know of. The models have another.

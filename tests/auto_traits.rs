@@ -9,8 +9,8 @@ use turnwise::executor::{DrainQueue, PoolBuilder, PoolError, PoolHandle, QueueHa
 use turnwise::{
     Actor, ActorBuilder, AskError, Asking, BuildError, Drain, EndCause, Ending, Lossy, Overflow,
     PanicPolicy, Posted, Promise, Reason, Recipient, Reply, SendError, Sending, SharedPolicy,
-    ShutdownReport, SpawnError, SpawnReason, StopCause, System, Template, TemplateBuilder,
-    ThreadPool, Undelivered, VirtualClock, WaitError, Waiting, WeakActor,
+    ShutdownReport, SpawnError, SpawnReason, Stats, StopCause, System, Template, TemplateBuilder,
+    ThreadPool, TurnPanic, Undelivered, VirtualClock, WaitError, Waiting, WeakActor,
 };
 
 /// Is a type this? Asked in a way that also answers no.
@@ -64,6 +64,7 @@ fn replies_cross_threads_if_the_answer_can_be_sent() {
     assert!(is!(WaitError<Lonely>: Send) && !is!(WaitError<Local>: Send));
     assert!(is!(WaitError<u32, Lonely>: Send) && !is!(WaitError<u32, Local>: Send));
     assert!(is!(Promise<Lonely>: Send) && !is!(Promise<Local>: Send));
+    assert!(is!(Promise<Lonely>: Sync) && !is!(Promise<Local>: Sync));
     assert!(is!(Reply<Lonely>: Unpin) && is!(Reply<Local>: Unpin));
 }
 
@@ -151,6 +152,8 @@ fn errors_are_what_boxed_errors_want() {
     plain::<Reason>();
     plain::<AskError>();
     plain::<StopCause>();
+    plain::<TurnPanic>();
+    plain::<Stats>();
     plain::<BuildError>();
     plain::<SpawnReason>();
     plain::<ShutdownReport>();

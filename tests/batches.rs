@@ -45,7 +45,7 @@ fn builder() -> (Diary, ActorBuilder<Diary>) {
         .on_batch_end(|diary, turns| diary.note(After(turns)))
         .on_panic({
             let diary = diary.clone();
-            move |text| diary.note(Panicked(text.into()))
+            move |panic| diary.note(Panicked(panic.text().into()))
         })
         .on_undelivered(move |_| theirs.note(GaveBack));
     (diary, builder)

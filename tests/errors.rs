@@ -48,7 +48,7 @@ fn every_error_says_what_happened() {
         ),
         (&BuildError::BudgetZero, "a drain needs a budget of at least one turn, and some time"),
         (&WaitError::<u32>::Ask(AskError::Refused(Reason::Closed)), "the actor is closed"),
-        (&cancelled, "not started in time: the message was cancelled and never runs"),
+        (&cancelled, "not started by `i32` in time: the message was cancelled and never runs"),
     ];
     for (error, text) in said {
         assert_eq!(error.to_string(), text);
@@ -66,8 +66,8 @@ fn a_refused_message_says_why_without_being_printable() {
     let actor = Actor::new(0);
     actor.close();
     let refused = actor.send(|n| *n += 1).unwrap_err();
-    assert_eq!(refused.to_string(), "message not accepted: the actor is closed");
-    assert_eq!(format!("{refused:?}"), "SendError { reason: Closed, .. }");
+    assert_eq!(refused.to_string(), "message not accepted by `i32`: the actor is closed");
+    assert_eq!(format!("{refused:?}"), "SendError { actor: \"i32\", reason: Closed, .. }");
     assert!(refused.source().is_none());
     let boxed: Box<dyn Error + Send + Sync> = refused.into();
     assert!(boxed.to_string().contains("closed"));
@@ -195,7 +195,8 @@ fn every_error_goes_into_a_boxed_one() {
         actor.tell(message(13))?;
         Ok(())
     };
-    assert_eq!(closed().unwrap_err().to_string(), "message not accepted: the actor is closed");
+    let text = "message not accepted by `core::cell::Cell<u32>`: the actor is closed";
+    assert_eq!(closed().unwrap_err().to_string(), text);
 }
 
 #[test]
@@ -203,7 +204,10 @@ fn a_wait_that_timed_out_gives_the_reply_back() {
     let actor = Actor::new(3);
     let held = Held::hold(&actor);
     let error = actor.call(|n| *n).wait_timeout(Duration::ZERO).unwrap_err();
-    assert_eq!(error.to_string(), "no answer in time; the question is still waiting or running");
+    assert_eq!(
+        error.to_string(),
+        "no answer from `i32` in time; the question is still waiting or running"
+    );
     assert!(error.source().is_none());
     assert_eq!(format!("{error:?}"), "TimedOut(Reply { ready: false, .. })");
     held.let_go();

@@ -18,8 +18,8 @@ use turnwise::executor::{DrainQueue, Shutdown};
 use turnwise::time::{Timer, Timers};
 use turnwise::{
     Actor, ActorBuilder, AskError, Clock, Context, Deadline, EndCause, Handler, Limit, Lossy,
-    Overflow, Promise, Reason, Reply, StopCause, System, Template, ThreadPool, VirtualClock,
-    WaitError, blocking, promise, promise_on,
+    Overflow, PanicPolicy, Promise, Reason, Reply, Restarts, StopCause, System, Template,
+    ThreadPool, TurnPanic, VirtualClock, WaitError, blocking, promise, promise_on,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -242,6 +242,27 @@ fn with_runs_here_or_sleeps() {
 }
 
 #[test]
+fn lent_closures_run_as_with_does() {
+    must_end(|| {
+        let (actor, queue) = (plain(), DrainQueue::new());
+        assert_eq!(actor.with_within(Limit::Immediate, |_| here()), Ok(here()));
+        assert_eq!(actor.waiting().with(|_| here()), Ok(here()));
+        let held = Held::hold(&actor);
+        let late = AskError::Refused(Reason::TimedOut);
+        for limit in [Limit::Immediate, Limit::Within(Duration::from_millis(1))] {
+            assert_eq!(actor.with_within(limit, |_| ()), Err(late.clone()));
+            assert_eq!(full(&queue).waiting().with_within(limit, |_| ()), Err(late.clone()));
+        }
+        held.let_go();
+        // With an executor, it runs there and the caller sleeps.
+        let pool = ThreadPool::builder().threads(1).build().unwrap();
+        let actor = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+        assert_ne!(actor.with_within(HOUR, |()| here()), Ok(here()));
+        assert_ne!(actor.waiting().with(|()| here()), Ok(here()));
+    });
+}
+
+#[test]
 fn try_with_runs_here_or_not_at_all() {
     must_end(|| {
         let why = |actor: &Actor<Seen>| actor.try_with(Seen::here).map_err(|f| f.into_reason());
@@ -364,6 +385,26 @@ fn waiting_as_a_future_runs_no_turn() {
     assert!(poll_once(&mut sent).is_ready());
     queue.run_until_idle();
     assert_eq!(block_on(asked), Ok(here()));
+}
+
+#[test]
+fn limits_of_futures_run_no_turn() {
+    let (queue, timers) = (DrainQueue::new(), Timers::by_hand(VirtualClock::new()));
+    let actor = narrow().executor(queue.handle()).timers(timers.clone()).spawn().unwrap();
+    actor.send(Seen::here).unwrap();
+    let mut sent = actor.waiting().send(Seen::here).within_async(HOUR);
+    let mut asked = actor.waiting().ask(Note).within_async(HOUR);
+    let (mut ended, system) = (actor.ended().within_async(HOUR), System::new());
+    let n = system.spawn(Actor::builder(()).executor(queue.handle())).unwrap();
+    n.send(|()| ()).unwrap();
+    let mut closing = system.shutdown_async().within_async(HOUR);
+    assert!(poll_once(&mut sent).is_pending() && poll_once(&mut asked).is_pending());
+    assert!(poll_once(&mut ended).is_pending() && poll_once(&mut closing).is_pending());
+    assert_eq!((actor.len(), n.len(), timers.len()), (1, 1, 3), "nothing was run");
+    drop((sent, asked, ended, closing));
+    assert_eq!(timers.len(), 0);
+    let promised = actor.promise::<()>().1.within_async(Limit::Immediate);
+    assert!(matches!(block_on(promised), Err(WaitError::Cancelled(_) | WaitError::Ask(_))));
 }
 
 // ---------------------------------------------------------------------------------------------
@@ -600,6 +641,60 @@ fn wait_idle_and_wait_ended_block() {
 }
 
 #[test]
+fn closed_is_waited_for_and_looked_at() {
+    must_end(|| {
+        let actor = plain();
+        assert_eq!(actor.closed().within(Limit::Immediate), Ok(false));
+        assert_eq!(actor.idle().within(Limit::Immediate), Ok(true));
+        let held = Held::hold(&actor);
+        let waits = thread::spawn({
+            let actor = actor.clone();
+            move || (actor.closed().wait(), actor.is_idle(), actor.ended().wait())
+        });
+        actor.close();
+        until(|| actor.closed().within(Limit::Immediate) == Ok(true));
+        assert_eq!(actor.ended().within(Duration::from_millis(1)), Ok(false));
+        // It has been told by now, or is; the end waits for the turn.
+        assert!(!waits.is_finished());
+        held.let_go();
+        let (closed, _, ended) = waits.join().unwrap();
+        assert_eq!((closed, ended), (Ok(()), Ok(())));
+    });
+}
+
+#[test]
+fn restart_after_a_rest_is_made_at_home() {
+    must_end(|| {
+        for queued in [false, true] {
+            let (queue, clock) = (DrainQueue::new(), VirtualClock::new());
+            let timers = Timers::by_hand(clock.clone());
+            let restarts = Restarts::at_most(1, HOUR).backoff(HOUR, HOUR);
+            let factory = || {
+                let mut seen = Seen::default();
+                seen.here();
+                seen
+            };
+            let builder = Actor::builder(Seen::default()).timers(timers.clone());
+            let builder = builder.panic_policy(PanicPolicy::restart_within(restarts, factory));
+            let builder = if queued { builder.executor(queue.handle()) } else { builder };
+            let actor = builder.spawn().unwrap();
+            actor.send(|_| common::quiet_panic("oops")).unwrap();
+            queue.run_until_idle();
+            let mut asked = actor.call(|seen| seen.0.clone());
+            clock.advance(HOUR);
+            assert_eq!(timers.run_due(), 1);
+            if queued {
+                assert!(poll_once(&mut asked).is_pending(), "not here");
+                queue.run_until_idle();
+                assert_eq!(block_on(asked), Ok(vec![here()]));
+            } else {
+                assert_ne!(block_on(asked), Ok(vec![here()]));
+            }
+        }
+    });
+}
+
+#[test]
 fn endings_as_futures_run_no_turn() {
     must_end(|| {
         let queue = DrainQueue::new();
@@ -779,7 +874,7 @@ fn drop_of_a_template_runs_no_turn() {
     let queue = DrainQueue::new();
     let (tell, told) = mpsc::channel();
     let last = Gone(tell);
-    let hook = move |_: &str| _ = &last;
+    let hook = move |_: &TurnPanic| _ = &last;
     let template = Template::builder().executor(queue.handle()).on_panic(hook).build().unwrap();
     let actor = template.spawn(Seen::default());
     actor.send(Seen::here).unwrap();

@@ -296,6 +296,68 @@ fn a_promise_is_kept_broken_or_cancelled() {
 }
 
 #[test]
+fn a_claimed_promise_is_not_cancelled() {
+    use turnwise::promise;
+    let (mut kept, reply) = promise();
+    assert!(kept.claim() && kept.claim() && !kept.is_cancelled());
+    let reply = reply.cancel().unwrap_err();
+    assert_eq!(kept.try_keep(5), Ok(()));
+    assert_eq!(reply.wait(), Ok(5));
+
+    let (mut broken, reply) = promise::<u8>();
+    assert!(broken.claim());
+    let reply = reply.cancel().unwrap_err();
+    drop(broken);
+    assert_eq!(reply.wait(), Err(AskError::Abandoned));
+
+    let (mut late, reply) = promise();
+    assert!(reply.cancel().is_ok());
+    assert!(!late.claim() && late.is_cancelled());
+    assert_eq!(late.try_keep(5), Err(5));
+
+    // Dropped without being cancelled: it may be claimed, and nobody looks.
+    let (mut alone, reply) = promise();
+    drop(reply);
+    assert!(alone.claim());
+    assert_eq!(alone.try_keep(5), Ok(()));
+}
+
+#[test]
+fn a_wait_by_reference_keeps_the_reply() {
+    let actor = Actor::new(0);
+    let own = actor.clone();
+    let asked = actor.call(move |_| {
+        let mut reply = own.call(|n| *n + 1);
+        assert_eq!(reply.wait_by_ref(Duration::ZERO), Err(AskError::Refused(Reason::Deadlock)));
+        reply
+    });
+    let mut reply = asked.wait().unwrap();
+    assert_eq!(reply.wait_by_ref(Duration::from_secs(60)), Ok(Some(1)));
+    assert_eq!(reply.wait_by_ref(Duration::ZERO), Err(AskError::Taken));
+
+    let (promise, mut reply) = turnwise::promise::<u8>();
+    assert_eq!(reply.wait_by_ref(Duration::from_millis(1)), Ok(None));
+    drop(promise);
+    assert_eq!(reply.wait_by_ref(Duration::ZERO), Err(AskError::Abandoned));
+
+    // What was refused is still there to be taken back.
+    let closed = Actor::new(Counter::default());
+    closed.close();
+    let mut reply = closed.ask(Add(5));
+    assert_eq!(reply.wait_by_ref(Duration::ZERO), Err(AskError::Refused(Reason::Closed)));
+    assert_eq!(reply.cancel().ok(), Some(Add(5)));
+}
+
+#[test]
+fn a_thread_knows_whether_it_is_in_a_turn() {
+    let (one, other) = (Actor::new(()), Actor::new(()));
+    assert!(!turnwise::in_turn());
+    let nested = one.with(|()| (turnwise::in_turn(), other.with(|()| turnwise::in_turn())));
+    assert_eq!(nested, Ok((true, Ok(true))));
+    assert!(!turnwise::in_turn());
+}
+
+#[test]
 fn a_stop_without_a_handle_is_seen_at_once() {
     let n = tireless(0);
     let weak = n.downgrade();

@@ -281,7 +281,7 @@ fn real_start(setups: &[Setup; ACTORS]) {
             .budget(Budget::UNLIMITED)
             // Its time stands still: whoever waits goes on to the end.
             .clock(VirtualClock::new())
-            .on_panic(move |text| tell(Event::PanicTold(actor, text.to_owned())))
+            .on_panic(move |panic| tell(Event::PanicTold(actor, panic.text().to_owned())))
             .on_end(move |state, cause| tell(Event::Ended(actor, state.len(), cause.stop_cause())))
             .panic_policy(match setup.policy {
                 Policy::Stop => PanicPolicy::Stop,

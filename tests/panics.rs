@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Held, Tally, block_on, in_turn, must_end, quiet_panic, size};
-use turnwise::{Actor, AskError, PanicPolicy, Reason, StopCause};
+use turnwise::{Actor, AskError, PanicPolicy, Reason, StopCause, TurnPanic};
 
 /// Panics when it is dropped, unless that is while another panic unwinds.
 struct PanicsInDrop;
@@ -121,7 +121,7 @@ fn resume_goes_on_with_the_state_from_every_place() {
         println!("{place}");
         let reports = Arc::new(AtomicUsize::new(0));
         let count = reports.clone();
-        let hook = move |_: &str| _ = count.fetch_add(1, SeqCst);
+        let hook = move |_: &TurnPanic| _ = count.fetch_add(1, SeqCst);
         let actor =
             Actor::builder(1).panic_policy(PanicPolicy::Resume).on_panic(hook).spawn().unwrap();
         for round in 1..=3 {
@@ -166,7 +166,7 @@ fn stop_ends_with_the_cause_from_every_place() {
         check_stopped(&actor, text);
         let ends = ends.lock().unwrap();
         assert!(
-            matches!(&ends[..], [(_, Some(StopCause::Panicked(cause)))] if **cause == *text),
+            matches!(&ends[..], [(_, Some(StopCause::Panicked(cause)))] if *cause == *text),
             "{place}: {ends:?}"
         );
     }
@@ -222,8 +222,8 @@ fn every_seventh_panics_and_the_others_are_handled() {
         for threads in [1, 4] {
             let reports = Arc::new(AtomicUsize::new(0));
             let count = reports.clone();
-            let hook = move |text: &str| {
-                assert_eq!(text, "a multiple of seven");
+            let hook = move |panic: &TurnPanic| {
+                assert_eq!(panic, "a multiple of seven");
                 count.fetch_add(1, SeqCst);
             };
             let actor =
@@ -250,7 +250,7 @@ fn a_panic_in_with_comes_back_after_the_policy() {
     let order = Arc::new(Mutex::new(Vec::new()));
     let (hook, factory) = (order.clone(), order.clone());
     let actor = Actor::builder(1)
-        .on_panic(move |text| hook.lock().unwrap().push(text.to_owned()))
+        .on_panic(move |text| hook.lock().unwrap().push(text.text().to_owned()))
         .panic_policy(PanicPolicy::restart(move || {
             factory.lock().unwrap().push("restart".to_owned());
             2
@@ -311,7 +311,7 @@ fn what_a_turn_sent_before_it_panicked_is_run() {
 #[test]
 fn a_panicking_panic_hook_is_survived() {
     for depth in 0..5 {
-        let hook = move |_: &str| resume_unwind(Box::new(Bomb(depth)));
+        let hook = move |_: &TurnPanic| resume_unwind(Box::new(Bomb(depth)));
         let actor =
             Actor::builder(0).panic_policy(PanicPolicy::Resume).on_panic(hook).spawn().unwrap();
         actor.send(|_| quiet_panic("x")).unwrap();
@@ -553,7 +553,7 @@ fn panics_under_load_lose_nothing() {
     let tally = Tally::default();
     let reports = Arc::new(AtomicUsize::new(0));
     let count = reports.clone();
-    let hook = move |_: &str| _ = count.fetch_add(1, SeqCst);
+    let hook = move |_: &TurnPanic| _ = count.fetch_add(1, SeqCst);
     let actor =
         Actor::builder(0_usize).panic_policy(PanicPolicy::Resume).on_panic(hook).spawn().unwrap();
     thread::scope(|scope| {

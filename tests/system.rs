@@ -579,7 +579,7 @@ fn a_refused_builder_is_an_error_to_pass_on() {
     fn passes_on(system: &System) -> Result<(), Anything> {
         // Neither the state nor the hooks can be shared.
         let state = std::cell::Cell::new(1);
-        let hook = |_: &str| ();
+        let hook = |_: &turnwise::TurnPanic| ();
         system.spawn(Actor::builder(state).on_panic(hook))?;
         system.actor(std::cell::Cell::new(1))?;
         Ok(())

@@ -13,7 +13,7 @@ use turnwise::executor::DrainQueue;
 use turnwise::time::{Every, Timers};
 use turnwise::{
     Actor, AskError, Budget, BuildError, Context, EndCause, Handler, Limit, Overflow, Reason,
-    SharedPolicy, StopCause, System, Template, TemplateBuilder, ThreadPool, Undelivered,
+    SharedPolicy, StopCause, System, Template, TemplateBuilder, ThreadPool, TurnPanic, Undelivered,
     VirtualClock,
 };
 
@@ -204,8 +204,11 @@ fn a_restart_makes_a_state_each_time() {
 fn the_panic_hook_is_told_each_time_and_may_panic() {
     let (tell, told) = mpsc::channel();
     let tell = Mutex::new(tell);
-    let hook = move |text: &str| {
-        tell.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).send(text.to_owned()).unwrap();
+    let hook = move |panic: &TurnPanic| {
+        tell.lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .send(panic.text().to_owned())
+            .unwrap();
         quiet_panic("in the hook")
     };
     let builder = Template::builder().on_panic(hook).panic_policy(SharedPolicy::Resume);

@@ -55,7 +55,10 @@ fn busy_actor_gives_it_back() {
         let mine = Rc::new(7); // comes back on this thread
         let refused = log.try_with(|log: &mut Vec<_>| log.push(*mine)).unwrap_err();
         assert_eq!(refused.reason(), &Reason::Busy);
-        assert_eq!(refused.to_string(), "message not accepted: the actor is busy");
+        assert_eq!(
+            refused.to_string(),
+            "message not accepted by `alloc::vec::Vec<i32>`: the actor is busy"
+        );
         assert_eq!(log.len(), 1, "nothing was left in the mailbox");
         log.send(|log| log.push(1)).unwrap();
         assert_eq!(reason(&log), Some(Reason::Busy), "it overtakes nobody");
@@ -157,8 +160,8 @@ fn panic_in_it() {
     let built = |policy: PanicPolicy<i32>, hooked: bool| {
         let (told, hooks) = (told.clone(), hooks.clone());
         let builder = Actor::builder(1).panic_policy(policy);
-        let builder = builder.on_panic(move |text| {
-            assert_eq!(text, "oops");
+        let builder = builder.on_panic(move |panic| {
+            assert_eq!(panic, "oops");
             told.fetch_add(1, SeqCst);
         });
         spawned(match hooked {

@@ -49,7 +49,8 @@ version=$(sed -n 's/^gungraun = "=\(.*\)"$/\1/p' benches/instructions/Cargo.toml
 # Which version is installed is the name of a directory: a new one is built beside it.
 runner=$target/tools/gungraun-runner-$version/bin/gungraun-runner
 if [ ! -x "$runner" ]; then
-    cargo install --locked --quiet --root "${runner%/bin/*}" --version "=$version" gungraun-runner
+    # It starts valgrind and reads what that says: that it is slow costs nothing.
+    cargo install --locked --quiet --debug --root "${runner%/bin/*}" --version "=$version" gungraun-runner
 fi
 
 # What an earlier run left would be taken for counts of this one.

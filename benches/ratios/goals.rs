@@ -11,9 +11,10 @@ use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::channel::Kanal;
 use crate::race::{Contender, Load, Race};
 use crate::workloads::actors::{creation, ring};
-use crate::workloads::rivals::{Channel, Handwritten, HandwrittenPool, Kanal, Textbook};
+use crate::workloads::rivals::{Channel, Handwritten, HandwrittenPool, Textbook};
 use crate::workloads::runs::{Took, exchange};
 use crate::workloads::talk::{
     Quiet, asks_by_message, first_messages, quiet, random_pings, resident, tellers,

@@ -17,6 +17,7 @@
 //! `--actors` prints another table: what programs of actors do, each against the rival that it must
 //! not be slower than, losses first ([`goals`]).
 
+mod channel;
 mod goals;
 mod grid;
 mod race;

@@ -13,7 +13,6 @@
 #![allow(dead_code)]
 
 pub(crate) mod actors;
-pub(crate) mod group;
 pub(crate) mod rivals;
 pub(crate) mod runs;
 pub(crate) mod talk;

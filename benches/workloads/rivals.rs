@@ -24,12 +24,12 @@ pub(crate) struct Envelope<L: Letter> {
 
 impl<L: Letter> Envelope<L> {
     #[inline]
-    fn plain(letter: L) -> Self {
+    pub(crate) fn plain(letter: L) -> Self {
         Envelope { letter, reply: None }
     }
 
     #[inline]
-    fn run(self, state: &mut L::State) {
+    pub(crate) fn run(self, state: &mut L::State) {
         let answer = self.letter.run(state);
         if let Some(slot) = self.reply {
             slot.fill(answer);
@@ -39,7 +39,7 @@ impl<L: Letter> Envelope<L> {
 
 /// Has `put` bring a letter, and waits for the answer.
 #[inline]
-fn ask<L: Letter>(letter: L, put: impl FnOnce(Envelope<L>)) -> L::Answer {
+pub(crate) fn ask<L: Letter>(letter: L, put: impl FnOnce(Envelope<L>)) -> L::Answer {
     let slot = Slot::new();
     put(Envelope { letter, reply: Some(slot.clone()) });
     slot.wait()
@@ -357,12 +357,12 @@ pub(crate) struct Owned<T> {
 }
 
 impl<T> Owned<T> {
-    fn by(letters: T, owner: JoinHandle<()>) -> Arc<Self> {
+    pub(crate) fn by(letters: T, owner: JoinHandle<()>) -> Arc<Self> {
         Arc::new(Owned { letters: Some(letters), owner: Some(owner) })
     }
 
     #[inline]
-    fn put(&self, send: impl FnOnce(&T) -> bool) {
+    pub(crate) fn put(&self, send: impl FnOnce(&T) -> bool) {
         let sent = self.letters.as_ref().is_some_and(send);
         assert!(sent, "the owner listens as long as there is a sender");
     }
@@ -386,34 +386,6 @@ impl Way for Channel {
         let (letters, inbox) = unbounded::<Envelope<L>>();
         let owner =
             thread::spawn(move || inbox.iter().for_each(|envelope| envelope.run(&mut state)));
-        Owned::by(letters, owner)
-    }
-    #[inline]
-    fn put<L: Letter>(to: &Self::Of<L>, letter: L) {
-        to.put(|letters| letters.send(Envelope::plain(letter)).is_ok());
-    }
-    #[inline]
-    fn ask<L: Letter>(to: &Self::Of<L>, letter: L) -> L::Answer {
-        ask(letter, |envelope| to.put(|letters| letters.send(envelope).is_ok()))
-    }
-}
-
-/// The same behind kanal's channel.
-pub(crate) struct Kanal;
-
-impl Way for Kanal {
-    const NAME: &'static str = "kanal";
-    const ASKING: &'static str = "kanal-ask";
-    const HELPED: bool = true;
-    type Of<L: Letter> = Arc<Owned<kanal::Sender<Envelope<L>>>>;
-
-    fn make<L: Letter>(mut state: L::State) -> Self::Of<L> {
-        let (letters, inbox) = kanal::unbounded::<Envelope<L>>();
-        let owner = thread::spawn(move || {
-            while let Ok(envelope) = inbox.recv() {
-                envelope.run(&mut state);
-            }
-        });
         Owned::by(letters, owner)
     }
     #[inline]

@@ -4,28 +4,31 @@
 // Each example uses a part of this.
 #![allow(dead_code)]
 
+use std::str::FromStr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use clap::ValueEnum;
 use turnwise::{ActorBuilder, Drain, Executor, ThreadPool};
 
 use crate::Failure;
 
 /// What can be chosen. The names are those of the command line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Choice {
-    /// On the threads that send
+    /// On the threads that send.
     Inline,
-    /// In a pool of this crate
+    /// In a pool of this crate.
     Pool,
-    /// In a rayon pool
+    /// In a rayon pool.
     Rayon,
-    /// On a few threads of their own, fed by a channel
+    /// On a few threads of their own, fed by a channel.
     Threads,
 }
 
 impl Choice {
+    pub(crate) const ALL: [Choice; 4] =
+        [Choice::Inline, Choice::Pool, Choice::Rayon, Choice::Threads];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Choice::Inline => "inline",
@@ -33,6 +36,15 @@ impl Choice {
             Choice::Rayon => "rayon",
             Choice::Threads => "threads",
         }
+    }
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|choice| choice.name() == name);
+        found.ok_or_else(|| format!("{name} is none of {}", Self::ALL.map(Self::name).join(", ")))
     }
 }
 

@@ -8,6 +8,7 @@
 # server's own, user and system, and the figures are medians over the rounds.
 set -euo pipefail
 cd "$(dirname "$0")"
+target=${CARGO_TARGET_DIR:-../../target}
 rounds=${1:-5} single=${2:-50000} piped=${3:-1000000}
 servers=(actors dashmap sharded mutex redis)
 tests=(set get incr)
@@ -28,7 +29,7 @@ start() {
         pid=$!
     else
         : >"$said"
-        target/release/kv --keys "$1" --quiet >"$said" &
+        "$target/release/kv" --keys "$1" --quiet >"$said" &
         pid=$!
         for _ in $(seq 100); do
             port=$(sed -n 's/.*listening on [^:]*:\([0-9]*\),.*/\1/p' "$said")

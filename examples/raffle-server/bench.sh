@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Admitted rows per second of the three modes, interleaved: the table of README.md. Needs wrk, curl.
 #
-#   ./bench.sh [rounds [seconds [folder [clients]]]]      3, 8, the package's target, 64
+#   ./bench.sh [rounds [seconds [folder [clients]]]]      3, 8, the target directory, 64
 #   MODEL=3ms ./bench.sh                                  a MODEL of a slower disk: a sleep in each commit
 #
 # Each round starts each server afresh, on a new file, in an order that moves on by one. All
@@ -11,7 +11,8 @@
 # medians over the rounds.
 set -euo pipefail
 cd "$(dirname "$0")"
-rounds=${1:-3} seconds=${2:-8} folder=${3:-target} clients=${4:-64}
+target=${CARGO_TARGET_DIR:-../../target}
+rounds=${1:-3} seconds=${2:-8} folder=${3:-$target} clients=${4:-64}
 modes=(turnwise mutex immediate) model=${MODEL:-0ms}
 
 cargo build --release --locked --quiet
@@ -35,7 +36,7 @@ for ((round = 0; round < rounds; round++)); do
         rm -f "$work"/*
         # Into a file that grows, and over blocks that are there.
         growing=$(sync_time fsync) over=$(sync_time notrunc)
-        target/release/raffle-server --mode "$mode" --db "$work/raffle.db" --seats 100000000 \
+        "$target/release/raffle-server" --mode "$mode" --db "$work/raffle.db" --seats 100000000 \
             --wait 60s --port 0 --model-slower-sync "$model" >"$work/said" &
         pid=$!
         for _ in $(seq 200); do

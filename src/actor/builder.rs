@@ -8,7 +8,7 @@ use crate::budget::Budget;
 use crate::cell::config::{Overflow, PanicPolicy, Plan, Settings, Undelivered};
 use crate::cell::executor::Executor;
 use crate::cell::refs::Strong;
-use crate::error::{BuildError, EndCause};
+use crate::error::{BuildError, EndCause, TurnPanic};
 use crate::mailbox::word::{MAX_CAPACITY, UNBOUNDED};
 use crate::time::{Clock, Timers};
 
@@ -53,85 +53,8 @@ pub struct ActorBuilder<S> {
 }
 
 impl<S: Send + 'static> ActorBuilder<S> {
-    pub(crate) fn new(state: S) -> Self {
-        ActorBuilder { state, capacity: None, budget: None, plan: Plan::PLAIN }
-    }
-
-    /// Called with the state before the first turn of every batch; with
-    /// [`on_batch_end`](Self::on_batch_end), to load and store the state once for many messages, or
-    /// to handle together what the messages have put into it.
-    ///
-    /// A batch is what one thread runs without looking for more: it takes all messages that wait,
-    /// and the batch is over when they have been run. It is over earlier if the drainer lets go
-    /// because its budget is used up, or because other actors are waiting for this thread. What
-    /// arrives meanwhile is for the next batch. Closures of [`with`](Actor::with) are turns, too.
-    ///
-    /// Each call of this hook is followed by one of `on_batch_end`, by the same thread, before any
-    /// other thread gets at the state: also if this hook or a turn panics, or if the actor is
-    /// stopped. A batch without a turn, because the actor was stopped before, has neither.
-    ///
-    /// A hook that panics is treated like a turn that panics: the panic hook is called, and the
-    /// policy decides whether the actor goes on (the messages of the batch are run) or stops (they
-    /// are given back).
-    ///
-    /// With hooks, every message goes through the mailbox: the short cut for an idle actor is not
-    /// taken, a [`call`](Actor::call) always allocates. Other actors pay nothing for it.
-    ///
-    /// # Examples
-    /// ```
-    /// use turnwise::Actor;
-    ///
-    /// #[derive(Default)]
-    /// struct Ledger { loads: u32, stores: u32, sum: u32 }
-    ///
-    /// let ledger = Actor::builder(Ledger::default())
-    ///     .on_batch_start(|ledger| ledger.loads += 1)
-    ///     .on_batch_end(|ledger, _turns| ledger.stores += 1)
-    ///     .spawn()?;
-    /// ledger.send_many((1..=5).map(|n| move |ledger: &mut Ledger| ledger.sum += n))?;
-    /// assert_eq!(ledger.with(|ledger| (ledger.loads, ledger.stores, ledger.sum))?, (2, 1, 15));
-    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
-    /// ```
-    pub fn on_batch_start(mut self, hook: impl FnMut(&mut S) + Send + 'static) -> Self {
-        self.plan.hooks.on_batch_start = Some(Box::new(hook));
-        self
-    }
-
-    /// Called with the state after the last turn of every batch, and with the number of turns: see
-    /// [`on_batch_start`](Self::on_batch_start).
-    ///
-    /// The turns have been run by then, and those that wait for one of them may have their answers.
-    /// After a panic the hook gets the state as the panic left it, or, with
-    /// [`PanicPolicy::Restart`], the fresh one, which no `on_batch_start` has seen. Turns that
-    /// panicked are counted, messages that were given back are not; one that was cancelled while it
-    /// waited may be, for its place is passed.
-    ///
-    /// # Examples
-    /// Messages that are handled together: each puts itself into a `Vec`, and the hook handles all.
-    /// ```
-    /// use turnwise::Actor;
-    ///
-    /// #[derive(Default)]
-    /// struct Rows { gathered: Vec<u32>, written: Vec<Vec<u32>> }
-    ///
-    /// let rows = Actor::builder(Rows::default())
-    ///     .on_batch_end(|rows, _| {
-    ///         let batch = std::mem::take(&mut rows.gathered);
-    ///         if !batch.is_empty() {
-    ///             rows.written.push(batch); // one write for all
-    ///         }
-    ///     })
-    ///     .spawn()?;
-    /// rows.send_many((1..=3).map(|n| move |rows: &mut Rows| rows.gathered.push(n)))?;
-    /// assert_eq!(rows.with(|rows| rows.written.clone())?, [[1, 2, 3]]);
-    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
-    /// ```
-    pub fn on_batch_end(mut self, hook: impl FnMut(&mut S, u64) + Send + 'static) -> Self {
-        self.plan.hooks.on_batch_end = Some(Box::new(hook));
-        self
-    }
-
-    /// A name, for `Debug` and for people.
+    /// A name, for people: errors, `Debug`, panics and events say it. Without one they say the type
+    /// of the state.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.plan.settings.name = Some(Arc::from(name.into()));
         self
@@ -144,26 +67,6 @@ impl<S: Send + 'static> ActorBuilder<S> {
     pub fn capacity(mut self, messages: usize, overflow: Overflow) -> Self {
         self.capacity = Some(messages);
         self.plan.settings.overflow = overflow;
-        self
-    }
-
-    /// The clock that limits are measured on, for tests above all; without this, the system's
-    /// monotonic one.
-    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
-        self.plan.settings.clock = Some(Arc::new(clock));
-        self.plan.settings.timers = None;
-        self
-    }
-
-    /// The timers of its delayed messages ([`send_after`](Actor::send_after) and its like); their
-    /// clock is the actor's clock, too.
-    ///
-    /// Without this, the timers are [`Timers::global`]. An actor with a clock of its own, or with
-    /// that of its system, then gets timers by that clock, which have a thread as long as a message
-    /// of such an actor is delayed.
-    pub fn timers(mut self, timers: Timers) -> Self {
-        self.plan.settings.clock = Some(timers.clock().clone());
-        self.plan.settings.timers = Some(timers);
         self
     }
 
@@ -241,9 +144,21 @@ impl<S: Send + 'static> ActorBuilder<S> {
         self
     }
 
-    /// Called with the text of every panic of a turn (or of what [counts as one](PanicPolicy)),
-    /// before the policy acts. The thread that runs the actor calls it, between two turns.
-    pub fn on_panic(mut self, hook: impl FnMut(&str) + Send + 'static) -> Self {
+    /// Called with every panic of a turn (or of what [counts as one](PanicPolicy)), before the
+    /// policy acts. The thread that runs the actor calls it, between two turns.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::mpsc;
+    ///
+    /// let (tx, rx) = mpsc::channel();
+    /// let hook = move |panic: &turnwise::TurnPanic| tx.send(panic.to_string()).unwrap();
+    /// let till = turnwise::Actor::builder(0).name("till").on_panic(hook).spawn()?;
+    /// till.send(|_| panic!("jammed"))?;
+    /// assert_eq!(rx.recv()?, "a turn panicked in `till`: jammed");
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn on_panic(mut self, hook: impl FnMut(&TurnPanic) + Send + 'static) -> Self {
         self.plan.hooks.on_panic = Some(Box::new(hook));
         self
     }
@@ -304,6 +219,111 @@ impl<S: Send + 'static> ActorBuilder<S> {
         self
     }
 
+    /// Called with the state before the first turn of every batch; with
+    /// [`on_batch_end`](Self::on_batch_end), to load and store the state once for many messages, or
+    /// to handle together what the messages have put into it.
+    ///
+    /// A batch is what one thread runs without looking for more: it takes all messages that wait,
+    /// and the batch is over when they have been run. It is over earlier if the drainer lets go
+    /// because its budget is used up, or because other actors are waiting for this thread. What
+    /// arrives meanwhile is for the next batch. Closures of [`with`](Actor::with) are turns, too.
+    ///
+    /// Each call of this hook is followed by one of `on_batch_end`, by the same thread, before any
+    /// other thread gets at the state: also if this hook or a turn panics, or if the actor is
+    /// stopped. A batch without a turn, because the actor was stopped before, has neither.
+    ///
+    /// A hook that panics is treated like a turn that panics: the panic hook is called, and the
+    /// policy decides whether the actor goes on (the messages of the batch are run) or stops (they
+    /// are given back).
+    ///
+    /// With hooks, every message goes through the mailbox: the short cut for an idle actor is not
+    /// taken, a [`call`](Actor::call) always allocates. Other actors pay nothing for it.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::Actor;
+    ///
+    /// #[derive(Default)]
+    /// struct Ledger { loads: u32, stores: u32, sum: u32 }
+    ///
+    /// let ledger = Actor::builder(Ledger::default())
+    ///     .on_batch_start(|ledger| ledger.loads += 1)
+    ///     .on_batch_end(|ledger, _turns| ledger.stores += 1)
+    ///     .spawn()?;
+    /// ledger.send_many((1..=5).map(|n| move |ledger: &mut Ledger| ledger.sum += n))?;
+    /// assert_eq!(ledger.with(|ledger| (ledger.loads, ledger.stores, ledger.sum))?, (2, 1, 15));
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn on_batch_start(mut self, hook: impl FnMut(&mut S) + Send + 'static) -> Self {
+        self.plan.hooks.on_batch_start = Some(Box::new(hook));
+        self
+    }
+
+    /// Called with the state after the last turn of every batch, and with the number of turns: see
+    /// [`on_batch_start`](Self::on_batch_start).
+    ///
+    /// The turns have been run by then, and those that wait for one of them may have their answers.
+    /// After a panic the hook gets the state as the panic left it, or, with
+    /// [`PanicPolicy::Restart`], the fresh one, which no `on_batch_start` has seen. Turns that
+    /// panicked are counted, messages that were given back are not; one that was cancelled while it
+    /// waited may be, for its place is passed.
+    ///
+    /// # Examples
+    /// Messages that are handled together: each puts itself into a `Vec`, and the hook handles all.
+    /// ```
+    /// use turnwise::Actor;
+    ///
+    /// #[derive(Default)]
+    /// struct Rows { gathered: Vec<u32>, written: Vec<Vec<u32>> }
+    ///
+    /// let rows = Actor::builder(Rows::default())
+    ///     .on_batch_end(|rows, _| {
+    ///         let batch = std::mem::take(&mut rows.gathered);
+    ///         if !batch.is_empty() {
+    ///             rows.written.push(batch); // one write for all
+    ///         }
+    ///     })
+    ///     .spawn()?;
+    /// rows.send_many((1..=3).map(|n| move |rows: &mut Rows| rows.gathered.push(n)))?;
+    /// assert_eq!(rows.with(|rows| rows.written.clone())?, [[1, 2, 3]]);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn on_batch_end(mut self, hook: impl FnMut(&mut S, u64) + Send + 'static) -> Self {
+        self.plan.hooks.on_batch_end = Some(Box::new(hook));
+        self
+    }
+
+    /// The clock that limits are measured on, for tests above all; without this, the system's
+    /// monotonic one.
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.plan.settings.clock = Some(Arc::new(clock));
+        self.plan.settings.timers = None;
+        self
+    }
+
+    /// The timers of its delayed messages ([`send_after`](Actor::send_after) and its like); their
+    /// clock is the actor's clock, too.
+    ///
+    /// Without this, the timers are [`Timers::global`]. An actor with a clock of its own, or with
+    /// that of its system, then gets timers by that clock, which have a thread as long as a message
+    /// of such an actor is delayed.
+    pub fn timers(mut self, timers: Timers) -> Self {
+        self.plan.settings.clock = Some(timers.clock().clone());
+        self.plan.settings.timers = Some(timers);
+        self
+    }
+
+    /// Shall what becomes of its messages be counted, for [`Actor::stats`]?
+    ///
+    /// Every message of such an actor goes through the mailbox, as it does with
+    /// [hooks](Self::on_batch_start), and each batch and each refusal takes a lock of a few
+    /// instructions. Other actors pay nothing. (What an actor [discards](Actor::discarded) is
+    /// counted in any case.)
+    pub fn counted(mut self, counted: bool) -> Self {
+        self.plan.settings.counted = counted;
+        self
+    }
+
     /// Makes the actor.
     ///
     /// # Errors
@@ -319,6 +339,10 @@ impl<S: Send + 'static> ActorBuilder<S> {
     pub fn spawn(self) -> Result<Actor<S>, BuildError> {
         let limits = self.limits()?;
         Ok(self.made(limits))
+    }
+
+    pub(crate) fn new(state: S) -> Self {
+        ActorBuilder { state, capacity: None, budget: None, plan: Plan::PLAIN }
     }
 
     /// Gives the state back, and forgets the rest.

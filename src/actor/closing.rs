@@ -9,13 +9,15 @@ use std::task::{Context, Poll};
 
 use super::shutdown::{Progress, ShutdownReport};
 use super::system::System;
+use super::within::{Over, Within};
+use crate::time::{Cutoff, Limit, Timers};
 
 impl System {
     /// [`shutdown`](Self::shutdown) for a task: a future that closes the actors level by level, and
     /// is ready when all have ended. Nothing happens before the first poll.
     ///
-    /// It has no limit and stops nobody: the caller's runtime has timeouts, and then
-    /// `shutdown(Duration::ZERO)` stops what is left. Polling it runs no turn and no end: these go
+    /// By itself it has no limit and stops nobody: [`within_async`](Closing::within_async) gives it
+    /// one. Polling it runs no turn and no end: these go
     /// to the actors' executors, and to the fallback. Dropping it leaves the system closed: nobody
     /// is taken in, but actors of levels that it has not come to still accept messages.
     ///
@@ -56,6 +58,52 @@ impl System {
 pub struct Closing {
     system: System,
     progress: Progress,
+}
+
+impl Closing {
+    /// The shutdown with a limit, as [`System::shutdown`] has it: when the time is over, all actors
+    /// that have not ended are stopped, and the future is ready with the report. The time counts
+    /// from this call on, by the system's clock; the task is woken by [that clock's
+    /// timers](crate::time::Timers::of).
+    ///
+    /// Polling it runs no turn and no end. So an actor that is stopped by it ends in its executor,
+    /// or in the fallback, and may be reported as running.
+    ///
+    /// # Panics
+    /// If the system's clock does.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::executor::DrainQueue;
+    /// use turnwise::{Actor, System};
+    ///
+    /// let queue = DrainQueue::new();
+    /// let system = System::new();
+    /// let n = system.spawn(Actor::builder(0).name("n").executor(queue.handle()))?;
+    /// n.send(|n| *n += 1)?; // nobody runs this in time
+    /// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// let report =
+    ///     runtime.block_on(system.shutdown_async().within_async(Duration::from_millis(5)));
+    /// assert_eq!(report.running, ["n"]);
+    /// queue.run_until_idle(); // gives the message back, and ends the actor
+    /// assert!(system.shutdown(Duration::ZERO).is_complete());
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn within_async(self, limit: impl Into<Limit>) -> Within<Self> {
+        let shared = self.system.shared();
+        let at = Cutoff::new(shared.clock(), limit.into()).moment();
+        let over = Over::at(at, || match shared.own_clock() {
+            Some(clock) => Timers::of(clock),
+            None => Timers::global().clone(),
+        });
+        Within::new(over, self)
+    }
+
+    /// The time is over: stops what is left.
+    pub(super) fn expire(&mut self) -> ShutdownReport {
+        self.progress.stop(self.system.shared())
+    }
 }
 
 impl Future for Closing {

@@ -125,13 +125,8 @@ impl<S: Send + 'static> Actor<S> {
     /// The service of its delayed messages; a second time if nothing but its messages keeps it.
     fn timers(&self) -> (Timers, Option<Timers>) {
         let config = self.handle.header().config();
-        match (&config.timers, &config.clock) {
-            (Some(timers), _) => (timers.clone(), None),
-            (None, None) => (Timers::global().clone(), None),
-            (None, Some(clock)) => {
-                let timers = Timers::of(clock);
-                (timers.clone(), Some(timers))
-            }
-        }
+        let timers = config.service();
+        let kept = config.timers.is_none() && config.clock.is_some();
+        (timers.clone(), kept.then_some(timers))
     }
 }

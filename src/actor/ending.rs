@@ -1,4 +1,4 @@
-//! Waiting for an actor without blocking a thread.
+//! Waiting for what an actor comes to, by a thread or a task.
 
 use std::fmt;
 use std::future::Future;
@@ -6,13 +6,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::Actor;
+use super::within::{Over, Within};
 use crate::error::Reason;
 use crate::send::wait::{Awaited, NotWaited};
+use crate::time::Limit;
 
-/// A future that is ready when an actor is idle ([`Actor::idle`]) or has ended ([`Actor::ended`]).
+/// What an actor comes to: it is idle ([`Actor::idle`]), closed ([`Actor::closed`]), or has ended
+/// ([`Actor::ended`]). A future, or something to wait for.
 ///
-/// Polling it runs no turn. Dropping it leaves nothing behind.
-#[must_use = "a future does nothing unless it is awaited"]
+/// It keeps a handle, so it keeps the actor going. Polling it runs no turn. Dropping it leaves
+/// nothing behind. Polled again after it was ready, it looks again: closed and ended stay so, and
+/// whoever waits for idle waits for the next time.
+#[must_use = "it does nothing unless it is awaited, or waited for"]
 pub struct Ending<S: Send + 'static> {
     actor: Actor<S>,
     awaited: Awaited,
@@ -25,8 +30,68 @@ impl<S: Send + 'static> Ending<S> {
     }
 }
 
+impl<S: Send + 'static> Ending<S> {
+    /// Waits for it. May block.
+    ///
+    /// # Errors
+    /// [`Reason::Deadlock`] inside a turn of this very actor, unless it waits for
+    /// [`closed`](Actor::closed); [`Reason::WouldBlock`] on a pool's worker that must not wait.
+    ///
+    /// # Examples
+    /// ```
+    /// let n = turnwise::Actor::new(0);
+    /// n.close();
+    /// n.ended().wait()?;
+    /// # Ok::<(), turnwise::Reason>(())
+    /// ```
+    pub fn wait(self) -> Result<(), Reason> {
+        self.within(Limit::Unlimited).map(drop)
+    }
+
+    /// Waits for it, for `limit` at most; zero is one look. May block. True if it is so, false if
+    /// the time was over first.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let n = turnwise::Actor::new(0);
+    /// assert!(n.idle().within(Duration::from_secs(1))?);
+    /// assert!(!n.ended().within(Duration::ZERO)?);
+    /// # Ok::<(), turnwise::Reason>(())
+    /// ```
+    pub fn within(self, limit: impl Into<Limit>) -> Result<bool, Reason> {
+        self.actor.wait_until(self.awaited, limit.into())
+    }
+
+    /// [`within`](Self::within) for a task: a future with the same outcomes. The time counts from
+    /// this call on, by the actor's clock; the task is woken by [the actor's
+    /// timers](crate::ActorBuilder::timers). Polling it runs no turn.
+    ///
+    /// # Panics
+    /// If the clock does.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let n = turnwise::Actor::new(0);
+    /// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// assert!(!runtime.block_on(n.closed().within_async(Duration::from_millis(5)))?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn within_async(self, limit: impl Into<Limit>) -> Within<Self> {
+        let header = self.actor.handle.header();
+        let at = self.actor.handle.deadline(limit.into()).moment();
+        Within::new(Over::at(at, || header.config().service()), self)
+    }
+}
+
 impl<S: Send + 'static> Future for Ending<S> {
-    /// [`Reason::Deadlock`] inside a turn of this very actor.
+    /// [`Reason::Deadlock`] inside a turn of this very actor, unless it waits for `closed`.
     type Output = Result<(), Reason>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

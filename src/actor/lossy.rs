@@ -88,7 +88,7 @@ impl<S: Handler<M> + Send + 'static, M: Send + 'static> Lossy<S, M> {
     pub fn tell(&self, message: M) -> Result<Option<M>, SendError<M>> {
         if self.actor.is_closed() {
             let reason = self.actor.stop_cause().map_or(Reason::Closed, Reason::Stopped);
-            return Err(SendError::new(message, reason));
+            return Err(self.actor.handle.refused(1, message, reason));
         }
         let number = {
             let mut queue = self.queue.lock();
@@ -102,7 +102,7 @@ impl<S: Handler<M> + Send + 'static, M: Send + 'static> Lossy<S, M> {
             number
         };
         // Not under the lock: the turn may run here.
-        let Err((_, reason)) = self.actor.handle.send(Turn(self.queue.clone())) else {
+        let Err(refused) = self.actor.handle.send(Turn(self.queue.clone())) else {
             return Ok(None);
         };
         // There is one turn too few: one message has none.
@@ -112,7 +112,7 @@ impl<S: Handler<M> + Send + 'static, M: Send + 'static> Lossy<S, M> {
             Some(at) => waiting.remove(at),
             None => waiting.pop_back(),
         };
-        back.map_or(Ok(None), |(_, message)| Err(SendError::new(message, reason)))
+        back.map_or(Ok(None), |(_, message)| Err(refused.map(|_| message)))
     }
 
     /// How many messages wait. Stale on return.

@@ -8,8 +8,7 @@ use super::{Actor, Promise, Reply, WeakActor};
 use crate::cell::config::Undelivered;
 use crate::cell::message::Message;
 use crate::cell::owner::InTurn;
-use crate::error::{Reason, SendError, StopCause};
-use crate::send::push::By;
+use crate::error::SendError;
 
 /// What a state does with messages of type `M`.
 ///
@@ -43,6 +42,12 @@ use crate::send::push::By;
 /// assert_eq!(account.ask(Balance).wait()?, 15);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "an actor of `{Self}` does not take this message",
+    label = "`Handler<{M}>` is not implemented for `{Self}`",
+    note = "implement `Handler` of the message's type for the state, or send a closure: \
+            `actor.send(|state| ..)`"
+)]
 pub trait Handler<M>: Sized {
     /// What the sender of an [`ask`](Actor::ask) gets.
     type Reply: Send + 'static;
@@ -84,7 +89,7 @@ impl<S> Context<'_, S> {
         promise_of(self.turn.header().config())
     }
 
-    /// Messages that wait behind this one: late by at most a batch, "at least" from 65,534 on.
+    /// Messages that wait behind this one: late by at most a batch, "at least" from 32,766 on.
     pub fn waiting(&self) -> usize {
         self.turn.header().word.load().waiting() as usize
     }
@@ -120,143 +125,14 @@ impl<S: Handler<M> + 'static, M: Send + 'static> Message<S> for Typed<M> {
     }
 }
 
+impl<M> From<M> for Typed<M> {
+    fn from(message: M) -> Self {
+        Typed(message)
+    }
+}
+
 /// A refused message, for its sender.
 #[cold]
-pub(super) fn message_back<M>((message, reason): (Typed<M>, Reason)) -> SendError<M> {
-    SendError::new(message.0, reason)
-}
-
-impl<S: Send + 'static> Actor<S> {
-    /// Sends a typed message; as [`send`](Self::send) in every respect. What the handler returns is
-    /// dropped.
-    ///
-    /// # Errors
-    /// The message comes back if the actor is closed, stopped, or its mailbox full.
-    #[inline]
-    pub fn tell<M: Send + 'static>(&self, message: M) -> Result<(), SendError<M>>
-    where
-        S: Handler<M>,
-    {
-        self.handle.send(Typed(message)).map_err(message_back)
-    }
-
-    /// Sends a typed message whose result comes back in a [`Reply`]; as [`call`](Self::call) in
-    /// every respect.
-    ///
-    /// [`Reply::cancel`] gives the message back, also if it was refused.
-    #[inline]
-    pub fn ask<M: Send + 'static>(&self, message: M) -> Reply<S::Reply, M>
-    where
-        S: Handler<M>,
-    {
-        Reply::of(self.handle.ask(Typed(message), By::Sender), |Typed(message)| message)
-    }
-
-    /// This actor as one that takes messages of type `M`, whatever else it is.
-    ///
-    /// # Examples
-    /// ```
-    /// use turnwise::{Actor, Context, Handler, Recipient};
-    ///
-    /// struct Log(Vec<String>);
-    /// struct Count(usize);
-    /// impl Handler<&'static str> for Log {
-    ///     type Reply = ();
-    ///     fn handle(&mut self, line: &'static str, _: &mut Context<'_, Self>) {
-    ///         self.0.push(line.into());
-    ///     }
-    /// }
-    /// impl Handler<&'static str> for Count {
-    ///     type Reply = ();
-    ///     fn handle(&mut self, _: &'static str, _: &mut Context<'_, Self>) {
-    ///         self.0 += 1;
-    ///     }
-    /// }
-    ///
-    /// let (log, count) = (Actor::new(Log(vec![])), Actor::new(Count(0)));
-    /// let all: [Recipient<&'static str>; 2] = [log.recipient(), count.recipient()];
-    /// for recipient in &all {
-    ///     recipient.tell("hello")?;
-    /// }
-    /// assert_eq!(count.with(|count| count.0)?, 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn recipient<M: Send + 'static>(&self) -> Recipient<M>
-    where
-        S: Handler<M>,
-    {
-        Recipient { actor: Box::new(self.clone()) }
-    }
-}
-
-trait Takes<M>: Send + Sync {
-    fn tell(&self, message: M) -> Result<(), SendError<M>>;
-    fn is_closed(&self) -> bool;
-    fn stop_cause(&self) -> Option<StopCause>;
-    fn name(&self) -> Option<&str>;
-    fn another(&self) -> Box<dyn Takes<M>>;
-}
-
-impl<S: Handler<M> + Send + 'static, M: Send + 'static> Takes<M> for Actor<S> {
-    fn tell(&self, message: M) -> Result<(), SendError<M>> {
-        self.tell(message)
-    }
-    fn is_closed(&self) -> bool {
-        self.is_closed()
-    }
-    fn stop_cause(&self) -> Option<StopCause> {
-        self.stop_cause()
-    }
-    fn name(&self) -> Option<&str> {
-        self.name()
-    }
-    fn another(&self) -> Box<dyn Takes<M>> {
-        Box::new(self.clone())
-    }
-}
-
-/// A handle to any actor that takes messages of type `M`: see [`Actor::recipient`]. It keeps the
-/// actor going.
-pub struct Recipient<M> {
-    actor: Box<dyn Takes<M>>,
-}
-
-impl<M> Recipient<M> {
-    /// As [`Actor::tell`].
-    ///
-    /// # Errors
-    /// The message comes back if the actor is closed, stopped, or its mailbox full.
-    pub fn tell(&self, message: M) -> Result<(), SendError<M>> {
-        self.actor.tell(message)
-    }
-
-    /// As [`Actor::is_closed`].
-    pub fn is_closed(&self) -> bool {
-        self.actor.is_closed()
-    }
-
-    /// As [`Actor::stop_cause`].
-    pub fn stop_cause(&self) -> Option<StopCause> {
-        self.actor.stop_cause()
-    }
-
-    /// As [`Actor::name`].
-    pub fn name(&self) -> Option<&str> {
-        self.actor.name()
-    }
-}
-
-impl<M> Clone for Recipient<M> {
-    fn clone(&self) -> Self {
-        Recipient { actor: self.actor.another() }
-    }
-}
-
-impl<M> fmt::Debug for Recipient<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recipient")
-            .field("name", &self.name())
-            .field("closed", &self.is_closed())
-            .finish_non_exhaustive()
-    }
+pub(super) fn message_back<M>(error: SendError<Typed<M>>) -> SendError<M> {
+    error.map(|Typed(message)| message)
 }

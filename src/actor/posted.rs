@@ -52,7 +52,8 @@ impl<'a, S: Send + 'static> Posted<'a, S> {
         F: FnOnce(&mut S) -> R + Send + 'static,
         R: Send + 'static,
     {
-        Reply::of(self.actor.handle.ask(Closure::new(question), By::Poster), drop)
+        let handle = &self.actor.handle;
+        Reply::of(handle, handle.ask(Closure::new(question), By::Poster), drop)
     }
 
     /// As [`Actor::ask`].
@@ -60,7 +61,8 @@ impl<'a, S: Send + 'static> Posted<'a, S> {
     where
         S: Handler<M>,
     {
-        Reply::of(self.actor.handle.ask(Typed(message), By::Poster), |Typed(message)| message)
+        let handle = &self.actor.handle;
+        Reply::of(handle, handle.ask(Typed(message), By::Poster), |Typed(message)| message)
     }
 }
 

@@ -24,6 +24,7 @@ use crate::actor::{Actor, WeakActor};
 use crate::cell::refs::Ref;
 use crate::drain::context::Local;
 use crate::drain::deferred::{give_back_here, take_on_if_pending};
+use crate::drain::rest::end_rest;
 use crate::sync::Mutex;
 use crate::time::{Clock, MonotonicClock};
 use crate::wait_list::Waiters;
@@ -50,7 +51,7 @@ impl<S: Send + 'static> Member for WeakActor<S> {
     }
 
     fn name(&self) -> String {
-        WeakActor::name(self).unwrap_or(std::any::type_name::<S>()).to_owned()
+        WeakActor::cell(self).header().name().to_owned()
     }
 
     // Without a handle, nobody can send anything, and whoever dropped the last one sees to the end.
@@ -89,6 +90,7 @@ impl dyn Member {
     pub(super) fn stop(&self, local: &Local, here: bool) {
         self.cell().header().raise_stop();
         self.close();
+        end_rest(local, self.cell(), here);
         if here && !self.is_executor_only() {
             give_back_here(local, self.cell());
         } else {
@@ -115,6 +117,8 @@ struct Registry {
     members: BTreeMap<u64, Arc<dyn Member>>,
     children: BTreeMap<u64, Arc<Shared>>,
     sweep_children_at: usize,
+    /// What those have discarded that are here no more.
+    discarded: u64,
 }
 
 impl Registry {
@@ -134,6 +138,7 @@ impl Shared {
             members: BTreeMap::new(),
             children: BTreeMap::new(),
             sweep_children_at: SWEEP_FROM,
+            discarded: 0,
         };
         let waiters = Waiters::default();
         Arc::new(Shared { clock, registry: Mutex::new(registry), waiters })
@@ -189,12 +194,15 @@ impl Shared {
 
     fn remove_spent(&self, children: BTreeMap<u64, Arc<Shared>>) {
         let spent = children.iter().filter(|(_, child)| child.is_spent());
-        let spent: Vec<u64> = spent.map(|(number, _)| *number).collect();
+        let (spent, discarded): (Vec<u64>, Vec<u64>) =
+            spent.map(|(number, child)| (*number, child.discarded())).unzip();
+        let discarded = discarded.iter().sum::<u64>();
         let mut registry = self.registry.lock();
         for number in &spent {
             // `children` has it too: nothing is dropped here.
             registry.children.remove(number);
         }
+        registry.discarded += discarded;
         registry.sweep_children_at = SWEEP_FROM.max(2 * registry.children.len());
     }
 
@@ -233,6 +241,28 @@ impl Shared {
         actors
     }
 
+    /// The actors themselves, a system's before those of the systems below it.
+    pub(super) fn members(&self) -> Vec<Arc<dyn Member>> {
+        let mut members = Vec::new();
+        self.all_below(|registry| {
+            members.extend(registry.members.values().cloned());
+            true
+        });
+        members
+    }
+
+    /// Messages that they have discarded, and those that have ended, and those below.
+    pub(super) fn discarded(&self) -> u64 {
+        let mut discarded = 0;
+        self.all_below(|registry| {
+            let members =
+                registry.members.values().map(|member| member.cell().header().discarded());
+            discarded += registry.discarded + members.sum::<u64>();
+            true
+        });
+        discarded
+    }
+
     /// Takes nobody in any more, here and below. All of them, level by level, the top first.
     /// `to_stop`: without those that were sealed for that before.
     pub(super) fn seal(self: &Arc<Self>, to_stop: bool) -> Levels {
@@ -262,6 +292,8 @@ impl Shared {
         let mut registry = self.registry.lock();
         let removed = registry.members.remove(&number);
         let open = registry.open;
+        // Nothing is discarded after the end.
+        registry.discarded += removed.as_ref().map_or(0, |gone| gone.cell().header().discarded());
         drop(registry);
         drop(removed);
         // REMOVED: only a system that was sealed is waited for.

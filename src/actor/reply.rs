@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::within::{Over, Within};
 use crate::cell::config::Settings;
-use crate::cell::refs::Ref;
+use crate::cell::refs::{Ref, Strong};
 use crate::drain::blocking::before_pending;
-use crate::error::{AskError, Reason, Withdrawn};
+use crate::error::{AskError, Reason, SendError, Who, Withdrawn};
 use crate::mailbox::oneshot::{Answerer, Asker, Promised, oneshot};
 use crate::send::message::Answer;
 use crate::send::wait::{poll_for, wait_for_promise};
 use crate::sync::Exclusive;
-use crate::time::{Clock, Cutoff, Limit, MonotonicClock};
+use crate::time::{Clock, Cutoff, Limit, MonotonicClock, Timers};
 
 /// The answer to a question: a `Future` on any runtime, or something to wait for.
 ///
@@ -46,7 +47,13 @@ struct Source {
     /// None: a promise.
     actor: Option<Ref>,
     /// None: the actor's; for a promise, the machine's.
-    clock: Option<Box<Arc<dyn Clock>>>,
+    clock: Option<Box<By>>,
+}
+
+/// A clock, and where tasks that wait by it have themselves woken; without one, in its own service.
+struct By {
+    clock: Arc<dyn Clock>,
+    timers: Option<Timers>,
 }
 
 impl Source {
@@ -54,15 +61,24 @@ impl Source {
         Source { actor: Some(cell), clock: None }
     }
 
-    fn promise(clock: Option<Arc<dyn Clock>>) -> Self {
+    fn promise(clock: Option<By>) -> Self {
         Source { actor: None, clock: clock.map(Box::new) }
     }
 
     fn clock(&self) -> &dyn Clock {
         match (&self.clock, &self.actor) {
-            (Some(clock), _) => &***clock,
+            (Some(by), _) => &*by.clock,
             (None, Some(cell)) => cell.header().clock(),
             (None, None) => &MonotonicClock,
+        }
+    }
+
+    /// Where tasks that wait by that clock have themselves woken.
+    fn service(&self) -> Timers {
+        match (&self.clock, &self.actor) {
+            (Some(by), _) => by.timers.clone().unwrap_or_else(|| Timers::of(&by.clock)),
+            (None, Some(cell)) => cell.header().config().service(),
+            (None, None) => Timers::global().clone(),
         }
     }
 
@@ -76,6 +92,10 @@ impl Source {
             Some(cell) => cell.wait_for(asker, deadline),
             None => wait_for_promise(asker, deadline),
         }
+    }
+
+    fn who(&self) -> Option<Who> {
+        self.actor.as_ref().map(|cell| cell.header().who())
     }
 
     fn is_running_here(&self) -> bool {
@@ -97,14 +117,18 @@ pub enum WaitError<R, M = ()> {
 impl<R, M> Reply<R, M> {
     /// What came of a question; `back` makes the message of one that was refused.
     #[inline]
-    pub(crate) fn of<L>(
+    pub(crate) fn of<S, L>(
+        handle: &Strong<S>,
         answer: Result<Answer<R, M>, (L, Reason)>,
         back: impl FnOnce(L) -> M,
     ) -> Self {
         let inner = match answer {
             Ok(Answer::Ready(answer)) => Inner::Ready(Exclusive::new(answer)),
             Ok(Answer::Pending(asker, cell)) => Inner::Pending(asker, Source::actor(cell)),
-            Err((message, reason)) => Inner::Refused(reason, Exclusive::new(back(message))),
+            Err((message, reason)) => {
+                handle.header().report_refused(&reason, 1);
+                Inner::Refused(reason, Exclusive::new(back(message)))
+            }
         };
         Reply { inner }
     }
@@ -119,6 +143,27 @@ impl<R, M> Reply<R, M> {
             Inner::Pending(_, source) => Cutoff::new(source.clock(), limit).moment(),
             _ => None,
         }
+    }
+
+    /// Who is going to answer.
+    pub(crate) fn who(&self) -> Option<Who> {
+        match &self.inner {
+            Inner::Pending(_, source) => source.who(),
+            _ => None,
+        }
+    }
+
+    /// When a wait of a task that begins now ends, and what wakes it then.
+    pub(super) fn over(&self, limit: Limit) -> Over {
+        match &self.inner {
+            Inner::Pending(_, source) => Over::at(self.moment(limit), || source.service()),
+            _ => Over::NEVER,
+        }
+    }
+
+    /// Is this thread inside a turn of the actor that was asked?
+    pub(super) fn is_running_here(&self) -> bool {
+        matches!(&self.inner, Inner::Pending(_, source) if source.is_running_here())
     }
 
     /// Is the answer there? Wait-free.
@@ -183,6 +228,42 @@ impl<R, M> Reply<R, M> {
         }
     }
 
+    /// Waits for the answer, for `limit` at most, and keeps the reply whatever comes of it; zero is
+    /// one look. `None`: it is not there yet. The question keeps its place. May block.
+    ///
+    /// # Errors
+    /// [`Reason::Deadlock`] and [`Reason::WouldBlock`] say that this thread cannot wait: the question
+    /// stays in its mailbox, and the reply may be [cancelled](Self::cancel), or waited for elsewhere.
+    /// Else as [`wait`](Self::wait).
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::promise;
+    ///
+    /// let (promise, mut reply) = promise();
+    /// assert_eq!(reply.wait_by_ref(std::time::Duration::ZERO)?, None);
+    /// promise.keep(2);
+    /// assert_eq!(reply.wait_by_ref(std::time::Duration::ZERO)?, Some(2));
+    /// # Ok::<(), turnwise::AskError>(())
+    /// ```
+    pub fn wait_by_ref(&mut self, limit: impl Into<Limit>) -> Result<Option<R>, AskError> {
+        let at = self.moment(limit.into());
+        let answer = match &mut self.inner {
+            Inner::Pending(asker, source) => match source.wait_for(asker, at) {
+                None => return Ok(None),
+                // This thread must not wait. The answer may have come since: a last look.
+                Some(Err(AskError::Refused(reason @ (Reason::Deadlock | Reason::WouldBlock)))) => {
+                    asker.take().ok_or(AskError::Refused(reason))?
+                }
+                Some(answer) => answer,
+            },
+            Inner::Refused(reason, _) => return Err(AskError::Refused(reason.clone())),
+            _ => return wait_slow(std::mem::replace(&mut self.inner, Inner::Taken)).map(Some),
+        };
+        self.inner = Inner::Taken;
+        answer.map(Some)
+    }
+
     /// Waits for the answer, for `limit` at most, and then cancels the question if it has not
     /// started. May block. Zero is one look.
     ///
@@ -207,6 +288,30 @@ impl<R, M> Reply<R, M> {
         self.until(at)
     }
 
+    /// [`within`](Self::within) for a task: a future with the same outcomes. The time counts from
+    /// this call on, by the actor's clock; the task is woken by [the actor's
+    /// timers](crate::ActorBuilder::timers). Polling it runs no turn.
+    ///
+    /// # Panics
+    /// If the clock does; then the question is as if its reply had been dropped.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::executor::DrainQueue;
+    /// use turnwise::{Actor, WaitError};
+    ///
+    /// let queue = DrainQueue::new(); // not run
+    /// let n = Actor::builder(0).executor(queue.handle()).spawn()?;
+    /// let runtime = tokio::runtime::Builder::new_current_thread().build()?; // no timers of its own
+    /// let answer = runtime.block_on(n.call(|n| *n).within_async(Duration::from_millis(5)));
+    /// assert!(matches!(answer, Err(WaitError::Cancelled(_))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn within_async(self, limit: impl Into<Limit>) -> Within<Self> {
+        Within::new(self.over(limit.into()), self)
+    }
+
     pub(crate) fn until(self, at: Option<Duration>) -> Result<R, WaitError<R, M>> {
         let Inner::Pending(mut asker, source) = self.inner else {
             return wait_slow(self.inner).map_err(WaitError::Ask);
@@ -224,7 +329,7 @@ impl<R, M> Reply<R, M> {
         if let Some(message) = asker.cancel() {
             return Err(match refused {
                 true => WaitError::Ask(AskError::Refused(Reason::WouldBlock)),
-                false => WaitError::Cancelled(Withdrawn::new(message)),
+                false => WaitError::Cancelled(Withdrawn::new(message, source.who())),
             });
         }
         // It has started, and may have been done since: a last look.
@@ -357,17 +462,18 @@ pub fn promise<R: Send + 'static>() -> (Promise<R>, Reply<R>) {
 /// assert!(matches!(waiter.join().unwrap(), Err(WaitError::Cancelled(_))));
 /// ```
 pub fn promise_on<R: Send + 'static>(clock: Arc<dyn Clock>) -> (Promise<R>, Reply<R>) {
-    promised(Some(clock))
+    promised(Some(By { clock, timers: None }))
 }
 
 /// A promise whose waits are measured on an actor's clock.
 pub(super) fn promise_of<R: Send + 'static>(config: &Settings) -> (Promise<R>, Reply<R>) {
-    promised(config.clock.clone())
+    let by = |clock: &Arc<dyn Clock>| By { clock: clock.clone(), timers: config.timers.clone() };
+    promised(config.clock.as_ref().map(by))
 }
 
-fn promised<R: Send + 'static>(clock: Option<Arc<dyn Clock>>) -> (Promise<R>, Reply<R>) {
+fn promised<R: Send + 'static>(clock: Option<By>) -> (Promise<R>, Reply<R>) {
     let (answerer, asker) = oneshot(Promised);
-    let promise = Promise { answerer: Some(answerer) };
+    let promise = Promise { answerer: Some(answerer), claimed: false };
     (promise, Reply { inner: Inner::Pending(asker, Source::promise(clock)) })
 }
 
@@ -375,6 +481,8 @@ fn promised<R: Send + 'static>(clock: Option<Arc<dyn Clock>>) -> (Promise<R>, Re
 #[must_use = "a promise that is dropped is broken"]
 pub struct Promise<R> {
     answerer: Option<Answerer<Promised, R>>,
+    /// The question was won: the reply cannot be cancelled any more.
+    claimed: bool,
 }
 
 impl<R> Promise<R> {
@@ -411,6 +519,32 @@ impl<R> Promise<R> {
         }
     }
 
+    /// Begins to answer: from now on the reply cannot be cancelled. False if it was. Lock-free.
+    ///
+    /// For an answer that has an effect of its own, which a reply that is cancelled must not have:
+    /// of this and [`Reply::cancel`], the first one decides. Once it has succeeded, it does so again.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::promise;
+    ///
+    /// let (mut seat, reply) = promise();
+    /// assert!(seat.claim());
+    /// let reply = reply.cancel().unwrap_err(); // too late
+    /// seat.keep(7);
+    /// assert_eq!(reply.wait()?, 7);
+    ///
+    /// let (mut seat, reply) = promise::<i32>();
+    /// assert!(reply.cancel().is_ok());
+    /// assert!(!seat.claim());
+    /// # Ok::<(), turnwise::AskError>(())
+    /// ```
+    #[must_use = "nothing may be done for a reply that was cancelled"]
+    pub fn claim(&mut self) -> bool {
+        self.claimed = self.claimed || self.answerer.as_ref().is_some_and(Answerer::accept);
+        self.claimed
+    }
+
     /// Was the reply cancelled? Then the answer is dropped. Stale on return. Wait-free.
     pub fn is_cancelled(&self) -> bool {
         self.answerer.as_ref().is_some_and(Answerer::is_cancelled)
@@ -418,15 +552,15 @@ impl<R> Promise<R> {
 
     /// Gives an answer; it comes back if nobody wants one any more.
     fn settle(&mut self, answer: Result<R, AskError>) -> Result<(), Result<R, AskError>> {
+        let won = self.claim();
         let Some(answerer) = self.answerer.take() else { return Err(answer) };
-        match answerer.start() {
-            Some(Promised) => answerer.finish(answer),
-            None => {
-                answerer.leave();
-                return Err(answer);
-            }
+        if won {
+            answerer.finish(answer);
+            Ok(())
+        } else {
+            answerer.leave();
+            Err(answer)
         }
-        Ok(())
     }
 }
 
@@ -472,25 +606,42 @@ impl<R, M> fmt::Debug for Reply<R, M> {
     }
 }
 
+impl<R, M> From<AskError> for WaitError<R, M> {
+    fn from(error: AskError) -> Self {
+        WaitError::Ask(error)
+    }
+}
+
+/// Drops the message.
+impl<R, M, N> From<SendError<N>> for WaitError<R, M> {
+    fn from(error: SendError<N>) -> Self {
+        WaitError::Ask(error.into())
+    }
+}
+
 impl<R, M> fmt::Debug for WaitError<R, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WaitError::Ask(error) => f.debug_tuple("Ask").field(error).finish(),
             WaitError::TimedOut(reply) => f.debug_tuple("TimedOut").field(reply).finish(),
-            WaitError::Cancelled(_) => f.debug_tuple("Cancelled").finish_non_exhaustive(),
+            WaitError::Cancelled(withdrawn) => f.debug_tuple("Cancelled").field(withdrawn).finish(),
         }
     }
 }
 
 impl<R, M> fmt::Display for WaitError<R, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by =
+            |who: Option<&str>, link| who.map_or(String::new(), |who| format!("{link}`{who}`"));
         match self {
             WaitError::Ask(error) => error.fmt(f),
-            WaitError::TimedOut(_) => {
-                f.write_str("no answer in time; the question is still waiting or running")
+            WaitError::TimedOut(reply) => {
+                let by = by(reply.who().as_ref().map(Who::as_str), " from ");
+                write!(f, "no answer{by} in time; the question is still waiting or running")
             }
-            WaitError::Cancelled(_) => {
-                f.write_str("not started in time: the message was cancelled and never runs")
+            WaitError::Cancelled(withdrawn) => {
+                let by = by(withdrawn.actor(), " by ");
+                write!(f, "not started{by} in time: the message was cancelled and never runs")
             }
         }
     }

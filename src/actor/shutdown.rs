@@ -461,6 +461,23 @@ impl Progress {
     }
 }
 
+impl Progress {
+    /// The time is over: stops what has not ended, and waits for nobody.
+    pub(super) fn stop(&mut self, system: &Arc<Shared>) -> ShutdownReport {
+        let Progress { course: place, entry, report } = self;
+        forget(entry);
+        let ended = report.take().unwrap_or_else(|| {
+            let course = place.get_or_insert_with(|| Course::new(system));
+            course.enter();
+            course.elsewhere = true;
+            course.stop();
+            course.report()
+        });
+        *place = None;
+        report.insert(ended).clone()
+    }
+}
+
 impl Drop for Progress {
     fn drop(&mut self) {
         forget(&mut self.entry);

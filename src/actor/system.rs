@@ -12,8 +12,9 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use super::registry::Shared;
+use super::registry::{Member, Shared};
 use super::shutdown::{ShutdownReport, shut_down, stop_all};
+use super::standing::show;
 use super::{Actor, ActorBuilder, Template};
 use crate::cell::refs::Strong;
 use crate::error::BuildError;
@@ -243,6 +244,28 @@ impl System {
         self.shared().actors()
     }
 
+    /// Messages that its actors have [discarded](Actor::discarded), those of the systems below too,
+    /// and those that have ended. Stale on return.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::executor::DrainQueue;
+    /// use turnwise::{Actor, System};
+    ///
+    /// let queue = DrainQueue::new();
+    /// let system = System::new();
+    /// let n = system.spawn(Actor::builder(0).executor(queue.handle()))?;
+    /// n.send(|n| *n += 1)?;
+    /// system.shutdown(Duration::ZERO); // no time for that
+    /// queue.run_until_idle();
+    /// assert_eq!(system.discarded(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn discarded(&self) -> u64 {
+        self.shared().discarded()
+    }
+
     /// Has it been shut down? Once true, true for ever.
     pub fn is_shut_down(&self) -> bool {
         !self.shared().is_open()
@@ -299,9 +322,54 @@ impl Default for System {
     }
 }
 
+/// Members, one after the other.
+struct Members<'a>(&'a [Arc<dyn Member>]);
+
+impl fmt::Debug for Members<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|member| Shown(&**member))).finish()
+    }
+}
+
+struct Shown<'a>(&'a dyn Member);
+
+impl fmt::Debug for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = f.debug_struct("Actor");
+        show(&mut f, self.0.cell().header());
+        f.finish()
+    }
+}
+
+/// Its actors, and those of the systems below, with what each is doing: stale on return. For each
+/// system it takes a short lock.
+///
+/// # Examples
+/// ```
+/// use turnwise::executor::DrainQueue;
+/// use turnwise::{Actor, System};
+///
+/// let queue = DrainQueue::new();
+/// let system = System::new();
+/// let till = system.spawn(Actor::builder(0).name("till").executor(queue.handle()))?;
+/// till.send(|n| *n += 1)?;
+/// assert_eq!(
+///     format!("{system:?}"),
+///     "System { shut_down: false, actors: [Actor { name: \"till\", \
+///      state: 1 queued, waiting for its executor }], discarded: 0 }"
+/// );
+/// # queue.run_until_idle();
+/// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+/// ```
 impl fmt::Debug for System {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("System").finish_non_exhaustive()
+        // Without the lock: whoever is written to is the user's.
+        let members = self.shared().members();
+        f.debug_struct("System")
+            .field("shut_down", &self.is_shut_down())
+            .field("actors", &Members(&members))
+            .field("discarded", &self.discarded())
+            .finish()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::cell::executor::Executor;
 use crate::cell::pattern::PatternRef;
 use crate::cell::refs::Strong;
 use crate::cell::typed::Cell;
-use crate::error::{BuildError, EndCause};
+use crate::error::{BuildError, EndCause, TurnPanic};
 use crate::time::{Clock, Timers};
 
 /// What many actors are made from: an executor, a capacity, a panic policy, hooks, said once.
@@ -106,17 +106,7 @@ pub struct TemplateBuilder<S> {
 }
 
 impl<S: Send + 'static> TemplateBuilder<S> {
-    fn hooks(mut self, set: impl FnOnce(&mut SharedHooks<S>)) -> Self {
-        set(&mut self.plan.hooks);
-        self
-    }
-
-    fn settings(mut self, set: impl FnOnce(&mut Settings)) -> Self {
-        set(&mut self.plan.settings);
-        self
-    }
-
-    /// A name for all of them, for `Debug` and for people.
+    /// A name for all of them, for people: see [`ActorBuilder::name`](crate::ActorBuilder::name).
     pub fn name(self, name: impl Into<String>) -> Self {
         self.settings(|settings| settings.name = Some(Arc::from(name.into())))
     }
@@ -126,40 +116,6 @@ impl<S: Send + 'static> TemplateBuilder<S> {
     pub fn capacity(mut self, messages: usize, overflow: Overflow) -> Self {
         self.capacity = Some(messages);
         self.settings(|settings| settings.overflow = overflow)
-    }
-
-    /// The clock that limits are measured on; without this, the system's monotonic one.
-    pub fn clock(self, clock: impl Clock + 'static) -> Self {
-        self.settings(|settings| {
-            settings.clock = Some(Arc::new(clock));
-            settings.timers = None;
-        })
-    }
-
-    /// The timers of their delayed messages; their clock is the actors' clock, too: see
-    /// [`ActorBuilder::timers`](crate::ActorBuilder::timers).
-    ///
-    /// # Examples
-    /// ```
-    /// use std::time::Duration;
-    /// use turnwise::time::Timers;
-    /// use turnwise::{Template, VirtualClock};
-    ///
-    /// let clock = VirtualClock::new();
-    /// let timers = Timers::by_hand(clock.clone());
-    /// let sessions = Template::builder().timers(timers.clone()).build()?;
-    /// let (one, two) = (sessions.spawn(0), sessions.spawn(0));
-    /// one.send_after(Duration::from_secs(60), |n| *n += 1).forget();
-    /// two.send_after(Duration::from_secs(90), |n| *n += 1).forget();
-    /// clock.advance(Duration::from_secs(60));
-    /// assert_eq!(timers.run_due(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn timers(self, timers: Timers) -> Self {
-        self.settings(|settings| {
-            settings.clock = Some(timers.clock().clone());
-            settings.timers = Some(timers);
-        })
     }
 
     /// Runs them in this executor, and nowhere else: see
@@ -197,10 +153,16 @@ impl<S: Send + 'static> TemplateBuilder<S> {
         self.hooks(|hooks| hooks.policy = policy)
     }
 
-    /// Called with the text of every panic of a turn of any of them: see
+    /// Called with every panic of a turn of any of them: see
     /// [`ActorBuilder::on_panic`](crate::ActorBuilder::on_panic).
-    pub fn on_panic(self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
+    pub fn on_panic(self, hook: impl Fn(&TurnPanic) + Send + Sync + 'static) -> Self {
         self.hooks(|hooks| hooks.on_panic = Some(Box::new(hook)))
+    }
+
+    /// Called once for each message that one of them has accepted and does not handle: see
+    /// [`ActorBuilder::on_undelivered`](crate::ActorBuilder::on_undelivered).
+    pub fn on_undelivered(self, hook: impl Fn(Undelivered<S>) + Send + Sync + 'static) -> Self {
+        self.hooks(|hooks| hooks.on_undelivered = Some(Box::new(hook)))
     }
 
     /// Called once for each of them, when it has ended, with its state and with what ended it: see
@@ -237,10 +199,45 @@ impl<S: Send + 'static> TemplateBuilder<S> {
         self.hooks(|hooks| hooks.on_batch_end = Some(Box::new(hook)))
     }
 
-    /// Called once for each message that one of them has accepted and does not handle: see
-    /// [`ActorBuilder::on_undelivered`](crate::ActorBuilder::on_undelivered).
-    pub fn on_undelivered(self, hook: impl Fn(Undelivered<S>) + Send + Sync + 'static) -> Self {
-        self.hooks(|hooks| hooks.on_undelivered = Some(Box::new(hook)))
+    /// The clock that limits are measured on; without this, the system's monotonic one.
+    pub fn clock(self, clock: impl Clock + 'static) -> Self {
+        self.settings(|settings| {
+            settings.clock = Some(Arc::new(clock));
+            settings.timers = None;
+        })
+    }
+
+    /// The timers of their delayed messages; their clock is the actors' clock, too: see
+    /// [`ActorBuilder::timers`](crate::ActorBuilder::timers).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::time::Timers;
+    /// use turnwise::{Template, VirtualClock};
+    ///
+    /// let clock = VirtualClock::new();
+    /// let timers = Timers::by_hand(clock.clone());
+    /// let sessions = Template::builder().timers(timers.clone()).build()?;
+    /// let (one, two) = (sessions.spawn(0), sessions.spawn(0));
+    /// one.send_after(Duration::from_secs(60), |n| *n += 1).forget();
+    /// two.send_after(Duration::from_secs(90), |n| *n += 1).forget();
+    /// clock.advance(Duration::from_secs(60));
+    /// assert_eq!(timers.run_due(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn timers(self, timers: Timers) -> Self {
+        self.settings(|settings| {
+            settings.clock = Some(timers.clock().clone());
+            settings.timers = Some(timers);
+        })
+    }
+
+    /// Shall what becomes of the messages of each be counted, for itself? See
+    /// [`ActorBuilder::counted`](crate::ActorBuilder::counted). One that was sent to then costs some
+    /// three hundred bytes more.
+    pub fn counted(self, counted: bool) -> Self {
+        self.settings(|settings| settings.counted = counted)
     }
 
     /// Makes the template.
@@ -260,6 +257,16 @@ impl<S: Send + 'static> TemplateBuilder<S> {
         let Limits { capacity, budget } = Limits::of(capacity, budget, &plan.settings)?;
         let settings = Settings { limit: capacity, budget, ..plan.settings };
         Ok(Template { pattern: Cell::pattern(SharedPlan { settings, ..plan }) })
+    }
+
+    fn hooks(mut self, set: impl FnOnce(&mut SharedHooks<S>)) -> Self {
+        set(&mut self.plan.hooks);
+        self
+    }
+
+    fn settings(mut self, set: impl FnOnce(&mut Settings)) -> Self {
+        set(&mut self.plan.settings);
+        self
     }
 }
 

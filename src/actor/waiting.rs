@@ -7,7 +7,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::message::{Handler, Typed};
+use super::within::{Over, Within};
 use super::{Actor, Reply, WaitError};
+use crate::cell::header::Header;
 use crate::cell::message::{Closure, Message};
 use crate::cell::refs::Strong;
 use crate::envelope::ask::{Ask, Asked};
@@ -17,7 +19,7 @@ use crate::mailbox::node::Envelope;
 use crate::mailbox::oneshot::oneshot;
 use crate::send::push::By;
 use crate::send::room::Seat;
-use crate::time::{Cutoff, Limit};
+use crate::time::{Cutoff, Limit, Timers};
 
 /// An actor whose senders wait for room: see [`Actor::waiting`].
 ///
@@ -26,7 +28,7 @@ use crate::time::{Cutoff, Limit};
 /// blocking `wait`, a blocking `within` a limit, or as a future. Those that wait are let in in the
 /// order of their calls, and a place that becomes free is theirs: no sender that comes later takes
 /// it. Dropping what comes back before it is ready withdraws the message, unless it was let in
-/// meanwhile.
+/// meanwhile. [All ways to wait](Actor#every-way-to-wait) stand in one table.
 pub struct Waiting<'a, S> {
     actor: &'a Actor<S>,
 }
@@ -68,6 +70,48 @@ impl<'a, S: Send + 'static> Waiting<'a, S> {
     {
         Asking::new(&self.actor.handle, Typed(message), |Typed(message)| message)
     }
+
+    /// As [`Actor::with`]; waits in this call, for room, too. There is no future of it, because a
+    /// task could forget that, and what the closure borrows with it: see [`call`](Self::call).
+    ///
+    /// # Errors
+    /// As [`Actor::with`], but for [`Reason::Full`].
+    ///
+    /// # Panics
+    /// As [`Actor::with`].
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::{Actor, Overflow};
+    ///
+    /// let names = Actor::builder(vec!["ada".to_string()]).capacity(1, Overflow::Reject).spawn()?;
+    /// let mut first = String::new();
+    /// names.waiting().with(|names| first.clone_from(&names[0]))?;
+    /// assert_eq!(first, "ada");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with<F, R>(&self, f: F) -> Result<R, AskError>
+    where
+        F: FnOnce(&mut S) -> R + Send,
+        R: Send,
+    {
+        self.actor.handle.lend(f, Limit::Unlimited, true)
+    }
+
+    /// As [`Actor::with_within`]; the limit is for room and turn together.
+    ///
+    /// # Errors
+    /// As [`Actor::with_within`], but for [`Reason::Full`].
+    ///
+    /// # Panics
+    /// As [`Actor::with_within`].
+    pub fn with_within<F, R>(&self, limit: impl Into<Limit>, f: F) -> Result<R, AskError>
+    where
+        F: FnOnce(&mut S) -> R + Send,
+        R: Send,
+    {
+        self.actor.handle.lend(f, limit.into(), true)
+    }
 }
 
 impl<S> fmt::Debug for Waiting<'_, S> {
@@ -83,6 +127,8 @@ trait Sits<T>: Send + Sync {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), T>>;
     /// When a wait that begins now ends.
     fn moment(&self, limit: Limit) -> Option<Duration>;
+    /// Where a task that waits so long has itself woken.
+    fn service(&self) -> Timers;
 }
 
 /// A seat, and what becomes of its message if that is not accepted.
@@ -95,22 +141,28 @@ impl<S, E, T, F> Sits<T> for Sitting<S, E, F>
 where
     S: Send + 'static,
     E: Envelope + Send,
-    F: Fn(E, Reason) -> T + Send + Sync,
+    F: Fn(&Header, E, Reason) -> T + Send + Sync,
 {
     fn wait(self: Box<Self>, at: Option<Duration>) -> Result<(), T> {
         let Sitting { seat, refused } = *self;
         let handle = seat.handle().clone();
         let sent = seat.wait(Cutoff::at(handle.header().clock(), at));
-        sent.map_err(|(message, reason)| refused(message, reason))
+        sent.map_err(|(message, reason)| refused(handle.header(), message, reason))
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), T>> {
         let Sitting { seat, refused } = self;
-        seat.poll(cx).map_err(|(message, reason)| refused(message, reason))
+        let sent = std::task::ready!(seat.poll(cx));
+        let header = seat.handle().header();
+        Poll::Ready(sent.map_err(|(message, reason)| refused(header, message, reason)))
     }
 
     fn moment(&self, limit: Limit) -> Option<Duration> {
         self.seat.handle().deadline(limit).moment()
+    }
+
+    fn service(&self) -> Timers {
+        self.seat.handle().header().config().service()
     }
 }
 
@@ -128,15 +180,20 @@ enum State<M> {
 }
 
 impl<M: 'static> Sending<M> {
-    fn new<S, L>(handle: &Strong<S>, message: L, back: fn(L) -> M) -> Self
+    pub(super) fn new<S, L>(handle: &Strong<S>, message: L, back: fn(L) -> M) -> Self
     where
         S: Send + 'static,
         L: Message<S>,
     {
-        let refused = move |tell: Tell<S, L>, reason| SendError::new(back(tell.message), reason);
+        let refused = move |header: &Header, tell: Tell<S, L>, reason| {
+            header.report_refused(&reason, 1);
+            SendError::new(back(tell.message), reason, header.who())
+        };
         let state = match handle.send_or_sit(Tell::new(message), By::Sender) {
             Ok(Ok(())) => State::Sent,
-            Ok(Err((tell, reason))) => State::Refused(Box::new(refused(tell, reason))),
+            Ok(Err((tell, reason))) => {
+                State::Refused(Box::new(refused(handle.header(), tell, reason)))
+            }
             Err(seat) if handle.drops_newest() => {
                 if let Some(tell) = seat.into_message() {
                     handle.drop_newest(tell.message);
@@ -173,6 +230,41 @@ impl<M> Sending<M> {
                 seat.wait(at)
             }
         }
+    }
+
+    /// [`within`](Self::within) for a task: a future with the same outcomes. The time counts from
+    /// this call on, by the actor's clock; the task is woken by [the actor's
+    /// timers](crate::ActorBuilder::timers). Polling it runs no turn.
+    ///
+    /// # Panics
+    /// If the clock does; then the message is withdrawn.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::executor::DrainQueue;
+    /// use turnwise::{Actor, Overflow, Reason};
+    ///
+    /// let queue = DrainQueue::new(); // not run
+    /// let builder = Actor::builder(0).executor(queue.handle()).capacity(1, Overflow::Reject);
+    /// let n = builder.spawn()?;
+    /// n.send(|n| *n += 1)?;
+    /// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// let sent = n.waiting().send(|n| *n += 1).within_async(Duration::from_millis(5));
+    /// assert_eq!(runtime.block_on(sent).unwrap_err().into_reason(), Reason::Full);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn within_async(self, limit: impl Into<Limit>) -> Within<Self> {
+        let over = match &self.state {
+            State::Waits(seat) => Over::at(seat.moment(limit.into()), || seat.service()),
+            State::Sent | State::Refused(_) => Over::NEVER,
+        };
+        Within::new(over, self)
+    }
+
+    /// The time is over: the message is withdrawn, unless it was let in meanwhile.
+    pub(super) fn expire(&mut self) -> Result<(), SendError<M>> {
+        Sending { state: std::mem::replace(&mut self.state, State::Sent) }.within(Limit::Immediate)
     }
 }
 
@@ -212,7 +304,7 @@ pub struct Asking<R, M = ()> {
 }
 
 impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
-    fn new<S, L>(handle: &Strong<S>, message: L, back: fn(L) -> M) -> Self
+    pub(super) fn new<S, L>(handle: &Strong<S>, message: L, back: fn(L) -> M) -> Self
     where
         S: Send + 'static,
         L: Message<S, Answer = R, Payload = M>,
@@ -220,11 +312,12 @@ impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
         // If there is room, it is a question like any other.
         let message = match handle.ask(message, By::Sender) {
             Err((message, Reason::Full)) if !handle.drops_newest() => message,
-            answer => return Asking { seat: None, reply: Reply::of(answer, back) },
+            answer => return Asking { seat: None, reply: Reply::of(handle, answer, back) },
         };
         let (answerer, asker) = oneshot(Asked::new(message));
         let reply = Reply::pending(asker, handle.to_ref());
-        let refused = |ask: Ask<S, L>, reason: Reason| {
+        let refused = |header: &Header, ask: Ask<S, L>, reason: Reason| {
+            header.report_refused(&reason, 1);
             match &reason {
                 Reason::Full => ask.leave(),
                 _ => ask.refuse(reason.clone()),
@@ -234,7 +327,7 @@ impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
         let seat = match handle.send_or_sit(Ask::new(answerer), By::Sender) {
             Ok(Ok(())) => None,
             Ok(Err((ask, reason))) => {
-                ask.refuse(reason);
+                refused(handle.header(), ask, reason);
                 None
             }
             Err(seat) => Some(Box::new(Sitting { seat, refused }) as Box<dyn Sits<Reason>>),
@@ -261,12 +354,31 @@ impl<R, M> Asking<R, M> {
     ///
     /// # Errors
     /// As [`Reply::within`].
-    pub fn within(mut self, limit: impl Into<Limit>) -> Result<R, WaitError<R, M>> {
+    pub fn within(self, limit: impl Into<Limit>) -> Result<R, WaitError<R, M>> {
         let at = self.reply.moment(limit.into());
+        self.until(at)
+    }
+
+    /// [`within`](Self::within) for a task: a future with the same outcomes. The time counts from
+    /// this call on, by the actor's clock; the task is woken by [the actor's
+    /// timers](crate::ActorBuilder::timers). Polling it runs no turn.
+    ///
+    /// # Panics
+    /// If the clock does; then the question is withdrawn if it has no room yet.
+    pub fn within_async(self, limit: impl Into<Limit>) -> Within<Self> {
+        Within::new(self.reply.over(limit.into()), self)
+    }
+
+    pub(super) fn is_running_here(&self) -> bool {
+        self.reply.is_running_here()
+    }
+
+    pub(super) fn until(mut self, at: Option<Duration>) -> Result<R, WaitError<R, M>> {
         if let Some(seat) = self.seat.take() {
             if let Err(Reason::Full) = seat.wait(at) {
+                let who = self.reply.who();
                 return match self.reply.cancel() {
-                    Ok(message) => Err(WaitError::Cancelled(Withdrawn::new(message))),
+                    Ok(message) => Err(WaitError::Cancelled(Withdrawn::new(message, who))),
                     Err(reply) => Err(WaitError::TimedOut(reply)),
                 };
             }

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use super::Actor;
+use super::{Actor, standing};
 use crate::cell::refs::{Ref, Weak};
+use crate::send::close::wake_stopped;
 
 /// A handle to an actor that does not keep it going: [`upgrade`](Self::upgrade) gives an [`Actor`]
 /// as long as another one is there.
@@ -56,7 +57,11 @@ impl<S: Send + 'static> WeakActor<S> {
         match self.upgrade() {
             Some(actor) => actor.stop(),
             // Nothing new can come; what waits is given back by whoever comes to it.
-            None => self.weak.as_ref().header().raise_stop(),
+            None => {
+                let first = self.weak.as_ref().header().raise_stop();
+                wake_stopped(self.weak.as_ref());
+                first
+            }
         }
     }
 }
@@ -69,6 +74,8 @@ impl<S> Clone for WeakActor<S> {
 
 impl<S> fmt::Debug for WeakActor<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WeakActor").field("name", &self.name()).finish_non_exhaustive()
+        let mut f = f.debug_struct("WeakActor");
+        standing::show(&mut f, self.cell().header());
+        f.finish_non_exhaustive()
     }
 }

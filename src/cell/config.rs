@@ -7,8 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::executor::Executor;
+use super::restarts::Restarts;
 use crate::budget::Budget;
-use crate::error::EndCause;
+use crate::error::{EndCause, TurnPanic};
 use crate::mailbox::word::UNBOUNDED;
 use crate::time::{Clock, Timers};
 
@@ -33,12 +34,69 @@ pub enum PanicPolicy<S> {
     Resume,
     /// The actor goes on with a fresh state from this factory; if that panics too, it stops.
     Restart(Box<dyn FnMut() -> S + Send>),
+    /// The actor is restarted with a fresh state from this factory, so often, and after a rest: see
+    /// [`restart_within`](Self::restart_within).
+    RestartWithin(Restarts, Box<dyn FnMut() -> S + Send>),
 }
 
 impl<S> PanicPolicy<S> {
     /// [`PanicPolicy::Restart`] with this factory.
     pub fn restart(factory: impl FnMut() -> S + Send + 'static) -> Self {
         PanicPolicy::Restart(Box::new(factory))
+    }
+
+    /// The actor is restarted with a fresh state from this factory, but not too often, and not too
+    /// soon.
+    ///
+    /// The message that has panicked is never run again: its asker is told at once. Then the actor
+    /// rests, if the [`Restarts`] say so. It is as if a turn took that long: messages are accepted
+    /// and wait, as many as the capacity allows, in their order; whoever waits for the actor waits;
+    /// no thread is kept. When the time has come, by [the actor's
+    /// timers](crate::ActorBuilder::timers), the factory is called, in a turn: where the actor is at
+    /// home, its executor, or, without one, [`ThreadPool::global`](crate::ThreadPool::global). Then
+    /// the messages run. A factory that panics is one more panic: the hook is told, and the actor
+    /// rests longer.
+    ///
+    /// One panic too many gives the actor up: it stops, with
+    /// [`StopCause::GaveUp`](crate::StopCause::GaveUp). The end hook, those that ask and those that
+    /// send are told that, and what waits is given back.
+    ///
+    /// A stop ends the rest at once; so does the end of a system's limit. Closing the actor, or
+    /// dropping its last handle, does not: what was accepted is run by the fresh state, and then
+    /// the actor ends. Until the restart, the old state is as the panic left it; the end hook of an
+    /// actor that is stopped gets that one. The panic of a batch's hook is followed by a restart at
+    /// once, which counts as well; so is each panic, if there is no rest, or if the clock panics.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::time::Timers;
+    /// use turnwise::{Actor, AskError, PanicPolicy, Reason, Restarts, StopCause, VirtualClock};
+    ///
+    /// let clock = VirtualClock::new();
+    /// let timers = Timers::by_hand(clock.clone());
+    /// let restarts = Restarts::at_most(1, Duration::from_secs(60))
+    ///     .backoff(Duration::from_secs(1), Duration::from_secs(10));
+    /// let link = Actor::builder("first")
+    ///     .timers(timers.clone())
+    ///     .panic_policy(PanicPolicy::restart_within(restarts, || "second"))
+    ///     .spawn()?;
+    ///
+    /// link.send(|_| panic!("lost"))?;
+    /// let asked = link.call(|link| *link); // accepted, and waits
+    /// assert!(!asked.is_ready());
+    /// clock.advance(Duration::from_secs(1));
+    /// timers.run_due();
+    /// assert_eq!(asked.wait()?, "second");
+    ///
+    /// link.send(|_| panic!("lost again"))?;
+    /// let gave_up = StopCause::GaveUp { restarts: 1, panic: "lost again".into() };
+    /// let refused = link.call(|link| *link).wait();
+    /// assert_eq!(refused, Err(AskError::Refused(Reason::Stopped(gave_up))));
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn restart_within(restarts: Restarts, factory: impl FnMut() -> S + Send + 'static) -> Self {
+        PanicPolicy::RestartWithin(restarts, Box::new(factory))
     }
 }
 
@@ -48,6 +106,7 @@ impl<S> fmt::Debug for PanicPolicy<S> {
             PanicPolicy::Stop => "Stop",
             PanicPolicy::Resume => "Resume",
             PanicPolicy::Restart(_) => "Restart",
+            PanicPolicy::RestartWithin(..) => "RestartWithin",
         })
     }
 }
@@ -64,12 +123,23 @@ pub enum SharedPolicy<S> {
     Resume,
     /// The actor goes on with a fresh state from this factory; if that panics too, it stops.
     Restart(Box<dyn Fn() -> S + Send + Sync>),
+    /// The actor is restarted with a fresh state from this factory, so often, and after a rest; each
+    /// actor's restarts count by themselves: [`PanicPolicy::restart_within`].
+    RestartWithin(Restarts, Box<dyn Fn() -> S + Send + Sync>),
 }
 
 impl<S> SharedPolicy<S> {
     /// [`SharedPolicy::Restart`] with this factory.
     pub fn restart(factory: impl Fn() -> S + Send + Sync + 'static) -> Self {
         SharedPolicy::Restart(Box::new(factory))
+    }
+
+    /// [`SharedPolicy::RestartWithin`] with this factory.
+    pub fn restart_within(
+        restarts: Restarts,
+        factory: impl Fn() -> S + Send + Sync + 'static,
+    ) -> Self {
+        SharedPolicy::RestartWithin(restarts, Box::new(factory))
     }
 }
 
@@ -79,6 +149,7 @@ impl<S> fmt::Debug for SharedPolicy<S> {
             SharedPolicy::Stop => "Stop",
             SharedPolicy::Resume => "Resume",
             SharedPolicy::Restart(_) => "Restart",
+            SharedPolicy::RestartWithin(..) => "RestartWithin",
         })
     }
 }
@@ -96,8 +167,8 @@ pub(crate) struct Hooks<S> {
     pub(crate) on_batch_end: Option<BatchEndHook<S>>,
 }
 
-/// Told the text of every panic; by the owner.
-pub(crate) type PanicHook = Box<dyn FnMut(&str) + Send>;
+/// Told of every panic; by the owner.
+pub(crate) type PanicHook = Box<dyn FnMut(&TurnPanic) + Send>;
 /// Given the state, and why the actor has ended; once, by the owner.
 pub(crate) type EndHook<S> = Box<dyn FnOnce(S, EndCause) + Send>;
 /// Called with the state before the first turn of a batch; by the owner.
@@ -124,7 +195,7 @@ pub(crate) struct SharedHooks<S> {
     pub(crate) on_undelivered: Option<UndeliveredHook<S>>,
 }
 
-pub(crate) type SharedPanicHook = Box<dyn Fn(&str) + Send + Sync>;
+pub(crate) type SharedPanicHook = Box<dyn Fn(&TurnPanic) + Send + Sync>;
 pub(crate) type SharedEndHook<S> = Box<dyn Fn(S, EndCause) + Send + Sync>;
 pub(crate) type SharedBatchStartHook<S> = Box<dyn Fn(&mut S) + Send + Sync>;
 pub(crate) type SharedBatchEndHook<S> = Box<dyn Fn(&mut S, u64) + Send + Sync>;
@@ -172,6 +243,8 @@ pub(crate) struct Settings {
     pub(crate) executor: Option<Arc<dyn Executor>>,
     /// Senders and waiting threads run it too, though it has an executor.
     pub(crate) inline: bool,
+    /// What becomes of its messages is counted.
+    pub(crate) counted: bool,
     /// The most that one drain does.
     pub(crate) budget: Budget,
     pub(crate) overflow: Overflow,
@@ -186,6 +259,7 @@ impl Settings {
         name: None,
         executor: None,
         inline: false,
+        counted: false,
         budget: Budget::INLINE,
         overflow: Overflow::Reject,
         clock: None,
@@ -195,6 +269,15 @@ impl Settings {
     /// Is the actor run by its executor, and by nobody else?
     pub(crate) const fn is_executor_only(&self) -> bool {
         self.executor.is_some() && !self.inline
+    }
+
+    /// The service that its limits of tasks and its delayed messages wait in, by the same clock.
+    pub(crate) fn service(&self) -> Timers {
+        match (&self.timers, &self.clock) {
+            (Some(timers), _) => timers.clone(),
+            (None, None) => Timers::global().clone(),
+            (None, Some(clock)) => Timers::of(clock),
+        }
     }
 
     /// Another clock than the machine's, unless one was chosen.

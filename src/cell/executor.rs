@@ -26,7 +26,8 @@ use std::sync::Arc;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot run an actor's drains",
     label = "not an executor",
-    note = "a thread pool is given by its handle (`pool.handle()`), a runtime by `executor::Tokio`"
+    note = "a thread pool is given by its handle (`pool.handle()`), a runtime by `executor::Tokio`",
+    note = "a closure that takes a `turnwise::Drain` is an executor, too"
 )]
 pub trait Executor: Send + Sync {
     /// Has the drain run soon, by some thread.
@@ -90,6 +91,7 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<F: Fn(Drain) + Send + Sync> Executor for F {
     fn execute(&self, drain: Drain) {
         self(drain);

@@ -43,12 +43,15 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::config::Settings;
 use super::counts::Counts;
-use crate::error::StopCause;
+use super::restarts::Rests;
+use super::stats::Stats;
+use crate::error::{EndCause, StopCause, TurnPanic, Who};
 use crate::mailbox::seats::Seats;
-use crate::mailbox::word::{UNBOUNDED, Word};
+use crate::mailbox::word::{CLOSED, UNBOUNDED, Word};
 use crate::panic;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicPtr, AtomicU64};
@@ -111,6 +114,8 @@ pub(super) struct Traits {
     pub(super) observed: bool,
     /// Something else than the drop of the state is done at the end.
     pub(super) told_of_end: bool,
+    /// Its owner may rest before a restart.
+    pub(super) rests: bool,
 }
 
 /// What takes the place of a cell's base when the cell needs an [`Ext`].
@@ -140,7 +145,7 @@ impl Fork {
         let (vtable, traits, few) = (*vtable, *traits, *few);
         let settings = settings.clone();
         let config = Config { vtable, kind: Kind::Fork, traits, few, settings };
-        Fork { config, base, ext: Ext::default(), guard: UnsafeCell::new(None) }
+        Fork { config, base, ext: Ext::new(), guard: UnsafeCell::new(None) }
     }
 
     /// The same, for a cell to be: with what is dropped at its end, and another clock unless one
@@ -220,6 +225,11 @@ impl Config {
         self.traits.observed
     }
 
+    /// May its owner rest before a restart?
+    pub(crate) fn may_rest(&self) -> bool {
+        self.traits.rests
+    }
+
     /// Is the end of the actor nothing but the drop of its state?
     #[inline(always)]
     pub(super) fn ends_in_silence(&self) -> bool {
@@ -243,7 +253,6 @@ pub(crate) struct Move {
 }
 
 /// What any thread may reach of an actor that needs it.
-#[derive(Default)]
 pub(crate) struct Ext {
     /// Those that wait for the mailbox to be idle: woken when a watched word is released.
     pub(crate) idle_waiters: Waiters,
@@ -251,7 +260,32 @@ pub(crate) struct Ext {
     pub(crate) end_waiters: Waiters,
     /// Those that wait for room.
     pub(crate) room: Seats,
-    cause: Mutex<Option<StopCause>>,
+    /// Messages that were dropped for want of a hook.
+    pub(super) discarded: AtomicU64,
+    pub(super) told: Mutex<Told>,
+    /// Its restarts, and the owner that rests before one.
+    pub(crate) rests: Rests,
+}
+
+impl Ext {
+    fn new() -> Self {
+        Ext {
+            idle_waiters: Waiters::default(),
+            end_waiters: Waiters::default(),
+            room: Seats::default(),
+            discarded: AtomicU64::new(0),
+            told: Mutex::default(),
+            rests: Rests::default(),
+        }
+    }
+}
+
+/// What was told of an actor.
+#[derive(Default)]
+pub(super) struct Told {
+    cause: Option<StopCause>,
+    /// Of an actor that is counted.
+    pub(super) stats: Option<Box<Stats>>,
 }
 
 /// What is done between two turns.
@@ -268,14 +302,22 @@ pub(crate) enum Step {
 pub(crate) enum Recovered {
     Resumed,
     Stopped,
+    /// It is to be restarted, after so long.
+    Restarts(Duration),
+    /// It would be one restart too many: after so many.
+    GaveUp(u32),
 }
 
 /// The functions of one state type. All but `free` are for the owner of the mailbox.
 pub(super) struct VTable {
     pub(super) counts: usize,
+    /// The name of the state's type.
+    pub(super) name: fn() -> &'static str,
     pub(super) moves: Option<Move>,
     pub(super) end: unsafe fn(*const Header),
-    pub(super) recover: unsafe fn(*const Header, &str) -> Recovered,
+    pub(super) recover: unsafe fn(*const Header, &TurnPanic) -> Recovered,
+    /// Makes the state anew, in a turn. May unwind.
+    pub(super) restart: unsafe fn(*const Header, *const ()),
     pub(super) step: unsafe fn(*const Header, Step),
     pub(super) free: unsafe fn(*const Header),
 }
@@ -365,9 +407,31 @@ impl Header {
         }
     }
 
+    /// CLOSED was raised, by a step that sees those that wait for it (MEETING): wakes them. They
+    /// stand in one list with those that wait for the end, who look again.
+    #[cold]
+    pub(crate) fn tell_closed(&self) {
+        if let Some(ext) = self.ext() {
+            ext.end_waiters.wake_all();
+        }
+    }
+
     /// The largest number of waiting messages, if there is one.
     pub(crate) fn capacity(&self) -> Option<usize> {
         self.config().capacity()
+    }
+
+    /// The actor's name, or the type of its state.
+    pub(crate) fn name(&self) -> &str {
+        let config = self.config();
+        config.name.as_deref().unwrap_or_else(config.vtable.name)
+    }
+
+    /// The same, for an error.
+    #[inline]
+    pub(crate) fn who(&self) -> Who {
+        let config = self.config();
+        Who { name: config.name.clone(), of: config.vtable.name }
     }
 
     /// The clock that limits are measured on.
@@ -392,6 +456,9 @@ impl Header {
         // Ordering: Relaxed. A stop on request has no cause to show.
         let first = self.flags.fetch_or(STOP, Relaxed) & STOP == 0;
         announce_stop();
+        if first {
+            self.report_stop(&StopCause::Requested);
+        }
         first
     }
 
@@ -459,29 +526,53 @@ impl Header {
         let flags = self.flags.load(Acquire);
         (flags & STOP != 0).then(|| {
             let ext = self.ext().filter(|_| flags & TOLD != 0);
-            let told = ext.and_then(|ext| ext.cause.lock().clone());
+            let told = ext.and_then(|ext| ext.told.lock().cause.clone());
             told.unwrap_or(StopCause::Requested)
         })
     }
 
+    /// Why the actor ends, or has ended.
+    pub(crate) fn end_cause(&self) -> EndCause {
+        match self.stop_cause() {
+            Some(cause) => EndCause::Stopped(cause),
+            None if self.word.load().has(CLOSED) => EndCause::Closed,
+            None => EndCause::Dropped,
+        }
+    }
+
     /// Raises STOP and says why, unless it is raised already: the first one counts.
     pub(crate) fn stop_because(&self, cause: StopCause) {
-        self.ext_made().cause.lock().get_or_insert(cause);
+        let cause = self.ext_made().told.lock().cause.get_or_insert(cause).clone();
         // One step, so that a stop on request is before it or after it. The first guess is that no
         // bit is set.
-        let mut now = 0;
+        let (mut now, mut first) = (0, false);
         while now & STOP == 0 {
             // Ordering: Release, writer side of CAUSE. A failure is only the guess of the next
             // attempt.
             match self.flags.compare_exchange(now, now | STOP | TOLD, Release, Relaxed) {
-                Ok(_) => break,
+                Ok(_) => {
+                    first = true;
+                    break;
+                }
                 Err(seen) => now = seen,
             }
         }
         // Also if it was raised already: whoever did that may not have announced it yet, and the
         // owner must see its own stop at once.
         announce_stop();
+        if first {
+            self.report_stop(&cause);
+        }
     }
+}
+
+/// Makes the state of an actor anew.
+///
+/// # Safety
+/// The caller owns this mailbox, and runs a turn with this `env`, or none.
+pub(crate) unsafe fn restart(cell: *const Header, env: *const ()) {
+    // SAFETY: the caller's word: the owner keeps the cell, which is of that type.
+    unsafe { ((*cell).config().vtable.restart)(cell, env) }
 }
 
 /// The counts of a cell.

@@ -3,7 +3,8 @@
 //! An [`Owner`] is made by the steps of the word that win the mailbox, here and nowhere else, and
 //! ends in the steps that let it go. It carries what only an owner has: the private list, and the
 //! turns that COUNT does not know of yet. It never leaves its thread: a mailbox that another thread
-//! is to go on with is left pending, and won again there.
+//! is to go on with is left pending, and won again there. One that rests ([`Resting`]) is on no
+//! thread, and becomes an owner again on the one that ends its rest.
 //!
 //! - O1: one owner at a time (R1). While there is one, the cell is there: the handles' own
 //!   reference is given up by the owner that ends the actor, and by nobody else (B3).
@@ -11,11 +12,13 @@
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
+use std::time::Duration;
 
-use super::header::{ENDED, Header, Move, Recovered, SAVED, STOP, Step};
+use super::header::{ENDED, Header, Move, Recovered, SAVED, STOP, Step, restart};
 use super::refs::{Queued, Ref, Scheduled, Strong, Weak, free};
+use super::resident::Env;
 use super::typed::Cell;
-use crate::error::StopCause;
+use crate::error::{StopCause, TurnPanic};
 use crate::mailbox::list::{Batch, Links};
 use crate::mailbox::node::{NodePtr, Taken};
 use crate::mailbox::word::{CLOSED, Duty, Entry, ORPHAN, Refusal, Snapshot, Unscheduled};
@@ -318,12 +321,6 @@ impl Owner {
         self.cell.as_ptr()
     }
 
-    /// Which cell it is.
-    #[inline(always)]
-    pub(crate) fn addr(&self) -> usize {
-        self.cell.addr().get()
-    }
-
     /// One more reference to the cell.
     pub(crate) fn to_ref(&self) -> Ref {
         // SAFETY: O1.
@@ -415,18 +412,57 @@ impl Owner {
         unsafe { Cell::with_state(self.cell.as_ptr(), f) }
     }
 
-    /// What a panic in a turn does to the actor: the hook is told, the policy acts.
-    pub(crate) fn recover(&mut self, payload: &Payload) {
-        let text = panic::text(payload.as_ref());
+    /// What a panic in a turn does to the actor: the hook is told, the policy acts. If the actor is
+    /// to rest before it is restarted, and `may_rest`: for how long.
+    #[cold]
+    pub(crate) fn recover(&mut self, payload: &Payload, may_rest: bool) -> Option<Duration> {
         if self.header().has(ENDED) {
-            return;
+            return None;
         }
-        let recover = self.header().config().vtable.recover;
-        // SAFETY: this is the owner of a mailbox of that type, and the state is there.
-        match unsafe { recover(self.cell.as_ptr(), &text) } {
-            Recovered::Resumed => {}
-            Recovered::Stopped => self.stop(StopCause::Panicked(text)),
+        let mut panic = TurnPanic::of(self.header().name(), payload);
+        loop {
+            let recover = self.header().config().vtable.recover;
+            // SAFETY: this is the owner of a mailbox of that type, and the state is there.
+            let recovered = unsafe { recover(self.cell.as_ptr(), &panic) };
+            self.header().report_panic(&panic, recovered);
+            match recovered {
+                Recovered::Resumed => {}
+                Recovered::Stopped => self.stop(StopCause::Panicked(panic)),
+                Recovered::GaveUp(restarts) => {
+                    self.stop(StopCause::GaveUp { restarts, panic });
+                }
+                Recovered::Restarts(rest) if may_rest && !rest.is_zero() => return Some(rest),
+                Recovered::Restarts(_) => {
+                    let (cell, env) = (self.cell.as_ptr(), Env::of(self.cell.as_ptr()));
+                    // SAFETY: as above, between two turns.
+                    if let Err(payload) = panic::catch(|| unsafe { restart(cell, env.as_ptr()) }) {
+                        panic = TurnPanic::of(self.header().name(), &payload);
+                        panic::discard(payload);
+                        // A factory may panic for as long as the limits allow: a stop ends that.
+                        if !self.is_stopped() {
+                            continue;
+                        }
+                    }
+                }
+            }
+            return None;
         }
+    }
+
+    /// This node comes before all that waits, in the place of a turn that is done; the caller is its
+    /// holder.
+    pub(crate) fn put_first(&mut self, node: NodePtr) {
+        debug_assert!(self.done > 0, "a place that nobody has given up");
+        self.done = self.done.saturating_sub(1);
+        self.batch.prepend(node);
+    }
+
+    /// The owner of a mailbox that nobody runs for a time: on no thread, with what is left.
+    pub(crate) fn lie_down(mut self) -> Resting {
+        self.save_list();
+        let resting = Resting { cell: self.to_ref(), done: self.done };
+        std::mem::forget(self);
+        resting
     }
 
     /// Calls a hook of a batch. Its panic is treated like that of a turn.
@@ -436,7 +472,7 @@ impl Owner {
         // SAFETY: this is the owner of a mailbox of that type; its state is there, for the actor
         // ends only after its last batch, and nothing borrows it.
         if let Err(payload) = panic::catch(|| unsafe { f(cell, step) }) {
-            self.recover(&payload);
+            self.recover(&payload, false);
             panic::discard(payload);
         }
     }
@@ -541,9 +577,14 @@ impl Owner {
         Queued::Entry(unsafe { Scheduled::of(cell) })
     }
 
-    fn leave(mut self, scheduled: bool) {
+    /// For whoever owns the mailbox next.
+    fn save_list(&mut self) {
         let batch = std::mem::replace(&mut self.batch, Batch::new());
         self.header().save(batch.into_saved());
+    }
+
+    fn leave(mut self, scheduled: bool) {
+        self.save_list();
         self.header().word.set_pending(self.done, scheduled);
         std::mem::forget(self);
     }
@@ -563,11 +604,33 @@ impl Drop for Owner {
     }
 }
 
+/// An owner on no thread: its mailbox is not idle, not pending, and run by nobody. It is passed on
+/// under a lock, which carries what HANDOVER does.
+///
+/// It is no `Drop`: see [`crate::drain::rest`] for who gets it up.
+#[must_use = "a mailbox whose owner is forgotten is stuck"]
+pub(crate) struct Resting {
+    cell: Ref,
+    done: u64,
+}
+
+impl Resting {
+    /// The owner, on this thread.
+    pub(crate) fn get_up(self) -> Owner {
+        let Resting { cell, done } = self;
+        let batch = Batch::from_saved(cell.header().saved());
+        // SAFETY: O1: the owner that lay down has become this one, and its list was saved there. As
+        // long as there is an owner, the cell is.
+        unsafe { Owner::new(cell.ptr(), batch, done) }
+    }
+}
+
 /// Stops an actor, by its owner or by one that keeps it pending: it takes nothing new.
 pub(crate) fn stop(header: &Header, cause: StopCause) {
     header.stop_because(cause);
     if let Some((duty, _)) = header.word.raise(CLOSED, Entry::Leave) {
         debug_assert_eq!(duty, Duty::Nothing, "an owner's mailbox is neither idle nor pending");
+        header.tell_closed();
     }
 }
 

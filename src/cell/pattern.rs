@@ -10,7 +10,7 @@
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use super::config::{SharedHooks, SharedPlan};
+use super::config::{SharedHooks, SharedPlan, SharedPolicy};
 use super::counts::Uses;
 use super::header::{Config, Kind, Traits, VTable};
 use crate::panic;
@@ -37,8 +37,10 @@ impl<S> PatternRef<S> {
         vtable: &'static VTable,
         SharedPlan { settings, hooks }: SharedPlan<S>,
     ) -> Self {
-        let observed = hooks.on_batch_start.is_some() || hooks.on_batch_end.is_some();
-        let traits = Traits { observed, told_of_end: hooks.on_end.is_some() };
+        let around = hooks.on_batch_start.is_some() || hooks.on_batch_end.is_some();
+        let observed = around || settings.counted;
+        let rests = matches!(hooks.policy, SharedPolicy::RestartWithin(..));
+        let traits = Traits { observed, told_of_end: hooks.on_end.is_some(), rests };
         let config = Config::new(vtable, Kind::Shared, traits, settings);
         let uses = CachePadded::new(Uses::new());
         let pattern = Box::into_raw(Box::new(Pattern { config, hooks, uses }));

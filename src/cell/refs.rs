@@ -397,6 +397,12 @@ impl<S> Strong<S> {
         unsafe { &*self.ptr().as_ptr() }
     }
 
+    /// The cell.
+    #[inline(always)]
+    pub(crate) fn cell(&self) -> *const Header {
+        self.ptr().as_ptr()
+    }
+
     /// Which cell it is.
     #[inline(always)]
     pub(crate) fn addr(&self) -> usize {
@@ -530,7 +536,7 @@ impl fmt::Debug for Drain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // SAFETY: what the drain stands for is looked at here, and stays its own.
         let cell = self.entry().map(|raw| ManuallyDrop::new(unsafe { Queued::from_raw(raw) }));
-        let name = cell.as_ref().and_then(|cell| cell.header().config().name.as_deref());
+        let name = cell.as_ref().map(|cell| cell.header().name());
         f.debug_struct("Drain").field("actor", &name).finish_non_exhaustive()
     }
 }

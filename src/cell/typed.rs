@@ -13,8 +13,9 @@ use super::header::{
     Config, ENDED, Fork, Guard, Header, Kind, Move, Recovered, Step, Traits, VTable,
 };
 use super::pattern::{Pattern, PatternRef};
-use crate::error::EndCause;
-use crate::mailbox::word::CLOSED;
+use super::resident::Env;
+use super::restarts::Restarts;
+use crate::error::TurnPanic;
 use crate::panic;
 use crate::sync::alloc::{alloc, dealloc};
 use crate::sync::cell::UnsafeCell;
@@ -53,9 +54,11 @@ enum HooksOf<'a, S> {
 impl<S> Cell<S> {
     const VTABLE: &'static VTable = &VTable {
         counts: offset_of!(Cell<S>, counts),
+        name: std::any::type_name::<S>,
         moves: Self::MOVES,
         end: Self::end,
         recover: Self::recover,
+        restart: Self::restart,
         step: Self::step,
         free: Self::free,
     };
@@ -69,7 +72,7 @@ impl<S> Cell<S> {
     const PLAIN: &'static Config = &Config::new(
         Self::VTABLE,
         Kind::Plain,
-        Traits { observed: false, told_of_end: false },
+        Traits { observed: false, told_of_end: false, rests: false },
         Settings::PLAIN,
     );
 
@@ -120,8 +123,10 @@ impl<S> Cell<S> {
     fn own(plan: Plan<S>) -> *mut Config {
         let has_hooks = plan.has_hooks();
         let Plan { settings, hooks, on_undelivered } = plan;
-        let observed = hooks.on_batch_start.is_some() || hooks.on_batch_end.is_some();
-        let traits = Traits { observed, told_of_end: hooks.on_end.is_some() };
+        let around = hooks.on_batch_start.is_some() || hooks.on_batch_end.is_some();
+        let observed = around || settings.counted;
+        let rests = matches!(hooks.policy, PanicPolicy::RestartWithin(..));
+        let traits = Traits { observed, told_of_end: hooks.on_end.is_some(), rests };
         let config = Config::new(Self::VTABLE, Kind::Own, traits, settings);
         let more = || Box::new(More { hooks: UnsafeCell::new(hooks), on_undelivered });
         let own = Own { config, more: has_hooks.then(more) };
@@ -257,25 +262,20 @@ impl<S> Cell<S> {
         // SAFETY: B1: the caller owns it, and ENDED was not set before, so the state is there;
         // ENDED says from now on that it is not.
         let state = unsafe { (*typed).state.with_mut(|state| (*state).assume_init_read()) };
-        let cause = || match this.stop_cause() {
-            Some(cause) => EndCause::Stopped(cause),
-            None if this.word.load().has(CLOSED) => EndCause::Closed,
-            None => EndCause::Dropped,
-        };
         // SAFETY: the caller owns it.
         match unsafe { Self::hooks(cell) } {
             HooksOf::None => panic::ignore(|| drop(state)),
             HooksOf::Own(more) => {
                 // SAFETY: the caller owns it; the hook runs after the borrow.
                 let hook = unsafe { more.hooks.with_mut(|hooks| (*hooks).on_end.take()) };
-                let cause = cause();
+                let cause = this.end_cause();
                 panic::ignore(|| match hook {
                     Some(hook) => hook(state, cause),
                     None => drop(state),
                 });
             }
             HooksOf::Shared(pattern) => {
-                let cause = cause();
+                let cause = this.end_cause();
                 panic::ignore(|| match &pattern.hooks.on_end {
                     Some(hook) => hook(state, cause),
                     None => drop(state),
@@ -293,45 +293,88 @@ impl<S> Cell<S> {
     ///
     /// # Safety
     /// The caller owns this mailbox, of this state type, between two turns; its state is there.
-    unsafe fn recover(cell: *const Header, text: &str) -> Recovered {
+    unsafe fn recover(cell: *const Header, panic: &TurnPanic) -> Recovered {
         // SAFETY: the caller owns it.
-        let fresh = match unsafe { Self::hooks(cell) } {
-            HooksOf::None => None,
+        let after = match unsafe { Self::hooks(cell) } {
+            HooksOf::None => After::Stop,
             // SAFETY: the caller owns it. User code in here cannot reach the hooks: only a turn of
             // this mailbox does, and none comes now.
             HooksOf::Own(more) => unsafe {
                 more.hooks.with_mut(|hooks| {
                     if let Some(on_panic) = &mut (*hooks).on_panic {
-                        panic::ignore(|| on_panic(text));
+                        panic::ignore(|| on_panic(panic));
                     }
                     match &mut (*hooks).policy {
-                        PanicPolicy::Stop => None,
-                        PanicPolicy::Resume => Some(None),
+                        PanicPolicy::Stop => After::Stop,
+                        PanicPolicy::Resume => After::Resume,
                         PanicPolicy::Restart(factory) => made_by(factory),
+                        PanicPolicy::RestartWithin(restarts, _) => After::Restart(*restarts),
                     }
                 })
             },
             HooksOf::Shared(pattern) => {
                 if let Some(on_panic) = &pattern.hooks.on_panic {
-                    panic::ignore(|| on_panic(text));
+                    panic::ignore(|| on_panic(panic));
                 }
                 match &pattern.hooks.policy {
-                    SharedPolicy::Stop => None,
-                    SharedPolicy::Resume => Some(None),
+                    SharedPolicy::Stop => After::Stop,
+                    SharedPolicy::Resume => After::Resume,
                     SharedPolicy::Restart(factory) => made_by(factory),
+                    SharedPolicy::RestartWithin(restarts, _) => After::Restart(*restarts),
                 }
             }
         };
-        match fresh {
-            None => Recovered::Stopped,
-            Some(None) => Recovered::Resumed,
-            Some(Some(fresh)) => {
+        match after {
+            After::Stop => Recovered::Stopped,
+            After::Resume => Recovered::Resumed,
+            After::Fresh(fresh) => {
                 // SAFETY: the caller owns it, no turn is under way.
                 let old =
                     unsafe { Self::with_state(cell, |state| std::mem::replace(state, fresh)) };
                 panic::ignore(|| drop(old));
                 Recovered::Resumed
             }
+            After::Restart(restarts) => {
+                // SAFETY: the owner keeps the cell (B3).
+                let this = unsafe { &*cell };
+                // A clock that panics shows nothing.
+                let now = panic::catch(|| this.clock().now());
+                let now = now.map_err(panic::discard).unwrap_or_default();
+                match this.ext_made().rests.next(&restarts, now) {
+                    Ok(rest) => Recovered::Restarts(rest),
+                    Err(restarts) => Recovered::GaveUp(restarts),
+                }
+            }
+        }
+    }
+
+    /// Makes the state anew. Unwinds if the factory does: then it is as it was.
+    ///
+    /// # Safety
+    /// The caller owns this mailbox, of this state type, and its state is there, as `env` says; no
+    /// other turn is under way.
+    unsafe fn restart(cell: *const Header, env: *const ()) {
+        // SAFETY: the caller owns it.
+        let fresh = match unsafe { Self::hooks(cell) } {
+            HooksOf::None => None,
+            // SAFETY: the caller owns it. User code in here cannot reach the hooks: only another
+            // turn of this mailbox does, and none comes now.
+            HooksOf::Own(more) => unsafe {
+                more.hooks.with_mut(|hooks| match &mut (*hooks).policy {
+                    PanicPolicy::RestartWithin(_, factory) => Some(factory()),
+                    _ => None,
+                })
+            },
+            HooksOf::Shared(pattern) => match &pattern.hooks.policy {
+                SharedPolicy::RestartWithin(_, factory) => Some(factory()),
+                _ => None,
+            },
+        };
+        if let Some(fresh) = fresh {
+            // SAFETY: the caller's word.
+            let old =
+                unsafe { Env::with_state(env, |state: &mut S| std::mem::replace(state, fresh)) };
+            panic::ignore(|| drop(old));
         }
     }
 
@@ -415,7 +458,15 @@ impl<S> Cell<S> {
     }
 }
 
+/// What the policy makes of a panic.
+enum After<S> {
+    Stop,
+    Resume,
+    Fresh(S),
+    Restart(Restarts),
+}
+
 /// A fresh state, unless its factory panics.
-fn made_by<S>(factory: impl FnOnce() -> S) -> Option<Option<S>> {
-    panic::catch(factory).map_err(panic::discard).ok().map(Some)
+fn made_by<S>(factory: impl FnOnce() -> S) -> After<S> {
+    panic::catch(factory).map_err(panic::discard).map_or(After::Stop, After::Fresh)
 }

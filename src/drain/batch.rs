@@ -18,13 +18,18 @@ use crate::cell::owner::Owner;
 /// The batch of one owner.
 #[derive(Default)]
 pub(crate) struct Hooked {
+    /// A message has come.
+    begun: bool,
+    /// The hook before the first turn was called.
     started: bool,
     turns: u64,
+    given_back: u64,
 }
 
 impl Hooked {
     /// Does what comes before a turn; false if the actor has stopped, so that there is none.
     pub(crate) fn before_turn(&mut self, owner: &mut Owner) -> bool {
+        self.begun = true;
         if !self.started && !owner.is_stopped() {
             self.started = true;
             owner.step(Step::Start);
@@ -34,12 +39,20 @@ impl Hooked {
         runs
     }
 
+    /// A message is given back in place of a turn.
+    pub(crate) fn gives_back(&mut self) {
+        self.given_back += 1;
+    }
+
     /// Ends a batch that has started: the next turn starts another one.
     #[inline]
     pub(crate) fn end(&mut self, owner: &mut Owner) {
-        if self.started {
-            let Hooked { turns, .. } = std::mem::take(self);
-            owner.step(Step::End(turns));
+        if self.begun {
+            let Hooked { started, turns, given_back, .. } = std::mem::take(self);
+            if started {
+                owner.step(Step::End(turns));
+            }
+            owner.header().report_batch(turns, given_back);
         }
     }
 }

@@ -18,8 +18,9 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::ptr::{NonNull, null, null_mut};
+use std::ptr::{NonNull, null, null_mut, without_provenance};
 
+use crate::cell::header::Header;
 use crate::cell::refs::{Queued, Ref};
 use crate::sync::thread_plain;
 
@@ -29,21 +30,26 @@ const HINTS: usize = 8;
 const KNOWN: usize = 64;
 
 /// What stands for a mailbox in a frame of the crate's own work.
-const WORK: usize = 0;
+const WORK: *const Header = null();
 /// The same, where the list is run: the drains on top of it are this thread's outermost ones.
-const LIST: usize = 1;
+const LIST: *const Header = without_provenance(1);
 
-/// One mailbox that this thread owns and runs, by its address.
+/// One mailbox that this thread owns and runs, by its cell.
 pub(crate) struct Frame {
-    mailbox: Cell<usize>,
+    mailbox: Cell<*const Header>,
     prev: *const Frame,
 }
 
 impl Frame {
     /// The frame of the list stands for a mailbox now, whose turn is run without one of its own.
     #[inline(always)]
-    pub(super) fn lend_to(&self, mailbox: usize) {
+    pub(super) fn lend_to(&self, mailbox: *const Header) {
         self.mailbox.set(mailbox);
+    }
+
+    /// Is it work of the crate's own?
+    fn is_work(&self) -> bool {
+        self.mailbox.get().addr() <= LIST.addr()
     }
 
     /// It stands for the list again.
@@ -172,7 +178,7 @@ impl Local {
     /// Is it inside work of the crate's own, with no turn on top of that?
     pub(crate) fn is_at_work(&self) -> bool {
         // SAFETY: F1: the frame is on this thread's stack, below us.
-        unsafe { self.top.get().as_ref() }.is_some_and(|frame| frame.mailbox.get() <= LIST)
+        unsafe { self.top.get().as_ref() }.is_some_and(|frame| frame.is_work())
     }
 
     /// Would a drain that begins here be this thread's outermost one?
@@ -186,7 +192,7 @@ impl Local {
         let mut at = self.top.get();
         // SAFETY: F1: every frame on the chain is on this thread's stack, below us.
         while let Some(frame) = unsafe { at.as_ref() } {
-            if frame.mailbox.get() == mailbox {
+            if frame.mailbox.get().addr() == mailbox {
                 return true;
             }
             at = frame.prev;
@@ -196,20 +202,33 @@ impl Local {
 
     /// The mailboxes that this thread is running, the innermost first.
     pub(crate) fn running(&self) -> impl Iterator<Item = usize> + '_ {
+        self.frames().filter(|frame| !frame.is_work()).map(|frame| frame.mailbox.get().addr())
+    }
+
+    /// The actor whose turn, or hook, this thread is inside of: the innermost one.
+    pub(crate) fn innermost(&self) -> Option<&Header> {
+        let frame = self.frames().find(|frame| !frame.is_work())?;
+        // SAFETY: F1: as long as the frame is on the chain, its mailbox is this thread's, and the
+        // cell is kept for its owner. The result does not outlive the look: it is borrowed from the
+        // thread-local, and whoever has it is called from inside of the frame.
+        unsafe { frame.mailbox.get().as_ref() }
+    }
+
+    /// The frames, the innermost first.
+    fn frames(&self) -> impl Iterator<Item = &Frame> {
         let mut at = self.top.get();
-        let next = std::iter::from_fn(move || {
+        std::iter::from_fn(move || {
             // SAFETY: F1: every frame on the chain is on this thread's stack, below whoever asks;
             // the thread-local that is borrowed here does not leave the thread.
             let frame = unsafe { at.as_ref() }?;
             at = frame.prev;
-            Some(frame.mailbox.get())
-        });
-        next.filter(|mailbox| *mailbox > LIST)
+            Some(frame)
+        })
     }
 
     /// Runs `f` with a mailbox as the innermost one.
     #[inline(always)]
-    pub(crate) fn enter<R>(&self, mailbox: usize, f: impl FnOnce() -> R) -> R {
+    pub(crate) fn enter<R>(&self, mailbox: *const Header, f: impl FnOnce() -> R) -> R {
         self.enter_from(Depth::Any, mailbox, |_| f())
     }
 
@@ -218,7 +237,7 @@ impl Local {
     pub(crate) fn enter_from<R>(
         &self,
         depth: Depth,
-        mailbox: usize,
+        mailbox: *const Header,
         f: impl FnOnce(&Frame) -> R,
     ) -> R {
         let prev = match depth {
@@ -246,6 +265,7 @@ impl Local {
     }
 
     /// Runs the list.
+    #[inline]
     pub(crate) fn run_list<R>(&self, f: impl FnOnce(&Frame) -> R) -> R {
         self.enter_from(Depth::Any, LIST, f)
     }

@@ -18,19 +18,23 @@
 //! before what its turns have sent, so the order of sending is kept. No mailbox is run between the
 //! turns of another.
 
+use std::time::Duration;
+
 use super::batch::Hooked;
 use super::blocking::{goes_on, linger};
 use super::context::Local;
+use super::rest::lie_down;
 use super::run_list::within_budget;
-use super::schedule::{enter, hands_off, schedule};
+use super::schedule::{hand_over, hands_off};
 use crate::budget::{Leave, Meter, Surroundings};
 use crate::cell::header::{Header, Move, stops};
 use crate::cell::owner::Owner;
 use crate::cell::refs::Queued;
 use crate::cell::resident::Env;
+use crate::envelope::restart::Restart;
 use crate::error::Reason;
 use crate::mailbox::chunk::Row;
-use crate::mailbox::node::Taken;
+use crate::mailbox::node::{NodePtr, Taken};
 use crate::mailbox::word::{CLOSED, ORPHAN, UNBOUNDED};
 use crate::panic::{self, Payload};
 
@@ -79,18 +83,22 @@ enum LetGo {
 /// lets go.
 #[inline(never)]
 pub(super) fn drive(local: &Local, owner: Owner, meter: Meter<'_>, row: &mut Row) {
-    drive_with(local, owner, meter, row, |drive, owner| drive.begin(owner));
+    drive_with(local, owner, meter, row, |drive, owner| {
+        drive.begin(owner);
+        None
+    });
 }
 
 /// The same for an owner that has run turns already, which its meter has counted.
 #[cold]
 #[inline(never)]
 pub(super) fn drive_on(local: &Local, owner: Owner, meter: Meter<'_>, row: &mut Row) {
-    drive_with(local, owner, meter, row, |_, _| ());
+    drive_with(local, owner, meter, row, |_, _| None);
 }
 
 /// The same for an owner in whose turn a message, taken out of its list, has just unwound.
 #[cold]
+#[inline(never)]
 pub(super) fn drive_panicked(
     local: &Local,
     owner: Owner,
@@ -100,7 +108,7 @@ pub(super) fn drive_panicked(
 ) {
     drive_with(local, owner, meter, row, |drive, owner| {
         drive.in_hand = Some((taken, true));
-        drive.panicked(owner, payload);
+        drive.panicked(owner, payload)
     });
 }
 
@@ -110,10 +118,10 @@ fn drive_with(
     mut owner: Owner,
     meter: Meter<'_>,
     row: &mut Row,
-    before: impl FnOnce(&mut Drive<'_>, &mut Owner),
+    before: impl FnOnce(&mut Drive<'_>, &mut Owner) -> Option<Duration>,
 ) {
     let outermost = local.is_outermost();
-    local.enter(owner.addr(), || {
+    local.enter(owner.cell(), || {
         let config = owner.header().config();
         let (bounded, observed) = (config.limit != UNBOUNDED, config.is_observed());
         let hooked = Hooked::default();
@@ -121,8 +129,10 @@ fn drive_with(
         let in_hand = None;
         let mut drive =
             Drive { local, row, meter, in_hand, outermost, bounded, waited, hooked, observed };
-        before(&mut drive, &mut owner);
-        drive.run(owner);
+        match before(&mut drive, &mut owner) {
+            None => drive.run(owner),
+            Some(rest) => drive.rest(owner, rest),
+        }
     });
 }
 
@@ -144,10 +154,11 @@ impl Drive<'_> {
                 let moves = !self.observed && owner.has_many();
                 let moves = if moves { owner.moves() } else { None };
                 match self.round(&mut owner, moves) {
-                    Some(halt) => halt,
+                    Ok(halt) => halt,
                     // A turn has panicked.
-                    None if !owner.has_more() => Halt::Empty,
-                    None => match self.is_over(&owner) {
+                    Err(Some(rest)) => return self.rest(owner, rest),
+                    Err(None) if !owner.has_more() => Halt::Empty,
+                    Err(None) => match self.is_over(&owner) {
                         Some(leave) => Halt::Left(leave),
                         None => continue,
                     },
@@ -178,25 +189,20 @@ impl Drive<'_> {
     /// Leaves the mailbox pending, where it is at home or where it must go.
     fn leave(&mut self, owner: Owner, leave: Leave) {
         let local = self.local;
+        if matches!(leave, Leave::HandOff) {
+            owner.header().report_hand_off();
+        }
         match (leave, owner.header().is_executor_only()) {
             (Leave::Defer, false) => local.defer(owner.leave_scheduled()),
             (Leave::Defer, true) => local.defer(Queued::Hint(owner.leave_pending())),
-            (Leave::HandOff, false) => schedule(local, &owner.leave_pending()),
-            (Leave::HandOff, true) => {
-                let kept = owner.to_ref();
-                match owner.leave_scheduled() {
-                    Queued::Entry(entry) => enter(local, &kept, entry),
-                    // Unless its entry was used up meanwhile, that comes back to it.
-                    Queued::Hint(cell) => schedule(local, &cell),
-                }
-            }
+            (Leave::HandOff, _) => hand_over(local, owner),
         }
     }
 
     /// Runs turns until the private list is at its end, this thread must not go on, or one has
-    /// panicked and been dealt with (`None`).
+    /// panicked and been dealt with, but for the time that the actor is to rest.
     #[inline(always)]
-    fn round(&mut self, owner: &mut Owner, moves: Option<&Move>) -> Option<Halt> {
+    fn round(&mut self, owner: &mut Owner, moves: Option<&Move>) -> Result<Halt, Option<Duration>> {
         // SAFETY: the state is there: a turn comes only before the end. `turns` does nothing to the
         // mailbox but run its messages and settle them.
         let halt = panic::catch(|| unsafe {
@@ -205,13 +211,7 @@ impl Drive<'_> {
                 false => self.turns::<false>(owner, env),
             })
         });
-        match halt {
-            Ok(halt) => Some(halt),
-            Err(payload) => {
-                self.panicked(owner, payload);
-                None
-            }
-        }
+        halt.map_err(|payload| self.panicked(owner, payload))
     }
 
     /// Is the budget used up, or what this thread waits for done?
@@ -266,13 +266,21 @@ impl Drive<'_> {
             if self.bounded && owner.unsettled() > 0 {
                 self.settle_before_turn(owner);
             }
-            let run = if OBSERVED { self.hooked.before_turn(owner) } else { !stopped };
+            let run = match OBSERVED {
+                // A batch begins with the fresh state.
+                true if Restart::is(taken) => !owner.is_stopped(),
+                true => self.hooked.before_turn(owner),
+                false => !stopped,
+            };
             self.in_hand = Some((taken, run));
             // SAFETY: E1: this mailbox's own message, run or discarded once, with its own cell.
             unsafe {
                 if run {
                     taken.run(env.as_ptr());
                 } else {
+                    if OBSERVED {
+                        self.hooked.gives_back();
+                    }
                     taken.discard(env.as_ptr());
                 }
             }
@@ -301,17 +309,20 @@ impl Drive<'_> {
         unsafe { taken.free(self.row) };
     }
 
+    /// Deals with a panic; if the actor is to rest before it is restarted: for how long.
     #[cold]
-    fn panicked(&mut self, owner: &mut Owner, payload: Payload) {
+    fn panicked(&mut self, owner: &mut Owner, payload: Payload) -> Option<Duration> {
         let Some((taken, run)) = self.in_hand.take() else {
             // Nothing was in hand: a step of our own failed. The list and the word are as they
             // were.
-            return panic::discard(payload);
+            panic::discard(payload);
+            return None;
         };
+        let mut rest = None;
         // A message that panics while it is given back hurts nobody else: the actor is stopping
         // anyway.
         if run {
-            owner.recover(&payload);
+            rest = owner.recover(&payload, true);
             let env = Env::of(owner.cell());
             // SAFETY: E1; `run` of this message has just unwound.
             panic::ignore(|| unsafe { taken.panicked(env.as_ptr(), payload) });
@@ -319,6 +330,31 @@ impl Drive<'_> {
             panic::discard(payload);
         }
         self.finish(owner, taken);
+        rest
+    }
+
+    /// The turn done last has panicked: its place is the restart's, which comes next, after so long.
+    #[cold]
+    fn rest(&mut self, mut owner: Owner, rest: Duration) {
+        let Drive { hooked, .. } = self;
+        hooked.end(&mut owner);
+        // The hook may have stopped it, or somebody else has.
+        if owner.is_stopped() {
+            return self.run(owner);
+        }
+        owner.put_first(NodePtr::new(Restart));
+        // The number of messages that wait is exact for the time of the rest, too.
+        while owner.unsettled() > 0 && self.bounded {
+            if is_waited_for(&owner) {
+                let _ = self.admit(&mut owner, Next::Runs) || owner.settle_one(true);
+            } else if !owner.settle_one(false) && !is_waited_for(&owner) {
+                // Watched by others: those that wait for idle.
+                owner.settle_one(true);
+            }
+        }
+        let now = owner.header().word.load();
+        owner.take(now);
+        lie_down(self.local, owner, rest);
     }
 
     // Room (R6).

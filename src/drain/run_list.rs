@@ -28,6 +28,7 @@ pub(super) fn within_budget(header: &Header) -> Meter<'static> {
 
 /// Runs `first`, then this thread's list, and then, for as long as there are, what `next` has and
 /// the list after each of them.
+#[inline]
 pub(super) fn run_list(
     local: &Local,
     first: Option<Queued>,
@@ -70,6 +71,7 @@ struct ListRun<'a> {
 
 impl ListRun<'_> {
     /// Unwinds if a message does that goes the short way; [`panicked`](Self::panicked) follows.
+    #[inline]
     fn entries(&mut self, first: &mut Option<Queued>, next: &mut impl FnMut() -> Option<Queued>) {
         loop {
             let queued = match first.take().or_else(|| self.local.next_deferred()) {
@@ -114,7 +116,7 @@ impl ListRun<'_> {
         if claimed.is_disturbed() {
             return self.drive(Some(claimed.into_owner_before_turn(before)));
         }
-        self.frame.lend_to(claimed.cell().addr());
+        self.frame.lend_to(claimed.cell());
         let Some(claimed) = self.turn(claimed, NodePtr::at(before.head()).alone()) else { return };
         self.frame.take_back();
         self.wait_a_moment(&claimed, 1);
@@ -133,7 +135,7 @@ impl ListRun<'_> {
             return self.drive(Some(claimed.into_owner_before_turn(before)));
         }
         self.rest.append_newest_first(before.head());
-        self.frame.lend_to(claimed.cell().addr());
+        self.frame.lend_to(claimed.cell());
         while let Some(taken) = self.rest.pop() {
             let Some(still_claimed) = self.turn(claimed, taken) else { return };
             claimed = still_claimed;

@@ -23,6 +23,7 @@ use super::context::Local;
 use crate::FALLBACK;
 use crate::cell::executor::Drain;
 use crate::cell::header::Header;
+use crate::cell::owner::Owner;
 use crate::cell::refs::{Kept, Queued, Scheduled};
 use crate::panic;
 use crate::sync::thread;
@@ -54,6 +55,20 @@ pub(crate) fn schedule(local: &Local, kept: &impl Kept) {
     } else if kept.header().raise_posted() {
         let drain = Queued::Hint(kept.to_ref()).into_drain();
         local.work(|| submit(kept.header(), drain));
+    }
+}
+
+/// Leaves the mailbox pending, for another thread: where it is at home. On a thread that is inside
+/// no turn, [`settle`](super::deferred::settle) follows.
+pub(super) fn hand_over(local: &Local, owner: Owner) {
+    if !owner.header().is_executor_only() {
+        return schedule(local, &owner.leave_pending());
+    }
+    let kept = owner.to_ref();
+    match owner.leave_scheduled() {
+        Queued::Entry(entry) => enter(local, &kept, entry),
+        // Unless its entry was used up meanwhile, that comes back to it.
+        Queued::Hint(cell) => schedule(local, &cell),
     }
 }
 

@@ -6,7 +6,7 @@ use super::why_not;
 use crate::cell::message::Message;
 use crate::cell::owner::InTurn;
 use crate::cell::resident::Env;
-use crate::error::{AskError, Reason};
+use crate::error::{AskError, Reason, TurnPanic};
 use crate::mailbox::node::{Envelope, VTable};
 use crate::mailbox::oneshot::{Answerer, Asker, Question};
 use crate::panic::{self, Payload};
@@ -87,11 +87,11 @@ impl<S: 'static, L: Message<S>> Ask<S, L> {
 
     /// # Safety
     /// E1, after `run` has unwound.
-    unsafe fn panicked(payload: *mut u8, _: *const (), panic: Payload) {
-        // SAFETY: E1, as above.
-        let this = unsafe { &mut *payload.cast::<Self>() };
+    unsafe fn panicked(payload: *mut u8, env: *const (), panic: Payload) {
+        // SAFETY: E1, as above; the owner keeps the cell.
+        let (this, header) = unsafe { (&mut *payload.cast::<Self>(), &*Env::cell(env)) };
         if let Some(answerer) = this.answerer.take() {
-            answerer.finish(Err(AskError::Panicked(panic::text(panic.as_ref()))));
+            answerer.finish(Err(AskError::Panicked(TurnPanic::of(header.name(), &panic))));
         }
         panic::discard(panic);
     }

@@ -13,6 +13,8 @@
 
 pub(crate) mod ask;
 pub(crate) mod borrowed;
+pub(crate) mod lent;
+pub(crate) mod restart;
 pub(crate) mod seated;
 pub(crate) mod tell;
 
@@ -30,7 +32,11 @@ pub(crate) unsafe fn give_back<S: 'static, L: Message<S>>(cell: *const Header, m
     // SAFETY: the caller's word.
     match unsafe { Cell::<S>::on_undelivered(cell) } {
         Some(hook) => hook(message.undelivered()),
-        None => drop(message),
+        None => {
+            // SAFETY: the caller's word.
+            unsafe { &*cell }.report_discarded();
+            drop(message);
+        }
     }
 }
 

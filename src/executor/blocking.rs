@@ -43,7 +43,8 @@ impl Default for Blocking {
 /// meanwhile, as for a wait of this crate's own. If no thread is available ([`Blocking`]), the
 /// closure runs anyway, and other workers may take what is queued behind it. Inside any turn, what
 /// that turn has sent to idle actors is scheduled on their executors first. Anywhere else it just
-/// calls the closure.
+/// calls the closure. It leaves no place of other pools: a turn on rayon or on a worker of tokio's
+/// keeps its thread (for the latter, see `Tokio::for_blocking`, or `tokio::task::block_in_place`).
 ///
 /// The actor stays busy meanwhile: no other message of it is run.
 ///

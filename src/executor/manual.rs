@@ -23,7 +23,9 @@ use crate::time::Limit;
 ///
 /// The thread that is to run the queue must not wait for its actors: `with` or
 /// [`wait`](crate::Reply::wait) would wait for ever. Ask by [`call`](crate::Actor::call) or
-/// [`ask`](crate::Actor::ask), run the queue, then look at the reply.
+/// [`ask`](crate::Actor::ask), run the queue, then look at the reply. Where other threads send, too,
+/// run it until the reply is ready: one of them may have sent already, and not yet handed over the
+/// drain that both messages wait for.
 ///
 /// One lock, held for a few instructions. Dropping the queue drops what is left in it: its actors
 /// stop with [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone).

@@ -11,7 +11,8 @@
 //! | [`ThreadPool`]                   | its own, started at once       | another thread takes over its worker's place | actors stop with `ExecutorGone`   |
 //! | [`ThreadPool::global`]           | its own, started on first need | the same                                     | it never is                       |
 //! | `Rayon` (feature `rayon`)        | rayon's                        | keeps a thread of rayon's                    | it lives as long as actors use it |
-//! | `Tokio` (feature `tokio`)        | the runtime's                  | keeps a thread of the runtime's              | actors stop with `ExecutorGone`   |
+//! | `Tokio::new` (feature `tokio`)   | the runtime's workers          | keeps a worker                               | actors stop with `ExecutorGone`   |
+//! | `Tokio::for_blocking`            | the runtime's, for blocking work | keeps one of those                         | actors stop with `ExecutorGone`   |
 //! | [`DrainQueue`]                   | those that run the queue       | keeps that thread                            | actors stop with `ExecutorGone`   |
 //! | any closure that takes a `Drain` | up to it                       | up to it                                     | it drops the drain: the same      |
 //!
@@ -27,7 +28,8 @@
 //! |----------------|------------------------------------------------------------------------------------------------------------------|
 //! | [`ThreadPool`] | those that were queued before it; and each 61st that a worker runs comes from outside, if one waits there          |
 //! | `Rayon`        | those that were queued before it: one queue for all actors in a rayon pool, first come, first run. Rayon's own jobs from outside of its pool wait until no drain is left |
-//! | `Tokio`        | what tokio's scheduler runs before it: its queues are fair                                                        |
+//! | `Tokio::new`   | what tokio's scheduler runs before it: its queues are fair                                                        |
+//! | `Tokio::for_blocking` | nothing, up to the runtime's number of such threads; then what was queued before it                        |
 //! | [`DrainQueue`] | those that were queued before it; with a seed, a random number of others                                          |
 //!
 //! A turn is never interrupted: each turn that takes long keeps one thread of the executor for

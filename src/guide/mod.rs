@@ -1,27 +1,43 @@
 //! The guide: from a counter to a small service, one chapter per page. It holds text and examples
-//! and nothing else, and each example is run as a test.
+//! and nothing else. Each example is a whole program, and is run as a test.
 //!
 //! | chapter | is about |
 //! |---|---|
-//! | 01 [`counter`] | sending, reading, order, what a turn is |
-//! | 02 [`messages`] | closures or typed messages |
-//! | 03 [`asking`] | replies, waiting, giving up with a certain outcome |
-//! | 04 [`limits`] | how long a call may wait, by which clock, and a clock for tests |
-//! | 05 [`panics`] | what a panic in a turn does, and who learns of it |
-//! | 06 [`back_pressure`] | full mailboxes: refuse, wait for room, drop the newest or the oldest |
-//! | 07 [`executors`] | which threads run an actor |
-//! | 08 [`budgets`] | how long a drain keeps its thread, and who waits for it |
-//! | 09 [`batches`] | many messages at once; an event loop of your own; a state made on first use |
-//! | 10 [`ending`] | close, stop, the last handle, waiting for the end |
-//! | 11 [`shutting_down`] | ending all actors of a program, in order and in time |
-//! | 12 [`testing`] | testing without sleeping |
-//! | 13 [`service`] | all of it together: an order desk |
-//! | 14 [`migration`] | from mutexes, channels, tokio tasks, actix, kameo, ractor, xtra, Pekko |
-//! | 15 [`time`] | functions and messages that come later, or again and again |
+//! | [01. A counter](self::counter) | sending, reading, order, what a turn is |
+//! | [02. Closures or messages](self::messages) | closures or typed messages |
+//! | [03. Asking](self::asking) | replies, waiting, giving up with a certain outcome |
+//! | [04. Limits](self::limits) | how long a call may wait, by which clock, and a clock for tests |
+//! | [05. Time](self::time) | functions and messages that come later, or again and again |
+//! | [06. Panics](self::panics) | what a panic in a turn does, and who learns of it |
+//! | [07. Back-pressure](self::back_pressure) | full mailboxes: refuse, wait for room, drop the newest or the oldest |
+//! | [08. Choosing an executor](self::executors) | which threads run an actor |
+//! | [09. Budgets and latency](self::budgets) | how long a drain keeps its thread, and who waits for it |
+//! | [10. Many messages at once](self::batches) | many messages at once; an event loop of your own; a state made on first use |
+//! | [11. Ending](self::ending) | close, stop, the last handle, waiting for the end |
+//! | [12. Shutting down](self::shutting_down) | ending all actors of a program, in order and in time |
+//! | [13. Watching](self::watching) | names in errors and panics, what is lost, counters, events |
+//! | [14. In a service: tokio and axum](self::tokio) | actors in an async service: bounds, time-outs, what runs where, the shutdown |
+//! | [15. Testing without sleeping](self::testing) | testing without sleeping |
+//! | [16. Cookbook](self::cookbook) | whole programs: timer, supervisor, cache, rate limiter, stages, batch writer |
+//! | [17. A small service](self::service) | all of it together: an order desk |
+//! | [18. Questions and answers](self::faq) | questions that come up, answered in a few lines |
+//! | [19. Coming from elsewhere](self::migration) | from mutexes, channels, tokio tasks, actix, kameo, ractor, xtra, Pekko |
+//! | [Guarantees](self::guarantees) | which call does what: progress, locks, threads, with the tests |
+//! | [User code](self::user_code) | where the crate calls code that is not its own |
+//! | [Performance](self::performance) | what was measured, losses first |
+//! | [Verification](self::verification) | how it is tested |
+//!
+//! A first reading needs chapters 01 to 03. For a program that is written with something else today,
+//! begin with [chapter 19](self::migration); for a task at hand, with the programs of [chapter
+//! 16](self::cookbook); for a service on tokio, with [chapter 14](self::tokio).
 //!
 //! Words used throughout: a **mailbox** holds the messages for one object. A **turn** is one
 //! message, run with exclusive access to that object's state. A **drain** is a run of turns by one
 //! thread, from taking the mailbox over to letting it go.
+//!
+//! Locks by key, lock objects with leases, numbered slots and more are in the crate
+//! `turnwise-locks`, which has [a guide of its
+//! own](https://docs.rs/turnwise-locks/latest/turnwise_locks/guide/index.html).
 
 #![forbid(unsafe_code)]
 
@@ -37,35 +53,73 @@ pub mod asking {}
 #[doc = include_str!("04-limits.md")]
 pub mod limits {}
 
-#[doc = include_str!("05-panics.md")]
+#[doc = include_str!("05-time.md")]
+pub mod time {}
+
+#[doc = include_str!("06-panics.md")]
 pub mod panics {}
 
-#[doc = include_str!("06-back-pressure.md")]
+#[doc = include_str!("07-back-pressure.md")]
 pub mod back_pressure {}
 
-#[doc = include_str!("07-executors.md")]
+#[doc = include_str!("08-executors.md")]
 pub mod executors {}
 
-#[doc = include_str!("08-budgets.md")]
+#[doc = include_str!("09-budgets.md")]
 pub mod budgets {}
 
-#[doc = include_str!("09-batches.md")]
+#[doc = include_str!("10-batches.md")]
 pub mod batches {}
 
-#[doc = include_str!("10-ending.md")]
+#[doc = include_str!("11-ending.md")]
 pub mod ending {}
 
-#[doc = include_str!("11-shutting-down.md")]
+#[doc = include_str!("12-shutting-down.md")]
 pub mod shutting_down {}
 
-#[doc = include_str!("12-testing.md")]
+#[doc = include_str!("13-watching.md")]
+pub mod watching {}
+
+#[doc = include_str!("14-tokio.md")]
+// The program is shown in any case, and is a test where it can be compiled.
+#[cfg_attr(feature = "tokio", doc = "```rust")]
+#[cfg_attr(not(feature = "tokio"), doc = "```ignore")]
+#[doc = include_str!("14-tokio.rs")]
+#[doc = "```"]
+#[doc = include_str!("14-tokio-end.md")]
+pub mod tokio {}
+
+#[doc = include_str!("15-testing.md")]
 pub mod testing {}
 
-#[doc = include_str!("13-service.md")]
+#[doc = include_str!("16-cookbook.md")]
+pub mod cookbook {}
+
+#[doc = include_str!("17-service.md")]
 pub mod service {}
 
-#[doc = include_str!("14-migration.md")]
+#[doc = include_str!("18-faq.md")]
+pub mod faq {}
+
+#[doc = include_str!("19-migration.md")]
 pub mod migration {}
 
-#[doc = include_str!("15-time.md")]
-pub mod time {}
+#[doc = include_str!("../../docs/guarantees.md")]
+pub mod guarantees {}
+
+/// [readme]: crate
+#[doc = include_str!("../../docs/charts/actors.md")]
+#[doc = include_str!("../../docs/charts/throughput.md")]
+#[doc = include_str!("../../docs/charts/latency.md")]
+#[doc = include_str!("../../docs/charts/cpu.md")]
+///
+#[doc = include_str!("../../docs/performance.md")]
+pub mod performance {}
+
+/// [guarantees]: crate::guide::guarantees
+///
+#[doc = include_str!("../../docs/verification.md")]
+pub mod verification {}
+
+#[doc = include_str!("../../docs/user-code.md")]
+pub mod user_code {}

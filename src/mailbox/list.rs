@@ -58,6 +58,15 @@ impl Batch {
         self.tail = newest;
     }
 
+    /// Puts a node before all others; the caller is its holder.
+    pub(crate) fn prepend(&mut self, node: NodePtr) {
+        node.set_next(self.head);
+        self.head = node.addr();
+        if self.tail == 0 {
+            self.tail = self.head;
+        }
+    }
+
     /// Takes the oldest, and has the next one fetched into the cache.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Taken> {

@@ -246,6 +246,11 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
+    /// Was it made with these very functions, which are a static?
+    pub(crate) fn is_of(self, vtable: &'static VTable) -> bool {
+        std::ptr::eq(self.vtable, vtable)
+    }
+
     /// The node again, with its message unmoved.
     pub(crate) fn into_node(self) -> NodePtr {
         self.node

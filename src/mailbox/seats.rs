@@ -42,7 +42,12 @@ struct Queue {
 
 impl Seats {
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().seats.is_empty()
+        self.len() == 0
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().seats.len()
     }
 
     /// Takes the last place in the queue, and says its number.

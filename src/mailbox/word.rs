@@ -66,9 +66,10 @@
 //! - MESSAGE: `push` Release -> `take`, `take_over`, `push` (TakeOver), `raise` (TakeOver) Acquire.
 //!   Later pushes are read-modify-writes and continue the release sequence, so the owner sees every
 //!   node below HEAD, not only the newest.
-//! - MEETING: `watch`, `meet` Release -> `release_met` Acquire. Whoever releases a watched word
+//! - MEETING: `watch`, `meet` Release -> `release_met`, `raise` Acquire. Whoever releases a watched word
 //!   finds the waiter in the list. A waiter for the end that stands in the list before its `meet`
-//!   is seen by whoever ends the mailbox after it; one that meets later sees that it has ended.
+//!   is seen by whoever ends the mailbox after it; one that meets later sees that it has ended. The
+//!   same holds of one for CLOSED and `raise`, which wakes it.
 //! - LEFT: `unschedule`, `unschedule_only` Release -> `is_left_to_entry`, `look` Acquire;
 //!   `is_left_to_entry` Release -> `unschedule` Acquire. The last reference and the entry come one
 //!   after the other, and the second one frees the cell after all that the first one did.
@@ -595,7 +596,7 @@ impl Word {
         loop {
             let (next, duty) = if wanted(now) { now.raise(flag, entry)? } else { return None };
             // Ordering: AcqRel. Release: writer side of FAREWELL. Acquire: reader side of HANDOVER
-            // and MESSAGE, if it now owns.
+            // and MESSAGE, if it now owns, and of MEETING, for those that wait for CLOSED.
             match self.0.compare_exchange(now.0, next.0, AcqRel, Relaxed) {
                 Ok(_) => return Some((duty, now)),
                 Err(seen) => now = Snapshot(seen),

@@ -11,8 +11,9 @@ use crate::cell::owner::Claimed;
 use crate::cell::refs::Strong;
 use crate::drain::batch::Hooked;
 use crate::drain::context::{Depth, Local, with_local};
-use crate::drain::deferred::drain;
-use crate::error::Reason;
+use crate::drain::deferred::{drain, settle};
+use crate::drain::rest::drain_or_rest;
+use crate::error::{Reason, SendError};
 use crate::mailbox::word::{CLOSED, Refusal, Snapshot};
 use crate::panic;
 
@@ -21,47 +22,54 @@ impl<S: 'static> Strong<S> {
     ///
     /// # Panics
     /// With the closure's own panic.
-    pub(crate) fn try_with<F, R>(&self, f: F) -> Result<R, (F, Reason)>
+    pub(crate) fn try_with<F, R>(&self, f: F) -> Result<R, SendError<F>>
     where
         F: FnOnce(&mut S) -> R,
     {
         if self.is_executor_only() {
             let now = self.header().word.load();
-            return Err((f, self.why_not(now, || Reason::Elsewhere)));
+            return Err(self.refused(1, f, self.why_not(now, || Reason::Elsewhere)));
         }
         with_local(|local| match self.claim_idle() {
             Ok(claimed) if self.runs_on_the_spot() => {
                 Ok(returned(self.run_claimed(local, Depth::Any, claimed, f)))
             }
             Ok(claimed) => self.run_observed(local, claimed, f),
-            Err(seen) => Err((f, self.why_not(seen, || busy(local, self.addr())))),
+            Err(seen) => Err(self.refused(1, f, self.why_not(seen, || busy(local, self.addr())))),
         })
     }
 
     /// Runs a closure as a batch of its own: something is done around it.
-    fn run_observed<F, R>(&self, local: &Local, claimed: Claimed, f: F) -> Result<R, (F, Reason)>
+    fn run_observed<F, R>(&self, local: &Local, claimed: Claimed, f: F) -> Result<R, SendError<F>>
     where
         F: FnOnce(&mut S) -> R,
     {
         let mut owner = claimed.into_owner();
-        let ran = local.enter(self.addr(), || {
+        let mut rest = None;
+        let ran = local.enter(self.cell(), || {
             let mut batch = Hooked::default();
             // The hook before the turn may stop the actor.
             let ran = if batch.before_turn(&mut owner) {
                 // SAFETY: B1: it was claimed, so it is ours, of this state type; a mailbox that
                 // has ended is closed, and is not claimed.
                 let ran = panic::catch(|| unsafe { owner.with_state(f) });
-                if let Err(payload) = &ran {
-                    owner.recover(payload);
-                }
+                rest = ran.as_ref().err().and_then(|payload| owner.recover(payload, true));
                 Ok(ran)
             } else {
-                Err((f, self.reason(Refusal::Closed)))
+                Err(self.refused(1, f, self.reason(Refusal::Closed)))
             };
             batch.end(&mut owner);
             ran
         });
-        drain(local, owner);
+        if rest.is_some() {
+            drain_or_rest(local, owner, rest);
+            return ran.map(returned);
+        }
+        // Nothing has come meanwhile, most likely.
+        match owner.release_guess() {
+            Ok(()) => settle(local),
+            Err((owner, _)) => drain(local, owner),
+        }
         ran.map(returned)
     }
 

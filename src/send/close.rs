@@ -3,9 +3,10 @@
 use std::mem::needs_drop;
 
 use crate::cell::owner::Owed;
-use crate::cell::refs::{Queued, Strong};
+use crate::cell::refs::{Queued, Ref, Strong};
 use crate::drain::context::{Depth, with_local};
 use crate::drain::deferred::{drain, settle};
+use crate::drain::rest::end_rest;
 use crate::drain::schedule::{enter, schedule};
 use crate::mailbox::word::{CLOSED, Entry, ORPHAN};
 
@@ -24,6 +25,9 @@ impl<S> Strong<S> {
     pub(crate) fn stop(&self) -> bool {
         let first = self.header().raise_stop();
         self.close();
+        if self.header().config().may_rest() {
+            wake_stopped(&self.to_ref());
+        }
         first
     }
 
@@ -70,9 +74,20 @@ impl<S> Strong<S> {
                 _ => {}
             }
             settle(local);
+            if changed && flag == CLOSED {
+                self.header().tell_closed();
+            }
             changed
         })
     }
+}
+
+/// Ends the rest of an actor that was stopped.
+pub(crate) fn wake_stopped(cell: &Ref) {
+    with_local(|local| {
+        end_rest(local, cell, true);
+        settle(local);
+    });
 }
 
 impl<S> Strong<S> {
@@ -97,7 +112,7 @@ impl<S> Strong<S> {
                 }
                 // SAFETY: once.
                 let drop_state = |_: &_| unsafe { sole.drop_state() };
-                local.enter_from(Depth::Outside, self.addr(), drop_state);
+                local.enter_from(Depth::Outside, self.cell(), drop_state);
                 // SAFETY: it was dropped.
                 unsafe { sole.free() };
                 settle(local);

@@ -8,10 +8,11 @@ use crate::cell::owner::{Claimed, InTurn};
 use crate::cell::refs::{Ref, Strong};
 use crate::drain::context::{Depth, Local, with_local};
 use crate::drain::deferred::{drain, settle};
+use crate::drain::rest::drain_or_rest;
 use crate::envelope::ask::{Ask, Asked};
 use crate::envelope::give_back;
 use crate::envelope::tell::Tell;
-use crate::error::{AskError, Reason};
+use crate::error::{AskError, Reason, SendError, TurnPanic};
 use crate::mailbox::list::Chain;
 use crate::mailbox::node::NodePtr;
 use crate::mailbox::oneshot::{Asker, oneshot};
@@ -39,7 +40,7 @@ impl<S: 'static> Strong<S> {
         // SAFETY: B1: claimed, so it is ours, of this state type; a mailbox that has ended is
         // closed, and is not claimed.
         let turn = |_: &_| panic::catch(|| unsafe { claimed.with_state(f) });
-        match local.enter_from(depth, self.addr(), turn) {
+        match local.enter_from(depth, self.cell(), turn) {
             Ok(value) => {
                 match claimed.release_one() {
                     Ok(()) => settle(local),
@@ -53,7 +54,7 @@ impl<S: 'static> Strong<S> {
 
     /// Sends a message.
     #[inline(always)]
-    pub(crate) fn send<L: Message<S>>(&self, message: L) -> Result<(), (L, Reason)> {
+    pub(crate) fn send<L: Message<S>>(&self, message: L) -> Result<(), SendError<L>> {
         with_local(|local| {
             if local.in_turn() || !self.runs_on_the_spot() {
                 return self.send_elsewhere(local, message);
@@ -81,7 +82,7 @@ impl<S: 'static> Strong<S> {
     }
 
     /// Sends a message that never runs in this call.
-    pub(crate) fn post<L: Message<S>>(&self, message: L) -> Result<(), (L, Reason)> {
+    pub(crate) fn post<L: Message<S>>(&self, message: L) -> Result<(), SendError<L>> {
         with_local(|local| self.send_slow(local, Snapshot::IDLE, message, By::Poster))
     }
 
@@ -89,7 +90,7 @@ impl<S: 'static> Strong<S> {
     /// is inside no turn any more. As long as the actor is busy, or its entry is out, that is one
     /// push.
     #[inline(never)]
-    fn send_elsewhere<L: Message<S>>(&self, local: &Local, message: L) -> Result<(), (L, Reason)> {
+    fn send_elsewhere<L: Message<S>>(&self, local: &Local, message: L) -> Result<(), SendError<L>> {
         if self.is_bounded() || !(self.is_executor_only() || local.in_turn()) {
             return self.send_slow(local, Snapshot::IDLE, message, By::Sender);
         }
@@ -102,7 +103,7 @@ impl<S: 'static> Strong<S> {
         let Err(seen) = left else { return Ok(()) };
         // SAFETY: it was made here of such a message, and pushed nowhere.
         let pushed = unsafe { self.push_node::<Tell<S, L>>(local, seen, node, By::Sender) };
-        pushed.map_err(|(tell, reason)| (tell.message, reason))
+        pushed.map_err(|(tell, reason)| self.refused(1, tell.message, reason))
     }
 
     /// Puts a message in, by the rules for a full mailbox.
@@ -113,7 +114,7 @@ impl<S: 'static> Strong<S> {
         seen: Snapshot,
         message: L,
         by: By,
-    ) -> Result<(), (L, Reason)> {
+    ) -> Result<(), SendError<L>> {
         let seen = match self.claim_beside(seen) {
             Ok(claimed) => {
                 self.send_claimed(local, claimed, message);
@@ -127,7 +128,7 @@ impl<S: 'static> Strong<S> {
                 self.drop_newest(tell.message);
                 Ok(())
             }
-            Err((tell, reason)) => Err((tell.message, reason)),
+            Err((tell, reason)) => Err(self.refused(1, tell.message, reason)),
         }
     }
 
@@ -137,6 +138,7 @@ impl<S: 'static> Strong<S> {
 
     /// The mailbox is full, and the message goes to the hook.
     pub(crate) fn drop_newest<L: Message<S>>(&self, message: L) {
+        self.header().report_dropped_newest();
         // SAFETY: this handle keeps the cell, whose state is an S.
         panic::ignore(|| unsafe { give_back::<S, L>(self.header(), message) });
     }
@@ -145,7 +147,7 @@ impl<S: 'static> Strong<S> {
     pub(crate) fn send_many<L: Message<S>>(
         &self,
         messages: impl Iterator<Item = L>,
-    ) -> Result<(), (Vec<L>, Reason)> {
+    ) -> Result<(), SendError<Vec<L>>> {
         let mut chain = Chain::<Tell<S, L>>::new();
         messages.for_each(|message| chain.append(Tell::new(message)));
         let Some(links) = chain.into_links() else { return Ok(()) };
@@ -159,7 +161,8 @@ impl<S: 'static> Strong<S> {
             };
             // SAFETY: the links of this chain, refused.
             let mut chain = unsafe { Chain::<Tell<S, L>>::from_links(links) };
-            Err((chain.take_back().map(|tell| tell.message).collect(), refused))
+            let back: Vec<_> = chain.take_back().map(|tell| tell.message).collect();
+            Err(self.refused(back.len() as u64, back, refused))
         })
     }
 
@@ -195,9 +198,9 @@ impl<S: 'static> Strong<S> {
         let run = |state: &mut S| message.run(state, turn);
         let answer = self.run_claimed(local, Depth::Outside, claimed, run);
         Answer::Ready(answer.map_err(|payload| {
-            let text = panic::text(payload.as_ref());
+            let panic = TurnPanic::of(self.header().name(), &payload);
             panic::discard(payload);
-            AskError::Panicked(text)
+            AskError::Panicked(panic)
         }))
     }
 
@@ -236,7 +239,7 @@ fn go_on(local: &Local, claimed: Claimed) {
 #[inline(never)]
 fn claimed_panicked(local: &Local, claimed: Claimed, payload: Payload) -> Payload {
     let mut owner = claimed.into_owner();
-    local.enter(owner.addr(), || owner.recover(&payload));
-    drain(local, owner);
+    let rest = local.enter(owner.cell(), || owner.recover(&payload, true));
+    drain_or_rest(local, owner, rest);
     payload
 }

@@ -7,6 +7,7 @@
 
 mod attempt;
 pub(crate) mod close;
+mod lend;
 pub(crate) mod message;
 pub(crate) mod push;
 pub(crate) mod room;

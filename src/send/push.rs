@@ -8,7 +8,7 @@ use crate::cell::refs::{Queued, Strong};
 use crate::drain::context::Local;
 use crate::drain::deferred::{drain, settle};
 use crate::drain::schedule::{enter, is_executor_gone, schedule};
-use crate::error::{Reason, StopCause};
+use crate::error::{Reason, SendError, StopCause};
 use crate::mailbox::list::Links;
 use crate::mailbox::node::{Envelope, NodePtr};
 use crate::mailbox::word::{CLOSED, Entry, Refusal, Snapshot};
@@ -37,6 +37,14 @@ impl<S: 'static> Strong<S> {
                 self.header().stop_cause().map_or(Reason::Closed, Reason::Stopped)
             }
         }
+    }
+
+    /// What is refused, and stands for so many messages, for its sender.
+    #[inline]
+    pub(crate) fn refused<L>(&self, messages: u64, message: L, reason: Reason) -> SendError<L> {
+        let header = self.header();
+        header.report_refused(&reason, messages);
+        SendError::new(message, reason, header.who())
     }
 
     /// Puts a message in, and does what that leaves owing. A message that is refused comes back.

@@ -1,4 +1,4 @@
-//! Waiting at a mailbox: for an answer, until it is idle, until it has ended (R14).
+//! Waiting at a mailbox: for an answer, until it is idle, closed, or has ended (R14).
 //!
 //! A thread that waits runs a pending mailbox itself, if its actor allows that, until its own
 //! message is done or its time is over. A task never does.
@@ -129,19 +129,30 @@ pub(crate) fn wait_for_promise<R, P>(
 pub(crate) enum Awaited {
     /// Nothing runs or waits in it.
     Idle,
+    /// It takes no new messages.
+    Closed,
     /// It is closed, and has ended.
     End,
 }
 
 impl Awaited {
     fn is_over(self, now: Snapshot) -> bool {
-        now.count() == 0 && (self == Awaited::Idle || now.has(CLOSED))
+        match self {
+            Awaited::Idle => now.count() == 0,
+            Awaited::Closed => now.has(CLOSED),
+            Awaited::End => now.count() == 0 && now.has(CLOSED),
+        }
+    }
+
+    /// Does it come after the turn that is under way only? Others may close the actor meanwhile.
+    fn comes_after_turn(self) -> bool {
+        self != Awaited::Closed
     }
 
     fn list(self, ext: &Ext) -> &Waiters {
         match self {
             Awaited::Idle => &ext.idle_waiters,
-            Awaited::End => &ext.end_waiters,
+            Awaited::Closed | Awaited::End => &ext.end_waiters,
         }
     }
 }
@@ -166,7 +177,7 @@ impl<S: 'static> Strong<S> {
         let word = &self.header().word;
         match awaited {
             Awaited::Idle => word.watch(|_| true).is_ok(),
-            Awaited::End => !awaited.is_over(word.meet()),
+            Awaited::Closed | Awaited::End => !awaited.is_over(word.meet()),
         }
     }
 
@@ -182,7 +193,7 @@ impl<S: 'static> Strong<S> {
             if self.is_over(awaited) {
                 return Ok(());
             }
-            if self.is_running_here() {
+            if awaited.comes_after_turn() && self.is_running_here() {
                 return Err(NotWaited::Deadlock);
             }
             if deadline.is_over() {
@@ -211,7 +222,7 @@ impl<S: 'static> Strong<S> {
             if self.is_over(awaited) {
                 return Poll::Ready(Ok(()));
             }
-            if self.is_running_here() {
+            if awaited.comes_after_turn() && self.is_running_here() {
                 return Poll::Ready(Err(NotWaited::Deadlock));
             }
             let waiter = Waiter::Task(cx.waker().clone());

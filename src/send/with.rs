@@ -60,13 +60,15 @@ impl<S: 'static> Strong<S> {
         R: Send,
     {
         if local.is_running(self.addr()) {
-            return Err(AskError::Refused(Reason::Deadlock));
+            return Err(self.refuse(Reason::Deadlock));
         }
         // Once the message is in the mailbox, the wait cannot be refused any more.
         let reserved = reserve();
         let (entry, seen) = match (self.is_executor_only(), &reserved) {
-            (true, Err(_)) => return Err(AskError::Refused(Reason::WouldBlock)),
-            (true, Ok(_)) => (Entry::Leave, self.look_at_executor().map_err(AskError::Refused)?),
+            (true, Err(_)) => return Err(self.refuse(Reason::WouldBlock)),
+            (true, Ok(_)) => {
+                (Entry::Leave, self.look_at_executor().map_err(|reason| self.refuse(reason))?)
+            }
             (false, Err(_)) => (Entry::DrainOnly, seen),
             (false, Ok(_)) => (Entry::Drain, seen),
         };
@@ -79,7 +81,7 @@ impl<S: 'static> Strong<S> {
         let limit = self.header().config().limit;
         let owed = self
             .push_nodes(seen, Links::one(node), limit, entry)
-            .map_err(|refusal| AskError::Refused(self.reason(refusal)))?;
+            .map_err(|refusal| self.refuse(self.reason(refusal)))?;
         // Leaving this frame before the message is done would leave a dangling node in the mailbox.
         let stay = AbortOnUnwind;
         match owed {
@@ -105,6 +107,12 @@ impl<S: 'static> Strong<S> {
             Outcome::Panicked(payload) => std::panic::resume_unwind(payload),
             Outcome::NotRun(reason) => Err(AskError::Refused(reason)),
         }
+    }
+
+    #[cold]
+    fn refuse(&self, reason: Reason) -> AskError {
+        self.header().report_refused(&reason, 1);
+        AskError::Refused(reason)
     }
 
     fn wait_for<F, R>(local: &Local, message: &Borrowed<S, F, R>, reserved: Option<Reserved>)

@@ -540,6 +540,11 @@ impl Timers {
         Sleep::new(self.clone(), Due::after(self.now(), delay))
     }
 
+    /// The same for a moment of this service's clock.
+    pub(crate) fn sleep_until(&self, at: Duration) -> Sleep {
+        Sleep::new(self.clone(), Due::At(at))
+    }
+
     /// Runs what is due at the time of the call, in order, on this thread, and whatever the
     /// functions arm that is due by then; returns how many calls that were. A function that arms
     /// itself again without a delay is run for ever.

@@ -90,9 +90,9 @@ pub(crate) fn resuming<S: Send + 'static>(builder: ActorBuilder<S>) -> ActorBuil
 /// Calls `hook` with the text of every panic.
 pub(crate) fn on_panic<S: Send + 'static>(
     builder: ActorBuilder<S>,
-    hook: impl FnMut(&str) + Send + 'static,
+    mut hook: impl FnMut(&str) + Send + 'static,
 ) -> ActorBuilder<S> {
-    builder.on_panic(hook)
+    builder.on_panic(move |panic| hook(panic.text()))
 }
 
 /// Calls `hook` for every message that is given back.

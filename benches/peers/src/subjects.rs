@@ -69,6 +69,6 @@ fn of<P: Peer>() -> Subject {
 /// The version that was compiled in, from the lock file. What is written by hand has none.
 fn version(package: &str) -> Option<&'static str> {
     let name = format!("name = \"{package}\"");
-    let mut lines = include_str!("../Cargo.lock").lines().skip_while(|line| *line != name);
+    let mut lines = include_str!("../../../Cargo.lock").lines().skip_while(|line| *line != name);
     lines.nth(1).and_then(|line| line.strip_prefix("version = \"")?.strip_suffix('"'))
 }

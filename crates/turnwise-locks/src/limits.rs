@@ -6,15 +6,16 @@ use turnwise::Limit;
 
 use crate::user_code::{catch, discard};
 
-/// How long a run waits for its turn, and how long it may take then: two durations that cannot be
-/// mixed up. A `Duration` alone is the wait.
+/// How long a run, or a request for a lock, a permit or a slot, waits for its turn, and how long it
+/// may take then: two durations that cannot be mixed up. A `Duration` alone is the wait.
 ///
 /// The wait is measured once, from the call to the start. A wait of zero is one immediate attempt
 /// that overtakes nobody.
 ///
-/// The lease is measured from the start. Blocking code is never cut: a closure that takes longer
-/// still has the key to itself until it returns, and its caller is told
-/// ([`RunError::Overran`](crate::RunError::Overran)).
+/// The lease is measured from the start. What becomes of it differs. Blocking code is never cut: a
+/// closure that takes longer still has the key to itself until it returns, and its caller is told
+/// ([`RunError::Overran`](crate::RunError::Overran)). A lock, a permit or a slot goes on to the
+/// next, and its holder [learns of it](crate::Guard::is_lost).
 ///
 /// # Examples
 /// ```
@@ -47,8 +48,10 @@ impl Limits {
         Limits { wait, lease: None, early: false }
     }
 
-    /// With a lease: a closure that takes longer is reported. A lease of zero is an error of the
-    /// call ([`NotStarted::LeaseZero`](crate::NotStarted::LeaseZero)).
+    /// With a lease: a closure that takes longer is reported, a lock that is held longer is taken
+    /// away. A lease of zero is an error of the call
+    /// ([`NotStarted::LeaseZero`](crate::NotStarted::LeaseZero),
+    /// [`LockError::LeaseZero`](crate::LockError::LeaseZero)).
     pub fn lease(self, lease: Duration) -> Self {
         Limits { lease: Some(lease), ..self }
     }
@@ -88,8 +91,18 @@ impl Limits {
         self.wait == Limit::Immediate
     }
 
+    /// May it be refused early?
+    pub(crate) fn is_early(self) -> bool {
+        self.early && self.wait != Limit::Unlimited
+    }
+
     pub(crate) fn has_lease_of_zero(self) -> bool {
         self.lease.is_some_and(|lease| lease.is_zero())
+    }
+
+    /// Is nothing but the wait limited, whatever is known of others?
+    pub(crate) fn are_plain(self) -> bool {
+        self.lease.is_none() && !self.early
     }
 
     /// The terms of a call that is made now. A limit too large for the clock is no limit.

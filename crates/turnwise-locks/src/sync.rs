@@ -9,6 +9,27 @@ pub(crate) mod atomic {
     pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
 }
 
+pub(crate) mod hint {
+    /// Looks whether something is done that another thread is about to do: some microseconds by
+    /// spinning, then some by giving the processor away, for with more threads than processors the
+    /// other one may be waiting for this one's. False if it was not done.
+    pub(crate) fn done_soon(mut done: impl FnMut() -> bool) -> bool {
+        const SPINS: u32 = 7;
+        const YIELDS: u32 = 4;
+        for round in 0..SPINS + YIELDS {
+            if done() {
+                return true;
+            }
+            if round < SPINS {
+                (0..1 << round).for_each(|_| std::hint::spin_loop());
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        done()
+    }
+}
+
 /// How many shards a registry has: a power of two.
 pub(crate) fn shards() -> usize {
     let cores = std::thread::available_parallelism().map_or(4, usize::from);

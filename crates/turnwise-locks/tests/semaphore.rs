@@ -110,6 +110,54 @@ fn a_late_release_changes_nothing() {
     assert!(timers.is_empty());
 }
 
+/// A permit that nobody else has asked for is on no list; one that is to have a lease is.
+#[test]
+fn what_was_lent_gets_a_lease() {
+    let (clock, timers, permits) = by_hand(2);
+    let (old, other) = (permits.try_acquire(1).unwrap(), permits.try_acquire(1).unwrap());
+    let waiting = permits.acquire();
+    assert_eq!((old.remaining(), old.is_lost()), (None, false));
+    old.renew(SECOND).unwrap();
+    let mut lost = old.lost();
+    assert!(poll(&mut lost, Waker::noop()).is_none());
+    assert_eq!(old.remaining(), Some(SECOND));
+    clock.advance(SECOND);
+    timers.run_due();
+    until(|| waiting.is_ready());
+    let new = waiting.wait().unwrap();
+    assert!(poll(&mut lost, Waker::noop()).is_some());
+    assert!(old.is_lost() && !other.is_lost() && new.fence() > other.fence());
+    assert!(old.renew(SECOND).is_err() && old.release().is_err());
+    assert_eq!((available(&permits), permits.info().unwrap().holders), (0, 2));
+    assert!(new.release().is_ok() && other.release().is_ok());
+    assert_eq!((available(&permits), permits.info().unwrap().holders), (2, 0));
+    assert!(timers.is_empty());
+}
+
+/// Those that are lent, those of a hold, and those of one that has waited.
+#[test]
+fn what_is_known_counts_all_kinds() {
+    let permits = Semaphore::new(4);
+    let known = || {
+        let info = permits.info().unwrap();
+        (info.permits, info.available, info.holders, info.waiting)
+    };
+    let lent = permits.try_acquire(1).unwrap();
+    assert_eq!(known(), (4, 3, 1, 0));
+    let two = permits.try_acquire(2).unwrap();
+    assert_eq!(known(), (4, 1, 2, 0));
+    let all = permits.acquire_within(4, Limits::NONE);
+    let asked = permits.acquire();
+    assert_eq!(known(), (4, 1, 2, 2));
+    drop(lent);
+    assert_eq!(known(), (4, 2, 1, 2));
+    drop(all);
+    assert!(asked.is_ready());
+    assert_eq!(known(), (4, 1, 2, 0));
+    drop((two, asked));
+    assert_eq!(known(), (4, 4, 0, 0));
+}
+
 #[test]
 fn permits_come_and_go() {
     let permits = Semaphore::new(3);

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Wakes, must_end, poll, until};
-use turnwise::VirtualClock;
 use turnwise::time::Timers;
+use turnwise::{Clock, VirtualClock};
 use turnwise_locks::{
     CleanUpError, FinishError, Limits, LockError, RepairError, RunSlotError, Slot, SlotBuildError,
     SlotError, SlotId, SlotPool, SlotPoolBuilder, SlotState,
@@ -961,6 +961,36 @@ fn a_pool_lives_as_long_as_its_uses() {
     books.balance();
     // What the hooks own goes with the last use.
     assert_eq!(Arc::strong_count(&books.set_up), 1);
+}
+
+/// Its numbers have the permits of those that are quarantined, and those have the semaphore: all of
+/// it goes with the pool.
+#[test]
+fn a_pool_is_gone_with_what_is_quarantined() {
+    #[derive(Debug)]
+    struct Stands(#[allow(dead_code, reason = "it is counted")] Arc<()>);
+    impl Clock for Stands {
+        fn now(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
+    let counted = Arc::new(());
+    let clean_up = |_, value: Option<u32>| if value == Some(0) { Ok(()) } else { Err("dirty") };
+    let made = AtomicUsize::new(0);
+    let pool = SlotPool::builder(1)
+        .set_up(move |_| Ok(made.fetch_add(1, SeqCst) as u32))
+        .clean_up(clean_up)
+        .timers(Timers::by_hand(Stands(counted.clone())))
+        .build()
+        .unwrap();
+    let first = pool.try_acquire().unwrap();
+    let second = pool.acquire(Limits::NONE);
+    drop(first);
+    // This one has waited, so it has a permit of its own.
+    drop(second.wait().unwrap());
+    assert_eq!((pool.view().quarantined, Arc::strong_count(&counted)), (1, 2));
+    drop(pool);
+    assert_eq!(Arc::strong_count(&counted), 1);
 }
 
 #[test]

@@ -36,12 +36,13 @@ mod wait_list;
 pub use actor::{
     Actor, ActorBuilder, Asking, Closing, Context, Ending, Handler, Lossy, Posted, Promise,
     Recipient, Reply, Sending, ShutdownReport, SpawnError, SpawnReason, System, Template,
-    TemplateBuilder, WaitError, Waiting, WeakActor, promise, promise_on,
+    TemplateBuilder, WaitError, Waiting, WaitingRecipient, WeakActor, WeakRecipient, Within,
+    current_actor, name_panics, promise, promise_on,
 };
 pub use budget::Budget;
 pub use cell::config::{Overflow, PanicPolicy, SharedPolicy, Undelivered};
 pub use cell::executor::{Drain, Executor};
-pub use error::{AskError, BuildError, EndCause, Reason, SendError, StopCause};
+pub use error::{AskError, BuildError, EndCause, Reason, SendError, StopCause, TurnPanic};
 pub use time::{Clock, Limit, MonotonicClock, VirtualClock};
 
 /// Where drains go whose actor has no executor.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::super::admission::{Admission, Admitted, CommitError, Ledger, Loaded, Refused};
+use super::super::admission::{Admission, Admitted, Apply, CommitError, Ledger, Loaded, Refused};
 use super::super::limits::Limits;
 use super::super::time::Timers;
 use super::clock::{LIMIT, Steps};
@@ -164,10 +164,23 @@ pub(super) fn admission_told_against_the_commit() {
 
 /// A stop as one applies: it is refused, or in and committed; always answered.
 pub(super) fn admission_stopped_against_a_turn() {
+    stopped_against(|raffle| raffle.apply(1, Limits::NONE));
+}
+
+/// The same for one who applies inside a turn, and so is decided in a turn of the admission: a stop
+/// finds the pass open, before or after it.
+pub(super) fn admission_stopped_against_a_queue() {
+    stopped_against(|raffle| {
+        let applied = Actor::new(()).with(move |()| raffle.apply(1, Limits::NONE));
+        applied.expect("it is open")
+    });
+}
+
+fn stopped_against(apply: impl FnOnce(Admission<u32, Book>) -> Apply<u32, Book>) {
     let setting = Setting::new(3, None);
     let raffle = setting.raffle.clone();
     let stops = spawn(move || raffle.stop());
-    let told = setting.raffle.apply(1, Limits::NONE).wait();
+    let told = apply(setting.raffle.clone()).wait();
     setting.check(1, &told);
     match &told {
         Ok(_) => reached("in"),

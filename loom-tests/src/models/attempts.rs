@@ -113,7 +113,7 @@ pub(super) fn r8_attempt_beside_a_stale_entry() {
         match beside {
             Ok(true) => reached("beside its entry"),
             Ok(false) => reached("after its entry"),
-            Err((_, reason)) => panic!("idle, and {reason}"),
+            Err(refused) => panic!("idle, and {refused}"),
         }
     });
     in_turn(|| {

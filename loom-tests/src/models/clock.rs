@@ -19,10 +19,10 @@ pub(super) struct Steps {
 pub(super) const LIMIT: Duration = Duration::from_secs(1);
 
 impl Steps {
-    /// The time of every limit is over.
+    /// The time of every limit that has begun is over.
     pub(super) fn tick(&self) {
         let mut sleepers = self.sleepers.lock();
-        self.over.swap(1, Relaxed);
+        self.over.fetch_add(1, Relaxed);
         sleepers.drain(..).for_each(|thread| thread.unpark());
     }
 }
@@ -34,7 +34,7 @@ unsafe impl Send for Steps {}
 
 impl Clock for Steps {
     fn now(&self) -> Duration {
-        if self.over.load(Relaxed) == 0 { Duration::ZERO } else { 100 * LIMIT }
+        100 * LIMIT * self.over.load(Relaxed)
     }
 
     fn park_until(&self, at: Duration) {

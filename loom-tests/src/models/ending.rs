@@ -17,7 +17,7 @@ fn with_end(books: &Arc<Books>) -> (Actor<Log>, Arc<Written>) {
     (builder.spawn().expect("a plain actor"), ends)
 }
 
-fn counts_ends(builder: ActorBuilder<Log>) -> (ActorBuilder<Log>, Arc<Written>) {
+pub(super) fn counts_ends(builder: ActorBuilder<Log>) -> (ActorBuilder<Log>, Arc<Written>) {
     let ends = Written::new();
     let theirs = ends.clone();
     let builder = builder.on_end(move |state, _| {
@@ -322,4 +322,29 @@ pub(super) fn r10_chain_of_states() {
     drop(outer);
     thread.join();
     books.balance();
+}
+
+/// A message that is given back to nobody is counted, by its actor and by the process; or it ran
+/// before the stop.
+pub(super) fn r7_lost_is_counted() {
+    let queue = Arc::new(Queue::default());
+    let theirs = queue.clone();
+    let actor = Actor::builder(()).executor(move |drain| theirs.push(drain)).spawn();
+    let actor = actor.expect("good settings");
+    assert!(actor.send(|()| ()).is_ok());
+    let other = actor.clone();
+    let thread = spawn(move || {
+        other.stop();
+    });
+    queue.run_one();
+    thread.join();
+    queue.run_all();
+    match actor.discarded() {
+        0 => reached("it ran"),
+        1 => reached("it was lost"),
+        more => panic!("{more} of one"),
+    }
+    assert_eq!(super::super::cell::report::discarded(), actor.discarded());
+    drop(actor);
+    queue.run_all();
 }

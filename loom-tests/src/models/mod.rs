@@ -22,8 +22,10 @@ mod nodes;
 mod one_owner;
 mod panics;
 mod parked;
+mod permits;
 mod pool;
 mod replies;
+mod rests;
 mod room;
 mod scheduled;
 mod shutdown;
@@ -94,7 +96,9 @@ pub(crate) const MODELS: &[Model] = models![
     THREE borrowed::r4_borrowed_among_sends,
     ALL borrowed::r4_borrowed_given_back ["given back or refused"],
     ALL borrowed::r4_borrowed_stopped,
+    TWO borrowed::r4_lent ["run", "taken back"],
     ALL replies::r5_cancel_or_start,
+    ALL replies::r5_claimed_or_cancelled ["claimed", "cancelled"],
     ALL replies::r5_asker_leaves,
     ALL replies::r5_answer_seen,
     ALL replies::r5_answer_awaited,
@@ -106,6 +110,7 @@ pub(crate) const MODELS: &[Model] = models![
     ALL bounded::r6_exact_alone,
     ALL bounded::r6_exact_against_a_sender,
     ALL bounded::r6_last_place,
+    ALL ending::r7_lost_is_counted ["it ran", "it was lost"],
     ALL ending::r7_close_against_sends,
     ALL ending::r7_close_twice ["the other one closed", "main closed"],
     ALL ending::r7_stop_against_sends,
@@ -189,6 +194,10 @@ pub(crate) const MODELS: &[Model] = models![
     THREE waiting::r14_wait_ended,
     // The same.
     THREE waiting::r14_wait_ended_plain,
+    ALL waiting::r14_wait_closed,
+    TWO rests::l1_stop_as_it_lies_down ["idle by then"],
+    TWO rests::l1_stop_as_its_time_comes ["the timer fired"],
+    TWO rests::l2_messages_wait ["the message waits"],
     TWO waiting::r14_timed_out ["ended", "time over"],
     THREE waiting::r14_hostile_wakers ["woken", "dropped"],
     THREE room::room_let_in,
@@ -263,6 +272,14 @@ pub(crate) const MODELS: &[Model] = models![
     TWO locks::locks_joined_against_a_release,
     TWO locks::locks_gone_against_a_lock,
     TWO locks::locks_renewed_against_the_end ["lost", "renewed"],
+    TWO permits::permits_taken_against_put_back ["at once", "handed on"],
+    TWO permits::permits_loan_against_asked ["at once", "waits"],
+    TWO permits::permits_asked_behind_a_turn ["on its way", "there"],
+    TWO permits::permits_given_up_on_the_way,
+    TWO permits::permits_fences_of_loans ["after"],
+    TWO permits::permits_reduced_against_a_loan,
+    TWO permits::permits_lease_of_a_loan ["lost", "released"],
+    TWO permits::permits_closed_against_a_loan ["closed", "in"],
     TWO slots::slots_handed_over_against_given_up,
     TWO slots::slots_expiry_against_release ["finished", "lost"],
     TWO slots::slots_expiry_against_asking ["noticed", "told"],
@@ -273,6 +290,7 @@ pub(crate) const MODELS: &[Model] = models![
     TWO admission::admission_dropped_against_its_turn ["in", "withdrawn"],
     TWO admission::admission_told_against_the_commit ["in by itself"],
     TWO admission::admission_stopped_against_a_turn ["gone", "in"],
+    TWO admission::admission_stopped_against_a_queue ["gone", "in"],
 ];
 
 /// What must be red: the canary first, then the designs that this one replaces.

@@ -3,12 +3,15 @@
 use std::future::poll_fn;
 use std::task::Waker;
 
+use super::super::actor::promise;
 use super::super::error::AskError;
 use super::super::mailbox::oneshot::{Answerer, Asker, Question, oneshot};
 use super::super::send::wait::poll_for;
+use super::super::time::Limit;
 use super::super::wait_list::Waiter;
 use super::room::wait_for;
 use super::*;
+use crate::sync::reached;
 use crate::sync::thread::{current, park};
 
 /// Question and answer, each with a track.
@@ -57,6 +60,33 @@ pub(super) fn r5_cancel_or_start() {
     }
     drop(asker);
     thread.join();
+}
+
+/// Q1, of a promise: a claim against a cancel. Who has claimed it is not cancelled any more, and
+/// gives the answer; who has cancelled it sees nothing of what a claim stands for.
+pub(super) fn r5_claimed_or_cancelled() {
+    let (mut promise, reply) = promise::<Answer>();
+    let effect = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let done = effect.clone();
+    let thread = spawn(move || {
+        if promise.claim() {
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(!promise.is_cancelled() && promise.claim());
+            promise.keep(Track::new(2));
+        }
+    });
+    match reply.cancel() {
+        Ok(()) => {
+            reached("cancelled");
+            thread.join();
+            assert!(!effect.load(std::sync::atomic::Ordering::Relaxed), "claimed and cancelled");
+        }
+        Err(mut reply) => {
+            reached("claimed");
+            check(reply.wait_by_ref(Limit::Unlimited).transpose());
+            thread.join();
+        }
+    }
 }
 
 /// LEAVE: the asker's side is dropped against start and finish.

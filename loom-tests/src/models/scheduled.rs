@@ -17,7 +17,7 @@ use super::*;
 use crate::sync::reached;
 
 /// What stands for a mailbox in the frame of a turn that is none. No cell lies there.
-const NO_MAILBOX: usize = 2;
+const NO_MAILBOX: *const super::super::cell::header::Header = std::ptr::without_provenance(2);
 
 thread_plain! {
     /// This thread runs its list.

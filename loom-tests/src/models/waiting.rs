@@ -133,6 +133,21 @@ pub(super) fn r14_wait_ended_plain() {
     shared.finish();
 }
 
+/// MEETING by `raise`: who waits for it to be closed is woken by that, whoever closes it, while a
+/// message waits that nobody runs.
+pub(super) fn r14_wait_closed() {
+    let shared = Shared::carried(9);
+    assert!(shared.leave::<OWN>(0, 1));
+    let thread = shared.spawn(|shared| {
+        assert!(shared.actor.close());
+    });
+    assert_eq!(shared.actor.closed().wait(), Ok(()));
+    assert!(shared.actor.is_closed());
+    assert!(!shared.actor.is_idle());
+    thread.join();
+    shared.finish();
+}
+
 /// A wait whose time is over leaves nothing behind, whatever happens meanwhile.
 pub(super) fn r14_timed_out() {
     let clock = Arc::new(Steps::default());

@@ -6,8 +6,8 @@ use fastrand::Rng;
 
 use crate::plan::{
     Actor, Asked, Asks, Bell, Body, ChainPlace, Deed, Ends, FUTURES, Fate, For, Hooks, How, Inside,
-    Later, Letter, Link, Manner, Most, OnPanic, PlaceKind, Program, Room, Runs, Settles, Step,
-    Time, Touch, Waits, Way,
+    Later, Lends, Letter, Link, Manner, Most, OnPanic, PlaceKind, Program, Room, Runs, Settles,
+    Step, Time, Touch, Waits, Watches, Way,
 };
 
 /// The weights of a kind of programs.
@@ -31,6 +31,8 @@ struct Profile {
     stale: u32,
     /// The same: steps that have to do with timers, or are attempts.
     timed: u32,
+    /// The same: actors that are restarted within limits.
+    rests: u32,
     /// Weights: senders, pool, queue, rayon, tokio, its own.
     runs: [u32; 6],
     /// Weights of the deeds, in the order of [`Draw::deed`].
@@ -47,40 +49,44 @@ const EVEN: [u32; 37] = [
 #[rustfmt::skip]
 const PROFILES: &[(u32, Profile)] = &[
     (5, Profile { name: "mixed", actors: (1, 5), threads: (1, 3), steps: (2, 10), wide: 4, mischief: 12, panics: 6,
-        bells: 20, bounded: 40, small_budget: 40, kin: 25, stale: 5, timed: 6, runs: [6, 4, 3, 1, 1, 2], deeds: EVEN }),
+        bells: 20, bounded: 40, small_budget: 40, kin: 25, stale: 5, timed: 6, rests: 12, runs: [6, 4, 3, 1, 1, 2], deeds: EVEN }),
     (6, Profile { name: "room", actors: (1, 2), threads: (1, 3), steps: (2, 8), wide: 6, mischief: 15, panics: 4,
-        bells: 80, bounded: 95, small_budget: 75, kin: 10, stale: 2, timed: 2, runs: [5, 2, 6, 0, 1, 1],
+        bells: 80, bounded: 95, small_budget: 75, kin: 10, stale: 2, timed: 2, rests: 12, runs: [5, 2, 6, 0, 1, 1],
         deeds: [30, 1, 3, 1, 34, 8, 8, 2, 8, 0, 2, 1, 0, 1, 1, 1, 0, 0, 1, 6, 1, 2, 22, 3,
             1, 1, 3, 10, 1, 3, 0, 1, 0, 1, 0, 0, 1] }),
     (5, Profile { name: "crowd", actors: (9, 12), threads: (1, 2), steps: (2, 6), wide: 24, mischief: 3, panics: 2,
-        bells: 3, bounded: 5, small_budget: 25, kin: 20, stale: 0, timed: 2, runs: [10, 4, 0, 0, 0, 0],
+        bells: 3, bounded: 5, small_budget: 25, kin: 20, stale: 0, timed: 2, rests: 12, runs: [10, 4, 0, 0, 0, 0],
         deeds: [80, 1, 4, 2, 1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 20, 2, 1,
             2, 1, 1, 2, 0, 1, 0, 0, 0, 2, 0, 0, 1] }),
     (3, Profile { name: "ends", actors: (2, 6), threads: (1, 3), steps: (2, 8), wide: 4, mischief: 30, panics: 8,
-        bells: 30, bounded: 30, small_budget: 40, kin: 25, stale: 8, timed: 8, runs: [5, 5, 3, 1, 1, 2],
+        bells: 30, bounded: 30, small_budget: 40, kin: 25, stale: 8, timed: 8, rests: 12, runs: [5, 5, 3, 1, 1, 2],
         deeds: [25, 4, 10, 5, 5, 4, 3, 1, 12, 1, 6, 6, 3, 6, 2, 5, 6, 3, 8, 5, 1, 3, 4, 3,
             4, 2, 3, 6, 2, 5, 6, 2, 3, 4, 3, 1, 6] }),
     (2, Profile { name: "asking", actors: (1, 4), threads: (2, 3), steps: (3, 10), wide: 4, mischief: 12, panics: 8,
-        bells: 30, bounded: 20, small_budget: 40, kin: 10, stale: 2, timed: 4, runs: [4, 4, 4, 1, 2, 2],
+        bells: 30, bounded: 20, small_budget: 40, kin: 10, stale: 2, timed: 4, rests: 12, runs: [4, 4, 4, 1, 2, 2],
         deeds: [15, 1, 40, 12, 3, 12, 4, 1, 4, 0, 2, 1, 1, 2, 4, 3, 0, 0, 1, 6, 1, 3, 6, 6,
             8, 6, 1, 2, 1, 4, 0, 2, 1, 2, 0, 0, 1] }),
     (4, Profile { name: "later", actors: (1, 4), threads: (1, 3), steps: (2, 8), wide: 4, mischief: 12, panics: 6,
-        bells: 30, bounded: 30, small_budget: 40, kin: 10, stale: 2, timed: 4, runs: [5, 4, 3, 1, 1, 2],
+        bells: 30, bounded: 30, small_budget: 40, kin: 10, stale: 2, timed: 4, rests: 12, runs: [5, 4, 3, 1, 1, 2],
         deeds: [12, 1, 4, 2, 6, 12, 6, 1, 6, 1, 3, 2, 1, 2, 1, 2, 2, 1, 2, 5, 1, 3, 6, 5,
             30, 16, 12, 24, 8, 14, 6, 4, 2, 2, 0, 0, 1] }),
     (4, Profile { name: "kin", actors: (3, 8), threads: (1, 3), steps: (2, 8), wide: 4, mischief: 20, panics: 20,
-        bells: 20, bounded: 20, small_budget: 30, kin: 85, stale: 5, timed: 6, runs: [6, 5, 3, 1, 1, 2],
+        bells: 20, bounded: 20, small_budget: 30, kin: 85, stale: 5, timed: 6, rests: 12, runs: [6, 5, 3, 1, 1, 2],
         deeds: [30, 3, 8, 8, 2, 3, 3, 1, 8, 2, 3, 4, 2, 3, 2, 3, 3, 2, 3, 5, 1, 3, 6, 3,
             3, 2, 2, 4, 1, 2, 2, 2, 1, 24, 8, 2, 10] }),
     (4, Profile { name: "entry", actors: (2, 4), threads: (1, 3), steps: (2, 6), wide: 4, mischief: 8, panics: 6,
-        bells: 10, bounded: 15, small_budget: 30, kin: 30, stale: 50, timed: 4, runs: [8, 4, 5, 0, 0, 3],
+        bells: 10, bounded: 15, small_budget: 30, kin: 30, stale: 50, timed: 4, rests: 12, runs: [8, 4, 5, 0, 0, 3],
         deeds: [30, 3, 6, 8, 1, 2, 2, 0, 4, 0, 4, 2, 2, 3, 2, 2, 1, 1, 2, 8, 0, 4, 6, 6,
             2, 1, 1, 3, 1, 1, 0, 1, 1, 3, 1, 0, 8] }),
     (4, Profile { name: "time", actors: (1, 4), threads: (1, 3), steps: (3, 10), wide: 4, mischief: 12, panics: 6,
-        bells: 20, bounded: 25, small_budget: 40, kin: 25, stale: 5, timed: 55, runs: [6, 4, 3, 1, 1, 2],
+        bells: 20, bounded: 25, small_budget: 40, kin: 25, stale: 5, timed: 55, rests: 12, runs: [6, 4, 3, 1, 1, 2],
         deeds: EVEN }),
+    (6, Profile { name: "rests", actors: (1, 3), threads: (1, 3), steps: (3, 10), wide: 4, mischief: 12, panics: 35,
+        bells: 20, bounded: 40, small_budget: 40, kin: 25, stale: 4, timed: 10, rests: 85, runs: [6, 4, 3, 1, 1, 2],
+        deeds: [40, 4, 14, 14, 8, 5, 3, 1, 5, 1, 3, 4, 3, 5, 2, 3, 3, 2, 3, 5, 3, 4, 4, 6,
+            3, 3, 3, 6, 2, 5, 3, 2, 2, 4, 1, 1, 3] }),
     (1, Profile { name: "deep", actors: (0, 0), threads: (1, 1), steps: (1, 2), wide: 0, mischief: 0, panics: 0,
-        bells: 0, bounded: 0, small_budget: 0, kin: 0, stale: 0, timed: 0, runs: [0; 6], deeds: [0; 37] }),
+        bells: 0, bounded: 0, small_budget: 0, kin: 0, stale: 0, timed: 0, rests: 0, runs: [0; 6], deeds: [0; 37] }),
 ];
 
 /// The program of a seed, among the profiles whose names contain `only`.
@@ -221,7 +227,7 @@ impl Draw {
             state_dropped: self.mischief(2),
             restart: self.mischief(1),
             end: self.chance(50).then(|| self.mischief(2)),
-            panicked: self.chance(30).then(|| self.mischief(1)),
+            panicked: self.chance(50).then(|| self.mischief(1)),
             undelivered: self.chance(40).then(|| self.mischief(1)),
             rescues: self.chance(40),
             batch: self.chance(15).then(|| (self.mischief(1), self.mischief(1))),
@@ -235,7 +241,12 @@ impl Draw {
             Most::Both(1000, 50),
             Most::Unlimited,
         ];
-        let plain = self.chance(12);
+        let on_panic = match self.chance(self.profile.rests) {
+            true => self.within(),
+            false => self.one(&[OnPanic::Stop, OnPanic::Resume, OnPanic::Resume, OnPanic::Restart]),
+        };
+        let rests = matches!(on_panic, OnPanic::Within { .. });
+        let plain = !rests && self.chance(12);
         let template = self.chance(self.profile.kin).then(|| self.rng.usize(..self.templates));
         let actor = Actor {
             template,
@@ -245,12 +256,8 @@ impl Draw {
             inline: self.chance(15),
             room,
             budget: self.chance(self.profile.small_budget).then(|| self.one(&most)),
-            on_panic: self.one(&[
-                OnPanic::Stop,
-                OnPanic::Resume,
-                OnPanic::Resume,
-                OnPanic::Restart,
-            ]),
+            on_panic,
+            counted: self.chance(30),
             system: (self.systems > 0 && self.chance(60)).then(|| self.rng.usize(..self.systems)),
             timers: (matches!(clock, Time::Virtual) && self.profile.timed > 0 && self.chance(70))
                 .then(|| self.rng.usize(..2)),
@@ -266,12 +273,25 @@ impl Draw {
                 room: Room::Unbounded,
                 budget: None,
                 on_panic: OnPanic::Stop,
+                counted: false,
                 clock: Time::Real,
                 timers: None,
                 hooks: Hooks { state_dropped: actor.hooks.state_dropped, ..Hooks::default() },
                 ..actor
             },
             false => actor,
+        }
+    }
+
+    /// Restarts within limits, most of them after a rest.
+    fn within(&mut self) -> OnPanic {
+        let micros = self.rng.u32(1..1000);
+        let first = self.one(&[0, 1, micros, micros, micros, 3000]);
+        OnPanic::Within {
+            most: self.one(&[0, 1, 1, 2, 3, 3, 1000]),
+            within: self.one(&[0, 100, 5_000, 1_000_000, u32::MAX]),
+            first,
+            longest: self.one(&[first, first, first * 4, first / 2]),
         }
     }
 
@@ -459,7 +479,8 @@ impl Draw {
             Later::Slot(slot),
             Later::Slot(slot),
             Later::Slot(slot),
-            Later::Slot(slot),
+            Later::Claimed(slot),
+            Later::Claimed(slot),
             Later::Forgotten,
         ];
         self.one(&all)
@@ -552,7 +573,18 @@ impl Draw {
                     then: self.fate(),
                 }
             }
-            3 => Deed::With { to, body: self.body(depth) },
+            3 => {
+                let limit = self.limit();
+                let how = self.one(&[
+                    Lends::With,
+                    Lends::With,
+                    Lends::Within(limit),
+                    Lends::Within(limit),
+                    Lends::Waiting,
+                    Lends::WaitingWithin(limit),
+                ]);
+                Deed::With { to, how, body: self.body(depth) }
+            }
             4 => Deed::SendAsync {
                 to,
                 what: self.one(&[Waits::Tell, Waits::Tell, Waits::Tell, Waits::Call, Waits::Ask]),
@@ -561,6 +593,7 @@ impl Draw {
                 then: self.fate(),
             },
             5 => Deed::Poll { slot, bell: self.bell(depth) },
+            6 if self.chance(40) => Deed::CancelFuture { slot },
             6 => Deed::DropFuture { slot },
             7 => Deed::ForgetFuture { slot },
             8 => Deed::DropHandle { of: to },
@@ -592,19 +625,34 @@ impl Draw {
                 then: self.fate(),
             },
             25 => {
-                let all = [Settles::Keep, Settles::Keep, Settles::Drop, Settles::Look];
+                let all = [
+                    Settles::Keep,
+                    Settles::Keep,
+                    Settles::Drop,
+                    Settles::Look,
+                    Settles::Claim,
+                    Settles::Claim,
+                ];
                 let forgets = self.chance(3);
                 Deed::Settle { slot, how: if forgets { Settles::Forget } else { self.one(&all) } }
             }
             26 => {
-                let way = self.one(&[Way::Recipient, Way::Lossy(1), Way::Lossy(1), Way::Lossy(3)]);
+                let way = self.one(&[
+                    Way::Recipient,
+                    Way::Asks,
+                    Way::Asks,
+                    Way::Weak,
+                    Way::Lossy(1),
+                    Way::Lossy(1),
+                    Way::Lossy(3),
+                ]);
                 Deed::MakeWay { to, slot, way }
             }
             27 => Deed::SendBy { slot, letter: self.letter(depth) },
             28 => Deed::EmptyWay { slot, drops: self.chance(60) },
             29 => Deed::Watch {
                 of: to,
-                ended: self.chance(50),
+                what: self.one(&[Watches::Idle, Watches::Closed, Watches::Ended]),
                 bell: self.bell(depth),
                 then: self.fate(),
             },

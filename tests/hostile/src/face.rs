@@ -6,7 +6,7 @@ use std::fmt;
 use std::future::Future;
 use std::hint::black_box;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::task::{self, Poll};
 use std::thread;
@@ -15,22 +15,25 @@ use std::time::{Duration, Instant};
 use turnwise::executor::{Blocking, DrainQueue, Rayon, Tokio};
 use turnwise::{
     Actor, AskError, Asking, Budget, Clock, Closing, Context, EndCause, Ending, Executor, Handler,
-    Lossy, MonotonicClock, Overflow, PanicPolicy, Promise, Recipient, Reply, SendError, Sending,
-    SharedPolicy, ShutdownReport, ThreadPool, Undelivered, WaitError, WeakActor, promise,
-    promise_on,
+    Lossy, MonotonicClock, Overflow, PanicPolicy, Promise, Reason, Recipient, Reply, Restarts,
+    SendError, Sending, SharedPolicy, ShutdownReport, ThreadPool, Undelivered, WaitError,
+    WeakActor, WeakRecipient, Within, promise, promise_on,
 };
 pub use turnwise::{Drain, Limit, System, VirtualClock, blocking};
 
-use crate::ledger::{BACK, HOOKED, KEPT, Kind, RUN, SETTLED, Token, finding, flags, happens, mark};
+use crate::ledger::{
+    BACK, CLAIMED, HOOKED, KEPT, Kind, NOBODY, RUN, SETTLED, Token, finding, flags, happens, mark,
+};
 use crate::plan::{
-    Asks, ChainPlace, For, How, Inside, Later, Link, Most, OnPanic, PlaceKind, Room, Runs, Time,
-    Waits, Way,
+    Asks, ChainPlace, For, How, Inside, Later, Lends, Link, Most, OnPanic, PlaceKind, Room, Runs,
+    Time, Waits, Watches, Way,
 };
 use crate::timing::{Beat, Delayed};
-use crate::user::{Answer, Last, Mail, OddClock, State, World, caught};
+use crate::user::{Answer, Last, Mail, OddClock, State, World, caught, is_claimed};
 
 pub type Handle = Actor<State>;
 pub type Weak = WeakActor<State>;
+pub type WeakWay = WeakRecipient<Mail>;
 pub type Template = turnwise::Template<State>;
 
 /// Does a poll run turns of nobody, or only none of an actor with an executor?
@@ -157,9 +160,24 @@ pub struct Owed {
 
 impl Owed {
     pub fn keep(mut self) {
-        if let Some((promise, answer)) = self.promise.take() {
-            mark(self.group, KEPT);
-            promise.keep(answer);
+        let Some((promise, answer)) = self.promise.take() else { return };
+        mark(self.group, KEPT);
+        if self.group % 2 == 0 {
+            return promise.keep(answer);
+        }
+        match promise.try_keep(answer) {
+            Ok(()) => is_claimed(self.group),
+            Err(_) if flags(self.group) & CLAIMED != 0 => {
+                finding("a claimed promise is not kept", &crate::ledger::described(self.group));
+            }
+            Err(answer) => drop(answer),
+        }
+    }
+
+    /// Begins to answer.
+    pub fn claim(&mut self) {
+        if self.promise.as_mut().is_some_and(|(promise, _)| promise.claim()) {
+            is_claimed(self.group);
         }
     }
 
@@ -184,7 +202,7 @@ impl Drop for Owed {
 /// Sends a promise on, to be kept in a turn.
 pub fn pass_on(actor: &Handle, owed: Owed) {
     let _ = actor.send(move |state| {
-        drop(state.hook(state.at()));
+        drop(state.message(state.at()));
         owed.keep();
     });
 }
@@ -264,9 +282,55 @@ pub fn send_many(actor: &Handle, mails: impl Iterator<Item = Mail>) -> bool {
     actor.send_many(mails.map(|mail| move |state: &mut State| drop(mail.run(state)))).is_ok()
 }
 
+/// A closure that is lent is gone before its caller.
+struct Lent(Arc<AtomicBool>);
+
+impl Lent {
+    fn check(&self) {
+        if self.0.load(SeqCst) {
+            finding("a closure was there after its caller", "");
+        }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.check();
+    }
+}
+
+/// Its caller leaves.
+struct Leaves(Arc<AtomicBool>);
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 /// True if it ran.
-pub fn with(actor: &Handle, mail: Mail) -> bool {
-    actor.with(move |state| mail.run(state)).is_ok()
+pub fn lend(actor: &Handle, how: Lends, limit: Limit, mail: Mail) -> bool {
+    let leaves = Leaves(Arc::default());
+    let lent = Lent(leaves.0.clone());
+    let mut frame = [0_u64; 16];
+    let borrowed = &mut frame;
+    let closure = move |state: &mut State| {
+        lent.check();
+        borrowed.fill(1);
+        let answer = mail.run(state);
+        borrowed.fill(2);
+        answer
+    };
+    let ran = match how {
+        Lends::With => actor.with(closure).is_ok(),
+        Lends::Within(_) => actor.with_within(limit, closure).is_ok(),
+        Lends::Waiting => actor.waiting().with(closure).is_ok(),
+        Lends::WaitingWithin(_) => actor.waiting().with_within(limit, closure).is_ok(),
+    };
+    if black_box(frame) != [if ran { 2 } else { 0 }; 16] {
+        finding("a lent closure did not do what was said", &format!("{how:?}"));
+    }
+    ran
 }
 
 pub fn wait_idle(actor: &Handle) {
@@ -281,6 +345,8 @@ pub fn wait_ended(actor: &Handle, limit: Limit) {
 #[derive(Clone)]
 pub enum Route {
     Recipient(Recipient<Mail>),
+    Asks(Recipient<Mail, Answer>),
+    Weak(WeakWay),
     Lossy(Lossy<State, Mail>, usize),
 }
 
@@ -288,6 +354,8 @@ impl Route {
     pub fn new(actor: &Handle, way: Way) -> Self {
         match way {
             Way::Recipient => Route::Recipient(actor.recipient()),
+            Way::Asks => Route::Asks(actor.reply_recipient()),
+            Way::Weak => Route::Weak(actor.recipient().downgrade()),
             Way::Lossy(most) => {
                 Route::Lossy(Lossy::new(actor, most).expect("it is not zero"), most)
             }
@@ -299,6 +367,34 @@ impl Route {
         let id = mail.id();
         match self {
             Route::Recipient(recipient) => {
+                let again = mail.goes_again();
+                Some(retried(recipient.tell(mail), (id, again), |mail| recipient.tell(mail)))
+            }
+            Route::Asks(recipient) => match id % 4 {
+                0 | 1 => {
+                    let again = mail.goes_again();
+                    Some(retried(recipient.tell(mail), (id, again), |mail| recipient.tell(mail)))
+                }
+                2 => {
+                    let _asked = recipient.ask(mail);
+                    None
+                }
+                _ => {
+                    let limit = Limit::Within(Duration::from_micros(100));
+                    if let Err(WaitError::Cancelled(back)) =
+                        recipient.waiting().ask(mail).within(limit)
+                    {
+                        came_back(back.into_message().id());
+                        mark(id, BACK);
+                    }
+                    None
+                }
+            },
+            Route::Weak(weak) => {
+                let Some(recipient) = weak.upgrade() else { return Some(false) };
+                if recipient.downgrade() != *weak {
+                    finding("a recipient is lost", &format!("{weak:?}"));
+                }
                 let again = mail.goes_again();
                 Some(retried(recipient.tell(mail), (id, again), |mail| recipient.tell(mail)))
             }
@@ -322,6 +418,11 @@ impl Route {
             Route::Recipient(recipient) => {
                 let _ = (recipient.name(), recipient.is_closed(), recipient.stop_cause());
             }
+            Route::Asks(recipient) => {
+                let (weak, _) = (recipient.downgrade(), format!("{recipient:?}"));
+                let _ = (weak.upgrade().is_some_and(|same| same == *recipient), weak.name());
+            }
+            Route::Weak(weak) => drop((weak.name(), format!("{weak:?}"))),
             Route::Lossy(lossy, most) => {
                 let (waiting, _) = (lossy.len(), lossy.is_empty());
                 if waiting > *most {
@@ -340,6 +441,11 @@ impl Route {
 /// Calls all that only looks.
 pub fn look(world: &World, at: usize, actor: &Handle) {
     let _ = (format!("{actor:?}"), actor.len(), actor.stop_cause(), actor.is_closed());
+    let (discarded, all) = (actor.discarded(), turnwise::discarded());
+    let stats = actor.stats();
+    if discarded > all || stats.is_some_and(|stats| stats.discarded < discarded) {
+        finding("numbers do not agree", &format!("actor {at}: {discarded} of {all}, {stats:?}"));
+    }
     let weak = actor.downgrade();
     let room = match world.program.actors[at].room {
         Room::Unbounded => None,
@@ -355,7 +461,7 @@ pub fn look(world: &World, at: usize, actor: &Handle) {
 }
 
 pub fn look_at_system(system: &System) {
-    let _ = (system.actors(), system.is_shut_down(), format!("{system:?}"));
+    let _ = (system.discarded(), system.actors(), system.is_shut_down(), format!("{system:?}"));
 }
 
 /// A question under way.
@@ -372,6 +478,8 @@ pub enum Outcome {
     Answered(Answer),
     Failed,
     Cancelled(Option<Mail>),
+    /// The reply to a promise was cancelled.
+    Withdrawn,
     Running(Asked),
 }
 
@@ -417,7 +525,34 @@ fn ended(result: Result<Answer, AskError>) -> Outcome {
 }
 
 impl Asked {
-    pub fn wait(self, limit: Limit) -> Outcome {
+    /// Waits; with the reply in its hands, or not.
+    pub fn wait(self, limit: Limit, by_ref: bool) -> Outcome {
+        if by_ref { self.wait_by_ref(limit) } else { self.wait_by_value(limit) }
+    }
+
+    fn wait_by_ref(mut self, limit: Limit) -> Outcome {
+        let answer = match &mut self {
+            Asked::Closure(reply) | Asked::Promised(reply) => reply.wait_by_ref(limit),
+            Asked::Typed(reply) => reply.wait_by_ref(limit),
+            Asked::Order(reply) => match reply.wait_by_ref(limit) {
+                Ok(Some(reply)) => return Asked::Promised(reply).wait_by_ref(limit),
+                Ok(None) => Ok(None),
+                Err(error) => Err(error),
+            },
+        };
+        match answer {
+            Ok(Some(answer)) => Outcome::Answered(answer),
+            Ok(None) if limit == Limit::Unlimited => {
+                finding("a wait without a limit is over", "by reference");
+                Outcome::Failed
+            }
+            Ok(None) => Outcome::Running(self),
+            Err(AskError::Refused(Reason::Deadlock | Reason::WouldBlock)) => Outcome::Running(self),
+            Err(_) => Outcome::Failed,
+        }
+    }
+
+    fn wait_by_value(self, limit: Limit) -> Outcome {
         let forever = limit == Limit::Unlimited;
         match self {
             Asked::Closure(reply) | Asked::Promised(reply) if forever => ended(reply.wait()),
@@ -440,7 +575,7 @@ impl Asked {
             }
             Asked::Order(reply) => answered(
                 reply.wait_timeout(limit),
-                |reply| Asked::Promised(reply).wait(limit),
+                |reply| Asked::Promised(reply).wait_by_value(limit),
                 still(Asked::Order),
                 |order| Some(order.mail),
             ),
@@ -460,7 +595,10 @@ impl Asked {
                     nothing,
                 );
                 // Its question has run.
-                if matches!(outcome, Outcome::Cancelled(_)) { Outcome::Failed } else { outcome }
+                match outcome {
+                    Outcome::Cancelled(_) => Outcome::Withdrawn,
+                    outcome => outcome,
+                }
             }
             Asked::Typed(reply) => {
                 answered(reply.within(limit), Outcome::Answered, still(Asked::Typed), Some)
@@ -481,7 +619,7 @@ impl Asked {
                 Err(reply) => Outcome::Running(Asked::Closure(reply)),
             },
             Asked::Promised(reply) => match reply.cancel() {
-                Ok(()) => Outcome::Failed,
+                Ok(()) => Outcome::Withdrawn,
                 Err(reply) => Outcome::Running(Asked::Promised(reply)),
             },
             Asked::Typed(reply) => match reply.cancel() {
@@ -539,10 +677,87 @@ pub enum Underway {
     Asking(Asking<Answer, Mail>),
     Calling(Asking<Answer>),
     Flat(Pin<Box<dyn Future<Output = Result<Answer, AskError>> + Send>>),
-    /// A future of an end; else of an idle moment.
-    Ending(Ending<State>, bool),
+    Ending(Ending<State>, Watches),
     Closing(Box<(Closing, Option<ShutdownReport>)>),
     Sleeping(turnwise::time::Sleep),
+    /// With a limit.
+    Limited(Limited),
+}
+
+/// What waits with a limit.
+pub enum Limited {
+    Sending(Within<Sending<Mail>>),
+    Closure(Within<Reply<Answer>>),
+    Promised(Within<Reply<Answer>>),
+    Typed(Within<Reply<Answer, Mail>>),
+    Order(Within<Reply<Reply<Answer>, Order>>),
+    Asking(Within<Asking<Answer, Mail>>),
+    Calling(Within<Asking<Answer>>),
+    Ending(Within<Ending<State>>),
+    Closing(Box<(Within<Closing>, Option<ShutdownReport>)>),
+}
+
+impl Limited {
+    fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<Done> {
+        fn done<M>(
+            answer: Result<Answer, WaitError<Answer, M>>,
+            back: impl FnOnce(M) -> Done,
+        ) -> Done {
+            match answer {
+                Ok(answer) => Done::Answered(answer),
+                Err(WaitError::Cancelled(message)) => back(message.into_message()),
+                Err(_) => Done::Unanswered,
+            }
+        }
+        let empty = |()| Done::Cancelled(None);
+        let full = |mail| Done::Cancelled(Some(mail));
+        match self {
+            Limited::Sending(sending) => Pin::new(sending).poll(cx).map(|sent| match sent {
+                Ok(()) => Done::Sent,
+                Err(error) => Done::Refused(error.into_message()),
+            }),
+            Limited::Closure(reply) => Pin::new(reply).poll(cx).map(|now| done(now, empty)),
+            Limited::Promised(reply) => {
+                Pin::new(reply).poll(cx).map(|now| done(now, |()| Done::Withdrawn))
+            }
+            Limited::Typed(reply) => Pin::new(reply).poll(cx).map(|now| done(now, full)),
+            Limited::Order(reply) => Pin::new(reply).poll(cx).map(|now| match now {
+                Err(WaitError::Cancelled(order)) => {
+                    Done::Cancelled(Some(order.into_message().mail))
+                }
+                _ => Done::Unanswered,
+            }),
+            Limited::Asking(asking) => Pin::new(asking).poll(cx).map(|now| done(now, full)),
+            Limited::Calling(asking) => Pin::new(asking).poll(cx).map(|now| done(now, empty)),
+            Limited::Ending(ending) => Pin::new(ending).poll(cx).map(|_| Done::Over),
+            Limited::Closing(closing) => Pin::new(&mut closing.0).poll(cx).map(|now| {
+                closing.1 = Some(now);
+                Done::Over
+            }),
+        }
+    }
+
+    /// Is it as promised when it is polled again?
+    fn is_steady(&mut self, cx: &mut task::Context<'_>) -> bool {
+        fn taken<R, M>(again: Poll<Result<R, WaitError<R, M>>>) -> bool {
+            matches!(again, Poll::Ready(Err(WaitError::Ask(AskError::Taken))))
+        }
+        match self {
+            Limited::Sending(sending) => {
+                matches!(Pin::new(sending).poll(cx), Poll::Ready(Ok(())))
+            }
+            Limited::Closure(reply) | Limited::Promised(reply) => taken(Pin::new(reply).poll(cx)),
+            Limited::Typed(reply) => taken(Pin::new(reply).poll(cx)),
+            Limited::Order(reply) => taken(Pin::new(reply).poll(cx)),
+            Limited::Asking(asking) => taken(Pin::new(asking).poll(cx)),
+            Limited::Calling(asking) => taken(Pin::new(asking).poll(cx)),
+            Limited::Ending(_) => true,
+            Limited::Closing(closing) => match Pin::new(&mut closing.0).poll(cx) {
+                Poll::Ready(now) => closing.1.as_ref() == Some(&now),
+                Poll::Pending => false,
+            },
+        }
+    }
 }
 
 /// What came of it.
@@ -553,6 +768,8 @@ pub enum Done {
     Cancelled(Option<Mail>),
     Answered(Answer),
     Unanswered,
+    /// The reply to a promise was cancelled.
+    Withdrawn,
     Over,
 }
 
@@ -571,8 +788,13 @@ pub fn waiting(actor: &Handle, what: Waits, mail: Mail) -> Underway {
     }
 }
 
-pub fn watching(actor: &Handle, ended: bool) -> Underway {
-    Underway::Ending(if ended { actor.ended() } else { actor.idle() }, ended)
+pub fn watching(actor: &Handle, what: Watches) -> Underway {
+    let ending = match what {
+        Watches::Idle => actor.idle(),
+        Watches::Closed => actor.closed(),
+        Watches::Ended => actor.ended(),
+    };
+    Underway::Ending(ending, what)
 }
 
 pub fn closing(system: &System) -> Underway {
@@ -588,6 +810,30 @@ pub fn flat(asked: Asked, flattens: bool) -> Underway {
 }
 
 impl Underway {
+    /// The same with a limit, where it can have one. Panics if the clock does.
+    pub fn limited(self, limit: Option<Limit>) -> Self {
+        let Some(limit) = limit else { return self };
+        Underway::Limited(match self {
+            Underway::Sending(sending) => Limited::Sending(sending.within_async(limit)),
+            Underway::Asked(Asked::Closure(reply)) => Limited::Closure(reply.within_async(limit)),
+            Underway::Asked(Asked::Promised(reply)) => Limited::Promised(reply.within_async(limit)),
+            Underway::Asked(Asked::Typed(reply)) => Limited::Typed(reply.within_async(limit)),
+            Underway::Asked(Asked::Order(reply)) => Limited::Order(reply.within_async(limit)),
+            Underway::Asking(asking) => Limited::Asking(asking.within_async(limit)),
+            Underway::Calling(asking) => Limited::Calling(asking.within_async(limit)),
+            Underway::Ending(ending, _) => Limited::Ending(ending.within_async(limit)),
+            Underway::Closing(closing) => {
+                Limited::Closing(Box::new((closing.0.within_async(limit), closing.1)))
+            }
+            other => return other,
+        })
+    }
+
+    /// May it be ready because the time is over?
+    pub fn has_limit(&self) -> bool {
+        matches!(self, Underway::Limited(_))
+    }
+
     pub fn what(&self) -> &'static str {
         match self {
             Underway::Sending(_) => "a message that waits for room",
@@ -596,8 +842,13 @@ impl Underway {
             Underway::Asked(_) => "a reply",
             Underway::Asking(_) | Underway::Calling(_) => "a question that waits for room",
             Underway::Flat(_) => "a flattened reply",
-            Underway::Ending(_, true) => "an end",
-            Underway::Ending(_, false) => "an idle moment",
+            Underway::Ending(_, Watches::Ended) => "an end",
+            Underway::Ending(_, Watches::Closed) => "a close",
+            Underway::Ending(_, Watches::Idle) => "an idle moment",
+            Underway::Limited(Limited::Sending(_)) => "a message that waits within a limit",
+            Underway::Limited(Limited::Ending(_)) => "an end within a limit",
+            Underway::Limited(Limited::Closing(_)) => "a shutdown within a limit",
+            Underway::Limited(_) => "a question within a limit",
             Underway::Closing(_) => "a shutdown",
             Underway::Sleeping(_) => "a sleep",
         }
@@ -614,6 +865,7 @@ impl Underway {
             Underway::Calling(asking) => Pin::new(asking).poll(cx).map(Done::answer),
             Underway::Flat(future) => future.as_mut().poll(cx).map(Done::answer),
             Underway::Ending(ending, _) => Pin::new(ending).poll(cx).map(|_| Done::Over),
+            Underway::Limited(limited) => limited.poll(cx),
             Underway::Sleeping(sleep) => Pin::new(sleep).poll(cx).map(|()| Done::Over),
             Underway::Closing(closing) => Pin::new(&mut closing.0).poll(cx).map(|now| {
                 closing.1 = Some(now);
@@ -636,9 +888,10 @@ impl Underway {
             Underway::Calling(asking) => {
                 matches!(Pin::new(asking).poll(cx), Poll::Ready(Err(AskError::Taken)))
             }
-            Underway::Flat(_) | Underway::Ending(_, false) => true,
+            Underway::Limited(limited) => limited.is_steady(cx),
+            Underway::Flat(_) | Underway::Ending(_, Watches::Idle) => true,
             Underway::Sleeping(sleep) => Pin::new(sleep).poll(cx).is_ready(),
-            Underway::Ending(ending, true) => Pin::new(ending).poll(cx).is_ready(),
+            Underway::Ending(ending, _) => Pin::new(ending).poll(cx).is_ready(),
             Underway::Closing(closing) => match Pin::new(&mut closing.0).poll(cx) {
                 Poll::Ready(now) => closing.1.as_ref() == Some(&now),
                 Poll::Pending => false,
@@ -672,10 +925,15 @@ impl Underway {
         }
     }
 
+    /// Does it wait for a close, and for nothing else?
+    pub fn is_of_close(&self) -> bool {
+        matches!(self, Underway::Ending(_, Watches::Closed))
+    }
+
     pub fn is_flat(&self) -> bool {
         match self {
             Underway::Asked(asked) => matches!(asked, Asked::Order(_) | Asked::Promised(_)),
-            Underway::Flat(_) => true,
+            Underway::Flat(_) | Underway::Limited(Limited::Promised(_)) => true,
             _ => false,
         }
     }
@@ -845,6 +1103,7 @@ macro_rules! described {
                 builder.clock(OddClock { world: world.clone(), at, looks, parks })
             }
         };
+        builder = builder.counted(plan.counted);
         // A template's hooks and policy are called for any of its actors: whose state they are
         // given, or whose turn was the last here.
         let own = plan.template.is_none().then_some(at);
@@ -864,8 +1123,13 @@ macro_rules! described {
             let (world, token) = (world.clone(), world.token(Kind::Hook, at, None));
             builder = builder.on_panic(move |_| {
                 let _token = &token;
-                let of = own.unwrap_or_else(|| Last::here().0);
-                world.entries[of].panics.fetch_sub(1, SeqCst);
+                // Of a factory's panic, nobody says whose.
+                if let Some(entry) = world.entries.get(own.unwrap_or_else(|| Last::here().0)) {
+                    entry.panics.fetch_sub(1, SeqCst);
+                }
+                if let Some(at) = own {
+                    world.entries[at].record.panicked(&world, at);
+                }
                 world.user(&body);
             });
         }
@@ -901,9 +1165,28 @@ macro_rules! described {
 /// The fresh state of an actor, or of a template's whose turn was the last here.
 fn restart(world: &Arc<World>, at: usize, token: &Token) -> State {
     let (_token, plan) = (token, &world.program.actors[at]);
+    if let OnPanic::Within { .. } = plan.on_panic {
+        // It is called in a turn of its own, wherever that comes.
+        let is_own = plan.template.is_none();
+        if is_own {
+            world.entries[at].record.restarts(world, at);
+        }
+        let _nobody = (!is_own).then_some(Last(NOBODY));
+        world.user(&plan.hooks.restart);
+        return if is_own { world.state(at) } else { world.fresh_state() };
+    }
     let of = if plan.template.is_some() { Last::here().0 } else { at };
     world.user(&plan.hooks.restart);
     world.state(of)
+}
+
+/// The limits of its restarts.
+fn restarts(policy: OnPanic) -> Restarts {
+    let OnPanic::Within { most, within, first, longest } = policy else {
+        return Restarts::at_most(0, Duration::ZERO);
+    };
+    let micros = |micros: u32| Duration::from_micros(micros.into());
+    Restarts::at_most(most, micros(within)).backoff(micros(first), micros(longest))
 }
 
 /// Makes a template of the program, as the first of its actors is described.
@@ -919,6 +1202,11 @@ pub fn template(world: &Arc<World>, first: usize) -> Option<Template> {
         OnPanic::Restart => {
             let (world, token) = (world.clone(), world.token(Kind::Hook, first, None));
             SharedPolicy::restart(move || restart(&world, first, &token))
+        }
+        OnPanic::Within { .. } => {
+            let (world, token) = (world.clone(), world.token(Kind::Hook, first, None));
+            let restarts = restarts(plan.on_panic);
+            SharedPolicy::restart_within(restarts, move || restart(&world, first, &token))
         }
     };
     described!(builder.panic_policy(policy), world, first).build().ok()
@@ -950,6 +1238,11 @@ pub fn build(world: &Arc<World>, at: usize) -> Option<Handle> {
         OnPanic::Restart => {
             let (world, token) = (world.clone(), world.token(Kind::Hook, at, None));
             PanicPolicy::restart(move || restart(&world, at, &token))
+        }
+        OnPanic::Within { .. } => {
+            let (world, token) = (world.clone(), world.token(Kind::Hook, at, None));
+            let restarts = restarts(plan.on_panic);
+            PanicPolicy::restart_within(restarts, move || restart(&world, at, &token))
         }
     };
     let builder = Actor::builder(world.state(at)).panic_policy(policy);

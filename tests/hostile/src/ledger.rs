@@ -31,6 +31,10 @@ pub const HOOKED: u32 = 64;
 pub const KEPT: u32 = 128;
 /// The same, or the promise is gone.
 pub const SETTLED: u32 = 256;
+/// Its promise was claimed, and whoever claimed it was told so.
+pub const CLAIMED: u32 = 512;
+/// The reply to its promise was cancelled, and whoever cancelled it was told so.
+pub const WITHDRAWN: u32 = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -213,6 +217,19 @@ pub fn described(id: u32) -> String {
     let (at, of) = (id & 0xffff, group & 0xffff);
     let (own, groups) = (flags(id), flags(group));
     format!("{}, token {at} with flags {own} of group {of} with flags {groups}", describe(id))
+}
+
+/// How many messages to that actor have all of some flags and none of others, and were not
+/// forgotten on purpose.
+pub fn messages(owner: usize, has: u32, lacks: u32) -> u64 {
+    let book = BOOK.lock().unwrap();
+    let epoch = EPOCH.load(SeqCst);
+    let fits = |(at, entry): &(usize, &Entry)| {
+        let now = flags(number(epoch, *at));
+        let is_one = entry.kind == Kind::Message && entry.owner == owner;
+        is_one && now & has == has && now & (lacks | FORGIVEN) == 0
+    };
+    book.entries.iter().enumerate().filter(fits).count() as u64
 }
 
 /// What is wrong with messages when all is over. `kept`: actors that came to a good end; what they

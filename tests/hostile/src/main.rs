@@ -24,6 +24,7 @@ mod face;
 mod hunt;
 mod ledger;
 mod plan;
+mod record;
 mod run;
 mod timing;
 mod user;

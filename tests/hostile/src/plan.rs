@@ -67,6 +67,8 @@ pub enum Later {
     By(usize),
     /// From whoever finds it there; what was there is dropped.
     Slot(usize),
+    /// The same, and the answer has begun.
+    Claimed(usize),
 }
 
 /// What is done with a promise that lies in a slot.
@@ -77,6 +79,8 @@ pub enum Settles {
     Forget,
     /// Keeps it, if nobody has cancelled.
     Look,
+    /// Begins to answer, and leaves it there.
+    Claim,
 }
 
 /// What is done with a timer that lies in a slot.
@@ -92,7 +96,29 @@ pub enum Touch {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Way {
     Recipient,
+    /// One that asks.
+    Asks,
+    /// One that does not keep the actor.
+    Weak,
     Lossy(usize),
+}
+
+/// How a closure is lent to an actor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Lends {
+    With,
+    Within(For),
+    /// For as long as there is no room.
+    Waiting,
+    WaitingWithin(For),
+}
+
+/// What of an actor a future waits for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Watches {
+    Idle,
+    Closed,
+    Ended,
 }
 
 /// What a typed handler does with its context, before all else.
@@ -141,6 +167,7 @@ pub enum Deed {
     },
     With {
         to: usize,
+        how: Lends,
         body: Body,
     },
     SendAsync {
@@ -177,10 +204,10 @@ pub enum Deed {
         slot: usize,
         drops: bool,
     },
-    /// A future that is ready when the actor is idle, or has ended.
+    /// A future that is ready when the actor is idle, is closed, or has ended.
     Watch {
         of: usize,
-        ended: bool,
+        what: Watches,
         bell: Arc<Bell>,
         then: Fate,
     },
@@ -202,6 +229,10 @@ pub enum Deed {
         bell: Arc<Bell>,
     },
     DropFuture {
+        slot: usize,
+    },
+    /// Takes a question back, or the reply to a promise.
+    CancelFuture {
         slot: usize,
     },
     ForgetFuture {
@@ -420,6 +451,20 @@ pub enum OnPanic {
     Stop,
     Resume,
     Restart,
+    /// So many restarts in so many microseconds, after rests from the first to the longest.
+    Within {
+        most: u32,
+        within: u32,
+        first: u32,
+        longest: u32,
+    },
+}
+
+impl OnPanic {
+    /// Does the actor rest before it is restarted?
+    pub fn rests(self) -> bool {
+        matches!(self, OnPanic::Within { first: 1.., longest: 1.., .. })
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -449,6 +494,8 @@ pub struct Actor {
     pub room: Room,
     pub budget: Option<Most>,
     pub on_panic: OnPanic,
+    /// What becomes of its messages is counted.
+    pub counted: bool,
     pub system: Option<usize>,
     pub clock: Time,
     /// The service of its delayed messages, if it brings one: then that has its clock, too.

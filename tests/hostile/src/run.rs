@@ -157,14 +157,31 @@ fn phases(world: &Arc<World>, patience: Duration) -> bool {
             finding("a timer never fires", &late().unwrap_or_default());
             return false;
         }
-        if !phase("check of wakes", World::check_wakes) || !phase("drop of handles", drop_handles) {
+        if !phase("check of wakes", World::check_wakes)
+            || !phase("check of numbers", World::check_numbers)
+            || !phase("drop of handles", drop_handles)
+        {
             return false;
         }
     }
     if ends != Ends::PlacesFirst {
-        // Before anybody is told to stop: that the last handle has gone is enough.
-        if !lets_go(world, patience) {
+        // Before anybody is told to stop: that the last handle has gone is enough. What refers
+        // weakly keeps hooks, and nothing else.
+        let hooks = world.weak_ways.lock().unwrap().as_ref().is_some_and(|kept| !kept.is_empty());
+        if !lets_go(world, patience, hooks) {
             return false;
+        }
+        let left = alive(|kind, at| kind == Kind::Hook || may_stay(world, kind, at));
+        let weak = world.weak_ways.lock().unwrap().take();
+        caught(|| drop(weak));
+        if hooks && !left.is_empty() {
+            if !lets_go(world, patience, true) {
+                return false;
+            }
+            let now = alive(|_, _| false);
+            if let Some(gone) = left.iter().find(|id| !now.contains(id)) {
+                finding("a weak recipient keeps its actor", &about(world, *gone));
+            }
         }
     }
     let rest = |world: &Arc<World>| {
@@ -172,6 +189,8 @@ fn phases(world: &Arc<World>, patience: Duration) -> bool {
             let system = system.lock().unwrap().take();
             caught(|| drop(system));
         }
+        let weak = world.weak_ways.lock().unwrap().take();
+        caught(|| drop(weak));
         drop_places(world);
     };
     // Twice, for user code may put something back meanwhile.
@@ -184,8 +203,12 @@ fn phases(world: &Arc<World>, patience: Duration) -> bool {
     if !wait(world, patience, || world.clockwork.armed() == 0) {
         finding("a timer never fires", &format!("{} are armed", world.clockwork.armed()));
     }
+    // Whoever rests until a service that is run by hand is run has it yet.
+    if !lets_go(world, patience, false) {
+        return false;
+    }
     world.clockwork.end();
-    if !lets_go(world, patience) {
+    if !lets_go(world, patience, false) {
         return false;
     }
     world.pumping.store(false, SeqCst);
@@ -199,8 +222,9 @@ fn phases(world: &Arc<World>, patience: Duration) -> bool {
 
 /// Waits until nothing is left, as long as something happens. A pool's thread may be the last to
 /// let something go, and user code puts something back then. False if that cannot be dropped.
-fn lets_go(world: &Arc<World>, patience: Duration) -> bool {
-    let is_over = || alive(|kind, at| may_stay(world, kind, at)).is_empty() && is_quiet(world);
+fn lets_go(world: &Arc<World>, patience: Duration, hooks_stay: bool) -> bool {
+    let stays = |kind, at| hooks_stay && kind == Kind::Hook || may_stay(world, kind, at);
+    let is_over = || alive(stays).is_empty() && is_quiet(world);
     let mut until = Patience::new(patience);
     while !is_over() && !until.is_over() {
         for _ in 0..100 {

@@ -26,6 +26,9 @@ const GONE: u32 = 8;
 /// A call of one that comes again may have begun before its cancelling.
 const LAST_CALL: u32 = 16;
 
+/// So many messages at most are sent to an actor again and again.
+const MOST_BEATS: u64 = 4;
+
 /// A clock that only goes forward.
 #[derive(Clone)]
 enum Shows {
@@ -330,6 +333,11 @@ fn shows(world: &World, at: usize) -> Shows {
     }
 }
 
+/// What that clock shows; nothing, if it jumps.
+pub fn shown(world: &World, at: usize) -> Duration {
+    shows(world, at).now().unwrap_or_default()
+}
+
 /// A message that is sent later.
 pub struct Delayed {
     mail: Option<Mail>,
@@ -419,7 +427,7 @@ impl Handler<Beat> for State {
     fn handle(&mut self, beat: Beat, _: &mut Context<'_, Self>) {
         // Any number of them may wait in the mailbox when the timer is cancelled.
         let world = beat.world.clone();
-        let _turn = self.hook(beat.to);
+        let _turn = self.message(beat.to);
         world.user(&beat.letter.turn);
     }
 }
@@ -432,6 +440,12 @@ pub fn tell_every(
     letter: &Arc<Letter>,
     slot: Option<usize>,
 ) {
+    let record = &world.entries[to].record;
+    record.is_vague.store(true, SeqCst);
+    if record.beats.fetch_add(1, SeqCst) >= MOST_BEATS {
+        // With more of them an actor has always something to do.
+        return;
+    }
     let token = world.token(Kind::Timer, to, None);
     let alarm = Alarm::new(Shows::Nothing, Duration::ZERO, false, Some(to), token.id);
     let (beat, theirs) = (world.clone(), alarm.clone());

@@ -13,16 +13,17 @@ use std::time::Duration;
 use cooked_waker::{IntoWaker, Wake, WakeRef};
 
 use crate::face::{
-    self, Asked, Done, Handle, Limit, Order, Outcome, Owed, Place, Route, Underway, Weak,
+    self, Asked, Done, Handle, Limit, Order, Outcome, Owed, Place, Route, Underway, Weak, WeakWay,
 };
 use crate::ledger::{
-    ACCEPTED, BACK, DROPPED, FORGIVEN, KEPT, Kind, NOBODY, RUN, SETTLED, TOLD, Token, described,
-    finding, flags, happens, lacks, mark,
+    ACCEPTED, BACK, CLAIMED, DROPPED, FORGIVEN, KEPT, Kind, NOBODY, RUN, SETTLED, TOLD, Token,
+    WITHDRAWN, described, finding, flags, happens, lacks, mark,
 };
 use crate::plan::{
-    Bell, Body, Deed, FUTURES, Fate, For, How, Inside, Later, Letter, Manner, PlaceKind, Program,
-    Runs, Settles, Step,
+    Bell, Body, Deed, FUTURES, Fate, For, How, Inside, Later, Lends, Letter, Manner, OnPanic,
+    PlaceKind, Program, Runs, Settles, Step, Time,
 };
+use crate::record::{Record, Who};
 use crate::timing::{self, Clockwork};
 
 /// What a thread is doing, as far as it matters to the rules.
@@ -93,6 +94,7 @@ pub struct Entry {
     pub batches: AtomicI32,
     /// Turns that have panicked, less what the panic hook was told.
     pub panics: AtomicI32,
+    pub record: Record,
 }
 
 /// A future that any thread may poll, drop or forget.
@@ -126,6 +128,8 @@ pub struct World {
     futures: [Mutex<Option<Kept>>; FUTURES],
     owed: [Mutex<Option<Owed>>; FUTURES],
     ways: [Mutex<Option<(usize, Route)>>; FUTURES],
+    /// They keep no actor, and so stay until the actors without handles have ended.
+    pub weak_ways: Mutex<Option<Vec<WeakWay>>>,
     pub clock: face::VirtualClock,
     pub clockwork: Clockwork,
     late: Mutex<Vec<face::Drain>>,
@@ -184,6 +188,7 @@ impl World {
             futures: Default::default(),
             owed: Default::default(),
             ways: Default::default(),
+            weak_ways: Mutex::new(Some(Vec::new())),
             clockwork: Clockwork::new(program.timed, &clock),
             clock,
             late: Mutex::default(),
@@ -239,7 +244,9 @@ impl World {
 
     /// Does it certainly take messages?
     pub fn is_open(&self, at: usize) -> bool {
-        self.weak(at).and_then(|weak| weak.upgrade()).is_some_and(|actor| !actor.is_closed())
+        // One that is being stopped is closed a moment later.
+        let is_open = |actor: Handle| !actor.is_closed() && actor.stop_cause().is_none();
+        self.weak(at).and_then(|weak| weak.upgrade()).is_some_and(is_open)
     }
 
     /// May the tokens of this actor stay?
@@ -335,19 +342,19 @@ impl World {
             self.keeps.lock().unwrap().insert((at, other));
         }
         let holds = holds.and_then(|other| self.handle(other));
-        State {
-            token: self.token(Kind::State, at, None),
-            at,
-            world: self.clone(),
-            is_real: true,
-            _holds: holds,
-        }
+        let who = Who::new(at, self.token(Kind::State, at, None));
+        State { who, world: self.clone(), is_real: true, _holds: holds }
+    }
+
+    /// A new state of an actor of a template, which is known when its old one goes.
+    pub fn fresh_state(self: &Arc<Self>) -> State {
+        State { who: Who::fresh(), world: self.clone(), is_real: true, _holds: None }
     }
 
     /// Something to run a message on that its actor has not run.
     pub fn scratch(self: &Arc<Self>, at: usize) -> State {
-        let token = self.token(Kind::State, NOBODY, None);
-        State { token, at, world: self.clone(), is_real: false, _holds: None }
+        let who = Who::new(at, self.token(Kind::State, NOBODY, None));
+        State { who, world: self.clone(), is_real: false, _holds: None }
     }
 
     fn mail(self: &Arc<Self>, to: usize, plan: &Arc<Letter>) -> Mail {
@@ -402,11 +409,28 @@ impl World {
                 PlaceKind::Rayon | PlaceKind::Tokio { .. } => (true, true),
             },
         };
+        // One that rests waits for timers, which a thread of ours may be what runs.
+        let plan = &self.program.actors[to];
+        let rests = plan.on_panic.rests();
+        let by_hand = plan.timers == Some(0) && !self.program.pumped;
+        let (own_thread, kept) = match rests {
+            true => (true, kept && !by_hand && !matches!(plan.clock, Time::Odd { .. })),
+            false => (own_thread, kept),
+        };
         kept && match DOING.get() {
             Doing::Steps => true,
             Doing::Turn => {
                 !own_thread && INSIDE.with_borrow(|inside| inside.iter().all(|at| *at < to))
             }
+            Doing::Code | Doing::Poll => false,
+        }
+    }
+
+    /// May this thread lend a closure to that actor? It is waited for once it has started.
+    fn may_lend(&self, to: usize) -> bool {
+        match DOING.get() {
+            Doing::Steps => true,
+            Doing::Turn => INSIDE.with_borrow(|inside| inside.iter().all(|at| *at < to)),
             Doing::Code | Doing::Poll => false,
         }
     }
@@ -473,8 +497,13 @@ impl World {
                 self.settle(asked, of, polled, *then, comes);
             }
             Deed::Settle { slot, how } => {
-                let Some(owed) = self.owed[*slot].lock().unwrap().take() else { return };
+                let Some(mut owed) = self.owed[*slot].lock().unwrap().take() else { return };
                 match how {
+                    Settles::Claim => {
+                        owed.claim();
+                        let before = self.owed[*slot].lock().unwrap().replace(owed);
+                        drop(before);
+                    }
                     Settles::Keep => owed.keep(),
                     Settles::Look if !owed.is_cancelled() => owed.keep(),
                     Settles::Drop | Settles::Look => drop(owed),
@@ -487,6 +516,14 @@ impl World {
             Deed::MakeWay { to, slot, way } => {
                 let Some(actor) = self.handle(*to) else { return };
                 let route = face::Route::new(&actor, *way);
+                match &route {
+                    Route::Weak(weak) => {
+                        let kept = &mut *self.weak_ways.lock().unwrap();
+                        kept.iter_mut().for_each(|kept| kept.push(weak.clone()));
+                    }
+                    Route::Lossy(..) => self.entries[*to].record.is_vague.store(true, SeqCst),
+                    _ => {}
+                }
                 let before = self.ways[*slot].lock().unwrap().replace((*to, route));
                 drop(before);
             }
@@ -496,7 +533,7 @@ impl World {
                 let mail = self.mail(to, letter);
                 let id = mail.token.id;
                 if let Some(accepted) = route.tell(mail) {
-                    told(id, accepted, matches!(route, Route::Recipient(_)));
+                    told(id, accepted, !matches!(route, Route::Lossy(..)));
                 }
             }
             Deed::EmptyWay { slot, drops } => {
@@ -506,9 +543,9 @@ impl World {
                 };
                 way.into_iter().for_each(|(_, route)| route.empty());
             }
-            Deed::Watch { of, ended, bell, then } => {
+            Deed::Watch { of, what, bell, then } => {
                 let Some(actor) = self.handle(*of) else { return };
-                let future = face::watching(&actor, *ended);
+                let future = face::watching(&actor, *what);
                 drop(actor);
                 self.look_out(future, *of, bell, *then);
             }
@@ -525,15 +562,21 @@ impl World {
                 system.iter().for_each(|system| face::look_at_system(system));
             }
             Deed::StopWeak { of } => drop(self.weak(*of).map(|weak| weak.stop())),
-            Deed::With { to, body } => {
-                let Some(actor) = self.handle(*to).filter(|_| self.may_wait(*to)) else { return };
+            Deed::With { to, how, body } => {
+                let (may, limit) = match how {
+                    Lends::With | Lends::Waiting => (self.may_wait(*to), Limit::Unlimited),
+                    Lends::Within(limit) | Lends::WaitingWithin(limit) => {
+                        (self.may_lend(*to), self.limit(*limit, *to))
+                    }
+                };
+                let Some(actor) = self.handle(*to).filter(|_| may) else { return };
                 let mail =
                     self.mail(*to, &Arc::new(Letter { turn: body.clone(), ..Letter::default() }));
                 let id = mail.token.id;
-                match face::with(&actor, mail) {
+                match face::lend(&actor, *how, limit, mail) {
                     true if lacks(id, RUN) => finding("an answer without a turn", "with"),
                     true => {}
-                    false => drop(mark(id, BACK)),
+                    false => self.is_cancelled(*to, id),
                 }
             }
             Deed::SendAsync { to, what, letter, bell, then } => {
@@ -542,6 +585,7 @@ impl World {
                 let of = Origin { to: *to, group: mail.token.id, carries: letter.carries };
                 let future = face::waiting(&actor, *what, mail);
                 drop(actor);
+                let future = future.limited(limit_of(of.group));
                 self.underway(future, of, None, bell, *then);
             }
             Deed::Poll { slot, bell } => {
@@ -559,6 +603,13 @@ impl World {
             Deed::DropFuture { slot } => {
                 let kept = self.futures[*slot].lock().unwrap().take();
                 drop(kept);
+            }
+            Deed::CancelFuture { slot } => {
+                let kept = self.futures[*slot].lock().unwrap().take();
+                let Some(Kept { future, of, .. }) = kept else { return };
+                if let Underway::Asked(asked) = future {
+                    self.settle(asked, of, None, Fate::Cancel, false);
+                }
             }
             Deed::ForgetFuture { slot } => {
                 if let Some(kept) = self.futures[*slot].lock().unwrap().take() {
@@ -601,7 +652,11 @@ impl World {
                     drop(before);
                 }
             }
-            Deed::Close { of } => drop(self.handle(*of).map(|actor| actor.close())),
+            Deed::Close { of } => {
+                if self.handle(*of).is_some_and(|actor| actor.close()) {
+                    self.check_closed(*of);
+                }
+            }
             Deed::CloseIfIdle { of } => drop(self.handle(*of).map(|actor| actor.close_if_idle())),
             Deed::Stop { of } => drop(self.handle(*of).map(|actor| actor.stop())),
             Deed::WaitIdle { of } => {
@@ -751,6 +806,7 @@ impl World {
     fn look_out(self: &Arc<Self>, future: Underway, of: usize, bell: &Arc<Bell>, then: Fate) {
         let token = self.token(Kind::Future, of, None);
         let of = Origin { to: of, group: token.id, carries: None };
+        let future = future.limited(limit_of(of.group));
         self.underway(future, of, Some(token), bell, then);
     }
 
@@ -788,7 +844,8 @@ impl World {
         match &done {
             Done::Sent => told(of.group, true, true),
             Done::Refused(mail) => told(mail.token.id, false, true),
-            Done::Cancelled(_) => is_cancelled(of.group),
+            Done::Cancelled(_) => self.is_cancelled(of.to, of.group),
+            Done::Withdrawn => is_withdrawn(of.group),
             Done::Answered(_) => self.is_answered(true, of.group, RUN),
             Done::Unanswered | Done::Over => {}
         }
@@ -804,7 +861,7 @@ impl World {
         comes: bool,
     ) {
         if asked.is_ready() {
-            asked = match asked.wait(Limit::Immediate) {
+            asked = match asked.wait(Limit::Immediate, of.group % 3 == 0) {
                 Outcome::Running(Asked::Promised(asked)) => Asked::Promised(asked),
                 Outcome::Running(_) => {
                     return finding("a reply is ready and is not", &described(of.group));
@@ -814,6 +871,7 @@ impl World {
         }
         let mut future = face::flat(asked, of.group % 2 == 0);
         if let Some(bell) = polled {
+            future = future.limited(limit_of(of.group));
             let woken = Arc::default();
             let waker = self.waker(bell, of, &woken);
             match self.poll(|cx| future.poll(cx), &waker) {
@@ -846,7 +904,7 @@ impl World {
             limit => limit,
         };
         let outcome = match then {
-            Fate::Wait(to) => asked.wait(limit(to)),
+            Fate::Wait(to) => asked.wait(limit(to), of.group % 3 == 0),
             Fate::WaitOrCancel(to) => asked.wait_or_cancel(limit(to)),
             _ => asked.cancel(),
         };
@@ -856,7 +914,8 @@ impl World {
     fn came_out(self: &Arc<Self>, outcome: Outcome, of: Origin) {
         match &outcome {
             Outcome::Answered(_) => self.is_answered(true, of.group, RUN),
-            Outcome::Cancelled(_) => is_cancelled(of.group),
+            Outcome::Cancelled(_) => self.is_cancelled(of.to, of.group),
+            Outcome::Withdrawn => is_withdrawn(of.group),
             _ => {}
         }
         // One that has its message back may send it after all.
@@ -867,8 +926,29 @@ impl World {
         }
     }
 
+    /// It never runs, and may yet be counted as a turn.
+    fn is_cancelled(&self, to: usize, id: u32) {
+        if let Some(entry) = self.entries.get(to) {
+            entry.record.cancelled.fetch_add(1, SeqCst);
+        }
+        is_cancelled(id);
+    }
+
+    /// Do the actors' numbers agree with what happened?
+    pub fn check_numbers(self: &Arc<Self>) {
+        let all = 0..self.entries.len();
+        if all.clone().any(|at| self.is_leaky(at)) || !self.is_settled() {
+            return;
+        }
+        for at in all {
+            if let Some(actor) = self.handle(at).filter(|actor| actor.is_idle()) {
+                self.entries[at].record.check(self, at, &actor);
+            }
+        }
+    }
+
     /// A handler has promised an answer.
-    pub fn promised(self: &Arc<Self>, owed: Owed, later: Later) {
+    pub fn promised(self: &Arc<Self>, mut owed: Owed, later: Later) {
         match later {
             Later::AtOnce => owed.keep(),
             Later::Broken => drop(owed),
@@ -890,7 +970,10 @@ impl World {
                     face::pass_on(&actor, owed);
                 }
             }
-            Later::Slot(slot) => {
+            Later::Slot(slot) | Later::Claimed(slot) => {
+                if let Later::Claimed(_) = later {
+                    owed.claim();
+                }
                 let before = self.owed[slot].lock().unwrap().replace(owed);
                 drop(before);
             }
@@ -971,8 +1054,21 @@ impl World {
                     woken
                 })
             };
-            if ready == Some(true) && !before && !is_woken() {
+            // A limit may be over just now.
+            let limited = kept.future.has_limit();
+            if ready == Some(true) && !limited && !before && !is_woken() {
                 finding("a wake-up was lost", &at());
+            }
+        }
+    }
+
+    /// This thread has just closed that actor: who waited for that was woken in the call.
+    fn check_closed(&self, of: usize) {
+        for slot in &self.futures {
+            let slot = slot.lock().unwrap();
+            let Some(kept) = slot.as_ref().filter(|kept| kept.of.to == of) else { continue };
+            if kept.is_pending && kept.future.is_of_close() && !kept.woken.load(SeqCst) {
+                finding("a close has woken nobody", &format!("actor {of}"));
             }
         }
     }
@@ -1114,6 +1210,31 @@ fn told(id: u32, accepted: bool, typed: bool) {
     sent(id, accepted);
 }
 
+/// The limit of a future, which depends on what it came from.
+fn limit_of(group: u32) -> Option<Limit> {
+    match group % 8 {
+        4 => Some(Limit::Immediate),
+        5 => Some(Limit::Within(Duration::from_micros(100))),
+        6 => Some(Limit::Within(Duration::from_millis(2))),
+        7 => Some(Limit::Unlimited),
+        _ => None,
+    }
+}
+
+/// A promise was claimed.
+pub fn is_claimed(group: u32) {
+    if mark(group, CLAIMED) & WITHDRAWN != 0 {
+        finding("a cancelled promise was claimed", &described(group));
+    }
+}
+
+/// The reply to a promise was cancelled.
+fn is_withdrawn(group: u32) {
+    if mark(group, WITHDRAWN) & CLAIMED != 0 {
+        finding("a claimed promise was cancelled", &described(group));
+    }
+}
+
 /// It never runs.
 fn is_cancelled(id: u32) {
     if mark(id, BACK) & RUN != 0 {
@@ -1133,8 +1254,7 @@ impl How {
 
 /// The state of an actor.
 pub struct State {
-    token: Token,
-    at: usize,
+    who: Arc<Who>,
     world: Arc<World>,
     /// An actor's, and not something in its place.
     is_real: bool,
@@ -1147,6 +1267,22 @@ impl State {
         if self.is_real && self.world.entries[to].stopped.load(SeqCst) {
             finding("a turn after a stop from inside", &format!("actor {to}"));
         }
+        self.message(to)
+    }
+
+    /// The turn of a message begins here.
+    pub fn message(&mut self, to: usize) -> Turn {
+        let entry = &self.world.entries[to];
+        if self.is_real {
+            entry.record.turns.fetch_add(1, SeqCst);
+            let restarts = matches!(
+                self.world.program.actors[to].on_panic,
+                OnPanic::Restart | OnPanic::Within { .. }
+            );
+            if restarts && self.who.spoiled.load(SeqCst) {
+                finding("a turn on a state that has panicked", &format!("actor {to}"));
+            }
+        }
         self.hook(to)
     }
 
@@ -1156,11 +1292,11 @@ impl State {
         let unwinds = thread::panicking();
         if !self.is_real {
             INSIDE.with_borrow_mut(|inside| inside.push(to));
-            let world = self.world.clone();
-            return Turn { world, at: to, is_real: false, unwinds, _was: now(Doing::Code) };
+            let (who, world) = (self.who.clone(), self.world.clone());
+            return Turn { who, world, at: to, is_real: false, unwinds, _was: now(Doing::Code) };
         }
-        let dropped = flags(self.token.id) & DROPPED != 0;
-        if to != self.at || entry.live.load(SeqCst) <= 0 || dropped {
+        let dropped = self.who.id().is_some_and(|id| flags(id) & DROPPED != 0);
+        if to != self.at() || entry.live.load(SeqCst) <= 0 || dropped {
             finding("a turn on a dropped state", &format!("actor {to}"));
         }
         if entry.running.swap(true, SeqCst) {
@@ -1181,12 +1317,13 @@ impl State {
             }
         }
         INSIDE.with_borrow_mut(|inside| inside.push(to));
-        Turn { world: self.world.clone(), at: to, is_real: true, unwinds, _was: now(Doing::Turn) }
+        let (who, world) = (self.who.clone(), self.world.clone());
+        Turn { who, world, at: to, is_real: true, unwinds, _was: now(Doing::Turn) }
     }
 
     /// The actor that it is the state of.
     pub fn at(&self) -> usize {
-        self.at
+        self.who.at()
     }
 }
 
@@ -1195,15 +1332,23 @@ impl Drop for State {
         if !self.is_real {
             return;
         }
-        if self.world.entries[self.at].live.fetch_sub(1, SeqCst) <= 0 {
-            finding("a state dropped twice", &format!("actor {}", self.at));
+        let at = self.at();
+        let Some(entry) = self.world.entries.get(at) else {
+            return finding("a fresh state was dropped at once", "of a template");
+        };
+        if Who::succeeds(&self.world, at) {
+            entry.live.fetch_add(1, SeqCst);
         }
-        self.world.user(&self.world.program.actors[self.at].hooks.state_dropped);
+        if entry.live.fetch_sub(1, SeqCst) <= 0 {
+            finding("a state dropped twice", &format!("actor {at}"));
+        }
+        self.world.user(&self.world.program.actors[at].hooks.state_dropped);
     }
 }
 
 /// A turn that is under way.
 pub struct Turn {
+    who: Arc<Who>,
     world: Arc<World>,
     at: usize,
     is_real: bool,
@@ -1235,6 +1380,7 @@ impl Drop for Turn {
             LAST.set(self.at);
             if thread::panicking() && !self.unwinds {
                 self.world.entries[self.at].panics.fetch_add(1, SeqCst);
+                self.who.spoiled.store(true, SeqCst);
             }
             self.world.entries[self.at].running.store(false, SeqCst);
         }

@@ -14,6 +14,7 @@ mod race;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::hint::black_box;
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use turnwise_locks::{Admission, CommitError, Ledger, Limits, Loaded};
 
-use race::{Contestant, Line, Work, race};
+use race::{Contestant, Line, Work, lines, race, race_all};
 
 /// What is wanted.
 pub(crate) struct Options {
@@ -46,30 +47,35 @@ fn main() {
     });
     options.head();
     let mut missed = 0;
-    let work = Work::of(65.0);
-    for threads in [1, 2, 4, 16] {
-        for (what, seats) in [("all in", u64::MAX), ("1 in 100 in", 0)] {
-            let name = format!("{what}, {threads} threads");
-            if !name.contains(&options.only) {
-                continue;
-            }
-            let all = [
-                Contestant::new("awaited", move |n| admitted(threads, n, seats, work, 1)),
-                Contestant::new("mutex", move |n| mutexed(threads, n, seats, work, None)),
-            ];
-            let bars = if seats == 0 { &[][..] } else { &[("mutex", 1.0, 0.8)][..] };
-            let many = [
-                Contestant::new("32 at a time", move |n| admitted(threads, n, seats, work, 32)),
-                Contestant::new("mutex", move |n| mutexed(threads, n, seats, work, None)),
-            ];
-            for line in race(&options, &name, &all, &[]) {
-                missed += usize::from(options.print(&line));
-            }
-            for line in race(&options, &name, &many, bars) {
-                missed += usize::from(options.print(&line));
+    for (of, nanoseconds, counts) in
+        [("", 65.0, &[1, 2, 4, 16][..]), ("1 us, ", 1e3, &[1, 4][..]), ("10 us, ", 1e4, &[4][..])]
+    {
+        let work = Work::of(nanoseconds);
+        for &threads in counts {
+            for (what, seats) in [("all in", u64::MAX), ("1 in 100 in", 0)] {
+                let name = format!("{of}{what}, {threads} threads");
+                if !name.contains(&options.only) || seats == 0 && !of.is_empty() {
+                    continue;
+                }
+                // The table grows with the trial: all have trials of one length.
+                let n = options.length(nanoseconds);
+                let all = [
+                    Contestant::new("awaited", move |_| admitted(threads, n, seats, work, 1)),
+                    Contestant::new("32 at a time", move |_| admitted(threads, n, seats, work, 32)),
+                    Contestant::new("mutex", move |_| mutexed(threads, n, seats, work, None)),
+                ];
+                let took = race_all(&options, &all);
+                for (own, bars) in [(0, &[][..]), (1, &[("mutex", 1.0, 0.8)][..])] {
+                    let (names, took) = ([all[own].name, "mutex"], [&took[own], &took[2]]);
+                    let bars = if seats == 0 { &[][..] } else { bars };
+                    for line in lines(&name, &names, &took.map(Clone::clone), bars) {
+                        missed += usize::from(options.print(&line));
+                    }
+                }
             }
         }
     }
+    let work = Work::of(65.0);
     // What it is for: a commit that takes its time, as that of a database does.
     let commit = Duration::from_micros(200);
     for threads in [4, 64] {
@@ -176,17 +182,35 @@ fn admitted(threads: u64, decisions: u64, seats: u64, work: Work, window: usize)
     })
 }
 
+/// What the mutex version tells: as much as an admission does.
+enum Told {
+    In(u64),
+    Closed,
+    Duplicate(u64),
+}
+
 fn mutexed(threads: u64, decisions: u64, seats: u64, work: Work, commit: Option<Duration>) -> f64 {
     run(threads, decisions, |all| {
         let (seats, names) = (seats_of(seats, all), Mutex::new(HashMap::<u64, u64>::new()));
+        let decide = move |id: u64| {
+            let mut names = names.lock();
+            let count = names.len() as u64;
+            if count >= seats {
+                return Told::Closed;
+            }
+            if let Some(place) = names.get(&id) {
+                return Told::Duplicate(*place);
+            }
+            work.go();
+            names.insert(id, count + 1);
+            commit.into_iter().for_each(thread::sleep);
+            Told::In(count + 1)
+        };
         move |ids: &mut dyn Iterator<Item = u64>| {
             for id in ids {
-                let mut names = names.lock();
-                let count = names.len() as u64;
-                if count < seats && !names.contains_key(&id) {
-                    work.go();
-                    names.insert(id, count + 1);
-                    commit.into_iter().for_each(thread::sleep);
+                match black_box(decide(id)) {
+                    Told::In(place) | Told::Duplicate(place) => assert!(place <= seats),
+                    Told::Closed => {}
                 }
             }
         }
@@ -224,6 +248,11 @@ impl Options {
             options.rounds = 1;
         }
         Ok(options)
+    }
+
+    /// How many decisions a trial has that takes some 20 ms.
+    fn length(&self, nanoseconds: f64) -> u64 {
+        if self.quick { 64 } else { (20e6 / (nanoseconds + 150.0)) as u64 }
     }
 
     fn head(&self) {

@@ -44,6 +44,12 @@ pub(crate) fn race(
     contestants: &[Contestant],
     bars: &[Bar],
 ) -> Vec<Line> {
+    let took = race_all(options, contestants);
+    lines(work, &contestants.iter().map(|one| one.name).collect::<Vec<_>>(), &took, bars)
+}
+
+/// The same, without the comparing: what each trial of each took.
+pub(crate) fn race_all(options: &Options, contestants: &[Contestant]) -> Vec<Vec<f64>> {
     let operations: Vec<u64> = contestants.iter().map(|one| length(options, one)).collect();
     let mut took = vec![Vec::new(); contestants.len()];
     for round in 0..options.rounds {
@@ -53,7 +59,7 @@ pub(crate) fn race(
             took[i].push((contestants[i].trial)(operations[i]));
         }
     }
-    lines(work, &contestants.iter().map(|one| one.name).collect::<Vec<_>>(), &took, bars)
+    took
 }
 
 /// How many operations a trial of this one has.

@@ -1,13 +1,15 @@
 //! An application: its place in the queue is taken.
 //!
-//! Its turn and whoever gives it up meet at one [`Ticket`]: the first to claim it decides. If the
-//! turn was first, the applicant is decided, and waits for the answer, past its limit too; if the
-//! leaver was, the turn passes it over. So "timed out" and "in" exclude each other, and the answer
-//! is a promise that is kept once.
+//! Its turn and whoever gives it up meet at its promise: the first to claim or to cancel it decides.
+//! If the turn was first, the applicant is decided, and waits for the answer, past its limit too;
+//! if the leaver was, the turn passes it over. So "timed out" and "in" exclude each other, and the
+//! answer is a promise that is kept once.
 //!
-//! - C1: a ticket is claimed once, by the turn or by a leaver.
-//! - C2: who gives up without the claim waits for the answer; who drops an application without it
-//!   leaves the entry as it stands.
+//! One whose turn comes in the call itself has no promise: its answer is there on return.
+//!
+//! - C1: a promise is claimed by the turn or cancelled by a leaver, never both.
+//! - C2: who gives up and cannot cancel waits for the answer; who drops an application that cannot
+//!   be cancelled leaves the entry as it stands.
 
 use std::fmt;
 use std::future::Future;
@@ -17,7 +19,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use turnwise::time::Sleep;
-use turnwise::{Actor, AskError, EndCause, Limit, Reason, Reply, WaitError};
+use turnwise::{Actor, AskError, EndCause, Limit, Reason, Reply, in_turn};
 
 use super::Admitted;
 use super::desk::{Application, Asks, Desk};
@@ -25,38 +27,45 @@ use super::error::Refused;
 use super::ledger::Ledger;
 use crate::limits::{Wait, shown};
 use crate::registry::Time;
-use crate::sync::Counted;
-use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::hint;
 
 /// What an applicant is told.
 pub(super) type Told<R, E> = Result<Admitted<R>, Refused<E>>;
 
-/// Where an application's turn and its leaver meet.
-pub(super) struct Ticket {
-    claimed: AtomicU32,
-    pub(super) wait: Option<Wait>,
-}
+/// The answer to come. Dropped, its applicant has left, unless the turn was first (C2).
+struct Awaited<T>(Option<Reply<T>>);
 
-impl Ticket {
-    pub(super) fn new(wait: Option<Wait>) -> Counted<Self> {
-        Counted::new(Ticket { claimed: AtomicU32::new(0), wait })
-    }
-
-    /// True for the first (C1).
+impl<T> Awaited<T> {
+    /// True for the first (C1): the turn passes it over.
     #[must_use]
-    pub(super) fn claim(&self) -> bool {
-        // Ordering: Relaxed. The ticket decides, and publishes nothing: the application came to
-        // its turn through the mailbox, and the answer comes through the promise.
-        self.claimed.swap(1, Ordering::Relaxed) == 0
+    fn cancel(&mut self) -> bool {
+        match self.0.take().map(Reply::cancel) {
+            Some(Err(reply)) => {
+                self.0 = Some(reply);
+                false
+            }
+            cancelled => cancelled.is_some(),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.0.as_ref().is_none_or(Reply::is_ready)
+    }
+
+    /// See [`Reply::wait_by_ref`].
+    fn wait(&mut self, limit: Limit) -> Result<Option<T>, AskError> {
+        self.0.as_mut().map_or(Err(AskError::Taken), |reply| reply.wait_by_ref(limit))
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, AskError>> {
+        let reply = self.0.as_mut();
+        reply.map_or(Poll::Ready(Err(AskError::Taken)), |reply| Pin::new(reply).poll(cx))
     }
 }
 
-/// The leaver's side: dropped, it has left, unless the turn was first (C2).
-struct Leaver(Counted<Ticket>);
-
-impl Drop for Leaver {
+impl<T> Drop for Awaited<T> {
     fn drop(&mut self) {
-        let _withdrawn = self.0.claim();
+        let _withdrawn = self.cancel();
     }
 }
 
@@ -81,8 +90,7 @@ enum Stage<Id, L: Ledger<Id>> {
 
 /// An application that is not answered.
 struct Waits<Id, L: Ledger<Id>> {
-    reply: Reply<Told<L::Row, L::Error>>,
-    ticket: Leaver,
+    reply: Awaited<Told<L::Row, L::Error>>,
     /// Its limit, as long as that may end it.
     wait: Option<Wait>,
     actor: Actor<Desk<Id, L>>,
@@ -96,20 +104,25 @@ where
     L: Ledger<Id>,
 {
     pub(super) fn refused(why: Refused<L::Error>) -> Self {
-        Apply { stage: Stage::Over(Err(why)) }
+        Apply::over(Err(why))
+    }
+
+    /// Decided already.
+    pub(super) fn over(told: Told<L::Row, L::Error>) -> Self {
+        Apply { stage: Stage::Over(told) }
     }
 
     /// Takes a place in the queue.
     pub(super) fn new(actor: Actor<Desk<Id, L>>, id: Id, wait: Option<Wait>, time: Time) -> Self {
         let (promise, reply) = actor.promise();
-        let ticket = Ticket::new(wait);
-        let application = Application { ticket: ticket.clone(), asks: Asks { id, promise } };
+        let asks = Asks { id, promise: Some(promise) };
+        let application = Application { wait: wait.map(Box::new), asks };
         match actor.tell(application) {
             // It comes here from a shutdown, or from an executor that is gone.
             Err(_) => Apply::refused(Refused::Gone(end_of(&actor))),
             Ok(()) => {
-                let ticket = Leaver(ticket);
-                let waits = Waits { reply, ticket, wait, actor, time, sleep: None };
+                let reply = Awaited(Some(reply));
+                let waits = Waits { reply, wait, actor, time, sleep: None };
                 Apply { stage: Stage::Waits(waits) }
             }
         }
@@ -203,12 +216,17 @@ where
     }
 
     /// Waits once. It comes back if `until` was over first.
-    fn step(self, until: Option<Duration>) -> Result<Stage<Id, L>, Self> {
-        if !self.reply.is_ready()
-            && self.actor.wait_ended(Limit::Immediate) == Err(Reason::Deadlock)
-        {
-            // This thread is inside a turn of the admission: the answer cannot come meanwhile.
-            return Ok(self.give_in(AskError::Refused(Reason::Deadlock)));
+    fn step(mut self, until: Option<Duration>) -> Result<Stage<Id, L>, Self> {
+        if in_turn() {
+            let is_ready = self.reply.is_ready();
+            if !is_ready && self.actor.wait_ended(Limit::Immediate) == Err(Reason::Deadlock) {
+                // This thread is inside a turn of the admission: the answer cannot come meanwhile.
+                return Ok(self.give_in(AskError::Refused(Reason::Deadlock)));
+            }
+        } else if until.is_none() {
+            // Who sleeps has to be woken by the one that decides; while that one does so, the next
+            // comes too late, and has to sleep.
+            let _ = hint::done_soon(|| self.reply.is_ready());
         }
         let own = self.wait.map(|wait| wait.at);
         let first = [own, until].into_iter().flatten().min();
@@ -216,22 +234,18 @@ where
             None => Limit::Unlimited,
             Some(at) => at.saturating_sub(self.now()).into(),
         };
-        let Waits { reply, ticket, wait, actor, time, sleep } = self;
-        match reply.wait_timeout(left) {
-            Ok(told) => Ok(Stage::Over(told)),
-            Err(WaitError::TimedOut(reply)) => {
-                let waits = Waits { reply, ticket, wait, actor, time, sleep };
-                if own.is_some() && first == own { Ok(waits.time_out()) } else { Err(waits) }
-            }
-            Err(WaitError::Ask(error)) => Ok(given_in(error, &ticket.0, &actor)),
-            Err(_) => unreachable!("a place that is kept is not taken back"),
+        match self.reply.wait(left) {
+            Ok(Some(told)) => Ok(Stage::Over(told)),
+            Ok(None) if own.is_some() && first == own => Ok(self.time_out()),
+            Ok(None) => Err(self),
+            Err(error) => Ok(self.give_in(error)),
         }
     }
 
     /// The time is over: it is not let in any more, unless its turn has come.
     fn time_out(mut self) -> Stage<Id, L> {
         match self.wait.take() {
-            Some(wait) if self.ticket.0.claim() => {
+            Some(wait) if self.reply.cancel() => {
                 let waited = self.now().saturating_sub(wait.called);
                 Stage::Over(Err(Refused::TimedOut { waited }))
             }
@@ -240,8 +254,18 @@ where
         }
     }
 
-    fn give_in(self, error: AskError) -> Stage<Id, L> {
-        given_in(error, &self.ticket.0, &self.actor)
+    /// There is no answer, or this thread cannot wait for it.
+    fn give_in(mut self, error: AskError) -> Stage<Id, L> {
+        Stage::Over(Err(match error {
+            AskError::Refused(reason @ (Reason::Deadlock | Reason::WouldBlock)) => {
+                match self.reply.cancel() {
+                    true => Refused::Withdrawn(reason),
+                    false => Refused::NotAwaited(reason),
+                }
+            }
+            // The promise was dropped with the application: the mailbox has given it back.
+            _ => Refused::Gone(end_of(&self.actor)),
+        }))
     }
 
     /// Is its time over? If not, the task is woken when it is.
@@ -252,24 +276,6 @@ where
         let sleep = self.sleep.get_or_insert_with(|| Box::new(time.timers().sleep(left)));
         left.is_zero() || Pin::new(sleep).poll(cx).is_ready()
     }
-}
-
-/// There is no answer, or this thread cannot wait for it.
-fn given_in<Id, L>(error: AskError, ticket: &Ticket, actor: &Actor<Desk<Id, L>>) -> Stage<Id, L>
-where
-    Id: Hash + Eq + Clone + Send + 'static,
-    L: Ledger<Id>,
-{
-    Stage::Over(Err(match error {
-        AskError::Refused(reason @ (Reason::Deadlock | Reason::WouldBlock)) => {
-            match ticket.claim() {
-                true => Refused::Withdrawn(reason),
-                false => Refused::NotAwaited(reason),
-            }
-        }
-        // The promise was dropped with the application: the mailbox has given it back.
-        _ => Refused::Gone(end_of(actor)),
-    }))
 }
 
 /// Why there is nobody who would answer.
@@ -290,7 +296,7 @@ where
             this.stage = match std::mem::replace(&mut this.stage, Stage::Taken) {
                 Stage::Taken => return Poll::Ready(Err(Refused::Taken)),
                 Stage::Over(told) => return Poll::Ready(told),
-                Stage::Waits(mut waits) => match Pin::new(&mut waits.reply).poll(cx) {
+                Stage::Waits(mut waits) => match waits.reply.poll(cx) {
                     Poll::Ready(Ok(told)) => Stage::Over(told),
                     Poll::Ready(Err(error)) => waits.give_in(error),
                     Poll::Pending if waits.is_late(cx) => waits.time_out(),

@@ -3,11 +3,12 @@
 //! A **pass** is a unit of work of the ledger. It begins with the first applicant who is to be
 //! entered, takes in whoever comes before it ends, and ends when the mailbox's batch does, or when
 //! it concerns as many as the group allows, or has lasted as long as it may. Then it is committed,
-//! and only then are its applicants told.
+//! and only then are its applicants told. An applicant before whom there is nobody is decided in the
+//! call that applies, and is a pass by itself: its answer is there on return, without a promise.
 //!
 //! | an applicant, in the turn                       | is told                             |
 //! |-------------------------------------------------|-------------------------------------|
-//! | has gone (its claim fails)                      | nothing: it has told itself         |
+//! | has gone (its promise cannot be claimed)        | nothing: it has told itself         |
 //! | is late                                         | `TimedOut`, at once                 |
 //! | finds the ledger in doubt, which stays so       | `Failed`, at once                   |
 //! | finds it closed by rows that are committed      | `Closed`, at once                   |
@@ -32,31 +33,35 @@
 //! - D4: while `doubt` stands, nothing is begun. It is lowered by a `load` alone.
 //! - D5: no panic of the ledger's, nor of an applicant's, leaves a turn.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
 use turnwise::{Context, Handler, Promise};
 
-use super::apply::{Ticket, Told};
+use super::apply::Told;
 use super::error::{Fault, LimitError, Refused};
 use super::ledger::{CommitError, Ledger, Loaded};
+use super::seats::Seats;
 use super::{Admitted, Board};
+use crate::limits::Wait;
 use crate::registry::Time;
 use crate::sync::Counted;
 use crate::user_code::{Payload, catch, discard, ignore, text};
 
 /// What an application's turn gets.
 pub(super) struct Application<Id, R, E> {
-    pub(super) ticket: Counted<Ticket>,
+    /// Its limit, if it has one: few have, and a message is small.
+    pub(super) wait: Option<Box<Wait>>,
     pub(super) asks: Asks<Id, R, E>,
 }
 
 /// Who asks, and who is to be told.
 pub(super) struct Asks<Id, R, E> {
     pub(super) id: Id,
-    pub(super) promise: Promise<Told<R, E>>,
+    /// None: the one that is decided in its own call.
+    pub(super) promise: Option<Promise<Told<R, E>>>,
 }
 
 /// What a ledger's applicants are in here.
@@ -72,6 +77,7 @@ enum Verdict<R> {
 
 struct Pledge<Id, R, E> {
     asks: Asks<Id, R, E>,
+    hash: u64,
     verdict: Verdict<R>,
 }
 
@@ -95,7 +101,7 @@ struct Pass<Id, R, E> {
 pub(super) struct Desk<Id, L: Ledger<Id>> {
     ledger: L,
     /// Who is in, or entered in this pass, and in which place.
-    seats: HashMap<Id, u64>,
+    seats: Seats<Id>,
     /// Rows that are committed (D2).
     count: u64,
     /// The place of the next.
@@ -104,6 +110,10 @@ pub(super) struct Desk<Id, L: Ledger<Id>> {
     closed: bool,
     doubt: bool,
     pass: Pass<Id, L::Row, L::Error>,
+    /// What the one is told that is decided in its own call.
+    here: Option<Told<L::Row, L::Error>>,
+    /// Who is to be decided anew, before anybody else. Empty between turns.
+    again: VecDeque<AsksOf<Id, L>>,
     group: usize,
     /// A pass that is open for so long ends, however few it concerns.
     longest: Duration,
@@ -136,13 +146,15 @@ where
         };
         let mut desk = Desk {
             ledger,
-            seats: HashMap::new(),
+            seats: Seats::with_capacity(0),
             count: 0,
             next: 1,
             limit,
             closed: false,
             doubt: true,
             pass,
+            here: None,
+            again: VecDeque::new(),
             group,
             longest,
             board,
@@ -154,17 +166,19 @@ where
         Ok(desk)
     }
 
-    // The hooks around a batch.
-
-    pub(super) fn batch_starts(&mut self) {
-        self.since = if self.board.is_wanted() { self.now() } else { None };
-        self.turns = 0;
-    }
-
-    /// Commits what is under way, and tells all that are to be told.
+    /// A batch is over: commits what is under way, and tells all that are to be told.
     pub(super) fn batch_ends(&mut self) {
         self.settle();
         self.measure();
+        (self.since, self.turns) = (None, 0);
+    }
+
+    /// A turn begins.
+    fn count_turn(&mut self) {
+        if self.since.is_none() && self.board.is_wanted() {
+            (self.since, self.turns) = (self.now(), 0);
+        }
+        self.turns += 1;
     }
 
     /// The clock is the user's: one that panics shows nothing.
@@ -172,13 +186,20 @@ where
         catch(|| self.time.now()).map_err(discard).ok()
     }
 
-    fn is_late(&self, ticket: &Ticket) -> Option<Duration> {
-        ticket.wait.and_then(|wait| wait.over(self.now()?))
+    fn is_late(&self, wait: Option<&Wait>) -> Option<Duration> {
+        wait.and_then(|wait| wait.over(self.now()?))
     }
 
     /// The turns since the last look have taken so long.
+    #[inline]
     fn measure(&mut self) -> Option<Duration> {
-        let (since, now) = (self.since?, self.now()?);
+        let since = self.since?;
+        self.measure_since(since)
+    }
+
+    #[cold]
+    fn measure_since(&mut self, since: Duration) -> Option<Duration> {
+        let now = self.now()?;
         if let Some(each) = now.saturating_sub(since).checked_div(self.turns) {
             self.board.entry_took(each);
         }
@@ -189,28 +210,38 @@ where
     // Deciding.
 
     /// One applicant's turn.
-    fn admit(&mut self, Application { ticket, asks }: Application<Id, L::Row, L::Error>) {
-        if !ticket.claim() {
+    fn admit(&mut self, application: Application<Id, L::Row, L::Error>) {
+        let Application { wait, mut asks } = application;
+        // C1.
+        if !asks.promise.as_mut().is_some_and(Promise::claim) {
             return ignore(|| drop(asks));
         }
-        self.turns += 1;
-        match self.is_late(&ticket) {
-            Some(waited) => tell(asks, Err(Refused::TimedOut { waited })),
+        self.count_turn();
+        match self.is_late(wait.as_deref()) {
+            Some(waited) => self.tell(asks, Err(Refused::TimedOut { waited })),
             None => self.decide(asks),
         }
     }
 
+    /// The turn of one who is the first to come: a pass of its own, and its answer. Nobody else is
+    /// there who could share the commit.
+    pub(super) fn admit_here(&mut self, id: Id) -> Told<L::Row, L::Error> {
+        self.count_turn();
+        self.decide(Asks { id, promise: None });
+        self.settle();
+        // D3.
+        self.here.take().unwrap_or(Err(Refused::Taken))
+    }
+
     /// Decides an applicant, and those that have to be decided anew before it is over.
     fn decide(&mut self, asks: AsksOf<Id, L>) {
-        let (mut next, mut queue) = (Some(asks), VecDeque::new());
+        let mut next = Some(asks);
         while let Some(asks) = next {
-            let again = self.decide_one(asks);
-            put_first(&mut queue, again);
+            self.decide_one(asks);
             if self.pass.pledges.len() >= self.pass.most || self.is_long() {
-                let again = self.commit();
-                put_first(&mut queue, again);
+                self.commit();
             }
-            next = queue.pop_front();
+            next = self.again.pop_front();
         }
     }
 
@@ -234,41 +265,40 @@ where
     /// Ends the pass, if there is one; and those that come of it.
     fn settle(&mut self) {
         while self.pass.open {
-            self.commit().into_iter().for_each(|asks| self.decide(asks));
+            self.commit();
+            if let Some(asks) = self.again.pop_front() {
+                self.decide(asks);
+            }
         }
     }
 
-    /// Decides one. Those that come back are to be decided anew, before anybody else.
-    fn decide_one(&mut self, asks: AsksOf<Id, L>) -> Vec<AsksOf<Id, L>> {
+    /// Decides one.
+    fn decide_one(&mut self, asks: AsksOf<Id, L>) {
         let known = if self.doubt { self.load() } else { Ok(()) };
         if let Err(fault) = known {
-            tell(asks, Err(Refused::Failed(fault)));
-            return Vec::new();
+            return self.tell(asks, Err(Refused::Failed(fault)));
         }
         if self.closed {
-            tell(asks, Err(Refused::Closed { limit: self.limit }));
-            return Vec::new();
+            return self.tell(asks, Err(Refused::Closed { limit: self.limit }));
         }
         // Beyond it, too: a limit that is passed is reached.
         if self.count + self.pass.entered >= self.limit {
-            self.pass.pledges.push(Pledge { asks, verdict: Verdict::Closed });
-            return Vec::new();
+            let verdict = Verdict::Closed;
+            return self.pass.pledges.push(Pledge { asks, hash: 0, verdict });
         }
-        match catch(|| self.seats.get(&asks.id).copied()) {
-            Ok(None) => self.enter(asks),
-            Ok(Some(place)) if self.pass.entered > 0 && place >= self.first() => {
+        let seats = &self.seats;
+        let known = catch(|| {
+            let hash = seats.hash(&asks.id);
+            (hash, seats.place(hash, &asks.id))
+        });
+        match known {
+            Ok((hash, None)) => self.enter(asks, hash),
+            Ok((hash, Some(place))) if self.pass.entered > 0 && place >= self.first() => {
                 let verdict = Verdict::Duplicate { place };
-                self.pass.pledges.push(Pledge { asks, verdict });
-                Vec::new()
+                self.pass.pledges.push(Pledge { asks, hash, verdict });
             }
-            Ok(Some(place)) => {
-                tell(asks, Err(Refused::Duplicate { place }));
-                Vec::new()
-            }
-            Err(payload) => {
-                tell(asks, Err(Refused::Failed(panicked(payload))));
-                Vec::new()
-            }
+            Ok((_, Some(place))) => self.tell(asks, Err(Refused::Duplicate { place })),
+            Err(payload) => self.tell(asks, Err(Refused::Failed(panicked(payload)))),
         }
     }
 
@@ -277,20 +307,20 @@ where
         self.next - self.pass.entered
     }
 
-    fn enter(&mut self, asks: AsksOf<Id, L>) -> Vec<AsksOf<Id, L>> {
+    fn enter(&mut self, asks: AsksOf<Id, L>, hash: u64) {
         if !self.pass.open {
             match attempt(|| self.ledger.begin()) {
                 Ok(()) => {
                     let pass = &mut self.pass;
                     (pass.open, pass.look_at) = (true, 1);
-                    self.pass.since = self.began();
+                    // One that is decided in its own call is a pass by itself.
+                    self.pass.since = if asks.promise.is_some() { self.began() } else { None };
                 }
                 Err(fault) => {
                     if let Fault::Panic(_) = fault {
                         self.roll_back();
                     }
-                    tell(asks, Err(Refused::Failed(fault)));
-                    return Vec::new();
+                    return self.tell(asks, Err(Refused::Failed(fault)));
                 }
             }
         }
@@ -298,45 +328,39 @@ where
         let row = match attempt(|| self.ledger.enter(&asks.id, place)) {
             Ok(row) => row,
             Err(fault) => {
-                let again = match fault {
-                    Fault::Error(_) => Vec::new(),
-                    Fault::Panic(_) => self.undo(),
-                };
-                tell(asks, Err(Refused::Failed(fault)));
-                return again;
+                if let Fault::Panic(_) = fault {
+                    self.undo();
+                }
+                return self.tell(asks, Err(Refused::Failed(fault)));
             }
         };
         let seats = &mut self.seats;
-        if let Err(payload) = catch(|| seats.insert(asks.id.clone(), place)) {
+        if let Err(payload) = catch(|| seats.insert(hash, asks.id.clone(), place)) {
             self.doubt = true;
-            let again = self.undo();
+            self.undo();
             ignore(|| drop(row));
-            tell(asks, Err(Refused::Failed(panicked(payload))));
-            return again;
+            return self.tell(asks, Err(Refused::Failed(panicked(payload))));
         }
         self.next += 1;
         self.pass.entered += 1;
-        self.pass.pledges.push(Pledge { asks, verdict: Verdict::In { place, row } });
-        Vec::new()
+        self.pass.pledges.push(Pledge { asks, hash, verdict: Verdict::In { place, row } });
     }
 
     // The end of a pass.
 
     /// Undoes the pass: all of it are to be decided anew. Then the pass that they make ends with
     /// them, so that the next panic does not concern them again.
-    fn undo(&mut self) -> Vec<AsksOf<Id, L>> {
+    fn undo(&mut self) {
         self.roll_back();
         let pledges = self.forget();
         if !pledges.is_empty() {
             self.pass.most = pledges.len().min(self.group);
         }
-        pledges
-            .into_iter()
-            .map(|Pledge { asks, verdict }| {
-                ignore(|| drop(verdict));
-                asks
-            })
-            .collect()
+        let again = pledges.into_iter().map(|Pledge { asks, verdict, .. }| {
+            ignore(|| drop(verdict));
+            asks
+        });
+        put_first(&mut self.again, again.collect());
     }
 
     fn roll_back(&mut self) {
@@ -352,7 +376,8 @@ where
         let pledges = self.end_pass();
         for pledge in &pledges {
             let Verdict::In { .. } = pledge.verdict else { continue };
-            if let Err(payload) = catch(|| drop(self.seats.remove_entry(&pledge.asks.id))) {
+            let seats = &mut self.seats;
+            if let Err(payload) = catch(|| drop(seats.remove(pledge.hash, &pledge.asks.id))) {
                 discard(payload);
                 self.doubt = true;
             }
@@ -366,17 +391,16 @@ where
         std::mem::take(&mut self.pass.pledges)
     }
 
-    /// Ends the pass, if there is one. Those that come back are to be decided anew, before anybody
-    /// else.
-    fn commit(&mut self) -> Vec<AsksOf<Id, L>> {
+    /// Ends the pass, if there is one.
+    fn commit(&mut self) {
         if !self.pass.open {
-            return Vec::new();
+            return;
         }
         if self.pass.entered == 0 {
             // All that were to be entered have failed, and were told.
             self.roll_back();
             self.end_pass();
-            return Vec::new();
+            return;
         }
         let began = self.measure();
         let committed = catch(|| self.ledger.commit());
@@ -385,31 +409,34 @@ where
             self.since = Some(now);
         }
         let (fault, certain) = match committed {
-            Ok(Ok(())) => {
-                self.keep();
-                return Vec::new();
-            }
+            Ok(Ok(())) => return self.keep(),
             Ok(Err(CommitError::RolledBack(error))) => (Fault::Error(Arc::new(error)), true),
             Ok(Err(CommitError::Unknown(error))) => (Fault::Error(Arc::new(error)), false),
             Err(payload) => (panicked(payload), false),
         };
         self.roll_back();
         if certain && !self.doubt {
-            return tell_all(self.forget(), |_| Err(Refused::CommitFailed(fault.clone())));
+            let pledges = self.forget();
+            let fate = |_: &_| Err(Refused::CommitFailed(fault.clone()));
+            let again = tell_all(&mut self.here, pledges, fate);
+            return put_first(&mut self.again, again);
         }
         let pledges = self.forget();
         self.doubt = true;
         match self.load() {
             Ok(()) => {
                 let seats = &self.seats;
-                tell_all(pledges, |id| match catch(|| seats.get(id).copied()) {
-                    Ok(Some(place)) => Ok(place),
-                    Ok(None) => Err(Refused::CommitFailed(fault.clone())),
-                    Err(payload) => Err(Refused::Unknown(panicked(payload))),
-                })
+                let again = tell_all(&mut self.here, pledges, |id| {
+                    match catch(|| seats.place(seats.hash(id), id)) {
+                        Ok(Some(place)) => Ok(place),
+                        Ok(None) => Err(Refused::CommitFailed(fault.clone())),
+                        Err(payload) => Err(Refused::Unknown(panicked(payload))),
+                    }
+                });
+                put_first(&mut self.again, again);
             }
             Err(loading) => {
-                let again = tell_all(pledges, |_| {
+                let again = tell_all(&mut self.here, pledges, |_| {
                     Err(match certain {
                         true => Refused::CommitFailed(fault.clone()),
                         false => Refused::Unknown(fault.clone()),
@@ -417,9 +444,8 @@ where
                 });
                 // They would find the same.
                 for asks in again {
-                    tell(asks, Err(Refused::Failed(loading.clone())));
+                    self.tell(asks, Err(Refused::Failed(loading.clone())));
                 }
-                Vec::new()
             }
         }
     }
@@ -429,13 +455,13 @@ where
         self.count += self.pass.entered;
         let mut pledges = self.end_pass();
         self.publish();
-        for Pledge { asks, verdict } in pledges.drain(..) {
+        for Pledge { asks, verdict, .. } in pledges.drain(..) {
             let told = match verdict {
                 Verdict::In { place, row } => Ok(Admitted { row, place }),
                 Verdict::Closed => Err(Refused::Closed { limit: self.limit }),
                 Verdict::Duplicate { place } => Err(Refused::Duplicate { place }),
             };
-            tell(asks, told);
+            self.tell(asks, told);
         }
         // The next pass needs as much.
         self.pass.pledges = pledges;
@@ -446,12 +472,10 @@ where
         let Loaded { entries } = attempt(|| self.ledger.load())?;
         let count = entries.len() as u64;
         let next = entries.iter().map(|(_, place)| place.saturating_add(1)).max().unwrap_or(1);
-        // Two rows of one applicant are two rows. The first place is the applicant's.
         let fill = || {
-            let mut seats = HashMap::with_capacity(entries.len());
+            let mut seats = Seats::with_capacity(entries.len());
             for (id, place) in entries {
-                let seat = seats.entry(id).or_insert(place);
-                *seat = place.min(*seat);
+                seats.insert_first(id, place);
             }
             seats
         };
@@ -467,6 +491,10 @@ where
     fn publish(&mut self) {
         self.closed |= self.count >= self.limit;
         self.board.show(self.count, self.limit, self.closed);
+    }
+
+    fn tell(&mut self, asks: AsksOf<Id, L>, told: Told<L::Row, L::Error>) {
+        tell(&mut self.here, asks, told);
     }
 
     /// Another limit, for all that come after this.
@@ -499,26 +527,30 @@ where
 }
 
 /// Tells an applicant. What is dropped here is the user's.
-fn tell<Id, R, E>(asks: Asks<Id, R, E>, told: Told<R, E>) {
+fn tell<Id, R, E>(here: &mut Option<Told<R, E>>, asks: Asks<Id, R, E>, told: Told<R, E>) {
     let Asks { id, promise } = asks;
-    ignore(|| promise.keep(told));
+    match promise {
+        Some(promise) => ignore(|| promise.keep(told)),
+        None => *here = Some(told),
+    }
     ignore(|| drop(id));
 }
 
 /// Tells those of a pass that is over who were entered: in, by the ledger's word, or why not. The
 /// others are to be decided anew.
 fn tell_all<Id, R, E>(
+    here: &mut Option<Told<R, E>>,
     pledges: Vec<Pledge<Id, R, E>>,
     fate: impl Fn(&Id) -> Result<u64, Refused<E>>,
 ) -> Vec<Asks<Id, R, E>> {
     let mut again = Vec::new();
-    for Pledge { asks, verdict } in pledges {
+    for Pledge { asks, verdict, .. } in pledges {
         match verdict {
             Verdict::In { row, .. } => match fate(&asks.id) {
-                Ok(place) => tell(asks, Ok(Admitted { row, place })),
+                Ok(place) => tell(here, asks, Ok(Admitted { row, place })),
                 Err(why) => {
                     ignore(|| drop(row));
-                    tell(asks, Err(why));
+                    tell(here, asks, Err(why));
                 }
             },
             Verdict::Closed | Verdict::Duplicate { .. } => again.push(asks),

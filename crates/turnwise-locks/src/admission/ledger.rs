@@ -9,6 +9,7 @@
 //! - U3: what a commit that failed [in doubt](CommitError::Unknown) has done is asked by `load`.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::fmt;
 
 /// What an admission writes its entries into: a database, a file, or [nothing](InMemory).
@@ -114,6 +115,17 @@ impl<E> From<E> for CommitError<E> {
         CommitError::Unknown(error)
     }
 }
+
+impl<E: fmt::Display> fmt::Display for CommitError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CommitError::RolledBack(error) => write!(f, "rolled back: {error}"),
+            CommitError::Unknown(error) => write!(f, "committed or not: {error}"),
+        }
+    }
+}
+
+impl<E: fmt::Debug + fmt::Display> Error for CommitError<E> {}
 
 /// Who is in, and in which place: collected from pairs.
 ///

@@ -12,6 +12,7 @@ mod apply;
 mod desk;
 mod error;
 mod ledger;
+mod seats;
 
 use std::fmt;
 use std::hash::Hash;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use turnwise::time::Timers;
-use turnwise::{Actor, AskError, Budget, Clock, EndCause, Executor, Limit, Reason};
+use turnwise::{Actor, AskError, Budget, Clock, EndCause, Executor, Limit, Reason, in_turn};
 
 pub use apply::Apply;
 pub use error::{Fault, LimitError, OpenError, Refused};
@@ -31,6 +32,7 @@ use crate::registry::Time;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Counted, Mutex};
 use crate::user_code::{catch, discard};
+use apply::Told;
 use desk::Desk;
 
 /// An applicant who is in: committed, and counted.
@@ -185,8 +187,15 @@ where
         }
         // For good: it needs no turn.
         if self.board.is_closed() {
-            return Apply::refused(Refused::Closed { limit: self.board.shown.lock().limit });
+            return Apply::refused(Refused::Closed { limit: self.board.shown.0.lock().limit });
         }
+        if limits.is_early() {
+            self.board.want();
+        }
+        let id = match self.decide_here(id) {
+            Ok(told) => return Apply::over(told),
+            Err(id) => id,
+        };
         if limits.is_immediate() && !self.actor.is_idle() {
             return Apply::refused(Refused::TimedOut { waited: Duration::ZERO });
         }
@@ -202,6 +211,20 @@ where
             }
         }
         Apply::new(self.actor.clone(), id, terms.wait, self.time.clone())
+    }
+
+    /// Decides an applicant in this call, if nobody is before it: it is its turn now, whatever its
+    /// limit is.
+    fn decide_here(&self, id: Id) -> Result<Told<L::Row, L::Error>, Id> {
+        if in_turn() {
+            return Err(id);
+        }
+        let mut id = Some(id);
+        let turn = |desk: &mut Desk<Id, L>| id.take().map(|id| desk.admit_here(id));
+        match self.actor.try_with(turn) {
+            Ok(Some(told)) => Ok(told),
+            _ => Err(id.expect("a turn that did not come has taken nothing")),
+        }
     }
 
     /// Sets the limit, for all that apply after this. Those before it are decided first, by the old
@@ -279,7 +302,7 @@ impl<Id, L: Ledger<Id>> Admission<Id, L> {
     /// How it stands. Whoever was told "in" before the call is counted. Holds a mutex for some
     /// instructions.
     pub fn status(&self) -> Status {
-        let Shown { count, limit, closed, .. } = *self.board.shown.lock();
+        let Shown { count, limit, closed, .. } = *self.board.shown.0.lock();
         let ratio = if limit == 0 { 1.0 } else { count as f64 / limit as f64 };
         Status { count, limit, closed, ratio, waiting: self.actor.len() }
     }
@@ -388,7 +411,6 @@ where
         let mut actor = Actor::builder(desk.map_err(OpenError::Load)?)
             .name("admission")
             .budget(Budget::turns(turns))
-            .on_batch_start(Desk::batch_starts)
             .on_batch_end(|desk, _| desk.batch_ends());
         actor = match &time {
             Time::Machine => actor,
@@ -411,14 +433,19 @@ impl<Id, L> fmt::Debug for AdmissionBuilder<Id, L> {
     }
 }
 
-/// What is shown of an admission to those who do not wait for its turns.
+/// What is shown of an admission to those who do not wait for its turns. What all read lies apart
+/// from what each pass writes.
+#[repr(align(128))]
 struct Board {
-    shown: Mutex<Shown>,
     /// 1: closed. Set after that was shown.
     closed: AtomicU32,
     /// 1: somebody has asked how long it takes. Before that, nobody has to measure.
     wanted: AtomicU32,
+    shown: Apart<Mutex<Shown>>,
 }
+
+#[repr(align(128))]
+struct Apart<T>(T);
 
 #[derive(Default)]
 struct Shown {
@@ -432,11 +459,11 @@ struct Shown {
 impl Board {
     fn new() -> Self {
         let [closed, wanted] = [0, 0].map(AtomicU32::new);
-        Board { shown: Mutex::new(Shown::default()), closed, wanted }
+        Board { closed, wanted, shown: Apart(Mutex::new(Shown::default())) }
     }
 
     fn show(&self, count: u64, limit: u64, closed: bool) {
-        let mut shown = self.shown.lock();
+        let mut shown = self.shown.0.lock();
         (shown.count, shown.limit, shown.closed) = (count, limit, closed);
         drop(shown);
         if closed {
@@ -457,18 +484,22 @@ impl Board {
     }
 
     fn entry_took(&self, time: Duration) {
-        self.shown.lock().entry.took(time);
+        self.shown.0.lock().entry.took(time);
     }
 
     fn commit_took(&self, time: Duration) {
-        self.shown.lock().commit.took(time);
+        self.shown.0.lock().commit.took(time);
     }
 
-    /// How long one waits for its turn behind so many. From the first call on, it is measured.
-    fn expected(&self, before: usize, (group, longest): (usize, Duration)) -> Duration {
+    /// From now on it is measured how long turns take.
+    fn want(&self) {
         // Ordering: Relaxed. See `is_wanted`.
         self.wanted.store(1, Ordering::Relaxed);
-        let shown = self.shown.lock();
+    }
+
+    /// How long one waits for its turn behind so many.
+    fn expected(&self, before: usize, (group, longest): (usize, Duration)) -> Duration {
+        let shown = self.shown.0.lock();
         // A pass ends by its number or by its time.
         let each = shown.entry.wait(0, Duration::ZERO).as_nanos().max(1);
         let in_time = usize::try_from(longest.as_nanos().div_ceil(each)).unwrap_or(usize::MAX);

@@ -1,19 +1,21 @@
-//! The guide: locks by key, from the first line to leases and fences. It holds text and examples and
-//! nothing else, and each example is run as a test.
+//! The guide: locks by key, from the first line to leases and fences; slots, admission, ticks. It
+//! holds text and examples and nothing else. Each example is a whole program, and is run as a test.
 //!
 //! | chapter | is about |
 //! |---|---|
-//! | 01 [`keyed`] | closures by key: calls, limits, outcomes, states, panics, the end |
-//! | 02 [`objects`] | locks that a guard holds: exclusive, for readers, permits, a latch |
-//! | 03 [`leases`] | what happens when a lease is over, and what a fence is for |
-//! | 04 [`places`] | numbered slots, admission to a limit, jobs that run once per tick |
-//! | 05 [`migration`] | from Redisson, Kotlin, a map of mutexes, tokio, parking_lot, std |
+//! | [01. Closures by key](self::keyed) | closures by key: calls, limits, outcomes, states, panics, the end |
+//! | [02. Lock objects](self::objects) | locks that a guard holds: exclusive, for readers, permits, a latch |
+//! | [03. Leases and fences](self::leases) | what happens when a lease is over, and what a fence is for |
+//! | [04. Slots, admission, ticks](self::places) | numbered slots, admission to a limit, jobs that run once per tick |
+//! | [05. Coming from elsewhere](self::migration) | from Redisson, Kotlin, a map of mutexes, tokio, parking_lot, std |
 //!
 //! Words used throughout: a **run** is one closure of one key. A **hold** is what a guard stands
 //! for, from being let in to its release or its loss. A **turn** is one message of an actor, run
 //! with exclusive access to that actor's state: a run is a turn of its key, and each request for a
-//! lock is a short turn of the lock. Actors are those of the crate turnwise, whose own guide tells
-//! of clocks, executors, timers and tests without sleeping.
+//! lock is a short turn of the lock. Actors are those of the crate turnwise, whose own
+//! [guide](turnwise::guide) tells of [limits and clocks](turnwise::guide::limits),
+//! [executors](turnwise::guide::executors), [timers](turnwise::guide::time) and [tests without
+//! sleeping](turnwise::guide::testing).
 
 #![forbid(unsafe_code)]
 

@@ -35,71 +35,47 @@ struct All<K, S, F> {
     immediate: bool,
 }
 
-impl<K: Hash + Eq + Ord + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
-    /// Runs a closure that has several keys to itself: all of them, or it does not run. The keys
-    /// may come in any order, equal ones count once; the closure gets their states in the order of
-    /// the keys' `Ord`. Two such calls never wait for each other in a circle. One deadline for
-    /// all. May block.
-    ///
-    /// A key that was entered is held while the next ones are waited for. With a wait of zero, each
-    /// key has to be idle when it is looked at.
-    ///
-    /// # Errors
-    /// As for [`run_within`](Self::run_within). [`NotStarted::Deadlock`] at once inside a closure
-    /// of one of the keys. [`NotStarted::TooManyKeys`] for more than 64 different ones.
-    ///
-    /// # Examples
-    /// ```
-    /// use turnwise_locks::{Keyed, Limits};
-    ///
-    /// let accounts = Keyed::with_state(|_: &&str| 10);
-    /// let (ada, bob) = (accounts.key("ada")?, accounts.key("bob")?);
-    /// accounts.run_all(["bob", "ada", "bob"], Limits::NONE, |both| {
-    ///     *both[0] -= 3; // ada
-    ///     *both[1] += 3; // bob
-    /// })?;
-    /// assert_eq!((ada.run(|sum| *sum)?, bob.run(|sum| *sum)?), (7, 13));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn run_all<R, F>(
-        &self,
-        keys: impl IntoIterator<Item = K>,
-        limits: impl Into<Limits>,
-        f: F,
-    ) -> Result<R, RunError<R>>
-    where
-        R: Send + 'static,
-        F: FnOnce(&mut [&mut S]) -> R + Send + 'static,
-    {
-        let limits = limits.into();
-        if limits.has_lease_of_zero() {
-            return Err(NotStarted::LeaseZero.into());
-        }
-        let terms = limits.terms(|| self.registry.now());
-        let mut keys: Vec<K> = keys.into_iter().collect();
-        keys.sort();
-        keys.dedup();
-        if keys.len() > MOST {
-            return Err(NotStarted::TooManyKeys { most: MOST }.into());
-        }
-        // From here on a turn may be another thread's, which would wait for this one.
-        for key in &keys {
-            if self.registry.live(key).is_some_and(|(actor, _)| is_inside(&actor)) {
-                return Err(NotStarted::Deadlock.into());
-            }
-        }
-        let states = Vec::with_capacity(keys.len());
-        let all = Arc::new(All {
-            registry: self.registry.clone(),
-            keys: Mutex::new(keys.into_iter()),
-            states: Mutex::new(states),
-            told: Mutex::new(Vec::new()),
-            f: Mutex::new(Some(f)),
-            terms,
-            immediate: limits.is_immediate(),
-        });
-        enter(&all).told()
+/// [`Keyed::run_all`].
+pub(super) fn run_all<K, S, R, F>(
+    keyed: &Keyed<K, S>,
+    keys: impl IntoIterator<Item = K>,
+    limits: impl Into<Limits>,
+    f: F,
+) -> Result<R, RunError<R>>
+where
+    K: Hash + Eq + Ord + Send + Sync + 'static,
+    S: Send + 'static,
+    R: Send + 'static,
+    F: FnOnce(&mut [&mut S]) -> R + Send + 'static,
+{
+    let limits = limits.into();
+    if limits.has_lease_of_zero() {
+        return Err(NotStarted::LeaseZero.into());
     }
+    let terms = limits.terms(|| keyed.registry.now());
+    let mut keys: Vec<K> = keys.into_iter().collect();
+    keys.sort();
+    keys.dedup();
+    if keys.len() > MOST {
+        return Err(NotStarted::TooManyKeys { most: MOST }.into());
+    }
+    // From here on a turn may be another thread's, which would wait for this one.
+    for key in &keys {
+        if keyed.registry.live(key).is_some_and(|(actor, _)| is_inside(&actor)) {
+            return Err(NotStarted::Deadlock.into());
+        }
+    }
+    let states = Vec::with_capacity(keys.len());
+    let all = Arc::new(All {
+        registry: keyed.registry.clone(),
+        keys: Mutex::new(keys.into_iter()),
+        states: Mutex::new(states),
+        told: Mutex::new(Vec::new()),
+        f: Mutex::new(Some(f)),
+        terms,
+        immediate: limits.is_immediate(),
+    });
+    enter(&all).told()
 }
 
 /// Enters the next key, and what is inside; or runs the closure, if there is no other.

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use turnwise::{AskError, Reason, StopCause};
@@ -80,11 +80,16 @@ pub enum NotStarted {
 /// # Ok::<(), turnwise_locks::RunError<()>>(())
 /// ```
 pub struct TryRun<F> {
-    pub(super) reason: NotStarted,
-    pub(super) f: F,
+    reason: NotStarted,
+    /// Never locked: so the error can be shared whatever the closure is.
+    f: Mutex<F>,
 }
 
 impl<F> TryRun<F> {
+    pub(super) fn new(reason: NotStarted, f: F) -> Self {
+        TryRun { reason, f: Mutex::new(f) }
+    }
+
     /// Why it was not run.
     pub fn reason(&self) -> &NotStarted {
         &self.reason
@@ -92,7 +97,52 @@ impl<F> TryRun<F> {
 
     /// Gives the closure back.
     pub fn into_closure(self) -> F {
-        self.f
+        self.f.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops the closure, and keeps the reason: an error without a type parameter.
+    pub fn into_reason(self) -> NotStarted {
+        self.reason
+    }
+}
+
+/// Drops the closure.
+impl<F> From<TryRun<F>> for NotStarted {
+    fn from(error: TryRun<F>) -> Self {
+        error.reason
+    }
+}
+
+/// Drops the closure.
+impl<F, R> From<TryRun<F>> for RunError<R> {
+    fn from(error: TryRun<F>) -> Self {
+        RunError::NotStarted(error.reason)
+    }
+}
+
+impl<R> RunError<R> {
+    /// Drops the value of a run that took too long: an error that can be shared whatever that is.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::cell::Cell;
+    /// use turnwise_locks::{Keyed, RunError};
+    ///
+    /// fn count(keyed: &Keyed<u32>) -> Result<Cell<u32>, Box<dyn std::error::Error + Send + Sync>> {
+    ///     Ok(keyed.run(7, |()| Cell::new(1)).map_err(RunError::without_value)?)
+    /// }
+    /// assert_eq!(count(&Keyed::new())?.get(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn without_value(self) -> RunError {
+        match self {
+            RunError::NotStarted(why) => RunError::NotStarted(why),
+            RunError::Overran { by, .. } => RunError::Overran { value: (), by },
+            RunError::Panicked(text) => RunError::Panicked(text),
+            RunError::Gone(cause) => RunError::Gone(cause),
+            RunError::NotAwaited(reason) => RunError::NotAwaited(reason),
+            RunError::Taken => RunError::Taken,
+        }
     }
 }
 
@@ -126,7 +176,7 @@ impl<R> From<AskError> for RunError<R> {
         match error {
             AskError::Refused(Reason::Stopped(cause)) => RunError::Gone(cause),
             AskError::Refused(reason) => RunError::NotStarted(reason.into()),
-            AskError::Panicked(text) => RunError::Panicked(text),
+            AskError::Panicked(panic) => RunError::Panicked(panic.text().into()),
             AskError::Taken => RunError::Taken,
             // The answer of a turn is never promised to others.
             _ => RunError::Gone(StopCause::Requested),

@@ -143,7 +143,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// is entered by another call between the look and the start, is busy.
     ///
     /// # Errors
-    /// The closure comes back, with [`NotStarted::Busy`], or as for [`run`](Self::run).
+    /// The closure comes back: with [`NotStarted::Busy`], inside a closure of the very key, too; else
+    /// as for [`run`](Self::run).
     ///
     /// # Panics
     /// As [`run`](Self::run).
@@ -179,7 +180,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         ignore(|| drop(key));
         match looked {
             Ok(Look::Idle(found)) => try_on(registry, found, terms, f),
-            Err(reason) => Err(TryRun { reason, f }),
+            Err(reason) => Err(TryRun::new(reason, f)),
             Ok(Look::Vacant(_)) => unreachable!("its key is there still"),
         }
     }
@@ -243,7 +244,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         } else if !registry.elsewhere {
             return Run::over(match self.try_now(key, terms, f) {
                 Ok(ended) => ended.told(),
-                Err(refused) => Err(refused.reason.into()),
+                Err(refused) => Err(refused.into()),
             });
         } else {
             registry.pin_idle(key)
@@ -375,6 +376,46 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     }
 }
 
+impl<K: Hash + Eq + Ord + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
+    /// Runs a closure that has several keys to itself: all of them, or it does not run. The keys
+    /// may come in any order, equal ones count once; the closure gets their states in the order of
+    /// the keys' `Ord`. Two such calls never wait for each other in a circle. One deadline for
+    /// all. May block.
+    ///
+    /// A key that was entered is held while the next ones are waited for. With a wait of zero, each
+    /// key has to be idle when it is looked at.
+    ///
+    /// # Errors
+    /// As for [`run_within`](Self::run_within). [`NotStarted::Deadlock`] at once inside a closure
+    /// of one of the keys. [`NotStarted::TooManyKeys`] for more than 64 different ones.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{Keyed, Limits};
+    ///
+    /// let accounts = Keyed::with_state(|_: &&str| 10);
+    /// let (ada, bob) = (accounts.key("ada")?, accounts.key("bob")?);
+    /// accounts.run_all(["bob", "ada", "bob"], Limits::NONE, |both| {
+    ///     *both[0] -= 3; // ada
+    ///     *both[1] += 3; // bob
+    /// })?;
+    /// assert_eq!((ada.run(|sum| *sum)?, bob.run(|sum| *sum)?), (7, 13));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_all<R, F>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        limits: impl Into<Limits>,
+        f: F,
+    ) -> Result<R, RunError<R>>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut [&mut S]) -> R + Send + 'static,
+    {
+        all::run_all(self, keys, limits, f)
+    }
+}
+
 impl<K, S> Keyed<K, S> {
     /// How many keys live: those that are used. Stale on return.
     ///
@@ -481,7 +522,7 @@ where
 
 fn refused<F>(f: Option<F>, reason: NotStarted) -> TryRun<F> {
     match f {
-        Some(f) => TryRun { reason, f },
+        Some(f) => TryRun::new(reason, f),
         None => unreachable!("what was refused was not taken"),
     }
 }
@@ -582,7 +623,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
         let registry = (*self.pin).registry();
         match registry.reserve(self.pin.place()) {
             Ok(found) => Ok(value_of(try_on(registry, found, Terms::NONE, f)?)),
-            Err(reason) => Err(TryRun { reason, f }),
+            Err(reason) => Err(TryRun::new(reason, f)),
         }
     }
 
@@ -615,7 +656,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
         }
         Run::over(match try_on(registry, found, terms, f) {
             Ok(ended) => ended.told(),
-            Err(refused) => Err(refused.reason.into()),
+            Err(refused) => Err(refused.into()),
         })
     }
 

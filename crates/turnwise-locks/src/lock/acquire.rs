@@ -13,6 +13,7 @@ use turnwise::{AskError, Limit, Reply, WaitError};
 use super::desk::{Ask, Common, Core, Lease, Step, Told};
 use super::error::LockError;
 use super::guard::{Held, Thin};
+use super::loan::{Asking, Loan};
 use super::place::{Place, Shelf};
 use crate::limits::{Limits, Terms};
 use crate::registry::Slot;
@@ -54,6 +55,8 @@ enum Stage<K: Send + Sync + 'static> {
     Over(Told),
     /// It holds what nobody else has asked for.
     Thin(Thin<K>),
+    /// It holds a permit that was there.
+    Loan(Loan<K>),
     Taken,
 }
 
@@ -80,6 +83,10 @@ impl<G: Guarding> Acquire<G> {
 
     pub(super) fn thin(thin: Thin<G::Key>) -> Self {
         Self::over(Stage::Thin(thin))
+    }
+
+    pub(super) fn loan(loan: Loan<G::Key>) -> Self {
+        Self::over(Stage::Loan(loan))
     }
 
     fn over(stage: Stage<G::Key>) -> Self {
@@ -153,7 +160,7 @@ impl<G: Guarding> Acquire<G> {
         match &self.stage {
             Stage::Asked(reply) => reply.is_ready(),
             Stage::Waits(reply) => reply.is_ready(),
-            Stage::Over(_) | Stage::Thin(_) => true,
+            Stage::Over(_) | Stage::Thin(_) | Stage::Loan(_) => true,
             Stage::Taken => false,
         }
     }
@@ -173,6 +180,7 @@ impl<G: Guarding> Acquire<G> {
                 Stage::Taken => return Some(Err(LockError::Taken)),
                 Stage::Over(told) => return Some(self.finish(told)),
                 Stage::Thin(thin) => return Some(Ok(G::of(Held::thin(thin)))),
+                Stage::Loan(loan) => return Some(Ok(G::of(Held::loan(loan)))),
                 Stage::Asked(reply) => match reply.wait() {
                     Ok(step) => Stage::after(step),
                     Err(error) => self.give_in(error),
@@ -245,12 +253,16 @@ fn enter<K: Send + Sync + 'static>(place: &Place<K>, ask: Ask<K>) -> Stage<K> {
     let taken = &mut ask;
     let (shelf, common) = (place.shelf(), place.common());
     let here = shelf.map(|shelf| &**shelf);
-    let entered = place.actor.try_with(move |slot| step(here, common, slot, taken));
+    let entered = place.actor.try_with(move |slot| step(here, common, slot, taken, None));
     if let Ok(step) = entered {
         return Stage::after(step);
     }
     let (shelf, common) = (shelf.cloned(), common.clone());
-    Stage::Asked(place.actor.call(move |slot| step(shelf.as_deref(), &common, slot, &mut ask)))
+    // L2: from before the end of the call that takes the place.
+    let asking = place.trays().map(Asking::new);
+    Stage::Asked(
+        place.actor.call(move |slot| step(shelf.as_deref(), &common, slot, &mut ask, asking)),
+    )
 }
 
 fn step<K: Send + Sync + 'static>(
@@ -258,13 +270,14 @@ fn step<K: Send + Sync + 'static>(
     common: &Arc<Common>,
     slot: &mut Slot<K, Core<K>>,
     ask: &mut Option<Ask<K>>,
+    asking: Option<Asking>,
 ) -> Step {
     let core = match shelf {
         Some(shelf) => Some(shelf.registry.state(slot)),
         None => slot.state.as_mut(),
     };
     match (core, ask.take()) {
-        (Some(core), Some(ask)) => core.enter(ask, common),
+        (Some(core), Some(ask)) => core.enter(ask, asking, common),
         _ => Step::Over(Err(LockError::Closed)),
     }
 }
@@ -279,6 +292,7 @@ impl<G: Guarding> Future for Acquire<G> {
                 Stage::Taken => return Poll::Ready(Err(LockError::Taken)),
                 Stage::Over(told) => return Poll::Ready(this.finish(told)),
                 Stage::Thin(thin) => return Poll::Ready(Ok(G::of(Held::thin(thin)))),
+                Stage::Loan(loan) => return Poll::Ready(Ok(G::of(Held::loan(loan)))),
                 Stage::Asked(mut reply) => match Pin::new(&mut reply).poll(cx) {
                     Poll::Pending => {
                         this.stage = Stage::Asked(reply);
@@ -318,6 +332,7 @@ impl<G: Guarding> Acquire<G> {
             Stage::Taken => return self.withdraw(),
             Stage::Over(told) => told,
             Stage::Thin(thin) => return drop(thin),
+            Stage::Loan(loan) => return drop(loan),
             Stage::Asked(reply) => match reply.cancel() {
                 // It never enters.
                 Ok(_) => return,

@@ -12,6 +12,7 @@ use turnwise::time::Timers;
 use turnwise::{Promise, Reply, WeakActor, promise_on};
 
 use super::error::LockError;
+use super::loan::{Asking, Trays};
 use super::machine::{Entered, Host, Machine, Refusal, Request, Term, View};
 use super::place::Place;
 use super::tenure::Tenure;
@@ -47,6 +48,17 @@ impl Common {
 /// What a lock's mailbox owns.
 pub(super) struct Core<K: Send + Sync + 'static> {
     machine: Machine<Ticket<K>, Arc<Tenure>>,
+    /// Of a semaphore.
+    lends: Option<Lends>,
+}
+
+/// What a semaphore lends: see [`loan`](super::loan).
+struct Lends {
+    trays: Arc<dyn Trays>,
+    /// So many permits are on the tray, or lent to holders.
+    lent: u64,
+    /// The tray was taken away.
+    away: bool,
 }
 
 /// A lease that begins with its hold.
@@ -170,12 +182,13 @@ fn told(why: Refusal, called: Duration) -> LockError {
 
 impl<K: Send + Sync + 'static> Core<K> {
     pub(super) fn new(capacity: u64) -> Self {
-        Core { machine: Machine::new(capacity) }
+        Core { machine: Machine::new(capacity), lends: None }
     }
 
     /// Of a lock that is held: the number of its request is its fence.
     pub(super) fn held(capacity: u64, fence: u64, weight: u64) -> Self {
-        Core { machine: Machine::held(capacity, (fence, fence), weight, Tenure::new()) }
+        let machine = Machine::held(capacity, (fence, fence), weight, Tenure::new());
+        Core { machine, lends: None }
     }
 
     /// What the guards of a hold share; that of a lost one, if there is no such hold any more.
@@ -190,7 +203,61 @@ impl<K: Send + Sync + 'static> Core<K> {
         }
     }
 
-    pub(super) fn enter(&mut self, ask: Ask<K>, common: &Arc<Common>) -> Step {
+    /// One that lends all its permits to a tray that has them.
+    pub(super) fn lending(permits: u64, trays: Arc<dyn Trays>) -> Self {
+        let mut core = Core::new(permits);
+        core.machine.lend();
+        core.lends = Some(Lends { trays, lent: permits, away: false });
+        core
+    }
+
+    /// Takes the tray away, before something is decided; then a request may be on its way no more.
+    fn take_away(&mut self, _asking: Option<Asking>) {
+        let Some(lends) = self.lends.as_mut().filter(|lends| !lends.away) else { return };
+        let mut free = 0;
+        lends.trays.open(&mut |tray| free = tray.take_away());
+        (lends.away, lends.lent) = (true, lends.lent - free);
+        self.machine.take_back(free);
+    }
+
+    /// The last thing of a turn: lends what room there is, if nobody waits.
+    fn lend(&mut self) {
+        let Some(lends) = &mut self.lends else { return };
+        let Some(room) = self.machine.lend() else { return };
+        if lends.away || room > 0 {
+            lends.trays.open(&mut |tray| tray.lend(room));
+            (lends.away, lends.lent) = (false, lends.lent + room);
+        }
+    }
+
+    /// A loan ends, in the tray's absence.
+    pub(super) fn pay_back(&mut self, common: &Arc<Common>) {
+        let Some(lends) = &mut self.lends else { return };
+        lends.lent -= 1;
+        self.machine.pay_back(1, &mut Desk(common));
+        self.lend();
+    }
+
+    /// A loan is a hold from now on.
+    pub(super) fn adopt(&mut self, fence: u64, tenure: Arc<Tenure>) {
+        let Some(lends) = &mut self.lends else { return };
+        lends.lent -= 1;
+        self.machine.adopt(fence, 1, tenure);
+    }
+
+    pub(super) fn enter(
+        &mut self,
+        ask: Ask<K>,
+        asking: Option<Asking>,
+        common: &Arc<Common>,
+    ) -> Step {
+        self.take_away(asking);
+        let step = self.entered(ask, common);
+        self.lend();
+        step
+    }
+
+    fn entered(&mut self, ask: Ask<K>, common: &Arc<Common>) -> Step {
         let Ask { number, owner, weight, terms, immediate, lease } = ask;
         let patience = terms.wait.filter(|_| terms.early).map(|wait| wait.at - wait.called);
         let until = terms.wait.map(|wait| wait.at);
@@ -225,14 +292,17 @@ impl<K: Send + Sync + 'static> Core<K> {
 
     pub(super) fn leave(&mut self, fence: u64, number: u64, common: &Arc<Common>) {
         self.machine.leave(fence, number, &mut Desk(common));
+        self.lend();
     }
 
     pub(super) fn give_up(&mut self, common: &Arc<Common>) {
         self.machine.give_up(&mut Desk(common));
+        self.lend();
     }
 
     pub(super) fn withdraw(&mut self, number: u64, common: &Arc<Common>) {
         self.machine.withdraw(number, &mut Desk(common));
+        self.lend();
     }
 
     pub(super) fn lighten(&mut self, fence: u64, number: u64, weight: u64, common: &Arc<Common>) {
@@ -241,6 +311,7 @@ impl<K: Send + Sync + 'static> Core<K> {
 
     pub(super) fn expire(&mut self, common: &Arc<Common>) {
         self.machine.expire(&mut Desk(common));
+        self.lend();
     }
 
     pub(super) fn force(&mut self, common: &Arc<Common>) -> usize {
@@ -248,14 +319,23 @@ impl<K: Send + Sync + 'static> Core<K> {
     }
 
     pub(super) fn resize(&mut self, capacity: impl FnOnce(u64) -> u64, common: &Arc<Common>) {
+        self.take_away(None);
         let capacity = capacity(self.machine.view().capacity);
         self.machine.resize(capacity, &mut Desk(common));
+        self.lend();
     }
 
     /// What holds and what waits, after those whose lease is over were taken away.
     pub(super) fn view(&mut self, common: &Arc<Common>) -> View {
         self.expire(common);
-        self.machine.view()
+        let mut view = self.machine.view();
+        if let Some(lends) = &self.lends {
+            let mut free = 0;
+            lends.trays.open(&mut |tray| free = tray.free());
+            view.used -= free;
+            view.holds += usize::try_from(lends.lent - free).unwrap_or(usize::MAX);
+        }
+        view
     }
 
     /// Of the oldest hold: its fence, its entries, since when, until when.

@@ -9,6 +9,7 @@ use turnwise::Actor;
 use super::desk::{Common, Core, Grant};
 use super::error::LostError;
 use super::fence::Fence;
+use super::loan::Loan;
 use super::place::{Kept, Place, Shelf, tell};
 use super::tenure::{Lost, Tenure};
 use crate::registry::{self, Kind, Pin, Slot, comparing};
@@ -21,6 +22,8 @@ enum Body<K: Send + Sync + 'static> {
     Fat(Fat<K>),
     /// In the registry, as long as nobody else asks.
     Thin(Thin<K>),
+    /// On the books of its semaphore, as long as nobody asks more of it.
+    Loan(Loan<K>),
 }
 
 /// A hold that its lock's mailbox knows.
@@ -104,7 +107,7 @@ impl<K: Send + Sync + 'static> Thin<K> {
 
 /// An entry of a hold lets go. True: it was lost before; else it never is from now on, unless its
 /// owner has others.
-fn was_lost(tenure: &Tenure, common: &Common) -> bool {
+pub(super) fn was_lost(tenure: &Tenure, common: &Common) -> bool {
     tenure.is_lost(|| common.now()) || !tenure.let_go()
 }
 
@@ -144,8 +147,13 @@ impl<K: Send + Sync + 'static> Held<K> {
         Held(Body::Thin(thin))
     }
 
+    pub(super) fn loan(loan: Loan<K>) -> Self {
+        Held(Body::Loan(loan))
+    }
+
     fn common(&self) -> &Arc<Common> {
         match &self.0 {
+            Body::Loan(loan) => loan.common(),
             Body::Fat(fat) => fat.place().common(),
             Body::Thin(thin) => &thin.shelf.common,
         }
@@ -159,6 +167,7 @@ impl<K: Send + Sync + 'static> Held<K> {
                 let (actor, tenure) = thin.known();
                 (actor, tenure)
             }
+            Body::Loan(loan) => (loan.actor(), loan.known()),
         }
     }
 
@@ -166,6 +175,7 @@ impl<K: Send + Sync + 'static> Held<K> {
         match &self.0 {
             Body::Fat(fat) => fat.grant.number,
             Body::Thin(thin) => thin.fence,
+            Body::Loan(loan) => loan.fence(),
         }
     }
 
@@ -173,10 +183,16 @@ impl<K: Send + Sync + 'static> Held<K> {
         Fence::from_number(match &self.0 {
             Body::Fat(fat) => fat.grant.fence,
             Body::Thin(thin) => thin.fence,
+            Body::Loan(loan) => loan.fence(),
         })
     }
 
     pub(super) fn is_lost(&self) -> bool {
+        if let Body::Loan(loan) = &self.0
+            && loan.tenure().is_none()
+        {
+            return false;
+        }
         self.known().1.is_lost(|| self.common().now())
     }
 
@@ -188,6 +204,7 @@ impl<K: Send + Sync + 'static> Held<K> {
         let tenure = match &self.0 {
             Body::Fat(fat) => &fat.grant.tenure,
             Body::Thin(thin) => &thin.known.get()?.1,
+            Body::Loan(loan) => loan.tenure()?,
         };
         Some(tenure.due()?.saturating_sub(self.common().now()))
     }
@@ -206,6 +223,7 @@ impl<K: Send + Sync + 'static> Held<K> {
         let lost = match &mut self.0 {
             Body::Fat(fat) => fat.release(),
             Body::Thin(thin) => thin.release(),
+            Body::Loan(loan) => loan.release(),
         };
         if lost { Err(LostError { fence: self.fence() }) } else { Ok(()) }
     }

@@ -5,7 +5,7 @@
 //! there is room, and nobody else is: so the order is that of arrival, for large requests, too, and
 //! readers that stand beside each other come in together.
 //!
-//! - M1: `used` is the sum of what the holds weigh. It is above the capacity only after that was
+//! - M1: `used` is the sum of what the holds weigh, and of what is lent. It is above the capacity only after that was
 //!   reduced.
 //! - M2: nobody is let in while somebody waits before them, or there is no room.
 //! - M3: when a call returns, the head of the queue does not fit. So no room is left unused.
@@ -165,6 +165,36 @@ impl<W, T: Term + Clone> Machine<W, T> {
         entries.push((number, weight));
         machine.holds.push(Hold { fence, owner: None, entries, since: None, term });
         machine
+    }
+
+    /// So much of its room is used elsewhere no more: others come in.
+    pub(crate) fn pay_back(&mut self, room: u64, host: &mut impl Host<W, T>) {
+        self.take_back(room);
+        self.let_in(host);
+    }
+
+    /// The same, before something is asked.
+    pub(crate) fn take_back(&mut self, room: u64) {
+        self.used -= room;
+    }
+
+    /// Lends all the room there is: from now on that counts as used, though no hold has it. None:
+    /// it must not, for somebody waits or wants to know how long holds last, or too much is used.
+    pub(crate) fn lend(&mut self) -> Option<u64> {
+        if self.measured || !self.queue.is_empty() {
+            return None;
+        }
+        let room = self.capacity.checked_sub(self.used)?;
+        self.used = self.capacity;
+        Some(room)
+    }
+
+    /// What was lent is a hold from now on, with its fence for a number.
+    pub(crate) fn adopt(&mut self, fence: u64, weight: u64, term: T) {
+        let Err(at) = self.holds.binary_search_by_key(&fence, |hold| hold.fence) else { return };
+        let mut entries = SmallVec::new();
+        entries.push((fence, weight));
+        self.holds.insert(at, Hold { fence, owner: None, entries, since: None, term });
     }
 
     /// What a hold is known by. None: it has been taken away, or has ended.

@@ -2,6 +2,8 @@
 //!
 //! Each lock is a [machine](machine) in a mailbox: a request is a turn that enters, a release one
 //! that leaves and lets the next in. Both are short: nobody waits for a lock inside a turn of it.
+//! What nobody else has asked for needs no turn: the hold of a key is an entry of the registry, and a
+//! permit is [lent](loan).
 
 mod acquire;
 mod all;
@@ -11,6 +13,7 @@ mod fence;
 mod guard;
 mod keys;
 mod latch;
+mod loan;
 mod machine;
 mod place;
 mod rw;
@@ -25,6 +28,7 @@ pub use error::{LockError, LostError};
 pub use fence::{Fence, Fenced, FencedError};
 pub use keys::{LockInfo, Owner};
 pub use latch::{BelowZero, Latch, NotZero, Opening};
+pub(crate) use loan::{Tray, Trays};
 pub use rw::{ReadGuard, RwLocks, RwLocksBuilder, WriteGuard};
 pub use semaphore::{Permit, Semaphore, SemaphoreBuilder, SemaphoreInfo};
 pub use tenure::Lost;
@@ -74,6 +78,8 @@ guard! {
 pub struct Locks<K: Send + Sync + 'static> {
     keys: Keys<K>,
 }
+
+by_key!(Locks, LocksBuilder, 1);
 
 impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     /// Asks for a lock, without a limit. Lock-free but for the short lock of a shard of the
@@ -198,5 +204,3 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
         self.keys.close();
     }
 }
-
-by_key!(Locks, LocksBuilder, 1);

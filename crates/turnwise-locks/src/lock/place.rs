@@ -5,6 +5,7 @@ use std::sync::Arc;
 use turnwise::Actor;
 
 use super::desk::{Common, Core};
+use super::loan::Trays;
 use crate::registry::{Access, Guard, Pin, Registry, Slot};
 
 /// The locks of one registry.
@@ -38,15 +39,15 @@ impl<K: Send + Sync + 'static> Access for Arc<Shelf<K>> {
 pub(super) enum Kept<K: Send + Sync + 'static> {
     /// Its key is pinned.
     Key(Pin<Arc<Shelf<K>>>),
-    /// It is no key's.
-    Alone(Arc<Common>),
+    /// It is no key's: a semaphore.
+    Alone(Arc<Common>, Arc<dyn Trays>),
 }
 
 impl<K: Send + Sync + 'static> Kept<K> {
     fn common(&self) -> &Arc<Common> {
         match self {
             Kept::Key(pin) => &pin.access().common,
-            Kept::Alone(common) => common,
+            Kept::Alone(common, _) => common,
         }
     }
 
@@ -54,7 +55,7 @@ impl<K: Send + Sync + 'static> Kept<K> {
     fn finish(self, slot: &mut Slot<K, Core<K>>) {
         match self {
             Kept::Key(pin) => pin.finish(slot),
-            Kept::Alone(_) => {}
+            Kept::Alone(..) => {}
         }
     }
 }
@@ -73,7 +74,15 @@ impl<K: Send + Sync + 'static> Place<K> {
     pub(super) fn shelf(&self) -> Option<&Arc<Shelf<K>>> {
         match &self.kept {
             Kept::Key(pin) => Some(pin.access()),
-            Kept::Alone(_) => None,
+            Kept::Alone(..) => None,
+        }
+    }
+
+    /// What it lends without a turn.
+    pub(super) fn trays(&self) -> Option<&Arc<dyn Trays>> {
+        match &self.kept {
+            Kept::Key(_) => None,
+            Kept::Alone(_, trays) => Some(trays),
         }
     }
 

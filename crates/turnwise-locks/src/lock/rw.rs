@@ -66,6 +66,8 @@ pub struct RwLocks<K: Send + Sync + 'static> {
     keys: Keys<K>,
 }
 
+by_key!(RwLocks, RwLocksBuilder, ALL);
+
 impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
     /// Asks for a lock as a reader, without a limit.
     pub fn read(&self, key: K) -> Acquire<ReadGuard<K>> {
@@ -152,5 +154,3 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
         self.keys.close();
     }
 }
-
-by_key!(RwLocks, RwLocksBuilder, ALL);

@@ -13,9 +13,10 @@ use super::desk::{Common, Core};
 use super::error::LockError;
 use super::guard::guard;
 use super::keys::Timing;
-use super::place::{Kept, Place};
+use super::loan::{Lender, Tray, Trays};
 use crate::limits::Limits;
 use crate::registry::Slot;
+use crate::sync::Mutex;
 
 guard! {
     /// Permits that are held: [`Semaphore::acquire`]. Dropping it gives them back, to whoever waits
@@ -42,8 +43,7 @@ guard! {
 /// ```
 #[derive(Clone)]
 pub struct Semaphore {
-    common: Arc<Common>,
-    actor: Actor<Slot<(), Core<()>>>,
+    lender: Arc<Lender<()>>,
 }
 
 /// What is known of a semaphore.
@@ -98,15 +98,30 @@ impl Semaphore {
     /// ```
     pub fn acquire_within(&self, permits: u64, limits: impl Into<Limits>) -> Acquire<Permit> {
         let limits = limits.into();
+        if permits == 1 && limits.are_plain() {
+            if let Some(loan) = self.lender.lend() {
+                return Acquire::loan(loan);
+            }
+        }
+        self.ask(permits, limits)
+    }
+
+    /// Asks for permits that are not lent, in a turn.
+    pub(crate) fn ask(&self, permits: u64, limits: Limits) -> Acquire<Permit> {
         if limits.has_lease_of_zero() {
             return Acquire::refused(LockError::LeaseZero);
         }
         if permits == 0 {
             return Acquire::refused(LockError::NoPermits);
         }
-        let terms = limits.terms(|| self.common.now());
-        let place = Place { kept: Kept::Alone(self.common.clone()), actor: self.actor.clone() };
-        Acquire::new(place, Wanted { owner: None, weight: permits, limits }, terms)
+        let terms = limits.terms(|| self.lender.common.now());
+        let wanted = Wanted { owner: None, weight: permits, limits };
+        Acquire::new(self.lender.place(), wanted, terms)
+    }
+
+    /// A permit of the tray was given back that it did not take.
+    pub(crate) fn pay_back(&self) {
+        self.lender.pay_back();
     }
 
     /// Permits, if they are there now and nobody waits.
@@ -154,7 +169,7 @@ impl Semaphore {
     pub fn drain(&self) -> Result<Permit, LockError> {
         loop {
             let available = match self.info() {
-                None if self.actor.is_closed() => return Err(LockError::Closed),
+                None if self.lender.actor.is_closed() => return Err(LockError::Closed),
                 info => info.map_or(0, |info| info.available),
             };
             if available == 0 {
@@ -172,10 +187,11 @@ impl Semaphore {
     /// What is known of it; none after it was [closed](Self::close). Stale on return. May block, as
     /// long as one of its turns lasts.
     pub fn info(&self) -> Option<SemaphoreInfo> {
-        let known = self.actor.with(|slot| {
+        let common = &self.lender.common;
+        let known = self.lender.actor.with(|slot| {
             slot.state.as_mut().map(|core| {
-                let view = core.view(&self.common);
-                let now = self.common.now();
+                let view = core.view(common);
+                let now = common.now();
                 SemaphoreInfo {
                     permits: view.capacity,
                     available: view.capacity.saturating_sub(view.used),
@@ -190,12 +206,11 @@ impl Semaphore {
 
     /// Takes no more requests: they fail with [`LockError::Closed`], and so do those that wait.
     pub fn close(&self) {
-        self.actor.close();
+        self.lender.close();
     }
 
     fn turn(&self, f: impl FnOnce(&mut Core<()>, &Arc<Common>) + Send + 'static) {
-        let place = Place { kept: Kept::Alone(self.common.clone()), actor: self.actor.clone() };
-        place.end(f);
+        self.lender.place().end(f);
     }
 }
 
@@ -231,9 +246,15 @@ impl SemaphoreBuilder {
 
     /// Makes the semaphore.
     pub fn build(self) -> Semaphore {
-        let common = self.timing.common();
-        let core = Core::new(self.permits);
-        Semaphore { common, actor: Actor::new(Slot::alone(core)) }
+        let trays = Arc::new(Mutex::new(Tray::of(self.permits)));
+        self.lending_from(trays)
+    }
+
+    /// With its tray in the lock of what goes with its permits; that has them.
+    pub(crate) fn lending_from(self, trays: Arc<dyn Trays>) -> Semaphore {
+        let core = Core::lending(self.permits, trays.clone());
+        let actor = Actor::new(Slot::alone(core));
+        Semaphore { lender: Arc::new(Lender { trays, common: self.timing.common(), actor }) }
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use turnwise::Limit;
 
+use super::desk::Entry;
 use super::error::SlotError;
 use super::pool::Pool;
 use super::slot::Slot;
@@ -22,17 +23,29 @@ use crate::lock::{Acquire, LockError, Permit};
 /// poll, or in the call that waits. So one that blocks belongs on a thread that may.
 #[must_use = "dropping it gives the place up"]
 pub struct AcquireSlot<T: 'static = (), E: 'static = std::convert::Infallible> {
-    pool: Arc<Pool<T, E>>,
-    permit: Acquire<Permit>,
+    /// Until it is over.
+    pool: Option<Arc<Pool<T, E>>>,
+    asked: Asked,
     lease: Option<Duration>,
+}
+
+enum Asked {
+    /// It has a permit from the tray.
+    Lent,
+    /// Beside this, so that a request which does not wait is small.
+    Queues(Box<Acquire<Permit>>),
+    Taken,
 }
 
 impl<T: 'static, E: 'static> AcquireSlot<T, E> {
     pub(super) fn new(pool: &Arc<Pool<T, E>>, limits: Limits) -> Self {
         // The permit has no lease: the slot has. One of no time is refused all the same.
         let wanted = if limits.has_lease_of_zero() { limits } else { limits.unleased() };
-        let permit = pool.desk.permits.acquire_within(1, wanted);
-        AcquireSlot { pool: pool.clone(), permit, lease: limits.leased() }
+        let asked = match wanted.are_plain() && pool.desk.borrow() {
+            true => Asked::Lent,
+            false => Asked::Queues(Box::new(pool.desk.permits.ask(1, wanted))),
+        };
+        AcquireSlot { pool: Some(pool.clone()), asked, lease: limits.leased() }
     }
 
     /// Waits for the slot, until the deadline that was made by the call, and sets it up. May block.
@@ -42,9 +55,15 @@ impl<T: 'static, E: 'static> AcquireSlot<T, E> {
     ///
     /// # Panics
     /// With the set-up's own panic; the slot is cleaned up, and goes on to the next.
-    pub fn wait(self) -> Result<Slot<T, E>, SlotError<E>> {
-        let AcquireSlot { pool, permit, lease } = self;
-        enter(&pool, permit.wait(), lease)
+    pub fn wait(mut self) -> Result<Slot<T, E>, SlotError<E>> {
+        let entry = match &self.asked {
+            Asked::Queues(_) => match std::mem::replace(&mut self.asked, Asked::Taken) {
+                Asked::Queues(permit) => permit.wait().map(Entry::Permit),
+                _ => unreachable!("it was looked at"),
+            },
+            _ => self.let_in(),
+        };
+        self.enter(entry)
     }
 
     /// Waits for the slot for so long at most, and sets it up; the place in the queue stays. None:
@@ -73,30 +92,57 @@ impl<T: 'static, E: 'static> AcquireSlot<T, E> {
         &mut self,
         limit: impl Into<Limit>,
     ) -> Option<Result<Slot<T, E>, SlotError<E>>> {
-        let permit = self.permit.wait_timeout(limit)?;
-        Some(enter(&self.pool, permit, self.lease))
+        let entry = match &mut self.asked {
+            Asked::Queues(permit) => permit.wait_timeout(limit)?.map(Entry::Permit),
+            _ => self.let_in(),
+        };
+        Some(self.enter(entry))
     }
 
     /// Is it over: does a slot wait for it, or never will? Wait-free.
     pub fn is_ready(&self) -> bool {
-        self.permit.is_ready()
+        match &self.asked {
+            Asked::Lent => true,
+            Asked::Queues(permit) => permit.is_ready(),
+            Asked::Taken => false,
+        }
+    }
+
+    /// What it has without waiting.
+    fn let_in(&mut self) -> Result<Entry, LockError> {
+        let Asked::Lent = self.asked else { return Err(LockError::Taken) };
+        self.asked = Asked::Taken;
+        Ok(Entry::Loan)
+    }
+
+    fn enter(&mut self, entry: Result<Entry, LockError>) -> Result<Slot<T, E>, SlotError<E>> {
+        match (entry, self.pool.take()) {
+            (Ok(entry), Some(pool)) => pool.enter(entry, self.lease),
+            (Err(error), _) => Err(SlotError::NotAcquired(error)),
+            (Ok(_), None) => unreachable!("it is let in once"),
+        }
     }
 }
 
-fn enter<T: 'static, E: 'static>(
-    pool: &Arc<Pool<T, E>>,
-    permit: Result<Permit, LockError>,
-    lease: Option<Duration>,
-) -> Result<Slot<T, E>, SlotError<E>> {
-    pool.enter(permit.map_err(SlotError::NotAcquired)?, lease)
+impl<T: 'static, E: 'static> Drop for AcquireSlot<T, E> {
+    fn drop(&mut self) {
+        if let (Asked::Lent, Some(pool)) = (&self.asked, &self.pool) {
+            pool.desk.give_back(Some(Entry::Loan));
+        }
+    }
 }
 
 impl<T: 'static, E: 'static> Future for AcquireSlot<T, E> {
     type Output = Result<Slot<T, E>, SlotError<E>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let permit = std::task::ready!(Pin::new(&mut self.permit).poll(cx));
-        Poll::Ready(enter(&self.pool, permit, self.lease))
+        let entry = match &mut self.asked {
+            Asked::Queues(permit) => {
+                std::task::ready!(Pin::new(permit).poll(cx)).map(Entry::Permit)
+            }
+            _ => self.let_in(),
+        };
+        Poll::Ready(self.enter(entry))
     }
 }
 

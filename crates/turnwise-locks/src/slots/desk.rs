@@ -8,7 +8,7 @@ use turnwise::{Actor, Template};
 
 use super::view::{PoolView, SlotId, SlotState, SlotView};
 use crate::limits::shown;
-use crate::lock::{Fence, Lost, Permit, Semaphore, Tenure};
+use crate::lock::{Fence, Lost, Permit, Semaphore, Tenure, Tray, Trays};
 use crate::sync::Mutex;
 
 /// What the uses of a pool share, whatever is in its slots.
@@ -19,10 +19,12 @@ pub(super) struct Desk {
     pub(super) helper: Option<Template<()>>,
     /// Numbers are cleaned up before their first use.
     pub(super) clean_first: bool,
-    numbers: Mutex<Numbers>,
+    numbers: Arc<Mutex<Numbers>>,
 }
 
 struct Numbers {
+    /// What the semaphore lends: permits and numbers come and go in one step.
+    tray: Tray,
     /// The size of the pool. There may be more cells: what has shrunk may grow again.
     slots: usize,
     free: Lowest,
@@ -40,7 +42,7 @@ struct Cell {
     fence: u64,
     since: Duration,
     /// S1.
-    permit: Option<Permit>,
+    entry: Option<Entry>,
     /// It was never used, and is to be cleaned up before.
     unknown: bool,
     lease: Lease,
@@ -55,6 +57,13 @@ pub(super) struct Lease {
     version: u64,
     /// Somebody wants to know that it is lost.
     tenure: Option<Arc<Tenure>>,
+}
+
+/// What lets somebody in.
+pub(super) enum Entry {
+    /// A permit from the tray.
+    Loan,
+    Permit(Permit),
 }
 
 /// A hold: S3.
@@ -102,7 +111,7 @@ impl Numbers {
                 state: SlotState::Free,
                 fence: 0,
                 since: Duration::ZERO,
-                permit: None,
+                entry: None,
                 unknown: self.clean_first,
                 lease: Lease::default(),
             });
@@ -124,12 +133,23 @@ impl Numbers {
         (cell.state == SlotState::Held && cell.fence == hold.fence).then_some(cell)
     }
 
-    fn free(&mut self, id: SlotId) -> Option<Permit> {
+    fn free(&mut self, id: SlotId) -> Option<Entry> {
         let cell = &mut self.cells[id.index()];
         cell.state = SlotState::Free;
-        let permit = cell.permit.take();
+        let entry = cell.entry.take();
         self.free.insert(id.index());
-        permit
+        entry
+    }
+
+    /// What let somebody in goes back, if it can here. Else it is to go back outside of the lock.
+    fn put(&mut self, entry: Option<Entry>) -> Option<Entry> {
+        entry.filter(|entry| !matches!(entry, Entry::Loan) || !self.tray.put())
+    }
+}
+
+impl Trays for Mutex<Numbers> {
+    fn open(&self, f: &mut dyn FnMut(&mut Tray)) {
+        f(&mut self.lock().tray);
     }
 }
 
@@ -140,11 +160,33 @@ impl Desk {
         helper: Option<Template<()>>,
         clean_first: bool,
     ) -> Arc<Self> {
-        let permits = Semaphore::builder(slots as u64).timers(timers.clone()).build();
-        let (free, cells) = (Lowest::default(), Vec::new());
-        let mut numbers = Numbers { slots, free, cells, fence: 0, clean_first };
+        let (tray, free, cells) = (Tray::of(slots as u64), Lowest::default(), Vec::new());
+        let mut numbers = Numbers { tray, slots, free, cells, fence: 0, clean_first };
         numbers.grow(slots);
-        Arc::new(Desk { permits, timers, helper, clean_first, numbers: Mutex::new(numbers) })
+        let numbers = Arc::new(Mutex::new(numbers));
+        let permits = Semaphore::builder(slots as u64).timers(timers.clone());
+        let permits = permits.lending_from(numbers.clone());
+        Arc::new(Desk { permits, timers, helper, clean_first, numbers })
+    }
+
+    /// Takes a permit from the tray, if there is one.
+    pub(super) fn borrow(&self) -> bool {
+        self.numbers.lock().tray.take()
+    }
+
+    /// What let somebody in goes back, without a number.
+    pub(super) fn give_back(&self, entry: Option<Entry>) {
+        let rest = self.numbers.lock().put(entry);
+        self.pass_on(rest);
+    }
+
+    /// Not under the lock.
+    pub(super) fn pass_on(&self, entry: Option<Entry>) {
+        match entry {
+            None => {}
+            Some(Entry::Loan) => self.permits.pay_back(),
+            Some(Entry::Permit(permit)) => drop(permit),
+        }
     }
 
     /// The time.
@@ -153,7 +195,7 @@ impl Desk {
     }
 
     /// The lowest number that nobody uses, for a permit. True: it is to be cleaned up before.
-    pub(super) fn take(&self, permit: Permit, state: SlotState, since: Duration) -> (Hold, bool) {
+    pub(super) fn take(&self, entry: Entry, state: SlotState, since: Duration) -> (Hold, bool) {
         let mut numbers = self.numbers.lock();
         let Some(number) = numbers.free.take() else {
             unreachable!("there is a free number for each permit (S1)")
@@ -164,7 +206,7 @@ impl Desk {
         cell.state = state;
         cell.fence = fence;
         cell.since = since;
-        cell.permit = Some(permit);
+        cell.entry = Some(entry);
         let unknown = std::mem::replace(&mut cell.unknown, false);
         (Hold { id: SlotId(number as u32), fence }, unknown)
     }
@@ -175,18 +217,20 @@ impl Desk {
     }
 
     /// S3: the end of a hold, or None if it has ended before. Whoever gets it has to clean up.
-    pub(super) fn end(&self, hold: Hold) -> Option<Lease> {
+    pub(super) fn end(&self, hold: Hold) -> Option<Option<Lease>> {
         let mut numbers = self.numbers.lock();
         let cell = numbers.held(hold)?;
         cell.state = SlotState::CleanUp;
-        Some(std::mem::take(&mut cell.lease))
+        Some(cell.lease.take())
     }
 
     /// The same, of a slot in which there is nothing to be cleaned up: its number is free.
-    pub(super) fn end_clean(&self, hold: Hold) -> Option<(Lease, Option<Permit>)> {
+    /// What let the holder in is to be [passed on](Self::pass_on).
+    pub(super) fn end_clean(&self, hold: Hold) -> Option<(Option<Lease>, Option<Entry>)> {
         let mut numbers = self.numbers.lock();
-        let lease = std::mem::take(&mut numbers.held(hold)?.lease);
-        Some((lease, numbers.free(hold.id)))
+        let lease = numbers.held(hold)?.lease.take();
+        let entry = numbers.free(hold.id);
+        Some((lease, numbers.put(entry)))
     }
 
     /// S3: the end of a hold whose lease is over. Whoever gets it has to reclaim, and to clean up.
@@ -199,15 +243,19 @@ impl Desk {
 
     /// A slot is clean.
     pub(super) fn free(self: &Arc<Self>, id: SlotId) {
-        let (permit, beyond) = {
+        let rest = {
             let mut numbers = self.numbers.lock();
-            (numbers.free(id), id.index() >= numbers.slots)
+            let entry = numbers.free(id);
+            if id.index() < numbers.slots { Ok(numbers.put(entry)) } else { Err(entry) }
         };
-        if beyond {
-            // It may have been quarantined. First this, then the permit goes back.
-            self.adjust();
+        match rest {
+            Ok(entry) => self.pass_on(entry),
+            Err(entry) => {
+                // It may have been quarantined. First this, then the permit goes back.
+                self.adjust();
+                self.give_back(entry);
+            }
         }
-        drop(permit);
     }
 
     /// A slot is not clean: S6.
@@ -353,6 +401,18 @@ impl<F: FnOnce() + Send + 'static> Drop for Errand<F> {
     }
 }
 
+impl Drop for Desk {
+    fn drop(&mut self) {
+        // Permits keep the semaphore there, which has these numbers.
+        let entries: Vec<_> = {
+            let mut numbers = self.numbers.lock();
+            numbers.cells.iter_mut().filter_map(|cell| cell.entry.take()).collect()
+        };
+        // Not under the lock: their ends lend from here.
+        drop(entries);
+    }
+}
+
 impl Cell {
     fn view(&self, number: usize, now: Duration) -> SlotView {
         let used = self.state != SlotState::Free;
@@ -367,13 +427,21 @@ impl Cell {
 }
 
 impl Lease {
+    /// Takes it out, if anything was said of it.
+    fn take(&mut self) -> Option<Lease> {
+        let used = self.version > 0 || self.tenure.is_some();
+        used.then(|| std::mem::take(self))
+    }
+
     fn is_over(&self, now: Duration) -> bool {
         self.due.is_some_and(|due| due <= now)
     }
 
     /// The guard has ended the hold.
-    pub(super) fn ended(self) {
-        cancel(self.timer);
+    pub(super) fn ended(lease: Option<Lease>) {
+        if let Some(lease) = lease {
+            cancel(lease.timer);
+        }
     }
 
     /// The hold is lost: tells whoever wants to know. They are the user's.

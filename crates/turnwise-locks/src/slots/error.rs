@@ -40,7 +40,7 @@ pub enum FinishError<E> {
 }
 
 /// Why a [job](crate::SlotPool::run) was not run, or what became of its slot.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunSlotError<R, E> {
     /// The job was not run.
@@ -129,8 +129,32 @@ impl<E: fmt::Display> fmt::Display for RepairError<E> {
     }
 }
 
+// Whatever the value is: it is not shown, so `?` needs no bound.
+impl<R, E: fmt::Debug> fmt::Debug for RunSlotError<R, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunSlotError::NotStarted(error) => f.debug_tuple("NotStarted").field(error).finish(),
+            RunSlotError::Lost { .. } => f.debug_struct("Lost").finish_non_exhaustive(),
+            RunSlotError::CleanUp { error, .. } => {
+                f.debug_struct("CleanUp").field("error", error).finish_non_exhaustive()
+            }
+        }
+    }
+}
+
+impl<R, E> RunSlotError<R, E> {
+    /// Drops the value of a job that has run: an error that can be shared whatever that is.
+    pub fn without_value(self) -> RunSlotError<(), E> {
+        match self {
+            RunSlotError::NotStarted(error) => RunSlotError::NotStarted(error),
+            RunSlotError::Lost { .. } => RunSlotError::Lost { value: () },
+            RunSlotError::CleanUp { error, .. } => RunSlotError::CleanUp { value: (), error },
+        }
+    }
+}
+
 impl<E: fmt::Debug + fmt::Display> Error for SlotError<E> {}
 impl<E: fmt::Debug + fmt::Display> Error for CleanUpError<E> {}
 impl<E: fmt::Debug + fmt::Display> Error for FinishError<E> {}
-impl<R: fmt::Debug, E: fmt::Debug + fmt::Display> Error for RunSlotError<R, E> {}
+impl<R, E: fmt::Debug + fmt::Display> Error for RunSlotError<R, E> {}
 impl<E: fmt::Debug + fmt::Display> Error for RepairError<E> {}

@@ -6,11 +6,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::builder::{SlotBuildError, size};
-use super::desk::{Desk, Hold, Lease};
+use super::desk::{Desk, Entry, Hold, Lease};
 use super::error::{CleanUpError, RepairError, SlotError};
 use super::slot::Slot;
 use super::view::{PoolView, SlotId, SlotState};
-use crate::lock::{Fence, Permit};
+use crate::lock::Fence;
 use crate::user_code::{catch, discard, ignore};
 
 /// What makes the value of a slot.
@@ -40,26 +40,24 @@ pub(super) struct Pool<T: 'static, E: 'static> {
 impl<T: 'static, E: 'static> Pool<T, E> {
     /// Whoever has a permit gets a slot: on the thread that calls.
     pub(super) fn enter(
-        self: &Arc<Self>,
-        permit: Permit,
+        self: Arc<Self>,
+        entry: Entry,
         lease: Option<Duration>,
     ) -> Result<Slot<T, E>, SlotError<E>> {
         let since = self.desk.now();
         let (hold, value) = match &self.hooks.set_up {
             SetUp::Plain(value) if !self.desk.clean_first => {
-                (self.desk.take(permit, SlotState::Held, since).0, value())
+                (self.desk.take(entry, SlotState::Held, since).0, value())
             }
             set_up => {
-                let (hold, unknown) = self.desk.take(permit, SlotState::SetUp, since);
+                let (hold, unknown) = self.desk.take(entry, SlotState::SetUp, since);
                 let value = self.set_up(hold.id, unknown, set_up)?;
                 self.desk.stay(hold);
                 (hold, value)
             }
         };
-        let slot = Slot::new(self.clone(), hold, value);
-        if let Some(lease) = lease.or(self.lease) {
-            self.renew(hold, lease);
-        }
+        let slot = Slot::new(self, hold, value);
+        slot.begin(lease);
         Ok(slot)
     }
 
@@ -122,16 +120,16 @@ impl<T: 'static, E: 'static> Pool<T, E> {
     /// The guard of a hold ends it. None: it has ended before.
     pub(super) fn end(&self, hold: Hold, value: Option<T>) -> Option<Result<(), CleanUpError<E>>> {
         if self.hooks.clean_up.is_none() && !needs_drop::<T>() {
-            let (lease, permit) = self.desk.end_clean(hold)?;
-            lease.ended();
-            drop(permit);
+            let (lease, entry) = self.desk.end_clean(hold)?;
+            Lease::ended(lease);
+            self.desk.pass_on(entry);
             return Some(Ok(()));
         }
         let Some(lease) = self.desk.end(hold) else {
             ignore(|| drop(value));
             return None;
         };
-        lease.ended();
+        Lease::ended(lease);
         Some(self.clean(hold.id, value))
     }
 

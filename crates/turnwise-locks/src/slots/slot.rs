@@ -34,6 +34,13 @@ impl<T: 'static, E: 'static> Slot<T, E> {
         Slot { pool, hold, value: Some(value), ended: false }
     }
 
+    /// Its lease begins, if it has one.
+    pub(super) fn begin(&self, lease: Option<Duration>) {
+        if let Some(lease) = lease.or(self.pool.lease) {
+            self.pool.renew(self.hold, lease);
+        }
+    }
+
     /// Its number. Nobody else has it, unless this was lost.
     pub fn id(&self) -> SlotId {
         self.hold.id

@@ -18,7 +18,7 @@ use std::time::Duration;
 use turnwise::time::{Timer, Timers};
 use turnwise::{Actor, PanicPolicy};
 
-use super::{NotMine, OncePerTick, Shared, TickNumber};
+use super::{NotMine, Shared, TickNumber};
 use crate::sync::Mutex;
 use crate::user_code::{catch, discard};
 
@@ -36,8 +36,8 @@ pub enum Missed {
     },
 }
 
-/// A job that is attended ([`OncePerTick::attend`]). Dropping it ends that; a run that is under way
-/// goes on to its end.
+/// A job that is attended: see [`OncePerTick::attend`](super::OncePerTick::attend). Dropping it
+/// ends that; a run that is under way goes on to its end.
 #[must_use = "dropping it ends the attendance"]
 pub struct Attendance {
     alarm: Arc<Alarm>,
@@ -70,66 +70,30 @@ const FARTHEST: Duration = Duration::from_secs(60);
 /// So soon at the earliest, if the next tick is not later than this one.
 const SOONEST: Duration = Duration::from_secs(1);
 
-impl OncePerTick {
-    /// Has a timer try the job in each tick, beginning with the next one, until what comes back is
-    /// dropped.
-    ///
-    /// The job runs on the [executor](super::OncePerTickBuilder::executor), and overlaps neither
-    /// itself nor the other runs of the same job, unless those may overlap. A panic is caught and
-    /// [counted](Attendance::panics); its tick is used. A run that lasts beyond the next tick
-    /// misses that.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::sync::mpsc;
-    /// use std::time::Duration;
-    /// use turnwise::executor::DrainQueue;
-    /// use turnwise::time::Timers;
-    /// use turnwise::{Clock, VirtualClock};
-    /// use turnwise_locks::{Missed, OncePerTick, Schedule, TickNumber};
-    ///
-    /// let (clock, queue) = (VirtualClock::new(), DrainQueue::new());
-    /// let (wall, timers) = (clock.clone(), Timers::by_hand(clock.clone()));
-    /// let jobs = OncePerTick::builder(Schedule::every(Duration::from_secs(60))?)
-    ///     .wall(move || wall.now())
-    ///     .timers(timers.clone())
-    ///     .executor(queue.handle())
-    ///     .build();
-    ///
-    /// let (tx, rx) = mpsc::channel();
-    /// let attendance = jobs.attend("report", Missed::Skip, move |tick| tx.send(tick).unwrap());
-    /// clock.advance(Duration::from_secs(60));
-    /// timers.run_due();
-    /// queue.run_until_idle();
-    /// assert_eq!(rx.try_recv(), Ok(TickNumber(1)));
-    /// drop(attendance);
-    /// assert!(timers.is_empty());
-    /// # Ok::<(), turnwise_locks::StepZero>(())
-    /// ```
-    pub fn attend(
-        &self,
-        job: &str,
-        missed: Missed,
-        f: impl FnMut(TickNumber) + Send + 'static,
-    ) -> Attendance {
-        let shared = self.shared.clone();
-        let TickNumber(seen) = shared.schedule.tick_at((shared.wall)());
-        let mut attendant = Actor::builder(Attendant { job: Arc::from(job), missed, f, seen })
-            .name("attendance")
-            .panic_policy(PanicPolicy::Resume);
-        if let Some(executor) = shared.executor.clone() {
-            attendant = attendant.executor(executor);
-        }
-        let attendant = match attendant.spawn() {
-            Ok(attendant) => attendant,
-            Err(_) => unreachable!("nothing was said that could be wrong"),
-        };
-        let state = Mutex::new(State { ended: false, timer: None });
-        let (runs, panics) = (AtomicU64::new(0), AtomicU64::new(0));
-        let alarm = Arc::new(Alarm { shared, state, runs, panics });
-        arm(&alarm, &attendant);
-        Attendance { alarm }
+/// [`OncePerTick::attend`](super::OncePerTick::attend).
+pub(super) fn attend(
+    shared: &Arc<Shared>,
+    job: &str,
+    missed: Missed,
+    f: impl FnMut(TickNumber) + Send + 'static,
+) -> Attendance {
+    let shared = shared.clone();
+    let TickNumber(seen) = shared.schedule.tick_at((shared.wall)());
+    let mut attendant = Actor::builder(Attendant { job: Arc::from(job), missed, f, seen })
+        .name("attendance")
+        .panic_policy(PanicPolicy::Resume);
+    if let Some(executor) = shared.executor.clone() {
+        attendant = attendant.executor(executor);
     }
+    let attendant = match attendant.spawn() {
+        Ok(attendant) => attendant,
+        Err(_) => unreachable!("nothing was said that could be wrong"),
+    };
+    let state = Mutex::new(State { ended: false, timer: None });
+    let (runs, panics) = (AtomicU64::new(0), AtomicU64::new(0));
+    let alarm = Arc::new(Alarm { shared, state, runs, panics });
+    arm(&alarm, &attendant);
+    Attendance { alarm }
 }
 
 impl Attendance {

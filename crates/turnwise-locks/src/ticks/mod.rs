@@ -167,6 +167,50 @@ impl OncePerTick {
         Ok(f(tick))
     }
 
+    /// Has a timer try the job in each tick, beginning with the next one, until what comes back is
+    /// dropped.
+    ///
+    /// The job runs on the [executor](OncePerTickBuilder::executor), and overlaps neither
+    /// itself nor the other runs of the same job, unless those may overlap. A panic is caught and
+    /// [counted](Attendance::panics); its tick is used. A run that lasts beyond the next tick
+    /// misses that.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    /// use turnwise::executor::DrainQueue;
+    /// use turnwise::time::Timers;
+    /// use turnwise::{Clock, VirtualClock};
+    /// use turnwise_locks::{Missed, OncePerTick, Schedule, TickNumber};
+    ///
+    /// let (clock, queue) = (VirtualClock::new(), DrainQueue::new());
+    /// let (wall, timers) = (clock.clone(), Timers::by_hand(clock.clone()));
+    /// let jobs = OncePerTick::builder(Schedule::every(Duration::from_secs(60))?)
+    ///     .wall(move || wall.now())
+    ///     .timers(timers.clone())
+    ///     .executor(queue.handle())
+    ///     .build();
+    ///
+    /// let (tx, rx) = mpsc::channel();
+    /// let attendance = jobs.attend("report", Missed::Skip, move |tick| tx.send(tick).unwrap());
+    /// clock.advance(Duration::from_secs(60));
+    /// timers.run_due();
+    /// queue.run_until_idle();
+    /// assert_eq!(rx.try_recv(), Ok(TickNumber(1)));
+    /// drop(attendance);
+    /// assert!(timers.is_empty());
+    /// # Ok::<(), turnwise_locks::StepZero>(())
+    /// ```
+    pub fn attend(
+        &self,
+        job: &str,
+        missed: Missed,
+        f: impl FnMut(TickNumber) + Send + 'static,
+    ) -> Attendance {
+        attend::attend(&self.shared, job, missed, f)
+    }
+
     /// How many jobs the book knows: those of this tick, those that run, and at most as many again.
     pub fn known(&self) -> usize {
         self.shared.book.lock().jobs.len()

@@ -149,6 +149,23 @@ fn a_turn_of_another_actor_may_wait() {
     });
 }
 
+/// Inside a turn of another actor, nothing is decided in the call.
+#[test]
+fn a_turn_of_another_actor_decides_nothing() {
+    must_end(|| {
+        let (ledger, desk) = book();
+        let raffle = Admission::open(ledger, 10).unwrap();
+        let (other, seen) = (Actor::new(raffle), desk.clone());
+        let apply = other.call(move |raffle| {
+            let apply = raffle.apply(1, Limits::NONE);
+            assert!(!apply.is_ready() && seen.count(Call::Begin) == 0);
+            apply
+        });
+        assert_eq!(apply.wait().unwrap().wait().unwrap().place, 1);
+        assert_eq!(desk.rows(), [(1, 1)]);
+    });
+}
+
 #[test]
 fn a_pool_runs_it_for_many() {
     must_end(|| {

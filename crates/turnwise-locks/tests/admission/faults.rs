@@ -318,6 +318,42 @@ fn failures_wherever_they_fall() {
     }
 }
 
+/// An applicant who is decided in its own call, and one whose turn is run by somebody else: the
+/// ledger sees the same calls, and the same is told, whatever goes wrong.
+#[test]
+fn decided_in_its_call_as_in_a_queue() {
+    let calls = [Call::Begin, Call::Enter(2), Call::Commit, Call::RollBack, Call::Load];
+    for (first, then) in calls.iter().flat_map(|a| calls.map(|b| (*a, b))) {
+        for (fate, other) in FATES.iter().flat_map(|a| FATES[..3].iter().map(|b| (*a, *b))) {
+            let plan = |desk: &Desk| {
+                let mut left = [Some((first, fate)), Some((then, other))];
+                desk.plan(move |call| {
+                    let planned = left.iter_mut().find(|one| one.is_some_and(|(at, _)| at == call));
+                    planned.and_then(Option::take).map_or(Fate::Good, |(_, fate)| fate)
+                });
+            };
+            let (ledger, here) = book();
+            let inline = Admission::open(ledger, 3).unwrap();
+            let (queued, there, queue) = raffle(3);
+            plan(&here);
+            plan(&there);
+            for id in [1, 2, 1, 2, 3, 4, 5] {
+                let told = inline.apply(id, Limits::NONE);
+                assert!(told.is_ready(), "decided in the call");
+                let other = queued.apply(id, Limits::NONE);
+                assert!(!other.is_ready() || queued.status().closed);
+                queue.run_until_idle();
+                let (told, other) = (told.wait(), other.wait());
+                assert_eq!(format!("{told:?}"), format!("{other:?}"), "{first:?} {then:?}");
+            }
+            assert_eq!(inline.status(), queued.status());
+            assert_eq!(here.disk().calls, there.disk().calls);
+            assert_eq!(here.rows(), there.rows());
+            here.check();
+        }
+    }
+}
+
 /// An applicant whose own code panics.
 #[derive(Debug)]
 struct Odd(u64, &'static str);

@@ -565,7 +565,7 @@ fn panics(size: Size) {
                         Ok(()) => assert_ne!(n % 7, 0),
                         Err(error) => assert!(
                             n % 7 == 0
-                                && matches!(error, AskError::Panicked(ref text) if &**text == "seven")
+                                && matches!(error, AskError::Panicked(ref panic) if *panic == "seven")
                         ),
                     },
                     _ => {

@@ -1,0 +1,55 @@
+//! Who is in, and in which place.
+//!
+//! An applicant is hashed once, before anything of its turn has happened, and its hash is kept: so a
+//! table that grows calls no code of the user's.
+
+use std::hash::{BuildHasher, Hash, RandomState};
+
+use hashbrown::HashTable;
+
+struct Seat<Id> {
+    hash: u64,
+    id: Id,
+    place: u64,
+}
+
+pub(super) struct Seats<Id> {
+    table: HashTable<Seat<Id>>,
+    hasher: RandomState,
+}
+
+impl<Id: Hash + Eq> Seats<Id> {
+    pub(super) fn with_capacity(seats: usize) -> Self {
+        Seats { table: HashTable::with_capacity(seats), hasher: RandomState::new() }
+    }
+
+    /// User code is in there, as in whatever compares applicants.
+    pub(super) fn hash(&self, id: &Id) -> u64 {
+        self.hasher.hash_one(id)
+    }
+
+    /// The place of an applicant that has this hash.
+    pub(super) fn place(&self, hash: u64, id: &Id) -> Option<u64> {
+        self.table.find(hash, |seat| seat.id == *id).map(|seat| seat.place)
+    }
+
+    /// An applicant who has this hash, and no place.
+    pub(super) fn insert(&mut self, hash: u64, id: Id, place: u64) {
+        self.table.insert_unique(hash, Seat { hash, id, place }, |seat| seat.hash);
+    }
+
+    /// Two rows of one applicant are two rows. The first place is the applicant's.
+    pub(super) fn insert_first(&mut self, id: Id, place: u64) {
+        let hash = self.hash(&id);
+        match self.table.find_mut(hash, |seat| seat.id == id) {
+            Some(seat) => seat.place = place.min(seat.place),
+            None => self.insert(hash, id, place),
+        }
+    }
+
+    /// What was inserted comes back, to be dropped.
+    pub(super) fn remove(&mut self, hash: u64, id: &Id) -> Option<Id> {
+        let seat = self.table.find_entry(hash, |seat| seat.id == *id).ok()?;
+        Some(seat.remove().0.id)
+    }
+}

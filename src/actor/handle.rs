@@ -1,0 +1,678 @@
+//! The handle: [`Actor`], and what can be done with it.
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+
+use super::message::{Handler, Typed, message_back};
+use super::reply;
+use super::standing;
+use super::{ActorBuilder, Ending, Posted, Promise, Reply, Waiting, WeakActor};
+use crate::cell::message::Closure;
+use crate::cell::refs::Strong;
+use crate::cell::stats::Stats;
+use crate::error::{AskError, Reason, SendError, StopCause};
+use crate::mailbox::word::CLOSED;
+use crate::send::push::By;
+use crate::send::wait::{Awaited, NotWaited};
+use crate::time::Limit;
+
+/// A handle to an object that takes one message at a time, with no lock around it and no thread of
+/// its own.
+///
+/// A thread that sends to an idle actor runs the message on the spot, then whatever has arrived
+/// meanwhile, and lets go. Any other sender leaves its message and returns. So messages run one at
+/// a time, in the order in which they were accepted, and each sees all that the ones before it did.
+/// Handles are cheap to clone (one atomic addition). When the last one is dropped, the messages
+/// that wait are run, then the state is dropped.
+///
+/// A message sent from inside a turn (of any actor) never runs inside that turn: this thread runs
+/// it when the turn is over, and what waited behind it in the same batch, unless another thread does
+/// so earlier. A message is a closure that gets the state, or a value that the state
+/// [handles](Handler).
+///
+/// An actor with an [executor](ActorBuilder::executor) is run by its executor and by nothing else,
+/// unless its builder says [otherwise](ActorBuilder::run_inline).
+///
+/// | | no answer | an answer |
+/// |---|---|---|
+/// | closure | [`send`](Self::send) | [`call`](Self::call), [`with`](Self::with) |
+/// | message | [`tell`](Self::tell) | [`ask`](Self::ask) |
+///
+/// [`posted`](Self::posted) has the same verbs for messages that must not run on this thread, and
+/// [`waiting`](Self::waiting) for senders that would rather wait than be refused by a full mailbox.
+///
+/// # Every way to wait
+///
+/// A full mailbox refuses, or is waited for. A wait has no limit, or one, and is a blocking call or
+/// a future. `a` is the actor, `l` a limit, of room and answer together:
+///
+/// | | blocking | blocking, limited | a future | a future, limited |
+/// |---|---|---|---|---|
+/// | `send`, `tell`, refused | `a.send(f)` | never waits | never waits | never waits |
+/// | `call`, `ask`, refused | `a.call(f).wait()` | `a.call(f).within(l)` | `a.call(f).await` | `a.call(f).within_async(l).await` |
+/// | `with`, refused | `a.with(f)` | `a.with_within(l, f)` | `call` | `call` |
+/// | `send`, `tell`, for room | `a.waiting().send(f).wait()` | `.within(l)` | `.await` | `.within_async(l).await` |
+/// | `call`, `ask`, for room | `a.waiting().call(f).wait()` | `.within(l)` | `.await` | `.within_async(l).await` |
+/// | `with`, for room | `a.waiting().with(f)` | `a.waiting().with_within(l, f)` | `call` | `call` |
+///
+/// There is no future of `with`: a task could forget it, and what its closure borrows with it. What
+/// a limit comes to is certain:
+///
+/// | the time is over | `send`, `tell` | `call`, `ask` | `with` |
+/// |---|---|---|---|
+/// | before there is room | the message, [`Reason::Full`] | the message, [`WaitError::Cancelled`] | [`Reason::TimedOut`] |
+/// | before the turn | was sent | the message, [`WaitError::Cancelled`] | [`Reason::TimedOut`] |
+/// | during the turn | was sent | the reply, [`WaitError::TimedOut`] | waits for its end |
+///
+/// [`WaitError::Cancelled`]: crate::WaitError::Cancelled
+/// [`WaitError::TimedOut`]: crate::WaitError::TimedOut
+///
+/// A message that comes back, or that was cancelled, never runs. A limit of zero is one attempt and
+/// one look; all limits are measured on the [actor's clock](ActorBuilder::clock). What an actor
+/// comes to is waited for in the same four ways: [`idle`](Self::idle), [`closed`](Self::closed),
+/// [`ended`](Self::ended).
+///
+/// # Examples
+/// ```
+/// use std::collections::HashMap;
+/// use turnwise::Actor;
+///
+/// let hits = Actor::new(HashMap::<String, u64>::new());
+/// hits.send(|hits| *hits.entry("home".into()).or_default() += 1)?;
+/// let pages = hits.with(|hits| hits.len())?;
+/// assert_eq!(pages, 1);
+/// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+/// ```
+pub struct Actor<S> {
+    pub(super) handle: Strong<S>,
+}
+
+impl<S: Send + 'static> Actor<S> {
+    /// An actor with this state, no limit and no hooks: one small allocation.
+    ///
+    /// A turn that panics stops it ([`PanicPolicy::Stop`](crate::PanicPolicy::Stop)).
+    ///
+    /// # Examples
+    /// ```
+    /// let log = turnwise::Actor::new(Vec::<String>::new());
+    /// log.send(|log| log.push("started".into()))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new(state: S) -> Self {
+        Actor { handle: Strong::new(state) }
+    }
+
+    /// An actor with a name, a capacity, an executor, a panic policy or hooks.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::{Actor, Overflow};
+    ///
+    /// let inbox = Actor::builder(Vec::<u32>::new())
+    ///     .name("inbox")
+    ///     .capacity(1000, Overflow::Reject)
+    ///     .spawn()?;
+    /// assert_eq!(inbox.name(), Some("inbox"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn builder(state: S) -> ActorBuilder<S> {
+        ActorBuilder::new(state)
+    }
+
+    /// Sends a closure. Never waits: if the actor is idle the closure is run here and now,
+    /// otherwise it is left in the mailbox.
+    ///
+    /// On return the message has been accepted: it will be run once, after those accepted before
+    /// it, unless the actor is stopped first (then it goes to the undelivered hook). If it was run
+    /// here, so were messages that arrived meanwhile, within the actor's
+    /// [budget](ActorBuilder::budget). Its panic does not come back here: the [panic
+    /// policy](crate::PanicPolicy) deals with it.
+    ///
+    /// Lock-free, apart from the global allocator for a closure of more than 48 bytes, and from an
+    /// executor that is called. No heap allocation per message up to that size.
+    ///
+    /// # Errors
+    /// The message comes back if the actor is closed or stopped, its mailbox full, or its executor
+    /// gone.
+    ///
+    /// # Examples
+    /// ```
+    /// let sum = turnwise::Actor::new(0);
+    /// for n in 1..=10 {
+    ///     sum.send(move |sum| *sum += n)?;
+    /// }
+    /// assert_eq!(sum.with(|sum| *sum)?, 55);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    #[inline]
+    pub fn send<F>(&self, message: F) -> Result<(), SendError<F>>
+    where
+        F: FnOnce(&mut S) + Send + 'static,
+    {
+        self.handle.send(Closure::new(message)).map_err(closure_back)
+    }
+
+    /// Sends a typed message; as [`send`](Self::send) in every respect. What the handler returns is
+    /// dropped.
+    ///
+    /// # Errors
+    /// The message comes back if the actor is closed, stopped, or its mailbox full.
+    #[inline]
+    pub fn tell<M: Send + 'static>(&self, message: M) -> Result<(), SendError<M>>
+    where
+        S: Handler<M>,
+    {
+        self.handle.send(Typed(message)).map_err(message_back)
+    }
+
+    /// Sends a closure whose result comes back in a [`Reply`].
+    ///
+    /// Runs here and now if the actor is idle, and the reply is ready on return; otherwise one
+    /// allocation carries question and answer. Lock-free, as [`send`](Self::send). Dropping the
+    /// reply leaves the question in the mailbox. A question that is refused comes back as a reply
+    /// with the reason.
+    ///
+    /// # Examples
+    /// ```
+    /// let stock = turnwise::Actor::new(vec![3, 1, 2]);
+    /// let largest = stock.call(|stock| stock.iter().copied().max());
+    /// assert_eq!(largest.wait()?, Some(3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn call<F, R>(&self, question: F) -> Reply<R>
+    where
+        F: FnOnce(&mut S) -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        Reply::of(&self.handle, self.handle.ask(Closure::new(question), By::Sender), drop)
+    }
+
+    /// Sends a typed message whose result comes back in a [`Reply`]; as [`call`](Self::call) in
+    /// every respect.
+    ///
+    /// [`Reply::cancel`] gives the message back, also if it was refused.
+    #[inline]
+    pub fn ask<M: Send + 'static>(&self, message: M) -> Reply<S::Reply, M>
+    where
+        S: Handler<M>,
+    {
+        let answer = self.handle.ask(Typed(message), By::Sender);
+        Reply::of(&self.handle, answer, |Typed(message)| message)
+    }
+
+    /// Runs a closure on the state and waits for its result; the closure may borrow the caller's
+    /// locals.
+    ///
+    /// On the spot if the actor is idle and may run here, at the price of a mutex; otherwise the
+    /// message waits its turn like any other, without an allocation, and this thread sleeps. May
+    /// block. Inside a turn of another actor that has sent to others, their messages go to their
+    /// executors while this thread sleeps. For a wait with a limit, see [`call`](Self::call) and
+    /// [`Reply::within`].
+    ///
+    /// The thread that is to run the actor's executor waits for ever in here: on an actor of a
+    /// [`DrainQueue`](crate::executor::DrainQueue) that this thread runs, use [`call`](Self::call).
+    ///
+    /// # Errors
+    /// [`AskError::Refused`], and the closure did not run: [`Reason::Deadlock`] at once inside a
+    /// turn of this very actor, [`Reason::WouldBlock`] if this thread is a pool's worker that must
+    /// not wait; or if the actor is closed, stopped or full.
+    ///
+    /// # Panics
+    /// With the closure's own panic, after the policy has dealt with it.
+    ///
+    /// # Examples
+    /// ```
+    /// let names = turnwise::Actor::new(vec!["ada".to_string()]);
+    /// let mut longest = String::new();
+    /// names.with(|names| longest.clone_from(&names[0]))?;
+    /// assert_eq!(longest, "ada");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn with<F, R>(&self, f: F) -> Result<R, AskError>
+    where
+        F: FnOnce(&mut S) -> R + Send,
+        R: Send,
+    {
+        self.handle.with(f)
+    }
+
+    /// As [`with`](Self::with), for a caller that waits for `limit` at most: for the closure's turn
+    /// to begin. A turn that has begun is waited for, however long it takes: it is not interrupted,
+    /// and what the closure borrows is needed until it is done. So there are two outcomes and no
+    /// third: it has run, and here is the result; or it certainly has not, and never will.
+    ///
+    /// On the spot if the actor is idle and may run here; a limit of zero is that attempt, and one
+    /// look at what waits. Otherwise one allocation carries the closure. The limit is measured on
+    /// the actor's clock.
+    ///
+    /// # Errors
+    /// As [`with`](Self::with), and [`Reason::TimedOut`].
+    ///
+    /// # Panics
+    /// With the closure's own panic, after the policy has dealt with it; if the clock does.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::executor::DrainQueue;
+    /// use turnwise::{Actor, AskError, Reason};
+    ///
+    /// let queue = DrainQueue::new(); // not run
+    /// let n = Actor::builder(0).executor(queue.handle()).spawn()?;
+    /// let mut seen = None;
+    /// let late = n.with_within(Duration::from_millis(5), |n| seen = Some(*n));
+    /// assert_eq!(late, Err(AskError::Refused(Reason::TimedOut)));
+    /// queue.run_until_idle();
+    /// assert_eq!(seen, None); // it never runs
+    /// # Ok::<(), turnwise::BuildError>(())
+    /// ```
+    pub fn with_within<F, R>(&self, limit: impl Into<Limit>, f: F) -> Result<R, AskError>
+    where
+        F: FnOnce(&mut S) -> R + Send,
+        R: Send,
+    {
+        self.handle.lend(f, limit.into(), false)
+    }
+
+    /// Runs a closure on the state here and now, or not at all: if nothing of the actor runs or
+    /// waits. It may borrow the caller's locals, and need not be `Send`: no other thread gets it.
+    ///
+    /// It overtakes nobody, and an attempt that fails leaves nothing in the mailbox. Of several
+    /// threads that try an idle actor at the same time, at least one runs its closure. A capacity
+    /// does not matter here.
+    ///
+    /// The closure is a turn like that of [`with`](Self::with), inside a turn of another actor, too:
+    /// what it sends is run after it, or after the outermost turn; what has arrived meanwhile is run
+    /// in this call, within the actor's [budget](ActorBuilder::budget). Lock-free; never waits for
+    /// another thread.
+    ///
+    /// # Errors
+    /// The closure comes back: with [`Reason::Busy`], or, inside a turn of this very actor, with
+    /// [`Reason::Deadlock`], for there it never succeeds; with [`Reason::Elsewhere`] if the actor is
+    /// run by its executor alone; or if the actor is closed or stopped.
+    ///
+    /// # Panics
+    /// With the closure's own panic, after the policy has dealt with it.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::{Actor, Reason};
+    ///
+    /// let names = Actor::new(vec!["ada".to_string()]);
+    /// let (mut longest, itself) = (String::new(), names.clone());
+    /// let again = names.try_with(|names| {
+    ///     longest.clone_from(&names[0]);
+    ///     itself.try_with(|_| ()).unwrap_err().into_reason()
+    /// });
+    /// assert_eq!((again.unwrap(), longest.as_str()), (Reason::Deadlock, "ada"));
+    /// ```
+    #[inline]
+    pub fn try_with<F, R>(&self, f: F) -> Result<R, SendError<F>>
+    where
+        F: FnOnce(&mut S) -> R,
+    {
+        self.handle.try_with(f)
+    }
+
+    /// Sends many closures in one step, in their order: all are accepted, side by side, or none.
+    ///
+    /// One compare-and-swap for all of them. The iterator is run to its end first; if it panics,
+    /// nothing is sent. Lock-free, as [`send`](Self::send).
+    ///
+    /// # Errors
+    /// All messages come back if the actor is closed, stopped, or has no room for all.
+    ///
+    /// # Examples
+    /// ```
+    /// let log = turnwise::Actor::new(Vec::new());
+    /// log.send_many((1..=3).map(|n| move |log: &mut Vec<u32>| log.push(n)))?;
+    /// assert_eq!(log.with(|log| log.clone())?, [1, 2, 3]);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn send_many<I>(&self, messages: I) -> Result<(), SendError<Vec<I::Item>>>
+    where
+        I: IntoIterator,
+        I::Item: FnOnce(&mut S) + Send + 'static,
+    {
+        let sent = self.handle.send_many(messages.into_iter().map(Closure::new));
+        let back = |messages: Vec<Closure<_, ()>>| messages.into_iter().map(|message| message.f);
+        sent.map_err(|error| error.map(|messages| back(messages).collect()))
+    }
+
+    /// The same verbs, for messages that must never run in the call: for callers that hold a lock
+    /// which a message may want.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// let seats = Arc::new(Mutex::new(10));
+    /// let clerk = turnwise::Actor::new(seats.clone());
+    /// let mut locked = seats.lock().unwrap();
+    /// *locked -= 1;
+    /// clerk.posted().send(|seats| *seats.lock().unwrap() -= 1)?; // `send` would wait for ever
+    /// drop(locked);
+    /// clerk.wait_idle()?;
+    /// assert_eq!(*seats.lock().unwrap(), 8);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn posted(&self) -> Posted<'_, S> {
+        Posted::new(self)
+    }
+
+    /// The same verbs, for senders that wait for room in a full mailbox.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::{Actor, Overflow};
+    ///
+    /// let n = Actor::builder(0).capacity(1, Overflow::Reject).spawn()?;
+    /// n.waiting().send(|n| *n += 1).wait()?;
+    /// n.waiting().send(|n| *n += 1).within(Duration::from_millis(500))?;
+    /// assert_eq!(n.waiting().call(|n| *n).wait()?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn waiting(&self) -> Waiting<'_, S> {
+        Waiting::new(self)
+    }
+
+    /// Takes no new messages; those that were accepted before are run. False if it was closed
+    /// already.
+    ///
+    /// One step in the order of the messages: what was accepted before it runs, what comes after is
+    /// refused. Lock-free; never waits. If the actor is idle and may run here, it ends here and
+    /// now.
+    ///
+    /// # Examples
+    /// ```
+    /// let n = turnwise::Actor::new(0);
+    /// assert!(n.close());
+    /// assert!(!n.close());
+    /// assert!(n.send(|n| *n += 1).is_err());
+    /// ```
+    pub fn close(&self) -> bool {
+        self.handle.close()
+    }
+
+    /// Closes the actor if nothing runs or waits in it: one compare-and-swap. True if it did.
+    ///
+    /// # Examples
+    /// ```
+    /// let n = turnwise::Actor::new(0);
+    /// let weak = n.downgrade();
+    /// n.send(move |_| assert!(!weak.upgrade().unwrap().close_if_idle()))?; // this very turn runs
+    /// assert!(n.close_if_idle());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn close_if_idle(&self) -> bool {
+        self.handle.close_if_idle()
+    }
+
+    /// Takes no new messages and runs none of those that wait: each goes to the undelivered hook,
+    /// its asker is [refused](AskError::Refused). The turn that is running ends in its own time.
+    /// False if it was stopped already. Lock-free; never waits.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::{Actor, Reason, StopCause};
+    ///
+    /// let n = Actor::new(0);
+    /// n.stop();
+    /// let refused = n.send(|n| *n += 1).unwrap_err();
+    /// assert_eq!(refused.reason(), &Reason::Stopped(StopCause::Requested));
+    /// ```
+    pub fn stop(&self) -> bool {
+        self.handle.stop()
+    }
+
+    /// Waits until nothing runs or waits in the mailbox; it may be busy again on return. May block.
+    ///
+    /// # Errors
+    /// [`Reason::Deadlock`] inside a turn of this very actor, [`Reason::WouldBlock`] on a pool's
+    /// worker that must not wait.
+    ///
+    /// # Examples
+    /// ```
+    /// let n = turnwise::Actor::new(0);
+    /// n.send(|n| *n += 1)?;
+    /// n.wait_idle()?;
+    /// assert!(n.is_idle());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait_idle(&self) -> Result<(), Reason> {
+        self.wait_until(Awaited::Idle, Limit::Unlimited).map(drop)
+    }
+
+    /// Waits until the actor is closed and everything accepted has been run or given back, its end
+    /// hook included. May block. True if that is so, false if `limit` passed first; a limit of zero
+    /// is one look.
+    ///
+    /// # Errors
+    /// As [`wait_idle`](Self::wait_idle).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let n = turnwise::Actor::new(0);
+    /// assert!(!n.wait_ended(Duration::ZERO)?);
+    /// n.close();
+    /// assert!(n.wait_ended(Duration::from_secs(1))?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait_ended(&self, limit: impl Into<Limit>) -> Result<bool, Reason> {
+        self.wait_until(Awaited::End, limit.into())
+    }
+
+    /// [`wait_idle`](Self::wait_idle) for a task: a future that keeps a handle.
+    pub fn idle(&self) -> Ending<S> {
+        Ending::new(self.clone(), Awaited::Idle)
+    }
+
+    /// What is so once the actor takes no new messages: it was closed, or stopped, by whomever or
+    /// by a panic. A future, or something to wait for; it keeps a handle.
+    ///
+    /// For whoever produces messages, and has nothing more to do then. What was accepted before may
+    /// still wait or run: see [`ended`](Self::ended). Others may close the actor while this thread
+    /// is inside a turn of it, so waiting there is no error, as it is for `idle` and `ended`.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::executor::DrainQueue;
+    /// use turnwise::Actor;
+    ///
+    /// let queue = DrainQueue::new();
+    /// let n = Actor::builder(0).executor(queue.handle()).spawn()?;
+    /// n.send(|n| *n += 1)?;
+    /// assert!(!n.closed().within(Duration::ZERO)?);
+    /// n.close();
+    /// n.closed().wait()?; // at once, or `n.closed().await`
+    /// assert!(!n.ended().within(Duration::ZERO)?, "a message waits");
+    /// queue.run_until_idle();
+    /// n.ended().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn closed(&self) -> Ending<S> {
+        Ending::new(self.clone(), Awaited::Closed)
+    }
+
+    /// [`wait_ended`](Self::wait_ended) for a task: a future that keeps a handle. So an actor that
+    /// is not closed or stopped does not end while the future is there.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::future::Future;
+    /// let n = turnwise::Actor::new(0);
+    /// n.close();
+    /// let mut ended = std::pin::pin!(n.ended());
+    /// let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    /// assert!(ended.as_mut().poll(&mut cx).is_ready());
+    /// ```
+    pub fn ended(&self) -> Ending<S> {
+        Ending::new(self.clone(), Awaited::End)
+    }
+
+    /// A [`promise`](crate::promise) whose waits are measured on this actor's clock, as waits for the actor are.
+    /// Lock-free.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::{Actor, Promise, VirtualClock};
+    ///
+    /// let clock = VirtualClock::new();
+    /// let waiting = Actor::builder(Vec::<Promise<u32>>::new()).clock(clock.clone()).spawn()?;
+    /// let (promise, reply) = waiting.promise();
+    /// waiting.send(move |waiting| waiting.push(promise))?;
+    /// let late = std::thread::spawn(move || reply.within(Duration::from_secs(3600)));
+    /// clock.wait_for_sleepers(1);
+    /// clock.advance(Duration::from_secs(3600));
+    /// assert!(late.join().unwrap().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn promise<R: Send + 'static>(&self) -> (Promise<R>, Reply<R>) {
+        reply::promise_of(self.handle.header().config())
+    }
+
+    /// A handle that does not keep the actor going.
+    ///
+    /// # Examples
+    /// ```
+    /// let n = turnwise::Actor::new(0);
+    /// let weak = n.downgrade();
+    /// assert!(weak.upgrade().is_some());
+    /// drop(n);
+    /// assert!(weak.upgrade().is_none());
+    /// ```
+    pub fn downgrade(&self) -> WeakActor<S> {
+        WeakActor::of(self.handle.downgrade())
+    }
+
+    pub(super) fn wait_until(&self, awaited: Awaited, limit: Limit) -> Result<bool, Reason> {
+        match self.handle.wait_until(awaited, self.handle.deadline(limit)) {
+            Ok(()) => Ok(true),
+            Err(NotWaited::TimedOut) => Ok(false),
+            Err(NotWaited::Deadlock) => Err(Reason::Deadlock),
+            Err(NotWaited::WouldBlock) => Err(Reason::WouldBlock),
+        }
+    }
+}
+
+/// A refused closure, for its sender.
+#[cold]
+pub(super) fn closure_back<F, R>(error: SendError<Closure<F, R>>) -> SendError<F> {
+    error.map(|closure| closure.f)
+}
+
+impl<S> Actor<S> {
+    /// Does the actor refuse new messages? Once true, true for ever. Wait-free.
+    pub fn is_closed(&self) -> bool {
+        self.handle.header().word.load().has(CLOSED)
+    }
+
+    /// Does nothing run or wait in it? Stale on return. Wait-free.
+    pub fn is_idle(&self) -> bool {
+        self.handle.header().word.load().count() == 0
+    }
+
+    /// Messages accepted and not done, the running one included: an upper bound, late by at most a
+    /// batch; from 32,767 on "at least". Stale on return. Wait-free.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::Actor;
+    /// use turnwise::executor::DrainQueue;
+    ///
+    /// let queue = DrainQueue::new();
+    /// let n = Actor::builder(0).executor(queue.handle()).spawn()?;
+    /// n.send(|n| *n += 1)?;
+    /// n.send(|n| *n += 1)?;
+    /// assert_eq!(n.len(), 2);
+    /// queue.run_until_idle();
+    /// assert_eq!(n.len(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[expect(clippy::len_without_is_empty, reason = "`is_idle` is the question that makes sense")]
+    pub fn len(&self) -> usize {
+        self.handle.header().word.load().count() as usize
+    }
+
+    /// The name it was built with.
+    pub fn name(&self) -> Option<&str> {
+        self.handle.header().config().name.as_deref()
+    }
+
+    /// The largest number of messages that may wait, if there is one.
+    pub fn capacity(&self) -> Option<usize> {
+        self.handle.header().capacity()
+    }
+
+    /// Why the actor was stopped, if it was.
+    pub fn stop_cause(&self) -> Option<StopCause> {
+        self.handle.header().stop_cause()
+    }
+
+    /// What has become of its messages: for an actor that was
+    /// [built to be counted](ActorBuilder::counted). Takes a short lock.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::{Actor, PanicPolicy};
+    ///
+    /// let n = Actor::builder(0).counted(true).panic_policy(PanicPolicy::Resume).spawn()?;
+    /// n.send(|n| *n += 1)?;
+    /// n.send(|_| panic!("oops"))?;
+    /// n.close();
+    /// assert!(n.send(|n| *n += 1).is_err());
+    /// let stats = n.stats().unwrap();
+    /// assert_eq!((stats.handled, stats.panicked, stats.refused), (2, 1, 1));
+    /// assert_eq!(Actor::new(0).stats(), None);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn stats(&self) -> Option<Stats> {
+        self.handle.header().stats()
+    }
+
+    /// Messages that it has accepted, not handled, and dropped, because it has no [undelivered
+    /// hook](ActorBuilder::on_undelivered). Counted for every actor. Wait-free.
+    ///
+    /// # Examples
+    /// ```
+    /// let n = turnwise::Actor::new(0);
+    /// let inner = n.clone();
+    /// n.send(move |_| {
+    ///     inner.send(|n| *n += 1).unwrap();
+    ///     inner.stop(); // before that turn
+    /// })?;
+    /// assert_eq!(n.discarded(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn discarded(&self) -> u64 {
+        self.handle.header().discarded()
+    }
+
+    /// Do both handles lead to the same actor?
+    pub fn same_actor(&self, other: &Self) -> bool {
+        self.handle.addr() == other.handle.addr()
+    }
+}
+
+impl<S> Clone for Actor<S> {
+    #[inline]
+    fn clone(&self) -> Self {
+        Actor { handle: self.handle.clone() }
+    }
+}
+
+impl<S> fmt::Debug for Actor<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = f.debug_struct("Actor");
+        standing::show(&mut f, self.handle.header());
+        f.field("handles", &self.handle.handles()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,177 @@
+//! A limit for what a task waits for.
+//!
+//! The limit is measured on the clock of the actor that is waited for, and its timers wake the
+//! task: no runtime's timers are needed, and a virtual clock moves it. When the time is over, what
+//! is waited for is given up by the same steps as in the blocking form, so it has the same
+//! outcomes.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use super::{Asking, Closing, Ending, Reply, Sending, ShutdownReport, WaitError};
+use crate::error::{AskError, Reason, SendError};
+use crate::time::{Sleep, Timers};
+
+/// A future with a limit: what `within_async` makes of a [`Reply`], a [`Sending`], an [`Asking`],
+/// an [`Ending`] or a [`Closing`].
+///
+/// | of | ready with | when the time is over |
+/// |---|---|---|
+/// | [`Reply`], [`Asking`] | the answer | [`WaitError::Cancelled`] with the message, which certainly never runs; or [`WaitError::TimedOut`] with the reply: it is running |
+/// | [`Sending`] | `Ok` | the message, with [`Reason::Full`]: it was certainly not sent |
+/// | [`Ending`] | `Ok(true)` | `Ok(false)` |
+/// | [`Closing`] | the report | the report: what had not ended was stopped |
+///
+/// What is ready when it is polled is not late, however long nobody has polled. A limit of zero is
+/// one look, by the first poll; a limit too large for the clock is none.
+///
+/// Polling it runs no turn. It may be polled by `&mut` in a `select!` loop: a branch that was not
+/// taken loses nothing, and the time goes on. Dropping it is dropping what it was made of: a
+/// question that has room keeps its place, one that waits for room is withdrawn. Polled again after
+/// it was ready, it is ready with [`AskError::Taken`]; of a `Sending`, with `Ok`; of the others,
+/// with the same.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use turnwise::{Actor, promise};
+///
+/// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// let (promise, reply) = promise();
+/// std::thread::spawn(move || promise.keep(7));
+/// assert_eq!(runtime.block_on(reply.within_async(Duration::from_secs(60))).unwrap(), 7);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct Within<T> {
+    /// Before its limit: whoever is woken by what it waits for is not woken for nothing later.
+    inner: Option<T>,
+    over: Over,
+}
+
+/// When the time is over.
+pub(super) struct Over(When);
+
+enum When {
+    Never,
+    Now,
+    Then(Sleep),
+}
+
+impl Over {
+    pub(super) const NEVER: Self = Over(When::Never);
+
+    /// At this moment of the clock of a service; zero is in the past.
+    pub(super) fn at(at: Option<Duration>, service: impl FnOnce() -> Timers) -> Self {
+        Over(match at {
+            None => When::Never,
+            Some(Duration::ZERO) => When::Now,
+            Some(at) => When::Then(service().sleep_until(at)),
+        })
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.0 {
+            When::Never => Poll::Pending,
+            When::Now => Poll::Ready(()),
+            When::Then(sleep) => Pin::new(sleep).poll(cx),
+        }
+    }
+}
+
+impl<T> Within<T> {
+    pub(super) fn new(over: Over, inner: T) -> Self {
+        Within { inner: Some(inner), over }
+    }
+
+    /// It is ready: nothing wakes the task for it any more.
+    fn take(&mut self) -> Option<T> {
+        self.over = Over::NEVER;
+        self.inner.take()
+    }
+}
+
+/// Polls a question; what comes of one that is given up is said by its blocking form.
+macro_rules! question {
+    ($question:ident) => {
+        impl<R, M> Future for Within<$question<R, M>> {
+            type Output = Result<R, WaitError<R, M>>;
+
+            fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+                let this = &mut *self;
+                let Some(inner) = &mut this.inner else {
+                    return Poll::Ready(Err(WaitError::Ask(AskError::Taken)));
+                };
+                // Inside a turn of the actor that was asked, the question is taken back at once.
+                if !inner.is_running_here() {
+                    if let Poll::Ready(answer) = Pin::new(inner).poll(cx) {
+                        this.take();
+                        return Poll::Ready(answer.map_err(WaitError::Ask));
+                    }
+                    ready!(this.over.poll(cx));
+                }
+                let taken = Err(WaitError::Ask(AskError::Taken));
+                Poll::Ready(this.take().map_or(taken, |inner| inner.until(Some(Duration::ZERO))))
+            }
+        }
+    };
+}
+
+question!(Reply);
+question!(Asking);
+
+impl<M> Future for Within<Sending<M>> {
+    type Output = Result<(), SendError<M>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let Some(inner) = &mut this.inner else { return Poll::Ready(Ok(())) };
+        let sent = match Pin::new(&mut *inner).poll(cx) {
+            Poll::Ready(sent) => sent,
+            Poll::Pending => {
+                ready!(this.over.poll(cx));
+                inner.expire()
+            }
+        };
+        this.take();
+        Poll::Ready(sent)
+    }
+}
+
+impl<S: Send + 'static> Future for Within<Ending<S>> {
+    type Output = Result<bool, Reason>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Within { inner, over } = &mut *self;
+        let Some(inner) = inner else { return Poll::Ready(Ok(false)) };
+        if let Poll::Ready(ended) = Pin::new(inner).poll(cx) {
+            return Poll::Ready(ended.map(|()| true));
+        }
+        ready!(over.poll(cx));
+        Poll::Ready(Ok(false))
+    }
+}
+
+impl Future for Within<Closing> {
+    type Output = ShutdownReport;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Within { inner, over } = &mut *self;
+        let Some(inner) = inner else { return Poll::Ready(ShutdownReport::default()) };
+        if let Poll::Ready(report) = Pin::new(&mut *inner).poll(cx) {
+            return Poll::Ready(report);
+        }
+        ready!(over.poll(cx));
+        Poll::Ready(inner.expire())
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Within<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limited = !matches!(self.over.0, When::Never);
+        f.debug_struct("Within").field("of", &self.inner).field("limited", &limited).finish()
+    }
+}

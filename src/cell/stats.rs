@@ -1,0 +1,28 @@
+//! What became of an actor's messages, in numbers: see [`report`](super::report).
+
+#![forbid(unsafe_code)]
+
+/// What became of an actor's messages, since it was made: see
+/// [`Actor::stats`](crate::Actor::stats).
+///
+/// Late by at most a batch. When nothing runs or waits, what was accepted is `handled` and
+/// `undelivered` together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Turns that were run, those that panicked included. A question that was cancelled while it
+    /// waited may be among them, for its place is passed.
+    pub handled: u64,
+    /// Turns, and hooks of a batch, that panicked.
+    pub panicked: u64,
+    /// Messages that were not accepted. An attempt ([`try_with`](crate::Actor::try_with)) that
+    /// found the actor busy is none.
+    pub refused: u64,
+    /// Messages that were accepted and not handled: they went to the undelivered hook, their asker
+    /// was told, their closure stayed with its caller, or they were discarded.
+    pub undelivered: u64,
+    /// Those of them that were dropped, for the actor has no undelivered hook.
+    pub discarded: u64,
+    /// Drains that have spent their budget, and left what was left to the executor.
+    pub handed_off: u64,
+}

@@ -1,0 +1,170 @@
+//! With the feature `tracing`: one event for each failure, with the actor's name, and never with
+//! what is in a message.
+#![cfg(feature = "tracing")]
+
+mod common;
+
+use std::fmt::{self, Debug, Write};
+use std::sync::{Arc, Mutex};
+
+use common::{in_turn, queued, quiet_panic};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+use turnwise::executor::DrainQueue;
+use turnwise::{Actor, Context, Handler, Overflow, PanicPolicy, Reason, current_actor};
+
+/// Writes events down, and then does something else.
+struct Listener {
+    heard: Arc<Mutex<Vec<String>>>,
+    then: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+#[derive(Default)]
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, " {}={value:?}", field.name()).unwrap();
+    }
+}
+
+impl Subscriber for Listener {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "turnwise"
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(event.metadata().level().to_string());
+        event.record(&mut line);
+        self.heard.lock().unwrap().push(line.0.clone());
+        (self.then)(&line.0);
+    }
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// What is said during `f`, by this thread.
+fn heard(then: impl Fn(&str) + Send + Sync + 'static, f: impl FnOnce()) -> Vec<String> {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let listener = Listener { heard: heard.clone(), then: Box::new(then) };
+    tracing::subscriber::with_default(listener, f);
+    let mut heard = heard.lock().unwrap();
+    std::mem::take(&mut *heard)
+}
+
+/// A message that shows what is in it to whoever looks.
+#[derive(Debug)]
+struct Secret(&'static str);
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+struct Till;
+
+impl Handler<Secret> for Till {
+    type Reply = usize;
+    fn handle(&mut self, secret: Secret, _: &mut Context<'_, Self>) -> usize {
+        if secret.0.is_empty() {
+            quiet_panic("jammed");
+        }
+        secret.0.len()
+    }
+}
+
+const PIN: Secret = Secret("4711");
+
+#[test]
+fn each_failure_is_an_event_with_the_name() {
+    let said = heard(
+        |_| (),
+        || {
+            let builder = Actor::builder(Till).name("till").panic_policy(PanicPolicy::Resume);
+            let goes_on = builder.spawn().unwrap();
+            goes_on.tell(PIN).unwrap();
+            goes_on.tell(Secret("")).unwrap();
+            goes_on.close();
+            assert!(goes_on.tell(PIN).is_err());
+            assert!(goes_on.ask(PIN).wait().is_err());
+        },
+    );
+    assert_eq!(
+        said,
+        [
+            "ERROR message=a turn panicked: jammed actor=\"till\" goes_on=true",
+            "DEBUG message=not accepted: the actor is closed actor=\"till\" messages=1",
+            "DEBUG message=not accepted: the actor is closed actor=\"till\" messages=1",
+        ]
+    );
+    let said = heard(
+        |_| (),
+        || {
+            let queue = DrainQueue::new();
+            let builder = Actor::builder(Till).executor(queue.handle()).budget(2);
+            let actor = builder.capacity(3, Overflow::DropNewest).spawn().unwrap();
+            (0..4).for_each(|_| actor.tell(PIN).unwrap());
+            queue.run_one();
+            actor.tell(Secret("")).unwrap();
+            queue.run_until_idle();
+            actor.stop();
+            let stopped = Actor::new(0);
+            stopped.stop();
+        },
+    );
+    let till = "actor=\"events::Till\"";
+    let lost = "message discarded: accepted, not handled, and no undelivered hook";
+    assert_eq!(
+        said,
+        [
+            format!("WARN message={lost} {till}"),
+            format!("TRACE message=budget spent: the rest goes to the executor {till}"),
+            format!("ERROR message=a turn panicked: jammed {till} goes_on=false"),
+            format!("WARN message=actor stopped: a turn panicked in `events::Till`: jammed {till}"),
+            String::from("WARN message=actor stopped: stop was requested actor=\"i32\""),
+        ]
+    );
+    assert!(said.iter().all(|line| !line.contains(PIN.0)));
+}
+
+#[test]
+fn a_listener_may_do_what_it_likes() {
+    let said = heard(
+        |_| quiet_panic("in the listener"),
+        || {
+            let (queue, actor) = queued(Till);
+            (0..3).for_each(|_| actor.tell(PIN).unwrap());
+            actor.tell(Secret("")).unwrap();
+            (0..3).for_each(|_| actor.tell(PIN).unwrap());
+            queue.run_until_idle();
+            assert_eq!((actor.discarded(), actor.is_idle()), (3, true));
+            assert!(matches!(actor.tell(PIN).unwrap_err().reason(), Reason::Stopped(_)));
+            in_turn(|| assert!(Actor::new(Till).tell(Secret("")).is_ok()));
+        },
+    );
+    // A panic, a stop, three that were lost, one that was refused; a panic, a stop.
+    assert_eq!(said.len(), 8, "{said:?}");
+    // It sends to the very actor that it is told of.
+    let actor = Actor::builder(0).name("busy").panic_policy(PanicPolicy::Resume).spawn().unwrap();
+    let itself = actor.clone();
+    let told = move || {
+        assert_eq!(current_actor().as_deref(), Some("busy"));
+        assert!(itself.with(|_| ()).is_err(), "a deadlock");
+        itself.send(|n| *n += 1).unwrap();
+    };
+    let told = move |line: &str| {
+        if line.starts_with("ERROR") {
+            told();
+        }
+    };
+    let said = heard(told, || actor.send(|_| quiet_panic("once")).unwrap());
+    // What the listener itself causes is not told to it: `tracing` sees to that.
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert_eq!(actor.with(|n| *n), Ok(1));
+}

@@ -1,0 +1,119 @@
+//! The chapters of both guides have one numbering, and their samples are whole programs.
+
+use std::fs;
+use std::path::Path;
+
+struct Chapter {
+    file: String,
+    module: String,
+    text: String,
+}
+
+impl Chapter {
+    /// Number and name, as in "03. Asking".
+    fn title(&self) -> &str {
+        self.text.lines().next().unwrap().trim_start_matches("# ")
+    }
+
+    /// What leads to it, as in `[03. Asking](crate::guide::asking)`.
+    fn link(&self) -> String {
+        format!("[{}](crate::guide::{})", self.title(), self.module)
+    }
+
+    /// The samples in Rust.
+    fn samples(&self) -> impl Iterator<Item = &str> {
+        let fenced = self.text.split("```").skip(1).step_by(2);
+        fenced.filter_map(|sample| {
+            let (language, program) = sample.split_once('\n').unwrap();
+            matches!(language, "" | "rust").then_some(program)
+        })
+    }
+}
+
+/// The names of chapters that a text refers to by a number, with that.
+fn references<'a>(text: &'a str, link: &'static str) -> impl Iterator<Item = (usize, &'a str)> {
+    text.match_indices(link).filter_map(move |(at, _)| {
+        let number = text.get(at - 2..at)?.parse().ok()?;
+        let to = &text[at + link.len()..];
+        let end = to.find(|c: char| !c.is_alphanumeric() && c != '_')?;
+        Some((number, &to[..end]))
+    })
+}
+
+/// The chapters of a guide, in the order of its `mod.rs`, and that file.
+fn guide(folder: &str) -> (Vec<Chapter>, String) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let contents = fs::read_to_string(folder.join("mod.rs")).unwrap();
+    let (mut chapters, mut file, mut text) = (Vec::new(), String::new(), String::new());
+    for line in contents.lines() {
+        let part = |open, close| Some(line.strip_prefix(open)?.strip_suffix(close)?.to_string());
+        if let Some(part) = part("#[doc = include_str!(\"", "\")]") {
+            text += &fs::read_to_string(folder.join(&part)).unwrap();
+            if file.is_empty() {
+                file = part;
+            }
+        } else if let Some(fence) =
+            part("#[doc = \"", "\"]").or(part("#[cfg_attr(feature = \"tokio\", doc = \"", "\")]"))
+        {
+            text += &fence;
+            text += "\n";
+        } else if let Some(module) = part("pub mod ", " {}") {
+            // Other documents may stand beside the chapters.
+            if file.starts_with(|first: char| first.is_ascii_digit()) {
+                chapters.push(Chapter { file, module, text });
+            }
+            (file, text) = (String::new(), String::new());
+        }
+    }
+    (chapters, contents)
+}
+
+const GUIDES: [(&str, usize); 2] = [("src/guide", 19), ("crates/turnwise-locks/src/guide", 5)];
+
+#[test]
+fn guides_have_one_numbering() {
+    for (folder, chapters) in GUIDES {
+        let (guide, contents) = guide(folder);
+        assert_eq!(guide.len(), chapters, "{folder}");
+        for (at, chapter) in guide.iter().enumerate() {
+            let (file, number) = (&chapter.file, format!("{:02}", at + 1));
+            assert!(file.starts_with(&number), "{file}");
+            assert!(chapter.title().starts_with(&format!("{number}. ")), "{file}");
+            let row = format!("//! | [{}](self::{}) | ", chapter.title(), chapter.module);
+            assert!(contents.contains(&row), "{file} is not in the table of contents");
+            // Above and below the text.
+            let linked = |way: &str, to: &Chapter| {
+                let link = format!("{way}: {}", to.link());
+                assert_eq!(chapter.text.matches(&link).count(), 2, "{file}: {link}");
+            };
+            if at > 0 {
+                linked("previous", &guide[at - 1]);
+            }
+            if let Some(next) = guide.get(at + 1) {
+                linked("next", next);
+            }
+        }
+        let texts = guide.iter().map(|chapter| (&chapter.text, "](crate::guide::"));
+        for (text, link) in texts.chain([(&contents, "](self::")]) {
+            for (said, to) in references(text, link) {
+                let is = guide.iter().position(|chapter| chapter.module == to);
+                assert_eq!(Some(said), is.map(|at| at + 1), "{folder} refers to {to}");
+            }
+        }
+    }
+}
+
+#[test]
+fn samples_of_the_guides_are_whole() {
+    for (folder, _) in GUIDES {
+        for chapter in guide(folder).0 {
+            for (at, sample) in chapter.samples().enumerate() {
+                let place = format!("{}, sample {}", chapter.file, at + 1);
+                assert!(sample.contains("fn main()"), "{place} has no `main`");
+                // What rustdoc hides, others show.
+                let hidden = sample.lines().find(|line| *line == "#" || line.starts_with("# "));
+                assert_eq!(hidden, None, "{place}");
+            }
+        }
+    }
+}

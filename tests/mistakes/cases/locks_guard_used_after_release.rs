@@ -1,0 +1,9 @@
+//! A guard that was released holds nothing.
+use turnwise_locks::Locks;
+
+fn main() {
+    let locks = Locks::<u32>::new();
+    let guard = locks.lock(7).wait().unwrap();
+    guard.release().unwrap();
+    println!("{}", guard.fence());
+}

@@ -1,0 +1,7 @@
+//! A pool is given by its handle.
+use turnwise::{Actor, ThreadPool};
+
+fn main() {
+    let pool = ThreadPool::new().unwrap();
+    Actor::builder(0).executor(pool).spawn().unwrap();
+}

@@ -1,0 +1,10 @@
+//! The same, asked.
+use turnwise::Actor;
+
+struct Account;
+struct Balance;
+
+fn main() {
+    let account = Actor::new(Account);
+    account.ask(Balance).wait();
+}

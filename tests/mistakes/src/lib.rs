@@ -1,0 +1,36 @@
+//! Programs that must not compile: the mistakes that people make first.
+//!
+//! Each case fails to compile with every compiler: it is an example of this page, too. What its
+//! author is told is compared by `tests/messages.rs`, with one compiler, whose words they are.
+
+#![forbid(unsafe_code)]
+
+macro_rules! cases {
+    ($($name:ident)*) => {
+        /// The cases, by name.
+        pub const CASES: &[&str] = &[$(stringify!($name)),*];
+        $(
+            #[doc = concat!("```compile_fail\n", include_str!(concat!("../cases/", stringify!($name), ".rs")), "\n```")]
+            mod $name {}
+        )*
+    };
+}
+
+cases! {
+    borrowed_local
+    handler_of_another_reply
+    hook_of_the_wrong_shape
+    locks_closure_that_stays_here
+    locks_guard_used_after_release
+    locks_hook_that_stays_here
+    locks_key_that_stays_here
+    locks_pool_for_its_handle
+    message_nobody_handles
+    message_that_stays_here
+    pool_for_its_handle
+    question_nobody_handles
+    recipient_of_nothing
+    reply_that_is_not_sent
+    state_that_leaves_its_turn
+    state_that_stays_here
+}

@@ -1,0 +1,424 @@
+//! Failures say who: names in errors, hooks, panics and `Debug`; and how many messages were lost.
+
+mod common;
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use common::{Held, in_turn, queued, quiet_panic, size, until};
+use turnwise::executor::DrainQueue;
+use turnwise::{
+    Actor, AskError, Context, Handler, Limit, Overflow, PanicPolicy, Reason, SharedPolicy,
+    StopCause, System, Template, ThreadPool, WaitError, current_actor,
+};
+
+struct Till;
+
+impl Handler<u32> for Till {
+    type Reply = Option<String>;
+    fn handle(&mut self, message: u32, _: &mut Context<'_, Self>) -> Option<String> {
+        if message == 7 {
+            quiet_panic("jammed");
+        }
+        current_actor()
+    }
+}
+
+fn till(name: Option<&str>) -> Actor<Till> {
+    let builder = Actor::builder(Till);
+    name.map_or(Actor::new(Till), |name| builder.name(name).spawn().unwrap())
+}
+
+#[test]
+fn errors_name_the_actor_or_its_type() {
+    for (name, said) in [(Some("till 7"), "till 7"), (None, "says_who::Till")] {
+        let actor = till(name);
+        let error = actor.ask(7).wait().unwrap_err();
+        assert_eq!(error.to_string(), format!("the message panicked in `{said}`: jammed"));
+        let AskError::Panicked(panic) = &error else { panic!("{error:?}") };
+        assert_eq!((panic.actor(), panic.text()), (Some(said), "jammed"));
+        let cause = format!("a turn panicked in `{said}`: jammed");
+        assert_eq!(actor.stop_cause().unwrap().to_string(), cause);
+        let stopped = format!("the actor has stopped: {cause}");
+        assert_eq!(actor.ask(1).wait().unwrap_err().to_string(), stopped);
+        assert_eq!(actor.with(|_| ()).unwrap_err().to_string(), stopped);
+        let refused = actor.tell(1).unwrap_err();
+        assert_eq!(refused.actor(), said);
+        assert_eq!(refused.to_string(), format!("message not accepted by `{said}`: {stopped}"));
+        assert!(format!("{refused:?}").contains(&format!("actor: {said:?}")), "{refused:?}");
+    }
+}
+
+#[test]
+fn errors_of_queued_messages_name_the_actor_too() {
+    let queue = DrainQueue::new();
+    let builder = Actor::builder(Till).name("till").executor(queue.handle());
+    let actor = builder.capacity(2, Overflow::Reject).spawn().unwrap();
+    let (jammed, after) = (actor.ask(7), actor.ask(1));
+    let refused = actor.ask(2).wait().unwrap_err();
+    assert_eq!(refused, AskError::Refused(Reason::Full));
+    assert_eq!(actor.tell(2).unwrap_err().actor(), "till");
+    let late = actor.waiting().ask(3).within(Limit::Immediate).unwrap_err();
+    assert!(late.to_string().starts_with("not started by `till` in time"), "{late}");
+    queue.run_until_idle();
+    let jammed = jammed.wait().unwrap_err().to_string();
+    assert_eq!(jammed, "the message panicked in `till`: jammed");
+    let after = after.wait().unwrap_err().to_string();
+    assert_eq!(after, "the actor has stopped: a turn panicked in `till`: jammed");
+    let held = Actor::builder(()).name("held").spawn().unwrap();
+    let hold = Held::hold(&held);
+    let late = held.call(|()| ()).wait_timeout(Limit::Immediate).unwrap_err();
+    assert!(late.to_string().starts_with("no answer from `held` in time"), "{late}");
+    assert!(matches!(late, WaitError::TimedOut(_)));
+    hold.let_go();
+}
+
+#[test]
+fn hooks_are_told_who_it_was() {
+    let (tell, told) = mpsc::channel();
+    let (ended, panicked) = (tell.clone(), tell);
+    let template = Template::builder()
+        .name("till")
+        .on_panic(move |panic| panicked.send((panic.to_string(), current_actor())).unwrap())
+        .on_end(move |_: Till, cause| ended.send((cause.to_string(), current_actor())).unwrap())
+        .build()
+        .unwrap();
+    template.spawn(Till).tell(7).unwrap();
+    let (panic, name) = ("a turn panicked in `till`: jammed", Some(String::from("till")));
+    assert_eq!(told.recv().unwrap(), (panic.to_owned(), name.clone()));
+    assert_eq!(told.recv().unwrap(), (format!("it has stopped: {panic}"), name));
+}
+
+#[test]
+fn a_thread_knows_whose_turn_it_is_inside_of() {
+    let name = |name: &str| Ok(Some(String::from(name)));
+    assert_eq!(current_actor(), None);
+    let (outer, inner) = (till(Some("outer")), till(Some("inner")));
+    assert_eq!(outer.ask(1).wait(), name("outer"));
+    assert_eq!(outer.with(|_| current_actor()), name("outer"));
+    let nested = inner.clone();
+    let seen = outer.with(|_| {
+        assert_eq!(nested.with(|_| current_actor()), name("inner"));
+        assert_eq!(nested.try_with(|_| current_actor()).unwrap().as_deref(), Some("inner"));
+        current_actor()
+    });
+    assert_eq!(seen, name("outer"));
+    // What a turn sends is run from the thread's list, one message or a few.
+    for messages in [1, 3, 20] {
+        let asked = in_turn(|| (0..messages).map(|_| inner.ask(1)).collect::<Vec<_>>());
+        asked.into_iter().for_each(|reply| assert_eq!(reply.wait(), name("inner")));
+    }
+    // By an executor, and a pool.
+    let (queue, queued) = queued(Till);
+    let asked = queued.ask(1);
+    queue.run_until_idle();
+    assert_eq!(asked.wait(), name("says_who::Till"));
+    let pool = ThreadPool::builder().threads(2).build().unwrap();
+    let pooled = Actor::builder(Till).name("pooled").executor(pool.handle()).spawn().unwrap();
+    (0..20).for_each(|_| assert_eq!(pooled.ask(1).wait(), name("pooled")));
+    // After a panic, too.
+    assert!(outer.tell(7).is_ok());
+    assert!(in_turn(|| inner.tell(7)).is_ok());
+    assert_eq!(current_actor(), None);
+    // In the drop of a state.
+    struct Gone(mpsc::Sender<Option<String>>);
+    impl Drop for Gone {
+        fn drop(&mut self) {
+            self.0.send(current_actor()).unwrap();
+        }
+    }
+    let (tell, told) = mpsc::channel();
+    drop(Actor::new(Gone(tell)));
+    assert_eq!(told.recv().unwrap().as_deref(), Some(std::any::type_name::<Gone>()));
+}
+
+#[test]
+fn a_panic_that_is_printed_names_the_actor() {
+    const CHILD: &str = "SAYS_WHO_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        turnwise::name_panics();
+        turnwise::name_panics();
+        let actor = Actor::builder(0).name("till").panic_policy(PanicPolicy::Resume).spawn();
+        actor.unwrap().send(|_| panic!("jammed")).unwrap();
+        let outside = thread::Builder::new().spawn(|| panic!("outside of turns")).unwrap();
+        assert!(outside.join().is_err());
+        return;
+    }
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_panic_that_is_printed_names_the_actor", "--nocapture"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "{said}");
+    assert_eq!(said.matches("note: in a turn of `till`").count(), 1, "{said}");
+    let (jammed, note) = (said.find("jammed"), said.find("note: in a turn"));
+    assert!(jammed < note && note < said.find("outside of turns"), "{said}");
+}
+
+#[test]
+fn debug_says_what_an_actor_is_doing() {
+    let state = |actor: &Actor<Till>| {
+        let shown = format!("{actor:?}");
+        let (_, state) = shown.split_once("state: ").unwrap();
+        state.split_once(", handles").unwrap().0.to_owned()
+    };
+    let actor = till(None);
+    let shown = format!("{actor:?}");
+    assert_eq!(shown, "Actor { name: \"says_who::Till\", state: idle, handles: 1, .. }");
+    let held = Held::hold(&actor);
+    assert_eq!(state(&actor), "running");
+    actor.tell(1).unwrap();
+    actor.tell(1).unwrap();
+    assert_eq!(state(&actor), "running, 2 queued");
+    actor.close();
+    assert_eq!(state(&actor), "running, 2 queued, closed");
+    held.let_go();
+    actor.wait_ended(Limit::Unlimited).unwrap();
+    assert_eq!(state(&actor), "ended: it was closed");
+
+    let queue = DrainQueue::new();
+    let builder = Actor::builder(Till).name("till").executor(queue.handle());
+    let actor = builder.capacity(2, Overflow::Reject).spawn().unwrap();
+    actor.tell(1).unwrap();
+    assert_eq!(state(&actor), "1 queued, waiting for its executor");
+    actor.tell(7).unwrap();
+    let waits = actor.waiting().tell(1);
+    assert_eq!(state(&actor), "2 queued, waiting for its executor, 1 waiting for room");
+    let (weak, other) = (actor.downgrade(), Actor::new(()));
+    let posted = other.posted();
+    assert!(format!("{posted:?}").contains("name: \"()\""), "{posted:?}");
+    queue.run_until_idle();
+    assert!(waits.wait().is_ok(), "it was let in before the panic");
+    let panic = "a turn panicked in `till`: jammed";
+    let lost = format!("ended: it has stopped: {panic}, stopped: {panic}, discarded: 1");
+    assert_eq!(state(&actor), lost);
+    assert!(format!("{weak:?}").contains(&lost), "{weak:?}");
+    drop(actor);
+    let plain = till(None);
+    plain.stop();
+    assert_eq!(
+        state(&plain),
+        "ended: it has stopped: stop was requested, stopped: stop was requested"
+    );
+}
+
+#[test]
+fn debug_of_a_pending_actor_says_that_it_waits_for_a_thread() {
+    let actor = Actor::new(0);
+    let shown = in_turn(|| {
+        actor.send(|n| *n += 1).unwrap();
+        format!("{actor:?}")
+    });
+    assert!(shown.contains("state: 1 queued, waiting for a thread"), "{shown}");
+}
+
+#[test]
+fn debug_of_a_system_shows_its_actors() {
+    let queue = DrainQueue::new();
+    let system = System::new();
+    let below = system.child().unwrap();
+    let idle = system.actor(0_u8).unwrap();
+    let builder = Actor::builder(0).name("queued").executor(queue.handle());
+    let waits = system.spawn(builder).unwrap();
+    waits.send(|n| *n += 1).unwrap();
+    let busy = below.spawn(Actor::builder(()).name("busy")).unwrap();
+    let gone = system.spawn(Actor::builder(()).name("gone")).unwrap();
+    gone.close();
+    let held = Held::hold(&busy);
+    let shown = format!("{system:?}");
+    assert_eq!(
+        shown,
+        "System { shut_down: false, actors: [\
+         Actor { name: \"u8\", state: idle }, \
+         Actor { name: \"queued\", state: 1 queued, waiting for its executor }, \
+         Actor { name: \"busy\", state: running }], discarded: 0 }"
+    );
+    held.let_go();
+    busy.wait_idle().unwrap();
+    let report = system.shutdown(Duration::ZERO);
+    queue.run_until_idle();
+    assert!(!report.is_complete() && idle.is_closed());
+    let shown = "System { shut_down: true, actors: [], discarded: 1 }";
+    assert_eq!(format!("{system:?}"), shown);
+}
+
+#[test]
+fn debug_of_a_long_chain_of_systems_ends() {
+    common::on_small_stack(|| {
+        let top = System::new();
+        let mut chain = vec![top.clone()];
+        for _ in 0..size(3_000, 30_000) {
+            let below = chain.last().unwrap().child().unwrap();
+            chain.push(below);
+        }
+        let last = chain.last().unwrap().actor(0_u8).unwrap();
+        assert!(format!("{top:?}").contains("state: idle"));
+        drop(last);
+    });
+}
+
+#[test]
+fn messages_that_are_discarded_are_counted() {
+    let before = turnwise::discarded();
+    let (queue, stopped) = queued(0);
+    (0..10).for_each(|_| stopped.send(|n| *n += 1).unwrap());
+    let asked = stopped.call(|n| *n);
+    stopped.stop();
+    assert_eq!(stopped.discarded(), 0, "nobody has come to them yet");
+    queue.run_until_idle();
+    assert_eq!(asked.wait(), Err(AskError::Refused(Reason::Stopped(StopCause::Requested))));
+    assert_eq!(stopped.discarded(), 10, "the question is not among them: its asker was told");
+
+    let full = Actor::builder(0).capacity(1, Overflow::DropNewest).spawn().unwrap();
+    let held = Held::hold(&full);
+    (0..5).for_each(|_| full.send(|n| *n += 1).unwrap());
+    assert_eq!(full.discarded(), 4);
+    held.let_go();
+
+    let came_back = Arc::new(AtomicUsize::new(0));
+    let count = came_back.clone();
+    let hooked = Actor::builder(0).on_undelivered(move |_| _ = count.fetch_add(1, SeqCst));
+    let hooked = hooked.capacity(1, Overflow::DropNewest).spawn().unwrap();
+    let held = Held::hold(&hooked);
+    (0..5).for_each(|_| hooked.send(|n| *n += 1).unwrap());
+    hooked.stop();
+    held.let_go();
+    hooked.wait_ended(Limit::Unlimited).unwrap();
+    assert_eq!((hooked.discarded(), came_back.load(SeqCst)), (0, 5));
+    assert!(turnwise::discarded() - before >= 14, "others may have discarded some meanwhile");
+}
+
+#[test]
+fn a_system_counts_what_its_actors_have_discarded() {
+    let queue = DrainQueue::new();
+    let system = System::new();
+    let spawn = |system: &System| {
+        system.spawn(Actor::builder(0).executor(queue.handle())).expect("it is open")
+    };
+    let stays = spawn(&system);
+    for _ in 0..3 {
+        let goes = spawn(&system);
+        goes.send(|n| *n += 1).unwrap();
+        goes.stop();
+    }
+    queue.run_until_idle();
+    assert_eq!((system.actors(), system.discarded()), (1, 3));
+    // Of systems below that are forgotten, too.
+    for _ in 0..200 {
+        let below = system.child().unwrap();
+        let goes = spawn(&below);
+        goes.send(|n| *n += 1).unwrap();
+        below.shutdown(Duration::ZERO);
+        queue.run_until_idle();
+    }
+    assert_eq!(system.discarded(), 203);
+    let held = spawn(&system);
+    held.send(|n| *n += 1).unwrap();
+    held.stop();
+    queue.run_until_idle();
+    drop(stays);
+    assert_eq!(system.discarded(), 204);
+}
+
+#[test]
+fn counters_say_what_became_of_each_message() {
+    let queue = DrainQueue::new();
+    let builder = Actor::builder(0_u32).name("till").executor(queue.handle()).budget(4);
+    let builder = builder.capacity(100, Overflow::Reject).panic_policy(PanicPolicy::Resume);
+    let actor = builder.counted(true).spawn().unwrap();
+    let stats = || {
+        let stats = actor.stats().unwrap();
+        [stats.handled, stats.panicked, stats.refused, stats.undelivered, stats.handed_off]
+    };
+    assert_eq!(stats(), [0; 5]);
+    (0..8).for_each(|_| actor.send(|n| *n += 1).unwrap());
+    assert_eq!(stats(), [0; 5]);
+    queue.run_until_idle();
+    assert_eq!(stats(), [8, 0, 0, 0, 1], "four turns, and four");
+    actor.send(|_| quiet_panic("no")).unwrap();
+    queue.run_until_idle();
+    assert_eq!(stats(), [9, 1, 0, 0, 1]);
+    let many = (0..101).map(|_| |n: &mut u32| *n += 1);
+    assert!(actor.send_many(many).is_err());
+    assert_eq!(stats(), [9, 1, 101, 0, 1]);
+    (0..100).for_each(|_| actor.send(|n| *n += 1).unwrap());
+    assert!(actor.send(|_| ()).is_err() && actor.call(|_| ()).wait().is_err());
+    assert!(actor.posted().send(|_| ()).is_err());
+    assert!(actor.waiting().send(|_| ()).within(Limit::Immediate).is_err());
+    assert!(actor.waiting().call(|_| ()).within(Limit::Immediate).is_err());
+    assert_eq!(stats(), [9, 1, 106, 0, 1]);
+    assert_eq!(actor.try_with(|_| ()).unwrap_err().reason(), &Reason::Elsewhere);
+    actor.stop();
+    queue.run_until_idle();
+    assert!(actor.send(|_| ()).is_err() && actor.call(|_| ()).wait().is_err());
+    assert!(actor.with(|_| ()).is_err());
+    assert_eq!(stats(), [9, 1, 109, 100, 25], "what is given back is in a budget, too");
+    assert_eq!(actor.discarded(), 100);
+    assert_eq!(actor.stats().unwrap().discarded, 100);
+}
+
+#[test]
+fn counters_agree_with_an_instrumented_run() {
+    for round in 0..size(20, 400) {
+        let template = Template::builder()
+            .panic_policy(SharedPolicy::Resume)
+            .capacity(4, Overflow::Reject)
+            .counted(true)
+            .build()
+            .unwrap();
+        let actors: Vec<_> = (0..2).map(|_| template.spawn(0_u64)).collect();
+        let refused = Mutex::new([0_u64; 2]);
+        let sent = 200;
+        thread::scope(|scope| {
+            for me in 0..3 {
+                let (actors, refused) = (&actors, &refused);
+                scope.spawn(move || {
+                    for n in 0..sent {
+                        let which = usize::from((n + me) % 3 == 0);
+                        let actor = &actors[which];
+                        let turn = move |count: &mut u64| {
+                            *count += 1;
+                            if n % 7 == 0 {
+                                quiet_panic("seven");
+                            }
+                        };
+                        let accepted = match n % 4 {
+                            0 => actor.send(turn).is_ok(),
+                            1 => actor.posted().send(turn).is_ok(),
+                            2 => {
+                                let answer = actor.call(turn).wait();
+                                !matches!(answer, Err(AskError::Refused(_)))
+                            }
+                            _ => actor.waiting().send(turn).within(Limit::Unlimited).is_ok(),
+                        };
+                        refused.lock().unwrap()[which] += u64::from(!accepted);
+                    }
+                });
+            }
+        });
+        let mut all = 0;
+        for (actor, refused) in actors.iter().zip(refused.into_inner().unwrap()) {
+            actor.wait_idle().unwrap();
+            let handled = actor.with(|count| *count).unwrap();
+            actor.wait_idle().unwrap();
+            until(|| actor.stats().unwrap().handled == handled + 1);
+            let stats = actor.stats().unwrap();
+            assert_eq!((stats.refused, stats.undelivered), (refused, 0), "{round}: {stats:?}");
+            all += handled + refused;
+        }
+        assert_eq!(all, 3 * sent as u64, "{round}");
+    }
+}
+
+#[test]
+fn whoever_does_not_ask_is_not_counted() {
+    let actor = Actor::builder(0).name("till").spawn().unwrap();
+    actor.send(|n| *n += 1).unwrap();
+    assert_eq!((actor.stats(), Actor::new(0).stats()), (None, None));
+    let uncounted = Actor::builder(0).counted(true).counted(false).spawn().unwrap();
+    assert_eq!(uncounted.stats(), None);
+}
