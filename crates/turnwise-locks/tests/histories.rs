@@ -34,7 +34,10 @@ const ALL: u64 = 100;
 /// A call, with what it said. A number names a request.
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    /// Takes a place. Its fence, if it is known from later.
+    /// Takes a place: those who do later come in later.
+    Place(u64),
+    /// Its turn: it holds now, or stands in the queue. Others may have done what needs no turn
+    /// since it took its place, and it finds that done. Its fence, if it is known from later.
     Enter {
         request: u64,
         weight: u64,
@@ -49,12 +52,6 @@ enum Op {
     Late(u64),
     /// Does not want it any more.
     Drop(u64),
-    /// One attempt: a fence, or busy.
-    Try {
-        request: u64,
-        weight: u64,
-        fence: Option<u64>,
-    },
     /// From here on it is given back; not `true` if it was lost before.
     Release(u64, bool),
     /// Others come in.
@@ -80,6 +77,7 @@ struct Hold {
 struct Plain {
     holds: Vec<Hold>,
     queue: Vec<Hold>,
+    placed: Vec<u64>,
     lost: Vec<u64>,
     newest: u64,
 }
@@ -120,7 +118,17 @@ impl Plain {
 
     fn apply(&mut self, op: Op, capacity: u64) -> bool {
         match op {
+            Op::Place(request) => {
+                self.placed.push(request);
+                true
+            }
             Op::Enter { request, weight, fence } => {
+                match self.placed.iter().position(|&placed| placed == request) {
+                    Some(0) => self.placed.remove(0),
+                    Some(_) => return false,
+                    // It was dropped before its turn.
+                    None => return fence.is_none(),
+                };
                 let (leased, released) = (false, false);
                 self.queue.push(Hold { request, weight, leased, released, fence });
                 self.let_in(capacity)
@@ -139,18 +147,11 @@ impl Plain {
                 self.queue.len() < before && self.let_in(capacity)
             }
             Op::Drop(request) => {
+                self.placed.retain(|placed| *placed != request);
                 self.queue.retain(|hold| hold.request != request);
                 self.holds.retain(|hold| hold.request != request);
                 self.lost.retain(|lost| *lost != request);
                 self.let_in(capacity)
-            }
-            Op::Try { request, weight, fence } => {
-                let free = self.queue.is_empty() && self.fits(weight, capacity);
-                let (leased, released) = (false, false);
-                if fence.is_some() {
-                    self.holds.push(Hold { request, weight, leased, released, fence });
-                }
-                free == fence.is_some() && self.is_newer(fence)
             }
             Op::Release(request, false) => {
                 let lost = self.lost.contains(&request);
@@ -613,15 +614,10 @@ fn window<S: Subject>(beside: Beside, seed: u64) -> Vec<Call> {
                 let held = subject.wait(asked);
                 let fence = held.as_ref().map(S::fence);
                 let returned = now();
-                if beside == Beside::Leases {
-                    // A place, as any other; the clock is looked at when its turn comes, and others
-                    // may have taken theirs behind it meanwhile.
-                    calls.push((begun, returned, Op::Enter { request, weight, fence }));
-                    let said = if fence.is_some() { Op::Held } else { Op::Late };
-                    calls.push((begun, returned, said(request)));
-                } else {
-                    calls.push((begun, returned, Op::Try { request, weight, fence }));
-                }
+                calls.push((begun, returned, Op::Place(request)));
+                calls.push((begun, returned, Op::Enter { request, weight, fence }));
+                let said = if fence.is_some() { Op::Held } else { Op::Late };
+                calls.push((begun, returned, said(request)));
                 holds = held.map(|held| (request, held));
                 continue;
             }
@@ -632,31 +628,31 @@ fn window<S: Subject>(beside: Beside, seed: u64) -> Vec<Call> {
                 _ => Limits::NONE,
             };
             let asked = subject.enter(weight, limits);
-            let entered = calls.len();
-            calls.push((begun, now(), Op::Enter { request, weight, fence: None }));
+            calls.push((begun, now(), Op::Place(request)));
             let waits = now();
             if random.below(4) == 0 {
                 subject.leave_queue(asked);
                 let returned = now();
+                calls.push((begun, returned, Op::Enter { request, weight, fence: None }));
                 calls.push((waits, returned, Op::Drop(request)));
                 if leased {
                     calls.push((begun, returned, Op::Begin(request, false)));
                 }
                 continue;
             }
-            match subject.wait(asked) {
+            let held = subject.wait(asked);
+            let (fence, returned) = (held.as_ref().map(S::fence), now());
+            calls.push((begun, returned, Op::Enter { request, weight, fence }));
+            match held {
                 Some(held) => {
-                    let returned = now();
                     calls.push((waits, returned, Op::Held(request)));
-                    let fence = Some(S::fence(&held));
-                    calls[entered].2 = Op::Enter { request, weight, fence };
                     if leased {
                         calls.push((begun, returned, Op::Begin(request, true)));
                     }
                     holds = Some((request, held));
                 }
                 // Its time may have been over before it was waited for.
-                None => calls.push((begun, now(), Op::Late(request))),
+                None => calls.push((begun, returned, Op::Late(request))),
             }
         }
         calls

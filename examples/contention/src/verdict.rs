@@ -9,8 +9,9 @@ use crate::subjects::{MUTEX, SUBJECTS, TURNWISE, Work};
 /// Differences below this are noise on most machines.
 const EVEN: f64 = 1.05;
 
-/// Lines are no longer than this.
+/// Lines are no longer than this, and begin with this.
 const COLUMNS: usize = 80;
+const INDENT: &str = "    ";
 
 /// Loads that ask the same question.
 struct Regime<'a> {
@@ -60,15 +61,15 @@ pub(crate) fn print(out: &mut impl Write, measured: &Measured, wide: bool) -> io
         writeln!(out, "{}", if wide { "  verdict" } else { "" })?;
         for regime in regimes.iter().filter(|regime| regime.work == work) {
             let [time, cpu, tail] = regime.means(&measured.rows);
-            let verdict = regime.verdict(time, tail);
-            let fastest = format!("fastest: {}", regime.fastest(&measured.rows));
-            write!(out, "  {:<57}{time:>7.2}{cpu:>7.2}{tail:>7.2}", regime.name)?;
+            let mut verdict = vec![regime.verdict(time)];
+            verdict.extend(of_tail(tail));
+            verdict.push(format!("fastest: {}", regime.fastest(&measured.rows)));
+            write!(out, "  {:<57}", regime.name)?;
+            [time, cpu, tail].iter().try_for_each(|&value| write!(out, "{:>7}", ratio(value)))?;
             if wide {
-                writeln!(out, "  {verdict}; {fastest}")?;
-            } else if 4 + verdict.len() + 2 + fastest.len() <= COLUMNS {
-                writeln!(out, "\n    {verdict}; {fastest}")?;
+                writeln!(out, "  {}", verdict.join("; "))?;
             } else {
-                writeln!(out, "\n    {verdict};\n    {fastest}")?;
+                writeln!(out, "\n{}", filled(&verdict))?;
             }
         }
     }
@@ -110,14 +111,13 @@ impl Regime<'_> {
         shown.map(|(wins, subject)| format!("{subject} {wins}")).collect::<Vec<_>>().join(", ")
     }
 
-    /// First the time, then the tail if that tells another story.
-    fn verdict(&self, time: f64, tail: f64) -> String {
+    fn verdict(&self, time: f64) -> String {
         let loads = self.rows.len();
         let lost = self.rows.iter().filter(|row| row.ratio > EVEN && row.spread.0 > 1.0).count();
         let won =
             self.rows.iter().filter(|row| row.ratio < 1.0 / EVEN && row.spread.1 < 1.0).count();
         let worst = self.rows.iter().map(|row| row.ratio).fold(0.0, f64::max);
-        let verdict = match (won, lost) {
+        match (won, lost) {
             (0, 0) if (1.0 / EVEN..=EVEN).contains(&time) => "even: the mutex is as good".into(),
             (0, 0) => "undecided: the rounds disagree".into(),
             (_, 0) if won == loads => format!("WINS: {:.1}x the mutex's throughput", 1.0 / time),
@@ -127,11 +127,65 @@ impl Regime<'_> {
                 "LOSES {lost} of {loads} loads, up to {worst:.1}x, no clear difference else"
             ),
             _ => format!("mixed: WINS {won}, LOSES {lost} of {loads} loads, up to {worst:.1}x"),
-        };
-        match tail {
-            _ if tail < 0.5 => format!("{verdict}; p99.9 is {:.0}x shorter", 1.0 / tail),
-            _ if tail > 2.0 => format!("{verdict}; p99.9 is {tail:.0}x LONGER"),
-            _ => verdict,
+        }
+    }
+}
+
+/// What the tail says, if that is another story than the time's.
+fn of_tail(tail: f64) -> Option<String> {
+    match tail {
+        _ if tail < 0.5 => Some(format!("p99.9 is {:.0}x shorter", 1.0 / tail)),
+        _ if tail > 2.0 => Some(format!("p99.9 is {tail:.0}x LONGER")),
+        _ => None,
+    }
+}
+
+/// In no more than six columns, whatever it is.
+fn ratio(value: f64) -> String {
+    match value {
+        _ if value < 1e3 => format!("{value:.2}"),
+        _ if value < 1e6 => format!("{value:.0}"),
+        _ => format!("{value:.0e}"),
+    }
+}
+
+/// As many parts in a line as fit.
+fn filled(parts: &[String]) -> String {
+    let mut lines = vec![String::new()];
+    for (index, part) in parts.iter().enumerate() {
+        let end = if index + 1 < parts.len() { ";" } else { "" };
+        let line = lines.last_mut().expect("there is one from the beginning");
+        if line.is_empty() {
+            *line = format!("{INDENT}{part}{end}");
+        } else if line.len() + 1 + part.len() + end.len() <= COLUMNS {
+            *line += &format!(" {part}{end}");
+        } else {
+            lines.push(format!("{INDENT}{part}{end}"));
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_verdict_fits() {
+        let verdict = "mixed: WINS 99, LOSES 99 of 99 loads, up to 99.9x".to_string();
+        let other = "LOSES 9 of 9 loads, up to 99.9x, no clear difference else".to_string();
+        let tail = of_tail(123_456_789.0).unwrap();
+        let fastest = "fastest: parking_lot 99, hand-written 99".to_string();
+        for parts in [[verdict, tail.clone(), fastest.clone()], [other, tail, fastest]] {
+            let lines = filled(&parts);
+            assert!(lines.lines().all(|line| line.len() <= COLUMNS), "{lines}");
+        }
+    }
+
+    #[test]
+    fn a_ratio_fits_its_column() {
+        for value in [0.0, 0.5, 999.994, 999.999, 1e3, 999_999.9, 1e6, 1e9, f64::INFINITY] {
+            assert!(ratio(value).len() <= 7, "{}", ratio(value));
         }
     }
 }
