@@ -11,8 +11,8 @@ use std::time::Duration;
 use common::{Held, in_turn, queued, quiet_panic, size, until};
 use turnwise::executor::DrainQueue;
 use turnwise::{
-    Actor, AskError, Context, Handler, Limit, Overflow, PanicPolicy, Reason, SharedPolicy,
-    StopCause, System, Template, ThreadPool, WaitError, current_actor,
+    Activity, Actor, AskError, Context, Handler, Limit, Overflow, PanicPolicy, Reason,
+    SharedPolicy, StopCause, System, Template, ThreadPool, WaitError, current_actor,
 };
 
 struct Till;
@@ -237,6 +237,15 @@ fn debug_of_a_system_shows_its_actors() {
          Actor { name: \"queued\", state: 1 queued, waiting for its executor }, \
          Actor { name: \"busy\", state: running }], discarded: 0 }"
     );
+    let snapshot = system.snapshot();
+    let doing: Vec<_> =
+        snapshot.actors.iter().map(|actor| (&*actor.name, actor.activity, actor.queued)).collect();
+    let expected = [
+        ("u8", Activity::Idle, 0),
+        ("queued", Activity::Scheduled, 1),
+        ("busy", Activity::Running, 0),
+    ];
+    assert_eq!(doing, expected);
     held.let_go();
     busy.wait_idle().unwrap();
     let report = system.shutdown(Duration::ZERO);
@@ -244,6 +253,34 @@ fn debug_of_a_system_shows_its_actors() {
     assert!(!report.is_complete() && idle.is_closed());
     let shown = "System { shut_down: true, actors: [], discarded: 1 }";
     assert_eq!(format!("{system:?}"), shown);
+}
+
+#[test]
+fn a_snapshot_is_a_table() {
+    let queue = DrainQueue::new();
+    let system = System::new();
+    let long = "a::module::of::a::program::that::has::long::names::Counter";
+    let builder = Actor::builder(0).name(long).executor(queue.handle());
+    let full = builder.capacity(1, Overflow::Reject).counted(true);
+    let full = system.spawn(full).unwrap();
+    full.send(|n| *n += 1).unwrap();
+    full.send(|n| *n += 1).unwrap_err();
+    full.stop();
+    let snapshot = system.snapshot();
+    assert!(snapshot.actors[0].closed && snapshot.actors[0].stopped.is_some());
+    assert_eq!(
+        snapshot.to_string(),
+        format!(
+            "{:<40}  doing       queued    room   handled  panicked   refused      lost\n\
+             ..ogram::that::has::long::names::Counter  scheduled        1       0         0\
+             \x20        0         1         0  stopped: {}\n",
+            "actor",
+            StopCause::Requested
+        )
+    );
+    queue.run_until_idle();
+    assert_eq!(system.snapshot().discarded, 1);
+    assert!(system.snapshot().actors.is_empty());
 }
 
 #[test]

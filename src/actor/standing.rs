@@ -2,8 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use std::fmt;
+use std::fmt::{self, Display};
 
+use super::snapshot::Activity;
 use crate::cell::header::{ENDED, Header};
 use crate::error::EndCause;
 use crate::mailbox::word::{CLOSED, Snapshot};
@@ -13,7 +14,7 @@ pub(super) struct Standing {
     now: Snapshot,
     executor_only: bool,
     /// Senders that wait for room.
-    seats: usize,
+    pub(super) seats: usize,
     ended: Option<EndCause>,
 }
 
@@ -28,25 +29,44 @@ impl Standing {
             ended: header.has(ENDED).then(|| header.end_cause()),
         }
     }
+
+    pub(super) fn activity(&self) -> Activity {
+        match self.now {
+            _ if self.ended.is_some() => Activity::Ended,
+            now if now.count() == 0 => Activity::Idle,
+            now if now.is_pending() => Activity::Scheduled,
+            _ => Activity::Running,
+        }
+    }
+
+    /// Messages that wait.
+    pub(super) fn queued(&self) -> usize {
+        self.now.waiting() as usize
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.now.has(CLOSED)
+    }
 }
 
 impl fmt::Debug for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (now, waiting) = (self.now, self.now.waiting());
-        match &self.ended {
-            Some(cause) => return write!(f, "ended: {cause}"),
-            None if now.count() == 0 => f.write_str("idle")?,
-            None if now.is_pending() && self.executor_only => {
-                write!(f, "{waiting} queued, waiting for its executor")?;
+        let queued = self.queued();
+        if let Some(cause) = &self.ended {
+            return write!(f, "ended: {cause}");
+        }
+        match self.activity() {
+            Activity::Scheduled if self.executor_only => {
+                write!(f, "{queued} queued, waiting for its executor")?;
             }
-            None if now.is_pending() => write!(f, "{waiting} queued, waiting for a thread")?,
-            None if waiting > 0 => write!(f, "running, {waiting} queued")?,
-            None => f.write_str("running")?,
+            Activity::Scheduled => write!(f, "{queued} queued, waiting for a thread")?,
+            Activity::Running if queued > 0 => write!(f, "running, {queued} queued")?,
+            activity => Display::fmt(&activity, f)?,
         }
         if self.seats > 0 {
             write!(f, ", {} waiting for room", self.seats)?;
         }
-        if now.has(CLOSED) {
+        if self.is_closed() {
             f.write_str(", closed")?;
         }
         Ok(())

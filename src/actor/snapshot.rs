@@ -1,0 +1,178 @@
+//! All actors of a system, as of one look: for people, and for pages of metrics.
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+
+use super::registry::Member;
+use super::standing::Standing;
+use super::system::System;
+use crate::cell::stats::Stats;
+use crate::error::StopCause;
+
+/// What an actor is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Activity {
+    /// Nothing runs and nothing waits.
+    Idle,
+    /// Messages wait for a thread: its executor's, or one that sends to it or waits for it.
+    Scheduled,
+    /// Its turns are being run.
+    Running,
+    /// Its state is gone.
+    Ended,
+}
+
+impl fmt::Display for Activity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Activity::Idle => "idle",
+            Activity::Scheduled => "scheduled",
+            Activity::Running => "running",
+            Activity::Ended => "ended",
+        })
+    }
+}
+
+/// An actor in a [`SystemSnapshot`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ActorSnapshot {
+    /// What it is called: its name, or the type of its state.
+    pub name: String,
+    /// What it is doing.
+    pub activity: Activity,
+    /// Messages that wait, the running one not counted.
+    pub queued: usize,
+    /// Senders that wait for room.
+    pub waiting_for_room: usize,
+    /// It takes nothing new.
+    pub closed: bool,
+    /// Why it was stopped, if it was.
+    pub stopped: Option<StopCause>,
+    /// Messages that it has [discarded](crate::Actor::discarded).
+    pub discarded: u64,
+    /// What has become of its messages, if it is [counted](crate::ActorBuilder::counted).
+    pub stats: Option<Stats>,
+}
+
+impl ActorSnapshot {
+    fn of(member: &dyn Member) -> Self {
+        let header = member.cell().header();
+        let standing = Standing::of(header);
+        ActorSnapshot {
+            name: member.name(),
+            activity: standing.activity(),
+            queued: standing.queued(),
+            waiting_for_room: standing.seats,
+            closed: standing.is_closed(),
+            stopped: header.stop_cause(),
+            discarded: header.discarded(),
+            stats: header.stats(),
+        }
+    }
+}
+
+/// The actors of a [`System`], and of the systems below it, as they were one after the other:
+/// [`System::snapshot`].
+///
+/// It prints as a table. Whoever needs a column more has the fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SystemSnapshot {
+    /// A system's actors in the order in which they were spawned, before those of the systems
+    /// below it.
+    pub actors: Vec<ActorSnapshot>,
+    /// Has the system been shut down?
+    pub shut_down: bool,
+    /// Messages that were [discarded](System::discarded), by those that have ended too.
+    pub discarded: u64,
+}
+
+impl System {
+    /// All actors that have not ended, those of the systems below too, with what each is doing.
+    /// Each is looked at for itself, without holding it up: stale on return. Takes a short lock for
+    /// each system, and for each actor that is counted.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::executor::DrainQueue;
+    /// use turnwise::{Activity, Actor, System};
+    ///
+    /// let queue = DrainQueue::new();
+    /// let system = System::new();
+    /// let till = Actor::builder(0).name("till").counted(true).executor(queue.handle());
+    /// let till = system.spawn(till)?;
+    /// let log = system.spawn(Actor::builder(Vec::<u32>::new()).name("log"))?;
+    /// till.send(|n| *n += 1)?;
+    ///
+    /// let snapshot = system.snapshot();
+    /// assert_eq!(snapshot.actors[0].activity, Activity::Scheduled);
+    /// assert_eq!(snapshot.actors[0].queued, 1);
+    /// assert_eq!(
+    ///     snapshot.to_string(),
+    ///     "\
+    /// actor  doing       queued    room   handled  panicked   refused      lost
+    /// till   scheduled        1       0         0         0         0         0
+    /// log    idle             0       0         -         -         -         0
+    /// "
+    /// );
+    /// # queue.run_until_idle();
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn snapshot(&self) -> SystemSnapshot {
+        // Without the lock: what an actor is asked is not under it.
+        let members = self.shared().members();
+        SystemSnapshot {
+            actors: members.iter().map(|member| ActorSnapshot::of(&**member)).collect(),
+            shut_down: self.is_shut_down(),
+            discarded: self.discarded(),
+        }
+    }
+}
+
+/// The widest that a name is shown.
+const WIDEST: usize = 40;
+
+/// A name in so many columns: the end of a path says more than its beginning.
+fn shortened(name: &str) -> String {
+    let length = name.chars().count();
+    if length <= WIDEST {
+        return name.to_owned();
+    }
+    let end: String = name.chars().skip(length + 2 - WIDEST).collect();
+    format!("..{end}")
+}
+
+/// One line for each actor. `room`: senders that wait for room; `lost`: messages that were accepted,
+/// not handled, and discarded. What is not counted is a dash.
+impl fmt::Display for SystemSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.actors.iter().map(|actor| shortened(&actor.name)).collect();
+        let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(5);
+        let of_counts = ["handled", "panicked", "refused", "lost"];
+        write!(f, "{:<width$}  {:<10}{:>8}{:>8}", "actor", "doing", "queued", "room")?;
+        of_counts.iter().try_for_each(|title| write!(f, "{title:>10}"))?;
+        writeln!(f)?;
+        for (actor, name) in self.actors.iter().zip(names) {
+            let ActorSnapshot { activity, queued, waiting_for_room: room, stats, .. } = actor;
+            write!(f, "{name:<width$}  {activity:<10}{queued:>8}{room:>8}")?;
+            let counts = |count: fn(&Stats) -> u64| match stats {
+                Some(stats) => count(stats).to_string(),
+                None => "-".to_owned(),
+            };
+            for shown in [counts(|s| s.handled), counts(|s| s.panicked), counts(|s| s.refused)] {
+                write!(f, "{shown:>10}")?;
+            }
+            write!(f, "{:>10}", actor.discarded)?;
+            match &actor.stopped {
+                Some(cause) => write!(f, "  stopped: {cause}")?,
+                None if actor.closed => f.write_str("  closed")?,
+                None => {}
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
