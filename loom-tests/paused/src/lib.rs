@@ -34,10 +34,10 @@ pub mod time;
 mod wait_list;
 
 pub use actor::{
-    Actor, ActorBuilder, Asking, Closing, Context, Ending, Handler, Lossy, Posted, Promise,
-    Recipient, Reply, Sending, ShutdownReport, SpawnError, SpawnReason, System, Template,
-    TemplateBuilder, WaitError, Waiting, WaitingRecipient, WeakActor, WeakRecipient, Within,
-    current_actor, name_panics, promise, promise_on,
+    Activity, Actor, ActorBuilder, ActorSnapshot, Asking, Closing, Context, Ending, Handler, Lossy,
+    Posted, Promise, Recipient, Reply, Sending, ShutdownReport, SpawnError, SpawnReason, System,
+    SystemSnapshot, Template, TemplateBuilder, WaitError, Waiting, WaitingRecipient, WeakActor,
+    WeakRecipient, Within, current_actor, name_panics, promise, promise_on,
 };
 pub use budget::Budget;
 pub use cell::config::{Overflow, PanicPolicy, SharedPolicy, Undelivered};
