@@ -375,8 +375,12 @@ pub enum AskError {
     Refused(Reason),
     /// The question panicked.
     Panicked(TurnPanic),
-    /// The [`Promise`](crate::Promise) of an answer was dropped.
+    /// Nobody is left who could answer: the [`Promise`](crate::Promise) of an answer was dropped, or
+    /// all wakers of a turn that waits ([`Actor::run`](crate::Actor::run)) were.
     Abandoned,
+    /// A turn that waited was cut: it was [aborted](crate::AbortHandle), or its actor stopped. It may
+    /// have done a part of what it was to do.
+    Aborted,
     /// The answer was taken by an earlier poll.
     Taken,
 }
@@ -392,7 +396,8 @@ impl fmt::Display for AskError {
         match self {
             AskError::Refused(reason) => reason.fmt(f),
             AskError::Panicked(panic) => panic.tell("the message", f),
-            AskError::Abandoned => f.write_str("the promise of an answer was dropped"),
+            AskError::Abandoned => f.write_str("nobody is left who could answer"),
+            AskError::Aborted => f.write_str("the turn was cut while it waited"),
             AskError::Taken => f.write_str("the answer was taken before"),
         }
     }

@@ -7,6 +7,8 @@
 // those that add to it.
 mod handle;
 
+mod awaiting;
+
 mod system;
 
 mod recipient;
@@ -30,6 +32,7 @@ mod waiting;
 mod weak;
 mod within;
 
+pub use awaiting::{AbortHandle, AsyncContext, AsyncHandler, AsyncTurn};
 pub use builder::ActorBuilder;
 pub use closing::Closing;
 pub use ending::Ending;

@@ -16,7 +16,7 @@ use crate::send::push::By;
 /// earlier runs the message. Does not wait for other threads. If the system gives not a single
 /// thread for the pool, the message waits for such a thread.
 pub struct Posted<'a, S> {
-    actor: &'a Actor<S>,
+    pub(super) actor: &'a Actor<S>,
 }
 
 impl<'a, S: Send + 'static> Posted<'a, S> {

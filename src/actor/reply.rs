@@ -586,7 +586,7 @@ impl<R, M> Future for Reply<R, M> {
             }
             Inner::Pending(asker, _) => {
                 if !asker.is_done() {
-                    before_pending();
+                    before_pending(cx.waker());
                 }
                 std::task::ready!(poll_for(asker, cx))
             }

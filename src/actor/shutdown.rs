@@ -449,7 +449,7 @@ impl Progress {
             *entry = Some((shared.clone(), shared.waiters.insert(waiter)));
             // REMOVED and Y4: in the list before the look.
             if !course.has_ended() {
-                before_pending();
+                before_pending(cx.waker());
                 return Poll::Pending;
             }
         }

@@ -10,13 +10,15 @@ use super::message::{Handler, Typed};
 use super::within::{Over, Within};
 use super::{Actor, Reply, WaitError};
 use crate::cell::header::Header;
-use crate::cell::message::{Closure, Message};
+use crate::cell::message::{AsyncMessage, Closure, Message};
 use crate::cell::refs::Strong;
+use crate::envelope::Answers;
 use crate::envelope::ask::{Ask, Asked};
+use crate::envelope::awaited::Awaited;
 use crate::envelope::tell::Tell;
 use crate::error::{AskError, Reason, SendError, Withdrawn};
 use crate::mailbox::node::Envelope;
-use crate::mailbox::oneshot::oneshot;
+use crate::mailbox::oneshot::{Asker, oneshot};
 use crate::send::push::By;
 use crate::send::room::Seat;
 use crate::time::{Cutoff, Limit, Timers};
@@ -30,7 +32,7 @@ use crate::time::{Cutoff, Limit, Timers};
 /// it. Dropping what comes back before it is ready withdraws the message, unless it was let in
 /// meanwhile. [All ways to wait](Actor#every-way-to-wait) stand in one table.
 pub struct Waiting<'a, S> {
-    actor: &'a Actor<S>,
+    pub(super) actor: &'a Actor<S>,
 }
 
 impl<'a, S: Send + 'static> Waiting<'a, S> {
@@ -315,19 +317,44 @@ impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
             answer => return Asking { seat: None, reply: Reply::of(handle, answer, back) },
         };
         let (answerer, asker) = oneshot(Asked::new(message));
+        Self::seated(handle, Ask::<S, L>::new(answerer), asker)
+    }
+
+    /// The same for a turn that may wait.
+    pub(super) fn of_turn<S, L>(handle: &Strong<S>, message: L) -> Self
+    where
+        S: Send + 'static,
+        L: AsyncMessage<S, Answer = R, Payload = M>,
+    {
+        let (turn, asker) = Awaited::new(message);
+        handle.header().announce_awaits();
+        if handle.drops_newest() {
+            let answer = handle.ask_async(turn, asker, By::Sender);
+            let reply = Reply::of(handle, answer, AsyncMessage::payload);
+            return Asking { seat: None, reply };
+        }
+        Self::seated(handle, turn, asker)
+    }
+
+    /// Sends a question, or has it sit down.
+    fn seated<S, E>(handle: &Strong<S>, question: E, asker: Asker<R, M>) -> Self
+    where
+        S: Send + 'static,
+        E: Answers + Send + 'static,
+    {
         let reply = Reply::pending(asker, handle.to_ref());
-        let refused = |header: &Header, ask: Ask<S, L>, reason: Reason| {
+        let refused = |header: &Header, question: E, reason: Reason| {
             header.report_refused(&reason, 1);
             match &reason {
-                Reason::Full => ask.leave(),
-                _ => ask.refuse(reason.clone()),
+                Reason::Full => question.leave(),
+                _ => question.refuse(reason.clone()),
             }
             reason
         };
-        let seat = match handle.send_or_sit(Ask::new(answerer), By::Sender) {
+        let seat = match handle.send_or_sit(question, By::Sender) {
             Ok(Ok(())) => None,
-            Ok(Err((ask, reason))) => {
-                refused(handle.header(), ask, reason);
+            Ok(Err((question, reason))) => {
+                refused(handle.header(), question, reason);
                 None
             }
             Err(seat) => Some(Box::new(Sitting { seat, refused }) as Box<dyn Sits<Reason>>),

@@ -48,6 +48,14 @@ pub trait Executor: Send + Sync {
         Ok(())
     }
 
+    /// Calls `poll`, once, on this thread, which is not one of its own, with whatever the executor's
+    /// own threads have around them: a runtime's context. For turns that wait
+    /// ([`Actor::run`](crate::Actor::run)), of an actor that runs
+    /// [inline](crate::ActorBuilder::run_inline), too.
+    fn within(&self, poll: &mut dyn FnMut()) {
+        poll();
+    }
+
     /// Will it drop every drain from now on? Then its actors accept nothing more: a sender gets its
     /// message back with [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone).
     fn is_closed(&self) -> bool {
@@ -80,6 +88,10 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
 
     fn try_execute(&self, drain: Drain) -> Result<(), Drain> {
         (**self).try_execute(drain)
+    }
+
+    fn within(&self, poll: &mut dyn FnMut()) {
+        (**self).within(poll);
     }
 
     fn is_closed(&self) -> bool {

@@ -49,6 +49,7 @@ use super::config::Settings;
 use super::counts::Counts;
 use super::restarts::Rests;
 use super::stats::Stats;
+use super::turn::Keeper;
 use crate::error::{EndCause, StopCause, TurnPanic, Who};
 use crate::mailbox::seats::Seats;
 use crate::mailbox::word::{CLOSED, UNBOUNDED, Word};
@@ -68,6 +69,9 @@ pub(crate) const ENDED: u64 = 2;
 const POSTED: u64 = 4;
 /// The cause of the stop was told. Set together with STOP, or never.
 const TOLD: u64 = 8;
+/// Turns that may wait have been sent to the actor. Set before the first of them is pushed, and never
+/// lowered: whoever has taken such a message out of the mailbox sees it.
+pub(crate) const AWAITS: u64 = 16;
 const FLAGS: u64 = 31;
 /// The rest is the saved list of a pending mailbox.
 pub(super) const SAVED: u64 = !FLAGS;
@@ -265,6 +269,8 @@ pub(crate) struct Ext {
     pub(super) told: Mutex<Told>,
     /// Its restarts, and the owner that rests before one.
     pub(crate) rests: Rests,
+    /// The turn that waits, or has waited and is not over.
+    pub(crate) turn: Mutex<Option<Keeper>>,
 }
 
 impl Ext {
@@ -276,6 +282,7 @@ impl Ext {
             discarded: AtomicU64::new(0),
             told: Mutex::default(),
             rests: Rests::default(),
+            turn: Mutex::default(),
         }
     }
 }
@@ -460,6 +467,14 @@ impl Header {
             self.report_stop(&StopCause::Requested);
         }
         first
+    }
+
+    /// Says that turns which may wait are sent to this actor. Before the first is pushed.
+    pub(crate) fn announce_awaits(&self) {
+        if !self.has(AWAITS) {
+            // Ordering: Relaxed. The push publishes it (MESSAGE).
+            self.flags.fetch_or(AWAITS, Relaxed);
+        }
     }
 
     /// Raises ENDED; true if this call did it. Owner only.

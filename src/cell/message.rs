@@ -20,6 +20,20 @@ pub(crate) trait Message<S>: Send + Sized + 'static {
     fn undelivered(self) -> Undelivered<S>;
 }
 
+/// A message whose turn may wait: it becomes a future on the state. `Payload` is what its sender gets
+/// back when it is cancelled.
+pub(crate) trait AsyncMessage<S: 'static>: Send + Sized + 'static {
+    type Answer: Send + 'static;
+    type Payload: Send + 'static;
+    type Future: Future<Output = Self::Answer> + Send;
+
+    /// Begins its turn. The state is there for as long as the future, and for no longer.
+    fn begin(self, state: &'static mut S, turn: InTurn<'_, S>) -> Self::Future;
+
+    /// What its sender gets back.
+    fn payload(self) -> Self::Payload;
+}
+
 /// A closure.
 pub(crate) struct Closure<F, R> {
     pub(crate) f: F,

@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use super::header::{ENDED, Header, Move, Recovered, SAVED, STOP, Step, restart};
+use super::header::{AWAITS, ENDED, Header, Move, Recovered, SAVED, STOP, Step, restart};
 use super::refs::{Queued, Ref, Scheduled, Strong, Weak, free};
 use super::resident::Env;
 use super::typed::Cell;
@@ -181,10 +181,11 @@ impl Claimed {
         unsafe { self.cell.as_ref() }
     }
 
-    /// Is a stop under way, or a list saved of which HEAD knows nothing?
+    /// Is a stop under way, is a turn among those that come that may wait, or is a list saved of
+    /// which HEAD knows nothing?
     #[inline(always)]
     pub(crate) fn is_disturbed(&self) -> bool {
-        self.header().has(STOP | SAVED)
+        self.header().has(STOP | AWAITS | SAVED)
     }
 
     /// Has nothing come since `turns` were counted, and is no flag raised? Stale on return.
@@ -457,6 +458,18 @@ impl Owner {
         self.batch.prepend(node);
     }
 
+    /// A turn that is under way goes on before all that waits: its node has the place that its
+    /// message had. The caller is its holder.
+    pub(crate) fn put_back(&mut self, node: NodePtr) {
+        self.batch.prepend(node);
+    }
+
+    /// Are there turns that may wait among those that come?
+    #[inline(always)]
+    pub(crate) fn awaits(&self) -> bool {
+        self.header().has(AWAITS)
+    }
+
     /// The owner of a mailbox that nobody runs for a time: on no thread, with what is left.
     pub(crate) fn lie_down(mut self) -> Resting {
         self.save_list();
@@ -605,9 +618,9 @@ impl Drop for Owner {
 }
 
 /// An owner on no thread: its mailbox is not idle, not pending, and run by nobody. It is passed on
-/// under a lock, which carries what HANDOVER does.
+/// under a lock, or by the word of a turn that waits, which carry what HANDOVER does.
 ///
-/// It is no `Drop`: see [`crate::drain::rest`] for who gets it up.
+/// It is no `Drop`: see [`crate::drain::rest`] and [`crate::drain::waking`] for who gets it up.
 #[must_use = "a mailbox whose owner is forgotten is stuck"]
 pub(crate) struct Resting {
     cell: Ref,

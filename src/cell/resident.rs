@@ -71,6 +71,15 @@ impl Env {
         unsafe { (*env.cast::<Env>()).cell }
     }
 
+    /// Is the state in its cell?
+    ///
+    /// # Safety
+    /// `env` points to an `Env`.
+    pub(crate) unsafe fn is_in_cell(env: *const ()) -> bool {
+        // SAFETY: the caller's word.
+        unsafe { (*env.cast::<Env>()).state.is_null() }
+    }
+
     /// Calls `f` with the state, from what a message got.
     ///
     /// # Safety

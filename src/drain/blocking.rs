@@ -14,12 +14,15 @@
 
 use std::cell::Cell;
 use std::ptr::NonNull;
+use std::task::Waker;
 
 use super::context::{Local, with_local};
-use super::deferred::{hand_off, settle};
+use super::deferred::{hand_off, schedule_if_pending, settle, take_on_if_pending};
+use super::waking::is_turn;
 use crate::FALLBACK;
 use crate::cell::executor::ThisPool;
 use crate::cell::header::Header;
+use crate::cell::refs::Ref;
 use crate::sync::{hint, thread_plain};
 
 /// The wait is refused: nobody could take over this worker's work.
@@ -155,9 +158,30 @@ pub(crate) fn leave_to_others<R>(f: impl FnOnce(&Local) -> R) -> R {
     })
 }
 
-/// [`before_sleep`] for a task that is about to be left pending.
-pub(crate) fn before_pending() {
-    with_local(before_sleep);
+/// [`before_sleep`] for a task that is about to be left pending. A turn that waits keeps no thread:
+/// what this one has deferred is run when the turn has returned.
+pub(crate) fn before_pending(waker: &Waker) {
+    with_local(|local| {
+        if !lies_down(local, waker) {
+            before_sleep(local);
+        }
+    });
+}
+
+/// The same for a task that waits for this mailbox, which is run meanwhile if it is pending.
+pub(crate) fn before_pending_for(waker: &Waker, cell: &Ref) {
+    with_local(|local| {
+        if lies_down(local, waker) {
+            return take_on_if_pending(local, cell);
+        }
+        before_sleep(local);
+        schedule_if_pending(cell);
+    });
+}
+
+/// Is it a turn of this thread's that is about to wait?
+fn lies_down(local: &Local, waker: &Waker) -> bool {
+    is_turn(waker) && local.in_turn() && !local.is_at_work()
 }
 
 /// Gives everything away: this thread is about to sleep, if it may.

@@ -22,6 +22,7 @@ use std::ptr::{NonNull, null, null_mut, without_provenance};
 
 use crate::cell::header::Header;
 use crate::cell::refs::{Queued, Ref};
+use crate::cell::turn::TurnPtr;
 use crate::sync::thread_plain;
 
 const RING: usize = 32;
@@ -149,6 +150,8 @@ pub(crate) struct Local {
     hints: Fifo<HINTS>,
     known: [Cell<usize>; KNOWN],
     about_to_block: Cell<bool>,
+    /// The turn that has just returned to its owner without being done.
+    suspended: Cell<Option<TurnPtr>>,
 }
 
 thread_plain! {
@@ -159,6 +162,7 @@ thread_plain! {
         hints: Fifo::new(),
         known: [const { Cell::new(0) }; KNOWN],
         about_to_block: Cell::new(false),
+        suspended: Cell::new(None),
     };
 }
 
@@ -281,6 +285,17 @@ impl Local {
     /// schedules must not wait for it.
     pub(crate) fn is_about_to_block(&self) -> bool {
         self.about_to_block.get()
+    }
+
+    /// The turn that runs returns to its owner, and is not done.
+    pub(crate) fn suspend(&self, turn: TurnPtr) {
+        self.suspended.set(Some(turn));
+    }
+
+    /// Has the message that has just been run begun a turn that is not done?
+    #[inline]
+    pub(crate) fn suspended(&self) -> Option<TurnPtr> {
+        self.suspended.take()
     }
 
     /// Does the list have an entry? Hints wait until it has none.

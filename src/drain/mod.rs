@@ -6,7 +6,6 @@
 //! rests before a restart ([`rest`]), for as long as a timer says. Another way out does not exist,
 //! so ownership is never lost, whatever panics.
 
-pub(crate) mod batch;
 pub(crate) mod blocking;
 pub(crate) mod context;
 pub(crate) mod deferred;
@@ -14,3 +13,4 @@ pub(crate) mod rest;
 mod run;
 mod run_list;
 pub(crate) mod schedule;
+pub(crate) mod waking;

@@ -17,6 +17,7 @@ use std::time::Duration;
 use super::context::{Local, with_local};
 use super::deferred::{drain, settle};
 use super::schedule::hand_over;
+use super::waking::cut_stopped;
 use crate::cell::header::STOP;
 use crate::cell::owner::{Owner, Resting};
 use crate::cell::refs::Ref;
@@ -76,7 +77,7 @@ pub(crate) fn drain_or_rest(local: &Local, mut owner: Owner, rest: Option<Durati
     }
 }
 
-/// Whoever has stopped an actor ends its rest: what waits is given back here, if it may run here.
+/// Whoever has stopped an actor ends its rest, or cuts its turn that waits: what waits is given back here, if it may run here.
 pub(crate) fn end_rest(local: &Local, cell: &Ref, here: bool) {
     // L1: its allocation is there before the lock in it is taken, on both sides; else the lock could
     // not say who was first.
@@ -84,6 +85,7 @@ pub(crate) fn end_rest(local: &Local, cell: &Ref, here: bool) {
         cell.header().ext_made();
         get_up(local, cell, None, here);
     }
+    cut_stopped(local, cell, here);
 }
 
 fn get_up(local: &Local, cell: &Ref, number: Option<u64>, here: bool) {

@@ -13,6 +13,10 @@
 //! | nothing, ORPHAN, ended                        | `bury`: the handles' reference is given up        |
 //! | nothing, CLOSED or WATCH                      | `release`, which keeps CLOSED; then wake          |
 //!
+//! A turn that is pending keeps the mailbox: its owner lies down in it ([`Drive::wait`]), and the
+//! drain is over. Whoever wakes the turn takes the owner out, with the turn's own node before all that
+//! waits ([`super::waking`]).
+//!
 //! A thread's outermost drain gives way at the end of a batch, if this thread's list has an entry
 //! (R9): it leaves its own mailbox at the list's end, or releases it. What is in the batch was sent
 //! before what its turns have sent, so the order of sending is kept. No mailbox is run between the
@@ -20,17 +24,19 @@
 
 use std::time::Duration;
 
-use super::batch::Hooked;
 use super::blocking::{goes_on, linger};
 use super::context::Local;
 use super::rest::lie_down;
 use super::run_list::within_budget;
 use super::schedule::{hand_over, hands_off};
 use crate::budget::{Leave, Meter, Surroundings};
+use crate::cell::batch::Hooked;
 use crate::cell::header::{Header, Move, stops};
 use crate::cell::owner::Owner;
 use crate::cell::refs::Queued;
 use crate::cell::resident::Env;
+use crate::cell::turn::TurnPtr;
+use crate::envelope::awaited::resumed;
 use crate::envelope::restart::Restart;
 use crate::error::Reason;
 use crate::mailbox::chunk::Row;
@@ -59,6 +65,14 @@ enum Halt {
     Empty,
     /// Something is left, and this thread must not go on with it.
     Left(Leave),
+}
+
+/// Why a run of turns broke off in the middle of one.
+enum Broken {
+    /// It has panicked, and been dealt with, but for the time that the actor is to rest.
+    Panicked(Option<Duration>),
+    /// It waits.
+    Suspended(TurnPtr),
 }
 
 /// What comes after a seat is let in.
@@ -151,17 +165,26 @@ impl Drive<'_> {
         loop {
             // A mailbox that only has to be let go has no list.
             let halt = if owner.has_more() {
-                let moves = !self.observed && owner.has_many();
-                let moves = if moves { owner.moves() } else { None };
-                match self.round(&mut owner, moves) {
+                // A turn that may wait borrows the state where it is (H1).
+                let plain = !self.observed && !owner.awaits();
+                let moves = if plain && owner.has_many() { owner.moves() } else { None };
+                match self.round(&mut owner, moves, plain) {
                     Ok(halt) => halt,
-                    // A turn has panicked.
-                    Err(Some(rest)) => return self.rest(owner, rest),
-                    Err(None) if !owner.has_more() => Halt::Empty,
-                    Err(None) => match self.is_over(&owner) {
-                        Some(leave) => Halt::Left(leave),
-                        None => continue,
-                    },
+                    Err(broken) => {
+                        match broken {
+                            Broken::Panicked(Some(rest)) => return self.rest(owner, rest),
+                            Broken::Panicked(None) => {}
+                            Broken::Suspended(turn) => match self.wait(owner, turn) {
+                                Some(again) => owner = again,
+                                None => return,
+                            },
+                        }
+                        match self.is_over(&owner) {
+                            _ if !owner.has_more() => Halt::Empty,
+                            Some(leave) => Halt::Left(leave),
+                            None => continue,
+                        }
+                    }
                 }
             } else {
                 Halt::Empty
@@ -199,19 +222,27 @@ impl Drive<'_> {
         }
     }
 
-    /// Runs turns until the private list is at its end, this thread must not go on, or one has
-    /// panicked and been dealt with, but for the time that the actor is to rest.
+    /// Runs turns until the private list is at its end, this thread must not go on, or one breaks
+    /// off.
     #[inline(always)]
-    fn round(&mut self, owner: &mut Owner, moves: Option<&Move>) -> Result<Halt, Option<Duration>> {
+    fn round(
+        &mut self,
+        owner: &mut Owner,
+        moves: Option<&Move>,
+        plain: bool,
+    ) -> Result<Halt, Broken> {
         // SAFETY: the state is there: a turn comes only before the end. `turns` does nothing to the
         // mailbox but run its messages and settle them.
         let halt = panic::catch(|| unsafe {
-            Env::within(owner, moves, |owner, env| match self.observed {
+            Env::within(owner, moves, |owner, env| match plain {
                 true => self.turns::<true>(owner, env),
                 false => self.turns::<false>(owner, env),
             })
         });
-        halt.map_err(|payload| self.panicked(owner, payload))
+        match halt {
+            Ok(halt) => halt.map_err(Broken::Suspended),
+            Err(payload) => Err(Broken::Panicked(self.panicked(owner, payload))),
+        }
     }
 
     /// Is the budget used up, or what this thread waits for done?
@@ -258,30 +289,32 @@ impl Drive<'_> {
         }
     }
 
-    /// Unwinds if a turn does; [`panicked`](Self::panicked) follows.
-    fn turns<const OBSERVED: bool>(&mut self, owner: &mut Owner, env: &Env) -> Halt {
+    /// Unwinds if a turn does; [`panicked`](Self::panicked) follows. `PLAIN`: nothing is done around
+    /// the turns, and none of them may wait.
+    fn turns<const PLAIN: bool>(&mut self, owner: &mut Owner, env: &Env) -> Result<Halt, TurnPtr> {
         // In this order (NEWS).
         let (mut news, mut stopped) = (stops(), owner.is_stopped());
         while let Some(taken) = owner.pop() {
             if self.bounded && owner.unsettled() > 0 {
                 self.settle_before_turn(owner);
             }
-            let run = match OBSERVED {
-                // A batch begins with the fresh state.
-                true if Restart::is(taken) => !owner.is_stopped(),
-                true => self.hooked.before_turn(owner),
-                false => !stopped,
-            };
+            let run = if PLAIN { !stopped } else { self.before_turn(owner, taken) };
             self.in_hand = Some((taken, run));
             // SAFETY: E1: this mailbox's own message, run or discarded once, with its own cell.
             unsafe {
                 if run {
                     taken.run(env.as_ptr());
                 } else {
-                    if OBSERVED {
+                    if !PLAIN && self.observed && !taken.resumes() {
                         self.hooked.gives_back();
                     }
                     taken.discard(env.as_ptr());
+                }
+            }
+            if !PLAIN {
+                if let Some(turn) = self.local.suspended() {
+                    self.suspended(taken);
+                    return Err(turn);
                 }
             }
             self.finish(owner, taken);
@@ -289,14 +322,50 @@ impl Drive<'_> {
                 break;
             }
             if let Some(leave) = self.is_over(owner) {
-                return Halt::Left(leave);
+                return Ok(Halt::Left(leave));
             }
             let latest = stops();
             if latest != news {
                 (news, stopped) = (latest, owner.is_stopped());
             }
         }
-        Halt::Empty
+        Ok(Halt::Empty)
+    }
+
+    /// Does what comes before a turn; false if there is none.
+    #[inline]
+    fn before_turn(&mut self, owner: &mut Owner, taken: Taken) -> bool {
+        if taken.resumes() {
+            // SAFETY: it is such a message, and this is the owner.
+            self.hooked = unsafe { resumed(taken.payload()) }.hooked();
+        } else if self.observed && !Restart::is(taken) {
+            return self.hooked.before_turn(owner);
+        }
+        // A batch begins with the fresh state, and it has begun when a turn goes on.
+        !owner.is_stopped()
+    }
+
+    // Turns that wait.
+
+    /// The message has begun a turn that waits, or has gone on with it: the turn has its own node.
+    fn suspended(&mut self, taken: Taken) {
+        self.in_hand = None;
+        self.meter.count();
+        // SAFETY: moved out by `run`, and forgotten here.
+        unsafe { taken.free(self.row) };
+    }
+
+    /// Lies down in a turn that waits. If it was woken meanwhile, or the actor stopped, the owner
+    /// comes back, with the turn before all that waits.
+    #[inline(never)]
+    fn wait(&mut self, mut owner: Owner, turn: TurnPtr) -> Option<Owner> {
+        turn.keep(std::mem::take(&mut self.hooked));
+        self.settle_all(&mut owner);
+        turn.register(owner.header());
+        let woken = if owner.is_stopped() { Err(owner) } else { turn.lie_down(owner) };
+        let mut owner = woken.err()?;
+        owner.put_back(turn.node());
+        Some(owner)
     }
 
     /// The message has been run or discarded.
@@ -343,18 +412,24 @@ impl Drive<'_> {
             return self.run(owner);
         }
         owner.put_first(NodePtr::new(Restart));
-        // The number of messages that wait is exact for the time of the rest, too.
+        self.settle_all(&mut owner);
+        lie_down(self.local, owner, rest);
+    }
+
+    /// The number of messages that wait is exact for the time that nobody runs the mailbox, too.
+    fn settle_all(&mut self, owner: &mut Owner) {
         while owner.unsettled() > 0 && self.bounded {
-            if is_waited_for(&owner) {
-                let _ = self.admit(&mut owner, Next::Runs) || owner.settle_one(true);
-            } else if !owner.settle_one(false) && !is_waited_for(&owner) {
+            if is_waited_for(owner) {
+                let _ = self.admit(owner, Next::Runs) || owner.settle_one(true);
+            } else if !owner.settle_one(false) && !is_waited_for(owner) {
                 // Watched by others: those that wait for idle.
                 owner.settle_one(true);
             }
         }
-        let now = owner.header().word.load();
-        owner.take(now);
-        lie_down(self.local, owner, rest);
+        if owner.unsettled() > 0 {
+            let now = owner.header().word.load();
+            owner.take(now);
+        }
     }
 
     // Room (R6).

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::why_not;
+use super::{Answers, why_not};
 use crate::cell::message::Message;
 use crate::cell::owner::InTurn;
 use crate::cell::resident::Env;
@@ -49,16 +49,6 @@ impl<S: 'static, L: Message<S>> Ask<S, L> {
         }
     }
 
-    /// Answers a question that was accepted nowhere, unless its asker has withdrawn it.
-    pub(crate) fn refuse(mut self, reason: Reason) {
-        answer(self.answerer.take(), AskError::Refused(reason));
-    }
-
-    /// Leaves a question that was accepted nowhere to its asker, who withdraws it.
-    pub(crate) fn leave(mut self) {
-        self.answerer.take().into_iter().for_each(Answerer::leave);
-    }
-
     /// # Safety
     /// E1.
     unsafe fn run(payload: *mut u8, env: *const ()) {
@@ -99,6 +89,16 @@ impl<S: 'static, L: Message<S>> Ask<S, L> {
 
 impl<S: 'static, L: Message<S>> Envelope for Ask<S, L> {
     const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::discard, Self::panicked);
+}
+
+impl<S: 'static, L: Message<S>> Answers for Ask<S, L> {
+    fn refuse(mut self, reason: Reason) {
+        answer(self.answerer.take(), AskError::Refused(reason));
+    }
+
+    fn leave(mut self) {
+        self.answerer.take().into_iter().for_each(Answerer::leave);
+    }
 }
 
 impl<S, L: Message<S>> Drop for Ask<S, L> {

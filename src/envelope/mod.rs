@@ -5,6 +5,7 @@
 //! |---------------------------------|--------------------|----------------------------|-------------------------------|-------------------------|
 //! | [`Tell`](tell::Tell)            | the node           | nobody                     | the undelivered hook, or drop | the panic hook alone    |
 //! | [`Ask`](ask::Ask)               | a oneshot          | the asker, by the oneshot  | dropped; the asker is told    | the asker is told       |
+//! | [`Awaited`](awaited::Awaited)   | a oneshot          | the asker, by the oneshot  | dropped; the asker is told    | the asker is told       |
 //! | [`Borrowed`](borrowed::Borrowed)| the caller's frame | the caller, in the frame   | stays with the caller         | resumed on the caller   |
 //! | [`Seated`](seated::Seated)      | a oneshot          | as what it holds           | as what it holds              | as what it holds        |
 //!
@@ -12,6 +13,7 @@
 //!   is of the state type in its type, with an [`Env`](crate::cell::resident::Env) of it.
 
 pub(crate) mod ask;
+pub(crate) mod awaited;
 pub(crate) mod borrowed;
 pub(crate) mod lent;
 pub(crate) mod restart;
@@ -23,6 +25,16 @@ use crate::cell::message::Message;
 use crate::cell::resident::Env;
 use crate::cell::typed::Cell;
 use crate::error::Reason;
+use crate::mailbox::node::Envelope;
+
+/// A message that lies in a oneshot, and was accepted nowhere.
+pub(crate) trait Answers: Envelope {
+    /// Answers it, unless its asker has withdrawn it.
+    fn refuse(self, reason: Reason);
+
+    /// Leaves it to its asker, who withdraws it.
+    fn leave(self);
+}
 
 /// Hands an undelivered message to the hook, or drops it. May unwind.
 ///

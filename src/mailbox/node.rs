@@ -40,6 +40,8 @@ pub(crate) struct VTable {
     pub(crate) panicked: unsafe fn(payload: *mut u8, env: *const (), panic: Payload),
     layout: Layout,
     payload: usize,
+    /// It goes on with a turn that has begun.
+    resumes: bool,
 }
 
 /// A type that can be put into a node.
@@ -59,7 +61,13 @@ impl VTable {
             panicked,
             layout: Layout::new::<NodeOf<M>>(),
             payload: offset_of!(NodeOf<M>, message),
+            resumes: false,
         }
+    }
+
+    /// The same for a message that goes on with a turn that has begun.
+    pub(crate) const fn resuming(self) -> Self {
+        VTable { resumes: true, ..self }
     }
 }
 
@@ -249,6 +257,12 @@ impl Taken {
     /// Was it made with these very functions, which are a static?
     pub(crate) fn is_of(self, vtable: &'static VTable) -> bool {
         std::ptr::eq(self.vtable, vtable)
+    }
+
+    /// Does it go on with a turn that has begun?
+    #[inline]
+    pub(crate) fn resumes(self) -> bool {
+        self.vtable.resumes
     }
 
     /// The node again, with its message unmoved.

@@ -65,6 +65,15 @@ struct Whole<F: Question, R> {
 pub(crate) trait Question: Sized {
     type Payload;
     fn payload(self) -> Self::Payload;
+
+    /// The same, where it lies.
+    ///
+    /// # Safety
+    /// The caller has won the question (Q1), which is moved out.
+    unsafe fn take_payload(this: *mut Self) -> Self::Payload {
+        // SAFETY: the caller's word.
+        unsafe { this.read() }.payload()
+    }
 }
 
 /// A question that nobody put: its answer was promised.
@@ -113,14 +122,11 @@ pub(crate) fn oneshot<F: Question, R>(question: F) -> (Answerer<F, R>, Asker<R, 
 /// # Safety
 /// The cell is a `Whole<F, R>`, and the caller has won the question (Q1), which is moved out.
 unsafe fn give_back<F: Question, R>(cell: NonNull<Cell<R, F::Payload>>) -> F::Payload {
-    // SAFETY: the caller's word.
-    let question = unsafe {
-        cell.cast::<Whole<F, R>>()
-            .as_ref()
-            .question
-            .with_mut(|question| ManuallyDrop::take(&mut *question))
-    };
-    question.payload()
+    // SAFETY: the caller's word. It is moved out of its place before user code sees it.
+    unsafe {
+        let question = cell.cast::<Whole<F, R>>().as_ref().question.with_mut(<*mut _>::cast);
+        F::take_payload(question)
+    }
 }
 
 /// # Safety

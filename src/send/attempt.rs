@@ -7,9 +7,9 @@
 //!   work, and neither is one that is used up meanwhile.
 
 use super::with::returned;
+use crate::cell::batch::Hooked;
 use crate::cell::owner::Claimed;
 use crate::cell::refs::Strong;
-use crate::drain::batch::Hooked;
 use crate::drain::context::{Depth, Local, with_local};
 use crate::drain::deferred::{drain, settle};
 use crate::drain::rest::drain_or_rest;

@@ -2,12 +2,15 @@
 
 use std::mem::needs_drop;
 
-use crate::cell::owner::Owed;
+use crate::cell::header::AWAITS;
+use crate::cell::owner::{Owed, stop};
 use crate::cell::refs::{Queued, Ref, Strong};
 use crate::drain::context::{Depth, with_local};
 use crate::drain::deferred::{drain, settle};
 use crate::drain::rest::end_rest;
 use crate::drain::schedule::{enter, schedule};
+use crate::drain::waking::cut_stopped;
+use crate::error::StopCause;
 use crate::mailbox::word::{CLOSED, Entry, ORPHAN};
 
 impl<S> Strong<S> {
@@ -25,7 +28,7 @@ impl<S> Strong<S> {
     pub(crate) fn stop(&self) -> bool {
         let first = self.header().raise_stop();
         self.close();
-        if self.header().config().may_rest() {
+        if self.header().config().may_rest() || self.header().has(AWAITS) {
             wake_stopped(&self.to_ref());
         }
         first
@@ -82,12 +85,18 @@ impl<S> Strong<S> {
     }
 }
 
-/// Ends the rest of an actor that was stopped.
+/// Ends the rest of an actor that was stopped, or the turn that waits.
 pub(crate) fn wake_stopped(cell: &Ref) {
     with_local(|local| {
         end_rest(local, cell, true);
         settle(local);
     });
+}
+
+/// Stops an actor whose turn waits, or runs, by whoever borrows from that turn.
+pub(crate) fn stop_in_turn(cell: &Ref) {
+    stop(cell.header(), StopCause::Requested);
+    with_local(|local| cut_stopped(local, cell, false));
 }
 
 impl<S> Strong<S> {

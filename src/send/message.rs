@@ -3,13 +3,14 @@
 
 use super::push::By;
 use crate::cell::config::Overflow;
-use crate::cell::message::Message;
+use crate::cell::message::{AsyncMessage, Message};
 use crate::cell::owner::{Claimed, InTurn};
 use crate::cell::refs::{Ref, Strong};
 use crate::drain::context::{Depth, Local, with_local};
 use crate::drain::deferred::{drain, settle};
 use crate::drain::rest::drain_or_rest;
 use crate::envelope::ask::{Ask, Asked};
+use crate::envelope::awaited::Awaited;
 use crate::envelope::give_back;
 use crate::envelope::tell::Tell;
 use crate::error::{AskError, Reason, SendError, TurnPanic};
@@ -202,6 +203,23 @@ impl<S: 'static> Strong<S> {
             panic::discard(payload);
             AskError::Panicked(panic)
         }))
+    }
+
+    /// Sends a turn that may wait, whose asker this is.
+    pub(crate) fn ask_async<L: AsyncMessage<S>>(
+        &self,
+        turn: Awaited<S, L>,
+        asker: Asker<L::Answer, L::Payload>,
+        by: By,
+    ) -> Result<Answer<L::Answer, L::Payload>, (L, Reason)>
+    where
+        S: Send,
+    {
+        self.header().announce_awaits();
+        match with_local(|local| self.push(local, Snapshot::IDLE, turn, by)) {
+            Ok(()) => Ok(Answer::Pending(asker, self.to_ref())),
+            Err((turn, reason)) => Err((turn.take_back(asker), reason)),
+        }
     }
 
     #[inline(never)]

@@ -169,7 +169,7 @@ impl<S: 'static, E: Envelope> Seat<S, E> {
                 // message.
                 panic::ignore(|| drop(waiter));
             } else if self.asker.watch(waiter) {
-                before_pending();
+                before_pending(cx.waker());
                 return Poll::Pending;
             }
             if let Some(answer) = self.answer() {

@@ -8,9 +8,9 @@ use std::task::{Context, Poll};
 use crate::budget::Until;
 use crate::cell::header::Ext;
 use crate::cell::refs::{Ref, Strong};
-use crate::drain::blocking::{before_pending, relieve};
+use crate::drain::blocking::{before_pending, before_pending_for, relieve};
 use crate::drain::context::with_local;
-use crate::drain::deferred::{drain_until, schedule_if_pending};
+use crate::drain::deferred::drain_until;
 use crate::error::{AskError, Reason};
 use crate::mailbox::oneshot::Asker;
 use crate::mailbox::word::{CLOSED, Snapshot};
@@ -89,8 +89,7 @@ impl Ref {
             return Poll::Ready(Err(AskError::Refused(Reason::Deadlock)));
         }
         // What this thread has deferred is handed off, if it is inside a turn.
-        before_pending();
-        schedule_if_pending(self);
+        before_pending_for(cx.waker(), self);
         poll_for(asker, cx)
     }
 }
@@ -229,7 +228,7 @@ impl<S: 'static> Strong<S> {
             self.forget_waiter(awaited, entry);
             *entry = Some(awaited.list(self.header().ext_made()).insert(waiter));
             if self.stays(awaited) {
-                before_pending();
+                before_pending(cx.waker());
                 return Poll::Pending;
             }
         }

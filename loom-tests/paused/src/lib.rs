@@ -34,10 +34,11 @@ pub mod time;
 mod wait_list;
 
 pub use actor::{
-    Activity, Actor, ActorBuilder, ActorSnapshot, Asking, Closing, Context, Ending, Handler, Lossy,
-    Posted, Promise, Recipient, Reply, Sending, ShutdownReport, SpawnError, SpawnReason, System,
-    SystemSnapshot, Template, TemplateBuilder, WaitError, Waiting, WaitingRecipient, WeakActor,
-    WeakRecipient, Within, current_actor, name_panics, promise, promise_on,
+    AbortHandle, Activity, Actor, ActorBuilder, ActorSnapshot, Asking, AsyncContext, AsyncHandler,
+    AsyncTurn, Closing, Context, Ending, Handler, Lossy, Posted, Promise, Recipient, Reply,
+    Sending, ShutdownReport, SpawnError, SpawnReason, System, SystemSnapshot, Template,
+    TemplateBuilder, WaitError, Waiting, WaitingRecipient, WeakActor, WeakRecipient, Within,
+    current_actor, name_panics, promise, promise_on,
 };
 pub use budget::Budget;
 pub use cell::config::{Overflow, PanicPolicy, SharedPolicy, Undelivered};

@@ -12,8 +12,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cell::header::Step;
-use crate::cell::owner::Owner;
+use super::header::Step;
+use super::owner::Owner;
 
 /// The batch of one owner.
 #[derive(Default)]

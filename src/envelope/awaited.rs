@@ -1,0 +1,409 @@
+//! A message whose turn may wait.
+//!
+//! Message, future and answer lie in one oneshot: the place of the message becomes that of the
+//! future. As the message begins, its node is gone. A turn that is pending has a node of its own,
+//! in the oneshot too, by which the mailbox goes on with it: no poll allocates.
+//!
+//! - E4: the place holds the message while the turn is [`Queued`](Stage::Queued), for whoever wins
+//!   the question (Q1), and the future while it is [`Begun`](Stage::Begun), for the owner.
+//! - E5: a future borrows the state from its first poll to its drop. So the state is in its cell for
+//!   that time (H1: a list with such a message is run without moving the state), nothing else of the
+//!   actor runs (the mailbox is owned), and the future is dropped before its turn is over, and before
+//!   a panic of it is dealt with.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::task::{Context, Poll};
+
+use super::{Answers, why_not};
+use crate::cell::header::Header;
+use crate::cell::message::AsyncMessage;
+use crate::cell::owner::InTurn;
+use crate::cell::resident::Env;
+use crate::cell::turn::{Core, Cut, Keeper, TurnPtr, VTable as TurnVTable};
+use crate::cell::typed::Cell;
+use crate::drain::context::with_local;
+use crate::drain::waking::with_waker;
+use crate::error::{AskError, Reason, TurnPanic};
+use crate::mailbox::node::{Envelope, NodeOf, NodePtr, VTable};
+use crate::mailbox::oneshot::{Answerer, Asker, Question, oneshot};
+use crate::panic::{self, Payload};
+use crate::sync::cell::UnsafeCell;
+
+/// A turn, in the question's place of its oneshot.
+#[repr(C)]
+pub(crate) struct Turn<S: 'static, L: AsyncMessage<S>> {
+    core: Core,
+    /// The drainer's side of the oneshot: it leaves when nobody keeps the turn any more. Set before
+    /// the turn is anybody else's.
+    answerer: Option<Answerer<Turn<S, L>, L::Answer>>,
+    node: UnsafeCell<NodeOf<Resumed<S, L>>>,
+    /// The mailbox's.
+    stage: UnsafeCell<Stage>,
+    body: UnsafeCell<Body<L, L::Future>>,
+}
+
+/// What lies in the body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The message, unless its asker has it back.
+    Queued,
+    /// The future.
+    Begun,
+    /// Nothing.
+    Gone,
+}
+
+union Body<L, F> {
+    message: ManuallyDrop<L>,
+    future: ManuallyDrop<F>,
+}
+
+// SAFETY: message, future and state are Send, and touched by one thread at a time (E4).
+unsafe impl<S: Send, L: AsyncMessage<S>> Send for Turn<S, L> {}
+
+impl<S: 'static, L: AsyncMessage<S>> Question for Turn<S, L> {
+    type Payload = L::Payload;
+
+    fn payload(self) -> L::Payload {
+        // SAFETY: E4: whoever has a question by value has won it.
+        self.body.with_mut(|body| unsafe { ManuallyDrop::take(&mut (*body).message) }).payload()
+    }
+
+    unsafe fn take_payload(this: *mut Self) -> L::Payload {
+        // SAFETY: E4, by the caller's word. Nothing else of the turn is touched: its node is in the
+        // mailbox, and the mailbox's.
+        let message = unsafe {
+            (*(&raw const (*this).body)).with_mut(|body| ManuallyDrop::take(&mut (*body).message))
+        };
+        message.payload()
+    }
+}
+
+/// A turn's memory, kept by the mailbox: it is passed from the message to the turn's own node and
+/// from there to whoever runs that.
+#[repr(transparent)]
+struct Held<S: 'static, L: AsyncMessage<S>>(Keeper, PhantomData<fn(S, L)>);
+
+/// The message, in any node.
+#[repr(transparent)]
+pub(crate) struct Awaited<S: 'static, L: AsyncMessage<S>> {
+    turn: Option<Held<S, L>>,
+}
+
+/// The same in the turn's own node.
+#[repr(transparent)]
+struct Resumed<S: 'static, L: AsyncMessage<S>>(Awaited<S, L>);
+
+/// What came of a poll.
+enum Polled<R> {
+    Pending,
+    Over(Result<R, AskError>),
+    /// It was cancelled before it began.
+    Cancelled,
+}
+
+impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
+    fn turn(&self) -> TurnPtr {
+        self.0.turn()
+    }
+
+    fn this(&self) -> &Turn<S, L> {
+        // SAFETY: W2; the core is the first field of such a turn.
+        unsafe { self.turn().0.cast::<Turn<S, L>>().as_ref() }
+    }
+
+    fn answerer(&self) -> &Answerer<Turn<S, L>, L::Answer> {
+        self.this().answerer.as_ref().expect("a turn lies in its oneshot")
+    }
+
+    /// Moves the turn on to this stage; the one before comes back.
+    fn set_stage(&self, to: Stage) -> Stage {
+        // SAFETY: the mailbox's.
+        self.this().stage.with_mut(|stage| unsafe { std::mem::replace(&mut *stage, to) })
+    }
+
+    /// Takes the message out, unless its asker has it back.
+    fn start(&self) -> Option<L> {
+        self.set_stage(Stage::Gone);
+        self.answerer().accept().then(|| {
+            // SAFETY: E4: won.
+            self.this().body.with_mut(|body| unsafe { ManuallyDrop::take(&mut (*body).message) })
+        })
+    }
+
+    /// Drops the future. May unwind.
+    fn drop_future(&self) {
+        if self.set_stage(Stage::Gone) == Stage::Begun {
+            // SAFETY: E4: it is there, and dropped once, where it was polled.
+            self.this().body.with_mut(|body| unsafe {
+                ManuallyDrop::drop(&mut (*body).future);
+            });
+        }
+    }
+
+    /// Begins the turn, or goes on with it. Unwinds if user code does; then the future is gone.
+    ///
+    /// # Safety
+    /// E1.
+    unsafe fn poll(&self, env: *const ()) -> Polled<L::Answer> {
+        // SAFETY: E1.
+        let cell = unsafe { Env::cell(env) };
+        let cut = self.turn().begin_poll().err();
+        // SAFETY: the mailbox's.
+        if self.this().stage.with(|stage| unsafe { *stage }) != Stage::Begun {
+            let Some(message) = self.start() else { return Polled::Cancelled };
+            if let Some(cut) = cut {
+                drop(message);
+                return Polled::Over(Err(cut.into()));
+            }
+            // SAFETY: E1, E5: the owner's, in its cell; the future is dropped before the turn ends.
+            let future = unsafe {
+                debug_assert!(Env::is_in_cell(env), "a future borrows a state that moves");
+                message.begin(Cell::<S>::state_for_turn(cell), InTurn::new(cell))
+            };
+            // SAFETY: E4: the message was moved out.
+            self.this().body.with_mut(|body| unsafe { (*body).future = ManuallyDrop::new(future) });
+            self.set_stage(Stage::Begun);
+        } else if let Some(cut) = cut {
+            self.drop_future();
+            return Polled::Over(Err(cut.into()));
+        }
+        // SAFETY: E1: the owner keeps the cell.
+        let header = unsafe { &*cell };
+        let polled = panic::catch(|| match self.poll_within(header) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(answer) => {
+                let dropped = panic::catch(|| self.drop_future());
+                Poll::Ready(dropped.map(|()| answer))
+            }
+        });
+        match polled {
+            Ok(Poll::Pending) => Polled::Pending,
+            Ok(Poll::Ready(Ok(answer))) => Polled::Over(Ok(answer)),
+            Ok(Poll::Ready(Err(payload))) => std::panic::resume_unwind(payload),
+            Err(payload) => {
+                // E5: before the panic is dealt with.
+                panic::ignore(|| self.drop_future());
+                std::panic::resume_unwind(payload)
+            }
+        }
+    }
+
+    /// Polls the future, where the actor's executor would have it polled.
+    fn poll_within(&self, header: &Header) -> Poll<L::Answer> {
+        let poll = || {
+            with_waker(self.turn(), |waker| {
+                // SAFETY: E4: it is there. It is pinned: it lies in the turn's memory, and is
+                // dropped there.
+                self.this().body.with_mut(|body| unsafe {
+                    let future: &mut L::Future = &mut (*body).future;
+                    Pin::new_unchecked(future).poll(&mut Context::from_waker(waker))
+                })
+            })
+        };
+        match header.config().executor.as_deref() {
+            Some(executor) if !header.is_executor_only() => {
+                let mut polled = None;
+                executor.within(&mut || {
+                    if polled.is_none() {
+                        polled = Some(poll());
+                    }
+                });
+                polled.unwrap_or(Poll::Pending)
+            }
+            _ => poll(),
+        }
+    }
+
+    /// The turn is pending: it keeps itself, by its own node, and its owner is told.
+    fn suspend(self) {
+        let turn = self.turn();
+        // SAFETY: W2; the core is the first field of such a turn. The node is in no list, and is the
+        // owner's.
+        unsafe {
+            let this = turn.0.cast::<Turn<S, L>>().as_ref();
+            this.node.with_mut(|node| {
+                let message = NodeOf::message(node).cast_mut();
+                (*message).0.turn = Some(self);
+            });
+        }
+        with_local(|local| local.suspend(turn));
+    }
+
+    /// The turn is over.
+    ///
+    /// # Safety
+    /// E1.
+    unsafe fn finish(self, env: *const (), answer: Result<L::Answer, AskError>) {
+        // SAFETY: E1: the owner keeps the cell.
+        self.turn().unregister(unsafe { &*Env::cell(env) });
+        self.answerer().answer(answer);
+    }
+
+    /// Answers a turn that has not begun, unless its asker has it back.
+    fn refuse(self, error: AskError) {
+        if let Some(message) = self.start() {
+            self.answerer().answer(Err(error));
+            panic::ignore(|| drop(message));
+        }
+    }
+}
+
+/// The functions of a turn's core.
+///
+/// # Safety
+/// `core` is that of such a turn.
+unsafe fn node<S: 'static, L: AsyncMessage<S>>(core: NonNull<Core>) -> NodePtr {
+    // SAFETY: the caller's word; the address alone is made.
+    let turn = unsafe { core.cast::<Turn<S, L>>().as_ref() };
+    NodePtr::of_frame(turn.node.with_mut(|node| node))
+}
+
+/// # Safety
+/// As for [`node`], and nobody keeps the turn.
+unsafe fn free<S: 'static, L: AsyncMessage<S>>(core: NonNull<Core>) {
+    let turn = core.cast::<Turn<S, L>>();
+    // SAFETY: the caller's word. What it held was moved out or dropped (E4).
+    let answerer = unsafe {
+        let answerer = (*turn.as_ptr()).answerer.take();
+        turn.drop_in_place();
+        answerer
+    };
+    answerer.into_iter().for_each(Answerer::leave);
+}
+
+impl<S: Send + 'static, L: AsyncMessage<S>> Awaited<S, L> {
+    /// A turn to be pushed, and its asker: one allocation.
+    pub(crate) fn new(message: L) -> (Self, Asker<L::Answer, L::Payload>) {
+        let core = Core::new(const { &TurnVTable { node: node::<S, L>, free: free::<S, L> } });
+        let node = UnsafeCell::new(NodeOf::in_frame(Resumed(Awaited { turn: None })));
+        let body = UnsafeCell::new(Body { message: ManuallyDrop::new(message) });
+        let stage = UnsafeCell::new(Stage::Queued);
+        let (answerer, asker) = oneshot(Turn { core, answerer: None, node, stage, body });
+        let turn = NonNull::new(answerer.question()).expect("a question has an address");
+        // SAFETY: it was made just now, and is nobody else's.
+        let keeper = unsafe {
+            (*turn.as_ptr()).answerer = Some(answerer);
+            Keeper::first(TurnPtr(turn.cast()))
+        };
+        (Awaited { turn: Some(Held(keeper, PhantomData)) }, asker)
+    }
+
+    /// One that can abort the turn.
+    pub(crate) fn keeper(&self) -> Keeper {
+        self.turn.as_ref().expect("a message that was sent nowhere").0.clone()
+    }
+
+    /// The message, of a turn that was accepted nowhere.
+    pub(crate) fn take_back(mut self, asker: Asker<L::Answer, L::Payload>) -> L {
+        let message = self.turn.take().and_then(|turn| turn.start());
+        drop(asker);
+        message.expect("a turn that was accepted nowhere is its sender's")
+    }
+}
+
+impl<S: 'static, L: AsyncMessage<S>> Awaited<S, L> {
+    /// # Safety
+    /// E1.
+    unsafe fn run(payload: *mut u8, env: *const ()) {
+        // SAFETY: E1: the payload is an `Awaited<S, L>`, and the owner alone reaches it.
+        let this = unsafe { &mut *payload.cast::<Self>() };
+        let Some(turn) = &this.turn else { return };
+        // SAFETY: E1.
+        let polled = unsafe { turn.poll(env) };
+        let Some(turn) = this.turn.take() else { return };
+        match polled {
+            Polled::Pending => turn.suspend(),
+            // SAFETY: E1.
+            Polled::Over(answer) => unsafe { turn.finish(env, answer) },
+            Polled::Cancelled => {}
+        }
+    }
+
+    /// # Safety
+    /// E1.
+    unsafe fn discard(payload: *mut u8, env: *const ()) {
+        // SAFETY: E1, as above.
+        let (this, reason) = unsafe { (&mut *payload.cast::<Self>(), why_not(env)) };
+        let Some(turn) = this.turn.take() else { return };
+        // SAFETY: the mailbox's.
+        if turn.this().stage.with(|stage| unsafe { *stage }) == Stage::Begun {
+            panic::ignore(|| turn.drop_future());
+            // SAFETY: E1.
+            unsafe { turn.finish(env, Err(AskError::Aborted)) };
+        } else {
+            turn.refuse(AskError::Refused(reason));
+        }
+    }
+
+    /// # Safety
+    /// E1, after `run` has unwound.
+    unsafe fn panicked(payload: *mut u8, env: *const (), panic: Payload) {
+        // SAFETY: E1, as above; the owner keeps the cell.
+        let (this, header) = unsafe { (&mut *payload.cast::<Self>(), &*Env::cell(env)) };
+        if let Some(turn) = this.turn.take() {
+            let told = TurnPanic::of(header.name(), &panic);
+            // SAFETY: E1.
+            unsafe { turn.finish(env, Err(AskError::Panicked(told))) };
+        }
+        panic::discard(panic);
+    }
+}
+
+impl<S: 'static, L: AsyncMessage<S>> Envelope for Awaited<S, L> {
+    const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::discard, Self::panicked);
+}
+
+impl<S: 'static, L: AsyncMessage<S>> Envelope for Resumed<S, L> {
+    const VTABLE: &'static VTable = &VTable::of::<Self>(
+        Awaited::<S, L>::run,
+        Awaited::<S, L>::discard,
+        Awaited::<S, L>::panicked,
+    )
+    .resuming();
+}
+
+/// The turn that a node goes on with.
+///
+/// # Safety
+/// `payload` is that of a message that [resumes](crate::mailbox::node::Taken::resumes).
+pub(crate) unsafe fn resumed(payload: *const u8) -> TurnPtr {
+    // SAFETY: the caller's word: it is a turn's own node, which holds that turn, and all of these
+    // are one address.
+    TurnPtr(unsafe { payload.cast::<NonNull<Core>>().read() })
+}
+
+impl<S: 'static, L: AsyncMessage<S>> Answers for Awaited<S, L> {
+    fn refuse(mut self, reason: Reason) {
+        self.turn
+            .take()
+            .into_iter()
+            .for_each(|turn| turn.refuse(AskError::Refused(reason.clone())));
+    }
+
+    fn leave(mut self) {
+        // The asker has the message back, or will have it.
+        drop(self.turn.take());
+    }
+}
+
+impl<S: 'static, L: AsyncMessage<S>> Drop for Awaited<S, L> {
+    fn drop(&mut self) {
+        // One that was withdrawn from its seat. In a node it is never dropped: it is run or
+        // discarded.
+        self.turn.take().into_iter().for_each(|turn| turn.refuse(AskError::Abandoned));
+    }
+}
+
+impl From<Cut> for AskError {
+    fn from(cut: Cut) -> Self {
+        match cut {
+            Cut::Aborted => AskError::Aborted,
+            Cut::Lost => AskError::Abandoned,
+        }
+    }
+}
