@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::face::{POOL_THREAD, PROGRAM_THREAD};
 use crate::ledger::{Kind, NOBODY, alive, begin, described, finding, kind, progress, settle};
 use crate::plan::{Ends, For, Program, Room, Runs};
+use crate::turns;
 use crate::user::{Doing, World, caught};
 
 /// Runs a program. False if something of it is still there, and the process can run no other.
@@ -126,6 +127,10 @@ fn phases(world: &Arc<World>, patience: Duration) -> bool {
     let pump = || world.start("pump".into(), Doing::Code, |world| world.pump());
     if world.program.pumped {
         pump();
+    }
+    if world.program.awaits.contains(&true) {
+        // It ends with the pump.
+        world.start("pump".into(), Doing::Code, turns::wake_the_forgotten);
     }
     let stuck = |what: &str| finding("stuck", &format!("{what}: {:?}", world.unfinished()));
     if !wait(world, patience, || is_quiet(world)) {
