@@ -14,6 +14,7 @@
 //! | `cancel` | asker   | queued -> cancelled      | the question is the asker's; refused otherwise                    |
 //! | `finish` | drainer | running -> done          | the answer is the asker's; WAITING was set: takes the waiter, wakes it |
 //! | `watch`  | asker   | - -> WAITING             | refused if done; a waiter from before is taken back first         |
+//! | drop     | asker   | WAITING -> -             | unless it is done, the waiter is taken back; then `leave`         |
 //! | `leave`  | each    | - -> LEFT                | LEFT was set: frees                                               |
 //!
 //! - Q1: `start` and `cancel` exclude each other; the winner alone touches the question.
@@ -292,6 +293,22 @@ impl<R, P> Asker<R, P> {
         in_time
     }
 
+    /// Takes the waiter back, unless it is about to be woken: the question may stay for long, and the
+    /// turn that the waiter would wake may wait for nobody else.
+    fn forget_waiter(&self) {
+        let cell = self.cell();
+        // Ordering: Relaxed, as in `watch`. WAITING is set by the asker alone.
+        if cell.state.load(Relaxed) & WAITING == 0 {
+            return;
+        }
+        // Ordering: Relaxed, as in `watch`.
+        if cell.state.fetch_and(!WAITING, Relaxed) & PHASE != DONE {
+            // SAFETY: Q3: WAITING is clear, and it was not done when it was cleared.
+            let before = cell.waiter.with_mut(|slot| unsafe { (*slot).take() });
+            panic::ignore(|| drop(before));
+        }
+    }
+
     /// Cancels the question, unless it has started: then it certainly never runs, and here is what
     /// it was made of.
     pub(crate) fn cancel(&mut self) -> Option<P> {
@@ -306,6 +323,7 @@ impl<R, P> Asker<R, P> {
 
 impl<R, P> Drop for Asker<R, P> {
     fn drop(&mut self) {
+        self.forget_waiter();
         Cell::leave(self.0);
     }
 }

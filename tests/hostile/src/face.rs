@@ -1191,7 +1191,7 @@ macro_rules! described {
             builder = builder.on_batch_end(move |state: &mut State, _| {
                 let at = state.at();
                 last.entries[at].batches.fetch_sub(1, SeqCst);
-                let _turn = state.hook(at);
+                let _turn = state.batch_end(at);
                 last.user(&after);
             });
         }

@@ -87,6 +87,8 @@ pub fn wake_the_forgotten(world: &Arc<World>) {
                 world.start("gift".into(), Doing::Code, move |_| gift.keep(()));
             }
         }
+        let left = world.clone();
+        world.start("left".into(), Doing::Code, move |_| left.drop_left(LONG));
         thread::sleep(Duration::from_micros(500));
     }
 }

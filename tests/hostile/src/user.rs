@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cooked_waker::{IntoWaker, Wake, WakeRef};
 
@@ -110,6 +110,8 @@ struct Kept {
     of: Origin,
     woken: Arc<AtomicBool>,
     is_pending: bool,
+    /// A turn has polled it, and left it here.
+    left: Option<Instant>,
     _token: Option<Token>,
 }
 
@@ -432,8 +434,8 @@ impl World {
     pub fn may_await(&self, at: usize, of: usize) -> bool {
         let may = at < of && self.keeps_going(of).1;
         if may {
-            // What is forgotten of the other keeps the turn.
-            self.keeps.lock().unwrap().insert((of, at));
+            // What is forgotten of the other keeps the turn, and what of the turn, the answer.
+            self.keeps.lock().unwrap().extend([(of, at), (at, of)]);
         }
         may
     }
@@ -620,7 +622,7 @@ impl World {
                 match self.poll(|cx| kept.future.poll(cx), &waker) {
                     Poll::Ready(done) => self.is_done(done, &mut kept.future, kept.of, &waker),
                     Poll::Pending => {
-                        kept.is_pending = true;
+                        (kept.is_pending, kept.left) = (true, None);
                         self.keep(*slot, kept);
                     }
                 }
@@ -813,7 +815,10 @@ impl World {
         }
         match then {
             Fate::Keep(slot) => {
-                self.keep(slot, Kept { future, of, woken, is_pending: true, _token: token });
+                self.keep(
+                    slot,
+                    Kept { future, of, woken, is_pending: true, left: None, _token: token },
+                );
             }
             Fate::Forget => {
                 self.forgets(of);
@@ -889,7 +894,20 @@ impl World {
         let token = self.token(Kind::Future, to, None);
         let of = Origin { to, group: token.id, carries: None };
         let woken = Arc::default();
-        self.keep(slot, Kept { future, of, woken, is_pending: false, _token: Some(token) });
+        let (left, _token) = (Some(Instant::now()), Some(token));
+        self.keep(slot, Kept { future, of, woken, is_pending: false, left, _token });
+    }
+
+    /// Takes futures out that turns have left long ago: they keep wakers of these.
+    pub fn drop_left(&self, long: Duration) {
+        for slot in &self.futures {
+            let mut slot = slot.lock().unwrap();
+            let left = slot.as_ref().and_then(|kept| kept.left);
+            let kept =
+                if left.is_some_and(|left| left.elapsed() > long) { slot.take() } else { None };
+            drop(slot);
+            caught(|| drop(kept));
+        }
     }
 
     /// A turn polls a future that lies there.
@@ -897,6 +915,7 @@ impl World {
         let Some(mut kept) = self.futures[slot].lock().unwrap().take() else { return };
         // Its own waker has given way to the turn's.
         kept.is_pending = false;
+        kept.left = Some(Instant::now());
         let polled = within(Doing::Poll, || kept.future.poll(cx));
         match polled {
             Poll::Ready(done) => self.comes_of(done, kept.of),
@@ -931,7 +950,8 @@ impl World {
                 Poll::Ready(done) => return self.is_done(done, &mut future, of, &waker),
                 Poll::Pending => {
                     if let Fate::Keep(slot) = then {
-                        let kept = Kept { future, of, woken, is_pending: true, _token: None };
+                        let kept =
+                            Kept { future, of, woken, is_pending: true, left: None, _token: None };
                         return self.keep(slot, kept);
                     }
                 }
@@ -945,8 +965,10 @@ impl World {
             }
             (Fate::Keep(slot), future) => {
                 let woken = Arc::default();
-                return self
-                    .keep(slot, Kept { future, of, woken, is_pending: false, _token: None });
+                return self.keep(
+                    slot,
+                    Kept { future, of, woken, is_pending: false, left: None, _token: None },
+                );
             }
             (_, Underway::Asked(asked)) => asked,
             // What waits in it can only be polled.
@@ -1352,6 +1374,16 @@ impl State {
 
     /// A turn, or what else gets the state, begins here.
     pub fn hook(&mut self, to: usize) -> Turn {
+        self.hook_of(to, true)
+    }
+
+    /// The end of a batch: that of a turn that was cut comes where that was done.
+    pub fn batch_end(&mut self, to: usize) -> Turn {
+        let awaits = self.world.program.awaits[to];
+        self.hook_of(to, !awaits)
+    }
+
+    fn hook_of(&mut self, to: usize, at_home: bool) -> Turn {
         let entry = &self.world.entries[to];
         let unwinds = thread::panicking();
         if !self.is_real {
@@ -1367,7 +1399,9 @@ impl State {
         if entry.running.swap(true, SeqCst) {
             finding("two turns at a time", &format!("actor {to}"));
         }
-        self.world.check_place(to);
+        if at_home {
+            self.world.check_place(to);
+        }
         INSIDE.with_borrow_mut(|inside| inside.push(to));
         let (who, world) = (self.who.clone(), self.world.clone());
         let (is_real, ends, _was) = (true, true, now(Doing::Turn));
