@@ -29,9 +29,25 @@ type Lying<T> = Mutex<Option<(T, Instant)>>;
 /// What can wake a turn, or cut it, where any thread finds it.
 #[derive(Default)]
 pub struct Desk {
-    wakers: [Lying<Waker>; FUTURES],
+    wakers: [Lying<Kept>; FUTURES],
     gifts: [Lying<Promise<()>>; FUTURES],
     aborts: [Lying<AbortHandle>; FUTURES],
+}
+
+/// A waker, and the actor whose turn it wakes.
+struct Kept {
+    waker: Waker,
+    world: Arc<World>,
+    at: usize,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // One of its clones was forgotten: nobody could tell any more that nobody can wake it.
+        if self.world.entries[self.at].waker_forgotten.load(SeqCst) {
+            self.waker.wake_by_ref();
+        }
+    }
 }
 
 fn put<T>(place: &Lying<T>, it: T) {
@@ -80,15 +96,14 @@ impl Desk {
 pub fn wake_the_forgotten(world: &Arc<World>) {
     while world.pumping.load(SeqCst) {
         for slot in 0..FUTURES {
-            if let Some(waker) = late(&world.desk.wakers[slot]) {
-                world.start("wake".into(), Doing::Code, move |_| waker.wake());
+            if let Some(kept) = late(&world.desk.wakers[slot]) {
+                world.start("wake".into(), Doing::Code, move |_| kept.waker.wake_by_ref());
             }
             if let Some(gift) = late(&world.desk.gifts[slot]) {
                 world.start("gift".into(), Doing::Code, move |_| gift.keep(()));
             }
         }
-        let left = world.clone();
-        world.start("left".into(), Doing::Code, move |_| left.drop_left(LONG));
+        world.drop_left(LONG);
         thread::sleep(Duration::from_micros(500));
     }
 }
@@ -96,10 +111,15 @@ pub fn wake_the_forgotten(world: &Arc<World>) {
 /// What a step does with a turn's waker.
 pub fn ring(world: &Arc<World>, slot: usize, how: Rings) {
     let place = &world.desk.wakers[slot];
-    let Some(waker) = taken(place) else { return };
+    let Some(kept) = taken(place) else { return };
+    let (waker, at) = (&kept.waker, kept.at);
     match how {
-        Rings::Wake => return waker.wake(),
-        Rings::Drop => return drop(waker),
+        Rings::Wake => {
+            let waker = waker.clone();
+            drop(kept);
+            return waker.wake();
+        }
+        Rings::Drop => return drop(kept),
         Rings::ByRef => {
             waker.wake_by_ref();
             waker.wake_by_ref();
@@ -115,12 +135,16 @@ pub fn ring(world: &Arc<World>, slot: usize, how: Rings) {
         Rings::Clone => {
             let other = waker.clone();
             drop(waker.clone());
-            return put(&world.desk.wakers[(slot + 1) % FUTURES], other);
+            let other = Kept { waker: other, world: world.clone(), at };
+            put(&world.desk.wakers[(slot + 1) % FUTURES], other);
         }
         // The turn's memory stays, and nothing else.
-        Rings::ForgetClone => std::mem::forget(waker.clone()),
+        Rings::ForgetClone => {
+            world.entries[at].waker_forgotten.store(true, SeqCst);
+            std::mem::forget(waker.clone());
+        }
     }
-    put(place, waker);
+    put(place, kept);
 }
 
 pub fn give(world: &Arc<World>, slot: usize, keeps: bool) {
@@ -231,7 +255,13 @@ pub async fn awaits(world: &Arc<World>, at: usize, what: &Await) {
             })
             .await;
         }
-        Await::Keep(slot) => once(|waker| put(&world.desk.wakers[*slot], waker.clone())).await,
+        Await::Keep(slot) => {
+            once(|waker| {
+                let kept = Kept { waker: waker.clone(), world: world.clone(), at };
+                put(&world.desk.wakers[*slot], kept);
+            })
+            .await;
+        }
         Await::Gift(slot) => {
             let (gift, comes) = promise();
             put(&world.desk.gifts[*slot], gift);
@@ -275,6 +305,7 @@ pub async fn awaits(world: &Arc<World>, at: usize, what: &Await) {
                 outcome(sleep).await;
             }
         }
+        Await::Nobody if world.entries[at].waker_forgotten.load(SeqCst) => {}
         Await::Nobody => std::future::pending().await,
     }
 }

@@ -88,6 +88,8 @@ pub struct Entry {
     leaky: AtomicBool,
     /// The same of what keeps only its storage, and so its hooks.
     storage_leaky: AtomicBool,
+    /// A waker of one of its turns was forgotten on purpose.
+    pub waker_forgotten: AtomicBool,
     /// It was stopped from inside of a turn: no other turn begins.
     pub stopped: AtomicBool,
     /// It has ended, and every message it accepted must have run.
@@ -898,15 +900,17 @@ impl World {
         self.keep(slot, Kept { future, of, woken, is_pending: false, left, _token });
     }
 
-    /// Takes futures out that turns have left long ago: they keep wakers of these.
-    pub fn drop_left(&self, long: Duration) {
+    /// Drops futures that turns have left long ago: they keep wakers of these.
+    pub fn drop_left(self: &Arc<Self>, long: Duration) {
         for slot in &self.futures {
             let mut slot = slot.lock().unwrap();
             let left = slot.as_ref().and_then(|kept| kept.left);
-            let kept =
-                if left.is_some_and(|left| left.elapsed() > long) { slot.take() } else { None };
-            drop(slot);
-            caught(|| drop(kept));
+            if !left.is_some_and(|left| left.elapsed() > long) {
+                continue;
+            }
+            if let Some(kept) = slot.take() {
+                self.start("left".into(), Doing::Code, move |_| drop(kept));
+            }
         }
     }
 
