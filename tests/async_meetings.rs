@@ -4,8 +4,9 @@ mod common;
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 
-use std::task::Poll;
+use std::task::{Poll, Waker};
 
 use turnwise::{Actor, AskError, Reply, promise};
 
@@ -39,4 +40,39 @@ fn a_question_that_was_dropped_keeps_no_waker() {
     assert_eq!(turn.wait(), Err(AskError::Abandoned));
     go.keep(());
     assert_eq!(busy.wait(), Ok(()));
+}
+
+/// Says when it is dropped.
+#[derive(Clone, Debug)]
+struct Told(Arc<()>);
+
+#[test]
+fn an_answer_that_nobody_takes_is_dropped_though_wakers_and_abort_handles_are_left() {
+    for asker_leaves_first in [true, false] {
+        let kept = Arc::new(Mutex::new(Vec::<Waker>::new()));
+        let n = Actor::new(0);
+        let (place, told) = (kept.clone(), Told(Arc::new(())));
+        let answer = told.clone();
+        let (go, gone) = promise::<()>();
+        let (turn, _handle) = n.run_abortable(async move |_| {
+            poll_fn(|cx| {
+                place.lock().unwrap().push(cx.waker().clone());
+                Poll::Ready(())
+            })
+            .await;
+            let _ = gone.await;
+            answer
+        });
+        if asker_leaves_first {
+            drop(turn);
+            go.keep(());
+            n.wait_idle().unwrap();
+        } else {
+            go.keep(());
+            n.wait_idle().unwrap();
+            drop(turn);
+        }
+        assert_eq!(Arc::strong_count(&told.0), 1, "asker first: {asker_leaves_first}");
+        assert_eq!(kept.lock().unwrap().len(), 1);
+    }
 }
