@@ -300,7 +300,8 @@ impl<R, P> Asker<R, P> {
     fn take_slot_back(&self) -> bool {
         // Ordering: Relaxed. The slot's old waiter is the asker's own; an answer is read by `take`,
         // which looks again.
-        let before = self.cell().state.fetch_and(!WAITING, Relaxed);
+        let cell = self.cell();
+        let before = cell.state.fetch_and(!WAITING, Relaxed);
         let is_done = before & PHASE == DONE;
         !is_done
     }
