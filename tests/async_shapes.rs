@@ -122,11 +122,16 @@ fn a_boxed_future() {
         Box::pin(shop.sell(8))
     }
     assert_eq!(shop().run(sells).wait(), Ok(8));
+    // What the closure takes along goes into an async one: the lifetime of a plain closure's boxed
+    // future cannot be inferred, unless a bound says it.
+    fn turn<F>(turn: F) -> F
+    where
+        F: for<'a> FnOnce(&'a mut Shop) -> Pin<Box<dyn Future<Output = u64> + Send + 'a>>,
+    {
+        turn
+    }
     let by = 5;
-    let boxed =
-        shop().run(move |shop: &mut Shop| -> Pin<Box<dyn Future<Output = u64> + Send + '_>> {
-            Box::pin(shop.sell(by))
-        });
+    let boxed = shop().run(turn(move |shop| Box::pin(shop.sell(by))));
     assert_eq!(boxed.wait(), Ok(5));
 }
 
