@@ -11,8 +11,8 @@
 #[non_exhaustive]
 pub struct Stats {
     /// Turns that were run, those that panicked included. A message that was withdrawn may be among
-    /// them, for its place is passed: a question that was cancelled while it waited, or that of a
-    /// sender who waited for room and left as it was let in.
+    /// them, for its place is passed: a question that was cancelled while it waited, a turn that was
+    /// aborted before it began, or that of a sender who waited for room and left as it was let in.
     pub handled: u64,
     /// Turns, and hooks of a batch, that panicked.
     pub panicked: u64,

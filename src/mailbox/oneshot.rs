@@ -314,8 +314,8 @@ impl<R, P> Asker<R, P> {
             // Ordering: AcqRel, both sides of LEAVE. A failure is the guess of the next attempt.
             match state.compare_exchange(now, now | LEFT, AcqRel, Relaxed) {
                 Err(seen) => now = seen,
-                Ok(before) => {
-                    if before & LEFT != 0 {
+                Ok(was) => {
+                    if was & LEFT != 0 {
                         let free = self.cell().free;
                         // SAFETY: both sides have left.
                         unsafe { free(self.0) }

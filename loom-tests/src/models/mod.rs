@@ -100,6 +100,7 @@ pub(crate) const MODELS: &[Model] = models![
     ALL replies::r5_cancel_or_start,
     ALL replies::r5_claimed_or_cancelled ["claimed", "cancelled"],
     ALL replies::r5_asker_leaves,
+    ALL replies::r5_unclaimed,
     ALL replies::r5_answer_seen,
     ALL replies::r5_answer_awaited,
     ALL replies::r5_woken,

@@ -97,6 +97,32 @@ pub(super) fn r5_asker_leaves() {
     thread.join();
 }
 
+/// LEAVE, Q2: an answer that nobody takes goes when it is there and the asker has left, though the
+/// drainer keeps the cell; so does the waiter.
+pub(super) fn r5_unclaimed() {
+    use std::sync::atomic::Ordering::Relaxed;
+    struct Gone(std::sync::Arc<std::sync::atomic::AtomicBool>);
+    impl Drop for Gone {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+    let gone = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let answer = Gone(gone.clone());
+    let (answerer, mut asker) = oneshot::<_, Gone>(question());
+    let kept = Arc::new(answerer);
+    let gives = kept.clone();
+    let thread = spawn(move || {
+        drop(gives.start().expect("nobody cancels"));
+        gives.answer(Ok(answer));
+    });
+    let _ = asker.watch(Waiter::Thread(current()));
+    drop(asker);
+    thread.join();
+    assert!(gone.load(Relaxed), "an answer that nobody takes stays");
+    Arc::into_inner(kept).expect("the thread is gone").leave();
+}
+
 /// ANSWER, by a look: who sees that it is done sees the answer.
 pub(super) fn r5_answer_seen() {
     let (answerer, mut asker) = oneshot(question());

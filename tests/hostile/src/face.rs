@@ -506,12 +506,12 @@ pub fn ask(actor: &Handle, how: Asks, mail: Mail) -> Asked {
             actor.run(async move |state: &mut State| mail.stays(state, |_, _, _| ()).await),
         ),
         Asks::RunAbortable(slot) => {
-            let world = mail.world().clone();
+            let (world, to) = (mail.world().clone(), mail.to());
             let (reply, handle) = actor.run_abortable(async move |state: &mut State| {
                 mail.stays(state, |_, _, _| ()).await
             });
             let _ = format!("{handle:?}");
-            world.desk.keep_abort(slot, handle);
+            world.desk.keep_abort(slot, to, handle);
             Asked::Closure(reply)
         }
         Asks::PostedRun => Asked::Closure(

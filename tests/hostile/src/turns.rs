@@ -31,7 +31,7 @@ type Lying<T> = Mutex<Option<(T, Instant)>>;
 pub struct Desk {
     wakers: [Lying<Kept>; FUTURES],
     gifts: [Lying<Promise<()>>; FUTURES],
-    aborts: [Lying<AbortHandle>; FUTURES],
+    aborts: [Lying<(usize, AbortHandle)>; FUTURES],
 }
 
 /// A waker, and the actor whose turn it wakes.
@@ -87,8 +87,8 @@ impl Desk {
         cleared(&self.wakers) | cleared(&self.gifts) | cleared(&self.aborts)
     }
 
-    pub fn keep_abort(&self, slot: usize, handle: AbortHandle) {
-        put(&self.aborts[slot], handle);
+    pub fn keep_abort(&self, slot: usize, to: usize, handle: AbortHandle) {
+        put(&self.aborts[slot], (to, handle));
     }
 }
 
@@ -153,10 +153,12 @@ pub fn give(world: &Arc<World>, slot: usize, keeps: bool) {
 }
 
 pub fn abort(world: &Arc<World>, slot: usize, stays: bool) {
-    let Some(handle) = taken(&world.desk.aborts[slot]) else { return };
+    let Some((to, handle)) = taken(&world.desk.aborts[slot]) else { return };
+    // It may be counted as a turn that never began.
+    world.entries[to].record.cancelled.fetch_add(1, SeqCst);
     handle.abort();
     if stays {
-        put(&world.desk.aborts[slot], handle);
+        put(&world.desk.aborts[slot], (to, handle));
     }
 }
 
