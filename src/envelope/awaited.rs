@@ -77,7 +77,8 @@ impl<S: 'static, L: AsyncMessage<S>> Question for Turn<S, L> {
         // SAFETY: E4, by the caller's word. Nothing else of the turn is touched: its node is in the
         // mailbox, and the mailbox's.
         let message = unsafe {
-            (*(&raw const (*this).body)).with_mut(|body| ManuallyDrop::take(&mut (*body).message))
+            let body = &raw const (*this).body;
+            (*body).with_mut(|body| ManuallyDrop::take(&mut (*body).message))
         };
         message.payload()
     }
