@@ -22,7 +22,7 @@ pub use admission::{
     Loaded, OpenError, Refused, Status,
 };
 pub use keyed::{
-    Key, KeyInfo, Keyed, KeyedBuilder, KeyedReport, NotStarted, Run, RunError, TryRun,
+    Cut, Key, KeyInfo, Keyed, KeyedBuilder, KeyedReport, NotStarted, Run, RunError, TryRun,
 };
 pub use limits::Limits;
 pub use lock::{
