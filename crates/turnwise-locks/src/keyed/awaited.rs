@@ -123,10 +123,21 @@ impl Lease {
     }
 }
 
+/// A closure's future, gone at the end of this at the latest. Its panic is nobody's then, as its
+/// outcome is another's: that of who has dropped the turn.
+struct Held<'a, Fut>(Pin<&'a mut Option<Fut>>);
+
+impl<Fut> Drop for Held<'_, Fut> {
+    fn drop(&mut self) {
+        ignore(|| self.0.set(None));
+    }
+}
+
 /// Polls a closure's future until it is ready or its lease is over. Its panics, and those of the
 /// clock, come out as its own.
 async fn drive<Fut: Future>(future: Fut, mut lease: Option<Lease>) -> Came<Fut::Output> {
-    let mut future = pin!(Some(future));
+    let future = pin!(Some(future));
+    let mut held = Held(future);
     let mut waits = false;
     let came = poll_fn(|cx| {
         let polled = catch(|| {
@@ -134,7 +145,7 @@ async fn drive<Fut: Future>(future: Fut, mut lease: Option<Lease>) -> Came<Fut::
             if waits && lease.as_mut().is_some_and(|lease| lease.is_over(cx)) {
                 return Poll::Ready(Came::Cut);
             }
-            let Some(future) = future.as_mut().as_pin_mut() else {
+            let Some(future) = held.0.as_mut().as_pin_mut() else {
                 unreachable!("it is there until it is over")
             };
             if let Poll::Ready(value) = future.poll(cx) {
@@ -151,7 +162,7 @@ async fn drive<Fut: Future>(future: Fut, mut lease: Option<Lease>) -> Came<Fut::
     })
     .await;
     // A1.
-    match catch(|| future.set(None)) {
+    match catch(|| held.0.set(None)) {
         Ok(()) => came,
         Err(payload) => {
             ignore(|| drop(came));

@@ -258,7 +258,8 @@ impl<R> Run<R> {
     /// use turnwise_locks::{Cut, Keyed, Limits, RunError};
     ///
     /// let keyed = Keyed::new();
-    /// let run = keyed.run_async("a", Limits::NONE.lease(std::time::Duration::MAX), async |()| {
+    /// let minute = Limits::NONE.lease(std::time::Duration::from_secs(60));
+    /// let run = keyed.run_async("a", minute, async |()| {
     ///     pending::<()>().await
     /// });
     /// let begun = run.abort().unwrap_err();
