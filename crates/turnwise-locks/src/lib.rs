@@ -33,7 +33,7 @@ pub use lock::{
 pub use overrun::Overrun;
 pub use slots::{
     AcquireSlot, CleanUpError, FinishError, PoolView, RepairError, RunSlotError, Slot,
-    SlotBuildError, SlotError, SlotId, SlotPool, SlotPoolBuilder, SlotState, SlotView,
+    SlotBuildError, SlotError, SlotId, SlotPool, SlotPoolBuilder, SlotRun, SlotState, SlotView,
 };
 pub use ticks::{
     Attendance, Missed, NotMine, OncePerTick, OncePerTickBuilder, Schedule, StepZero, TickNumber,
