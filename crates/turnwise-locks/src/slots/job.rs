@@ -169,7 +169,7 @@ impl<O> Cuttable for Job<O> {
     fn after(&self, work: Owed) {
         {
             let mut held = self.0.lock();
-            if let At::Taken = held.at {
+            if matches!(held.at, At::Taken) {
                 held.owed = Some(work);
                 return;
             }
