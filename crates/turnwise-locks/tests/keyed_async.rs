@@ -1,6 +1,5 @@
 //! Keyed runs that may wait: async closures, cut at their lease.
 
-use std::collections::HashMap;
 use std::future::{Future, pending, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::AtomicUsize;
@@ -666,7 +665,7 @@ fn random_ends_and_the_books_balance() {
         .keep_alive(20 * MS)
         .build();
     let mut seed = 14;
-    let mut open: HashMap<usize, (Run<u64>, Option<Promise<u64>>)> = HashMap::new();
+    let mut open: Vec<(Run<u64>, Option<Promise<u64>>)> = Vec::new();
     let count = |outcome: Result<u64, RunError<u64>>| match outcome {
         Ok(_) | Err(RunError::Overran { .. }) => &books.done,
         Err(RunError::Panicked(_)) => &books.panicked,
@@ -675,7 +674,7 @@ fn random_ends_and_the_books_balance() {
         Err(error) => panic!("{error}"),
     };
     let mut dropped = 0;
-    for n in 0..runs {
+    for _ in 0..runs {
         let (key, what) = (random(&mut seed) % 16, random(&mut seed) % 8);
         let limits = match random(&mut seed) % 4 {
             0 => Limits::NONE,
@@ -707,11 +706,15 @@ fn random_ends_and_the_books_balance() {
             dropped += 1;
             go.keep(1);
         } else {
-            open.insert(n, (run, Some(go)));
+            open.push((run, Some(go)));
         }
         for _ in 0..2 {
-            let Some(at) = open.keys().copied().next() else { break };
-            let (mut run, mut go) = open.remove(&at).unwrap();
+            if open.is_empty() {
+                break;
+            }
+            // The older ones rather than the newer.
+            let at = random(&mut seed) as usize % open.len().min(40);
+            let (mut run, mut go) = open.swap_remove(at);
             match random(&mut seed) % 6 {
                 0 => go.take().into_iter().for_each(|go| go.keep(2)),
                 1 => drop(go.take()),
@@ -734,15 +737,15 @@ fn random_ends_and_the_books_balance() {
             }
             match polled(&mut run) {
                 Poll::Ready(outcome) => _ = count(outcome).fetch_add(1, SeqCst),
-                Poll::Pending => _ = open.insert(at, (run, go)),
+                Poll::Pending => open.push((run, go)),
             }
         }
     }
     // What is left ends by itself, or by hand.
-    for (_, go) in open.values_mut() {
+    for (_, go) in &mut open {
         go.take().into_iter().for_each(|go| go.keep(3));
     }
-    let mut left: Vec<_> = open.into_values().map(|(run, _)| run).collect();
+    let mut left: Vec<_> = open.into_iter().map(|(run, _)| run).collect();
     let mut rounds = 0;
     while !left.is_empty() {
         hand.pass(MS);

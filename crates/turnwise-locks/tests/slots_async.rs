@@ -321,6 +321,9 @@ impl Drop for Alive {
     }
 }
 
+/// A job that is not over, and what it may wait for.
+type Open = (SlotRun<u64, (), ()>, Option<Promise<u64>>);
+
 #[test]
 fn random_ends_and_all_slots_are_free() {
     let jobs = if cfg!(miri) { 200 } else { 100_000 };
@@ -342,7 +345,7 @@ fn random_ends_and_all_slots_are_free() {
         .unwrap();
     let mut seed = 14;
     let (mut done, mut cut, mut panicked, mut dropped, mut late) = (0, 0, 0, 0, 0);
-    let mut open: Vec<(SlotRun<u64, (), ()>, Option<Promise<u64>>)> = Vec::new();
+    let mut open: Vec<Open> = Vec::new();
     let mut begun = 0;
     while begun < jobs || !open.is_empty() {
         if begun < jobs && open.len() < 12 {

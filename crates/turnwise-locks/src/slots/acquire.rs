@@ -138,13 +138,18 @@ impl<T: 'static, E: 'static> AcquireSlot<T, E> {
         }
     }
 
-    /// The slot, before its lease, and what was said of that.
+    /// The slot, before its [lease](Self::lease).
     pub(super) fn poll_slot(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(Slot<T, E>, Option<Duration>), SlotError<E>>> {
+    ) -> Poll<Result<Slot<T, E>, SlotError<E>>> {
         let entry = std::task::ready!(self.poll_entry(cx));
-        Poll::Ready(self.set_up(entry).map(|slot| (slot, self.lease)))
+        Poll::Ready(self.set_up(entry))
+    }
+
+    /// What its limits say of that.
+    pub(super) fn lease(&self) -> Option<Duration> {
+        self.lease
     }
 }
 

@@ -240,10 +240,10 @@ impl<R: Send + 'static, T: 'static, E: Send + 'static> Future for SlotRun<R, T, 
                 Poll::Ready(Err(error)) => {
                     return Poll::Ready(Err(RunSlotError::NotStarted(error)));
                 }
-                Poll::Ready(Ok((slot, lease))) => {
+                Poll::Ready(Ok(slot)) => {
                     let job = Job::new();
                     let own: Arc<dyn Cuttable> = job.clone();
-                    slot.begin_job(lease, Arc::downgrade(&own));
+                    slot.begin_job(asked.lease(), Arc::downgrade(&own));
                     let polled = job.poll_taken(begin(slot), cx);
                     (job, polled)
                 }

@@ -169,9 +169,10 @@ impl<T: 'static, E: 'static> Pool<T, E> {
     fn reclaim(self: Arc<Self>, hold: Hold, lease: Lease) {
         let job = lease.lost();
         job.iter().for_each(|job| job.cut());
-        let ended = catch(|| match &self.hooks.reclaim {
-            Some(reclaim) => reclaim(hold.id, Fence::from_number(hold.fence)),
-            None => {}
+        let ended = catch(|| {
+            if let Some(reclaim) = &self.hooks.reclaim {
+                reclaim(hold.id, Fence::from_number(hold.fence));
+            }
         });
         // Whoever had it may have it still, if that has failed.
         let failed = ended.err().map(panicked);
