@@ -282,7 +282,7 @@ impl Slow {
 pub(crate) fn slow(options: &Options) -> Vec<Line> {
     const KEYS: u64 = 1_000;
     let work = Work::of(2_000.0);
-    let length = Duration::from_millis(if options.quick { 20 } else { 400 });
+    let length = Duration::from_millis(if options.quick { 20 } else { 200 });
     let trial = |slow: Slow| {
         let pool = ThreadPool::builder().threads(2).build().expect("threads");
         let keyed = Keyed::builder().executor(pool.handle()).build();
@@ -303,7 +303,7 @@ pub(crate) fn slow(options: &Options) -> Vec<Line> {
     };
     let with = [Slow::Waits, Slow::Blocks, Slow::None];
     let mut took = with.map(|_| Vec::new());
-    for round in 0..options.rounds.min(9) {
+    for round in 0..options.rounds {
         for i in 0..with.len() {
             let i = (i + round) % with.len();
             took[i].push(trial(with[i]));
