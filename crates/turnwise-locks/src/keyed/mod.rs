@@ -303,8 +303,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// It runs here and now, up to its first await that is pending, where `start` would run its
     /// closure. It goes on, whether anybody polls the [`Run`] or not, in the registry's
     /// [executor](KeyedBuilder::executor), or without one in
-    /// [`ThreadPool::global`](turnwise::ThreadPool::global). Inside tokio's timers and sockets it
-    /// needs a tokio executor. One allocation carries closure, future and outcome.
+    /// [`ThreadPool::global`](turnwise::ThreadPool::global). Where it uses tokio's timers and sockets,
+    /// that is a tokio executor. One allocation carries closure, future and outcome.
     ///
     /// Its limits are those of `start`. **The lease cuts it**: at the await that it is at, when its
     /// lease is over, or comes to later, its future is dropped, and its outcome is
@@ -913,8 +913,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
     ///
     /// Without this, they are those [of the clock](Timers::of), or [the process's](Timers::global).
     /// Their thread starts with the first of: a [`Run`] with a limit that is awaited and is not over
-    /// at once, a closure with a lease while somebody is [told](Self::on_overrun) of overruns, an
-    /// idle key that is [kept alive](Self::keep_alive).
+    /// at once, an async closure with a lease that waits, a closure with a lease while somebody is
+    /// [told](Self::on_overrun) of overruns, an idle key that is [kept alive](Self::keep_alive).
     ///
     /// # Examples
     /// ```
@@ -963,7 +963,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
 
     /// Is told once of each closure that takes longer than its lease: when the lease is over,
     /// while the closure still runs and has its key to itself. A closure of
-    /// [several keys](Keyed::run_all) is told of for each of them.
+    /// [several keys](Keyed::run_all) is told of for each of them. An async closure that is
+    /// [cut](RunError::Cut) at its lease is told of, too.
     ///
     /// It is called in turns of a mailbox of its own, one call at a time, on the process's pool:
     /// not on the thread of the timers, and not on a worker of the registry's executor, which may
