@@ -179,10 +179,13 @@ impl Drive<'_> {
                                 None => return,
                             },
                         }
-                        match self.is_over(&owner) {
-                            _ if !owner.has_more() => Halt::Empty,
-                            Some(leave) => Halt::Left(leave),
-                            None => continue,
+                        if owner.has_more() {
+                            match self.is_over(&owner) {
+                                Some(leave) => Halt::Left(leave),
+                                None => continue,
+                            }
+                        } else {
+                            Halt::Empty
                         }
                     }
                 }
