@@ -78,7 +78,7 @@ struct Kept {
 
 /// What a turn's type knows.
 pub(crate) struct VTable {
-    /// The node by which the mailbox goes on with the turn.
+    /// A node by which the mailbox goes on with a pending turn, and which keeps it.
     pub(crate) node: unsafe fn(NonNull<Core>) -> NodePtr,
     /// Gives the memory back.
     pub(crate) free: unsafe fn(NonNull<Core>),
@@ -158,9 +158,12 @@ impl TurnPtr {
         self.core().begin_poll()
     }
 
-    /// The node by which the mailbox goes on with the turn: at most in one list at a time.
-    pub(crate) fn node(self) -> NodePtr {
-        // SAFETY: W2; the function is that of the turn's type.
+    /// A node by which the mailbox goes on with the turn.
+    ///
+    /// # Safety
+    /// The turn is pending, its owner is in the caller's hand, and this is called once for that.
+    pub(crate) unsafe fn node(self) -> NodePtr {
+        // SAFETY: W2, and the caller's word; the function is that of the turn's type.
         unsafe { (self.core().vtable.node)(self.0) }
     }
 
@@ -200,6 +203,12 @@ impl TurnPtr {
             let keeper = header.ext_made().turn.lock().take();
             drop(keeper);
         }
+    }
+
+    /// Was it woken, or cut, since its poll began? Stale on return. By the owner.
+    pub(crate) fn is_woken(self) -> bool {
+        // Ordering: Relaxed. A hint: the poll that follows looks again.
+        self.core().word.load(Relaxed) & (WOKEN | CUT) != 0
     }
 
     /// The owner lies down in the turn, if somebody is there who can wake it, and nobody has done so
@@ -283,6 +292,14 @@ impl Keeper {
     /// # Safety
     /// The turn was made just now, and this is called once.
     pub(crate) unsafe fn first(turn: TurnPtr) -> Self {
+        Keeper(turn.0)
+    }
+
+    /// The mailbox's, of a turn that was pending.
+    ///
+    /// # Safety
+    /// The turn keeps itself, and does not do so from now on.
+    pub(crate) unsafe fn of_pending(turn: TurnPtr) -> Self {
         Keeper(turn.0)
     }
 

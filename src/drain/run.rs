@@ -363,11 +363,15 @@ impl Drive<'_> {
     #[inline(never)]
     fn wait(&mut self, mut owner: Owner, turn: TurnPtr) -> Option<Owner> {
         turn.keep(std::mem::take(&mut self.hooked));
-        self.settle_all(&mut owner);
-        turn.register(owner.header());
-        let woken = if owner.is_stopped() { Err(owner) } else { turn.lie_down(owner) };
-        let mut owner = woken.err()?;
-        owner.put_back(turn.node());
+        if !turn.is_woken() {
+            self.settle_all(&mut owner);
+            turn.register(owner.header());
+            if !owner.is_stopped() {
+                owner = turn.lie_down(owner).err()?;
+            }
+        }
+        // SAFETY: the turn has just returned pending, and its owner is here.
+        owner.put_back(unsafe { turn.node() });
         Some(owner)
     }
 
