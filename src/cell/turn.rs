@@ -31,7 +31,7 @@
 //! - W3: a stop finds a turn that waits. The turn is registered in the actor's [`Ext`] before it
 //!   waits first, and STOP is looked for after that; a stop is raised before it looks there. One of
 //!   the two sees the other.
-//! - WAKE: `step` Release -> `begin_poll` or `step` Acquire. A poll sees what was done before the
+//! - WAKE: `step` Release -> the `step` that clears WOKEN or PARKED, Acquire. A poll sees what was done before the
 //!   wake that it follows.
 //! - LAID: `lie_down`'s `step` Release -> the `step` that clears PARKED, Acquire. The owner is there.
 //! - LAST: `step` Release -> the `step` that leaves nobody, Acquire. The memory goes after all that
@@ -42,11 +42,11 @@
 use std::ptr::NonNull;
 
 use super::batch::Hooked;
-use super::header::Header;
+use super::header::{Header, STOP};
 use super::owner::{Owner, Resting};
 use crate::mailbox::node::NodePtr;
 use crate::sync::atomic::AtomicU64;
-use crate::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crate::sync::cell::UnsafeCell;
 
 const PARKED: u64 = 1;
@@ -129,8 +129,9 @@ impl Core {
 
     /// A poll begins; or the future is to be dropped.
     fn begin_poll(&self) -> Result<(), Cut> {
-        // Ordering: Acquire, reader side of WAKE.
-        let mut now = self.word.load(Acquire);
+        // Ordering: Relaxed. What a wake carries comes with the step that clears WOKEN; a cut carries
+        // nothing.
+        let mut now = self.word.load(Relaxed);
         if now & WOKEN != 0 {
             (now, _) = self.step(|now| now & !WOKEN);
         }
@@ -179,9 +180,8 @@ impl TurnPtr {
         self.core().kept.with_mut(|kept| unsafe { std::mem::take(&mut (*kept).hooked) })
     }
 
-    /// Sees to it that a stop finds the turn (W3); by the owner. STOP is to be looked for after
-    /// that.
-    pub(crate) fn register(self, header: &Header) {
+    /// Sees to it that a stop finds the turn (W3); by the owner. False if the actor has stopped.
+    pub(crate) fn register(self, header: &Header) -> bool {
         // SAFETY: the owner's.
         let known = self
             .core()
@@ -191,6 +191,7 @@ impl TurnPtr {
             let before = header.ext_made().turn.lock().replace(Keeper::of(self));
             debug_assert!(before.is_none(), "two turns of one actor");
         }
+        !header.has(STOP)
     }
 
     /// The turn is over: a stop need not find it. By the owner.

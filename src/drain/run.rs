@@ -365,8 +365,7 @@ impl Drive<'_> {
         turn.keep(std::mem::take(&mut self.hooked));
         if !turn.is_woken() {
             self.settle_all(&mut owner);
-            turn.register(owner.header());
-            if !owner.is_stopped() {
+            if turn.register(owner.header()) {
                 owner = turn.lie_down(owner).err()?;
             }
         }

@@ -257,11 +257,11 @@ unsafe fn node<S: 'static, L: AsyncMessage<S>>(core: NonNull<Core>) -> NodePtr {
 /// `core` is that of such a turn, and nobody keeps it.
 unsafe fn free<S: 'static, L: AsyncMessage<S>>(core: NonNull<Core>) {
     let turn = core.cast::<Turn<S, L>>();
-    // SAFETY: the caller's word. What it held was moved out or dropped (E4).
+    // SAFETY: the caller's word. What the body held was moved out or dropped (E4); it is the asker's
+    // as well, so its end is that of the oneshot.
     let answerer = unsafe {
-        let answerer = (*turn.as_ptr()).answerer.take();
-        turn.drop_in_place();
-        answerer
+        (&raw mut (*turn.as_ptr()).core).drop_in_place();
+        (*turn.as_ptr()).answerer.take()
     };
     answerer.into_iter().for_each(Answerer::leave);
 }
