@@ -1,8 +1,9 @@
 //! W1 to W3: turns that wait. Whoever wakes, cuts or loses one has its owner, once; what waits in the
 //! mailbox comes after it.
 
-use std::future::poll_fn;
-use std::task::{Poll, Waker};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 
 use super::super::actor::Reply;
 use super::super::cell::config::{Overflow, PanicPolicy};
@@ -350,6 +351,21 @@ pub(super) fn turn_in_a_full_mailbox() {
     shared.finish();
 }
 
+/// A future that has something left when it has panicked.
+struct Blows {
+    wait: Pin<Box<dyn Future<Output = ()> + Send>>,
+    _mail: Mail<OWN>,
+}
+
+impl Future for Blows {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        std::task::ready!(self.wait.as_mut().poll(cx));
+        Planned::panic()
+    }
+}
+
 /// A panic after the wait: the future is gone before the actor goes on.
 pub(super) fn turn_panics() {
     let shared = Shared::queued(|builder| {
@@ -358,10 +374,9 @@ pub(super) fn turn_panics() {
     });
     let place = Place::new();
     let (mail, mine) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone());
-    let reply = shared.actor.run(async move |_: &mut Log| {
-        let _mail = mail;
-        mine.wait().await;
-        Planned::panic()
+    let reply = shared.actor.run(move |_: &mut Log| -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let wait = Box::pin(async move { mine.wait().await });
+        Box::pin(Blows { wait, _mail: mail })
     });
     shared.send_one::<OWN>(0, 2);
     let theirs = place.clone();
