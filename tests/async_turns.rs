@@ -1,5 +1,7 @@
 //! Turns that may wait.
 
+#![cfg(feature = "tokio")]
+
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -16,8 +16,9 @@ use crate::envelope::awaited::Awaited;
 use crate::send::close::stop_in_turn;
 use crate::send::push::By;
 
-/// What [`Actor::run`] takes: `async |state| ..`, an `async fn(&mut S) -> R`, or a closure that
-/// returns a boxed future of the state's lifetime. Nobody else implements this.
+/// What [`Actor::run`] takes: `async |state| ..`, an `async fn(&mut S) -> R`, or a function that
+/// returns a boxed future of the state's lifetime. (A plain closure that returns one needs a bound
+/// that says so: `for<'a> FnOnce(&'a mut S) -> ..`.) Nobody else implements this.
 ///
 /// The future is `Send`: what it holds across an await may go to another thread.
 // The first bound is there so that `async |state| ..` needs no annotation.

@@ -20,6 +20,8 @@ pub enum Activity {
     Scheduled,
     /// Its turns are being run.
     Running,
+    /// Its turn waits, and no thread is in it ([`Actor::run`](crate::Actor::run)).
+    Waiting,
     /// Its state is gone.
     Ended,
 }
@@ -30,6 +32,7 @@ impl fmt::Display for Activity {
             Activity::Idle => "idle",
             Activity::Scheduled => "scheduled",
             Activity::Running => "running",
+            Activity::Waiting => "waiting",
             Activity::Ended => "ended",
         })
     }

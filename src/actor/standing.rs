@@ -6,6 +6,7 @@ use std::fmt::{self, Display};
 
 use super::snapshot::Activity;
 use crate::cell::header::{ENDED, Header};
+use crate::cell::turn;
 use crate::error::EndCause;
 use crate::mailbox::word::{CLOSED, Snapshot};
 
@@ -13,6 +14,7 @@ use crate::mailbox::word::{CLOSED, Snapshot};
 pub(super) struct Standing {
     now: Snapshot,
     executor_only: bool,
+    turn_waits: bool,
     /// Senders that wait for room.
     pub(super) seats: usize,
     ended: Option<EndCause>,
@@ -25,6 +27,7 @@ impl Standing {
         Standing {
             now,
             executor_only: header.is_executor_only(),
+            turn_waits: turn::waits(header),
             seats: header.ext().map_or(0, |ext| ext.room.len()),
             ended: header.has(ENDED).then(|| header.end_cause()),
         }
@@ -35,6 +38,7 @@ impl Standing {
             _ if self.ended.is_some() => Activity::Ended,
             now if now.count() == 0 => Activity::Idle,
             now if now.is_pending() => Activity::Scheduled,
+            _ if self.turn_waits => Activity::Waiting,
             _ => Activity::Running,
         }
     }
@@ -61,6 +65,8 @@ impl fmt::Debug for Standing {
             }
             Activity::Scheduled => write!(f, "{queued} queued, waiting for a thread")?,
             Activity::Running if queued > 0 => write!(f, "running, {queued} queued")?,
+            Activity::Waiting if queued > 0 => write!(f, "a turn waits, {queued} queued")?,
+            Activity::Waiting => f.write_str("a turn waits")?,
             activity => Display::fmt(&activity, f)?,
         }
         if self.seats > 0 {
@@ -75,8 +81,10 @@ impl fmt::Debug for Standing {
 
 /// Shows what an actor is called, and what it is doing.
 pub(super) fn show(f: &mut fmt::DebugStruct<'_, '_>, header: &Header) {
-    f.field("name", &header.name()).field("state", &Standing::of(header));
-    if let Some(cause) = header.stop_cause() {
+    let standing = Standing::of(header);
+    f.field("name", &header.name()).field("state", &standing);
+    // What has ended has said why.
+    if let (None, Some(cause)) = (&standing.ended, header.stop_cause()) {
         f.field("stopped", &format_args!("{cause}"));
     }
     let discarded = header.discarded();

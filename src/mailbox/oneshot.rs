@@ -14,10 +14,12 @@
 //! | `cancel` | asker   | queued -> cancelled      | the question is the asker's; refused otherwise                    |
 //! | `finish` | drainer | running -> done          | the answer is the asker's; WAITING was set: takes the waiter, wakes it |
 //! | `watch`  | asker   | - -> WAITING             | refused if done; a waiter from before is taken back first         |
-//! | `leave`  | each    | - -> LEFT                | LEFT was set: frees                                               |
+//! | drop     | asker   | WAITING -> -             | unless it is done, the waiter is taken back; then `leave`         |
+//! | `leave`  | each    | - -> LEFT                | LEFT was set: frees; an asker drops the answer first, if it is done |
 //!
 //! - Q1: `start` and `cancel` exclude each other; the winner alone touches the question.
-//! - Q2: the answer is the drainer's until `done`, the asker's afterwards.
+//! - Q2: the answer is the drainer's until `done`, the asker's afterwards; the drainer's still if
+//!   the asker had left before. Whose it is, drops it: the cell may stay for long.
 //! - Q3: the waiter's slot is the asker's while WAITING is clear and it is not done; the drainer's
 //!   from `finish` on, if WAITING was set then.
 //! - ANSWER: `finish` Release -> `is_done` Acquire. - WAITER: `watch` Release -> `finish` Acquire.
@@ -208,6 +210,11 @@ impl<F: Question, R> Answerer<F, R> {
             let waiter = cell.waiter.with_mut(|slot| unsafe { (*slot).take() });
             waiter.into_iter().for_each(Waiter::wake);
         }
+        if before & LEFT != 0 {
+            // SAFETY: Q2: the asker had left before it was done.
+            let unclaimed = cell.answer.with_mut(|slot| unsafe { (*slot).take() });
+            panic::ignore(|| drop(unclaimed));
+        }
     }
 
     /// This side is done with the cell. Its question must have been moved out.
@@ -275,10 +282,7 @@ impl<R, P> Asker<R, P> {
     /// Registers a waiter; false if it is done already.
     pub(crate) fn watch(&mut self, waiter: Waiter) -> bool {
         let cell = self.cell();
-        // Ordering: Relaxed. The slot's old waiter is the asker's own; an answer is read by `take`,
-        // which looks again.
-        let before = cell.state.fetch_and(!WAITING, Relaxed);
-        if before & PHASE == DONE {
+        if !self.take_slot_back() {
             panic::ignore(|| drop(waiter));
             return false;
         }
@@ -290,6 +294,37 @@ impl<R, P> Asker<R, P> {
         // A waker's drop is user code: it comes last.
         panic::ignore(|| drop(before));
         in_time
+    }
+
+    /// Takes the waiter's slot back (Q3); false if it is done.
+    fn take_slot_back(&self) -> bool {
+        // Ordering: Relaxed. The slot's old waiter is the asker's own; an answer is read by `take`,
+        // which looks again.
+        let cell = self.cell();
+        let before = cell.state.fetch_and(!WAITING, Relaxed);
+        let is_done = before & PHASE == DONE;
+        !is_done
+    }
+
+    /// Leaves, unless it is done.
+    fn leave_early(&self) -> bool {
+        let state = &self.cell().state;
+        let mut now = state.load(Relaxed);
+        while now & PHASE != DONE {
+            // Ordering: AcqRel, both sides of LEAVE. A failure is the guess of the next attempt.
+            match state.compare_exchange(now, now | LEFT, AcqRel, Relaxed) {
+                Err(seen) => now = seen,
+                Ok(before) => {
+                    if before & LEFT != 0 {
+                        let free = self.cell().free;
+                        // SAFETY: both sides have left.
+                        unsafe { free(self.0) }
+                    }
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// Cancels the question, unless it has started: then it certainly never runs, and here is what
@@ -305,7 +340,21 @@ impl<R, P> Asker<R, P> {
 }
 
 impl<R, P> Drop for Asker<R, P> {
+    /// The cell may stay for long: a turn that waits lies in it, with all of its wakers. So what the
+    /// asker has there goes now.
     fn drop(&mut self) {
+        // Ordering: Relaxed. WAITING is set by the asker alone.
+        if self.cell().state.load(Relaxed) & WAITING != 0 && self.take_slot_back() {
+            // SAFETY: Q3: WAITING is clear, and it was not done when it was cleared.
+            let waiter = self.cell().waiter.with_mut(|slot| unsafe { (*slot).take() });
+            panic::ignore(|| drop(waiter));
+        }
+        if self.leave_early() {
+            return;
+        }
+        // Q2: done.
+        let answer = self.take();
+        panic::ignore(|| drop(answer));
         Cell::leave(self.0);
     }
 }

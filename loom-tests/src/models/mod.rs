@@ -32,6 +32,7 @@ mod shutdown;
 mod slots;
 mod templates;
 mod timers;
+mod turns;
 mod waiting;
 mod workers;
 
@@ -256,6 +257,22 @@ pub(crate) const MODELS: &[Model] = models![
     ALL shutdown::alarm_ends,
     THREE shutdown::shutdown_tells_why ["refused"],
     ALL shutdown::alarm_rings ["saw it", "slept"],
+    ALL turns::turn_woken ["lay down", "went on"],
+    TWO turns::turn_woken_twice,
+    TWO turns::turn_sent_to ["run by main"],
+    TWO turns::turn_stopped ["cut", "not begun"],
+    TWO turns::turn_aborted ["cut", "done"],
+    TWO turns::turn_aborted_as_it_lies_down,
+    ALL turns::turn_lost ["lay down", "lost at once"],
+    TWO turns::turn_woken_by_one_of_two,
+    TWO turns::turn_memory,
+    TWO turns::turn_outlives_its_handles,
+    TWO turns::turn_closed,
+    TWO turns::turn_cancelled ["begun", "cancelled"],
+    TWO turns::turn_in_a_full_mailbox,
+    TWO turns::turn_panics,
+    TWO turns::turn_in_a_batch,
+    TWO turns::turn_woken_in_a_turn,
     ALL timers::t1_fire_or_cancel ["cancelled", "fired"],
     THREE timers::t1_fire_or_reset_or_cancel ["cancelled", "fired", "moved"],
     ALL timers::t3_sooner_while_it_lies_down,

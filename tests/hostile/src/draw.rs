@@ -5,9 +5,9 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use crate::plan::{
-    Actor, Asked, Asks, Bell, Body, ChainPlace, Deed, Ends, FUTURES, Fate, For, Hooks, How, Inside,
-    Later, Lends, Letter, Link, Manner, Most, OnPanic, PlaceKind, Program, Room, Runs, Settles,
-    Step, Time, Touch, Waits, Watches, Way,
+    Actor, Asked, Asks, Await, Bell, Body, ChainPlace, Deed, Ends, FUTURES, Fate, For, Hooks, How,
+    Inside, Later, Leg, Lends, Letter, Link, Manner, Most, OnPanic, PlaceKind, Program, Rings,
+    Room, Runs, Settles, Step, Time, Touch, Waits, Watches, Way,
 };
 
 /// The weights of a kind of programs.
@@ -31,6 +31,8 @@ struct Profile {
     stale: u32,
     /// The same: steps that have to do with timers, or are attempts.
     timed: u32,
+    /// The same: steps that have to do with turns that may wait.
+    awaits: u32,
     /// The same: actors that are restarted within limits.
     rests: u32,
     /// Weights: senders, pool, queue, rayon, tokio, its own.
@@ -49,44 +51,47 @@ const EVEN: [u32; 37] = [
 #[rustfmt::skip]
 const PROFILES: &[(u32, Profile)] = &[
     (5, Profile { name: "mixed", actors: (1, 5), threads: (1, 3), steps: (2, 10), wide: 4, mischief: 12, panics: 6,
-        bells: 20, bounded: 40, small_budget: 40, kin: 25, stale: 5, timed: 6, rests: 12, runs: [6, 4, 3, 1, 1, 2], deeds: EVEN }),
+        bells: 20, bounded: 40, small_budget: 40, kin: 25, stale: 5, timed: 6, awaits: 12, rests: 12, runs: [6, 4, 3, 1, 1, 2], deeds: EVEN }),
     (6, Profile { name: "room", actors: (1, 2), threads: (1, 3), steps: (2, 8), wide: 6, mischief: 15, panics: 4,
-        bells: 80, bounded: 95, small_budget: 75, kin: 10, stale: 2, timed: 2, rests: 12, runs: [5, 2, 6, 0, 1, 1],
+        bells: 80, bounded: 95, small_budget: 75, kin: 10, stale: 2, timed: 2, awaits: 8, rests: 12, runs: [5, 2, 6, 0, 1, 1],
         deeds: [30, 1, 3, 1, 34, 8, 8, 2, 8, 0, 2, 1, 0, 1, 1, 1, 0, 0, 1, 6, 1, 2, 22, 3,
             1, 1, 3, 10, 1, 3, 0, 1, 0, 1, 0, 0, 1] }),
     (5, Profile { name: "crowd", actors: (9, 12), threads: (1, 2), steps: (2, 6), wide: 24, mischief: 3, panics: 2,
-        bells: 3, bounded: 5, small_budget: 25, kin: 20, stale: 0, timed: 2, rests: 12, runs: [10, 4, 0, 0, 0, 0],
+        bells: 3, bounded: 5, small_budget: 25, kin: 20, stale: 0, timed: 2, awaits: 3, rests: 12, runs: [10, 4, 0, 0, 0, 0],
         deeds: [80, 1, 4, 2, 1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 20, 2, 1,
             2, 1, 1, 2, 0, 1, 0, 0, 0, 2, 0, 0, 1] }),
     (3, Profile { name: "ends", actors: (2, 6), threads: (1, 3), steps: (2, 8), wide: 4, mischief: 30, panics: 8,
-        bells: 30, bounded: 30, small_budget: 40, kin: 25, stale: 8, timed: 8, rests: 12, runs: [5, 5, 3, 1, 1, 2],
+        bells: 30, bounded: 30, small_budget: 40, kin: 25, stale: 8, timed: 8, awaits: 14, rests: 12, runs: [5, 5, 3, 1, 1, 2],
         deeds: [25, 4, 10, 5, 5, 4, 3, 1, 12, 1, 6, 6, 3, 6, 2, 5, 6, 3, 8, 5, 1, 3, 4, 3,
             4, 2, 3, 6, 2, 5, 6, 2, 3, 4, 3, 1, 6] }),
     (2, Profile { name: "asking", actors: (1, 4), threads: (2, 3), steps: (3, 10), wide: 4, mischief: 12, panics: 8,
-        bells: 30, bounded: 20, small_budget: 40, kin: 10, stale: 2, timed: 4, rests: 12, runs: [4, 4, 4, 1, 2, 2],
+        bells: 30, bounded: 20, small_budget: 40, kin: 10, stale: 2, timed: 4, awaits: 10, rests: 12, runs: [4, 4, 4, 1, 2, 2],
         deeds: [15, 1, 40, 12, 3, 12, 4, 1, 4, 0, 2, 1, 1, 2, 4, 3, 0, 0, 1, 6, 1, 3, 6, 6,
             8, 6, 1, 2, 1, 4, 0, 2, 1, 2, 0, 0, 1] }),
     (4, Profile { name: "later", actors: (1, 4), threads: (1, 3), steps: (2, 8), wide: 4, mischief: 12, panics: 6,
-        bells: 30, bounded: 30, small_budget: 40, kin: 10, stale: 2, timed: 4, rests: 12, runs: [5, 4, 3, 1, 1, 2],
+        bells: 30, bounded: 30, small_budget: 40, kin: 10, stale: 2, timed: 4, awaits: 8, rests: 12, runs: [5, 4, 3, 1, 1, 2],
         deeds: [12, 1, 4, 2, 6, 12, 6, 1, 6, 1, 3, 2, 1, 2, 1, 2, 2, 1, 2, 5, 1, 3, 6, 5,
             30, 16, 12, 24, 8, 14, 6, 4, 2, 2, 0, 0, 1] }),
     (4, Profile { name: "kin", actors: (3, 8), threads: (1, 3), steps: (2, 8), wide: 4, mischief: 20, panics: 20,
-        bells: 20, bounded: 20, small_budget: 30, kin: 85, stale: 5, timed: 6, rests: 12, runs: [6, 5, 3, 1, 1, 2],
+        bells: 20, bounded: 20, small_budget: 30, kin: 85, stale: 5, timed: 6, awaits: 8, rests: 12, runs: [6, 5, 3, 1, 1, 2],
         deeds: [30, 3, 8, 8, 2, 3, 3, 1, 8, 2, 3, 4, 2, 3, 2, 3, 3, 2, 3, 5, 1, 3, 6, 3,
             3, 2, 2, 4, 1, 2, 2, 2, 1, 24, 8, 2, 10] }),
     (4, Profile { name: "entry", actors: (2, 4), threads: (1, 3), steps: (2, 6), wide: 4, mischief: 8, panics: 6,
-        bells: 10, bounded: 15, small_budget: 30, kin: 30, stale: 50, timed: 4, rests: 12, runs: [8, 4, 5, 0, 0, 3],
+        bells: 10, bounded: 15, small_budget: 30, kin: 30, stale: 50, timed: 4, awaits: 5, rests: 12, runs: [8, 4, 5, 0, 0, 3],
         deeds: [30, 3, 6, 8, 1, 2, 2, 0, 4, 0, 4, 2, 2, 3, 2, 2, 1, 1, 2, 8, 0, 4, 6, 6,
             2, 1, 1, 3, 1, 1, 0, 1, 1, 3, 1, 0, 8] }),
     (4, Profile { name: "time", actors: (1, 4), threads: (1, 3), steps: (3, 10), wide: 4, mischief: 12, panics: 6,
-        bells: 20, bounded: 25, small_budget: 40, kin: 25, stale: 5, timed: 55, rests: 12, runs: [6, 4, 3, 1, 1, 2],
+        bells: 20, bounded: 25, small_budget: 40, kin: 25, stale: 5, timed: 55, awaits: 6, rests: 12, runs: [6, 4, 3, 1, 1, 2],
         deeds: EVEN }),
     (6, Profile { name: "rests", actors: (1, 3), threads: (1, 3), steps: (3, 10), wide: 4, mischief: 12, panics: 35,
-        bells: 20, bounded: 40, small_budget: 40, kin: 25, stale: 4, timed: 10, rests: 85, runs: [6, 4, 3, 1, 1, 2],
+        bells: 20, bounded: 40, small_budget: 40, kin: 25, stale: 4, timed: 10, awaits: 10, rests: 85, runs: [6, 4, 3, 1, 1, 2],
         deeds: [40, 4, 14, 14, 8, 5, 3, 1, 5, 1, 3, 4, 3, 5, 2, 3, 3, 2, 3, 5, 3, 4, 4, 6,
             3, 3, 3, 6, 2, 5, 3, 2, 2, 4, 1, 1, 3] }),
+    (9, Profile { name: "awaits", actors: (1, 4), threads: (1, 3), steps: (3, 10), wide: 4, mischief: 14, panics: 8,
+        bells: 25, bounded: 35, small_budget: 50, kin: 20, stale: 3, timed: 5, awaits: 50, rests: 15, runs: [6, 5, 3, 2, 2, 3],
+        deeds: EVEN }),
     (1, Profile { name: "deep", actors: (0, 0), threads: (1, 1), steps: (1, 2), wide: 0, mischief: 0, panics: 0,
-        bells: 0, bounded: 0, small_budget: 0, kin: 0, stale: 0, timed: 0, rests: 0, runs: [0; 6], deeds: [0; 37] }),
+        bells: 0, bounded: 0, small_budget: 0, kin: 0, stale: 0, timed: 0, awaits: 0, rests: 0, runs: [0; 6], deeds: [0; 37] }),
 ];
 
 /// The program of a seed, among the profiles whose names contain `only`.
@@ -98,8 +103,9 @@ pub fn program(seed: u64, only: &str) -> Option<Program> {
     let actors = rng.usize(profile.actors.0..=profile.actors.1);
     let systems = if rng.u32(..100) < 30 { rng.usize(1..=2) } else { 0 };
     let templates = rng.usize(1..=2);
-    let mut draw =
-        Draw { rng, profile, actors, systems, templates, places: Vec::new(), next: 0, to: 0 };
+    let awaits = (0..actors).map(|_| profile.awaits > 0 && rng.u32(..100) < 70).collect();
+    let (places, next, to) = (Vec::new(), 0, 0);
+    let mut draw = Draw { rng, profile, actors, systems, templates, places, awaits, next, to };
     draw.places = (0..3).map(|_| draw.place()).collect();
     let mut programs_actors = Vec::<Actor>::new();
     for at in 0..actors {
@@ -122,6 +128,7 @@ pub fn program(seed: u64, only: &str) -> Option<Program> {
         systems: (0..systems).map(|at| (at > 0 && draw.chance(50)).then_some(0)).collect(),
         templates,
         actors: programs_actors,
+        awaits: draw.awaits.clone(),
         threads,
         virtual_system: draw.chance(30),
         timed: profile.timed > 0,
@@ -156,6 +163,7 @@ struct Draw {
     systems: usize,
     templates: usize,
     places: Vec<PlaceKind>,
+    awaits: Vec<bool>,
     next: u32,
     /// The actor of the step before: most steps stay with it.
     to: usize,
@@ -429,6 +437,9 @@ impl Draw {
             Deed::Settle { slot, how: Settles::Keep },
             Deed::Settle { slot, how: Settles::Drop },
             Deed::EmptyWay { slot, drops: true },
+            Deed::Ring { slot, how: Rings::Drop },
+            Deed::Ring { slot, how: Rings::Wake },
+            Deed::Abort { slot, stays: false },
         ];
         let deed = self.one(&all);
         self.numbered(deed)
@@ -448,7 +459,108 @@ impl Draw {
             large: self.chance(10),
             again: self.chance(15),
             inside: if self.chance(12) { vec![self.inside()] } else { Vec::new() },
+            legs: Vec::new(),
         })
+    }
+
+    /// A message whose turn may wait.
+    fn slow_letter(&mut self, depth: u32) -> Arc<Letter> {
+        let mut letter = self.letter(depth);
+        let legs = self.rng.usize(0..=if depth == 0 { 1 } else { 3 });
+        let legs = (0..legs).map(|_| self.leg(depth)).collect();
+        Arc::make_mut(&mut letter).legs = legs;
+        letter
+    }
+
+    fn leg(&mut self, depth: u32) -> Leg {
+        let less = depth.saturating_sub(1);
+        let before = if self.chance(40) { self.body(depth) } else { Body::default() };
+        let (slot, of) = (self.rng.usize(..FUTURES), self.rng.usize(..self.actors));
+        let what = match self.rng.u32(..100) {
+            54..78 if depth == 0 => Await::Keep(slot),
+            0..10 => Await::Yield(self.one(&[1, 1, 2, 20])),
+            10..22 => Await::Thread,
+            22..44 => Await::Keep(slot),
+            44..54 => Await::Gift(slot),
+            54..70 => {
+                let how = self.asks(of, slot);
+                Await::Ask { of, how, letter: self.letter_for(how, less) }
+            }
+            70..78 => {
+                let all = [Waits::Tell, Waits::Call, Waits::Ask, Waits::Run, Waits::AskAsync];
+                let what = self.one(&all[..if self.awaits[of] { 5 } else { 3 }]);
+                let waits = matches!(what, Waits::Run | Waits::AskAsync);
+                let letter = if waits { self.slow_letter(less) } else { self.letter(less) };
+                Await::Room { of, what, letter }
+            }
+            78..84 => {
+                let what = self.one(&[Watches::Idle, Watches::Closed, Watches::Ended]);
+                Await::Watch { of, what, leaves: self.chance(50).then_some(slot) }
+            }
+            84..89 => Await::Future(slot),
+            89..94 => Await::Sleep(self.rng.u32(1..1000)),
+            _ => Await::Nobody,
+        };
+        Leg { before, what }
+    }
+
+    /// A question, whose turn may wait if the actor's may.
+    fn asks(&mut self, to: usize, slot: usize) -> Asks {
+        match self.awaits[to] {
+            false => self.one(&[Asks::Call, Asks::Ask, Asks::PostedCall, Asks::PostedAsk]),
+            true => self.one(&[
+                Asks::Run,
+                Asks::Run,
+                Asks::RunAbortable(slot),
+                Asks::RunAbortable(slot),
+                Asks::AskAsync,
+                Asks::AskAsync,
+                Asks::PostedRun,
+                Asks::PostedAskAsync,
+                Asks::Call,
+            ]),
+        }
+    }
+
+    fn letter_for(&mut self, how: Asks, depth: u32) -> Arc<Letter> {
+        match how {
+            Asks::Call | Asks::Ask | Asks::PostedCall | Asks::PostedAsk => self.letter(depth),
+            _ => self.slow_letter(depth),
+        }
+    }
+
+    /// A step that has to do with turns that may wait.
+    fn awaiting(&mut self, to: usize, slot: usize, depth: u32) -> Deed {
+        match self.rng.u32(..100) {
+            0..52 => {
+                let polled = self.chance(40).then(|| self.bell(depth));
+                let how = self.asks(to, slot);
+                let letter = self.letter_for(how, depth);
+                Deed::Ask { to, how, letter, polled, then: self.fate() }
+            }
+            52..62 if self.awaits[to] => Deed::SendAsync {
+                to,
+                what: self.one(&[Waits::Run, Waits::AskAsync]),
+                letter: self.slow_letter(depth),
+                bell: self.bell(depth),
+                then: self.fate(),
+            },
+            52..80 => {
+                let all = [
+                    Rings::Wake,
+                    Rings::Wake,
+                    Rings::ByRef,
+                    Rings::ByRef,
+                    Rings::Elsewhere,
+                    Rings::Drop,
+                    Rings::Clone,
+                    Rings::ForgetClone,
+                ];
+                Deed::Ring { slot, how: self.one(&all) }
+            }
+            80..88 => Deed::Give { slot, keeps: self.chance(70) },
+            _ => Deed::Abort { slot, stays: self.chance(30) },
+        }
     }
 
     fn inside(&mut self) -> Inside {
@@ -531,6 +643,9 @@ impl Draw {
         let slot = self.rng.usize(..FUTURES);
         if self.profile.timed > 0 && self.chance(self.profile.timed) {
             return self.timed(to, slot, depth);
+        }
+        if self.profile.awaits > 0 && self.chance(self.profile.awaits) {
+            return self.awaiting(to, slot, depth);
         }
         let place = self.rng.usize(..self.places.len());
         let deeds = self.profile.deeds;

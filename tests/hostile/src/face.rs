@@ -1,5 +1,5 @@
-//! The public face of the crate, as the programs use it: with `timing`, the only module that names
-//! `turnwise`.
+//! The public face of the crate, as the programs use it: with `timing` and `turns`, the only module
+//! that names `turnwise`.
 
 use std::cell::Cell;
 use std::fmt;
@@ -88,10 +88,8 @@ fn inside(world: &World, at: usize, plan: &[Inside], cx: &mut Context<'_, State>
     for deed in plan {
         match deed {
             Inside::Look => {
-                let _ = (cx.waiting(), format!("{cx:?}"));
-                if cx.name() != name(world, at).as_deref() {
-                    finding("a wrong name", &format!("{:?} in actor {at}", cx.name()));
-                }
+                let _ = cx.waiting();
+                check_name(world, at, cx.name(), &format!("{cx:?}"));
             }
             Inside::Stop => {
                 cx.stop();
@@ -119,6 +117,13 @@ fn inside(world: &World, at: usize, plan: &[Inside], cx: &mut Context<'_, State>
                 }
             }
         }
+    }
+}
+
+/// A context knows its actor's name.
+pub fn check_name(world: &World, at: usize, said: Option<&str>, _context: &str) {
+    if said != name(world, at).as_deref() {
+        finding("a wrong name", &format!("{said:?} in actor {at}"));
     }
 }
 
@@ -490,6 +495,32 @@ pub fn ask(actor: &Handle, how: Asks, mail: Mail) -> Asked {
         Asks::Call if mail.is_large() => Asked::Closure(actor.call(large(mail))),
         Asks::Call => Asked::Closure(actor.call(move |state| mail.run(state))),
         Asks::PostedCall => Asked::Closure(actor.posted().call(move |state| mail.run(state))),
+        Asks::Run if mail.is_large() => {
+            let ballast = [0_u64; 16];
+            Asked::Closure(actor.run(async move |state: &mut State| {
+                black_box(&ballast);
+                mail.stays(state, |_, _, _| ()).await
+            }))
+        }
+        Asks::Run => Asked::Closure(
+            actor.run(async move |state: &mut State| mail.stays(state, |_, _, _| ()).await),
+        ),
+        Asks::RunAbortable(slot) => {
+            let world = mail.world().clone();
+            let (reply, handle) = actor.run_abortable(async move |state: &mut State| {
+                mail.stays(state, |_, _, _| ()).await
+            });
+            let _ = format!("{handle:?}");
+            world.desk.keep_abort(slot, handle);
+            Asked::Closure(reply)
+        }
+        Asks::PostedRun => Asked::Closure(
+            actor
+                .posted()
+                .run(async move |state: &mut State| mail.stays(state, |_, _, _| ()).await),
+        ),
+        Asks::AskAsync => Asked::Typed(actor.ask_async(mail)),
+        Asks::PostedAskAsync => Asked::Typed(actor.posted().ask_async(mail)),
     }
 }
 
@@ -785,6 +816,12 @@ pub fn waiting(actor: &Handle, what: Waits, mail: Mail) -> Underway {
         Waits::Tell => Underway::Sending(actor.waiting().tell(mail)),
         Waits::Call => Underway::Calling(actor.waiting().call(move |state| mail.run(state))),
         Waits::Ask => Underway::Asking(actor.waiting().ask(mail)),
+        Waits::Run => Underway::Calling(
+            actor
+                .waiting()
+                .run(async move |state: &mut State| mail.stays(state, |_, _, _| ()).await),
+        ),
+        Waits::AskAsync => Underway::Asking(actor.waiting().ask_async(mail)),
     }
 }
 
@@ -1154,7 +1191,7 @@ macro_rules! described {
             builder = builder.on_batch_end(move |state: &mut State, _| {
                 let at = state.at();
                 last.entries[at].batches.fetch_sub(1, SeqCst);
-                let _turn = state.hook(at);
+                let _turn = state.batch_end(at);
                 last.user(&after);
             });
         }

@@ -27,6 +27,7 @@ mod plan;
 mod record;
 mod run;
 mod timing;
+mod turns;
 mod user;
 
 use std::process::ExitCode;

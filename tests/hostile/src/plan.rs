@@ -43,6 +43,13 @@ pub enum Asks {
     Ask,
     PostedCall,
     PostedAsk,
+    /// These begin a turn that may wait.
+    Run,
+    /// Its abort handle lies there.
+    RunAbortable(usize),
+    AskAsync,
+    PostedRun,
+    PostedAskAsync,
 }
 
 /// What waits for room as a future.
@@ -51,6 +58,8 @@ pub enum Waits {
     Tell,
     Call,
     Ask,
+    Run,
+    AskAsync,
 }
 
 /// When the answer comes that a handler has promised, and from whom.
@@ -132,6 +141,63 @@ pub enum Inside {
     KeepHandle,
     KeepWeak,
     ForgetHandle,
+}
+
+/// What a turn awaits.
+#[derive(Clone, Debug)]
+pub enum Await {
+    /// It wakes itself, so often.
+    Yield(u32),
+    /// Another thread wakes it, twice, and drops a third waker.
+    Thread,
+    /// Its waker lies there; what was there is dropped.
+    Keep(usize),
+    /// A promise that lies there.
+    Gift(usize),
+    /// The answer of another actor, whose turn may wait, too. One that does not stand behind its own
+    /// in the order of waiting is polled once.
+    Ask {
+        of: usize,
+        how: Asks,
+        letter: Arc<Letter>,
+    },
+    /// Room, and an answer.
+    Room {
+        of: usize,
+        what: Waits,
+        letter: Arc<Letter>,
+    },
+    /// Polls that once, and drops it or leaves it there.
+    Watch {
+        of: usize,
+        what: Watches,
+        leaves: Option<usize>,
+    },
+    /// Polls once what lies there.
+    Future(usize),
+    Sleep(u32),
+    /// Nobody wakes it.
+    Nobody,
+}
+
+/// What a turn does, and what it awaits after that.
+#[derive(Clone, Debug)]
+pub struct Leg {
+    pub before: Body,
+    pub what: Await,
+}
+
+/// What is done with a turn's waker that lies in a slot.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rings {
+    Wake,
+    /// Twice, and it stays.
+    ByRef,
+    /// The same, in another thread.
+    Elsewhere,
+    Drop,
+    Clone,
+    ForgetClone,
 }
 
 /// What becomes of a reply or a future.
@@ -342,6 +408,20 @@ pub enum Deed {
         how: Touch,
     },
     RunDue,
+    Ring {
+        slot: usize,
+        how: Rings,
+    },
+    /// Keeps or drops a promise that turns wait for.
+    Give {
+        slot: usize,
+        keeps: bool,
+    },
+    /// Cuts a turn; the handle stays there or goes.
+    Abort {
+        slot: usize,
+        stays: bool,
+    },
     Sleep {
         service: usize,
         micros: u32,
@@ -386,6 +466,8 @@ pub struct Letter {
     pub again: bool,
     /// What a typed handler does before.
     pub inside: Vec<Inside>,
+    /// What a turn that may wait does before the rest.
+    pub legs: Vec<Leg>,
 }
 
 /// A waker.
@@ -532,6 +614,8 @@ pub struct Program {
     /// How many templates there are.
     pub templates: usize,
     pub actors: Vec<Actor>,
+    /// Which of them have turns that may wait.
+    pub awaits: Vec<bool>,
     pub threads: Vec<Body>,
     /// A thread runs the queues meanwhile; else they are run by steps and at the end.
     pub pumped: bool,
@@ -557,12 +641,20 @@ trait Steps {
     fn bodies(&mut self, f: &mut dyn FnMut(&mut Body));
 }
 
+fn each_of_letter(letter: &mut Arc<Letter>, f: &mut dyn FnMut(&mut Body)) {
+    let letter = Arc::make_mut(letter);
+    [&mut letter.turn, &mut letter.dropped, &mut letter.answer].into_iter().for_each(&mut *f);
+    for Leg { before, what } in &mut letter.legs {
+        f(before);
+        if let Await::Ask { letter, .. } | Await::Room { letter, .. } = what {
+            each_of_letter(letter, f);
+        }
+    }
+}
+
 impl Steps for Deed {
     fn bodies(&mut self, f: &mut dyn FnMut(&mut Body)) {
-        let letter = |letter: &mut Arc<Letter>, f: &mut dyn FnMut(&mut Body)| {
-            let letter = Arc::make_mut(letter);
-            [&mut letter.turn, &mut letter.dropped, &mut letter.answer].into_iter().for_each(f);
-        };
+        let letter = each_of_letter;
         let bell = |bell: &mut Arc<Bell>, f: &mut dyn FnMut(&mut Body)| {
             let bell = Arc::make_mut(bell);
             [&mut bell.cloned, &mut bell.woken, &mut bell.dropped].into_iter().for_each(f);
@@ -662,6 +754,7 @@ impl fmt::Display for Program {
         let Program { seed, profile, pumped, ends, .. } = self;
         writeln!(f, "program {seed} ({profile}), queues are pumped: {pumped}, ends: {ends:?}")?;
         writeln!(f, "  systems {:?}, virtual: {}", self.systems, self.virtual_system)?;
+        writeln!(f, "  turns may wait: {:?}", self.awaits)?;
         for (at, place) in self.places.iter().enumerate() {
             writeln!(f, "  place {at}: {place:?}")?;
         }
@@ -708,6 +801,9 @@ impl fmt::Debug for Letter {
         f.write_str(if self.again { "again " } else { "" })?;
         if !self.inside.is_empty() {
             write!(f, "inside {:?} ", self.inside)?;
+        }
+        if !self.legs.is_empty() {
+            write!(f, "legs {:?} ", self.legs)?;
         }
         listed(
             f,

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::face::{POOL_THREAD, PROGRAM_THREAD};
 use crate::ledger::{Kind, NOBODY, alive, begin, described, finding, kind, progress, settle};
 use crate::plan::{Ends, For, Program, Room, Runs};
+use crate::turns;
 use crate::user::{Doing, World, caught};
 
 /// Runs a program. False if something of it is still there, and the process can run no other.
@@ -127,6 +128,10 @@ fn phases(world: &Arc<World>, patience: Duration) -> bool {
     if world.program.pumped {
         pump();
     }
+    if world.program.awaits.contains(&true) {
+        // It ends with the pump.
+        world.start("pump".into(), Doing::Code, turns::wake_the_forgotten);
+    }
     let stuck = |what: &str| finding("stuck", &format!("{what}: {:?}", world.unfinished()));
     if !wait(world, patience, || is_quiet(world)) {
         stuck("threads do not end");
@@ -227,6 +232,18 @@ fn lets_go(world: &Arc<World>, patience: Duration, hooks_stay: bool) -> bool {
     let is_over = || alive(stays).is_empty() && is_quiet(world);
     let mut until = Patience::new(patience);
     while !is_over() && !until.is_over() {
+        if std::env::var_os("HA").is_some() && until.looks % 4000 == 3999 {
+            until.looks += 1;
+            for id in alive(stays).iter().take(6) {
+                eprintln!(
+                    "{} | quiet {} nothing {}",
+                    about(world, *id),
+                    is_quiet(world),
+                    world.has_nothing()
+                );
+            }
+        }
+
         for _ in 0..100 {
             if is_over() || until.is_over() {
                 break;

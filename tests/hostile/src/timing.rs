@@ -1,4 +1,4 @@
-//! Timers, delayed messages and attempts: the other module that names `turnwise`.
+//! Timers, delayed messages and attempts; one of the three modules that name `turnwise`.
 //!
 //! What the ledger of timers knows: one that fires once has fired or was cancelled or was dropped
 //! with its service or its message, and only one of these; none fires early; none whose

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cooked_waker::{IntoWaker, Wake, WakeRef};
 
@@ -25,6 +25,7 @@ use crate::plan::{
 };
 use crate::record::{Record, Who};
 use crate::timing::{self, Clockwork};
+use crate::turns::{self, Desk};
 
 /// What a thread is doing, as far as it matters to the rules.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,6 +64,12 @@ fn now(doing: Doing) -> Was {
     Was(DOING.replace(doing))
 }
 
+/// Does that as such code.
+pub fn within<R>(doing: Doing, f: impl FnOnce() -> R) -> R {
+    let _was = now(doing);
+    f()
+}
+
 impl Drop for Was {
     fn drop(&mut self) {
         DOING.set(self.0);
@@ -81,6 +88,8 @@ pub struct Entry {
     leaky: AtomicBool,
     /// The same of what keeps only its storage, and so its hooks.
     storage_leaky: AtomicBool,
+    /// A waker of one of its turns was forgotten on purpose.
+    pub waker_forgotten: AtomicBool,
     /// It was stopped from inside of a turn: no other turn begins.
     pub stopped: AtomicBool,
     /// It has ended, and every message it accepted must have run.
@@ -103,6 +112,8 @@ struct Kept {
     of: Origin,
     woken: Arc<AtomicBool>,
     is_pending: bool,
+    /// A turn has polled it, and left it here.
+    left: Option<Instant>,
     _token: Option<Token>,
 }
 
@@ -132,6 +143,7 @@ pub struct World {
     pub weak_ways: Mutex<Option<Vec<WeakWay>>>,
     pub clock: face::VirtualClock,
     pub clockwork: Clockwork,
+    pub desk: Desk,
     late: Mutex<Vec<face::Drain>>,
     fuel: AtomicI32,
     threads: Mutex<Vec<(String, thread::JoinHandle<()>)>>,
@@ -191,6 +203,7 @@ impl World {
             weak_ways: Mutex::new(Some(Vec::new())),
             clockwork: Clockwork::new(program.timed, &clock),
             clock,
+            desk: Desk::default(),
             late: Mutex::default(),
             fuel: AtomicI32::new(FUEL),
             threads: Mutex::default(),
@@ -357,7 +370,7 @@ impl World {
         State { who, world: self.clone(), is_real: false, _holds: None }
     }
 
-    fn mail(self: &Arc<Self>, to: usize, plan: &Arc<Letter>) -> Mail {
+    pub fn mail(self: &Arc<Self>, to: usize, plan: &Arc<Letter>) -> Mail {
         let carries = plan.carries.and_then(|at| self.handle(at));
         if let Some(at) = plan.carries {
             self.keeps.lock().unwrap().insert((to, at));
@@ -374,7 +387,7 @@ impl World {
         }
     }
 
-    fn perform(self: &Arc<Self>, body: &Body, doing: Doing) {
+    pub fn perform(self: &Arc<Self>, body: &Body, doing: Doing) {
         let (_was, _last) = (now(doing), Last::here());
         if DEPTH.get() < DEEPEST {
             DEPTH.set(DEPTH.get() + 1);
@@ -390,9 +403,8 @@ impl World {
         }
     }
 
-    /// May this thread wait without a limit for that actor? It needs somebody to run the actor
-    /// without this thread, and an order of waiting.
-    fn may_wait(&self, to: usize) -> bool {
+    /// Is that actor run by an executor's own threads, and is it run whatever others do?
+    fn keeps_going(&self, to: usize) -> (bool, bool) {
         let (own_thread, kept) = match &self.program.actors[to].runs {
             Runs::Senders => (false, true),
             Runs::Odd(manners, ..) => (
@@ -413,10 +425,27 @@ impl World {
         let plan = &self.program.actors[to];
         let rests = plan.on_panic.rests();
         let by_hand = plan.timers == Some(0) && !self.program.pumped;
-        let (own_thread, kept) = match rests {
+        match rests {
             true => (true, kept && !by_hand && !matches!(plan.clock, Time::Odd { .. })),
-            false => (own_thread, kept),
-        };
+            // A turn that waits goes on in the global pool.
+            false => (own_thread || self.program.awaits[to], kept),
+        }
+    }
+
+    /// May a turn of the one wait without a limit for the other?
+    pub fn may_await(&self, at: usize, of: usize) -> bool {
+        let may = at < of && self.keeps_going(of).1;
+        if may {
+            // What is forgotten of the other keeps the turn, and what of the turn, the answer.
+            self.keeps.lock().unwrap().extend([(of, at), (at, of)]);
+        }
+        may
+    }
+
+    /// May this thread wait without a limit for that actor? It needs somebody to run the actor
+    /// without this thread, and an order of waiting.
+    fn may_wait(&self, to: usize) -> bool {
+        let (own_thread, kept) = self.keeps_going(to);
         kept && match DOING.get() {
             Doing::Steps => true,
             Doing::Turn => {
@@ -595,7 +624,7 @@ impl World {
                 match self.poll(|cx| kept.future.poll(cx), &waker) {
                     Poll::Ready(done) => self.is_done(done, &mut kept.future, kept.of, &waker),
                     Poll::Pending => {
-                        kept.is_pending = true;
+                        (kept.is_pending, kept.left) = (true, None);
                         self.keep(*slot, kept);
                     }
                 }
@@ -750,6 +779,9 @@ impl World {
                 timing::arm(self, *service, (*micros, *again), body, *slot);
             }
             Deed::Touch { slot, how } => timing::touch(self, *slot, *how),
+            Deed::Ring { slot, how } => turns::ring(self, *slot, *how),
+            Deed::Give { slot, keeps } => turns::give(self, *slot, *keeps),
+            Deed::Abort { slot, stays } => turns::abort(self, *slot, *stays),
             Deed::RunDue => drop(self.clockwork.run_due()),
             Deed::Sleep { service, micros, bell, then } => {
                 let Some(sleep) = timing::sleep(self, *service, *micros) else { return };
@@ -785,7 +817,10 @@ impl World {
         }
         match then {
             Fate::Keep(slot) => {
-                self.keep(slot, Kept { future, of, woken, is_pending: true, _token: token });
+                self.keep(
+                    slot,
+                    Kept { future, of, woken, is_pending: true, left: None, _token: token },
+                );
             }
             Fate::Forget => {
                 self.forgets(of);
@@ -851,6 +886,47 @@ impl World {
         }
     }
 
+    /// The same, of a future that a turn has polled.
+    pub fn came_of(&self, done: Done, to: usize, group: u32, carries: Option<usize>) {
+        self.comes_of(done, Origin { to, group, carries });
+    }
+
+    /// A turn leaves a future that it has polled where any thread finds it.
+    pub fn leave(&self, slot: usize, to: usize, future: Underway) {
+        let token = self.token(Kind::Future, to, None);
+        let of = Origin { to, group: token.id, carries: None };
+        let woken = Arc::default();
+        let (left, _token) = (Some(Instant::now()), Some(token));
+        self.keep(slot, Kept { future, of, woken, is_pending: false, left, _token });
+    }
+
+    /// Drops futures that turns have left long ago: they keep wakers of these.
+    pub fn drop_left(self: &Arc<Self>, long: Duration) {
+        for slot in &self.futures {
+            let mut slot = slot.lock().unwrap();
+            let left = slot.as_ref().and_then(|kept| kept.left);
+            if !left.is_some_and(|left| left.elapsed() > long) {
+                continue;
+            }
+            if let Some(kept) = slot.take() {
+                self.start("left".into(), Doing::Code, move |_| drop(kept));
+            }
+        }
+    }
+
+    /// A turn polls a future that lies there.
+    pub fn poll_what_lies_there(self: &Arc<Self>, slot: usize, cx: &mut Context<'_>) {
+        let Some(mut kept) = self.futures[slot].lock().unwrap().take() else { return };
+        // Its own waker has given way to the turn's.
+        kept.is_pending = false;
+        kept.left = Some(Instant::now());
+        let polled = within(Doing::Poll, || kept.future.poll(cx));
+        match polled {
+            Poll::Ready(done) => self.comes_of(done, kept.of),
+            Poll::Pending => self.keep(slot, kept),
+        }
+    }
+
     /// A question was asked. `comes`: if it runs, its answer comes whatever this thread does.
     fn settle(
         self: &Arc<Self>,
@@ -878,7 +954,8 @@ impl World {
                 Poll::Ready(done) => return self.is_done(done, &mut future, of, &waker),
                 Poll::Pending => {
                     if let Fate::Keep(slot) = then {
-                        let kept = Kept { future, of, woken, is_pending: true, _token: None };
+                        let kept =
+                            Kept { future, of, woken, is_pending: true, left: None, _token: None };
                         return self.keep(slot, kept);
                     }
                 }
@@ -892,8 +969,10 @@ impl World {
             }
             (Fate::Keep(slot), future) => {
                 let woken = Arc::default();
-                return self
-                    .keep(slot, Kept { future, of, woken, is_pending: false, _token: None });
+                return self.keep(
+                    slot,
+                    Kept { future, of, woken, is_pending: false, left: None, _token: None },
+                );
             }
             (_, Underway::Asked(asked)) => asked,
             // What waits in it can only be polled.
@@ -1085,6 +1164,7 @@ impl World {
             && empty(&self.owed)
             && empty(&self.ways)
             && self.clockwork.has_nothing()
+            && self.desk.has_nothing()
             && self.entries.iter().all(entries)
     }
 
@@ -1102,7 +1182,8 @@ impl World {
         }
         let kept = dropped(taken(&self.futures));
         let owed = dropped(taken(&self.owed));
-        dropped(taken(&self.ways)) || kept || owed
+        let desk = self.desk.clear();
+        dropped(taken(&self.ways)) || kept || owed || desk
     }
 
     /// Runs what lies in queues, until told otherwise.
@@ -1262,6 +1343,15 @@ pub struct State {
 }
 
 impl State {
+    /// A turn begins here that may wait.
+    fn stay(&mut self, to: usize) -> Stay {
+        let turn = self.turn(to);
+        let (who, world) = (turn.who.clone(), turn.world.clone());
+        drop(turn);
+        world.entries[to].running.store(true, SeqCst);
+        Stay { who, world, at: to, polls: 0 }
+    }
+
     /// A turn begins here.
     fn turn(&mut self, to: usize) -> Turn {
         if self.is_real && self.world.entries[to].stopped.load(SeqCst) {
@@ -1288,12 +1378,23 @@ impl State {
 
     /// A turn, or what else gets the state, begins here.
     pub fn hook(&mut self, to: usize) -> Turn {
+        self.hook_of(to, true)
+    }
+
+    /// The end of a batch: that of a turn that was cut comes where that was done.
+    pub fn batch_end(&mut self, to: usize) -> Turn {
+        let awaits = self.world.program.awaits[to];
+        self.hook_of(to, !awaits)
+    }
+
+    fn hook_of(&mut self, to: usize, at_home: bool) -> Turn {
         let entry = &self.world.entries[to];
         let unwinds = thread::panicking();
         if !self.is_real {
             INSIDE.with_borrow_mut(|inside| inside.push(to));
             let (who, world) = (self.who.clone(), self.world.clone());
-            return Turn { who, world, at: to, is_real: false, unwinds, _was: now(Doing::Code) };
+            let (is_real, ends, _was) = (false, true, now(Doing::Code));
+            return Turn { who, world, at: to, is_real, ends, unwinds, _was };
         }
         let dropped = self.who.id().is_some_and(|id| flags(id) & DROPPED != 0);
         if to != self.at() || entry.live.load(SeqCst) <= 0 || dropped {
@@ -1302,28 +1403,79 @@ impl State {
         if entry.running.swap(true, SeqCst) {
             finding("two turns at a time", &format!("actor {to}"));
         }
-        let plan = &self.world.program.actors[to];
+        if at_home {
+            self.world.check_place(to);
+        }
+        INSIDE.with_borrow_mut(|inside| inside.push(to));
+        let (who, world) = (self.who.clone(), self.world.clone());
+        let (is_real, ends, _was) = (true, true, now(Doing::Turn));
+        Turn { who, world, at: to, is_real, ends, unwinds, _was }
+    }
+
+    /// The actor that it is the state of.
+    pub fn at(&self) -> usize {
+        self.who.at()
+    }
+}
+
+impl World {
+    /// May this thread run that actor just now?
+    fn check_place(&self, to: usize) {
+        let plan = &self.program.actors[to];
         let runs = &plan.runs;
         if DOING.get() == Doing::Poll && (face::POLL_RUNS_NOBODY || !matches!(runs, Runs::Senders))
         {
             finding("a poll runs a turn", &format!("actor {to}"));
         }
         if let (true, Runs::Place(place)) = (face::ONLY_EXECUTORS_RUN && !plan.inline, runs) {
-            let kind = self.world.program.places[*place];
+            let kind = self.program.places[*place];
             let elsewhere =
-                matches!(kind, PlaceKind::Queue { .. }) && self.world.runs_in_executor.load(SeqCst);
+                matches!(kind, PlaceKind::Queue { .. }) && self.runs_in_executor.load(SeqCst);
             if !elsewhere && !face::is_thread_of(kind) {
                 finding("a turn outside of its executor", &format!("actor {to}"));
             }
         }
-        INSIDE.with_borrow_mut(|inside| inside.push(to));
-        let (who, world) = (self.who.clone(), self.world.clone());
-        Turn { who, world, at: to, is_real: true, unwinds, _was: now(Doing::Turn) }
     }
+}
 
-    /// The actor that it is the state of.
-    pub fn at(&self) -> usize {
-        self.who.at()
+/// A turn that may wait. It lies in its future.
+pub struct Stay {
+    who: Arc<Who>,
+    world: Arc<World>,
+    at: usize,
+    polls: u32,
+}
+
+impl Stay {
+    /// It is polled until that is dropped.
+    pub fn is_polled(&mut self) -> Turn {
+        let entry = &self.world.entries[self.at];
+        let at = || format!("actor {}", self.at);
+        if !entry.running.load(SeqCst) {
+            finding("a turn is polled that is over", &at());
+        }
+        let dropped = self.who.id().is_some_and(|id| flags(id) & DROPPED != 0);
+        if self.who.at() != self.at || entry.live.load(SeqCst) <= 0 || dropped {
+            finding("a turn goes on with a dropped state", &at());
+        }
+        if self.polls > 0 && entry.stopped.load(SeqCst) {
+            finding("a turn goes on after a stop from inside", &at());
+        }
+        self.world.check_place(self.at);
+        self.polls += 1;
+        INSIDE.with_borrow_mut(|inside| inside.push(self.at));
+        let (who, world, unwinds) = (self.who.clone(), self.world.clone(), thread::panicking());
+        let (is_real, ends, _was) = (true, false, now(Doing::Turn));
+        Turn { who, world, at: self.at, is_real, ends, unwinds, _was }
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        LAST.set(self.at);
+        if !self.world.entries[self.at].running.swap(false, SeqCst) {
+            finding("a turn was over before its future", &format!("actor {}", self.at));
+        }
     }
 }
 
@@ -1336,6 +1488,9 @@ impl Drop for State {
         let Some(entry) = self.world.entries.get(at) else {
             return finding("a fresh state was dropped at once", "of a template");
         };
+        if entry.running.load(SeqCst) {
+            finding("a state was dropped in its turn", &format!("actor {at}"));
+        }
         if Who::succeeds(&self.world, at) {
             entry.live.fetch_add(1, SeqCst);
         }
@@ -1352,6 +1507,8 @@ pub struct Turn {
     world: Arc<World>,
     at: usize,
     is_real: bool,
+    /// It is over with this, and does not wait.
+    ends: bool,
     /// The thread was unwinding when it began.
     unwinds: bool,
     _was: Was,
@@ -1382,7 +1539,9 @@ impl Drop for Turn {
                 self.world.entries[self.at].panics.fetch_add(1, SeqCst);
                 self.who.spoiled.store(true, SeqCst);
             }
-            self.world.entries[self.at].running.store(false, SeqCst);
+            if self.ends {
+                self.world.entries[self.at].running.store(false, SeqCst);
+            }
         }
     }
 }
@@ -1415,6 +1574,32 @@ impl Mail {
         // Before there is an answer: one that is being returned is leaked if a drop panics
         // (rust-lang/rust#47949).
         drop(self);
+        let _token = world.token(Kind::Answer, to, Some(id));
+        Answer { _token, world, plan }
+    }
+
+    /// A turn that may wait.
+    pub async fn stays(
+        self,
+        state: &mut State,
+        first: impl FnOnce(&World, usize, &[Inside]) + Send,
+    ) -> Answer {
+        let (to, id, world, plan) = (self.to, self.token.id, self.world.clone(), self.plan.clone());
+        let stay = state.stay(to);
+        self.token.run();
+        let token = world.token(Kind::Future, to, Some(id));
+        let (inner_world, inner_plan) = (world.clone(), plan.clone());
+        let inner = async move {
+            let (_token, mail, world, plan) = (token, self, inner_world, inner_plan);
+            first(&world, to, &plan.inside);
+            for leg in &plan.legs {
+                world.perform(&leg.before, Doing::Turn);
+                turns::awaits(&world, to, &leg.what).await;
+            }
+            world.perform(&plan.turn, Doing::Turn);
+            drop(mail);
+        };
+        turns::Polls::new(inner, stay).await;
         let _token = world.token(Kind::Answer, to, Some(id));
         Answer { _token, world, plan }
     }

@@ -17,6 +17,9 @@ macro_rules! cases {
 }
 
 cases! {
+    async_turn_borrows_a_local
+    async_turn_keeps_what_stays_here
+    async_turn_state_leaves
     borrowed_local
     handler_of_another_reply
     hook_of_the_wrong_shape
