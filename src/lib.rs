@@ -44,8 +44,8 @@ pub use error::{
 pub use executor::{ThreadPool, blocking};
 pub use time::{Clock, Deadline, Limit, MonotonicClock, VirtualClock};
 
-/// Is this thread inside a turn of some actor, or inside a call of an executor's that a send has made?
-/// A [`send`](Actor::send) leaves its message in the mailbox there, instead of running it.
+/// Is this thread inside a turn of some actor, or inside a call of an executor's that a send has
+/// made? A [`send`](Actor::send) leaves its message in the mailbox there, instead of running it.
 ///
 /// For what is built on actors, and keeps to the same rule. Wait-free.
 ///

@@ -39,7 +39,7 @@ fn every_error_says_what_happened() {
             "the actor has stopped: a turn panicked: boom",
         ),
         (&AskError::Panicked("boom".into()), "the message panicked: boom"),
-        (&AskError::Abandoned, "the promise of an answer was dropped"),
+        (&AskError::Abandoned, "nobody is left who could answer"),
         (&AskError::Taken, "the answer was taken before"),
         (&BuildError::CapacityZero, "a mailbox needs a capacity of at least 1"),
         (

@@ -130,7 +130,7 @@ calls! {
         let (promise, reply) = promise::<Lonely>();
         drop(promise);
         reply.wait()
-    }, "promise";
+    }, "nobody is left";
     timed_out: |_actor| promise::<Lonely>().1.within(NOW), "in time";
 }
 

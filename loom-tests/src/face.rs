@@ -2,7 +2,8 @@
 //! it.
 
 pub(crate) use super::actor::{
-    Actor, Context, Handler, Promise, Reply, Template, WaitError, WeakActor, promise, promise_on,
+    AbortHandle, Actor, AsyncTurn, Context, Handler, Promise, Reply, Template, WaitError,
+    WeakActor, promise, promise_on,
 };
 pub(crate) use super::budget::Budget;
 pub(crate) use super::cell::config::SharedPolicy;

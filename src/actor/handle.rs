@@ -36,7 +36,7 @@ use crate::time::Limit;
 ///
 /// | | no answer | an answer |
 /// |---|---|---|
-/// | closure | [`send`](Self::send) | [`call`](Self::call), [`with`](Self::with) |
+/// | closure | [`send`](Self::send), [`send_many`](Self::send_many) | [`call`](Self::call), [`with`](Self::with), [`with_within`](Self::with_within), [`try_with`](Self::try_with) |
 /// | message | [`tell`](Self::tell) | [`ask`](Self::ask) |
 ///
 /// [`posted`](Self::posted) has the same verbs for messages that must not run on this thread, and
@@ -157,7 +157,28 @@ impl<S: Send + 'static> Actor<S> {
     /// dropped.
     ///
     /// # Errors
-    /// The message comes back if the actor is closed, stopped, or its mailbox full.
+    /// As [`send`](Self::send).
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::{Actor, Context, Handler};
+    ///
+    /// struct Till(u64);
+    /// struct Coin(u64);
+    /// impl Handler<Coin> for Till {
+    ///     type Reply = ();
+    ///     fn handle(&mut self, Coin(worth): Coin, _: &mut Context<'_, Self>) {
+    ///         self.0 += worth;
+    ///     }
+    /// }
+    ///
+    /// let till = Actor::new(Till(10));
+    /// till.tell(Coin(2))?;
+    /// assert_eq!(till.with(|till| till.0)?, 12);
+    /// till.close();
+    /// assert_eq!(till.tell(Coin(5)).unwrap_err().into_message().0, 5);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
     #[inline]
     pub fn tell<M: Send + 'static>(&self, message: M) -> Result<(), SendError<M>>
     where
@@ -469,6 +490,15 @@ impl<S: Send + 'static> Actor<S> {
     }
 
     /// [`wait_idle`](Self::wait_idle) for a task: a future that keeps a handle.
+    ///
+    /// # Examples
+    /// ```
+    /// let n = turnwise::Actor::new(0);
+    /// n.send(|n| *n += 1)?;
+    /// let runtime = tokio::runtime::Builder::new_current_thread().build()?; // or any other
+    /// runtime.block_on(n.idle())?;
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
     pub fn idle(&self) -> Ending<S> {
         Ending::new(self.clone(), Awaited::Idle)
     }
@@ -517,8 +547,8 @@ impl<S: Send + 'static> Actor<S> {
         Ending::new(self.clone(), Awaited::End)
     }
 
-    /// A [`promise`](crate::promise) whose waits are measured on this actor's clock, as waits for the actor are.
-    /// Lock-free.
+    /// A [`promise`](crate::promise) whose waits are measured on this actor's clock, as waits for
+    /// the actor are. Lock-free.
     ///
     /// # Examples
     /// ```

@@ -81,8 +81,10 @@ impl fmt::Debug for Standing {
 
 /// Shows what an actor is called, and what it is doing.
 pub(super) fn show(f: &mut fmt::DebugStruct<'_, '_>, header: &Header) {
-    f.field("name", &header.name()).field("state", &Standing::of(header));
-    if let Some(cause) = header.stop_cause() {
+    let standing = Standing::of(header);
+    f.field("name", &header.name()).field("state", &standing);
+    // What has ended has said why.
+    if let (None, Some(cause)) = (&standing.ended, header.stop_cause()) {
         f.field("stopped", &format_args!("{cause}"));
     }
     let discarded = header.discarded();

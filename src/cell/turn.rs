@@ -31,7 +31,7 @@
 //! - W3: a stop finds a turn that waits. The turn is registered in the actor's [`Ext`] before it
 //!   waits first, and STOP is looked for after that; a stop is raised before it looks there. One of
 //!   the two sees the other.
-//! - WAKE: `step` Release -> `begin_poll` or `step` Acquire. A poll sees what was done before the
+//! - WAKE: `step` Release -> the `step` that clears WOKEN or PARKED, Acquire. A poll sees what was done before the
 //!   wake that it follows.
 //! - LAID: `lie_down`'s `step` Release -> the `step` that clears PARKED, Acquire. The owner is there.
 //! - LAST: `step` Release -> the `step` that leaves nobody, Acquire. The memory goes after all that
@@ -42,11 +42,11 @@
 use std::ptr::NonNull;
 
 use super::batch::Hooked;
-use super::header::{AWAITS, Header};
+use super::header::{AWAITS, Header, STOP};
 use super::owner::{Owner, Resting};
 use crate::mailbox::node::NodePtr;
 use crate::sync::atomic::AtomicU64;
-use crate::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crate::sync::cell::UnsafeCell;
 
 const PARKED: u64 = 1;
@@ -78,7 +78,7 @@ struct Kept {
 
 /// What a turn's type knows.
 pub(crate) struct VTable {
-    /// The node by which the mailbox goes on with the turn.
+    /// A node by which the mailbox goes on with a pending turn, and which keeps it.
     pub(crate) node: unsafe fn(NonNull<Core>) -> NodePtr,
     /// Gives the memory back.
     pub(crate) free: unsafe fn(NonNull<Core>),
@@ -129,8 +129,9 @@ impl Core {
 
     /// A poll begins; or the future is to be dropped.
     fn begin_poll(&self) -> Result<(), Cut> {
-        // Ordering: Acquire, reader side of WAKE.
-        let mut now = self.word.load(Acquire);
+        // Ordering: Relaxed. What a wake carries comes with the step that clears WOKEN; a cut carries
+        // nothing.
+        let mut now = self.word.load(Relaxed);
         if now & WOKEN != 0 {
             (now, _) = self.step(|now| now & !WOKEN);
         }
@@ -158,9 +159,12 @@ impl TurnPtr {
         self.core().begin_poll()
     }
 
-    /// The node by which the mailbox goes on with the turn: at most in one list at a time.
-    pub(crate) fn node(self) -> NodePtr {
-        // SAFETY: W2; the function is that of the turn's type.
+    /// A node by which the mailbox goes on with the turn.
+    ///
+    /// # Safety
+    /// The turn is pending, its owner is in the caller's hand, and this is called once for that.
+    pub(crate) unsafe fn node(self) -> NodePtr {
+        // SAFETY: W2, and the caller's word; the function is that of the turn's type.
         unsafe { (self.core().vtable.node)(self.0) }
     }
 
@@ -176,9 +180,8 @@ impl TurnPtr {
         self.core().kept.with_mut(|kept| unsafe { std::mem::take(&mut (*kept).hooked) })
     }
 
-    /// Sees to it that a stop finds the turn (W3); by the owner. STOP is to be looked for after
-    /// that.
-    pub(crate) fn register(self, header: &Header) {
+    /// Sees to it that a stop finds the turn (W3); by the owner. False if the actor has stopped.
+    pub(crate) fn register(self, header: &Header) -> bool {
         // SAFETY: the owner's.
         let known = self
             .core()
@@ -188,6 +191,7 @@ impl TurnPtr {
             let before = header.ext_made().turn.lock().replace(Keeper::of(self));
             debug_assert!(before.is_none(), "two turns of one actor");
         }
+        !header.has(STOP)
     }
 
     /// The turn is over: a stop need not find it. By the owner.
@@ -200,6 +204,12 @@ impl TurnPtr {
             let keeper = header.ext_made().turn.lock().take();
             drop(keeper);
         }
+    }
+
+    /// Was it woken, or cut, since its poll began? Stale on return. By the owner.
+    pub(crate) fn is_woken(self) -> bool {
+        // Ordering: Relaxed. A hint: the poll that follows looks again.
+        self.core().word.load(Relaxed) & (WOKEN | CUT) != 0
     }
 
     /// The owner lies down in the turn, if somebody is there who can wake it, and nobody has done so
@@ -290,6 +300,14 @@ impl Keeper {
     /// # Safety
     /// The turn was made just now, and this is called once.
     pub(crate) unsafe fn first(turn: TurnPtr) -> Self {
+        Keeper(turn.0)
+    }
+
+    /// The mailbox's, of a turn that was pending.
+    ///
+    /// # Safety
+    /// The turn keeps itself, and does not do so from now on.
+    pub(crate) unsafe fn of_pending(turn: TurnPtr) -> Self {
         Keeper(turn.0)
     }
 

@@ -179,10 +179,13 @@ impl Drive<'_> {
                                 None => return,
                             },
                         }
-                        match self.is_over(&owner) {
-                            _ if !owner.has_more() => Halt::Empty,
-                            Some(leave) => Halt::Left(leave),
-                            None => continue,
+                        if owner.has_more() {
+                            match self.is_over(&owner) {
+                                Some(leave) => Halt::Left(leave),
+                                None => continue,
+                            }
+                        } else {
+                            Halt::Empty
                         }
                     }
                 }
@@ -360,11 +363,14 @@ impl Drive<'_> {
     #[inline(never)]
     fn wait(&mut self, mut owner: Owner, turn: TurnPtr) -> Option<Owner> {
         turn.keep(std::mem::take(&mut self.hooked));
-        self.settle_all(&mut owner);
-        turn.register(owner.header());
-        let woken = if owner.is_stopped() { Err(owner) } else { turn.lie_down(owner) };
-        let mut owner = woken.err()?;
-        owner.put_back(turn.node());
+        if !turn.is_woken() {
+            self.settle_all(&mut owner);
+            if turn.register(owner.header()) {
+                owner = turn.lie_down(owner).err()?;
+            }
+        }
+        // SAFETY: the turn has just returned pending, and its owner is here.
+        owner.put_back(unsafe { turn.node() });
         Some(owner)
     }
 

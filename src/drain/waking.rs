@@ -80,7 +80,8 @@ unsafe fn release(data: *const ()) {
 /// An owner is there again, with its turn before all that waits.
 fn get_up(turn: TurnPtr, resting: Resting) -> Owner {
     let mut owner = resting.get_up();
-    owner.put_back(turn.node());
+    // SAFETY: the owner was in the turn, so that is pending, and it was taken out once.
+    owner.put_back(unsafe { turn.node() });
     owner
 }
 

@@ -1,8 +1,8 @@
 //! A message whose turn may wait.
 //!
 //! Message, future and answer lie in one oneshot: the place of the message becomes that of the
-//! future. As the message begins, its node is gone. A turn that is pending has a node of its own,
-//! in the oneshot too, by which the mailbox goes on with it: no poll allocates.
+//! future. Its node is gone when the turn begins. A turn that was pending gets another one
+//! ([`Resumed`]) by which the mailbox goes on with it.
 //!
 //! - E4: the place holds the message while the turn is [`Queued`](Stage::Queued), for whoever wins
 //!   the question (Q1), and the future while it is [`Begun`](Stage::Begun), for the owner.
@@ -28,7 +28,7 @@ use crate::cell::typed::Cell;
 use crate::drain::context::with_local;
 use crate::drain::waking::with_waker;
 use crate::error::{AskError, Reason, TurnPanic};
-use crate::mailbox::node::{Envelope, NodeOf, NodePtr, VTable};
+use crate::mailbox::node::{Envelope, NodePtr, VTable};
 use crate::mailbox::oneshot::{Answerer, Asker, Question, oneshot};
 use crate::panic::{self, Payload};
 use crate::sync::cell::UnsafeCell;
@@ -40,7 +40,6 @@ pub(crate) struct Turn<S: 'static, L: AsyncMessage<S>> {
     /// The drainer's side of the oneshot: it leaves when nobody keeps the turn any more. Set before
     /// the turn is anybody else's.
     answerer: Option<Answerer<Turn<S, L>, L::Answer>>,
-    node: UnsafeCell<NodeOf<Resumed<S, L>>>,
     /// The mailbox's.
     stage: UnsafeCell<Stage>,
     body: UnsafeCell<Body<L, L::Future>>,
@@ -74,8 +73,7 @@ impl<S: 'static, L: AsyncMessage<S>> Question for Turn<S, L> {
     }
 
     unsafe fn take_payload(this: *mut Self) -> L::Payload {
-        // SAFETY: E4, by the caller's word. Nothing else of the turn is touched: its node is in the
-        // mailbox, and the mailbox's.
+        // SAFETY: E4, by the caller's word. Nothing else of the turn is touched: it is the mailbox's.
         let message = unsafe {
             let body = &raw const (*this).body;
             (*body).with_mut(|body| ManuallyDrop::take(&mut (*body).message))
@@ -84,8 +82,8 @@ impl<S: 'static, L: AsyncMessage<S>> Question for Turn<S, L> {
     }
 }
 
-/// A turn's memory, kept by the mailbox: it is passed from the message to the turn's own node and
-/// from there to whoever runs that.
+/// A turn's memory, kept by the mailbox: by the node that leads to it, or by the turn itself while
+/// that is pending.
 #[repr(transparent)]
 struct Held<S: 'static, L: AsyncMessage<S>>(Keeper, PhantomData<fn(S, L)>);
 
@@ -95,7 +93,7 @@ pub(crate) struct Awaited<S: 'static, L: AsyncMessage<S>> {
     turn: Option<Held<S, L>>,
 }
 
-/// The same in the turn's own node.
+/// The same, of a turn that goes on.
 #[repr(transparent)]
 struct Resumed<S: 'static, L: AsyncMessage<S>>(Awaited<S, L>);
 
@@ -220,18 +218,10 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
         }
     }
 
-    /// The turn is pending: it keeps itself, by its own node, and its owner is told.
+    /// The turn is pending: it keeps itself, and its owner is told.
     fn suspend(self) {
         let turn = self.turn();
-        // SAFETY: W2; the core is the first field of such a turn. The node is in no list, and is the
-        // owner's.
-        unsafe {
-            let this = turn.0.cast::<Turn<S, L>>().as_ref();
-            this.node.with_mut(|node| {
-                let message = NodeOf::message(node).cast_mut();
-                (*message).0.turn = Some(self);
-            });
-        }
+        std::mem::forget(self);
         with_local(|local| local.suspend(turn));
     }
 
@@ -257,22 +247,22 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
 /// The functions of a turn's core.
 ///
 /// # Safety
-/// `core` is that of such a turn.
+/// `core` is that of such a turn, which is pending, and keeps itself; from now on, the node does.
 unsafe fn node<S: 'static, L: AsyncMessage<S>>(core: NonNull<Core>) -> NodePtr {
-    // SAFETY: the caller's word; the address alone is made.
-    let turn = unsafe { core.cast::<Turn<S, L>>().as_ref() };
-    NodePtr::of_frame(turn.node.with_mut(|node| node))
+    // SAFETY: the caller's word: `suspend` has left it.
+    let keeper = unsafe { Keeper::of_pending(TurnPtr(core)) };
+    NodePtr::new(Resumed::<S, L>(Awaited { turn: Some(Held(keeper, PhantomData)) }))
 }
 
 /// # Safety
-/// As for [`node`], and nobody keeps the turn.
+/// `core` is that of such a turn, and nobody keeps it.
 unsafe fn free<S: 'static, L: AsyncMessage<S>>(core: NonNull<Core>) {
     let turn = core.cast::<Turn<S, L>>();
-    // SAFETY: the caller's word. What it held was moved out or dropped (E4).
+    // SAFETY: the caller's word. What the body held was moved out or dropped (E4); it is the asker's
+    // as well, so its end is that of the oneshot.
     let answerer = unsafe {
-        let answerer = (*turn.as_ptr()).answerer.take();
-        turn.drop_in_place();
-        answerer
+        (&raw mut (*turn.as_ptr()).core).drop_in_place();
+        (*turn.as_ptr()).answerer.take()
     };
     answerer.into_iter().for_each(Answerer::leave);
 }
@@ -281,10 +271,9 @@ impl<S: Send + 'static, L: AsyncMessage<S>> Awaited<S, L> {
     /// A turn to be pushed, and its asker: one allocation.
     pub(crate) fn new(message: L) -> (Self, Asker<L::Answer, L::Payload>) {
         let core = Core::new(const { &TurnVTable { node: node::<S, L>, free: free::<S, L> } });
-        let node = UnsafeCell::new(NodeOf::in_frame(Resumed(Awaited { turn: None })));
         let body = UnsafeCell::new(Body { message: ManuallyDrop::new(message) });
         let stage = UnsafeCell::new(Stage::Queued);
-        let (answerer, asker) = oneshot(Turn { core, answerer: None, node, stage, body });
+        let (answerer, asker) = oneshot(Turn { core, answerer: None, stage, body });
         let turn = NonNull::new(answerer.question()).expect("a question has an address");
         // SAFETY: it was made just now, and is nobody else's.
         let keeper = unsafe {
@@ -371,10 +360,10 @@ impl<S: 'static, L: AsyncMessage<S>> Envelope for Resumed<S, L> {
 /// The turn that a node goes on with.
 ///
 /// # Safety
-/// `payload` is that of a message that [resumes](crate::mailbox::node::Taken::resumes).
+/// `payload` is that of a message that [resumes](crate::mailbox::node::Taken::resumes), and was not
+/// run yet.
 pub(crate) unsafe fn resumed(payload: *const u8) -> TurnPtr {
-    // SAFETY: the caller's word: it is a turn's own node, which holds that turn, and all of these
-    // are one address.
+    // SAFETY: the caller's word: the node holds that turn, and all of these are one address.
     TurnPtr(unsafe { payload.cast::<NonNull<Core>>().read() })
 }
 

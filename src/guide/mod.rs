@@ -22,6 +22,7 @@
 //! | [17. A small service](self::service) | all of it together: an order desk |
 //! | [18. Questions and answers](self::faq) | questions that come up, answered in a few lines |
 //! | [19. Coming from elsewhere](self::migration) | from mutexes, channels, tokio tasks, actix, kameo, ractor, xtra, Pekko |
+//! | [20. Turns that wait](self::async_turns) | `async` turns: what happens at an await, which executor, testing |
 //! | [Guarantees](self::guarantees) | which call does what: progress, locks, threads, with the tests |
 //! | [User code](self::user_code) | where the crate calls code that is not its own |
 //! | [Performance](self::performance) | what was measured, losses first |
@@ -103,6 +104,9 @@ pub mod faq {}
 
 #[doc = include_str!("19-migration.md")]
 pub mod migration {}
+
+#[doc = include_str!("20-async-turns.md")]
+pub mod async_turns {}
 
 #[doc = include_str!("../../docs/guarantees.md")]
 pub mod guarantees {}

@@ -22,7 +22,7 @@ pub use admission::{
     Loaded, OpenError, Refused, Status,
 };
 pub use keyed::{
-    Key, KeyInfo, Keyed, KeyedBuilder, KeyedReport, NotStarted, Run, RunError, TryRun,
+    Cut, Key, KeyInfo, Keyed, KeyedBuilder, KeyedReport, NotStarted, Run, RunError, TryRun,
 };
 pub use limits::Limits;
 pub use lock::{
@@ -33,7 +33,7 @@ pub use lock::{
 pub use overrun::Overrun;
 pub use slots::{
     AcquireSlot, CleanUpError, FinishError, PoolView, RepairError, RunSlotError, Slot,
-    SlotBuildError, SlotError, SlotId, SlotPool, SlotPoolBuilder, SlotState, SlotView,
+    SlotBuildError, SlotError, SlotId, SlotPool, SlotPoolBuilder, SlotRun, SlotState, SlotView,
 };
 pub use ticks::{
     Attendance, Missed, NotMine, OncePerTick, OncePerTickBuilder, Schedule, StepZero, TickNumber,

@@ -48,8 +48,8 @@ impl Limits {
         Limits { wait, lease: None, early: false }
     }
 
-    /// With a lease: a closure that takes longer is reported, a lock that is held longer is taken
-    /// away. A lease of zero is an error of the call
+    /// With a lease: a closure that takes longer is reported, an async one is cut at its await, a
+    /// lock that is held longer is taken away. A lease of zero is an error of the call
     /// ([`NotStarted::LeaseZero`](crate::NotStarted::LeaseZero),
     /// [`LockError::LeaseZero`](crate::LockError::LeaseZero)).
     pub fn lease(self, lease: Duration) -> Self {

@@ -30,7 +30,7 @@ use turnwise::time::Timers;
 use turnwise::{Clock, MonotonicClock, ThreadPool, VirtualClock};
 use turnwise_locks::{
     AcquireSlot, Admission, Admitted, Apply, CommitError, Fault, Ledger, Limits, Loaded,
-    OncePerTick, Refused, Schedule, Slot, SlotId, SlotPool, TickNumber,
+    OncePerTick, Refused, Schedule, Slot, SlotId, SlotPool, SlotRun, TickNumber,
 };
 
 const SLOTS: usize = 3;
@@ -146,6 +146,7 @@ enum Verdict {
 enum Thing {
     Asks(AcquireSlot<Made, Trouble>),
     Slot(Slot<Made, Trouble>),
+    Job(SlotRun<(), Made, Trouble>),
     Apply(u32, Apply<u32, Book>),
 }
 
@@ -420,7 +421,13 @@ fn step(world: &Arc<World>, outermost: bool) {
             if world.leases && of(3) == 0 {
                 limits = limits.lease(Duration::from_micros(1 + of(300) as u64));
             }
-            lie(Thing::Asks(world.pool.acquire(limits)));
+            lie(match of(2) {
+                0 => Thing::Asks(world.pool.acquire(limits)),
+                _ => {
+                    let us = Arc::downgrade(world);
+                    Thing::Job(world.pool.run_async(limits, async move |slot| job(us, slot).await))
+                }
+            });
         }
         2 if !quiet => {
             if let Ok(slot) = world.pool.try_acquire() {
@@ -475,6 +482,25 @@ fn step(world: &Arc<World>, outermost: bool) {
     }
 }
 
+/// A job that waits: the value of its slot is its own until it is gone.
+async fn job(us: Weak<World>, slot: &mut Slot<Made, Trouble>) {
+    let Some(world) = us.upgrade() else { return };
+    let _busy = Busy::new(&world, slot.id());
+    for _ in 0..of(4) {
+        if slot.0 != slot.id() {
+            world.finding(format!("{} has the value of {}", slot.id(), slot.0));
+        }
+        misbehave(&world);
+        let _ = fails();
+        match of(4) {
+            0 if world.leases => _ = slot.renew(Duration::from_micros(of(300) as u64)),
+            1 if world.leases => _ = slot.is_lost(),
+            2 if of(8) == 0 => std::future::pending().await,
+            _ => tokio::task::yield_now().await,
+        }
+    }
+}
+
 /// Does something to what lies about; what goes back there.
 fn handle(thing: Thing, world: &Arc<World>, outermost: bool) -> Option<Thing> {
     let short = Duration::from_micros(of(100) as u64);
@@ -512,6 +538,10 @@ fn handle(thing: Thing, world: &Arc<World>, outermost: bool) -> Option<Thing> {
             let _ = &mut *slot;
             Some(Thing::Slot(slot))
         }
+        Thing::Job(mut job) => match of(5) {
+            0 => None,
+            _ => polled(&mut job, world).is_none().then_some(Thing::Job(job)),
+        },
         Thing::Apply(id, mut apply) => {
             let got = match of(4) {
                 0 => {

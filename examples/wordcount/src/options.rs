@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -71,7 +72,7 @@ pub(crate) fn parse() -> Result<Option<Options>, lexopt::Error> {
             Long("threads") => options.threads = number(&mut parser, "--threads", 1..=1024)?,
             Long("shards") => options.shards = number(&mut parser, "--shards", 1..=65_536)?,
             Long("top") => options.top = number(&mut parser, "--top", 0..=1_000_000)?,
-            Long("executor") => options.executor = parser.value()?.parse()?,
+            Long("executor") => options.executor = choice(&parser.value()?)?,
             Value(path) => options.paths.push(path.into()),
             _ => return Err(argument.unexpected()),
         }
@@ -83,6 +84,12 @@ pub(crate) fn parse() -> Result<Option<Options>, lexopt::Error> {
         options.shards = 4 * options.threads;
     }
     Ok(Some(options))
+}
+
+fn choice(name: &OsStr) -> Result<Choice, lexopt::Error> {
+    let named = name.to_str().and_then(|name| name.parse().ok());
+    let names = Choice::ALL.map(Choice::name).join(", ");
+    named.ok_or_else(|| format!("--executor is one of {names}, not {name:?}").into())
 }
 
 fn number<N>(

@@ -11,14 +11,13 @@ const COLUMNS: usize = 80;
 pub(crate) fn table(out: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
     let Outcome { name, texts, skipped, bytes, words, distinct, top, .. } = outcome;
     let Outcome { executor, threads, shards, matches, seconds, repeat, .. } = outcome;
-    let what = match (*texts, *skipped) {
-        (1, 0) => "1 file".into(),
-        (n, 0) => format!("{} files", grouped(n as u64)),
-        (n, skipped) => format!("{} files ({skipped} skipped)", grouped(n as u64)),
+    let what = match (counted(*texts as u64, "file"), *skipped) {
+        (files, 0) => files,
+        (files, skipped) => format!("{files} ({skipped} skipped)"),
     };
     let megabytes = *bytes as f64 / 1e6;
     wrapped(out, &format!("Counted the words of {what}, {megabytes:.1} MB: {name}."))?;
-    let mut found = format!("{} words, {} different", grouped(*words), grouped(*distinct as u64));
+    let mut found = format!("{}, {} different", counted(*words, "word"), grouped(*distinct as u64));
     for (n, (word, times)) in top.iter().enumerate() {
         found += if n == 0 { "; most often " } else { ", " };
         found += &format!("{word} {}", grouped(*times));
@@ -40,9 +39,9 @@ pub(crate) fn table(out: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
         )?;
     }
     let verdict = if *matches {
-        format!("All agree: the same count for each of the {} words.", grouped(*distinct as u64))
+        "All agree: the same count for every word."
     } else {
-        "THEY DIFFER: not all of them have found the same.".into()
+        "THEY DIFFER: not all of them have found the same."
     };
     writeln!(out, "\n{verdict}")?;
     writeln!(
@@ -86,6 +85,11 @@ fn quoted(text: &str) -> String {
         }
     }
     quoted + "\""
+}
+
+/// So many of a thing.
+fn counted(n: u64, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(n), if n == 1 { "" } else { "s" })
 }
 
 /// 1234567 as 1,234,567.

@@ -5,7 +5,8 @@
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use super::super::keyed::{Keyed, NotStarted, RunError};
+use super::super::actor::promise;
+use super::super::keyed::{Cut, Keyed, NotStarted, RunError};
 use super::super::limits::Limits;
 use super::super::time::Timers;
 use super::clock::{LIMIT, Steps};
@@ -189,4 +190,99 @@ pub(super) fn keyed_kept_against_a_run() {
     drop(keyed);
     assert_eq!(timers.len(), 0);
     assert_eq!((key.ran(), key.live.load(Relaxed)), (2, 0));
+}
+
+/// What a run that waits has in hand: its end is the key's, too.
+struct Leaves(Key);
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        self.0.inside.write();
+    }
+}
+
+/// A registry on a clock, with the time that a run may take at most.
+fn leased() -> (Registry, Key, Arc<Steps>, Timers, Limits) {
+    let (clock, key) = (Arc::new(Steps::default()), Key::new());
+    let (timers, made) = (Timers::by_hand(clock.clone()), key.clone());
+    let builder = Keyed::builder().state(move |_: &u32| made.state());
+    let keyed = builder.timers(timers.clone()).build();
+    (keyed, key, clock, timers, Limits::NONE.lease(LIMIT))
+}
+
+/// A1 and A2: the lease of a run that waits is over as what it waits for comes. It is done or cut,
+/// and the next run of the key comes after its destructors: to the state, or to a fresh one.
+pub(super) fn keyed_cut_against_its_end() {
+    let (keyed, key, clock, timers, lease) = leased();
+    let (go, gone) = promise::<()>();
+    let leaves = Leaves(key.clone());
+    let run = keyed.run_async(1, lease, async move |state: &mut State| {
+        let _leaves = leaves;
+        gone.await.expect("it is kept");
+        state.enter();
+    });
+    let next = keyed.start(1, Limits::NONE, State::enter);
+    assert!(!run.is_over() && !next.is_over());
+    let theirs = timers.clone();
+    let expires = spawn(move || {
+        clock.tick();
+        theirs.run_due();
+    });
+    go.keep(());
+    let cut = match run.wait() {
+        Ok(()) | Err(RunError::Overran { .. }) => false,
+        Err(RunError::Cut(Cut::Lease)) => true,
+        Err(error) => panic!("{error}"),
+    };
+    next.wait().expect("it runs");
+    expires.join();
+    reached(if cut { "cut" } else { "done" });
+    assert_eq!(key.made(), 1 + u32::from(cut));
+    assert_eq!(timers.len(), 0);
+    key.finish(keyed, 2 - u32::from(cut));
+}
+
+/// A1: a run that waits for ever is cut by its lease or by an abort, against one that comes. Nobody
+/// waits for ever.
+pub(super) fn keyed_cut_by_lease_or_abort() {
+    let (keyed, key, clock, timers, lease) = leased();
+    let leaves = Leaves(key.clone());
+    let run = keyed.run_async(1, lease, async move |state: &mut State| {
+        let _leaves = leaves;
+        state.enter();
+        std::future::pending::<()>().await;
+    });
+    let next = keyed.start(1, Limits::NONE, State::enter);
+    let aborts = spawn(move || {
+        let begun = run.abort().expect_err("it has begun");
+        match begun.wait() {
+            Err(RunError::Cut(Cut::Lease)) => reached("lease"),
+            Err(RunError::Cut(Cut::Aborted)) => reached("abort"),
+            outcome => panic!("{outcome:?}"),
+        }
+    });
+    clock.tick();
+    timers.run_due();
+    next.wait().expect("it runs");
+    aborts.join();
+    assert_eq!((key.made(), timers.len()), (2, 0));
+    key.finish(keyed, 2);
+}
+
+/// A2: nothing but the lease ends it, against one that comes.
+pub(super) fn keyed_cut_alone() {
+    let (keyed, key, clock, timers, lease) = leased();
+    let leaves = Leaves(key.clone());
+    let run = keyed.run_async(1, lease, async move |state: &mut State| {
+        let _leaves = leaves;
+        state.enter();
+        std::future::pending::<()>().await;
+    });
+    let theirs = keyed.clone();
+    let runs = spawn(move || theirs.run(1, State::enter).expect("it runs"));
+    clock.tick();
+    timers.run_due();
+    assert_eq!(run.wait(), Err(RunError::Cut(Cut::Lease)));
+    runs.join();
+    key.finish(keyed, 2);
 }

@@ -32,6 +32,7 @@ mod shutdown;
 mod slots;
 mod templates;
 mod timers;
+mod turns;
 mod waiting;
 mod workers;
 
@@ -257,6 +258,22 @@ pub(crate) const MODELS: &[Model] = models![
     ALL shutdown::alarm_ends,
     THREE shutdown::shutdown_tells_why ["refused"],
     ALL shutdown::alarm_rings ["saw it", "slept"],
+    ALL turns::turn_woken ["lay down", "went on"],
+    TWO turns::turn_woken_twice,
+    TWO turns::turn_sent_to ["run by main"],
+    TWO turns::turn_stopped ["cut", "not begun"],
+    TWO turns::turn_aborted ["cut", "done"],
+    TWO turns::turn_aborted_as_it_lies_down,
+    ALL turns::turn_lost ["lay down", "lost at once"],
+    TWO turns::turn_woken_by_one_of_two,
+    TWO turns::turn_memory,
+    TWO turns::turn_outlives_its_handles,
+    TWO turns::turn_closed,
+    TWO turns::turn_cancelled ["begun", "cancelled"],
+    TWO turns::turn_in_a_full_mailbox,
+    TWO turns::turn_panics,
+    TWO turns::turn_in_a_batch,
+    TWO turns::turn_woken_in_a_turn,
     ALL timers::t1_fire_or_cancel ["cancelled", "fired"],
     THREE timers::t1_fire_or_reset_or_cancel ["cancelled", "fired", "moved"],
     ALL timers::t3_sooner_while_it_lies_down,
@@ -267,6 +284,9 @@ pub(crate) const MODELS: &[Model] = models![
     THREE keyed::keyed_shutdown_against_a_run ["closed", "ran"],
     TWO keyed::keyed_kept_against_a_run ["kept", "made anew"],
     ALL keyed::keyed_same_hash,
+    TWO keyed::keyed_cut_against_its_end ["cut", "done"],
+    TWO keyed::keyed_cut_by_lease_or_abort ["abort", "lease"],
+    TWO keyed::keyed_cut_alone,
     THREE locks::locks_second_against_a_release ["at once", "handed on"],
     TWO locks::locks_granted_against_given_up,
     TWO locks::locks_end_of_a_hold ["expired", "forced", "released"],
@@ -287,6 +307,9 @@ pub(crate) const MODELS: &[Model] = models![
     TWO slots::slots_resize_against_release ["beyond", "retired"],
     TWO slots::slots_renewed_against_the_end ["lost", "renewed"],
     TWO slots::slots_two_sizes ["one", "three"],
+    TWO slots::slots_cut_against_its_end ["cut", "done", "lost"],
+    TWO slots::slots_cut_against_a_poll ["cut"],
+    TWO slots::slots_cut_against_a_drop ["dropped", "expired"],
     THREE admission::admission_late_against_its_turn ["in", "late"],
     TWO admission::admission_dropped_against_its_turn ["in", "withdrawn"],
     TWO admission::admission_told_against_the_commit ["in by itself"],

@@ -1,10 +1,13 @@
 //! S1 to S5 of the pools of slots, where ends, expiries, changes of size and those that give up
 //! meet. The pools, their semaphore and their timers are those that ship.
 
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::super::limits::Limits;
-use super::super::slots::{Slot, SlotError, SlotPool};
+use super::super::slots::{RunSlotError, Slot, SlotError, SlotPool};
 use super::super::time::Timers;
 use super::clock::{LIMIT, Steps};
 use super::*;
@@ -165,4 +168,85 @@ pub(super) fn slots_renewed_against_the_end() {
     assert_eq!(setting.pool.try_acquire().is_ok(), !renewed);
     drop(slot);
     setting.finish(1, if renewed { 1 } else { 2 });
+}
+
+/// What a job has in hand: its end is the slot's, too.
+struct Leaves(Arc<Written>);
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        self.0.write();
+    }
+}
+
+fn poll<F: Future + Unpin>(run: &mut F) -> Poll<F::Output> {
+    Pin::new(run).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// J1: the lease of a job is over as it is polled: for the last time, or once more. It is done, or
+/// cut; either way its slot is cleaned up once, after its destructors.
+fn cut_against_a_poll(ready: bool) {
+    let setting = Setting::new();
+    let leaves = Leaves(setting.inside.clone());
+    let mut run = setting.pool.run_async(Limits::NONE.lease(LIMIT), async move |_| {
+        let mut polls = 0;
+        let work = poll_fn(|_| {
+            leaves.0.write();
+            polls += 1;
+            if ready && polls == 2 { Poll::Ready(()) } else { Poll::Pending }
+        });
+        work.await;
+        drop(leaves);
+    });
+    assert!(poll(&mut run).is_pending());
+    let (clock, timers) = (setting.clock.clone(), setting.timers.clone());
+    let expires = spawn(move || {
+        clock.tick();
+        timers.run_due();
+    });
+    let polled = poll(&mut run);
+    expires.join();
+    let outcome = match polled {
+        Poll::Pending => poll(&mut run),
+        polled => polled,
+    };
+    match outcome {
+        Poll::Ready(Ok(())) => reached("done"),
+        Poll::Ready(Err(RunSlotError::Lost { .. })) => reached("lost"),
+        Poll::Ready(Err(RunSlotError::Cut)) => reached("cut"),
+        outcome => panic!("{outcome:?}"),
+    }
+    setting.inside.write();
+    drop(run);
+    setting.finish(1, 1);
+}
+
+/// J1, against its last poll.
+pub(super) fn slots_cut_against_its_end() {
+    cut_against_a_poll(true);
+}
+
+/// J1, against one of many polls.
+pub(super) fn slots_cut_against_a_poll() {
+    cut_against_a_poll(false);
+}
+
+/// J1: the user of a job goes as its lease is over.
+pub(super) fn slots_cut_against_a_drop() {
+    let setting = Setting::new();
+    let leaves = Leaves(setting.inside.clone());
+    let mut run = setting.pool.run_async(Limits::NONE.lease(LIMIT), async move |_| {
+        let _leaves = leaves;
+        std::future::pending::<()>().await;
+    });
+    assert!(poll(&mut run).is_pending());
+    let (clock, timers) = (setting.clock.clone(), setting.timers.clone());
+    let expires = spawn(move || {
+        clock.tick();
+        reached(if timers.run_due() == 1 { "expired" } else { "dropped" });
+    });
+    drop(run);
+    expires.join();
+    setting.inside.write();
+    setting.finish(1, 1);
 }

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use turnwise::ThreadPool;
+use turnwise::time::Timers;
 use turnwise_locks::{Keyed, Limits, Run};
 
 use crate::Options;
@@ -242,28 +243,51 @@ pub(crate) fn zipf(options: &Options) -> Vec<Line> {
         .collect()
 }
 
+/// The slow key of [`slow`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slow {
+    None,
+    /// A thread waits.
+    Blocks,
+    /// A timer does.
+    Waits,
+}
+
+impl Slow {
+    /// Runs closures of 100 ms on a key, one after the other, until it is over.
+    fn go_on(self, keyed: Keyed<u64>, over: Arc<AtomicBool>) {
+        const TIME: Duration = Duration::from_millis(100);
+        let next = keyed.clone();
+        let again = move || {
+            if !over.load(Relaxed) {
+                self.go_on(next, over);
+            }
+        };
+        match self {
+            Slow::None => {}
+            Slow::Blocks => drop(keyed.start(u64::MAX, Limits::NONE, move |()| {
+                thread::sleep(TIME);
+                again();
+            })),
+            Slow::Waits => drop(keyed.run_async(u64::MAX, Limits::NONE, async move |()| {
+                Timers::global().sleep(TIME).await;
+                again();
+            })),
+        }
+    }
+}
+
 /// A key whose closures take 100 ms, one after the other, beside 1,000 quick keys, on a pool of two
-/// workers: what becomes of the others.
+/// workers: what becomes of the others. Closures that block keep a worker, those that wait none.
 pub(crate) fn slow(options: &Options) -> Vec<Line> {
     const KEYS: u64 = 1_000;
     let work = Work::of(2_000.0);
-    let length = Duration::from_millis(if options.quick { 20 } else { 400 });
-    let trial = |with: bool| {
+    let length = Duration::from_millis(if options.quick { 20 } else { 200 });
+    let trial = |slow: Slow| {
         let pool = ThreadPool::builder().threads(2).build().expect("threads");
         let keyed = Keyed::builder().executor(pool.handle()).build();
         let over = Arc::new(AtomicBool::new(false));
-        fn again(keyed: Keyed<u64>, over: Arc<AtomicBool>) {
-            let next = keyed.clone();
-            drop(keyed.start(u64::MAX, Limits::NONE, move |()| {
-                thread::sleep(Duration::from_millis(100));
-                if !over.load(Relaxed) {
-                    again(next, over);
-                }
-            }));
-        }
-        if with {
-            again(keyed.clone(), over.clone());
-        }
+        slow.go_on(keyed.clone(), over.clone());
         let (begun, mut ran) = (Instant::now(), 0_u64);
         while begun.elapsed() < length {
             let start = |key| keyed.start(key, Limits::NONE, move |()| work.go());
@@ -273,14 +297,25 @@ pub(crate) fn slow(options: &Options) -> Vec<Line> {
         }
         let took = begun.elapsed().as_nanos() as f64 / ran as f64;
         over.store(true, Relaxed);
+        assert!(keyed.shutdown(Duration::from_secs(10)).is_complete());
         assert!(pool.shutdown(Duration::from_secs(10)).is_complete());
         took
     };
-    let mut took = vec![Vec::new(); 2];
-    for _ in 0..options.rounds.min(9) {
-        took[0].push(trial(true));
-        took[1].push(trial(false));
+    let with = [Slow::Waits, Slow::Blocks, Slow::None];
+    let mut took = with.map(|_| Vec::new());
+    for round in 0..options.rounds {
+        for i in 0..with.len() {
+            let i = (i + round) % with.len();
+            took[i].push(trial(with[i]));
+        }
     }
-    let names = ["beside a slow key", "without it"];
-    lines("1,000 quick keys, two workers", &names, &took, &[(names[1], 1.0 / 0.45, 1.0)])
+    let [waits, blocks, without] = took;
+    let work = "1,000 quick keys, two workers";
+    let beside = |name, took, least: f64| {
+        let names = [name, "without it"];
+        lines(work, &names, &[took, without.clone()], &[(names[1], 1.0 / least, 1.0)])
+    };
+    let mut table = beside("beside a key that waits", waits, 0.95);
+    table.extend(beside("beside a key that blocks", blocks, 0.45));
+    table
 }

@@ -21,6 +21,9 @@ pub enum RunError<R = ()> {
         /// How much longer than the lease.
         by: Duration,
     },
+    /// It had begun, and was dropped at an await: its destructors have run, and the state it had is
+    /// gone with it. Of async closures alone ([`Keyed::run_async`](crate::Keyed::run_async)).
+    Cut(Cut),
     /// It panicked, with this text; or what makes the key's state did, or the clock, or the key's
     /// `Eq`, before it.
     Panicked(Arc<str>),
@@ -31,6 +34,19 @@ pub enum RunError<R = ()> {
     NotAwaited(Reason),
     /// The outcome was taken by an earlier poll.
     Taken,
+}
+
+/// Why an async closure was dropped at an await.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cut {
+    /// Its lease was over.
+    Lease,
+    /// It was [aborted](crate::Run::abort), or the limit of a
+    /// [shutdown](crate::Keyed::shutdown) was over.
+    Aborted,
+    /// Nobody was left who could have woken it.
+    Abandoned,
 }
 
 /// Why a run was not started.
@@ -138,6 +154,7 @@ impl<R> RunError<R> {
         match self {
             RunError::NotStarted(why) => RunError::NotStarted(why),
             RunError::Overran { by, .. } => RunError::Overran { value: (), by },
+            RunError::Cut(cut) => RunError::Cut(cut),
             RunError::Panicked(text) => RunError::Panicked(text),
             RunError::Gone(cause) => RunError::Gone(cause),
             RunError::NotAwaited(reason) => RunError::NotAwaited(reason),
@@ -178,6 +195,8 @@ impl<R> From<AskError> for RunError<R> {
             AskError::Refused(reason) => RunError::NotStarted(reason.into()),
             AskError::Panicked(panic) => RunError::Panicked(panic.text().into()),
             AskError::Taken => RunError::Taken,
+            AskError::Aborted => RunError::Cut(Cut::Aborted),
+            AskError::Abandoned => RunError::Cut(Cut::Abandoned),
             // The answer of a turn is never promised to others.
             _ => RunError::Gone(StopCause::Requested),
         }
@@ -207,6 +226,16 @@ impl fmt::Display for NotStarted {
 
 impl Error for NotStarted {}
 
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cut::Lease => "its lease was over",
+            Cut::Aborted => "it was aborted",
+            Cut::Abandoned => "nobody was left to wake it",
+        })
+    }
+}
+
 // Whatever the value is: it is not shown, so `?` needs no bound.
 impl<R> fmt::Debug for RunError<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -215,6 +244,7 @@ impl<R> fmt::Debug for RunError<R> {
             RunError::Overran { by, .. } => {
                 f.debug_struct("Overran").field("by", by).finish_non_exhaustive()
             }
+            RunError::Cut(cut) => f.debug_tuple("Cut").field(cut).finish(),
             RunError::Panicked(text) => f.debug_tuple("Panicked").field(text).finish(),
             RunError::Gone(cause) => f.debug_tuple("Gone").field(cause).finish(),
             RunError::NotAwaited(reason) => f.debug_tuple("NotAwaited").field(reason).finish(),
@@ -228,6 +258,7 @@ impl<R> fmt::Display for RunError<R> {
         match self {
             RunError::NotStarted(why) => write!(f, "not started: {why}"),
             RunError::Overran { by, .. } => write!(f, "it took {by:?} longer than its lease"),
+            RunError::Cut(cut) => write!(f, "it was cut at an await: {cut}"),
             RunError::Panicked(text) => write!(f, "it panicked: {text}"),
             RunError::Gone(cause) => write!(f, "not started: {cause}"),
             RunError::NotAwaited(reason) => write!(f, "it runs, and is not waited for: {reason}"),

@@ -1,6 +1,7 @@
 //! Closures by key.
 
 mod all;
+mod awaited;
 mod error;
 mod run;
 mod turn;
@@ -12,9 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use turnwise::time::Timers;
-use turnwise::{Actor, AskError, Clock, Executor, Limit, Reason, SharedPolicy, Template};
+use turnwise::{
+    Actor, AskError, AsyncTurn, Clock, Executor, Limit, Reason, SharedPolicy, Template,
+};
 
-pub use error::{NotStarted, RunError, TryRun};
+pub use error::{Cut, NotStarted, RunError, TryRun};
 pub use run::Run;
 
 use crate::limits::{Limits, Terms};
@@ -290,6 +293,75 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         F: FnOnce(&mut S) -> R + Send + 'static,
     {
         self.start(key, limits, f).wait()
+    }
+
+    /// Runs an async closure when its turn among those of its key has come: as [`start`](Self::start),
+    /// with a closure that may wait. It has its key to itself until its future is done, nothing else
+    /// of the key runs meanwhile, and no thread is blocked: other keys go on. Lock-free, apart from a
+    /// short lock.
+    ///
+    /// It runs here and now, up to its first await that is pending, where `start` would run its
+    /// closure. It goes on, whether anybody polls the [`Run`] or not, in the registry's
+    /// [executor](KeyedBuilder::executor), or without one in
+    /// [`ThreadPool::global`](turnwise::ThreadPool::global). Where it uses tokio's timers and
+    /// sockets, that is a tokio executor. One allocation carries closure, future and outcome.
+    ///
+    /// Its limits are those of `start`. **The lease cuts it**: at the await that it is at, when its
+    /// lease is over, or comes to later, its future is dropped, and its outcome is
+    /// [`RunError::Cut`]. The next run of the key starts after its destructors. The state is dropped
+    /// with it, as after a panic: it may be half changed. One that is done later than its lease, in
+    /// a poll that lasted beyond it, has [overrun](RunError::Overran) it. A lease needs
+    /// [timers](KeyedBuilder::timers), from the first await that is pending on. Without a lease, one
+    /// that nobody can wake any more, as all its wakers were dropped, is cut, too.
+    ///
+    /// Dropping the `Run` leaves it as it is; [`Run::cancel`] takes it back, if it has not begun, and
+    /// [`Run::abort`] cuts it, if it has. With a wait of zero, it takes a place if nothing of its key
+    /// runs or waits in this call. A run that waits for its own key is refused with
+    /// [`NotStarted::Deadlock`], at the poll.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::promise;
+    /// use turnwise_locks::{Cut, Keyed, Limits, RunError};
+    ///
+    /// let rates = Keyed::with_state(|_: &&str| 0);
+    /// let limits = Limits::wait(Duration::from_secs(5)).lease(Duration::from_millis(20));
+    /// let (answer, never) = promise::<u32>(); // of a service that hangs
+    /// let slow = rates.run_async("eur", limits, async move |rate| {
+    ///     *rate = never.await.unwrap_or(1);
+    /// });
+    /// assert_eq!(rates.run("usd", |_| "another key")?, "another key");
+    /// let next = rates.start("eur", Limits::NONE, |rate| *rate); // waits for its turn
+    /// assert_eq!(slow.wait(), Err(RunError::Cut(Cut::Lease)));
+    /// assert_eq!(next.wait()?, 0);
+    /// # drop(answer);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn run_async<R, F>(&self, key: K, limits: impl Into<Limits>, f: F) -> Run<R>
+    where
+        R: Send + 'static,
+        F: for<'a> AsyncTurn<&'a mut S, R, Future: Send> + Send + 'static,
+    {
+        let limits = limits.into();
+        if limits.has_lease_of_zero() {
+            return Run::over(Err(NotStarted::LeaseZero.into()));
+        }
+        let registry = &self.registry;
+        let terms = limits.terms(|| registry.now());
+        let found = match limits.is_immediate() {
+            true => registry.pin_idle(key),
+            false => registry.pin(key, Kind::Run),
+        };
+        let (place, actor) = match found {
+            Ok(found) => found,
+            Err(reason) => return Run::over(Err(reason.into())),
+        };
+        let guard = Pin::new(registry.clone(), place, Kind::Run);
+        match registry.refused(place, &actor, terms) {
+            Some(why) => Run::over(Err(why.into())),
+            None => run_async_on(registry, actor, guard, terms, f),
+        }
     }
 
     /// Pins a key: repeated runs without a look-up, and its state stays meanwhile.
@@ -578,6 +650,27 @@ where
     Run::open(reply, actor, terms, registry)
 }
 
+/// Leaves an async closure in a mailbox.
+fn run_async_on<K, S, G, R, F>(
+    registry: &Registry<K, S>,
+    actor: Actor<Slot<K, S>>,
+    guard: G,
+    terms: Terms,
+    f: F,
+) -> Run<R>
+where
+    K: Send + Sync + 'static,
+    S: Send + 'static,
+    G: Guard<K, S> + Send + 'static,
+    R: Send + 'static,
+    F: for<'a> AsyncTurn<&'a mut S, R, Future: Send> + Send + 'static,
+{
+    let job = Job { f, guard };
+    let turn = async move |slot: &mut Slot<K, S>| job.perform_async(slot, terms).await;
+    let (reply, handle) = actor.run_abortable(turn);
+    Run::open(reply, actor, terms, registry).abortable(handle)
+}
+
 /// A key that is pinned ([`Keyed::key`]): its runs need no look-up, and its state stays. Clones are
 /// the same pin.
 ///
@@ -658,6 +751,47 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
             Ok(ended) => ended.told(),
             Err(refused) => Err(refused.into()),
         })
+    }
+
+    /// As [`Keyed::run_async`].
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{Keyed, Limits};
+    ///
+    /// let keyed = Keyed::with_state(|_: &u32| 0);
+    /// let one = keyed.key(1)?;
+    /// let run = one.run_async(Limits::NONE, async |n| {
+    ///     *n += 1;
+    ///     *n
+    /// });
+    /// assert_eq!(run.wait()?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_async<R, F>(&self, limits: impl Into<Limits>, f: F) -> Run<R>
+    where
+        R: Send + 'static,
+        F: for<'a> AsyncTurn<&'a mut S, R, Future: Send> + Send + 'static,
+    {
+        let limits = limits.into();
+        if limits.has_lease_of_zero() {
+            return Run::over(Err(NotStarted::LeaseZero.into()));
+        }
+        let registry = (*self.pin).registry();
+        let terms = limits.terms(|| registry.now());
+        if !limits.is_immediate() {
+            return match registry.refused(self.pin.place(), &self.actor, terms) {
+                Some(why) => Run::over(Err(why.into())),
+                None => run_async_on(registry, self.actor.clone(), self.pin.clone(), terms, f),
+            };
+        }
+        match registry.reserve(self.pin.place()) {
+            Ok((place, actor)) => {
+                let guard = Pin::new(self.pin.access().clone(), place, Kind::Run);
+                run_async_on(registry, actor, guard, terms, f)
+            }
+            Err(reason) => Run::over(Err(reason.into())),
+        }
     }
 
     /// As [`Keyed::run_within`].
@@ -779,8 +913,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
     ///
     /// Without this, they are those [of the clock](Timers::of), or [the process's](Timers::global).
     /// Their thread starts with the first of: a [`Run`] with a limit that is awaited and is not over
-    /// at once, a closure with a lease while somebody is [told](Self::on_overrun) of overruns, an
-    /// idle key that is [kept alive](Self::keep_alive).
+    /// at once, an async closure with a lease that waits, a closure with a lease while somebody is
+    /// [told](Self::on_overrun) of overruns, an idle key that is [kept alive](Self::keep_alive).
     ///
     /// # Examples
     /// ```
@@ -829,7 +963,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
 
     /// Is told once of each closure that takes longer than its lease: when the lease is over,
     /// while the closure still runs and has its key to itself. A closure of
-    /// [several keys](Keyed::run_all) is told of for each of them.
+    /// [several keys](Keyed::run_all) is told of for each of them. An async closure that is
+    /// [cut](RunError::Cut) at its lease is told of, too.
     ///
     /// It is called in turns of a mailbox of its own, one call at a time, on the process's pool:
     /// not on the thread of the timers, and not on a worker of the registry's executor, which may

@@ -7,15 +7,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use turnwise::time::Sleep;
-use turnwise::{Actor, AskError, Limit, Reason, Reply, WaitError};
+use turnwise::{AbortHandle, Actor, AskError, Limit, Reason, Reply, WaitError};
 
 use super::error::{NotStarted, RunError};
 use super::turn::Ended;
 use crate::limits::{Terms, Wait};
 use crate::registry::{Registry, Slot, Time};
 
-/// A run that has its place among those of its key ([`Keyed::start`](crate::Keyed::start)): a
-/// `Future` on any runtime, or something to wait for.
+/// A run that has its place among those of its key ([`Keyed::start`](crate::Keyed::start),
+/// [`Keyed::run_async`](crate::Keyed::run_async)): a `Future` on any runtime, or something to wait
+/// for.
 ///
 /// Dropping it leaves the closure in its place: it runs when its turn comes, unless its wait is
 /// over by then. As a future it never runs a closure of any key. The first poll that finds it
@@ -43,6 +44,8 @@ pub(super) struct Open<R> {
     inside: Box<dyn Fn() -> bool + Send + Sync>,
     /// Until its limit; made by the first poll that is pending.
     sleep: Option<Box<Sleep>>,
+    /// Of an async closure.
+    abort: Option<AbortHandle>,
 }
 
 /// Is this thread inside a turn of this actor? A wait that is over at once says so.
@@ -66,7 +69,7 @@ impl<R> Open<R> {
         S: Send + 'static,
     {
         let inside = Box::new(move || is_inside(&actor));
-        Open { reply, wait: terms.wait, time, inside, sleep: None }
+        Open { reply, wait: terms.wait, time, inside, sleep: None, abort: None }
     }
 
     fn now(&self) -> Duration {
@@ -105,8 +108,8 @@ impl<R> Open<R> {
 
     /// Takes it back, if it has not begun.
     fn cancel(self) -> Result<(), Self> {
-        let Open { reply, wait, time, inside, sleep } = self;
-        reply.cancel().map_err(|reply| Open { reply, wait, time, inside, sleep })
+        let Open { reply, wait, time, inside, sleep, abort } = self;
+        reply.cancel().map_err(|reply| Open { reply, wait, time, inside, sleep, abort })
     }
 
     /// The same, if its limit is over: how long it has waited then. One that has begun has no limit
@@ -172,6 +175,14 @@ impl<R> Run<R> {
         Run { inner: Inner::Open(Open::new(reply, actor, terms, registry.time())) }
     }
 
+    /// It is that of an async closure.
+    pub(super) fn abortable(mut self, handle: AbortHandle) -> Self {
+        if let Inner::Open(open) = &mut self.inner {
+            open.abort = Some(handle);
+        }
+        self
+    }
+
     /// Is the outcome there? Wait-free.
     pub fn is_over(&self) -> bool {
         match &self.inner {
@@ -231,6 +242,37 @@ impl<R> Run<R> {
             inner => inner,
         };
         Err(Run { inner })
+    }
+
+    /// As [`cancel`](Self::cancel); and an async closure that has begun is dropped at the await that
+    /// it is at, or comes to, unless it is done before: then the outcome says so
+    /// ([`Cut::Aborted`](crate::Cut::Aborted)). The next run of the key starts after its destructors.
+    /// A closure that is not async runs to its end. Does not wait.
+    ///
+    /// # Errors
+    /// The run comes back if it has begun, or is over.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::future::pending;
+    /// use turnwise_locks::{Cut, Keyed, Limits, RunError};
+    ///
+    /// let keyed = Keyed::new();
+    /// let minute = Limits::NONE.lease(std::time::Duration::from_secs(60));
+    /// let run = keyed.run_async("a", minute, async |()| {
+    ///     pending::<()>().await
+    /// });
+    /// let begun = run.abort().unwrap_err();
+    /// assert_eq!(begun.wait(), Err(RunError::Cut(Cut::Aborted)));
+    /// assert_eq!(keyed.run("a", |()| 7)?, 7);
+    /// # Ok::<(), RunError<i32>>(())
+    /// ```
+    pub fn abort(self) -> Result<(), Self> {
+        self.cancel().inspect_err(|run| {
+            if let Inner::Open(Open { abort: Some(handle), .. }) = &run.inner {
+                handle.abort();
+            }
+        })
     }
 }
 

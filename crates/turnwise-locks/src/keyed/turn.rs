@@ -121,7 +121,7 @@ pub(super) fn forget<K, S>(slot: &mut Slot<K, S>) {
 /// A closure that has begun.
 pub(super) struct Begun<K> {
     /// None, if nobody wants to know.
-    at: Option<Duration>,
+    pub(super) at: Option<Duration>,
     watch: Option<Watch<K>>,
 }
 
@@ -183,6 +183,26 @@ where
     K: Send + Sync + 'static,
     S: Send + 'static,
 {
+    match (called, measured(registry, hash, terms, begun, false)) {
+        (Err(payload), _) => Ended::Panicked(payload),
+        (Ok(value), Some(by)) => Ended::Overran { value, by },
+        (Ok(value), None) => Ended::Done(value),
+    }
+}
+
+/// A closure is over: by how much did it take longer than its lease? One that was cut there is told
+/// of, too.
+pub(super) fn measured<K, S>(
+    registry: &Registry<K, S>,
+    hash: Option<u64>,
+    terms: Terms,
+    begun: Begun<K>,
+    cut: bool,
+) -> Option<Duration>
+where
+    K: Send + Sync + 'static,
+    S: Send + 'static,
+{
     // A clock that panics now has not told of an overrun.
     let now = begun.at.and_then(|_| catch(|| registry.now()).map_err(discard).ok());
     let taken = now.zip(begun.at).map(|(now, at)| now.saturating_sub(at));
@@ -193,11 +213,7 @@ where
     let over = terms.lease.zip(taken).and_then(|(lease, taken)| taken.checked_sub(lease));
     let by = over.filter(|by| !by.is_zero());
     if let Some(watch) = begun.watch {
-        watch.ended(by.is_some());
+        watch.ended(cut || by.is_some());
     }
-    match (called, by) {
-        (Err(payload), _) => Ended::Panicked(payload),
-        (Ok(value), Some(by)) => Ended::Overran { value, by },
-        (Ok(value), None) => Ended::Done(value),
-    }
+    by
 }

@@ -116,11 +116,40 @@ impl<T: 'static, E: 'static> AcquireSlot<T, E> {
     }
 
     fn enter(&mut self, entry: Result<Entry, LockError>) -> Result<Slot<T, E>, SlotError<E>> {
+        self.set_up(entry).inspect(|slot| slot.begin(self.lease))
+    }
+
+    /// The slot, before its lease.
+    fn set_up(&mut self, entry: Result<Entry, LockError>) -> Result<Slot<T, E>, SlotError<E>> {
         match (entry, self.pool.take()) {
-            (Ok(entry), Some(pool)) => pool.enter(entry, self.lease),
+            (Ok(entry), Some(pool)) => pool.enter(entry),
             (Err(error), _) => Err(SlotError::NotAcquired(error)),
             (Ok(_), None) => unreachable!("it is let in once"),
         }
+    }
+
+    fn poll_entry(&mut self, cx: &mut Context<'_>) -> Poll<Result<Entry, LockError>> {
+        match &mut self.asked {
+            Asked::Queues(permit) => {
+                let permit = std::task::ready!(Pin::new(permit).poll(cx));
+                Poll::Ready(permit.map(Entry::Permit))
+            }
+            _ => Poll::Ready(self.let_in()),
+        }
+    }
+
+    /// The slot, before its [lease](Self::lease).
+    pub(super) fn poll_slot(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Slot<T, E>, SlotError<E>>> {
+        let entry = std::task::ready!(self.poll_entry(cx));
+        Poll::Ready(self.set_up(entry))
+    }
+
+    /// What its limits say of that.
+    pub(super) fn lease(&self) -> Option<Duration> {
+        self.lease
     }
 }
 
@@ -136,12 +165,7 @@ impl<T: 'static, E: 'static> Future for AcquireSlot<T, E> {
     type Output = Result<Slot<T, E>, SlotError<E>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let entry = match &mut self.asked {
-            Asked::Queues(permit) => {
-                std::task::ready!(Pin::new(permit).poll(cx)).map(Entry::Permit)
-            }
-            _ => self.let_in(),
-        };
+        let entry = std::task::ready!(self.poll_entry(cx));
         Poll::Ready(self.enter(entry))
     }
 }

@@ -127,7 +127,8 @@ impl<T: 'static, E: 'static> SlotPoolBuilder<T, E> {
     /// [limits](crate::Limits::lease) say otherwise or it is [renewed](crate::Slot::renew).
     ///
     /// At its end the holder [loses](crate::Slot::lost) the slot; it is [reclaimed](Self::reclaim),
-    /// cleaned up without its value, and given on with a larger fence. What the late holder does
+    /// cleaned up without its value, and given on with a larger fence. An async
+    /// [job](crate::SlotPool::run_async) is cut before that. What the late holder does
     /// with its guard changes nothing then. All this happens in the pool's
     /// [executor](Self::executor). Set-up and clean-up are not part of it: one that hangs holds its
     /// slot.

@@ -1,11 +1,12 @@
 //! Who has which number: S1 to S3 and S5 of a pool. It knows neither values nor errors.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use turnwise::time::{Timer, Timers};
 use turnwise::{Actor, Template};
 
+use super::job::Cuttable;
 use super::view::{PoolView, SlotId, SlotState, SlotView};
 use crate::limits::shown;
 use crate::lock::{Fence, Lost, Permit, Semaphore, Tenure, Tray, Trays};
@@ -57,6 +58,8 @@ pub(super) struct Lease {
     version: u64,
     /// Somebody wants to know that it is lost.
     tenure: Option<Arc<Tenure>>,
+    /// What is cut at its end.
+    job: Option<Weak<dyn Cuttable>>,
 }
 
 /// What lets somebody in.
@@ -214,6 +217,13 @@ impl Desk {
     /// A slot that was set up has its user now.
     pub(super) fn stay(&self, hold: Hold) {
         self.numbers.lock().cells[hold.id.index()].state = SlotState::Held;
+    }
+
+    /// A hold is that of a job, which is cut when its lease is over.
+    pub(super) fn attach(&self, hold: Hold, job: Weak<dyn Cuttable>) {
+        if let Some(cell) = self.numbers.lock().held(hold) {
+            cell.lease.job = Some(job);
+        }
     }
 
     /// S3: the end of a hold, or None if it has ended before. Whoever gets it has to clean up.
@@ -429,7 +439,7 @@ impl Cell {
 impl Lease {
     /// Takes it out, if anything was said of it.
     fn take(&mut self) -> Option<Lease> {
-        let used = self.version > 0 || self.tenure.is_some();
+        let used = self.version > 0 || self.tenure.is_some() || self.job.is_some();
         used.then(|| std::mem::take(self))
     }
 
@@ -444,12 +454,15 @@ impl Lease {
         }
     }
 
-    /// The hold is lost: tells whoever wants to know. They are the user's.
-    pub(super) fn lost(self) {
+    /// The hold is lost: tells whoever wants to know. They are the user's. What is to be cut comes
+    /// back.
+    pub(super) fn lost(self) -> Option<Arc<dyn Cuttable>> {
         cancel(self.timer);
         if let Some(tenure) = self.tenure {
             tenure.end();
         }
+        // One that is gone has ended its hold.
+        self.job.as_ref().and_then(Weak::upgrade)
     }
 }
 

@@ -50,6 +50,9 @@ pub enum RunSlotError<R, E> {
         /// What the job returned.
         value: R,
     },
+    /// The job had begun, and was dropped at an await, as its lease was over. Of async jobs alone
+    /// ([`SlotPool::run_async`](crate::SlotPool::run_async)).
+    Cut,
     /// The job has run; then the clean-up has failed, and the slot is quarantined.
     CleanUp {
         /// What the job returned.
@@ -71,10 +74,15 @@ pub enum RepairError<E> {
 
 impl<E> CleanUpError<E> {
     pub(super) fn of_panic(payload: Payload) -> Self {
-        let text = text(&*payload).as_ref().to_owned();
-        discard(payload);
-        CleanUpError::Panicked(text)
+        CleanUpError::Panicked(panicked(payload))
     }
+}
+
+/// The text of a panic.
+pub(super) fn panicked(payload: Payload) -> String {
+    let text = text(&*payload).as_ref().to_owned();
+    discard(payload);
+    text
 }
 
 impl<E: fmt::Display> fmt::Display for SlotError<E> {
@@ -115,6 +123,7 @@ impl<R, E: fmt::Display> fmt::Display for RunSlotError<R, E> {
         match self {
             RunSlotError::NotStarted(error) => error.fmt(f),
             RunSlotError::Lost { .. } => f.write_str("the job took longer than its lease"),
+            RunSlotError::Cut => f.write_str("the job was cut at an await: its lease was over"),
             RunSlotError::CleanUp { error, .. } => error.fmt(f),
         }
     }
@@ -135,6 +144,7 @@ impl<R, E: fmt::Debug> fmt::Debug for RunSlotError<R, E> {
         match self {
             RunSlotError::NotStarted(error) => f.debug_tuple("NotStarted").field(error).finish(),
             RunSlotError::Lost { .. } => f.debug_struct("Lost").finish_non_exhaustive(),
+            RunSlotError::Cut => f.write_str("Cut"),
             RunSlotError::CleanUp { error, .. } => {
                 f.debug_struct("CleanUp").field("error", error).finish_non_exhaustive()
             }
@@ -148,6 +158,7 @@ impl<R, E> RunSlotError<R, E> {
         match self {
             RunSlotError::NotStarted(error) => RunSlotError::NotStarted(error),
             RunSlotError::Lost { .. } => RunSlotError::Lost { value: () },
+            RunSlotError::Cut => RunSlotError::Cut,
             RunSlotError::CleanUp { error, .. } => RunSlotError::CleanUp { value: (), error },
         }
     }

@@ -34,6 +34,7 @@ mod acquire;
 mod builder;
 mod desk;
 mod error;
+mod job;
 mod pool;
 mod slot;
 mod view;
@@ -46,10 +47,12 @@ use std::sync::Arc;
 pub use acquire::AcquireSlot;
 pub use builder::{SlotBuildError, SlotPoolBuilder};
 pub use error::{CleanUpError, FinishError, RepairError, RunSlotError, SlotError};
+pub use job::SlotRun;
 pub use slot::Slot;
 pub use view::{PoolView, SlotId, SlotState, SlotView};
 
 use pool::Pool;
+use turnwise::AsyncTurn;
 
 use crate::limits::Limits;
 
@@ -188,6 +191,48 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
             Err(FinishError::Lost) => Err(RunSlotError::Lost { value }),
             Err(FinishError::CleanUp(error)) => Err(RunSlotError::CleanUp { value, error }),
         }
+    }
+
+    /// Runs an async job in a slot: acquires it, in the order of the calls, and finishes it however
+    /// the job ends. No thread is blocked; the job runs in the polls of what comes back, and set-up
+    /// and clean-up do, too.
+    ///
+    /// **The lease cuts the job**, whether anybody polls it or not: at its end the job's future is
+    /// dropped, in the pool's [executor](SlotPoolBuilder::executor); then the slot is
+    /// [reclaimed](SlotPoolBuilder::reclaim), cleaned up without its value, and given on. So the next
+    /// user comes after the destructors. The outcome is [`RunSlotError::Cut`]. A job that is in a
+    /// poll then is reclaimed meanwhile, and dropped at its next await: the clean-up waits for that,
+    /// so the slot stays with a job that blocks. One that is done in that poll has
+    /// [lost](RunSlotError::Lost) its slot, and nobody else had it.
+    ///
+    /// Dropping the [`SlotRun`] leaves the queue, or drops the job and cleans its slot up. Without a
+    /// lease, a job that nobody polls keeps its slot.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::future::pending;
+    /// use std::time::Duration;
+    /// use turnwise_locks::{Limits, RunSlotError, SlotPool};
+    ///
+    /// let pool = SlotPool::new(1)?;
+    /// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// runtime.block_on(async {
+    ///     let lease = Limits::NONE.lease(Duration::from_millis(5));
+    ///     let hangs = pool.run_async(lease, async |_| pending::<()>().await);
+    ///     let next = pool.run_async(Limits::NONE, async |slot| slot.id().index());
+    ///     assert_eq!(hangs.await, Err(RunSlotError::Cut));
+    ///     assert_eq!(next.await, Ok(0));
+    /// });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_async<R, F>(&self, limits: impl Into<Limits>, job: F) -> SlotRun<R, T, E>
+    where
+        T: Send,
+        E: Send,
+        R: Send + 'static,
+        F: for<'a> AsyncTurn<&'a mut Slot<T, E>, R, Future: Send> + Send + 'static,
+    {
+        SlotRun::new(self.acquire(limits), job)
     }
 
     /// So many slots from now on. More are there at once. Fewer: those that are used go on, and the

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::builder::{SlotBuildError, size};
 use super::desk::{Desk, Entry, Hold, Lease};
-use super::error::{CleanUpError, RepairError, SlotError};
+use super::error::{CleanUpError, RepairError, SlotError, panicked};
 use super::slot::Slot;
 use super::view::{PoolView, SlotId, SlotState};
 use crate::lock::Fence;
@@ -39,11 +39,7 @@ pub(super) struct Pool<T: 'static, E: 'static> {
 
 impl<T: 'static, E: 'static> Pool<T, E> {
     /// Whoever has a permit gets a slot: on the thread that calls.
-    pub(super) fn enter(
-        self: Arc<Self>,
-        entry: Entry,
-        lease: Option<Duration>,
-    ) -> Result<Slot<T, E>, SlotError<E>> {
+    pub(super) fn enter(self: Arc<Self>, entry: Entry) -> Result<Slot<T, E>, SlotError<E>> {
         let since = self.desk.now();
         let (hold, value) = match &self.hooks.set_up {
             SetUp::Plain(value) if !self.desk.clean_first => {
@@ -56,9 +52,7 @@ impl<T: 'static, E: 'static> Pool<T, E> {
                 (hold, value)
             }
         };
-        let slot = Slot::new(self, hold, value);
-        slot.begin(lease);
-        Ok(slot)
+        Ok(Slot::new(self, hold, value))
     }
 
     fn set_up(&self, id: SlotId, unknown: bool, set_up: &SetUp<T, E>) -> Result<T, SlotError<E>> {
@@ -170,18 +164,28 @@ impl<T: 'static, E: 'static> Pool<T, E> {
         true
     }
 
-    /// A hold that has expired: its holder learns of it, is ended, and the slot is cleaned up.
-    fn reclaim(&self, hold: Hold, lease: Lease) {
-        lease.lost();
-        if let Some(reclaim) = &self.hooks.reclaim {
-            let ended = catch(|| reclaim(hold.id, Fence::from_number(hold.fence)));
-            if let Err(payload) = ended {
-                // Whoever had it may have it still.
-                return self.quarantine(hold.id, &CleanUpError::of_panic(payload));
+    /// A hold that has expired: its holder learns of it, its job is cut, its holder is ended, and the
+    /// slot is cleaned up.
+    fn reclaim(self: Arc<Self>, hold: Hold, lease: Lease) {
+        let job = lease.lost();
+        job.iter().for_each(|job| job.cut());
+        let ended = catch(|| {
+            if let Some(reclaim) = &self.hooks.reclaim {
+                reclaim(hold.id, Fence::from_number(hold.fence));
             }
+        });
+        // Whoever had it may have it still, if that has failed.
+        let failed = ended.err().map(panicked);
+        let last = move || match failed {
+            Some(text) => self.quarantine(hold.id, &CleanUpError::Panicked(text)),
+            // Whether it succeeds is the hook's to know.
+            None => drop(self.clean(hold.id, None)),
+        };
+        match job {
+            // J1.
+            Some(job) => job.after(Box::new(last)),
+            None => last(),
         }
-        // Whether it succeeds is the hook's to know.
-        drop(self.clean(hold.id, None));
     }
 
     pub(super) fn repair(&self, id: SlotId) -> Result<(), RepairError<E>> {

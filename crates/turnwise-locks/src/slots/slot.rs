@@ -3,11 +3,12 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::desk::Hold;
 use super::error::FinishError;
+use super::job::Cuttable;
 use super::pool::Pool;
 use super::view::SlotId;
 use crate::lock::{Fence, Lost, LostError};
@@ -39,6 +40,12 @@ impl<T: 'static, E: 'static> Slot<T, E> {
         if let Some(lease) = lease.or(self.pool.lease) {
             self.pool.renew(self.hold, lease);
         }
+    }
+
+    /// The same of one that a job has: the end of the lease cuts that.
+    pub(super) fn begin_job(&self, lease: Option<Duration>, job: Weak<dyn Cuttable>) {
+        self.pool.desk.attach(self.hold, job);
+        self.begin(lease);
     }
 
     /// Its number. Nobody else has it, unless this was lost.

@@ -234,7 +234,7 @@ fn keep_writer(kept: Kept<WriteGuard<Name>>, world: &Arc<World>) -> Option<Thing
 /// Looks at a run.
 fn run(mut run: Run<usize>, fate: Arc<Fate>, world: &Arc<World>) -> Option<Thing> {
     match of(8) {
-        0 | 1 => match run.cancel() {
+        0 | 1 => match if once_in(2) { run.cancel() } else { run.abort() } {
             Ok(()) => {
                 fate.cancelled(world);
                 return None;
@@ -269,8 +269,14 @@ fn pin(pin: Key<Name, State>, key: usize, world: &Arc<World>) -> Option<Thing> {
         }
         2 | 3 => {
             let (body, fate) = Body::new(world);
-            let run =
-                pin.start(limits(true), move |state: &mut State| body.run(&[key], &mut [state]));
+            let run = match once_in(2) {
+                true => {
+                    pin.start(limits(true), move |state: &mut State| body.run(&[key], &mut [state]))
+                }
+                false => pin.run_async(limits(true), async move |state: &mut State| {
+                    body.run_async(key, state).await
+                }),
+            };
             world.lying.lock().unwrap().push(Thing::Run(run, fate));
         }
         4 => drop(pin.clone()),
@@ -351,8 +357,17 @@ fn on_runs(world: &Arc<World>, key: usize) -> Option<Thing> {
         }
         2..=4 => {
             let (body, fate) = sent();
-            let f = move |state: &mut State| body.run(&[key], &mut [state]);
-            return Some(Thing::Run(world.keyed.start(name, limits(true), f), fate));
+            let run = match once_in(2) {
+                true => world.keyed.start(name, limits(true), move |state: &mut State| {
+                    body.run(&[key], &mut [state])
+                }),
+                false => {
+                    world.keyed.run_async(name, limits(true), async move |state: &mut State| {
+                        body.run_async(key, state).await
+                    })
+                }
+            };
+            return Some(Thing::Run(run, fate));
         }
         5 if is_outermost() => {
             let (body, fate) = sent();

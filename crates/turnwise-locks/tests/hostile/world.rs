@@ -643,6 +643,12 @@ impl Fate {
                 self.tell(world, 0);
             }
             Err(RunError::Panicked(_)) => self.tell(world, 1),
+            Err(RunError::Cut(_)) => {
+                if self.is.load(SeqCst) != RAN {
+                    world.finding("a closure was cut that had not begun".into());
+                }
+                self.tell(world, 5);
+            }
             Err(RunError::NotStarted(why)) => self.refused(world, &why),
             Err(other) => {
                 // Without a clock that panics, nothing is taken twice.
@@ -686,6 +692,48 @@ impl Body {
         }
         alone(&world, keys, || misbehave(&world, 5));
         self.fate.number.load(SeqCst)
+    }
+
+    /// An async closure: it is alone until it is gone.
+    pub(crate) async fn run_async(mut self, key: usize, state: &mut State) -> usize {
+        let world = self.token.0.clone();
+        self.ran = true;
+        world.sums.ran.fetch_add(1, SeqCst);
+        if self.fate.is.swap(RAN, SeqCst) != 0 {
+            world.finding("it runs, and was over".into());
+        }
+        let _inside = Inside::new(&world, key);
+        for _ in 0..of(4) {
+            state.is_of(key);
+            misbehave(&world, 9);
+            match of(12) {
+                0 => std::future::pending().await,
+                1..=4 => {
+                    let time = Duration::from_micros(of(60) as u64);
+                    Timers::global().sleep(time).await;
+                }
+                _ => tokio::task::yield_now().await,
+            }
+        }
+        self.fate.number.load(SeqCst)
+    }
+}
+
+/// An async closure is inside of its key.
+struct Inside(Arc<World>, usize);
+
+impl Inside {
+    fn new(world: &Arc<World>, key: usize) -> Self {
+        if world.inside[key].swap(true, SeqCst) {
+            world.finding(format!("two inside of key {key}"));
+        }
+        Inside(world.clone(), key)
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.inside[self.1].store(false, SeqCst);
     }
 }
 

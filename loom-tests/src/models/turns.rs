@@ -1,0 +1,439 @@
+//! W1 to W3: turns that wait. Whoever wakes, cuts or loses one has its owner, once; what waits in the
+//! mailbox comes after it.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use super::super::actor::Reply;
+use super::super::cell::config::{Overflow, PanicPolicy};
+use super::super::error::AskError;
+use super::super::time::Limit;
+use super::ending::counts_ends;
+use super::*;
+use crate::sync::panic::Planned;
+use crate::sync::reached;
+
+/// Where a turn leaves its waker: what is done there is not what orders a wake before the poll.
+struct Place {
+    waker: Mutex<Option<Waker>>,
+    bell: Condvar,
+    /// Written by whoever wakes, before: only the wake orders it before the poll.
+    done: Arc<Written>,
+}
+
+// SAFETY: loom's threads are coroutines of one thread, and a waker is Send.
+unsafe impl Sync for Place {}
+// SAFETY: as above.
+unsafe impl Send for Place {}
+
+impl Place {
+    fn new() -> Arc<Place> {
+        let (waker, bell) = (Mutex::new(None), Condvar::new());
+        Arc::new(Place { waker, bell, done: Written::new() })
+    }
+
+    /// Leaves its waker, and waits to be woken; polled without that, it fails.
+    async fn wait(&self) {
+        let mut left = false;
+        poll_fn(|cx| {
+            if std::mem::replace(&mut left, true) {
+                assert!(self.done.read() > 0, "polled without a wake");
+                return Poll::Ready(());
+            }
+            *self.waker.lock() = Some(cx.waker().clone());
+            self.bell.notify_one();
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// The waker, as soon as it is there.
+    fn waker(&self) -> Waker {
+        let mut waker = self.waker.lock();
+        loop {
+            match waker.take() {
+                Some(waker) => return waker,
+                None => self.bell.wait(&mut waker),
+            }
+        }
+    }
+
+    fn wake(&self) {
+        let waker = self.waker();
+        self.done.write();
+        waker.wake();
+    }
+}
+
+impl Shared {
+    /// A turn that waits there, then handles message `no` of `from`.
+    fn turn(&self, from: usize, no: u32, place: &Arc<Place>) -> Reply<()> {
+        let (mail, place) = (Mail::<OWN>::new(&self.books, from, no), place.clone());
+        self.actor.run(async move |log: &mut Log| {
+            let mail = mail;
+            place.wait().await;
+            log.handle(mail);
+        })
+    }
+
+    /// The answer, which is there: a turn that was not done is one that was not run.
+    fn answered(&self, mut reply: Reply<()>) -> Result<(), AskError> {
+        let answer = reply.wait_by_ref(Limit::Immediate);
+        let answer = answer.map(|answer| answer.expect("it is answered"));
+        if answer.is_err() {
+            add(&self.books.unrun);
+        }
+        answer
+    }
+}
+
+/// WAKE and LAID: a wake comes while the turn runs, while its owner lies down, or later. The poll
+/// sees what was done before.
+pub(super) fn turn_woken() {
+    let (shared, place) = (Shared::by_hand(), Place::new());
+    let theirs = place.clone();
+    let thread = spawn(move || theirs.wake());
+    let reply = shared.turn(0, 1, &place);
+    reached(if reply.is_ready() { "went on" } else { "lay down" });
+    thread.join();
+    shared.queue().run_all();
+    assert_eq!(shared.answered(reply), Ok(()));
+    shared.finish();
+}
+
+/// W1: of two wakes, one has the owner; what either has done is seen.
+pub(super) fn turn_woken_twice() {
+    let (shared, place, other) = (Shared::by_hand(), Place::new(), Place::new());
+    let (mine, theirs) = (place.clone(), other.clone());
+    let mail = Mail::<OWN>::new(&shared.books, 0, 1);
+    let reply = shared.actor.run(async move |log: &mut Log| {
+        let mail = mail;
+        let mut left = false;
+        poll_fn(|cx| {
+            let wakers = [&mine, &theirs];
+            if !std::mem::replace(&mut left, true) {
+                for place in wakers {
+                    *place.waker.lock() = Some(cx.waker().clone());
+                }
+                return Poll::Pending;
+            }
+            // Each looks for itself: under the lock, which says who was.
+            let woken = wakers.map(|place| place.waker.lock().is_none());
+            assert!(woken.contains(&true), "polled without a wake");
+            if woken == [true; 2] { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        log.handle(mail);
+    });
+    let thread = spawn(move || {
+        let waker = other.waker();
+        waker.wake_by_ref();
+        drop(waker);
+    });
+    place.waker().wake();
+    shared.queue().run_all();
+    thread.join();
+    shared.queue().run_all();
+    assert_eq!(shared.answered(reply), Ok(()));
+    shared.finish();
+}
+
+/// W1, and the private list: a sender leaves messages while the turn waits. They come after it, in
+/// their order.
+pub(super) fn turn_sent_to() {
+    let (shared, place) = (Shared::by_hand(), Place::new());
+    let reply = shared.turn(0, 1, &place);
+    shared.send_one::<OWN>(0, 2);
+    let thread = shared.spawn(|shared| shared.send_one::<OWN>(1, 1));
+    place.wake();
+    if shared.run_one() {
+        reached("run by main");
+    }
+    thread.join();
+    shared.queue().run_all();
+    assert_eq!(shared.answered(reply), Ok(()));
+    assert_eq!(shared.books.handled.load(Relaxed), 3);
+    shared.finish();
+}
+
+/// W3: a stop comes before the turn, while it runs, or while its owner lies down. Nobody wakes it:
+/// it is cut all the same.
+pub(super) fn turn_stopped() {
+    let mut ends = None;
+    let shared = Shared::queued(|builder| {
+        let (builder, counted) = counts_ends(builder);
+        ends = Some(counted);
+        builder.run_inline(true).budget(Budget::UNLIMITED)
+    });
+    let place = Place::new();
+    let thread = shared.spawn(|shared| {
+        shared.actor.stop();
+    });
+    let reply = shared.turn(0, 1, &place);
+    thread.join();
+    shared.queue().run_all();
+    match shared.answered(reply) {
+        Err(AskError::Aborted) => reached("cut"),
+        Err(AskError::Refused(_)) => reached("not begun"),
+        answer => panic!("nobody has woken it: {answer:?}"),
+    }
+    drop(place.waker.lock().take());
+    shared.finish_ended(&ends.expect("built"));
+}
+
+/// W1: an abort against a wake. One of them has the owner; the turn ends once.
+pub(super) fn turn_aborted() {
+    let (shared, place) = (Shared::by_hand(), Place::new());
+    let (mail, mine) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone());
+    let (reply, abort) = shared.actor.run_abortable(async move |log: &mut Log| {
+        let mail = mail;
+        mine.wait().await;
+        log.handle(mail);
+    });
+    shared.send_one::<OWN>(0, 2);
+    let thread = spawn(move || abort.abort());
+    place.wake();
+    shared.run_one();
+    thread.join();
+    shared.queue().run_all();
+    match shared.answered(reply) {
+        Ok(()) => reached("done"),
+        Err(AskError::Aborted) => reached("cut"),
+        answer => panic!("{answer:?}"),
+    }
+    shared.finish();
+}
+
+/// The same before the turn, while it runs, or while its owner lies down, with nobody who wakes.
+pub(super) fn turn_aborted_as_it_lies_down() {
+    let (shared, place) = (Shared::carried(256), Place::new());
+    let (mail, mine) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone());
+    let (reply, abort) = shared.actor.run_abortable(async move |log: &mut Log| {
+        let mail = mail;
+        mine.wait().await;
+        log.handle(mail);
+    });
+    let thread = spawn(move || abort.abort());
+    shared.queue().run_all();
+    thread.join();
+    shared.queue().run_all();
+    assert_eq!(shared.answered(reply), Err(AskError::Aborted));
+    drop(place.waker.lock().take());
+    shared.finish();
+}
+
+/// The last waker is dropped while the owner lies down, or later: nobody can wake the turn, and it is
+/// answered.
+pub(super) fn turn_lost() {
+    let (shared, place) = (Shared::by_hand(), Place::new());
+    let theirs = place.clone();
+    let thread = spawn(move || drop(theirs.waker()));
+    let reply = shared.turn(0, 1, &place);
+    reached(if reply.is_ready() { "lost at once" } else { "lay down" });
+    thread.join();
+    shared.queue().run_all();
+    assert_eq!(shared.answered(reply), Err(AskError::Abandoned));
+    shared.finish();
+}
+
+/// One waker is dropped, the other wakes: the turn is not lost.
+pub(super) fn turn_woken_by_one_of_two() {
+    let (shared, place) = (Shared::by_hand(), Place::new());
+    let reply = shared.turn(0, 1, &place);
+    let waker = place.waker();
+    let other = waker.clone();
+    let thread = spawn(move || drop(other));
+    place.done.write();
+    waker.wake();
+    shared.run_one();
+    thread.join();
+    shared.queue().run_all();
+    assert_eq!(shared.answered(reply), Ok(()));
+    shared.finish();
+}
+
+/// LAST: the turn is over; its waker, its abort handle, its reply and its actor go in any order.
+pub(super) fn turn_memory() {
+    let (shared, place) = (Shared::by_hand(), Place::new());
+    let (mail, mine) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone());
+    let (reply, abort) = shared.actor.run_abortable(async move |log: &mut Log| {
+        let mail = mail;
+        poll_fn(|cx| {
+            *mine.waker.lock() = Some(cx.waker().clone());
+            mine.bell.notify_one();
+            Poll::Ready(())
+        })
+        .await;
+        log.handle(mail);
+    });
+    assert!(reply.is_ready());
+    let theirs = place.clone();
+    let late = spawn(move || theirs.waker().wake());
+    let aborts = spawn(move || abort.abort());
+    drop(reply);
+    shared.finish();
+    late.join();
+    aborts.join();
+}
+
+/// The last handle goes while the turn waits: the turn goes on, and the actor ends after it.
+pub(super) fn turn_outlives_its_handles() {
+    let (shared, place) = (Shared::by_hand(), Place::new());
+    let reply = shared.turn(0, 1, &place);
+    let theirs = place.clone();
+    let thread = spawn(move || theirs.wake());
+    let Shared { actor, books, queue } = shared;
+    drop(Arc::into_inner(actor).expect("main is the last"));
+    thread.join();
+    queue.expect("it has an executor").run_all();
+    assert!(reply.is_ready());
+    books.balance();
+}
+
+/// A close while the turn waits lets it go on.
+pub(super) fn turn_closed() {
+    let (shared, place) = (Shared::by_hand(), Place::new());
+    let reply = shared.turn(0, 1, &place);
+    let thread = shared.spawn(|shared| {
+        shared.actor.close();
+    });
+    place.wake();
+    shared.run_one();
+    thread.join();
+    shared.queue().run_all();
+    assert_eq!(shared.answered(reply), Ok(()));
+    shared.finish();
+}
+
+/// Q1: a turn that waits in the mailbox is cancelled against its beginning.
+pub(super) fn turn_cancelled() {
+    let shared = Shared::by_hand();
+    let mail = Mail::<OWN>::new(&shared.books, 0, 1);
+    let reply = shared.actor.posted().run(async move |log: &mut Log| log.handle(mail));
+    let thread = shared.spawn(|shared| {
+        shared.run_one();
+    });
+    match reply.cancel() {
+        Ok(()) => {
+            reached("cancelled");
+            add(&shared.books.unrun);
+            thread.join();
+        }
+        Err(reply) => {
+            reached("begun");
+            thread.join();
+            assert_eq!(shared.answered(reply), Ok(()));
+        }
+    }
+    shared.finish();
+}
+
+/// A sender waits for room while the turn waits: the place that becomes free is its.
+pub(super) fn turn_in_a_full_mailbox() {
+    let shared = Shared::queued(|builder| {
+        let builder = builder.capacity(1, Overflow::Reject);
+        builder.run_inline(true).budget(Budget::UNLIMITED)
+    });
+    let place = Place::new();
+    let reply = shared.turn(0, 1, &place);
+    shared.send_one::<OWN>(0, 2);
+    let thread = shared.spawn(|shared| {
+        let mail = Mail::<OWN>::new(&shared.books, 1, 1);
+        shared.actor.waiting().send(mail.message()).wait().expect("it is open");
+    });
+    place.wake();
+    shared.run_one();
+    thread.join();
+    shared.queue().run_all();
+    assert_eq!(shared.answered(reply), Ok(()));
+    assert_eq!(shared.books.handled.load(Relaxed), 3);
+    shared.finish();
+}
+
+/// A future that has something left when it has panicked.
+struct Blows {
+    wait: Pin<Box<dyn Future<Output = ()> + Send>>,
+    _mail: Mail<OWN>,
+}
+
+impl Future for Blows {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        std::task::ready!(self.wait.as_mut().poll(cx));
+        Planned::panic()
+    }
+}
+
+/// A panic after the wait: the future is gone before the actor goes on.
+pub(super) fn turn_panics() {
+    let shared = Shared::queued(|builder| {
+        let builder = builder.panic_policy(PanicPolicy::Resume);
+        builder.run_inline(true).budget(Budget::UNLIMITED)
+    });
+    let place = Place::new();
+    let (mail, mine) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone());
+    let reply = shared.actor.run(move |_: &mut Log| -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let wait = Box::pin(async move { mine.wait().await });
+        Box::pin(Blows { wait, _mail: mail })
+    });
+    shared.send_one::<OWN>(0, 2);
+    let theirs = place.clone();
+    let thread = spawn(move || theirs.wake());
+    shared.run_one();
+    thread.join();
+    shared.queue().run_all();
+    assert!(matches!(shared.answered(reply), Err(AskError::Panicked(_))));
+    shared.finish();
+}
+
+/// The batch that a turn belongs to is open until the turn is over: the hooks come in pairs, and not
+/// while it waits.
+pub(super) fn turn_in_a_batch() {
+    let open = Written::new();
+    let (start, end) = (open.clone(), open.clone());
+    let shared = Shared::queued(|builder| {
+        let builder = builder.on_batch_start(move |_| {
+            start.write();
+            assert_eq!(start.read() % 2, 1);
+        });
+        let builder = builder.on_batch_end(move |_, _| end.write());
+        builder.run_inline(true).budget(Budget::UNLIMITED)
+    });
+    let place = Place::new();
+    let (mail, mine, seen) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone(), open.clone());
+    let reply = shared.actor.run(async move |log: &mut Log| {
+        let mail = mail;
+        mine.wait().await;
+        assert_eq!(seen.read() % 2, 1, "a batch ended while its turn waited");
+        log.handle(mail);
+    });
+    let theirs = place.clone();
+    let thread = spawn(move || theirs.wake());
+    shared.send_one::<OWN>(0, 2);
+    shared.run_one();
+    thread.join();
+    shared.queue().run_all();
+    assert_eq!(shared.answered(reply), Ok(()));
+    shared.actor.with(|_| ()).expect("open");
+    assert_eq!(open.read() % 2, 0);
+    shared.finish();
+}
+
+/// A wake from inside another actor's turn: the mailbox goes on that thread's list, and is run when
+/// the turn is over, or by whoever comes by.
+pub(super) fn turn_woken_in_a_turn() {
+    let (shared, place) = (Shared::by_hand(), Place::new());
+    let reply = shared.turn(0, 1, &place);
+    let other = Actor::new(());
+    let thread = shared.spawn(|shared| {
+        shared.actor.with(|_| ()).expect("open");
+    });
+    let theirs = place.clone();
+    other.send(move |()| theirs.wake()).expect("open");
+    thread.join();
+    shared.queue().run_all();
+    assert_eq!(shared.answered(reply), Ok(()));
+    shared.finish();
+}
