@@ -4,15 +4,19 @@
 //! Each function is one path, gone [`TIMES`] times, loop included; what it is given is made outside
 //! of the count and dropped there.
 
+use std::future::poll_fn;
 use std::hint::black_box;
+use std::mem;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::{Poll, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use parking_lot::Mutex;
 use turnwise::executor::DrainQueue;
-use turnwise::{Actor, Budget, Context, Handler, Overflow, Template};
+use turnwise::{Actor, Budget, Context, Handler, Overflow, Reply, Template};
 
 const TIMES: u64 = 1000;
 
@@ -203,6 +207,65 @@ fn call_and_wait(counter: Actor<Counter>) -> Actor<Counter> {
     counter
 }
 
+// A turn that may wait and does not. The allocator's part is in it.
+#[library_benchmark]
+#[bench::idle(idle())]
+fn run_and_wait(counter: Actor<Counter>) -> Actor<Counter> {
+    for _ in 0..TIMES {
+        let reply = black_box(&counter).run(async |counter| {
+            counter.0 += 1;
+            counter.0
+        });
+        black_box(reply.wait().expect("it is open"));
+    }
+    counter
+}
+
+/// A turn that waits so often, each time for somebody else to wake it.
+struct Woken {
+    queue: DrainQueue,
+    waker: Arc<Mutex<Option<Waker>>>,
+    turn: Reply<u64>,
+}
+
+impl Woken {
+    fn new(times: u64) -> Self {
+        let (counter, queue) = queued_warm(2 * times);
+        let waker = Arc::new(Mutex::new(None::<Waker>));
+        let place = waker.clone();
+        let turn = counter.run(async move |counter| {
+            for _ in 0..times {
+                let mut woken = false;
+                poll_fn(|cx| {
+                    if mem::replace(&mut woken, true) {
+                        return Poll::Ready(());
+                    }
+                    *place.lock() = Some(cx.waker().clone());
+                    Poll::Pending
+                })
+                .await;
+                counter.0 += 1;
+            }
+            counter.0
+        });
+        queue.run_until_idle();
+        Woken { queue, waker, turn }
+    }
+}
+
+// Such a turn is woken, polled on a queue, and lies down again.
+#[library_benchmark]
+#[bench::of_a_queue(Woken::new(TIMES))]
+fn wake(woken: Woken) -> Woken {
+    for _ in 0..TIMES {
+        let waker = black_box(&woken).waker.lock().take();
+        waker.expect("it waits").wake();
+        woken.queue.run_one();
+    }
+    assert!(woken.turn.is_ready());
+    woken
+}
+
 #[library_benchmark]
 #[bench::idle(idle())]
 fn tell(counter: Actor<Counter>) -> Actor<Counter> {
@@ -360,6 +423,8 @@ library_benchmark_group!(
         send,
         with,
         call_and_wait,
+        run_and_wait,
+        wake,
         tell,
         send_to_busy,
         send_and_run,
