@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use turnwise::{AbortHandle, AsyncContext, AsyncHandler, Promise, promise};
 
 use crate::face::{self, Underway};
-use crate::ledger::{RUN, lacks};
+use crate::ledger::{RUN, Token, lacks};
 use crate::plan::{Await, FUTURES, Inside, Rings};
 use crate::user::{Answer, Doing, Mail, State, World, caught};
 
@@ -348,5 +348,24 @@ impl<F: Future> Future for Polls<F> {
         let this = &mut *self;
         let _polling = this.stay.is_polled();
         this.inner.as_mut().poll(cx)
+    }
+}
+
+/// A future that is still whole when its poll has panicked.
+pub struct ByHand<F> {
+    inner: Pin<Box<F>>,
+    _token: Token,
+}
+
+impl<F> ByHand<F> {
+    pub fn new(inner: F, token: Token) -> Self {
+        ByHand { inner: Box::pin(inner), _token: token }
+    }
+}
+
+impl<F: Future> Future for ByHand<F> {
+    type Output = F::Output;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        self.inner.as_mut().poll(cx)
     }
 }
