@@ -17,7 +17,7 @@ use turnwise::{AbortHandle, AsyncContext, AsyncHandler, Promise, promise};
 
 use crate::face::{self, Underway};
 use crate::ledger::{RUN, Token, lacks};
-use crate::plan::{Await, FUTURES, Inside, Rings};
+use crate::plan::{Await, FUTURES, Inside, Rings, Runs};
 use crate::user::{Answer, Doing, Mail, State, World, caught};
 
 /// After so long, whoever was not woken is woken.
@@ -108,6 +108,14 @@ pub fn wake_the_forgotten(world: &Arc<World>) {
     }
 }
 
+/// Wakes a turn: that polls nothing and runs nobody, but for what the actor's own executor does.
+fn wakes(world: &World, at: usize, wake: impl FnOnce()) {
+    match world.program.actors[at].runs {
+        Runs::Odd(..) => wake(),
+        Runs::Senders | Runs::Place(_) => crate::user::within(Doing::Poll, wake),
+    }
+}
+
 /// What a step does with a turn's waker.
 pub fn ring(world: &Arc<World>, slot: usize, how: Rings) {
     let place = &world.desk.wakers[slot];
@@ -117,12 +125,12 @@ pub fn ring(world: &Arc<World>, slot: usize, how: Rings) {
         Rings::Wake => {
             let waker = waker.clone();
             drop(kept);
-            return waker.wake();
+            return wakes(world, at, || waker.wake());
         }
         Rings::Drop => return drop(kept),
         Rings::ByRef => {
-            waker.wake_by_ref();
-            waker.wake_by_ref();
+            wakes(world, at, || waker.wake_by_ref());
+            wakes(world, at, || waker.wake_by_ref());
         }
         Rings::Elsewhere => {
             let other = waker.clone();
