@@ -486,3 +486,32 @@ fn a_pool_that_is_shut_down_while_a_turn_waits_stops_the_actor_at_the_wake() {
         assert_eq!(log.stop_cause(), Some(StopCause::ExecutorGone));
     });
 }
+
+#[test]
+fn a_future_that_has_panicked_is_dropped_before_the_policy_acts() {
+    /// What it holds is still there when it has panicked, as in no `async` block.
+    struct Panics(Arc<AtomicUsize>);
+    impl Future for Panics {
+        type Output = ();
+        fn poll(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<()> {
+            common::quiet_panic("by hand")
+        }
+    }
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+    type Boxed<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+    fn turn<F: for<'a> FnOnce(&'a mut Log) -> Boxed<'a>>(turn: F) -> F {
+        turn
+    }
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let known = dropped.clone();
+    let policy = PanicPolicy::restart(move || vec![known.load(SeqCst) as u32]);
+    let log = Actor::builder(Log::new()).panic_policy(policy).spawn().unwrap();
+    let panics = Panics(dropped.clone());
+    let answer = log.run(turn(move |_| Box::pin(panics))).wait();
+    assert!(matches!(answer, Err(AskError::Panicked(_))));
+    assert_eq!((seen(&log), dropped.load(SeqCst)), (vec![1], 1));
+}

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use turnwise::{AbortHandle, AsyncContext, AsyncHandler, Promise, promise};
 
 use crate::face::{self, Underway};
-use crate::ledger::{RUN, lacks};
-use crate::plan::{Await, FUTURES, Inside, Rings};
+use crate::ledger::{RUN, Token, lacks};
+use crate::plan::{Await, FUTURES, Inside, Rings, Runs};
 use crate::user::{Answer, Doing, Mail, State, World, caught};
 
 /// After so long, whoever was not woken is woken.
@@ -108,6 +108,14 @@ pub fn wake_the_forgotten(world: &Arc<World>) {
     }
 }
 
+/// Wakes a turn: that polls nothing and runs nobody, but for what the actor's own executor does.
+fn wakes(world: &World, at: usize, wake: impl FnOnce()) {
+    match world.program.actors[at].runs {
+        Runs::Odd(..) => wake(),
+        Runs::Senders | Runs::Place(_) => crate::user::within(Doing::Poll, wake),
+    }
+}
+
 /// What a step does with a turn's waker.
 pub fn ring(world: &Arc<World>, slot: usize, how: Rings) {
     let place = &world.desk.wakers[slot];
@@ -117,12 +125,12 @@ pub fn ring(world: &Arc<World>, slot: usize, how: Rings) {
         Rings::Wake => {
             let waker = waker.clone();
             drop(kept);
-            return waker.wake();
+            return wakes(world, at, || waker.wake());
         }
         Rings::Drop => return drop(kept),
         Rings::ByRef => {
-            waker.wake_by_ref();
-            waker.wake_by_ref();
+            wakes(world, at, || waker.wake_by_ref());
+            wakes(world, at, || waker.wake_by_ref());
         }
         Rings::Elsewhere => {
             let other = waker.clone();
@@ -348,5 +356,24 @@ impl<F: Future> Future for Polls<F> {
         let this = &mut *self;
         let _polling = this.stay.is_polled();
         this.inner.as_mut().poll(cx)
+    }
+}
+
+/// A future that is still whole when its poll has panicked.
+pub struct ByHand<F> {
+    inner: Pin<Box<F>>,
+    _token: Token,
+}
+
+impl<F> ByHand<F> {
+    pub fn new(inner: F, token: Token) -> Self {
+        ByHand { inner: Box::pin(inner), _token: token }
+    }
+}
+
+impl<F: Future> Future for ByHand<F> {
+    type Output = F::Output;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        self.inner.as_mut().poll(cx)
     }
 }
