@@ -333,6 +333,7 @@ impl Step<'_> {
         match begun {
             Ok(()) => {
                 self.check(!self.world.cut, "the future is polled though it was cut");
+                self.check(self.world.word & self.bits.woken == 0, "one wake makes two polls");
                 self.world.woken = false;
                 self.world.at = At::Poll;
             }
