@@ -859,7 +859,7 @@ impl Drop for Entered<'_> {
 }
 
 fn waiting_turns(size: Size) {
-    let rounds = size.rounds / 8 + 8;
+    let rounds = size.rounds / 16 + 8;
     let (counts, board) = (Counts::new(), Board::new(Vec::new()));
     let actor = Actor::new(State::default());
     let begin = |actor: &Actor<State>, counts: &Arc<Counts>, board: &Board, me: usize, n: u64| {
