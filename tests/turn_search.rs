@@ -169,7 +169,7 @@ impl Bits {
     fn find() -> Self {
         let none = Bits { parked: 0, woken: 0, cut: 0, lost: 0, waker: 0, keeper: 0 };
         let new = || {
-            drop(Core::new(&VTABLE));
+            let _ = Core::new(&VTABLE);
             WORD.get()
         };
         let after = |f: &dyn Fn(TurnPtr)| {
