@@ -437,3 +437,260 @@ pub(super) fn turn_woken_in_a_turn() {
     assert_eq!(shared.answered(reply), Ok(()));
     shared.finish();
 }
+
+/// W1, twice: a turn waits at one place, then at another. A wake is for the wait that it comes to,
+/// and no poll comes without one.
+pub(super) fn turn_waits_twice() {
+    let (shared, first, second) = (Shared::by_hand(), Place::new(), Place::new());
+    let (mail, one, two) = (Mail::<OWN>::new(&shared.books, 0, 1), first.clone(), second.clone());
+    let thread = spawn(move || {
+        first.wake();
+        second.wake();
+    });
+    let reply = shared.actor.run(async move |log: &mut Log| {
+        let mail = mail;
+        one.wait().await;
+        two.wait().await;
+        log.handle(mail);
+    });
+    shared.run_one();
+    thread.join();
+    shared.queue().run_all();
+    assert_eq!(shared.answered(reply), Ok(()));
+    shared.finish();
+}
+
+/// The saved list, and COUNT: messages taken with the turn wait in its owner's list, others come.
+/// The turn's node is before all of them.
+pub(super) fn turn_before_a_saved_list() {
+    let (shared, place) = (Shared::by_hand(), Place::new());
+    let (mail, mine) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone());
+    let reply = shared.actor.posted().run(async move |log: &mut Log| {
+        let mail = mail;
+        mine.wait().await;
+        log.handle(mail);
+    });
+    assert!(shared.leave::<OWN>(0, 2));
+    assert!(shared.leave::<OWN>(0, 3));
+    shared.run_one();
+    assert_eq!(shared.books.handled.load(Relaxed), 0);
+    let thread = shared.spawn(|shared| shared.send::<OWN>(1, 2));
+    place.wake();
+    shared.run_one();
+    thread.join();
+    shared.queue().run_all();
+    assert_eq!(shared.answered(reply), Ok(()));
+    assert_eq!(shared.books.handled.load(Relaxed), 5);
+    shared.finish();
+}
+
+/// An actor that its executor alone runs: a wake has a drain run it, and a sender pushes meanwhile.
+pub(super) fn turn_carried() {
+    let (shared, place) = (Shared::carried(256), Place::new());
+    let reply = shared.turn(0, 1, &place);
+    shared.run_one();
+    let thread = shared.spawn(|shared| {
+        shared.send::<OWN>(1, 2);
+        shared.run_one();
+    });
+    place.wake();
+    if shared.run_one() {
+        reached("run by main");
+    }
+    thread.join();
+    shared.queue().run_all();
+    assert_eq!(shared.answered(reply), Ok(()));
+    assert_eq!(shared.books.handled.load(Relaxed), 3);
+    shared.finish();
+}
+
+/// What a wake has handed to the executor is dropped there: the turn is cut, and all are answered.
+pub(super) fn turn_of_a_dropped_drain() {
+    let (shared, place) = (Shared::carried(256), Place::new());
+    let reply = shared.turn(0, 1, &place);
+    shared.run_one();
+    let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
+    place.wake();
+    drop(shared.queue().take());
+    thread.join();
+    while let Some(drain) = shared.queue().take() {
+        drop(drain);
+    }
+    assert_eq!(shared.answered(reply), Err(AskError::Aborted));
+    assert!(shared.actor.is_closed());
+    shared.finish();
+}
+
+/// W1: a stop against a wake. Whoever has the owner, the turn ends once.
+pub(super) fn turn_stopped_or_woken() {
+    let (shared, place) = (Shared::by_hand(), Place::new());
+    let reply = shared.turn(0, 1, &place);
+    let thread = shared.spawn(|shared| {
+        shared.actor.stop();
+    });
+    place.wake();
+    shared.run_one();
+    thread.join();
+    shared.queue().run_all();
+    match shared.answered(reply) {
+        Ok(()) => reached("done"),
+        Err(AskError::Aborted) => reached("cut"),
+        answer => panic!("{answer:?}"),
+    }
+    assert!(shared.actor.is_closed());
+    shared.finish();
+}
+
+/// W1: an abort against a stop. One of them has the owner.
+pub(super) fn turn_aborted_and_stopped() {
+    let (shared, place) = (Shared::by_hand(), Place::new());
+    let (mail, mine) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone());
+    let (reply, abort) = shared.actor.run_abortable(async move |log: &mut Log| {
+        let mail = mail;
+        mine.wait().await;
+        log.handle(mail);
+    });
+    shared.send_one::<OWN>(0, 2);
+    let thread = shared.spawn(|shared| {
+        shared.actor.stop();
+    });
+    abort.abort();
+    shared.run_one();
+    thread.join();
+    shared.queue().run_all();
+    assert_eq!(shared.answered(reply), Err(AskError::Aborted));
+    drop(place.waker.lock().take());
+    shared.finish();
+}
+
+/// Says that it is gone.
+struct Gone(Arc<Written>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.write();
+    }
+}
+
+/// Whoever has the answer of a turn that was cut sees what its destructors did.
+pub(super) fn turn_dropped_before_its_answer() {
+    let (shared, place, written) = (Shared::by_hand(), Place::new(), Written::new());
+    let (mail, mine) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone());
+    let gone = Gone(written.clone());
+    let (mut reply, abort) = shared.actor.run_abortable(async move |log: &mut Log| {
+        let (mail, _gone) = (mail, gone);
+        mine.wait().await;
+        log.handle(mail);
+    });
+    let thread = shared.spawn(|shared| {
+        shared.run_one();
+    });
+    abort.abort();
+    if reply.is_ready() {
+        assert_eq!(written.read(), 1, "answered before its future was dropped");
+        reached("answered meanwhile");
+    }
+    thread.join();
+    shared.queue().run_all();
+    let answer = reply.wait_by_ref(Limit::Immediate).map(|answer| answer.expect("answered"));
+    assert_eq!(answer, Err(AskError::Aborted));
+    add(&shared.books.unrun);
+    drop(place.waker.lock().take());
+    shared.finish();
+}
+
+/// LEAVE: the reply is dropped while the turn waits, or as it is answered. The turn goes on.
+pub(super) fn turn_without_its_reply() {
+    let (shared, place) = (Shared::by_hand(), Place::new());
+    let reply = shared.turn(0, 1, &place);
+    let thread = spawn(move || drop(reply));
+    place.wake();
+    shared.run_one();
+    thread.join();
+    shared.queue().run_all();
+    assert_eq!(shared.books.handled.load(Relaxed), 1);
+    shared.finish();
+}
+
+/// The answer of a turn that waits wakes its asker, who sleeps.
+pub(super) fn turn_asked_for() {
+    let (shared, place) = (Shared::by_hand(), Place::new());
+    let reply = shared.turn(0, 1, &place);
+    let thread = shared.spawn(move |shared| {
+        place.wake();
+        shared.queue().run_all();
+    });
+    assert_eq!(reply.wait(), Ok(()));
+    thread.join();
+    shared.finish();
+}
+
+/// A turn that may wait, sent from another actor's turn: this thread's list runs it, and what comes
+/// after it stays behind it.
+pub(super) fn turn_begun_by_a_list() {
+    let (shared, place) = (Shared::by_hand(), Place::new());
+    let (mail, mine) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone());
+    let (other, theirs) = (Actor::new(()), shared.clone());
+    let kept = Arc::new(Mutex::new(None));
+    let answer = kept.clone();
+    let send = move |(): &mut ()| {
+        *answer.lock() = Some(theirs.actor.run(async move |log: &mut Log| {
+            let mail = mail;
+            mine.wait().await;
+            log.handle(mail);
+        }));
+    };
+    let thread = shared.spawn(|shared| shared.send_one::<OWN>(1, 1));
+    other.send(send).expect("open");
+    place.wake();
+    thread.join();
+    shared.queue().run_all();
+    let reply = kept.lock().take().expect("the turn was sent");
+    assert_eq!(shared.answered(reply), Ok(()));
+    assert_eq!(shared.books.handled.load(Relaxed), 2);
+    shared.finish();
+}
+
+/// Places while a turn waits: what was done before it is settled, so there is room for as many as
+/// the capacity says, and for no more.
+pub(super) fn turn_leaves_room() {
+    let shared = Shared::queued(|builder| {
+        let builder = builder.capacity(2, Overflow::Reject);
+        builder.run_inline(true).budget(Budget::UNLIMITED)
+    });
+    let place = Place::new();
+    assert!(shared.leave::<OWN>(0, 1));
+    let (mail, mine) = (Mail::<OWN>::new(&shared.books, 0, 2), place.clone());
+    let reply = shared.actor.posted().run(async move |log: &mut Log| {
+        let mail = mail;
+        mine.wait().await;
+        log.handle(mail);
+    });
+    shared.run_one();
+    assert_eq!(shared.books.handled.load(Relaxed), 1);
+    let thread = shared.spawn(|shared| shared.send_one::<OWN>(1, 1));
+    shared.send_one::<OWN>(0, 3);
+    thread.join();
+    assert_eq!(shared.books.returned.load(Relaxed), 0, "there was room for two");
+    shared.send_one::<OWN>(0, 4);
+    assert_eq!(shared.books.returned.load(Relaxed), 1, "there was room for two only");
+    place.wake();
+    shared.queue().run_all();
+    assert_eq!(shared.answered(reply), Ok(()));
+    shared.finish();
+}
+
+/// A caller who comes by while the turn waits runs nothing; he has the state after it.
+pub(super) fn turn_and_a_caller() {
+    let (shared, place) = (Shared::by_hand(), Place::new());
+    let reply = shared.turn(0, 1, &place);
+    let theirs = place.clone();
+    let thread = shared.spawn(move |shared| {
+        theirs.wake();
+        shared.queue().run_all();
+    });
+    assert_eq!(shared.actor.with(|log| log.last[0]), Ok(1));
+    thread.join();
+    assert_eq!(shared.answered(reply), Ok(()));
+    shared.finish();
+}

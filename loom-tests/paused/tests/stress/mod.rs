@@ -149,6 +149,7 @@ pub const ALL: &[Scenario] = &[
     ("a system ends its actors while others send", system),
     ("limits on a clock that a thread moves", virtual_clock),
     ("a lossy mailbox keeps the newest", lossy),
+    ("turns wait, are woken and cut", waiting_turns),
 ];
 
 fn sends(size: Size) {
@@ -810,6 +811,125 @@ fn waiting_for_room(size: Size) {
     drop(actor);
     let [_, handled, returned, _] = counts.settle();
     assert_eq!((turns, returned), (handled, 0));
+}
+
+/// Wakers, until somebody takes them.
+type Board = Actor<Vec<Waker>>;
+
+/// Wakes, wakes late, or drops whatever is there.
+fn wake_some(board: &Board, n: u64) {
+    for waker in board.with(std::mem::take).unwrap() {
+        match n % 7 {
+            0 => drop(waker),
+            1 => {
+                let late = waker.clone();
+                waker.wake();
+                late.wake();
+            }
+            2 => waker.wake_by_ref(),
+            _ => waker.wake(),
+        }
+    }
+}
+
+/// Pending so often, with a waker on the board each time.
+struct Pause(Board, u64);
+
+impl Future for Pause {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<()> {
+        if self.1 == 0 {
+            return Poll::Ready(());
+        }
+        self.1 -= 1;
+        let waker = cx.waker().clone();
+        self.0.send(move |board| board.push(waker)).ok().unwrap();
+        Poll::Pending
+    }
+}
+
+/// A turn is under way until its future is gone.
+struct Entered<'a>(&'a mut State);
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.0.entered = false;
+    }
+}
+
+fn waiting_turns(size: Size) {
+    let rounds = size.rounds / 16 + 8;
+    let (counts, board) = (Counts::new(), Board::new(Vec::new()));
+    let actor = Actor::new(State::default());
+    let begin = |actor: &Actor<State>, counts: &Arc<Counts>, board: &Board, me: usize, n: u64| {
+        let (token, pause) = (Token::new(counts), Pause(board.clone(), n % 3));
+        actor.run_abortable(async move |state: &mut State| {
+            let token = token;
+            assert!(!state.entered, "two turns at once");
+            state.entered = true;
+            let entered = Entered(state);
+            pause.await;
+            entered.0.entered = false;
+            entered.0.from(me, n);
+            token.handled();
+        })
+    };
+    on_threads(size, {
+        let (actor, counts, board) = (actor.clone(), counts.clone(), board.clone());
+        move |me| {
+            for n in 1..=rounds {
+                let (reply, abort) = begin(&actor, &counts, &board, me, n);
+                wake_some(&board, n);
+                match n % 5 {
+                    0 => abort.abort(),
+                    1 => {
+                        drop(reply);
+                        continue;
+                    }
+                    2 => drop(abort.clone()),
+                    _ => {}
+                }
+                while !reply.is_ready() {
+                    wake_some(&board, n + 3);
+                    yield_now();
+                }
+                let answer = reply.wait();
+                let allowed =
+                    matches!(answer, Ok(()) | Err(AskError::Aborted | AskError::Abandoned));
+                assert!(allowed, "{answer:?}");
+                abort.abort();
+            }
+            // Ends of short lives, while others hold the wakers.
+            for n in 1..=rounds {
+                let short = Actor::new(State::default());
+                let (reply, abort) = begin(&short, &counts, &board, me, n);
+                match n % 4 {
+                    0 => assert!(short.stop()),
+                    1 => assert!(short.close()),
+                    2 => drop(short),
+                    _ => abort.abort(),
+                }
+                drop(abort);
+                while !reply.is_ready() {
+                    wake_some(&board, n + 1);
+                    yield_now();
+                }
+            }
+        }
+    });
+    while !actor.is_idle() {
+        wake_some(&board, 3);
+        yield_now();
+    }
+    let turns = actor.with(|state| state.turns).unwrap();
+    drop((actor, board));
+    // The last turn of a short life may be under way still when it is answered.
+    while Arc::strong_count(&counts) > 1 {
+        yield_now();
+    }
+    let [_, handled, returned, _] = counts.settle();
+    assert!(turns <= handled && returned == 0);
 }
 
 fn system(size: Size) {

@@ -1,0 +1,768 @@
+//! An exhaustive search over the word of a turn that waits, breadth first and sequentially consistent.
+//!
+//! The owner, two wakers, an abort handle and a stop take one shared access at a time; the search
+//! visits every interleaving once per state. The transitions are the real ones of
+//! `src/cell/turn.rs`; what is done between them is written again here, step for step as in
+//! `src/drain/run.rs`, `src/drain/waking.rs` and `src/envelope/awaited.rs`. A future does what a
+//! future may: it keeps wakers, wakes itself, is pending as often as it likes, or is done.
+//!
+//! Checked in every state: one owner, who lies in the turn while PARKED is set and nowhere else;
+//! nobody lies there whom nobody can wake, who was woken or cut, or whose actor was stopped; LOST
+//! without wakers only; the counts; nothing touched after it was freed; the future dropped once,
+//! before its answer. Checked at the end: from every state an end can be reached at which the turn is
+//! over and its memory freed, once.
+//!
+//! Memory order is not the matter here: that is for the models in `loom-tests`.
+
+use std::cell::Cell;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::mem::{ManuallyDrop, forget};
+use std::ptr::NonNull;
+
+#[allow(dead_code)]
+#[path = "../src/cell"]
+mod cell {
+    #[path = "turn.rs"]
+    pub(crate) mod turn;
+
+    /// What `turn.rs` needs of its floor.
+    pub(crate) mod batch {
+        #[derive(Default)]
+        pub(crate) struct Hooked;
+    }
+    pub(crate) mod header {
+        use std::cell::{RefCell, RefMut};
+
+        use super::turn::Keeper;
+
+        pub(crate) const STOP: u64 = 1;
+        #[derive(Default)]
+        pub(crate) struct Lock(RefCell<Option<Keeper>>);
+        impl Lock {
+            pub(crate) fn lock(&self) -> RefMut<'_, Option<Keeper>> {
+                self.0.borrow_mut()
+            }
+        }
+        #[derive(Default)]
+        pub(crate) struct Ext {
+            pub(crate) turn: Lock,
+        }
+        #[derive(Default)]
+        pub(crate) struct Header(Ext);
+        impl Header {
+            pub(crate) fn ext_made(&self) -> &Ext {
+                &self.0
+            }
+            /// The search looks at a step of its own.
+            pub(crate) fn has(&self, _: u64) -> bool {
+                false
+            }
+        }
+    }
+    pub(crate) mod owner {
+        pub(crate) struct Owner;
+        pub(crate) struct Resting;
+        impl Owner {
+            pub(crate) fn lie_down(self) -> Resting {
+                Resting
+            }
+        }
+        impl Resting {
+            pub(crate) fn get_up(self) -> Owner {
+                Owner
+            }
+        }
+    }
+}
+mod mailbox {
+    pub(crate) mod node {
+        pub(crate) struct NodePtr;
+    }
+}
+mod sync {
+    pub(crate) mod atomic {
+        pub(crate) use std::sync::atomic::Ordering;
+
+        use crate::WORD;
+
+        /// There is one word, which the search puts where it wants it.
+        pub(crate) struct AtomicU64;
+        impl AtomicU64 {
+            pub(crate) fn new(value: u64) -> Self {
+                WORD.set(value);
+                AtomicU64
+            }
+            pub(crate) fn load(&self, _: Ordering) -> u64 {
+                WORD.get()
+            }
+            pub(crate) fn fetch_add(&self, n: u64, _: Ordering) -> u64 {
+                WORD.replace(WORD.get() + n)
+            }
+            pub(crate) fn compare_exchange(
+                &self,
+                from: u64,
+                to: u64,
+                _: Ordering,
+                _: Ordering,
+            ) -> Result<u64, u64> {
+                assert_eq!(from, WORD.get(), "one access at a time");
+                Ok(WORD.replace(to))
+            }
+        }
+    }
+    pub(crate) mod cell {
+        pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+        impl<T> UnsafeCell<T> {
+            pub(crate) fn new(value: T) -> Self {
+                UnsafeCell(std::cell::UnsafeCell::new(value))
+            }
+            pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+                f(self.0.get())
+            }
+        }
+    }
+}
+
+use cell::header::Header;
+use cell::owner::Owner;
+use cell::turn::{Core, Cut, Keeper, TurnPtr, VTable};
+use mailbox::node::NodePtr;
+
+thread_local! {
+    static WORD: Cell<u64> = const { Cell::new(0) };
+    static FREED: Cell<u8> = const { Cell::new(0) };
+}
+
+static VTABLE: VTable = VTable { node: |_| NodePtr, free: |_| FREED.set(FREED.get() + 1) };
+
+/// Does something to the real turn, whose word is this.
+fn on_turn<R>(bits: &Bits, word: &mut u64, f: impl FnOnce(TurnPtr) -> R) -> R {
+    let core = Core::new(&VTABLE);
+    let turn = TurnPtr(NonNull::from(&core));
+    if *word & bits.parked != 0 {
+        turn.retain_waker();
+        assert!(turn.lie_down(Owner).is_ok());
+    }
+    WORD.set(*word);
+    let result = f(turn);
+    *word = WORD.get();
+    result
+}
+
+/// A keeper that is there already.
+fn keeper(turn: TurnPtr) -> ManuallyDrop<Keeper> {
+    // SAFETY: the search counts its keepers, and drops only those that it gives up.
+    ManuallyDrop::new(unsafe { Keeper::of_pending(turn) })
+}
+
+/// The bits of the word, as the real steps set them.
+struct Bits {
+    parked: u64,
+    woken: u64,
+    cut: u64,
+    lost: u64,
+    waker: u64,
+    keeper: u64,
+}
+
+impl Bits {
+    fn find() -> Self {
+        let none = Bits { parked: 0, woken: 0, cut: 0, lost: 0, waker: 0, keeper: 0 };
+        let new = || {
+            let _ = Core::new(&VTABLE);
+            WORD.get()
+        };
+        let after = |f: &dyn Fn(TurnPtr)| {
+            let mut word = new();
+            on_turn(&none, &mut word, f);
+            word - new()
+        };
+        let waker = after(&|turn| turn.retain_waker());
+        let cut = after(&|turn| assert!(keeper(turn).cut().is_none()));
+        Bits {
+            parked: after(&|turn| {
+                turn.retain_waker();
+                assert!(turn.lie_down(Owner).is_ok());
+            }) - waker,
+            woken: after(&|turn| assert!(turn.wake().is_none())),
+            cut,
+            lost: after(&|turn| assert!(turn.lie_down(Owner).is_err())) - cut,
+            waker,
+            keeper: new(),
+        }
+    }
+
+    fn wakers(&self, word: u64) -> u64 {
+        word % self.keeper / self.waker
+    }
+}
+
+/// A wrong form of a step, to see the search find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// The owner looks for a stop, and then registers its turn.
+    LooksBeforeItRegisters,
+    /// The owner registers its turn, and looks for no stop.
+    DoesNotLook,
+    /// A stop looks for a turn, and is raised then.
+    StopLooksFirst,
+    /// A stop holds a turn that it does not keep.
+    StopKeepsNothing,
+    /// A stop does not give back what it kept.
+    StopKeepsForEver,
+    /// Whoever wakes goes on, whether the owner was there or not.
+    WakerGoesOn,
+    /// A waker is cloned without a count.
+    WakerNotCounted,
+    /// The future is polled without a look at what has come meanwhile.
+    PollsAtOnce,
+    /// A turn that is over gives up its registration twice.
+    UnregistersTwice,
+    /// A turn that is over stays registered.
+    StaysRegistered,
+    /// The mailbox gives up the turn, and answers then.
+    LeavesBeforeItsAnswer,
+    /// A turn that is cut is answered, and dropped then.
+    AnswersBeforeItsDrop,
+}
+
+/// Where the owner is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum At {
+    /// In the turn, on no thread.
+    Lies,
+    /// Left to whoever runs the mailbox.
+    Left,
+    Begin,
+    Poll,
+    LookWoken,
+    Register,
+    LookForStop,
+    LieDown,
+    Unregister,
+    GiveBackRegistered,
+    Answer,
+    Leave,
+    Over,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Stop {
+    Raise,
+    Look,
+    Cut,
+    GiveBack,
+    Over,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct World {
+    word: u64,
+    freed: u8,
+    at: At,
+    wakers: [bool; 2],
+    /// The abort handle is there.
+    abort: bool,
+    stop: Stop,
+    raised: bool,
+    /// What a stop finds, and whether the owner knows of it.
+    registered: bool,
+    known: bool,
+    mailbox: bool,
+    // What the checks know, and no agent.
+    /// A wake has come that no poll has followed.
+    woken: bool,
+    cut: bool,
+    future: bool,
+    answered: u8,
+}
+
+struct Step<'a> {
+    world: World,
+    bits: &'a Bits,
+    fault: Fault,
+    wrong: Option<&'static str>,
+}
+
+impl Step<'_> {
+    fn check(&mut self, holds: bool, claim: &'static str) {
+        if !holds {
+            self.wrong.get_or_insert(claim);
+        }
+    }
+
+    fn on<R>(&mut self, f: impl FnOnce(TurnPtr) -> R) -> R {
+        self.check(self.world.freed == 0, "the turn is touched after it was freed");
+        FREED.set(0);
+        let result = on_turn(self.bits, &mut self.world.word, f);
+        self.world.freed += FREED.get();
+        result
+    }
+
+    /// The owner may have been taken out.
+    fn take(&mut self, is_there: bool) {
+        if is_there {
+            self.check(self.world.at == At::Lies, "there are two owners");
+            self.world.at = At::Left;
+        }
+    }
+
+    fn give_back(&mut self) {
+        self.on(|turn| drop(ManuallyDrop::into_inner(keeper(turn))));
+    }
+
+    fn drop_future(&mut self) {
+        self.check(self.world.future, "the future is dropped twice");
+        self.world.future = false;
+    }
+
+    /// The future is done with, and so is the turn.
+    fn done(&mut self) {
+        if self.world.answered == 0 {
+            self.drop_future();
+        }
+        self.world.at = At::Unregister;
+    }
+
+    fn begin(&mut self) {
+        let begun = match self.fault {
+            Fault::PollsAtOnce => Ok(()),
+            _ => self.on(TurnPtr::begin_poll),
+        };
+        match begun {
+            Ok(()) => {
+                self.check(!self.world.cut, "the future is polled though it was cut");
+                self.check(self.world.word & self.bits.woken == 0, "one wake makes two polls");
+                self.world.woken = false;
+                self.world.at = At::Poll;
+            }
+            Err(why) => {
+                let lost = why == Cut::Lost;
+                self.check(lost || self.world.cut, "a turn is cut that nobody has cut");
+                self.check(!lost || self.world.wakers == [false; 2], "lost, though it has wakers");
+                if self.fault == Fault::AnswersBeforeItsDrop {
+                    self.answer();
+                    self.world.future = false;
+                }
+                self.done();
+            }
+        }
+    }
+
+    fn answer(&mut self) {
+        self.check(self.world.freed == 0, "a turn is answered after it was freed");
+        self.check(!self.world.future, "a turn is answered before its future was dropped");
+        self.world.answered += 1;
+    }
+
+    /// A step of the owner, one of those that it may take.
+    fn own(&mut self, choice: usize) -> Option<&'static str> {
+        let only = choice == 0;
+        let label = match (self.world.at, choice) {
+            (At::Left, 0) => {
+                self.world.at = At::Begin;
+                "get up"
+            }
+            (At::Begin, 0) => {
+                self.begin();
+                "begin"
+            }
+            // It has seen the stop. A drain that is dropped stops it, too.
+            (At::Begin, 1) if self.world.raised => {
+                self.done();
+                "discard"
+            }
+            (At::Poll, 0) => {
+                self.world.at = At::LookWoken;
+                "pending"
+            }
+            (At::Poll, 1) => {
+                self.done();
+                "ready"
+            }
+            (At::Poll, 2) => {
+                let resting = self.on(TurnPtr::wake).is_some();
+                self.take(resting);
+                self.world.woken = true;
+                "wakes itself"
+            }
+            (At::Poll, at @ (3 | 4)) if !self.world.wakers[at - 3] => {
+                self.clone_waker(at - 3);
+                "keeps a waker"
+            }
+            (At::LookWoken, 0) => {
+                let woken = self.on(TurnPtr::is_woken);
+                self.world.at = match (woken, self.fault) {
+                    (true, _) => At::Begin,
+                    (false, Fault::LooksBeforeItRegisters) => At::LookForStop,
+                    (false, _) => At::Register,
+                };
+                "look woken"
+            }
+            (At::Register, 0) => {
+                if !self.world.known {
+                    self.on(|turn| {
+                        let header = Header::default();
+                        turn.register(&header);
+                        forget(header.ext_made().turn.lock().take());
+                    });
+                    (self.world.registered, self.world.known) = (true, true);
+                }
+                self.world.at = match self.fault {
+                    Fault::LooksBeforeItRegisters | Fault::DoesNotLook => At::LieDown,
+                    _ => At::LookForStop,
+                };
+                "register"
+            }
+            // It may miss a stop that has not looked for it yet.
+            (At::LookForStop, 0 | 1) if only || self.world.stop == Stop::Look => {
+                let stopped = self.world.raised && only;
+                self.world.at = match self.fault {
+                    _ if stopped => At::Begin,
+                    Fault::LooksBeforeItRegisters => At::Register,
+                    _ => At::LieDown,
+                };
+                "look for a stop"
+            }
+            (At::LieDown, 0) => {
+                let lies = self.on(|turn| turn.lie_down(Owner).is_ok());
+                self.world.at = if lies { At::Lies } else { At::Begin };
+                if lies { "lie down" } else { "refused" }
+            }
+            (At::Unregister, 0) => {
+                if self.fault != Fault::StaysRegistered {
+                    self.world.registered = false;
+                }
+                let known = std::mem::take(&mut self.world.known);
+                self.world.at = if known { At::GiveBackRegistered } else { At::Answer };
+                "unregister"
+            }
+            (At::GiveBackRegistered, 0) => {
+                if self.fault != Fault::StaysRegistered {
+                    self.give_back();
+                }
+                if self.fault == Fault::UnregistersTwice {
+                    self.give_back();
+                }
+                self.world.at = match self.fault {
+                    Fault::LeavesBeforeItsAnswer => At::Leave,
+                    _ => At::Answer,
+                };
+                "give back what was registered"
+            }
+            (At::Answer, 0) => {
+                if self.world.answered == 0 {
+                    self.answer();
+                }
+                self.world.at = if self.world.mailbox { At::Leave } else { At::Over };
+                "answer"
+            }
+            (At::Leave, 0) => {
+                self.world.mailbox = false;
+                self.give_back();
+                self.world.at = if self.world.answered == 0 { At::Answer } else { At::Over };
+                "leave"
+            }
+            _ => return None,
+        };
+        Some(label)
+    }
+
+    fn clone_waker(&mut self, to: usize) {
+        if self.fault != Fault::WakerNotCounted {
+            self.on(TurnPtr::retain_waker);
+        }
+        self.world.wakers[to] = true;
+    }
+
+    /// A step of a waker.
+    fn wake(&mut self, at: usize, choice: usize) -> Option<&'static str> {
+        if !self.world.wakers[at] {
+            return None;
+        }
+        let (label, wakes, drops) = match choice {
+            0 => ("wake by reference", true, false),
+            1 => ("wake", true, true),
+            2 => ("drop a waker", false, true),
+            3 if !self.world.wakers[1 - at] => {
+                self.clone_waker(1 - at);
+                return Some("clone a waker");
+            }
+            _ => return None,
+        };
+        self.world.wakers[at] = !drops;
+        let resting = match drops {
+            true => self.on(|turn| turn.release_waker(wakes)),
+            false => self.on(TurnPtr::wake),
+        };
+        self.take(resting.is_some() || wakes && self.fault == Fault::WakerGoesOn);
+        self.world.woken |= wakes && self.world.future;
+        Some(label)
+    }
+
+    fn cut(&mut self) {
+        let resting = self.on(|turn| keeper(turn).cut()).is_some();
+        self.take(resting);
+        self.world.cut |= self.world.future;
+    }
+
+    fn abort(&mut self, choice: usize) -> Option<&'static str> {
+        if !self.world.abort {
+            return None;
+        }
+        match choice {
+            0 => {
+                self.cut();
+                Some("abort")
+            }
+            1 => {
+                self.world.abort = false;
+                self.give_back();
+                Some("drop an abort handle")
+            }
+            _ => None,
+        }
+    }
+
+    fn stop(&mut self, choice: usize) -> Option<&'static str> {
+        let late = self.fault == Fault::StopLooksFirst;
+        let (label, next) = match (self.world.stop, choice) {
+            (Stop::Raise, 0) if !late => {
+                self.world.raised = true;
+                ("raise a stop", Stop::Look)
+            }
+            (Stop::Look, 0) if late => {
+                self.world.raised = true;
+                ("raise a stop", Stop::Over)
+            }
+            (Stop::Raise, 0) if !self.world.registered => ("look for a turn", Stop::Look),
+            (Stop::Raise | Stop::Look, 0) => {
+                let found = self.world.registered;
+                if found && self.fault != Fault::StopKeepsNothing {
+                    self.on(|turn| forget(Keeper::clone(&keeper(turn))));
+                }
+                ("look for a turn", if found { Stop::Cut } else { Stop::Over })
+            }
+            (Stop::Cut, 0) => {
+                self.cut();
+                ("cut by a stop", Stop::GiveBack)
+            }
+            (Stop::GiveBack, 0) => {
+                if ![Fault::StopKeepsNothing, Fault::StopKeepsForEver].contains(&self.fault) {
+                    self.give_back();
+                }
+                ("give back what a stop kept", Stop::Over)
+            }
+            _ => return None,
+        };
+        self.world.stop = next;
+        Some(label)
+    }
+
+    fn check_all(&mut self) {
+        let world = self.world.clone();
+        let (bits, has) = (self.bits, |bit| world.word & bit != 0);
+        let lies = world.at == At::Lies;
+        let wakers = world.wakers.iter().filter(|there| **there).count() as u64;
+        let stop_keeps = match world.stop {
+            Stop::Cut | Stop::GiveBack => self.fault != Fault::StopKeepsNothing,
+            _ => false,
+        };
+        let registered = world.registered || world.at == At::GiveBackRegistered;
+        let keepers = [world.mailbox, world.abort, registered, stop_keeps];
+        let keepers = keepers.into_iter().filter(|there| *there).count() as u64;
+        self.check(has(bits.parked) == lies, "the word does not say where the owner is");
+        self.check(
+            !lies || !has(bits.woken | bits.cut),
+            "the owner lies in a turn that is to go on",
+        );
+        self.check(!lies || wakers > 0, "the owner lies where nobody can wake it");
+        self.check(!has(bits.lost) || wakers == 0 && has(bits.cut), "lost, though it has wakers");
+        self.check(!lies || !world.woken, "a wake is lost");
+        self.check(!lies || !world.cut, "a cut is lost");
+        self.check(!lies || world.stop != Stop::Over, "a stop does not find the turn");
+        self.check(world.answered <= 1, "a turn is answered twice");
+        let nobody = wakers + keepers == 0;
+        self.check(world.freed == u8::from(nobody), "the memory is not freed with the last, once");
+        let counted = (bits.wakers(world.word), world.word / bits.keeper);
+        self.check(counted == (wakers, keepers), "the word does not count who is there");
+    }
+}
+
+/// What can be done: by the owner, two wakers, an abort handle, a stop.
+fn step(step: &mut Step<'_>, agent: usize, choice: usize) -> Option<&'static str> {
+    match agent {
+        0 => step.own(choice),
+        1 | 2 => step.wake(agent - 1, choice),
+        3 => step.abort(choice),
+        _ => step.stop(choice),
+    }
+}
+
+struct Found {
+    states: usize,
+    steps: BTreeSet<&'static str>,
+    failure: Option<(&'static str, String)>,
+}
+
+fn search(fault: Fault) -> Found {
+    let bits = Bits::find();
+    let start = World {
+        word: 2 * bits.keeper,
+        freed: 0,
+        at: At::Begin,
+        wakers: [false; 2],
+        abort: true,
+        stop: Stop::Raise,
+        raised: false,
+        registered: false,
+        known: false,
+        mailbox: true,
+        woken: false,
+        cut: false,
+        future: true,
+        answered: 0,
+    };
+    let mut worlds = vec![(start.clone(), 0, "start")];
+    let mut known = HashMap::from([(start, 0)]);
+    let mut before: Vec<Vec<usize>> = vec![vec![]];
+    let mut steps = BTreeSet::new();
+    let trace = |worlds: &[(World, usize, &'static str)], mut at: usize| {
+        let mut lines = VecDeque::new();
+        while at != 0 {
+            let (world, from, label) = &worlds[at];
+            lines.push_front(format!("{label}: {world:?}\n"));
+            at = *from;
+        }
+        lines.into_iter().collect::<String>()
+    };
+    let mut at = 0;
+    while at < worlds.len() {
+        for (agent, choice) in (0..5).flat_map(|agent| (0..5).map(move |choice| (agent, choice))) {
+            let world = worlds[at].0.clone();
+            let mut next = Step { world, bits: &bits, fault, wrong: None };
+            let Some(label) = step(&mut next, agent, choice) else { continue };
+            steps.insert(label);
+            next.check_all();
+            let Step { world, wrong, .. } = next;
+            let number = *known.entry(world.clone()).or_insert_with(|| {
+                worlds.push((world, at, label));
+                before.push(vec![]);
+                worlds.len() - 1
+            });
+            before[number].push(at);
+            if let Some(claim) = wrong {
+                let failure = Some((claim, trace(&worlds, number)));
+                return Found { states: worlds.len(), steps, failure };
+            }
+        }
+        at += 1;
+    }
+    // Which states lead to a good end?
+    let is_end = |world: &World| world.at == At::Over && world.freed == 1 && world.answered == 1;
+    let mut good: Vec<bool> = worlds.iter().map(|(world, ..)| is_end(world)).collect();
+    let mut todo: Vec<usize> = (0..worlds.len()).filter(|at| good[*at]).collect();
+    while let Some(at) = todo.pop() {
+        for &from in &before[at] {
+            if !std::mem::replace(&mut good[from], true) {
+                todo.push(from);
+            }
+        }
+    }
+    let stuck = good.iter().position(|good| !good);
+    let failure = stuck.map(|at| (STRANDED, trace(&worlds, at)));
+    Found { states: worlds.len(), steps, failure }
+}
+
+const STRANDED: &str = "no good end can be reached any more";
+
+const STEPS: &[&str] = &[
+    "abort",
+    "answer",
+    "begin",
+    "clone a waker",
+    "cut by a stop",
+    "discard",
+    "drop a waker",
+    "drop an abort handle",
+    "get up",
+    "give back what a stop kept",
+    "give back what was registered",
+    "keeps a waker",
+    "leave",
+    "lie down",
+    "look for a stop",
+    "look for a turn",
+    "look woken",
+    "pending",
+    "raise a stop",
+    "ready",
+    "refused",
+    "register",
+    "unregister",
+    "wake",
+    "wake by reference",
+    "wakes itself",
+];
+
+#[test]
+fn every_interleaving_of_a_turn_that_waits_ends_well() {
+    let found = search(Fault::None);
+    println!("{:>8} states", found.states);
+    if let Some((claim, trace)) = found.failure {
+        panic!("{claim}\n{trace}");
+    }
+    // A search that never gets to a step says nothing about it.
+    assert!(found.steps.iter().eq(STEPS), "{:?}", found.steps);
+}
+
+/// What the fault breaks first.
+fn first_failure(fault: Fault) -> &'static str {
+    let (claim, trace) = search(fault).failure.expect("the planted fault was not found");
+    println!("{fault:?}: {claim}\n{trace}");
+    claim
+}
+
+#[test]
+fn a_stop_and_a_turn_that_miss_each_other_are_found() {
+    let claim = "a stop does not find the turn";
+    for fault in [Fault::LooksBeforeItRegisters, Fault::DoesNotLook, Fault::StopLooksFirst] {
+        assert_eq!(first_failure(fault), claim, "{fault:?}");
+    }
+}
+
+#[test]
+fn a_turn_that_is_miscounted_is_found() {
+    let counts = "the word does not count who is there";
+    let touched = "the turn is touched after it was freed";
+    let freed = "the memory is not freed with the last, once";
+    for fault in [
+        Fault::StopKeepsNothing,
+        Fault::StopKeepsForEver,
+        Fault::WakerNotCounted,
+        Fault::UnregistersTwice,
+        Fault::StaysRegistered,
+    ] {
+        let claim = first_failure(fault);
+        assert!([counts, touched, freed, STRANDED].contains(&claim), "{fault:?}: {claim}");
+    }
+}
+
+#[test]
+fn two_owners_are_found() {
+    assert_eq!(first_failure(Fault::WakerGoesOn), "there are two owners");
+}
+
+#[test]
+fn a_cut_that_is_not_looked_for_is_found() {
+    assert_eq!(first_failure(Fault::PollsAtOnce), "the future is polled though it was cut");
+}
+
+#[test]
+fn an_answer_that_comes_too_soon_or_too_late_is_found() {
+    let claim = first_failure(Fault::AnswersBeforeItsDrop);
+    assert_eq!(claim, "a turn is answered before its future was dropped");
+    let claim = first_failure(Fault::LeavesBeforeItsAnswer);
+    assert_eq!(claim, "a turn is answered after it was freed");
+}
