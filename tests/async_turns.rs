@@ -512,3 +512,26 @@ fn a_million_polls_in_a_row_end() {
     });
     assert_eq!(turn.wait(), Ok(100_000));
 }
+
+#[test]
+fn places_are_exact_while_a_turn_waits() {
+    let queue = DrainQueue::new();
+    let builder = Actor::builder(0).executor(queue.handle()).capacity(2, Overflow::Reject);
+    let n = builder.spawn().unwrap();
+    let (go, gone) = promise::<()>();
+    n.send(|n| *n += 1).unwrap(); // done in the same list, before the turn
+    let turn = n.run(async move |n| {
+        let _ = gone.await;
+        *n
+    });
+    queue.run_until_idle();
+    n.send(|n| *n += 1).unwrap();
+    n.send(|n| *n += 1).unwrap();
+    let refused = n.send(|n| *n += 1).unwrap_err();
+    assert_eq!(*refused.reason(), Reason::Full);
+    assert_eq!(n.len(), 3); // the one that waits is running
+    go.keep(());
+    queue.run_until_idle();
+    assert_eq!(turn.wait(), Ok(1));
+    assert!(n.is_idle());
+}

@@ -443,9 +443,11 @@ pub(super) fn turn_woken_in_a_turn() {
 pub(super) fn turn_waits_twice() {
     let (shared, first, second) = (Shared::by_hand(), Place::new(), Place::new());
     let (mail, one, two) = (Mail::<OWN>::new(&shared.books, 0, 1), first.clone(), second.clone());
-    let thread = spawn(move || {
-        first.wake();
-        second.wake();
+    let (at_first, at_second) = (first.clone(), second.clone());
+    let thread = shared.spawn(move |shared| {
+        at_first.wake();
+        shared.queue().run_all();
+        at_second.wake();
     });
     let reply = shared.actor.run(async move |log: &mut Log| {
         let mail = mail;
@@ -599,16 +601,35 @@ pub(super) fn turn_dropped_before_its_answer() {
     shared.finish();
 }
 
-/// LEAVE: the reply is dropped while the turn waits, or as it is answered. The turn goes on.
+/// A future that has something left when it is done.
+struct Leaves {
+    wait: Pin<Box<dyn Future<Output = ()> + Send>>,
+    _mail: Mail<OWN>,
+}
+
+impl Future for Leaves {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.wait.as_mut().poll(cx)
+    }
+}
+
+/// LEAVE: the reply is dropped while the turn waits, or as it is answered. The turn goes on, and its
+/// future goes when it is done.
 pub(super) fn turn_without_its_reply() {
     let (shared, place) = (Shared::by_hand(), Place::new());
-    let reply = shared.turn(0, 1, &place);
+    let (mail, mine) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone());
+    let reply = shared.actor.run(move |_: &mut Log| -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let wait = Box::pin(async move { mine.wait().await });
+        Box::pin(Leaves { wait, _mail: mail })
+    });
     let thread = spawn(move || drop(reply));
     place.wake();
     shared.run_one();
     thread.join();
     shared.queue().run_all();
-    assert_eq!(shared.books.handled.load(Relaxed), 1);
+    add(&shared.books.unrun); // it is handled by nobody
     shared.finish();
 }
 
@@ -616,8 +637,9 @@ pub(super) fn turn_without_its_reply() {
 pub(super) fn turn_asked_for() {
     let (shared, place) = (Shared::by_hand(), Place::new());
     let reply = shared.turn(0, 1, &place);
+    let theirs = place.clone();
     let thread = shared.spawn(move |shared| {
-        place.wake();
+        theirs.wake();
         shared.queue().run_all();
     });
     assert_eq!(reply.wait(), Ok(()));
@@ -655,27 +677,22 @@ pub(super) fn turn_begun_by_a_list() {
 /// the capacity says, and for no more.
 pub(super) fn turn_leaves_room() {
     let shared = Shared::queued(|builder| {
-        let builder = builder.capacity(2, Overflow::Reject);
+        let builder = builder.capacity(1, Overflow::Reject);
         builder.run_inline(true).budget(Budget::UNLIMITED)
     });
     let place = Place::new();
-    assert!(shared.leave::<OWN>(0, 1));
-    let (mail, mine) = (Mail::<OWN>::new(&shared.books, 0, 2), place.clone());
-    let reply = shared.actor.posted().run(async move |log: &mut Log| {
-        let mail = mail;
-        mine.wait().await;
-        log.handle(mail);
-    });
-    shared.run_one();
-    assert_eq!(shared.books.handled.load(Relaxed), 1);
+    let (itself, mine) = (shared.clone(), place.clone());
+    let kept = Arc::new(Mutex::new(None));
+    let answer = kept.clone();
+    let first = move |_: &mut Log| *answer.lock() = Some(itself.turn(0, 1, &mine));
+    assert!(shared.actor.send(first).is_ok());
     let thread = shared.spawn(|shared| shared.send_one::<OWN>(1, 1));
-    shared.send_one::<OWN>(0, 3);
+    shared.send_one::<OWN>(0, 2);
     thread.join();
-    assert_eq!(shared.books.returned.load(Relaxed), 0, "there was room for two");
-    shared.send_one::<OWN>(0, 4);
-    assert_eq!(shared.books.returned.load(Relaxed), 1, "there was room for two only");
+    assert_eq!(shared.books.returned.load(Relaxed), 1, "there was room for one");
     place.wake();
     shared.queue().run_all();
+    let reply = kept.lock().take().expect("the turn was sent");
     assert_eq!(shared.answered(reply), Ok(()));
     shared.finish();
 }
