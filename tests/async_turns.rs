@@ -535,3 +535,21 @@ fn places_are_exact_while_a_turn_waits() {
     assert_eq!(turn.wait(), Ok(1));
     assert!(n.is_idle());
 }
+
+#[test]
+fn what_was_done_before_does_not_count_while_a_turn_waits() {
+    let queue = DrainQueue::new();
+    let n = Actor::builder(0).executor(queue.handle()).spawn().unwrap();
+    let (go, gone) = promise::<()>();
+    n.send(|n| *n += 1).unwrap();
+    n.send(|n| *n += 1).unwrap();
+    let turn = n.run(async move |n| {
+        let _ = gone.await;
+        *n
+    });
+    queue.run_until_idle();
+    assert_eq!(n.len(), 1);
+    go.keep(());
+    queue.run_until_idle();
+    assert_eq!(turn.wait(), Ok(2));
+}
