@@ -387,7 +387,7 @@ fn a_turn_outlasts_its_budget() {
     let drains = queue.run_until_idle();
     assert!(drains > 1, "{drains}");
     turn.wait().unwrap();
-    assert_eq!(log.call(|log| log.clone()).is_ready(), false);
+    assert!(!log.call(|log| log.clone()).is_ready());
     let seen = log.call(|log| log.clone());
     queue.run_until_idle();
     assert_eq!(seen.wait(), Ok(vec![0, 1, 2, 3, 4, 9]));

@@ -6,7 +6,6 @@ use std::fmt::{self, Display};
 
 use super::snapshot::Activity;
 use crate::cell::header::{ENDED, Header};
-use crate::cell::turn;
 use crate::error::EndCause;
 use crate::mailbox::word::{CLOSED, Snapshot};
 
@@ -27,7 +26,7 @@ impl Standing {
         Standing {
             now,
             executor_only: header.is_executor_only(),
-            turn_waits: turn::waits(header),
+            turn_waits: header.is_turn_waiting(),
             seats: header.ext().map_or(0, |ext| ext.room.len()),
             ended: header.has(ENDED).then(|| header.end_cause()),
         }

@@ -477,6 +477,13 @@ impl Header {
         }
     }
 
+    /// Does a turn wait? Stale on return. Never waits for the lock: whoever has it begins or ends a
+    /// turn, or cuts one.
+    pub(crate) fn is_turn_waiting(&self) -> bool {
+        let Some(ext) = self.ext().filter(|_| self.has(AWAITS)) else { return false };
+        ext.turn.try_lock().is_some_and(|turn| turn.as_ref().is_some_and(Keeper::is_parked))
+    }
+
     /// Raises ENDED; true if this call did it. Owner only.
     pub(super) fn raise_ended(&self) -> bool {
         // Ordering: Relaxed. What it speaks of is the owner's, and is carried by HANDOVER.

@@ -42,7 +42,7 @@
 use std::ptr::NonNull;
 
 use super::batch::Hooked;
-use super::header::{AWAITS, Header, STOP};
+use super::header::{Header, STOP};
 use super::owner::{Owner, Resting};
 use crate::mailbox::node::NodePtr;
 use crate::sync::atomic::AtomicU64;
@@ -277,13 +277,6 @@ impl TurnPtr {
     }
 }
 
-/// Does a turn of this actor wait? Stale on return. Never waits for the lock: whoever has it begins or
-/// ends a turn, or cuts one.
-pub(crate) fn waits(header: &Header) -> bool {
-    let Some(ext) = header.ext().filter(|_| header.has(AWAITS)) else { return false };
-    ext.turn.try_lock().is_some_and(|turn| turn.as_ref().is_some_and(Keeper::is_parked))
-}
-
 /// One of those that keep a turn's memory and cannot wake it.
 #[repr(transparent)]
 pub(crate) struct Keeper(NonNull<Core>);
@@ -325,7 +318,8 @@ impl Keeper {
         TurnPtr(self.0)
     }
 
-    fn is_parked(&self) -> bool {
+    /// Does its owner lie there? Stale on return.
+    pub(crate) fn is_parked(&self) -> bool {
         // Ordering: Relaxed. A hint: nothing is read through it.
         self.turn().core().word.load(Relaxed) & PARKED != 0
     }

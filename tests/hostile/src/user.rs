@@ -905,7 +905,7 @@ impl World {
         for slot in &self.futures {
             let mut slot = slot.lock().unwrap();
             let left = slot.as_ref().and_then(|kept| kept.left);
-            if !left.is_some_and(|left| left.elapsed() > long) {
+            if left.is_none_or(|left| left.elapsed() <= long) {
                 continue;
             }
             if let Some(kept) = slot.take() {
