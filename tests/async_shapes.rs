@@ -53,7 +53,7 @@ fn captures_by_move() {
 
 #[test]
 fn borrows_what_it_owns_over_an_await() {
-    let words = vec![String::from("ada"), String::from("grace")];
+    let words = [String::from("ada"), String::from("grace")];
     let longest = shop().run(async move |shop| {
         let longest = words.iter().max_by_key(|word| word.len());
         yield_now().await;
