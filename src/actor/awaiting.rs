@@ -243,8 +243,9 @@ impl<S: Send + 'static> Actor<S> {
     ///
     /// Dropping the reply leaves the turn as it is; [`Reply::cancel`] takes one back that has not
     /// begun. A panic is that of a turn: the [policy](crate::PanicPolicy) acts after the future was
-    /// dropped. A turn that waits for its own actor waits for ever; at once, a reply of it says
-    /// [`Reason::Deadlock`](crate::Reason::Deadlock).
+    /// dropped. A question to the turn's own actor, awaited in the turn, is refused at once:
+    /// [`Reason::Deadlock`](crate::Reason::Deadlock). Two actors whose turns await each other wait for
+    /// ever.
     ///
     /// # Examples
     /// ```

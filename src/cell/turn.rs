@@ -31,8 +31,8 @@
 //! - W3: a stop finds a turn that waits. The turn is registered in the actor's [`Ext`] before it
 //!   waits first, and STOP is looked for after that; a stop is raised before it looks there. One of
 //!   the two sees the other.
-//! - WAKE: `step` Release -> the `step` that clears WOKEN or PARKED, Acquire. A poll sees what was done before the
-//!   wake that it follows.
+//! - WAKE: `step` Release -> the `step` that clears WOKEN or PARKED, Acquire. A poll sees what was
+//!   done before the wake that it follows.
 //! - LAID: `lie_down`'s `step` Release -> the `step` that clears PARKED, Acquire. The owner is there.
 //! - LAST: `step` Release -> the `step` that leaves nobody, Acquire. The memory goes after all that
 //!   the others did.

@@ -2,9 +2,10 @@
 //! [`deferred`], [`run_list`]), and how a mailbox gets to another thread ([`schedule`]).
 //!
 //! A drain begins with an [`Owner`](crate::cell::owner::Owner) and ends by letting it go: released,
-//! left pending with an entry in this thread's list or in an executor, or ended for good, or it
-//! rests before a restart ([`rest`]), for as long as a timer says. Another way out does not exist,
-//! so ownership is never lost, whatever panics.
+//! left pending with an entry in this thread's list or in an executor, or ended for good; or it
+//! lies down: before a restart ([`rest`]), for as long as a timer says, or in a turn that waits
+//! ([`waking`]), until that is woken. Another way out does not exist, so ownership is never lost,
+//! whatever panics.
 
 pub(crate) mod blocking;
 pub(crate) mod context;

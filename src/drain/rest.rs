@@ -77,7 +77,8 @@ pub(crate) fn drain_or_rest(local: &Local, mut owner: Owner, rest: Option<Durati
     }
 }
 
-/// Whoever has stopped an actor ends its rest, or cuts its turn that waits: what waits is given back here, if it may run here.
+/// Whoever has stopped an actor ends its rest, or cuts its turn that waits: what waits is given back
+/// here, if it may run here.
 pub(crate) fn end_rest(local: &Local, cell: &Ref, here: bool) {
     // L1: its allocation is there before the lock in it is taken, on both sides; else the lock could
     // not say who was first.

@@ -1,7 +1,8 @@
 //! What a turn that may wait costs: beside a plain turn, and beside what tokio's users write.
 //!
 //! ```text
-//! cargo run --release --manifest-path benches/peers/Cargo.toml --bin turnwise-awaiting [-- --quick | --rounds N]
+//! cargo run --release --manifest-path benches/peers/Cargo.toml --bin turnwise-awaiting
+//!     [-- --quick | --rounds N]
 //! ```
 //! All subjects of a row take turns within each round, another one first each time; the figure is the
 //! median over the rounds of the ratio within a round. Processor time of the whole process, because a
