@@ -219,6 +219,50 @@ fn call_runs_as_send_does() {
 }
 
 #[test]
+fn run_begins_as_call_does() {
+    must_end(|| {
+        let (actor, queue) = (plain(), DrainQueue::new());
+        assert_eq!(actor.run(async |_| here()).wait(), Ok(here()));
+        let (promise, kept) = promise::<()>();
+        let waits = actor.run(async move |seen| {
+            seen.here();
+            let _ = kept.await;
+            here()
+        });
+        let behind = actor.call(|seen| seen.0.clone());
+        assert!(!waits.is_ready() && !behind.is_ready(), "they return beside a turn that waits");
+        promise.keep(());
+        assert!(waits.wait().is_ok(), "it goes on in the fallback, or by this thread, which waits");
+        assert_eq!(behind.wait(), Ok(vec![here()]), "it has begun here");
+        let left = on(&queue).run(async |_| here());
+        assert!(!left.is_ready(), "with an executor, it is left");
+        queue.run_until_idle();
+        assert_eq!(left.wait(), Ok(here()));
+    });
+}
+
+#[test]
+fn wakes_and_aborts_poll_nothing() {
+    must_end(|| {
+        let queue = DrainQueue::new();
+        let actor = on(&queue);
+        let (go, gone) = promise::<()>();
+        let woken = actor.run(async move |_| gone.await.is_ok());
+        let (_never, kept) = promise::<()>();
+        let (aborted, handle) = actor.run_abortable(async move |_| drop(kept.await));
+        queue.run_until_idle();
+        go.keep(());
+        assert!(!woken.is_ready(), "a wake leaves it to the executor");
+        queue.run_until_idle();
+        assert_eq!(woken.wait(), Ok(true));
+        handle.abort();
+        assert!(!aborted.is_ready(), "so does an abort");
+        queue.run_until_idle();
+        assert_eq!(aborted.wait(), Err(AskError::Aborted));
+    });
+}
+
+#[test]
 fn with_runs_here_or_sleeps() {
     must_end(|| {
         let actor = plain();
