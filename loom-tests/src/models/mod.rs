@@ -258,7 +258,7 @@ pub(crate) const MODELS: &[Model] = models![
     ALL shutdown::alarm_ends,
     THREE shutdown::shutdown_tells_why ["refused"],
     ALL shutdown::alarm_rings ["saw it", "slept"],
-    ALL turns::turn_woken ["lay down", "went on"],
+    ALL turns::turn_woken ["waits", "was woken", "went on"],
     TWO turns::turn_woken_twice,
     TWO turns::turn_sent_to ["run by main"],
     TWO turns::turn_stopped ["cut", "not begun"],

@@ -95,7 +95,15 @@ pub(super) fn turn_woken() {
     let theirs = place.clone();
     let thread = spawn(move || theirs.wake());
     let reply = shared.turn(0, 1, &place);
-    reached(if reply.is_ready() { "went on" } else { "lay down" });
+    let waits = format!("{:?}", shared.actor).contains("a turn waits");
+    reached(match (reply.is_ready(), waits) {
+        (true, waits) => {
+            assert!(!waits, "answered while it waits");
+            "went on"
+        }
+        (false, true) => "waits",
+        (false, false) => "was woken",
+    });
     thread.join();
     shared.queue().run_all();
     assert_eq!(shared.answered(reply), Ok(()));
