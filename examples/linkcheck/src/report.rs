@@ -110,8 +110,8 @@ impl Report {
             say(format!("{what:<12}{all:>10}{ok:>10}{dead:>10}{gave_up:>10}{elsewhere:>12}"));
         }
         say(format!(
-            "\n{} hosts, {requests} requests, {again} of them again, at most {} at once on a host; \
-             {took:.2} s",
+            "\n{took:.2} s, {} hosts, at most {} request at once on each\n\
+             {requests} requests, {again} of them again",
             self.hosts, self.at_once
         ));
         if !self.plants.is_empty() {

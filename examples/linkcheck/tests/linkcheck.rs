@@ -36,7 +36,7 @@ fn a_folder_without_dead_links_is_good() {
         let output = run(folder.path(), args);
         assert_eq!(code(&output), 0, "{output:?}");
         assert!(output.stderr.is_empty(), "no bar where no terminal is: {output:?}");
-        assert!(text(&output).contains("at most 1 at once"), "{output:?}");
+        assert!(text(&output).contains("at most 1 request at once"), "{output:?}");
     }
 }
 
