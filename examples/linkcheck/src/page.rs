@@ -47,11 +47,7 @@ pub fn read(html: &[u8]) -> Page {
             }
             _ => None,
         };
-        if let Some(link) = link {
-            if known.insert(link.clone()) {
-                page.links.push(link);
-            }
-        }
+        page.links.extend(link.filter(|link| known.insert(link.clone())));
     }
     page
 }
