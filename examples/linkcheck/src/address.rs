@@ -8,7 +8,8 @@ use std::sync::Arc;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-/// A page or a file: its host, and the path, encoded, with the query.
+/// A page or a file: its host, and the path, encoded. A folder of files is the same whatever the
+/// query is, so that is left out: a page has one address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
     /// The number of the host.
@@ -59,10 +60,7 @@ pub fn lead(base: &Url, link: &str, hosts: usize) -> Place {
     let Some(host) = host.filter(|_| url.scheme() == "http" && url.port().is_none()) else {
         return Place::Elsewhere;
     };
-    let path = match url.query() {
-        Some(query) => format!("{}?{query}", url.path()).into(),
-        None => url.path().into(),
-    };
+    let path = url.path().into();
     let part = url.fragment().map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned());
     Place::Here(Address { host, path }, part)
 }
@@ -81,7 +79,7 @@ mod tests {
         for (link, place) in [
             ("other.html", here(1, "/a/b/other.html", None)),
             ("../x y.html#one%20two", here(1, "/a/x%20y.html", Some("one two"))),
-            ("/top/?q=1#", here(1, "/top/?q=1", Some(""))),
+            ("/top/?q=1#", here(1, "/top/", Some(""))),
             ("#part", here(1, "/a/b/page.html", Some("part"))),
             ("../../../../up.html", here(1, "/up.html", None)),
             ("http://host-0.test/a", here(0, "/a", None)),

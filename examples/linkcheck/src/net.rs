@@ -54,7 +54,7 @@ async fn answer(
     origin: Arc<Origin>,
     request: Request<Incoming>,
 ) -> io::Result<hyper::Response<Full<Bytes>>> {
-    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    let path = request.uri().path();
     let broken = || io::Error::from(io::ErrorKind::ConnectionAborted);
     let response = origin.answer(path).await.ok_or_else(broken)?;
     let kind = if response.html { "text/html" } else { "application/octet-stream" };

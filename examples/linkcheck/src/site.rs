@@ -159,21 +159,22 @@ impl Site {
         self.tops.get(top).copied().unwrap_or(0)
     }
 
-    /// What a host answers to a request for a path, with a query or without. Reads the file on this
-    /// thread: it is as long as a page is.
+    /// What a host answers to a request for a path. Reads the file on this thread: it is as long as
+    /// a page is.
+    ///
+    /// A page has one address: who asks for a folder is sent to its `index.html`.
     pub fn answer(&self, host: usize, path: &str) -> Response {
-        let path = path.split('?').next().unwrap_or_default();
         let mut key: Vec<u8> = percent_decode_str(path.trim_start_matches('/')).collect();
         let owner = self.owner(&key);
         let to = |place: String| Response { location: Some(place), ..Response::bare(301) };
         if owner != host {
             return to(format!("http://{}{path}", name(owner)));
         }
-        if self.folders.contains(&key) {
-            return to(format!("{path}/"));
-        }
-        if key.is_empty() || key.ends_with(b"/") {
-            key.extend_from_slice(b"index.html");
+        let is_folder = self.folders.contains(&key);
+        if is_folder || key.is_empty() || key.ends_with(b"/") {
+            key.extend_from_slice(if is_folder { b"/index.html" } else { b"index.html" });
+            let is_there = self.files.contains_key(&key);
+            return if is_there { to(encoded(&key)) } else { Response::bare(404) };
         }
         let Some(file) = self.files.get(&key) else {
             let last = key.rsplit(|byte| *byte == b'/').next().unwrap_or_default();

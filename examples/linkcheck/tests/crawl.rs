@@ -187,9 +187,9 @@ fn a_crawl_that_is_ended_says_so_and_everything_has_ended_once() {
     let folder = Folder::book();
     let mut plan = plan(&folder);
     plan.faults.delay = 100 * MS;
-    plan.within = SECOND;
+    plan.within = 300 * MS;
     let report = plan.in_virtual_time().unwrap();
-    assert_eq!((report.ended, report.code(), report.took), (Ended::OutOfTime, 1, SECOND));
+    assert_eq!((report.ended, report.code(), report.took), (Ended::OutOfTime, 1, plan.within));
     assert!(report.findings.adds_up());
     assert!(report.findings.visited.ok > 0 && report.findings.visited.gave_up > 0);
 
