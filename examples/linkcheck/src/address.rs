@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use percent_encoding::percent_decode_str;
 use url::Url;
 
 /// A page or a file: its host, and the path, encoded. A folder of files is the same whatever the
@@ -41,7 +40,7 @@ impl Address {
 /// Where a link leads.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Place {
-    /// To one of the hosts, and to a part of the page.
+    /// To one of the hosts, and to a part of the page, encoded.
     Here(Address, Option<String>),
     /// To another host, or it is for no HTTP client at all: `mailto:`, `data:`.
     Elsewhere,
@@ -61,7 +60,7 @@ pub fn lead(base: &Url, link: &str, hosts: usize) -> Place {
         return Place::Elsewhere;
     };
     let path = url.path().into();
-    let part = url.fragment().map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned());
+    let part = url.fragment().map(str::to_owned);
     Place::Here(Address { host, path }, part)
 }
 
@@ -78,7 +77,7 @@ mod tests {
         let page = Address { host: 1, path: "/a/b/page.html".into() }.url().unwrap();
         for (link, place) in [
             ("other.html", here(1, "/a/b/other.html", None)),
-            ("../x y.html#one%20two", here(1, "/a/x%20y.html", Some("one two"))),
+            ("../x y.html#one%20two", here(1, "/a/x%20y.html", Some("one%20two"))),
             ("/top/?q=1#", here(1, "/top/", Some(""))),
             ("#part", here(1, "/a/b/page.html", Some("part"))),
             ("../../../../up.html", here(1, "/up.html", None)),

@@ -166,7 +166,11 @@ impl<L: Line> Host<L> {
                 let page = page::read(&body);
                 let base = page.base.and_then(|base| own.join(&base).ok()).unwrap_or(own);
                 let found = |text: String| Found { place: lead(&base, &text, self.hosts), text };
-                (Outcome::Page(page.parts), page.links.into_iter().map(found).collect())
+                let outcome = match page.refresh {
+                    Some(place) => Outcome::Moved(lead(&base, &place, self.hosts)),
+                    None => Outcome::Page(page.parts),
+                };
+                (outcome, page.links.into_iter().map(found).collect())
             }
             (200..300, _) => (Outcome::File, Vec::new()),
             (300..400, Some(place)) => (Outcome::Moved(lead(&own, &place, self.hosts)), Vec::new()),

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use html5gum::emitters::default::DefaultEmitter;
 use html5gum::{Token, Tokenizer};
+use percent_encoding::percent_decode_str;
 
 /// What a link checker reads of a page.
 #[derive(Debug, Default)]
@@ -14,6 +15,8 @@ pub struct Page {
     pub parts: HashSet<Box<str>>,
     /// What its links are relative to, if that is not the page.
     pub base: Option<String>,
+    /// Where it sends browsers at once.
+    pub refresh: Option<String>,
 }
 
 /// Reads a page; HTML that is broken is read as browsers read it.
@@ -45,6 +48,13 @@ pub fn read(html: &[u8]) -> Page {
                 page.base = page.base.take().or_else(|| text(b"href"));
                 None
             }
+            b"meta" => {
+                let refreshes =
+                    text(b"http-equiv").filter(|what| what.eq_ignore_ascii_case("refresh"));
+                let to = refreshes.and_then(|_| sends_to(&text(b"content")?));
+                page.refresh = page.refresh.take().or(to);
+                None
+            }
             _ => None,
         };
         page.links.extend(link.filter(|link| known.insert(link.clone())));
@@ -52,12 +62,25 @@ pub fn read(html: &[u8]) -> Page {
     page
 }
 
-/// Is there this part? The top always is. A range of lines, `10-20`, is there if both lines are:
-/// scripts of documented sources show it.
+/// The URL of `0; URL=there`.
+fn sends_to(content: &str) -> Option<String> {
+    let (time, url) = content.split_once([';', ','])?;
+    let (name, url) = url.split_once('=')?;
+    let at_once = time.trim() == "0" && name.trim().eq_ignore_ascii_case("url");
+    at_once.then(|| url.trim().trim_matches(['"', '\'']).to_owned())
+}
+
+/// Is there the part that a URL names? By the name as it is, or decoded; the top always is. A range
+/// of lines, `10-20`, is there if both lines are: scripts of documented sources show it.
 pub fn has(parts: &HashSet<Box<str>>, part: &str) -> bool {
     let line = |line: &str| line.bytes().all(|byte| byte.is_ascii_digit()) && parts.contains(line);
     let lines = || part.split_once('-').is_some_and(|(from, to)| line(from) && line(to));
-    part.is_empty() || part.eq_ignore_ascii_case("top") || parts.contains(part) || lines()
+    let decoded = percent_decode_str(part).decode_utf8_lossy();
+    part.is_empty()
+        || part.eq_ignore_ascii_case("top")
+        || parts.contains(part)
+        || parts.contains(&*decoded)
+        || lines()
 }
 
 #[cfg(test)]
@@ -70,14 +93,27 @@ mod tests {
             b"<!doctype html><title><a href=no1></title><base href='/x/'><base href='/y/'>
             <A HREF='one&amp;two' id=a>1</A> <a href=one&amp;two>again</a> <!-- <a href=no2> -->
             <script src=s.js>'<a href=no3>'</script><style>/*<a href=no4>*/</style>
-            <img src=\"i.png\" alt='<a href=no5>'><a name=old></a><p id='b\xff'>",
+            <img src=\"i.png\" alt='<a href=no5>'><a name=old></a><p id='b\xff'><p id=%3Cc>",
         );
         assert_eq!(page.links, ["one&two", "s.js", "i.png"]);
         assert_eq!(page.base.as_deref(), Some("/x/"));
-        for part in ["", "top", "a", "old", "b\u{fffd}"] {
+        for part in ["", "top", "a", "%61", "old", "b\u{fffd}", "%3Cc"] {
             assert!(has(&page.parts, part), "{part}");
         }
-        assert!(!has(&page.parts, "c"));
+        for part in ["c", "<c", "%63"] {
+            assert!(!has(&page.parts, part), "{part}");
+        }
+    }
+
+    #[test]
+    fn pages_that_send_browsers_on_are_known() {
+        let to = |html: &str| read(html.as_bytes()).refresh;
+        let there = Some("../there.html".to_owned());
+        assert_eq!(to("<meta http-equiv=refresh content='0;URL=../there.html'>"), there);
+        assert_eq!(to("<META HTTP-EQUIV=Refresh CONTENT=\"0; url='../there.html'\">"), there);
+        assert_eq!(to("<meta http-equiv=refresh content='60;URL=../there.html'>"), None);
+        assert_eq!(to("<meta http-equiv=refresh content=60>"), None);
+        assert_eq!(to("<meta name=refresh content='0;URL=there'>"), None);
     }
 
     #[test]

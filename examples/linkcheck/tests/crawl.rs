@@ -83,7 +83,11 @@ fn whoever_runs_the_actors_the_same_is_found_with_one_request_at_a_time() {
         "<a href=gone.html>1</a> <a href=../chapter-2/#part>2</a> <a href=/nothing/>3</a>
          <a href=../static/no-index>4</a> <a href='http://['>5</a> <a href=''>6</a>
          <a href=../static/style.css#a>7</a> <a href='http://host-2.test/chapter-2/'>8</a>
-         <a href=mailto:a@example.com>9</a>",
+         <a href=mailto:a@example.com>9</a> <a href='moved.html#the%20title'>10</a>",
+    );
+    folder.file(
+        "chapter-1/moved.html",
+        "<meta http-equiv=refresh content='0;URL=../chapter-2/'><a href=../chapter-2/>here</a>",
     );
     let mut plan = plan(&folder);
     plan.faults = Faults { seed: 7, delay: MS / 10, errors: 40, mute: 0 };
@@ -108,8 +112,8 @@ fn whoever_runs_the_actors_the_same_is_found_with_one_request_at_a_time() {
         assert_eq!((report.at_once, report.ended, report.code()), (1, Ended::Whole, 1), "{way}");
         let findings = &report.findings;
         assert!(findings.adds_up(), "{way}: {findings:?}");
-        assert_eq!(findings.pages, 3 * PAGES + 1, "{way}");
-        assert_eq!(findings.links, 3 * PAGES * LINKS + 9 + 12, "{way}");
+        assert_eq!(findings.pages, 3 * PAGES + 2, "{way}");
+        assert_eq!(findings.links, 3 * PAGES * LINKS + 11 + 12, "{way}");
         assert_eq!(findings.followed.elsewhere, 3 * PAGES + 1, "{way}");
         assert_eq!((findings.visited.gave_up, findings.followed.gave_up), (0, 0), "{way}");
         assert!(findings.again > 0, "{way}");
