@@ -17,14 +17,17 @@ use linkcheck::faults::Faults;
 use linkcheck::report::Report;
 use linkcheck::run::Plan;
 
-/// Finds dead links. Serves a folder of HTML on loopback, by several hosts that are slow and fail,
-/// and crawls it with an actor for each host. Asks no other host for anything.
+/// What follows the options.
+const AFTER: &str = "\
+times: 500us, 20ms, 5s, 1m, 1h
+exit codes: 0 every link leads somewhere; 1 some are dead, or were given up;
+  2 wrong usage, or a folder that cannot be used; 130 interrupted";
+
+/// Finds dead links: serves a folder of HTML on loopback, by several hosts that
+/// are slow and fail, and crawls it with an actor for each host. No other host is
+/// asked for anything.
 #[derive(Parser)]
-#[command(
-    name = "linkcheck",
-    after_help = "exit codes: 0 every link leads somewhere; 1 some are dead, or were given up; 2 \
-    wrong usage, or a folder that cannot be used; 130 interrupted"
-)]
+#[command(name = "linkcheck", verbatim_doc_comment, next_line_help = true, after_help = AFTER)]
 struct Args {
     /// The folder: target/doc, for example.
     dir: PathBuf,
@@ -33,7 +36,7 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = hosts)]
     hosts: usize,
 
-    /// A host is left alone so long between two requests: 500us, 20ms, 5s, 1m, 1h.
+    /// A host is left alone so long between two requests.
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = duration)]
     pause: Duration,
 
@@ -45,7 +48,7 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     tries: u32,
 
-    /// So long before a request is made again; each time twice as long.
+    /// So long before another try; then twice as long.
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = duration)]
     backoff: Duration,
 

@@ -10,11 +10,13 @@ use std::time::Duration;
 use common::{Folder, LINKS, PAGES};
 use linkcheck::book::Tally;
 use linkcheck::crawl::{Rules, Watch};
-use linkcheck::faults::Faults;
+use linkcheck::faults::{Faults, Origin};
 use linkcheck::report::{Ended, Report};
 use linkcheck::run::Plan;
+use linkcheck::site::Site;
 use tokio::runtime::{Builder, Handle, Runtime};
 use turnwise::executor::{Rayon, Tokio};
+use turnwise::time::Timers;
 use turnwise::{Executor, ThreadPool};
 
 const MS: Duration = Duration::from_millis(1);
@@ -121,6 +123,20 @@ fn whoever_runs_the_actors_the_same_is_found_with_one_request_at_a_time() {
         let first = seen.get_or_insert_with(|| findings.clone());
         assert_eq!(findings, first, "{way}");
     }
+}
+
+#[test]
+fn two_requests_at_once_would_be_counted() {
+    let folder = Folder::book();
+    let site = Arc::new(Site::open(folder.path(), 1).unwrap());
+    let faults = Faults { seed: 1, delay: MS, errors: 0, mute: 0 };
+    let origins = Origin::all(&site, &faults, Timers::global());
+    threads(1).block_on(async {
+        let (one, other) = (origins[0].answer("/static/style.css"), origins[0].answer("/nothing"));
+        let (one, other) = tokio::join!(one, other);
+        assert_eq!((one.unwrap().status, other.unwrap().status), (200, 404));
+    });
+    assert_eq!(origins[0].most_at_once(), 2);
 }
 
 #[test]
