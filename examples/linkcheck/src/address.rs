@@ -1,7 +1,7 @@
 //! Where links lead.
 //!
-//! The hosts have names, `host-0.test` and so on, in a domain that is nobody's. So an address is the
-//! same in every run, whatever ports the hosts listen on.
+//! The hosts have names, `host-0.test` and so on, in a domain that is nobody's. So an address is
+//! the same in every run, whatever ports the hosts listen on.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The actor that keeps the book: which addresses are known, what is there, which links wait for it.
+//! The actor that keeps the book: which addresses are known, what is there, which links wait.
 //!
 //! - B1: a link is a value that nobody can copy. It is made when a page is read, it waits at one
 //!   address at a time, and ends in one call, which counts it. So each ends once, in one way.

@@ -45,7 +45,8 @@ struct Args {
     limit: Duration,
 
     /// So often a request is made, at most.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     tries: u32,
 
     /// So long before another try; then twice as long.
@@ -61,7 +62,8 @@ struct Args {
     delay: Duration,
 
     /// So many paths of a hundred fail at first, once or twice.
-    #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = clap::value_parser!(u8).range(..=100))]
+    #[arg(long, value_name = "PERCENT", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u8).range(..=100))]
     errors: u8,
 
     /// So many hosts never answer.

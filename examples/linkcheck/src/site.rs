@@ -98,13 +98,16 @@ impl Site {
                 let path = entry.path();
                 let mut key = key.clone();
                 key.extend_from_slice(entry.file_name().as_encoded_bytes());
-                // A link to a folder is not followed: it may lead round.
                 let kind = entry.file_type().map_err(|error| said(&path, error))?;
                 if kind.is_dir() {
                     folders.insert(key.clone());
                     key.push(b'/');
                     open.push((path, key));
-                } else if !path.is_dir() {
+                    continue;
+                }
+                // A link to a folder is not followed: it may lead round. A pipe is never read. What
+                // cannot be looked at is answered with the reason.
+                if fs::metadata(&path).map_or(true, |what| what.is_file()) {
                     files.insert(key, path);
                 }
             }
@@ -164,7 +167,7 @@ impl Site {
     ///
     /// A page has one address: who asks for a folder is sent to its `index.html`.
     pub fn answer(&self, host: usize, path: &str) -> Response {
-        let mut key: Vec<u8> = percent_decode_str(path.trim_start_matches('/')).collect();
+        let mut key: Vec<u8> = percent_decode_str(path.strip_prefix('/').unwrap_or(path)).collect();
         let owner = self.owner(&key);
         let to = |place: String| Response { location: Some(place), ..Response::bare(301) };
         if owner != host {

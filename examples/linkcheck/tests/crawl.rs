@@ -245,8 +245,11 @@ fn the_watch_sees_the_end() {
 #[cfg(unix)]
 fn files_that_cannot_be_read_are_found_out() {
     use std::os::unix::fs::symlink;
+    use std::process::Command;
     let folder = Folder::new();
-    folder.file("a/index.html", "<a href=broken.html>1</a> <a href=round.html>2</a>");
+    folder.file("a/index.html", "<a href=broken.html>1</a> <a href=round.html>2</a> <a href=pipe>");
+    let pipe = Command::new("mkfifo").arg(folder.path().join("a/pipe")).status().unwrap();
+    assert!(pipe.success());
     symlink("nowhere", folder.path().join("a/broken.html")).unwrap();
     symlink("round.html", folder.path().join("a/round.html")).unwrap();
     // Not followed: it would never end.
@@ -256,8 +259,12 @@ fn files_that_cannot_be_read_are_found_out() {
     assert_eq!((report.findings.pages, report.findings.visited.ok), (3, 1));
     assert_eq!(
         dead(&report),
-        [("", "a/broken.html", "404 Not Found"), ("a/index.html", "broken.html", "404 Not Found")]
-            .into()
+        [
+            ("", "a/broken.html", "404 Not Found"),
+            ("a/index.html", "broken.html", "404 Not Found"),
+            ("a/index.html", "pipe", "404 Not Found")
+        ]
+        .into()
     );
     assert_eq!((report.findings.visited.gave_up, report.findings.followed.gave_up), (1, 1));
 }
