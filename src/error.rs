@@ -147,8 +147,9 @@ pub enum Reason {
     Closed,
     /// The actor was stopped.
     Stopped(StopCause),
-    /// Waiting could never end: this thread is inside a turn of the very actor.
-    Deadlock,
+    /// Waiting could never end: what is waited for waits for this turn, directly or through others
+    /// ([`Cycle`]).
+    Deadlock(Cycle),
     /// Waiting was refused: this thread is a pool's worker, and no thread could take its place
     /// meanwhile ([`executor::Blocking`](crate::executor::Blocking)).
     WouldBlock,
@@ -183,7 +184,7 @@ impl fmt::Display for Reason {
             Reason::Full => f.write_str("the mailbox is full"),
             Reason::Closed => f.write_str("the actor is closed"),
             Reason::Stopped(cause) => write!(f, "the actor has stopped: {cause}"),
-            Reason::Deadlock => f.write_str("an actor waited for itself"),
+            Reason::Deadlock(cycle) => cycle.fmt(f),
             Reason::WouldBlock => {
                 f.write_str("a pool's worker would have to wait, with nobody to take its place")
             }
@@ -191,6 +192,81 @@ impl fmt::Display for Reason {
             Reason::Busy => f.write_str("the actor is busy"),
             Reason::Elsewhere => f.write_str("the actor is run by its executor alone"),
         }
+    }
+}
+
+/// Actors whose turns wait for each other, in a circle: none of them could ever go on.
+///
+/// One of them is told ([`Reason::Deadlock`]), and only one, at once: the last, whose wait would have
+/// closed the circle; if waits of it have limits, the one whose limit would end first. The others go
+/// on when it does. A wait that cannot be given up, because a closure that borrows from it has begun
+/// ([`Actor::with`](crate::Actor::with)), is not told. Of limits by [different
+/// clocks](crate::Clock::identity) nobody knows the first: one of them ends.
+///
+/// A wait has a place in a circle if it is inside a turn: for an answer, for room, for an actor to
+/// be idle or to end, by a thread that sleeps, or by a turn that [waits](crate::Actor::run) for this
+/// alone.
+///
+/// Nobody is told of what goes through something else: a [`promise`](crate::promise) that nobody's
+/// turn is sure to keep, a lock or a channel, a `block_on` inside a turn, a turn that awaits several
+/// things at once, an executor all of whose threads sleep, a
+/// [`shutdown`](crate::System::shutdown).
+///
+/// Knapp's survey (Deadlock Detection in Distributed Databases, 1987) calls this the single-resource
+/// model: a turn waits for one thing at a time, so a circle is found by a walk.
+///
+/// # Examples
+/// ```
+/// use turnwise::{Actor, AskError, Reason};
+///
+/// let ada = Actor::builder(1).name("ada").spawn()?;
+/// let bob = Actor::builder(2).name("bob").spawn()?;
+/// let (back, there) = (ada.clone(), bob.clone());
+/// let answer = ada.with(move |_| there.with(move |_| back.with(|n| *n)))??;
+/// let Err(AskError::Refused(Reason::Deadlock(cycle))) = &answer else { panic!("{answer:?}") };
+/// assert_eq!(cycle.actors(), ["bob", "ada"]);
+/// assert_eq!(cycle.to_string(), "`bob` waits for `ada`, which waits for `bob`");
+/// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Cycle(Arc<Vec<String>>);
+
+impl Cycle {
+    pub(crate) fn new(actors: Vec<String>) -> Self {
+        Cycle(Arc::new(actors))
+    }
+
+    /// The names of the actors, or the types of their states. The turn of the first is the one that
+    /// is told; each waits for the next, and the last one for the first.
+    pub fn actors(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl<T: Into<String>, const N: usize> From<[T; N]> for Cycle {
+    fn from(actors: [T; N]) -> Self {
+        Cycle::new(actors.map(Into::into).into())
+    }
+}
+
+impl fmt::Display for Cycle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, others) = match &**self.0 {
+            [] => return f.write_str("a turn waits for itself"),
+            [one] => return write!(f, "`{one}` waits for itself"),
+            [first, others @ ..] => (first, others),
+        };
+        write!(f, "`{first}` waits for ")?;
+        for other in others {
+            write!(f, "`{other}`, which waits for ")?;
+        }
+        write!(f, "`{first}`")
+    }
+}
+
+impl fmt::Debug for Cycle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Cycle").field(&self.actors()).finish()
     }
 }
 

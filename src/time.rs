@@ -65,6 +65,12 @@ pub trait Clock: Send + Sync + fmt::Debug {
     fn park_until(&self, at: Duration) {
         thread::park_timeout(at.saturating_sub(self.now()).min(Duration::from_millis(10)));
     }
+
+    /// Which clock it is: limits by clocks that say the same are compared with each other
+    /// ([`Cycle`](crate::Cycle)). Its address, unless its clones are one clock.
+    fn identity(&self) -> usize {
+        std::ptr::from_ref(self).cast::<()>().addr()
+    }
 }
 
 /// A shared clock is the same clock.
@@ -75,6 +81,10 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 
     fn park_until(&self, at: Duration) {
         (**self).park_until(at);
+    }
+
+    fn identity(&self) -> usize {
+        (**self).identity()
     }
 }
 
@@ -90,6 +100,11 @@ impl Clock for MonotonicClock {
 
     fn park_until(&self, at: Duration) {
         thread::park_timeout(at.saturating_sub(self.now()));
+    }
+
+    fn identity(&self) -> usize {
+        // No clock has this address, and all of these are one.
+        0
     }
 }
 
@@ -139,6 +154,11 @@ impl<'a> Cutoff<'a> {
         self.at
     }
 
+    /// The same, to be compared with others; none if it is never.
+    pub(crate) fn end(self) -> Option<End> {
+        self.at.map(|at| End { clock: self.clock.identity(), at })
+    }
+
     /// Is the time over?
     pub(crate) fn is_over(self) -> bool {
         self.at.is_some_and(|at| at.is_zero() || self.clock.now() >= at)
@@ -161,5 +181,20 @@ impl<'a> Cutoff<'a> {
             Some(at) => self.clock.park_until(at),
         }
         true
+    }
+}
+
+/// When a wait ends, by which clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    /// Its [identity](Clock::identity).
+    clock: usize,
+    at: Duration,
+}
+
+impl End {
+    /// Does it come before the other one? `None`: they are by different clocks.
+    pub(crate) fn is_before(self, other: End) -> Option<bool> {
+        (self.clock == other.clock).then_some(self.at < other.at)
     }
 }

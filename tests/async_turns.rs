@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use turnwise::executor::{DrainQueue, ThreadPool};
 use turnwise::{
-    Actor, AskError, AsyncContext, AsyncHandler, Overflow, PanicPolicy, Promise, Reason, Reply,
-    StopCause, WaitError, promise,
+    Actor, AskError, AsyncContext, AsyncHandler, Cycle, Overflow, PanicPolicy, Promise, Reason,
+    Reply, StopCause, WaitError, promise,
 };
 
 /// Counts its drops.
@@ -449,7 +449,8 @@ fn a_turn_asks_others_and_itself() {
     let asked = other.clone();
     let turn = n.run(async move |n| {
         *n += asked.call(|n| *n + 1).await.unwrap();
-        assert_eq!(itself.call(|_| ()).await, Err(AskError::Refused(Reason::Deadlock)));
+        let own = Reason::Deadlock(Cycle::from(["i32"]));
+        assert_eq!(itself.call(|_| ()).await, Err(AskError::Refused(own)));
         *n
     });
     assert_eq!(turn.wait(), Ok(22));

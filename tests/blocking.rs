@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::{Held, Tally, block_on, must_end, size, until};
 use turnwise::executor::Blocking;
-use turnwise::{Actor, AskError, Overflow, Reason, ThreadPool, WaitError, promise};
+use turnwise::{Actor, AskError, Cycle, Overflow, Reason, ThreadPool, WaitError, promise};
 
 /// Blocks inside a turn on an actor that is busy until a message, sent in the same turn to a third
 /// actor, has run.
@@ -164,12 +164,13 @@ fn waiting_in_turns_of_turns_goes_down_and_comes_back() {
 #[test]
 fn waiting_for_oneself_is_told_at_any_depth() {
     must_end(|| {
-        let (one, two) = (Actor::new(()), Actor::new(()));
+        let [one, two] = ["one", "two"].map(|name| Actor::builder(()).name(name).spawn().unwrap());
         let answers = one.with(|()| {
             two.with(|()| (one.with(|()| ()), one.call(|()| ()).wait(), one.wait_idle())).unwrap()
         });
-        let deadlock = AskError::Refused(Reason::Deadlock);
-        let expected = (Err(deadlock.clone()), Err(deadlock), Err(Reason::Deadlock));
+        let both = Reason::Deadlock(Cycle::from(["two", "one"]));
+        let deadlock = AskError::Refused(both.clone());
+        let expected = (Err(deadlock.clone()), Err(deadlock), Err(both));
         assert_eq!(answers.unwrap(), expected);
         one.wait_idle().unwrap();
     });

@@ -14,8 +14,8 @@ use std::time::Duration;
 use common::{Gate, Held, Tally, in_turn, must_end, queued, quiet_panic, size};
 use turnwise::executor::DrainQueue;
 use turnwise::{
-    Actor, ActorBuilder, AskError, Context, Drain, EndCause, Handler, Limit, PanicPolicy, Reason,
-    SendError, StopCause,
+    Actor, ActorBuilder, AskError, Context, Cycle, Drain, EndCause, Handler, Limit, PanicPolicy,
+    Reason, SendError, StopCause,
 };
 
 type Ends<S> = Arc<Mutex<Vec<(S, EndCause)>>>;
@@ -164,8 +164,8 @@ fn the_end_hook_may_use_others_and_its_own_handle() {
         *me.lock().unwrap() = Some(actor.clone());
         actor.close();
         assert_eq!(log.with(|log| log.clone()).unwrap(), [3]);
-        let deadlock = AskError::Refused(Reason::Deadlock);
-        let waits = (Err(deadlock), Err(Reason::Deadlock));
+        let deadlock = Reason::Deadlock(Cycle::from(["i32"]));
+        let waits = (Err(AskError::Refused(deadlock.clone())), Err(deadlock));
         assert_eq!(seen.lock().unwrap().take(), Some((true, true, waits)));
     });
 }

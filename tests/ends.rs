@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use common::{CountWakes, Held, block_on, must_end, poll_once, queued, quiet_panic, size, until};
 use turnwise::executor::DrainQueue;
-use turnwise::{Actor, Handler, Limit, Reason, ShutdownReport, System, ThreadPool, VirtualClock};
+use turnwise::{
+    Actor, Cycle, Handler, Limit, Reason, ShutdownReport, System, ThreadPool, VirtualClock,
+};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const NOW: Duration = Duration::ZERO;
@@ -105,9 +107,10 @@ fn a_turn_may_wait_until_others_close_its_actor() {
         thread::scope(|scope| {
             let turn = scope.spawn(|| {
                 n.with(move |_| {
-                    assert_eq!(itself.idle().wait(), Err(Reason::Deadlock));
-                    assert_eq!(itself.ended().within(HOUR), Err(Reason::Deadlock));
-                    assert_eq!(block_on(itself.ended()), Err(Reason::Deadlock));
+                    let own = Reason::Deadlock(Cycle::from(["i32"]));
+                    assert_eq!(itself.idle().wait(), Err(own.clone()));
+                    assert_eq!(itself.ended().within(HOUR), Err(own.clone()));
+                    assert_eq!(block_on(itself.ended()), Err(own));
                     assert_eq!(itself.closed().within(NOW), Ok(false));
                     begins.store(true, SeqCst);
                     (itself.closed().wait(), block_on(itself.closed()))

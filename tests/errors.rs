@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use common::{Held, quiet_panic};
 use turnwise::{
-    Actor, AskError, BuildError, Context, Handler, Overflow, Reason, StopCause, System, WaitError,
+    Actor, AskError, BuildError, Context, Cycle, Handler, Overflow, Reason, StopCause, System,
+    WaitError,
 };
 
 fn panicked() -> StopCause {
@@ -21,7 +22,7 @@ fn every_error_says_what_happened() {
     let held = Held::hold(&busy);
     let cancelled = busy.call(|n| *n).within(Duration::ZERO).unwrap_err();
     held.let_go();
-    let said: [(&dyn Error, &str); 21] = [
+    let said: [(&dyn Error, &str); 22] = [
         (&StopCause::Requested, "stop was requested"),
         (&panicked(), "a turn panicked: boom"),
         (&StopCause::ExecutorGone, "its executor is gone"),
@@ -29,7 +30,11 @@ fn every_error_says_what_happened() {
         (&Reason::Closed, "the actor is closed"),
         (&Reason::Stopped(StopCause::Requested), "the actor has stopped: stop was requested"),
         (&Reason::Stopped(panicked()), "the actor has stopped: a turn panicked: boom"),
-        (&Reason::Deadlock, "an actor waited for itself"),
+        (&Reason::Deadlock(Cycle::from(["a"])), "`a` waits for itself"),
+        (
+            &Reason::Deadlock(Cycle::from(["a", "b", "c"])),
+            "`a` waits for `b`, which waits for `c`, which waits for `a`",
+        ),
         (&Reason::WouldBlock, "a pool's worker would have to wait, with nobody to take its place"),
         (&Reason::Busy, "the actor is busy"),
         (&Reason::Elsewhere, "the actor is run by its executor alone"),
@@ -54,7 +59,8 @@ fn every_error_says_what_happened() {
         assert_eq!(error.to_string(), text);
         assert!(!format!("{error:?}").is_empty());
     }
-    for reason in [Reason::Full, Reason::Closed, Reason::Stopped(panicked()), Reason::Deadlock] {
+    let deadlock = Reason::Deadlock(Cycle::from(["a"]));
+    for reason in [Reason::Full, Reason::Closed, Reason::Stopped(panicked()), deadlock] {
         let asked = AskError::from(reason.clone());
         assert_eq!(asked.to_string(), reason.to_string());
         assert_eq!(asked, AskError::Refused(reason));

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use common::{CountWakes, Gate, Held, Tally, asked, block_on, must_end, poll_once, size, until};
 use turnwise::executor::DrainQueue;
 use turnwise::{
-    Actor, AskError, Clock, Handler, Limit, Overflow, Reason, StopCause, Undelivered, WaitError,
+    Actor, AskError, Clock, Cycle, Handler, Limit, Overflow, Reason, StopCause, Undelivered,
+    WaitError,
 };
 
 const FULL: AskError = AskError::Refused(Reason::Full);
@@ -474,8 +475,9 @@ fn waiting_for_room_in_ones_own_turn_fails_at_once() {
             let within = me.waiting().ask(Add(5)).within(Duration::MAX).unwrap_err();
             (sent.into_parts(), limited.into_parts(), asked, within.to_string())
         });
-        let deadlock = AskError::Refused(Reason::Deadlock);
-        let (first, second) = ((Add(2), Reason::Deadlock), (Add(3), Reason::Deadlock));
+        let own = Reason::Deadlock(Cycle::from([std::any::type_name_of_val(&seen(&log))]));
+        let deadlock = AskError::Refused(own.clone());
+        let (first, second) = ((Add(2), own.clone()), (Add(3), own));
         let text = deadlock.to_string();
         assert_eq!(refused, Ok((first, second, Err(deadlock), text)));
         assert_eq!(seen(&log), [1]);

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use common::{Held, in_turn, size, tireless};
 use turnwise::{
-    Actor, AskError, Clock, Context, Handler, MonotonicClock, Reason, StopCause, Undelivered,
-    WaitError,
+    Actor, AskError, Clock, Context, Cycle, Handler, MonotonicClock, Reason, StopCause,
+    Undelivered, WaitError,
 };
 
 #[derive(Default)]
@@ -328,7 +328,8 @@ fn a_wait_by_reference_keeps_the_reply() {
     let own = actor.clone();
     let asked = actor.call(move |_| {
         let mut reply = own.call(|n| *n + 1);
-        assert_eq!(reply.wait_by_ref(Duration::ZERO), Err(AskError::Refused(Reason::Deadlock)));
+        let deadlock = Reason::Deadlock(Cycle::from(["i32"]));
+        assert_eq!(reply.wait_by_ref(Duration::ZERO), Err(AskError::Refused(deadlock)));
         reply
     });
     let mut reply = asked.wait().unwrap();

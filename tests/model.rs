@@ -18,7 +18,7 @@ use std::thread;
 use common::{Tally, Token, in_turn, quiet_panic};
 use proptest::prelude::*;
 use turnwise::{
-    Actor, AskError, Budget, Overflow, PanicPolicy, Reason, Reply, StopCause, VirtualClock,
+    Actor, AskError, Budget, Cycle, Overflow, PanicPolicy, Reason, Reply, StopCause, VirtualClock,
     WeakActor,
 };
 
@@ -140,7 +140,19 @@ fn real<R>(f: impl FnOnce(&mut Real) -> R) -> R {
 }
 
 fn tell(event: Event) {
+    let event = match event {
+        Event::Answer(Err(AskError::Refused(Reason::Deadlock(_)))) => {
+            Event::Answer(Err(AskError::Refused(deadlock())))
+        }
+        Event::Waited(Err(Reason::Deadlock(_))) => Event::Waited(Err(deadlock())),
+        event => event,
+    };
     real(|real| real.events.push(event));
+}
+
+/// The model does not know who waits for whom.
+fn deadlock() -> Reason {
+    Reason::Deadlock(Cycle::from(["any"]))
 }
 
 struct Grenade;
@@ -600,7 +612,7 @@ impl Model {
         let slot = self.new_slot(actor, false);
         let was_idle = self.boxes[actor].is_idle();
         let answer = if self.boxes[actor].running {
-            Err(AskError::Refused(Reason::Deadlock))
+            Err(AskError::Refused(deadlock()))
         } else {
             match self.accept(actor, std::slice::from_ref(note), Kind::Answered(slot), true) {
                 Err(reason) => Err(AskError::from(reason)),
@@ -624,7 +636,7 @@ impl Model {
         if self.slots[slot].answer.is_none() {
             let actor = self.slots[slot].actor;
             if self.boxes[actor].running {
-                return Err(AskError::Refused(Reason::Deadlock));
+                return Err(AskError::Refused(deadlock()));
             }
             self.come_by(actor, Some(slot));
         }
@@ -654,7 +666,7 @@ impl Model {
                 return Ok(());
             }
             if self.boxes[actor].running {
-                return Err(Reason::Deadlock);
+                return Err(deadlock());
             }
             self.come_by(actor, None);
         }

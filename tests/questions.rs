@@ -387,7 +387,10 @@ fn a_turn_that_asks_its_own_actor_is_told() {
                 let actor = Actor::new(Count(0));
                 let itself = actor.clone();
                 let got = actor.with(move |_| (cell.run)(&itself, limit)).unwrap();
-                assert_eq!(got, Got::Refused(Reason::Deadlock), "{cell:?} {limit:?}");
+                assert!(
+                    matches!(got, Got::Refused(Reason::Deadlock(_))),
+                    "{got:?} {cell:?} {limit:?}"
+                );
                 // One without a limit keeps its place; `with`, and one with a limit, does not run.
                 let ran = u32::from(!cell.limit && cell.verb != With);
                 actor.wait_idle().unwrap();
@@ -409,7 +412,10 @@ fn a_turn_that_waits_for_its_own_room_is_told() {
                     (cell.run)(&itself, limit)
                 };
                 let got = actor.with(turn).unwrap();
-                assert_eq!(got, Got::Refused(Reason::Deadlock), "{cell:?} {limit:?}");
+                assert!(
+                    matches!(got, Got::Refused(Reason::Deadlock(_))),
+                    "{got:?} {cell:?} {limit:?}"
+                );
                 actor.wait_idle().unwrap();
                 assert_eq!(actor.with(|count| count.0), Ok(100), "{cell:?} {limit:?}");
             }

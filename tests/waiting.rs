@@ -17,11 +17,13 @@ use common::{
 };
 use turnwise::executor::DrainQueue;
 use turnwise::{
-    Actor, ActorBuilder, AskError, PanicPolicy, Reason, Reply, ThreadPool, VirtualClock, WaitError,
-    promise,
+    Actor, ActorBuilder, AskError, Cycle, PanicPolicy, Reason, Reply, ThreadPool, VirtualClock,
+    WaitError, promise,
 };
 
-const DEADLOCK: AskError = AskError::Refused(Reason::Deadlock);
+fn deadlock() -> AskError {
+    AskError::Refused(Reason::Deadlock(Cycle::from(["i32"])))
+}
 
 fn poll<R>(reply: &mut Reply<R>, waker: &Waker) -> Poll<Result<R, AskError>> {
     Pin::new(reply).poll(&mut Context::from_waker(waker))
@@ -378,16 +380,16 @@ fn waiting_for_oneself_fails_at_once() {
                 poll_once(&mut me.ended()),
             )
         });
-        let deadlock = Reason::Deadlock;
+        let own = Reason::Deadlock(Cycle::from(["i32"]));
         let expected = (
-            Err(DEADLOCK),
-            Err(DEADLOCK),
-            Err(DEADLOCK.to_string()),
-            Poll::Ready(Err(DEADLOCK)),
-            Err(deadlock.clone()),
-            Err(deadlock.clone()),
-            Poll::Ready(Err(deadlock.clone())),
-            Poll::Ready(Err(deadlock)),
+            Err(deadlock()),
+            Err(deadlock()),
+            Err(deadlock().to_string()),
+            Poll::Ready(Err(deadlock())),
+            Err(own.clone()),
+            Err(own.clone()),
+            Poll::Ready(Err(own.clone())),
+            Poll::Ready(Err(own)),
         );
         assert_eq!(answers.unwrap(), expected);
         // The questions stayed in the mailbox, and were run.
@@ -400,7 +402,8 @@ fn a_question_given_up_in_its_own_actor_never_runs() {
     let actor = Actor::new(0);
     let me = actor.clone();
     let given_up = actor.with(move |_| me.call(|n| *n += 1).within(Duration::from_millis(1)));
-    assert!(matches!(given_up, Ok(Err(WaitError::Ask(DEADLOCK)))), "{given_up:?}");
+    let Ok(Err(WaitError::Ask(error))) = given_up else { panic!("{given_up:?}") };
+    assert_eq!(error, deadlock());
     assert_eq!(actor.with(|n| *n), Ok(0));
 }
 

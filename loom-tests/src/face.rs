@@ -8,7 +8,7 @@ pub(crate) use super::actor::{
 pub(crate) use super::budget::Budget;
 pub(crate) use super::cell::config::SharedPolicy;
 pub(crate) use super::cell::executor::Executor;
-pub(crate) use super::error::{AskError, BuildError, EndCause, Reason, StopCause};
+pub(crate) use super::error::{AskError, BuildError, Cycle, EndCause, Reason, StopCause};
 /// As in the root of the published crate.
 pub(crate) fn in_turn() -> bool {
     super::drain::context::with_local(super::drain::context::Local::in_turn)

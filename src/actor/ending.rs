@@ -34,7 +34,7 @@ impl<S: Send + 'static> Ending<S> {
     /// Waits for it. May block.
     ///
     /// # Errors
-    /// [`Reason::Deadlock`] inside a turn of this very actor, unless it waits for
+    /// [`Reason::Deadlock`] inside a turn that the actor waits for, or its own, unless this waits for
     /// [`closed`](Actor::closed); [`Reason::WouldBlock`] on a pool's worker that must not wait.
     ///
     /// # Examples
@@ -98,8 +98,9 @@ impl<S: Send + 'static> Future for Ending<S> {
         let this = self.get_mut();
         let polled = this.actor.handle.poll_until(this.awaited, &mut this.entry, cx);
         polled.map_err(|why| match why {
-            NotWaited::WouldBlock => Reason::WouldBlock,
-            NotWaited::Deadlock | NotWaited::TimedOut => Reason::Deadlock,
+            NotWaited::Deadlock(cycle) => Reason::Deadlock(cycle),
+            // A task has no thread to keep, and no limit.
+            NotWaited::WouldBlock | NotWaited::TimedOut => Reason::WouldBlock,
         })
     }
 }

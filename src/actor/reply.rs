@@ -11,10 +11,10 @@ use super::within::{Over, Within};
 use crate::cell::config::Settings;
 use crate::cell::refs::{Ref, Strong};
 use crate::drain::blocking::before_pending;
-use crate::error::{AskError, Reason, SendError, Who, Withdrawn};
+use crate::error::{AskError, Cycle, Reason, SendError, Who, Withdrawn};
 use crate::mailbox::oneshot::{Answerer, Asker, Promised, oneshot};
 use crate::send::message::Answer;
-use crate::send::wait::{poll_for, wait_for_promise};
+use crate::send::wait::{Answered, Hold, poll_for, wait_for_promise};
 use crate::sync::Exclusive;
 use crate::time::{Clock, Cutoff, Limit, MonotonicClock, Timers};
 
@@ -25,7 +25,8 @@ use crate::time::{Clock, Cutoff, Limit, MonotonicClock, Timers};
 /// of an [`ask`](crate::Actor::ask), nothing for a closure.
 ///
 /// As a future it never runs a turn of any actor. Polled again after it was ready, it is ready with
-/// [`AskError::Taken`].
+/// [`AskError::Taken`]; after [`Reason::Deadlock`] it is still to be had, as after
+/// [`wait_by_ref`](Self::wait_by_ref).
 #[must_use = "an answer that nobody looks at was not worth a question: use `send`"]
 pub struct Reply<R, M = ()> {
     inner: Inner<R, M>,
@@ -86,10 +87,10 @@ impl Source {
         &self,
         asker: &mut Asker<R, M>,
         at: Option<Duration>,
-    ) -> Option<Result<R, AskError>> {
+    ) -> Result<Option<Answered<R>>, Reason> {
         let deadline = Cutoff::at(self.clock(), at);
         match &self.actor {
-            Some(cell) => cell.wait_for(asker, deadline),
+            Some(cell) => cell.wait_for(asker, deadline, Hold::Nothing),
             None => wait_for_promise(asker, deadline),
         }
     }
@@ -98,8 +99,8 @@ impl Source {
         self.actor.as_ref().map(|cell| cell.header().who())
     }
 
-    fn is_running_here(&self) -> bool {
-        self.actor.as_ref().is_some_and(Ref::is_running_here)
+    fn own_circle(&self) -> Option<Cycle> {
+        self.actor.as_ref()?.own_circle()
     }
 }
 
@@ -161,9 +162,12 @@ impl<R, M> Reply<R, M> {
         }
     }
 
-    /// Is this thread inside a turn of the actor that was asked?
-    pub(super) fn is_running_here(&self) -> bool {
-        matches!(&self.inner, Inner::Pending(_, source) if source.is_running_here())
+    /// The circle that a wait would close, if this thread is inside a turn of the actor that was asked.
+    pub(super) fn own_circle(&self) -> Option<Cycle> {
+        match &self.inner {
+            Inner::Pending(_, source) => source.own_circle(),
+            _ => None,
+        }
     }
 
     /// Is the answer there? Wait-free.
@@ -179,9 +183,9 @@ impl<R, M> Reply<R, M> {
     /// their executors while this thread sleeps.
     ///
     /// # Errors
-    /// [`Reason::Deadlock`] at once inside a turn of the actor that was asked,
-    /// [`Reason::WouldBlock`] on a worker that must not wait: the question stays in its mailbox.
-    /// Else the reason why there is no answer.
+    /// [`Reason::Deadlock`] inside a turn that the actor waits for, or would have to (at once, if it is
+    /// its own), [`Reason::WouldBlock`] on a worker that must not wait: the question stays in its
+    /// mailbox. Else the reason why there is no answer.
     ///
     /// # Examples
     /// ```
@@ -221,8 +225,11 @@ impl<R, M> Reply<R, M> {
         let at = self.moment(limit.into());
         match self.inner {
             Inner::Pending(mut asker, source) => match source.wait_for(&mut asker, at) {
-                Some(answer) => answer.map_err(WaitError::Ask),
-                None => Err(WaitError::TimedOut(Reply { inner: Inner::Pending(asker, source) })),
+                Ok(Some(answer)) => answer.map_err(WaitError::Ask),
+                Ok(None) => {
+                    Err(WaitError::TimedOut(Reply { inner: Inner::Pending(asker, source) }))
+                }
+                Err(reason) => Err(WaitError::Ask(AskError::Refused(reason))),
             },
             inner => wait_slow(inner).map_err(WaitError::Ask),
         }
@@ -250,12 +257,10 @@ impl<R, M> Reply<R, M> {
         let at = self.moment(limit.into());
         let answer = match &mut self.inner {
             Inner::Pending(asker, source) => match source.wait_for(asker, at) {
-                None => return Ok(None),
-                // This thread must not wait. The answer may have come since: a last look.
-                Some(Err(AskError::Refused(reason @ (Reason::Deadlock | Reason::WouldBlock)))) => {
-                    asker.take().ok_or(AskError::Refused(reason))?
-                }
-                Some(answer) => answer,
+                Ok(None) => return Ok(None),
+                Ok(Some(answer)) => answer,
+                // This thread must not wait.
+                Err(reason) => return Err(AskError::Refused(reason)),
             },
             Inner::Refused(reason, _) => return Err(AskError::Refused(reason.clone())),
             _ => return wait_slow(std::mem::replace(&mut self.inner, Inner::Taken)).map(Some),
@@ -316,20 +321,16 @@ impl<R, M> Reply<R, M> {
         let Inner::Pending(mut asker, source) = self.inner else {
             return wait_slow(self.inner).map_err(WaitError::Ask);
         };
-        // Inside a turn of this very actor it cannot have started: it is taken back.
-        if !asker.is_done() && source.is_running_here() && asker.cancel().is_some() {
-            return Err(WaitError::Ask(AskError::Refused(Reason::Deadlock)));
-        }
         let refused = match source.wait_for(&mut asker, at) {
             // This thread must not wait: it takes the question back at once.
-            Some(Err(AskError::Refused(Reason::WouldBlock))) => true,
-            Some(answer) => return answer.map_err(WaitError::Ask),
-            None => false,
+            Err(reason) => Some(reason),
+            Ok(Some(answer)) => return answer.map_err(WaitError::Ask),
+            Ok(None) => None,
         };
         if let Some(message) = asker.cancel() {
             return Err(match refused {
-                true => WaitError::Ask(AskError::Refused(Reason::WouldBlock)),
-                false => WaitError::Cancelled(Withdrawn::new(message, source.who())),
+                Some(reason) => WaitError::Ask(AskError::Refused(reason)),
+                None => WaitError::Cancelled(Withdrawn::new(message, source.who())),
             });
         }
         // It has started, and may have been done since: a last look.
@@ -376,9 +377,10 @@ fn wait_slow<R, M>(inner: Inner<R, M>) -> Result<R, AskError> {
     match inner {
         Inner::Ready(answer) => answer.into_inner(),
         Inner::Refused(reason, _) => Err(AskError::Refused(reason)),
-        Inner::Pending(mut asker, source) => {
-            source.wait_for(&mut asker, None).unwrap_or(Err(AskError::Abandoned))
-        }
+        Inner::Pending(mut asker, source) => match source.wait_for(&mut asker, None) {
+            Ok(answer) => answer.unwrap_or(Err(AskError::Abandoned)),
+            Err(reason) => Err(AskError::Refused(reason)),
+        },
         Inner::Taken => Err(AskError::Taken),
     }
 }
@@ -582,7 +584,11 @@ impl<R, M> Future for Reply<R, M> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = match &mut self.inner {
             Inner::Pending(asker, Source { actor: Some(cell), .. }) => {
-                std::task::ready!(cell.poll_for(asker, cx))
+                match std::task::ready!(cell.poll_for(asker, cx)) {
+                    Ok(answer) => answer,
+                    // It may be waited for elsewhere.
+                    Err(reason) => return Poll::Ready(Err(AskError::Refused(reason))),
+                }
             }
             Inner::Pending(asker, _) => {
                 if !asker.is_done() {

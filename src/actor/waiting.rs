@@ -16,7 +16,7 @@ use crate::envelope::Answers;
 use crate::envelope::ask::{Ask, Asked};
 use crate::envelope::awaited::Awaited;
 use crate::envelope::tell::Tell;
-use crate::error::{AskError, Reason, SendError, Withdrawn};
+use crate::error::{AskError, Cycle, Reason, SendError, Withdrawn};
 use crate::mailbox::node::Envelope;
 use crate::mailbox::oneshot::{Asker, oneshot};
 use crate::send::push::By;
@@ -213,8 +213,8 @@ impl<M> Sending<M> {
     ///
     /// # Errors
     /// The message comes back, and certainly was not sent, if the actor is closed or stopped;
-    /// [`Reason::Deadlock`] inside a turn of this very actor, [`Reason::WouldBlock`] on a pool's
-    /// worker that must not wait.
+    /// [`Reason::Deadlock`] inside a turn that the actor waits for, or its own,
+    /// [`Reason::WouldBlock`] on a pool's worker that must not wait.
     pub fn wait(self) -> Result<(), SendError<M>> {
         self.within(Limit::Unlimited)
     }
@@ -396,8 +396,8 @@ impl<R, M> Asking<R, M> {
         Within::new(self.reply.over(limit.into()), self)
     }
 
-    pub(super) fn is_running_here(&self) -> bool {
-        self.reply.is_running_here()
+    pub(super) fn own_circle(&self) -> Option<Cycle> {
+        self.reply.own_circle()
     }
 
     pub(super) fn until(mut self, at: Option<Duration>) -> Result<R, WaitError<R, M>> {

@@ -106,7 +106,7 @@ macro_rules! question {
                     return Poll::Ready(Err(WaitError::Ask(AskError::Taken)));
                 };
                 // Inside a turn of the actor that was asked, the question is taken back at once.
-                if !inner.is_running_here() {
+                if inner.own_circle().is_none() {
                     if let Poll::Ready(answer) = Pin::new(inner).poll(cx) {
                         this.take();
                         return Poll::Ready(answer.map_err(WaitError::Ask));

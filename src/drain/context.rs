@@ -152,6 +152,8 @@ pub(crate) struct Local {
     about_to_block: Cell<bool>,
     /// The turn that has just returned to its owner without being done.
     suspended: Cell<Option<TurnPtr>>,
+    /// The innermost turn that is polled.
+    polled: Cell<Option<TurnPtr>>,
 }
 
 thread_plain! {
@@ -163,6 +165,7 @@ thread_plain! {
         known: [const { Cell::new(0) }; KNOWN],
         about_to_block: Cell::new(false),
         suspended: Cell::new(None),
+        polled: Cell::new(None),
     };
 }
 
@@ -207,6 +210,12 @@ impl Local {
     /// The mailboxes that this thread is running, the innermost first.
     pub(crate) fn running(&self) -> impl Iterator<Item = usize> + '_ {
         self.frames().filter(|frame| !frame.is_work()).map(|frame| frame.mailbox.get().addr())
+    }
+
+    /// The same, by their headers: for as long as this thread is inside of them.
+    pub(crate) fn held_up(&self) -> impl Iterator<Item = NonNull<Header>> + '_ {
+        let frames = self.frames().filter(|frame| !frame.is_work());
+        frames.filter_map(|frame| NonNull::new(frame.mailbox.get().cast_mut()))
     }
 
     /// The actor whose turn, or hook, this thread is inside of: the innermost one.
@@ -285,6 +294,25 @@ impl Local {
     /// schedules must not wait for it.
     pub(crate) fn is_about_to_block(&self) -> bool {
         self.about_to_block.get()
+    }
+
+    /// Polls a turn that may wait.
+    #[inline]
+    pub(crate) fn poll<R>(&self, turn: TurnPtr, f: impl FnOnce() -> R) -> R {
+        /// Also when `f` unwinds.
+        struct Back<'a>(&'a Cell<Option<TurnPtr>>, Option<TurnPtr>);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                self.0.set(self.1);
+            }
+        }
+        let _back = Back(&self.polled, self.polled.replace(Some(turn)));
+        f()
+    }
+
+    /// Is it the turn that is polled here? Then this thread is its owner's.
+    pub(crate) fn is_polling(&self, turn: TurnPtr) -> bool {
+        self.polled.get() == Some(turn)
     }
 
     /// The turn that runs returns to its owner, and is not done.

@@ -14,4 +14,5 @@ pub(crate) mod rest;
 mod run;
 mod run_list;
 pub(crate) mod schedule;
+pub(crate) mod waits_for;
 pub(crate) mod waking;

@@ -29,6 +29,7 @@ use super::context::Local;
 use super::rest::lie_down;
 use super::run_list::within_budget;
 use super::schedule::{hand_over, hands_off};
+use super::waits_for;
 use crate::budget::{Leave, Meter, Surroundings};
 use crate::cell::batch::Hooked;
 use crate::cell::header::{Header, Move, stops};
@@ -358,12 +359,12 @@ impl Drive<'_> {
         unsafe { taken.free(self.row) };
     }
 
-    /// Lies down in a turn that waits. If it was woken meanwhile, or the actor stopped, the owner
-    /// comes back, with the turn before all that waits.
+    /// Lies down in a turn that waits. If it was woken meanwhile, waits in a circle, or the actor
+    /// stopped, the owner comes back, with the turn before all that waits.
     #[inline(never)]
     fn wait(&mut self, mut owner: Owner, turn: TurnPtr) -> Option<Owner> {
         turn.keep(std::mem::take(&mut self.hooked));
-        if !turn.is_woken() {
+        if !turn.is_woken() && !waits_for::lies_down(owner.header(), turn) {
             self.settle_all(&mut owner);
             if turn.register(owner.header()) {
                 owner = turn.lie_down(owner).err()?;

@@ -26,6 +26,7 @@ use crate::cell::resident::Env;
 use crate::cell::turn::{Core, Cut, Keeper, TurnPtr, VTable as TurnVTable};
 use crate::cell::typed::Cell;
 use crate::drain::context::with_local;
+use crate::drain::waits_for;
 use crate::drain::waking::with_waker;
 use crate::error::{AskError, Reason, TurnPanic};
 use crate::mailbox::node::{Envelope, NodePtr, VTable};
@@ -152,6 +153,7 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
         // SAFETY: E1.
         let cell = unsafe { Env::cell(env) };
         let cut = self.turn().begin_poll().err();
+        waits_for::goes_on(self.turn());
         // SAFETY: the mailbox's.
         if self.this().stage.with(|stage| unsafe { *stage }) != Stage::Begun {
             let Some(message) = self.start() else { return Polled::Cancelled };
@@ -196,12 +198,15 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
     fn poll_within(&self, header: &Header) -> Poll<L::Answer> {
         let poll = || {
             with_waker(self.turn(), |waker| {
-                // SAFETY: E4: it is there. It is pinned: it lies in the turn's memory, and is
-                // dropped there.
-                self.this().body.with_mut(|body| unsafe {
-                    let future: &mut L::Future = &mut (*body).future;
-                    Pin::new_unchecked(future).poll(&mut Context::from_waker(waker))
-                })
+                let poll = || {
+                    // SAFETY: E4: it is there. It is pinned: it lies in the turn's memory, and is
+                    // dropped there.
+                    self.this().body.with_mut(|body| unsafe {
+                        let future: &mut L::Future = &mut (*body).future;
+                        Pin::new_unchecked(future).poll(&mut Context::from_waker(waker))
+                    })
+                };
+                with_local(|local| local.poll(self.turn(), poll))
             })
         };
         match header.config().executor.as_deref() {
@@ -232,6 +237,7 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
     unsafe fn finish(self, env: *const (), answer: Result<L::Answer, AskError>) {
         // SAFETY: E1: the owner keeps the cell.
         self.turn().unregister(unsafe { &*Env::cell(env) });
+        waits_for::is_over(self.turn());
         self.answerer().answer(answer);
     }
 

@@ -270,6 +270,11 @@ impl<R, P> Asker<R, P> {
         self.cell().state.load(Acquire) & PHASE == DONE
     }
 
+    /// How far it is, for whoever looks.
+    pub(crate) fn progress(&self) -> Progress<'_> {
+        Progress(&self.cell().state)
+    }
+
     /// Takes the answer, if it is there.
     pub(crate) fn take(&mut self) -> Option<Result<R, AskError>> {
         if !self.is_done() {
@@ -336,6 +341,22 @@ impl<R, P> Asker<R, P> {
             // SAFETY: Q1: won.
             unsafe { give_back(self.0) }
         })
+    }
+}
+
+/// A look at how far a question is, as long as its asker is there.
+#[derive(Clone, Copy)]
+pub(crate) struct Progress<'a>(&'a AtomicU32);
+
+impl Progress<'_> {
+    pub(crate) fn is_done(self) -> bool {
+        // Ordering: Relaxed. Nothing is read through it.
+        self.0.load(Relaxed) & PHASE == DONE
+    }
+
+    pub(crate) fn has_begun(self) -> bool {
+        // Ordering: Relaxed, as above.
+        self.0.load(Relaxed) & PHASE != QUEUED
     }
 }
 

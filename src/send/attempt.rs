@@ -13,6 +13,7 @@ use crate::cell::refs::Strong;
 use crate::drain::context::{Depth, Local, with_local};
 use crate::drain::deferred::{drain, settle};
 use crate::drain::rest::drain_or_rest;
+use crate::drain::waits_for::own_circle;
 use crate::error::{Reason, SendError};
 use crate::mailbox::word::{CLOSED, Refusal, Snapshot};
 use crate::panic;
@@ -80,5 +81,5 @@ impl<S: 'static> Strong<S> {
 }
 
 fn busy(local: &Local, mailbox: usize) -> Reason {
-    if local.is_running(mailbox) { Reason::Deadlock } else { Reason::Busy }
+    own_circle(local, mailbox).map_or(Reason::Busy, Reason::Deadlock)
 }

@@ -6,17 +6,20 @@
 //!   runs. One that has started is waited for, however long: a turn is not interrupted, and what it
 //!   borrows is the caller's.
 
-use crate::cell::refs::Strong;
+use crate::cell::refs::{Ref, Strong};
 use crate::drain::blocking::relieve_anyway;
-use crate::drain::context::with_local;
+use crate::drain::context::{Local, with_local};
 use crate::envelope::lent::{Job, Lent, Returned};
 use crate::error::{AskError, Reason};
+use crate::mailbox::list::Links;
+use crate::mailbox::node::NodePtr;
 use crate::mailbox::oneshot::{Asker, oneshot};
-use crate::mailbox::word::Snapshot;
+use crate::mailbox::word::{Entry, Snapshot};
 use crate::panic;
 use crate::send::push::By;
+use crate::send::wait::Hold;
 use crate::sync::thread;
-use crate::time::Limit;
+use crate::time::{Cutoff, Limit, MonotonicClock};
 use crate::wait_list::Waiter;
 
 impl<S: 'static> Strong<S> {
@@ -38,11 +41,12 @@ impl<S: 'static> Strong<S> {
                 (_, reason) => return Err(AskError::Refused(reason)),
             },
         };
-        if self.is_running_here() {
-            return Err(AskError::Refused(Reason::Deadlock));
+        if let Some(cycle) = self.own_circle() {
+            return Err(AskError::Refused(Reason::Deadlock(cycle)));
         }
         let (answerer, asker) = oneshot(Job::new(f));
-        let mut loan = Loan(Some(asker));
+        let cell = self.to_ref();
+        let loan = Loan { cell: &cell, asker: Some(asker) };
         let lent = Lent::new(answerer);
         let sent = if waits && !self.drops_newest() {
             self.send_or_sit(lent, By::Sender).unwrap_or_else(|seat| {
@@ -58,21 +62,66 @@ impl<S: 'static> Strong<S> {
             self.header().report_refused(&reason, 1);
             return loan.take_back(reason);
         }
-        let Some(asker) = &mut loan.0 else { return Err(AskError::Abandoned) };
-        match self.to_ref().wait_for(asker, deadline) {
-            Some(Ok(returned)) => loan.settle(returned),
-            Some(Err(AskError::Refused(reason))) => loan.take_back(reason),
-            // It is answered with what became of it, and with nothing else.
-            Some(Err(other)) => Err(other),
-            None => loan.take_back(Reason::TimedOut),
+        loan.wait(deadline)
+    }
+
+    /// Runs a closure that may borrow from the caller, who is inside a turn, and waits for it. It is
+    /// put in like this.
+    pub(super) fn lend_inside<F, R>(
+        &self,
+        local: &Local,
+        seen: Snapshot,
+        entry: Entry,
+        f: F,
+    ) -> Result<R, AskError>
+    where
+        F: FnOnce(&mut S) -> R + Send,
+        R: Send,
+    {
+        let cell = self.to_ref();
+        let (answerer, asker) = oneshot(Job::new(f));
+        let loan = Loan { cell: &cell, asker: Some(asker) };
+        let node = NodePtr::new(Lent::<S, F, R>::new(answerer));
+        let limit = self.header().config().limit;
+        match self.push_nodes(seen, Links::one(node), limit, entry) {
+            Ok(owed) => {
+                self.discharge_for(local, owed, &|| loan.is_done());
+                loan.wait(Cutoff::new(&MonotonicClock, Limit::Unlimited))
+            }
+            Err(refusal) => {
+                // SAFETY: it was made here of this, and pushed nowhere.
+                drop(unsafe { node.take_back::<Lent<S, F, R>>() });
+                let reason = self.reason(refusal);
+                self.header().report_refused(&reason, 1);
+                loan.take_back(reason)
+            }
         }
     }
 }
 
 /// A closure that is lent, for as long as its asker is there.
-struct Loan<F, R>(Option<Asker<Returned<F, R>, F>>);
+struct Loan<'a, F, R> {
+    cell: &'a Ref,
+    asker: Option<Asker<Returned<F, R>, F>>,
+}
 
-impl<F, R> Loan<F, R> {
+impl<F, R> Loan<'_, F, R> {
+    fn is_done(&self) -> bool {
+        self.asker.as_ref().is_some_and(Asker::is_done)
+    }
+
+    /// Waits for its end; for its beginning, up to the deadline.
+    fn wait(mut self, deadline: Cutoff<'_>) -> Result<R, AskError> {
+        let Some(asker) = &mut self.asker else { return Err(AskError::Abandoned) };
+        match self.cell.wait_for(asker, deadline, Hold::Borrowed) {
+            Ok(Some(Ok(returned))) => self.settle(returned),
+            // It is answered with what became of it, and with nothing else.
+            Ok(Some(Err(other))) => Err(other),
+            Ok(None) => self.take_back(Reason::TimedOut),
+            Err(reason) => self.take_back(reason),
+        }
+    }
+
     /// Takes the closure back, for that reason; if it has started, waits for it.
     fn take_back(mut self, reason: Reason) -> Result<R, AskError> {
         match self.end() {
@@ -87,7 +136,7 @@ impl<F, R> Loan<F, R> {
 
     /// It is answered.
     fn settle(mut self, returned: Returned<F, R>) -> Result<R, AskError> {
-        self.0 = None;
+        self.asker = None;
         match returned {
             Returned::Value(value) => Ok(value),
             Returned::Panicked(payload) => std::panic::resume_unwind(payload),
@@ -100,7 +149,7 @@ impl<F, R> Loan<F, R> {
 
     /// Ends the loan: here is the closure, or what became of it.
     fn end(&mut self) -> Result<F, Option<Returned<F, R>>> {
-        let Some(mut asker) = self.0.take() else { return Err(None) };
+        let Some(mut asker) = self.asker.take() else { return Err(None) };
         if let Some(f) = asker.cancel() {
             return Ok(f);
         }
@@ -110,15 +159,15 @@ impl<F, R> Loan<F, R> {
             }
             let _away = with_local(relieve_anyway);
             if asker.watch(Waiter::Thread(thread::current())) {
-                while !asker.is_done() {
-                    thread::park();
-                }
+                let never = Cutoff::new(&MonotonicClock, Limit::Unlimited);
+                // Once it has begun, another one is told.
+                let _ = self.cell.sleep_for(&asker, never, Hold::Borrowed);
             }
         }
     }
 }
 
-impl<F, R> Drop for Loan<F, R> {
+impl<F, R> Drop for Loan<'_, F, R> {
     fn drop(&mut self) {
         // A clock has panicked. Closure and result are the caller's.
         let ended = self.end();

@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 
 use crate::budget::Until;
 use crate::cell::refs::Strong;
-use crate::drain::blocking::{before_pending, relieve};
+use crate::drain::blocking::{before_pending, is_pending_for, relieve, told};
 use crate::drain::context::with_local;
 use crate::envelope::seated::{Seated, Seating, Waiting};
 use crate::error::Reason;
@@ -23,6 +23,7 @@ use crate::mailbox::oneshot::{Asker, oneshot};
 use crate::mailbox::word::{CLOSED, Snapshot};
 use crate::panic;
 use crate::send::push::By;
+use crate::send::wait::Hold;
 use crate::sync::thread;
 use crate::time::Cutoff;
 use crate::wait_list::Waiter;
@@ -47,10 +48,10 @@ impl<S: 'static> Strong<S> {
         let mut message = message;
         loop {
             message = match with_local(|local| self.push(local, Snapshot::IDLE, message, by)) {
-                Err((message, Reason::Full)) if self.is_running_here() => {
-                    return Ok(Err((message, Reason::Deadlock)));
-                }
-                Err((message, Reason::Full)) => message,
+                Err((message, Reason::Full)) => match self.own_circle() {
+                    Some(cycle) => return Ok(Err((message, Reason::Deadlock(cycle)))),
+                    None => message,
+                },
                 sent => return Ok(sent),
             };
             let mut seat = Seat::take(self, message);
@@ -119,7 +120,7 @@ impl<S: 'static, E: Envelope> Seat<S, E> {
             let Some(message) = self.give_up() else { return self.let_in() };
             match ended {
                 Ended::TimedOut => return Err((message, Reason::Full)),
-                Ended::WouldBlock => return Err((message, Reason::WouldBlock)),
+                Ended::Refused(reason) => return Err((message, reason)),
                 Ended::Changed => match self.handle.send_or_sit(message, By::Sender) {
                     Ok(sent) => return sent,
                     Err(seat) => self = seat,
@@ -138,13 +139,13 @@ impl<S: 'static, E: Envelope> Seat<S, E> {
         if !self.stays() || !self.asker.watch(Waiter::Thread(thread::current())) {
             return Ended::Changed;
         }
-        let Ok(_away) = with_local(relieve) else { return Ended::WouldBlock };
-        while !self.asker.is_done() {
-            if !deadline.park() {
-                return Ended::TimedOut;
-            }
+        let Ok(_away) = with_local(relieve) else { return Ended::Refused(Reason::WouldBlock) };
+        let cell = self.handle.to_ref();
+        match cell.sleep_for(&self.asker, deadline, Hold::Nothing) {
+            Err(cycle) => Ended::Refused(Reason::Deadlock(cycle)),
+            Ok(()) if self.asker.is_done() => Ended::Changed,
+            Ok(()) => Ended::TimedOut,
         }
-        Ended::Changed
     }
 
     /// The answer of an owner that is just letting this seat in.
@@ -161,7 +162,14 @@ impl<S: 'static, E: Envelope> Seat<S, E> {
 
     /// The same as [`wait`](Self::wait) for a task. Runs no turn.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Sent<E>> {
+        let mailbox = self.handle.addr();
         loop {
+            if let Some(cycle) = told(cx.waker(), mailbox) {
+                return Poll::Ready(match self.give_up() {
+                    Some(message) => Err((message, Reason::Deadlock(cycle))),
+                    None => self.let_in(),
+                });
+            }
             // User code first: if it panics, the seat is as it was.
             let waiter = Waiter::Task(cx.waker().clone());
             if !self.stays() {
@@ -170,6 +178,7 @@ impl<S: 'static, E: Envelope> Seat<S, E> {
                 panic::ignore(|| drop(waiter));
             } else if self.asker.watch(waiter) {
                 before_pending(cx.waker());
+                is_pending_for(cx.waker(), mailbox);
                 return Poll::Pending;
             }
             if let Some(answer) = self.answer() {
@@ -189,7 +198,8 @@ enum Ended {
     /// There is an answer, or room.
     Changed,
     TimedOut,
-    WouldBlock,
+    /// This thread must not wait.
+    Refused(Reason),
 }
 
 impl<S: 'static, E: Envelope> Drop for Seat<S, E> {

@@ -8,10 +8,13 @@ use std::task::{Context, Poll};
 use crate::budget::Until;
 use crate::cell::header::Ext;
 use crate::cell::refs::{Ref, Strong};
-use crate::drain::blocking::{before_pending, before_pending_for, relieve};
+use crate::drain::blocking::{
+    WouldBlock, before_pending, before_pending_for, is_pending_for, relieve, told,
+};
 use crate::drain::context::with_local;
 use crate::drain::deferred::drain_until;
-use crate::error::{AskError, Reason};
+use crate::drain::waits_for::{What, falls_asleep, own_circle};
+use crate::error::{AskError, Cycle, Reason};
 use crate::mailbox::oneshot::Asker;
 use crate::mailbox::word::{CLOSED, Snapshot};
 use crate::sync::{hint, thread};
@@ -19,17 +22,29 @@ use crate::time::{Cutoff, Limit};
 use crate::wait_list::{Waiter, Waiters};
 
 /// Why a wait ended without what was waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotWaited {
     TimedOut,
-    Deadlock,
+    Deadlock(Cycle),
     WouldBlock,
 }
 
+/// What was answered.
+pub(crate) type Answered<R> = Result<R, AskError>;
+
+/// What an answer is waited for with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// Nothing: the wait may be given up at any time.
+    Nothing,
+    /// What the question borrows: the wait may be given up until it has begun.
+    Borrowed,
+}
+
 impl Ref {
-    /// Is this thread inside a turn of this actor?
-    pub(crate) fn is_running_here(&self) -> bool {
-        with_local(|local| local.is_running(self.addr()))
+    /// The circle that a wait for this actor would close, if this thread is inside a turn of it.
+    pub(crate) fn own_circle(&self) -> Option<Cycle> {
+        with_local(|local| own_circle(local, self.addr()))
     }
 
     /// Runs the mailbox here if it is pending and may be run here. True if it was.
@@ -43,20 +58,21 @@ impl Ref {
     }
 
     /// Waits for an answer of this actor; `None` when the time is over, with the answer still to
-    /// come.
+    /// come. An error: this thread must not wait, with the answer still to come.
     pub(crate) fn wait_for<R, P>(
         &self,
         asker: &mut Asker<R, P>,
         deadline: Cutoff<'_>,
-    ) -> Option<Result<R, AskError>> {
+        hold: Hold,
+    ) -> Result<Option<Answered<R>>, Reason> {
         if asker.is_done() {
-            return asker.take();
+            return Ok(asker.take());
         }
-        if self.is_running_here() {
-            return Some(Err(AskError::Refused(Reason::Deadlock)));
+        if let Some(cycle) = self.own_circle() {
+            return Err(Reason::Deadlock(cycle));
         }
         if deadline.is_over() {
-            return None;
+            return Ok(None);
         }
         let done = || asker.is_done();
         let until = Until { done: &done, deadline };
@@ -65,40 +81,63 @@ impl Ref {
             let _ = hint::done_soon(|| asker.is_done()) || self.help(&until);
         }
         if asker.is_done() {
-            return asker.take();
+            return Ok(asker.take());
         }
-        let Ok(_away) = with_local(relieve) else {
-            return Some(Err(AskError::Refused(Reason::WouldBlock)));
-        };
+        let _away = with_local(relieve).map_err(|WouldBlock| Reason::WouldBlock)?;
         if asker.watch(Waiter::Thread(thread::current())) {
-            while !asker.is_done() && deadline.park() {}
+            let slept = self.sleep_for(asker, deadline, hold);
+            return match (asker.take(), slept) {
+                (None, Err(cycle)) => Err(Reason::Deadlock(cycle)),
+                (answer, _) => Ok(answer),
+            };
         }
-        asker.take()
+        Ok(asker.take())
     }
 
-    /// The same for a task: registers its waker if the answer is not there. Runs no turn.
+    /// Sleeps until an answer of this actor is there, or the time is over.
+    pub(super) fn sleep_for<R, P>(
+        &self,
+        asker: &Asker<R, P>,
+        deadline: Cutoff<'_>,
+        hold: Hold,
+    ) -> Result<(), Cycle> {
+        let what = match hold {
+            Hold::Nothing => What::Answer(asker.progress()),
+            Hold::Borrowed => What::Lent(asker.progress()),
+        };
+        let asleep = with_local(|local| falls_asleep(local, self.addr(), what, deadline))?;
+        while !asker.is_done() && deadline.park() {
+            if let Some(cycle) = asleep.told() {
+                return Err(cycle);
+            }
+        }
+        Ok(())
+    }
+
+    /// The same as [`wait_for`](Self::wait_for) for a task: registers its waker if the answer is not there. Runs no turn.
     pub(crate) fn poll_for<R, P>(
         &self,
         asker: &mut Asker<R, P>,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<R, AskError>> {
+    ) -> Poll<Result<Answered<R>, Reason>> {
         if let Some(answer) = asker.take() {
-            return Poll::Ready(answer);
+            return Poll::Ready(Ok(answer));
         }
-        if self.is_running_here() {
-            return Poll::Ready(Err(AskError::Refused(Reason::Deadlock)));
+        if let Some(cycle) = self.own_circle().or_else(|| told(cx.waker(), self.addr())) {
+            return Poll::Ready(Err(Reason::Deadlock(cycle)));
         }
         // What this thread has deferred is handed off, if it is inside a turn.
         before_pending_for(cx.waker(), self);
-        poll_for(asker, cx)
+        let polled = poll_for(asker, cx);
+        if polled.is_pending() {
+            is_pending_for(cx.waker(), self.addr());
+        }
+        polled.map(Ok)
     }
 }
 
 /// Registers a task's waker if the answer is not there.
-pub(crate) fn poll_for<R, P>(
-    asker: &mut Asker<R, P>,
-    cx: &mut Context<'_>,
-) -> Poll<Result<R, AskError>> {
+pub(crate) fn poll_for<R, P>(asker: &mut Asker<R, P>, cx: &mut Context<'_>) -> Poll<Answered<R>> {
     if asker.is_done() || !asker.watch(Waiter::Task(cx.waker().clone())) {
         if let Some(answer) = asker.take() {
             return Poll::Ready(answer);
@@ -107,20 +146,19 @@ pub(crate) fn poll_for<R, P>(
     Poll::Pending
 }
 
-/// Waits for an answer that no actor gives; `None` when the time is over.
+/// Waits for an answer that no actor gives; `None` when the time is over. An error: this thread must
+/// not wait.
 pub(crate) fn wait_for_promise<R, P>(
     asker: &mut Asker<R, P>,
     deadline: Cutoff<'_>,
-) -> Option<Result<R, AskError>> {
+) -> Result<Option<Answered<R>>, Reason> {
     if !asker.is_done() && !deadline.is_over() {
-        let Ok(_away) = with_local(relieve) else {
-            return Some(Err(AskError::Refused(Reason::WouldBlock)));
-        };
+        let _away = with_local(relieve).map_err(|WouldBlock| Reason::WouldBlock)?;
         if asker.watch(Waiter::Thread(thread::current())) {
             while !asker.is_done() && deadline.park() {}
         }
     }
-    asker.take()
+    Ok(asker.take())
 }
 
 /// What is waited for at a mailbox.
@@ -136,10 +174,15 @@ pub(crate) enum Awaited {
 
 impl Awaited {
     fn is_over(self, now: Snapshot) -> bool {
+        (self.test())(now)
+    }
+
+    /// Is it over, by what the mailbox's word is?
+    fn test(self) -> fn(Snapshot) -> bool {
         match self {
-            Awaited::Idle => now.count() == 0,
-            Awaited::Closed => now.has(CLOSED),
-            Awaited::End => now.count() == 0 && now.has(CLOSED),
+            Awaited::Idle => |now| now.count() == 0,
+            Awaited::Closed => |now| now.has(CLOSED),
+            Awaited::End => |now| now.count() == 0 && now.has(CLOSED),
         }
     }
 
@@ -162,9 +205,9 @@ impl<S: 'static> Strong<S> {
         Cutoff::new(self.header().clock(), limit)
     }
 
-    /// Is this thread inside a turn of this actor?
-    pub(crate) fn is_running_here(&self) -> bool {
-        with_local(|local| local.is_running(self.addr()))
+    /// The circle that a wait for this actor would close, if this thread is inside a turn of it.
+    pub(crate) fn own_circle(&self) -> Option<Cycle> {
+        with_local(|local| own_circle(local, self.addr()))
     }
 
     fn is_over(&self, awaited: Awaited) -> bool {
@@ -192,8 +235,8 @@ impl<S: 'static> Strong<S> {
             if self.is_over(awaited) {
                 return Ok(());
             }
-            if awaited.comes_after_turn() && self.is_running_here() {
-                return Err(NotWaited::Deadlock);
+            if let Some(cycle) = self.own_circle().filter(|_| awaited.comes_after_turn()) {
+                return Err(NotWaited::Deadlock(cycle));
             }
             if deadline.is_over() {
                 return Err(NotWaited::TimedOut);
@@ -205,12 +248,24 @@ impl<S: 'static> Strong<S> {
             let _entry = list.add(Waiter::Thread(thread::current()));
             if self.stays(awaited) {
                 let Ok(_away) = with_local(relieve) else { return Err(NotWaited::WouldBlock) };
-                deadline.park();
+                self.sleep_until(awaited, deadline).map_err(NotWaited::Deadlock)?;
             }
         }
     }
 
-    /// The same for a task. `entry` is its place in the list, from one poll to the next.
+    /// Sleeps until something has changed, or the time is over.
+    fn sleep_until(&self, awaited: Awaited, deadline: Cutoff<'_>) -> Result<(), Cycle> {
+        if !awaited.comes_after_turn() {
+            deadline.park();
+            return Ok(());
+        }
+        let what = What::Mailbox(self.header(), awaited.test());
+        let asleep = with_local(|local| falls_asleep(local, self.addr(), what, deadline))?;
+        deadline.park();
+        asleep.told().map_or(Ok(()), Err)
+    }
+
+    /// The same as [`wait_until`](Self::wait_until) for a task. `entry` is its place in the list, from one poll to the next.
     pub(crate) fn poll_until(
         &self,
         awaited: Awaited,
@@ -221,14 +276,18 @@ impl<S: 'static> Strong<S> {
             if self.is_over(awaited) {
                 return Poll::Ready(Ok(()));
             }
-            if awaited.comes_after_turn() && self.is_running_here() {
-                return Poll::Ready(Err(NotWaited::Deadlock));
+            let circle = || self.own_circle().or_else(|| told(cx.waker(), self.addr()));
+            if let Some(cycle) = awaited.comes_after_turn().then(circle).flatten() {
+                return Poll::Ready(Err(NotWaited::Deadlock(cycle)));
             }
             let waiter = Waiter::Task(cx.waker().clone());
             self.forget_waiter(awaited, entry);
             *entry = Some(awaited.list(self.header().ext_made()).insert(waiter));
             if self.stays(awaited) {
                 before_pending(cx.waker());
+                if awaited.comes_after_turn() {
+                    is_pending_for(cx.waker(), self.addr());
+                }
                 return Poll::Pending;
             }
         }

@@ -7,6 +7,7 @@ use crate::drain::blocking::{Reserved, reserve};
 use crate::drain::context::{Depth, Local, with_local};
 use crate::drain::deferred::{drain_until, settle};
 use crate::drain::schedule::enter;
+use crate::drain::waits_for::own_circle;
 use crate::envelope::borrowed::{Borrowed, Outcome};
 use crate::error::{AskError, Reason};
 use crate::mailbox::list::Links;
@@ -59,8 +60,8 @@ impl<S: 'static> Strong<S> {
         F: FnOnce(&mut S) -> R + Send,
         R: Send,
     {
-        if local.is_running(self.addr()) {
-            return Err(self.refuse(Reason::Deadlock));
+        if let Some(cycle) = own_circle(local, self.addr()) {
+            return Err(self.refuse(Reason::Deadlock(cycle)));
         }
         // Once the message is in the mailbox, the wait cannot be refused any more.
         let reserved = reserve();
@@ -72,6 +73,11 @@ impl<S: 'static> Strong<S> {
             (false, Err(_)) => (Entry::DrainOnly, seen),
             (false, Ok(_)) => (Entry::Drain, seen),
         };
+        // Inside a turn, it may turn out that it would wait for ever: then it takes the closure back.
+        if local.in_turn() {
+            drop(reserved);
+            return self.lend_inside(local, seen, entry, f);
+        }
         let mut frame = NodeOf::in_frame(Borrowed::<S, F, R>::new(f));
         let frame = &raw mut frame;
         let node = NodePtr::of_frame(frame);
@@ -84,6 +90,21 @@ impl<S: 'static> Strong<S> {
             .map_err(|refusal| self.refuse(self.reason(refusal)))?;
         // Leaving this frame before the message is done would leave a dangling node in the mailbox.
         let stay = AbortOnUnwind;
+        self.discharge_for(local, owed, &|| message.is_done());
+        // A caller that may not sleep has drained until its message was done.
+        if !message.is_done() {
+            Self::wait_for(local, message, reserved.ok());
+        }
+        std::mem::forget(stay);
+        match message.take() {
+            Outcome::Returned(result) => Ok(result),
+            Outcome::Panicked(payload) => std::panic::resume_unwind(payload),
+            Outcome::NotRun(reason) => Err(AskError::Refused(reason)),
+        }
+    }
+
+    /// Does what the push of a closure left owing that its caller waits for.
+    pub(super) fn discharge_for(&self, local: &Local, owed: Owed, done: &dyn Fn() -> bool) {
         match owed {
             Owed::Nothing => {}
             Owed::Scheduled(entry) => {
@@ -94,18 +115,8 @@ impl<S: 'static> Strong<S> {
             Owed::Schedule => {}
             Owed::Drain(owner) => {
                 let deadline = Cutoff::new(&MonotonicClock, Limit::Unlimited);
-                drain_until(local, owner, &Until { done: &|| message.is_done(), deadline });
+                drain_until(local, owner, &Until { done, deadline });
             }
-        }
-        // A caller that may not sleep has drained until its message was done.
-        if !message.is_done() {
-            Self::wait_for(local, message, reserved.ok());
-        }
-        std::mem::forget(stay);
-        match message.take() {
-            Outcome::Returned(result) => Ok(result),
-            Outcome::Panicked(payload) => std::panic::resume_unwind(payload),
-            Outcome::NotRun(reason) => Err(AskError::Refused(reason)),
         }
     }
 

@@ -180,6 +180,11 @@ impl Clock for VirtualClock {
         thread::park();
         self.shared.face.lock().sleepers.retain(|sleeper| sleeper.number != number);
     }
+
+    /// That of all of its clones.
+    fn identity(&self) -> usize {
+        Arc::as_ptr(&self.shared).addr()
+    }
 }
 
 impl fmt::Debug for VirtualClock {

@@ -605,23 +605,50 @@ fn closures_that_come_back() {
 #[test]
 fn ones_own_key_is_a_deadlock() {
     let keyed = Keyed::new();
-    let deadlock = || not_started::<()>(NotStarted::Deadlock);
+    let refused = |run: Result<(), RunError<()>>| {
+        assert!(matches!(run, Err(RunError::NotStarted(NotStarted::Deadlock(_)))), "{run:?}");
+    };
     let key = keyed.key("a").unwrap();
     let inside = || {
         let mut cx = Context::from_waker(Waker::noop());
-        assert_eq!(keyed.run("a", |()| ()), deadlock());
-        assert_eq!(keyed.run_within("a", Limits::NONE, |()| panic!("never")), deadlock());
-        assert_eq!(keyed.run_all(["b", "a"], Limits::NONE, |_| panic!("never")), deadlock());
-        assert_eq!(key.run(|()| ()), deadlock());
-        assert_eq!(key.run_within(Limits::NONE, |()| panic!("never")), deadlock());
+        refused(keyed.run("a", |()| ()));
+        refused(keyed.run_within("a", Limits::NONE, |()| panic!("never")));
+        refused(keyed.run_all(["b", "a"], Limits::NONE, |_| panic!("never")));
+        refused(key.run(|()| ()));
+        refused(key.run_within(Limits::NONE, |()| panic!("never")));
         assert!(keyed.try_run("a", |()| ()).is_err());
         assert!(key.try_run(|()| ()).is_err());
         let polled = pin!(keyed.start("a", Limits::NONE, |()| panic!("never"))).poll(&mut cx);
-        assert_eq!(polled, Poll::Ready(deadlock()));
+        let Poll::Ready(polled) = polled else { panic!("it waits") };
+        refused(polled);
     };
     keyed.run("a", |()| keyed.run("c", |()| inside()).unwrap()).unwrap();
     drop(key);
     assert!(keyed.is_empty());
+}
+
+#[test]
+fn of_two_keys_that_wait_for_each_other_one_is_told() {
+    let keyed = Arc::new(Keyed::new());
+    for limit in [Limits::NONE, Duration::from_secs(3600).into()] {
+        let both = Arc::new(Barrier::new(2));
+        let threads = [("a", "b"), ("b", "a")].map(|(outer, inner)| {
+            let (keyed, both) = (keyed.clone(), both.clone());
+            thread::spawn(move || {
+                let nested = keyed.run(outer, |()| {
+                    both.wait();
+                    keyed.run_within(inner, limit, |()| ())
+                });
+                nested.unwrap()
+            })
+        });
+        let told = threads.map(|thread| thread.join().unwrap());
+        let is_told = |told: &Result<(), RunError<()>>| {
+            matches!(told, Err(RunError::NotStarted(NotStarted::Deadlock(_))))
+        };
+        assert!(is_told(&told[0]) != is_told(&told[1]), "{told:?}");
+        assert!(told[0].is_ok() || told[1].is_ok(), "{told:?}");
+    }
 }
 
 #[test]

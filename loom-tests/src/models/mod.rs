@@ -11,6 +11,7 @@ mod batch;
 mod borrowed;
 mod bounded;
 mod carried;
+mod circles;
 mod clock;
 mod controls;
 mod ending;
@@ -286,6 +287,12 @@ pub(crate) const MODELS: &[Model] = models![
     TWO turns::turn_begun_by_a_list,
     TWO turns::turn_leaves_room,
     TWO turns::turn_and_a_caller,
+    TWO circles::circle_of_two_threads ["told"],
+    TWO circles::circle_of_two_questions ["the other was told", "was told"],
+    TWO circles::circle_with_a_loan_that_has_begun,
+    ONE circles::circle_of_what_is_over,
+    ONE circles::circle_of_a_turn_that_waits ["the turn was told"],
+    TWO circles::circle_tells_a_turn_that_waits ["the thread was told"],
     ALL timers::t1_fire_or_cancel ["cancelled", "fired"],
     THREE timers::t1_fire_or_reset_or_cancel ["cancelled", "fired", "moved"],
     ALL timers::t3_sooner_while_it_lies_down,

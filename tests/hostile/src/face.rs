@@ -585,7 +585,9 @@ impl Asked {
                 Outcome::Failed
             }
             Ok(None) => Outcome::Running(self),
-            Err(AskError::Refused(Reason::Deadlock | Reason::WouldBlock)) => Outcome::Running(self),
+            Err(AskError::Refused(Reason::Deadlock(_) | Reason::WouldBlock)) => {
+                Outcome::Running(self)
+            }
             Err(_) => Outcome::Failed,
         }
     }

@@ -483,7 +483,7 @@ pub fn try_with(world: &World, actor: &Actor<State>, mail: Mail, in_steps: bool)
     let may_be = match refused {
         Reason::Elsewhere => !matches!(plan.runs, Runs::Senders) && !plan.inline,
         Reason::Busy => !alone || matches!(plan.runs, Runs::Place(_)),
-        Reason::Deadlock => !in_steps,
+        Reason::Deadlock(_) => !in_steps,
         Reason::Closed | Reason::Stopped(_) => true,
         _ => false,
     };

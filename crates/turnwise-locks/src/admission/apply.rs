@@ -219,9 +219,11 @@ where
     fn step(mut self, until: Option<Duration>) -> Result<Stage<Id, L>, Self> {
         if in_turn() {
             let is_ready = self.reply.is_ready();
-            if !is_ready && self.actor.wait_ended(Limit::Immediate) == Err(Reason::Deadlock) {
+            if let (false, Err(reason @ Reason::Deadlock(_))) =
+                (is_ready, self.actor.wait_ended(Limit::Immediate))
+            {
                 // This thread is inside a turn of the admission: the answer cannot come meanwhile.
-                return Ok(self.give_in(AskError::Refused(Reason::Deadlock)));
+                return Ok(self.give_in(AskError::Refused(reason)));
             }
         } else if until.is_none() {
             // Who sleeps has to be woken by the one that decides; while that one does so, the next
@@ -257,7 +259,7 @@ where
     /// There is no answer, or this thread cannot wait for it.
     fn give_in(mut self, error: AskError) -> Stage<Id, L> {
         Stage::Over(Err(match error {
-            AskError::Refused(reason @ (Reason::Deadlock | Reason::WouldBlock)) => {
+            AskError::Refused(reason @ (Reason::Deadlock(_) | Reason::WouldBlock)) => {
                 match self.reply.cancel() {
                     true => Refused::Withdrawn(reason),
                     false => Refused::NotAwaited(reason),

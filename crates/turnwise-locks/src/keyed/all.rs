@@ -12,7 +12,7 @@ use turnwise::{Reply, promise};
 
 use super::Keyed;
 use super::error::{NotStarted, RunError};
-use super::run::{Open, is_inside};
+use super::run::{Open, own_circle};
 use super::turn::{Begun, Ended, begin, begun, end, forget};
 use crate::limits::{Limits, Terms};
 use crate::registry::{Guard, Kind, Pin, Registry};
@@ -61,8 +61,9 @@ where
     }
     // From here on a turn may be another thread's, which would wait for this one.
     for key in &keys {
-        if keyed.registry.live(key).is_some_and(|(actor, _)| is_inside(&actor)) {
-            return Err(NotStarted::Deadlock.into());
+        let live = keyed.registry.live(key);
+        if let Some(cycle) = live.and_then(|(actor, _)| own_circle(&actor)) {
+            return Err(NotStarted::Deadlock(cycle).into());
         }
     }
     let states = Vec::with_capacity(keys.len());

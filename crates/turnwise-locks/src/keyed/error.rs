@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use turnwise::{AskError, Reason, StopCause};
+use turnwise::{AskError, Cycle, Reason, StopCause};
 
 /// Why a run has no plain value. The closure's own error is inside its value: nothing is cast, and
 /// no outcome stands for another.
@@ -68,8 +68,9 @@ pub enum NotStarted {
     Busy,
     /// The registry was shut down.
     Closed,
-    /// Waiting could never end: this thread is inside a closure of the very key.
-    Deadlock,
+    /// Waiting could never end: what holds the key waits for the turn that this thread is inside of,
+    /// directly or through others.
+    Deadlock(Cycle),
     /// Waiting was refused: this thread is a pool's worker, and no thread could take its place.
     WouldBlock,
     /// A lease of no time is overrun by every closure.
@@ -180,7 +181,7 @@ impl<F> Error for TryRun<F> {}
 impl From<Reason> for NotStarted {
     fn from(reason: Reason) -> Self {
         match reason {
-            Reason::Deadlock => NotStarted::Deadlock,
+            Reason::Deadlock(cycle) => NotStarted::Deadlock(cycle),
             Reason::WouldBlock => NotStarted::WouldBlock,
             // The mailboxes of keys have no capacity: none is full.
             _ => NotStarted::Closed,
@@ -216,7 +217,7 @@ impl fmt::Display for NotStarted {
             NotStarted::Expected { wait } => write!(f, "its turn is to be expected in {wait:?}"),
             NotStarted::Busy => f.write_str("the key is busy"),
             NotStarted::Closed => f.write_str("the registry was shut down"),
-            NotStarted::Deadlock => f.write_str("a closure waited for its own key"),
+            NotStarted::Deadlock(cycle) => cycle.fmt(f),
             NotStarted::WouldBlock => Reason::WouldBlock.fmt(f),
             NotStarted::TooManyKeys { most } => write!(f, "more than {most} keys at once"),
             NotStarted::LeaseZero => f.write_str("a lease needs some time"),

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use turnwise::time::Sleep;
-use turnwise::{AbortHandle, Actor, AskError, Limit, Reason, Reply, WaitError};
+use turnwise::{AbortHandle, Actor, AskError, Cycle, Limit, Reason, Reply, WaitError};
 
 use super::error::{NotStarted, RunError};
 use super::turn::Ended;
@@ -40,21 +40,25 @@ pub(super) struct Open<R> {
     reply: Reply<Ended<R>>,
     wait: Option<Wait>,
     time: Time,
-    /// Is this thread inside a turn of the key?
-    inside: Box<dyn Fn() -> bool + Send + Sync>,
+    /// The circle that a wait would close, if this thread is inside a turn of the key.
+    inside: Box<dyn Fn() -> Option<Cycle> + Send + Sync>,
     /// Until its limit; made by the first poll that is pending.
     sleep: Option<Box<Sleep>>,
     /// Of an async closure.
     abort: Option<AbortHandle>,
 }
 
-/// Is this thread inside a turn of this actor? A wait that is over at once says so.
-pub(super) fn is_inside<K, S>(actor: &Actor<Slot<K, S>>) -> bool
+/// The circle that a wait would close, if this thread is inside a turn of this actor. A wait that is
+/// over at once says so.
+pub(super) fn own_circle<K, S>(actor: &Actor<Slot<K, S>>) -> Option<Cycle>
 where
     K: Send + Sync + 'static,
     S: Send + 'static,
 {
-    actor.wait_ended(Limit::Immediate) == Err(Reason::Deadlock)
+    match actor.wait_ended(Limit::Immediate) {
+        Err(Reason::Deadlock(cycle)) => Some(cycle),
+        _ => None,
+    }
 }
 
 impl<R> Open<R> {
@@ -68,12 +72,17 @@ impl<R> Open<R> {
         K: Send + Sync + 'static,
         S: Send + 'static,
     {
-        let inside = Box::new(move || is_inside(&actor));
+        let inside = Box::new(move || own_circle(&actor));
         Open { reply, wait: terms.wait, time, inside, sleep: None, abort: None }
     }
 
     fn now(&self) -> Duration {
         self.time.now()
+    }
+
+    /// The circle that a wait for it would close, by this thread alone.
+    fn closes(&self) -> Option<Cycle> {
+        if self.reply.is_ready() { None } else { (self.inside)() }
     }
 
     fn left(&self) -> Limit {
@@ -85,9 +94,9 @@ impl<R> Open<R> {
 
     /// Waits for its turn until the deadline, and then for its end.
     pub(super) fn settle(self) -> Ended<R> {
-        if !self.reply.is_ready() && (self.inside)() {
+        if let Some(cycle) = self.closes() {
             return match self.reply.cancel() {
-                Ok(()) => Ended::Not(NotStarted::Deadlock.into()),
+                Ok(()) => Ended::Not(NotStarted::Deadlock(cycle).into()),
                 Err(reply) => awaited(reply),
             };
         }
@@ -103,6 +112,15 @@ impl<R> Open<R> {
             // It has begun: it has no limit any more.
             Err(WaitError::TimedOut(reply)) => awaited(reply),
             Err(_) => unreachable!("a wait ends in one of three ways"),
+        }
+    }
+
+    /// It cannot be waited for. What was cancelled certainly never runs, so it is cancelled before
+    /// this is said.
+    fn refused(self, cycle: Cycle) -> Result<R, RunError<R>> {
+        match self.cancel() {
+            Ok(()) => Err(NotStarted::Deadlock(cycle).into()),
+            Err(_) => Err(RunError::NotAwaited(Reason::Deadlock(cycle))),
         }
     }
 
@@ -147,7 +165,7 @@ impl<R> Open<R> {
 fn awaited<R>(reply: Reply<Ended<R>>) -> Ended<R> {
     match reply.wait() {
         Ok(ended) => ended,
-        Err(AskError::Refused(reason @ (Reason::Deadlock | Reason::WouldBlock))) => {
+        Err(AskError::Refused(reason @ (Reason::Deadlock(_) | Reason::WouldBlock))) => {
             Ended::Not(RunError::NotAwaited(reason))
         }
         Err(error) => Ended::Not(error.into()),
@@ -286,12 +304,8 @@ impl<R> Future for Run<R> {
             Inner::Open(open) => open,
         };
         let mut open = open;
-        if !open.reply.is_ready() && (open.inside)() {
-            // What was cancelled certainly never runs; so it is cancelled before this is said.
-            return Poll::Ready(match open.cancel() {
-                Ok(()) => Err(NotStarted::Deadlock.into()),
-                Err(_) => Err(RunError::NotAwaited(Reason::Deadlock)),
-            });
+        if let Some(cycle) = open.closes() {
+            return Poll::Ready(open.refused(cycle));
         }
         loop {
             if !open.reply.is_ready() {
@@ -300,8 +314,15 @@ impl<R> Future for Run<R> {
                     Err(open) => open,
                 };
             }
-            if let Poll::Ready(answer) = Pin::new(&mut open.reply).poll(cx) {
-                return Poll::Ready(answer.map_or_else(|error| Err(error.into()), Ended::told));
+            match Pin::new(&mut open.reply).poll(cx) {
+                Poll::Pending => {}
+                Poll::Ready(Err(AskError::Refused(Reason::Deadlock(cycle))))
+                    if !open.reply.is_ready() =>
+                {
+                    return Poll::Ready(open.refused(cycle));
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+                Poll::Ready(Ok(ended)) => return Poll::Ready(ended.told()),
             }
             if !open.is_late(cx) {
                 self.inner = Inner::Open(open);

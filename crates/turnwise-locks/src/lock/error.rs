@@ -47,7 +47,7 @@ pub enum LockError {
 impl From<Reason> for LockError {
     fn from(reason: Reason) -> Self {
         match reason {
-            Reason::Deadlock => LockError::Deadlock,
+            Reason::Deadlock(_) => LockError::Deadlock,
             Reason::WouldBlock => LockError::WouldBlock,
             _ => LockError::Closed,
         }

@@ -1,0 +1,762 @@
+//! Turns that wait for each other in a circle: one of them is told, and nobody else.
+
+mod common;
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::task::Poll;
+use std::thread;
+use std::time::Duration;
+
+use common::{block_on, must_end, size, size_from_env};
+use futures_util::future::{Either, join, select};
+use turnwise::executor::{DrainQueue, ThreadPool};
+use turnwise::{
+    Actor, AskError, Context, Cycle, Handler, Limit, Overflow, PanicPolicy, Promise, Reason, Reply,
+    SendError, System, VirtualClock, WaitError, promise,
+};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A state that is sent numbers.
+#[derive(Debug, Default)]
+struct Seen(Vec<u32>);
+
+impl Handler<u32> for Seen {
+    type Reply = ();
+    fn handle(&mut self, n: u32, _: &mut Context<'_, Self>) {
+        self.0.push(n);
+    }
+}
+
+fn named(name: &str) -> Actor<Seen> {
+    Actor::builder(Seen::default()).name(name).spawn().unwrap()
+}
+
+fn circle(told: &AskError) -> &Cycle {
+    let AskError::Refused(Reason::Deadlock(cycle)) = told else { panic!("{told}") };
+    cycle
+}
+
+/// The names, beginning with that one.
+fn turned(cycle: &Cycle, first: &str) -> Vec<String> {
+    let mut names = cycle.actors().to_vec();
+    let at = names.iter().position(|name| name == first).expect("it is in the circle");
+    names.rotate_left(at);
+    names
+}
+
+/// How a turn waits for another actor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    With,
+    WithLimit,
+    Call,
+    CallLimit,
+    ByRef,
+    Idle,
+    End,
+    Room,
+    AskRoom,
+}
+
+const KINDS: [Kind; 9] = [
+    Kind::With,
+    Kind::WithLimit,
+    Kind::Call,
+    Kind::CallLimit,
+    Kind::ByRef,
+    Kind::Idle,
+    Kind::End,
+    Kind::Room,
+    Kind::AskRoom,
+];
+
+/// Waits inside a turn; `Err` if it was told of a circle.
+fn wait(kind: Kind, to: &Actor<Seen>) -> Result<(), Cycle> {
+    fn asked<T: Debug>(answer: Result<T, AskError>) -> Result<(), Cycle> {
+        match answer {
+            Ok(_) => Ok(()),
+            Err(AskError::Refused(Reason::Deadlock(cycle))) => Err(cycle),
+            Err(other) => panic!("{other}"),
+        }
+    }
+    fn refused<M>(sent: Result<(), SendError<M>>) -> Result<(), Cycle> {
+        match sent.map_err(SendError::into_reason) {
+            Ok(()) => Ok(()),
+            Err(Reason::Deadlock(cycle)) => Err(cycle),
+            Err(other) => panic!("{other}"),
+        }
+    }
+    match kind {
+        Kind::With => asked(to.with(|_| ())),
+        Kind::WithLimit => asked(to.with_within(HOUR, |_| ())),
+        Kind::Call => asked(to.call(|_| ()).wait()),
+        Kind::CallLimit => match to.call(|_| ()).within(HOUR) {
+            Err(WaitError::Ask(error)) => asked::<()>(Err(error)),
+            Err(other) => panic!("{other}"),
+            Ok(()) => Ok(()),
+        },
+        Kind::ByRef => {
+            let mut reply = to.call(|_| ());
+            match reply.wait_by_ref(Limit::Unlimited) {
+                Ok(answer) => {
+                    assert_eq!(answer, Some(()));
+                    Ok(())
+                }
+                Err(error) => {
+                    assert!(reply.cancel().is_ok(), "it waits still");
+                    asked::<()>(Err(error))
+                }
+            }
+        }
+        Kind::Idle => asked(to.wait_idle().map_err(AskError::Refused)),
+        Kind::End => {
+            to.close();
+            asked(to.wait_ended(Limit::Unlimited).map_err(AskError::Refused))
+        }
+        Kind::Room => {
+            while to.tell(0).is_ok() {}
+            refused(to.waiting().tell(1).wait())
+        }
+        Kind::AskRoom => {
+            while to.tell(0).is_ok() {}
+            asked(to.waiting().ask(1).wait())
+        }
+    }
+}
+
+/// Two actors, each in a turn on a thread of its own, that wait for each other.
+fn meet(
+    kinds: [Kind; 2],
+    actors: &[Actor<Seen>; 2],
+    wait: fn(Kind, &Actor<Seen>) -> Result<(), Cycle>,
+) -> [Result<(), Cycle>; 2] {
+    let both = Arc::new(Barrier::new(2));
+    let threads = [0, 1].map(|me| {
+        let (actor, other) = (actors[me].clone(), actors[1 - me].clone());
+        let (kind, both) = (kinds[me], both.clone());
+        thread::spawn(move || {
+            let turn = |_: &mut Seen| {
+                both.wait();
+                wait(kind, &other)
+            };
+            actor.with(turn).unwrap()
+        })
+    });
+    threads.map(|thread| thread.join().unwrap())
+}
+
+#[test]
+fn of_two_turns_that_wait_for_each_other_one_is_told() {
+    must_end(|| {
+        for first in KINDS {
+            for second in KINDS {
+                // Whoever waits for an end closes the other one, which refuses what is sent then.
+                if (first == Kind::End) != (second == Kind::End) {
+                    continue;
+                }
+                let actors = ["ada", "bob"].map(|name| {
+                    let seen = Actor::builder(Seen::default()).name(name);
+                    seen.capacity(4, Overflow::Reject).spawn().unwrap()
+                });
+                let told = meet([first, second], &actors, wait);
+                let cycles = told.iter().filter_map(|told| told.as_ref().err()).collect::<Vec<_>>();
+                let [cycle] = cycles[..] else { panic!("{first:?}, {second:?}: {told:?}") };
+                assert_eq!(turned(cycle, "ada"), ["ada", "bob"]);
+                let me = usize::from(told[1].is_err());
+                assert_eq!(cycle.actors()[0], ["ada", "bob"][me], "whoever is told comes first");
+            }
+        }
+    });
+}
+
+#[test]
+fn who_was_told_goes_on_and_its_question_keeps_its_place() {
+    must_end(|| {
+        let actors = ["ada", "bob"].map(named);
+        let told = meet([Kind::Call; 2], &actors, |_, to| {
+            let answer = to.call(|seen| seen.0.push(1)).wait();
+            answer.map_err(|error| circle(&error).clone())
+        });
+        assert_eq!(told.iter().filter(|told| told.is_err()).count(), 1);
+        for actor in actors {
+            actor.wait_idle().unwrap();
+            assert_eq!(actor.with(|seen| seen.0.clone()), Ok(vec![1]));
+        }
+    });
+}
+
+#[test]
+fn a_question_with_a_limit_comes_back() {
+    must_end(|| {
+        let actors = ["ada", "bob"].map(named);
+        let told = meet([Kind::Call; 2], &actors, |_, to| {
+            let ran = Arc::new(AtomicUsize::new(0));
+            let runs = ran.clone();
+            match to.call(move |_| runs.fetch_add(1, SeqCst)).within(HOUR) {
+                Err(WaitError::Ask(error)) => {
+                    assert_eq!(Arc::strong_count(&ran), 1, "the question was taken back");
+                    Err(circle(&error).clone())
+                }
+                Ok(_) => Ok(()),
+                Err(other) => panic!("{other}"),
+            }
+        });
+        assert_eq!(told.iter().filter(|told| told.is_err()).count(), 1);
+    });
+}
+
+#[test]
+fn names_stand_in_the_order_of_waiting() {
+    must_end(|| {
+        // Of four in a row, the last one closes the circle. Turns on top of others take part.
+        let actors = ["a", "b", "c", "d"].map(named);
+        let [a, b, c, d] = actors.clone();
+        let (tell, told) = mpsc::channel();
+        let begun = Arc::new(Barrier::new(2));
+        let begins = begun.clone();
+        let thread = thread::spawn(move || {
+            let turn = |_: &mut Seen| {
+                b.with(|_| {
+                    begins.wait();
+                    c.with(|_| ()).map_err(|error| circle(&error).clone())
+                })
+                .unwrap()
+            };
+            a.with(turn).unwrap()
+        });
+        let [a, ..] = actors.clone();
+        let c = actors[2].clone();
+        c.with(|_| {
+            begun.wait();
+            d.with(|_| {
+                tell.send(a.with(|_| ()).map_err(|error| circle(&error).clone())).unwrap();
+            })
+            .unwrap();
+        })
+        .unwrap();
+        match (thread.join().unwrap(), told.recv().unwrap()) {
+            (Err(cycle), Ok(())) => assert_eq!(cycle.actors(), ["b", "c", "d", "a"]),
+            (Ok(()), Err(cycle)) => assert_eq!(cycle.actors(), ["d", "a", "b", "c"]),
+            told => panic!("{told:?}"),
+        }
+    });
+}
+
+// Turns that wait.
+
+fn by_hand(name: &str, queue: &DrainQueue) -> Actor<Seen> {
+    Actor::builder(Seen::default()).name(name).executor(queue.handle()).spawn().unwrap()
+}
+
+/// Has turns of both await something of the other, one after the other; what they got.
+fn await_each_other<F>(
+    queue: &DrainQueue,
+    actors: [&Actor<Seen>; 2],
+    wait: impl Fn(Actor<Seen>) -> F + Clone + Send + 'static,
+) -> [Result<(), Reason>; 2]
+where
+    F: Future<Output = Result<(), Reason>> + Send,
+{
+    let turns = [0, 1].map(|me| {
+        let (go, gone) = promise::<()>();
+        let other = actors[1 - me].clone();
+        let wait = wait.clone();
+        let turn = actors[me].run(async move |_| {
+            gone.await.unwrap();
+            wait(other).await
+        });
+        (go, turn)
+    });
+    queue.run_until_idle();
+    let turns = turns.map(|(go, turn)| {
+        go.keep(());
+        queue.run_until_idle();
+        turn
+    });
+    turns.map(|turn| {
+        assert!(turn.is_ready(), "it hangs");
+        turn.wait().unwrap()
+    })
+}
+
+fn reason(error: AskError) -> Reason {
+    let AskError::Refused(reason) = error else { panic!("{error}") };
+    reason
+}
+
+#[test]
+fn turns_that_await_each_other_are_told() {
+    let queue = DrainQueue::new();
+    let deadlock = || [Ok(()), Err(Reason::Deadlock(Cycle::from(["bob", "ada"])))];
+    let pair = || (by_hand("ada", &queue), by_hand("bob", &queue));
+
+    let (ada, bob) = pair();
+    let told = await_each_other(&queue, [&ada, &bob], |other| async move {
+        other.call(|_| ()).await.map_err(reason)
+    });
+    assert_eq!(told, deadlock());
+
+    let (ada, bob) = pair();
+    let told = await_each_other(&queue, [&ada, &bob], |other| async move { other.idle().await });
+    assert_eq!(told, deadlock());
+
+    let (ada, bob) = pair();
+    let told = await_each_other(&queue, [&ada, &bob], |other| async move {
+        other.close();
+        other.ended().await
+    });
+    assert_eq!(told, deadlock());
+
+    let pair = ["ada", "bob"].map(|name| {
+        let seen = Actor::builder(Seen::default()).name(name).executor(queue.handle());
+        seen.capacity(1, Overflow::Reject).spawn().unwrap()
+    });
+    let told = await_each_other(&queue, [&pair[0], &pair[1]], |other| async move {
+        while other.tell(0).is_ok() {}
+        other.waiting().tell(1).await.map_err(SendError::into_reason)
+    });
+    assert_eq!(told, deadlock());
+}
+
+#[test]
+fn a_turn_that_was_told_may_await_again_or_something_else() {
+    let queue = DrainQueue::new();
+    let (ada, bob) = (by_hand("ada", &queue), by_hand("bob", &queue));
+    let (go, gone) = promise::<()>();
+    let asked = bob.clone();
+    let first = ada.run(async move |_| asked.call(|_| 1).await);
+    let asked = ada.clone();
+    let second = bob.run(async move |_| {
+        let mut question = asked.call(|_| 2);
+        let told = (&mut question).await.unwrap_err();
+        assert_eq!(circle(&told).actors(), ["bob", "ada"]);
+        // It would be told again.
+        assert_eq!((&mut question).await.unwrap_err(), told);
+        gone.await.unwrap();
+        question.cancel().map_err(drop)
+    });
+    queue.run_until_idle();
+    assert!(!first.is_ready() && !second.is_ready());
+    go.keep(());
+    queue.run_until_idle();
+    assert_eq!(second.wait(), Ok(Ok(())), "the question waited still, and was taken back");
+    assert_eq!(first.wait(), Ok(Ok(1)));
+}
+
+#[test]
+fn who_waits_for_several_things_is_not_told() {
+    let queue = DrainQueue::new();
+    let (ada, bob) = (by_hand("ada", &queue), by_hand("bob", &queue));
+    // In either order: what comes later may be what wakes it.
+    for reply_first in [true, false] {
+        let (go, gone) = promise::<()>();
+        let asked = bob.clone();
+        let waits = ada.run(async move |_| {
+            let question = asked.call(|_| ());
+            match reply_first {
+                true => matches!(select(question, gone).await, Either::Right(_)),
+                false => matches!(select(gone, question).await, Either::Left(_)),
+            }
+        });
+        let asked = ada.clone();
+        let other = bob.run(async move |_| asked.call(|_| ()).await);
+        queue.run_until_idle();
+        assert!(!waits.is_ready() && !other.is_ready(), "neither is told");
+        go.keep(());
+        queue.run_until_idle();
+        assert_eq!(waits.wait(), Ok(true));
+        assert_eq!(other.wait(), Ok(Ok(())));
+    }
+    // Both at once: the second answer is not all that can wake it.
+    let asked = bob.clone();
+    let (go, gone) = promise::<()>();
+    let both = ada.run(async move |_| join(asked.call(|_| ()), gone).await);
+    queue.run_until_idle();
+    go.keep(());
+    queue.run_until_idle();
+    assert_eq!(both.wait(), Ok((Ok(()), Ok(()))));
+}
+
+#[test]
+fn a_question_that_is_dropped_is_not_what_its_turn_waits_for() {
+    let queue = DrainQueue::new();
+    let (ada, bob) = (by_hand("ada", &queue), by_hand("bob", &queue));
+    let (go, gone) = promise::<()>();
+    let asked = bob.clone();
+    let waits = ada.run(async move |_| {
+        {
+            let mut question = pin!(asked.call(|_| ()));
+            std::future::poll_fn(|cx| {
+                assert!(question.as_mut().poll(cx).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+        }
+        gone.await
+    });
+    let asked = ada.clone();
+    let other = bob.run(async move |_| asked.call(|_| ()).await);
+    queue.run_until_idle();
+    assert!(!waits.is_ready() && !other.is_ready(), "neither is told");
+    go.keep(());
+    queue.run_until_idle();
+    assert_eq!((waits.wait(), other.wait()), (Ok(Ok(())), Ok(Ok(()))));
+}
+
+#[test]
+fn a_thread_and_a_turn_that_waits() {
+    must_end(|| {
+        let pool = ThreadPool::builder().threads(2).build().unwrap();
+        for _ in 0..size(20, 500) {
+            let [ada, bob] = ["ada", "bob"].map(|name| {
+                let seen = Actor::builder(Seen::default()).name(name).executor(pool.handle());
+                seen.spawn().unwrap()
+            });
+            let both = Arc::new(Barrier::new(2));
+            let (asked, here) = (bob.clone(), both.clone());
+            let awaits = ada.run(async move |_| {
+                here.wait();
+                asked.call(|_| ()).await
+            });
+            let asked = ada.clone();
+            let sleeps = bob.call(move |_| {
+                both.wait();
+                asked.with(|_| ())
+            });
+            let told = [awaits.wait().unwrap(), sleeps.wait().unwrap()];
+            let errors = told.iter().filter_map(|told| told.as_ref().err()).collect::<Vec<_>>();
+            let [error] = errors[..] else { panic!("{told:?}") };
+            assert_eq!(turned(circle(error), "ada"), ["ada", "bob"]);
+        }
+    });
+}
+
+// Limits.
+
+/// `ada` waits for `bob` for so long, who waits for `ada` for so long thereafter: what they got.
+fn with_limits(first: Limit, second: Limit, clocks: [&VirtualClock; 2]) -> [&'static str; 2] {
+    fn said<R>(answer: Result<R, AskError>) -> &'static str {
+        match answer {
+            Ok(_) => "answer",
+            Err(AskError::Refused(Reason::TimedOut)) => "limit",
+            Err(error) => {
+                circle(&error);
+                "told"
+            }
+        }
+    }
+    let actors = [("ada", clocks[1]), ("bob", clocks[0])].map(|(name, clock)| {
+        let seen = Actor::builder(Seen::default()).name(name).clock(clock.clone());
+        seen.spawn().unwrap()
+    });
+    let [ada, bob] = actors;
+    let (busy, is_busy) = mpsc::channel();
+    let (go, gone) = mpsc::channel::<()>();
+    let (asked, clock) = (ada.clone(), clocks[1].clone());
+    let actor = bob.clone();
+    let sleepers = clocks[0].clone();
+    let second = thread::spawn(move || {
+        let turn = move |_: &mut Seen| {
+            busy.send(()).unwrap();
+            gone.recv().unwrap();
+            said(asked.with_within(second, |_| ()))
+        };
+        actor.with(turn).unwrap()
+    });
+    is_busy.recv().unwrap();
+    let first = thread::spawn(move || ada.with(|_| said(bob.with_within(first, |_| ()))).unwrap());
+    sleepers.wait_for_sleepers(1);
+    go.send(()).unwrap();
+    while !(first.is_finished() && second.is_finished()) {
+        // Whoever is not told sleeps by the clock.
+        clock.advance(Duration::from_millis(1));
+        sleepers.advance(Duration::from_millis(1));
+        thread::yield_now();
+    }
+    [first.join().unwrap(), second.join().unwrap()]
+}
+
+#[test]
+fn whose_limit_would_end_first_is_told() {
+    must_end(|| {
+        let ms = |n| Limit::Within(Duration::from_millis(n));
+        let (short, long) = (ms(1_800_000), ms(3_600_000));
+        let clock = VirtualClock::new();
+        let one = [&clock; 2];
+        assert_eq!(with_limits(long, short, one), ["answer", "told"]);
+        assert_eq!(with_limits(short, long, one), ["told", "answer"]);
+        assert_eq!(with_limits(long, Limit::Unlimited, one), ["told", "answer"]);
+        // Nobody knows which of two clocks is the first: one of them ends the wait.
+        let other = VirtualClock::new();
+        let got = with_limits(ms(1_000), long, [&clock, &other]);
+        assert_eq!(got, ["limit", "answer"]);
+    });
+}
+
+// What user code does to it.
+
+#[test]
+fn a_turn_that_panics_asleep_leaves_nothing() {
+    must_end(|| {
+        // A clock that panics in the middle of a wait.
+        #[derive(Debug)]
+        struct Bad(AtomicUsize);
+        impl turnwise::Clock for Bad {
+            fn now(&self) -> Duration {
+                Duration::ZERO
+            }
+            fn park_until(&self, _: Duration) {
+                if self.0.fetch_add(1, SeqCst) == 0 {
+                    common::quiet_panic("a bad clock")
+                }
+                thread::yield_now();
+            }
+        }
+        let ada = Actor::builder(Seen::default()).name("ada").panic_policy(PanicPolicy::Resume);
+        let ada = ada.spawn().unwrap();
+        let bob = Actor::builder(Seen::default()).name("bob").clock(Bad(AtomicUsize::new(0)));
+        let bob = bob.spawn().unwrap();
+        let held = common::Held::hold(&bob);
+        let asked = bob.clone();
+        let turn = ada.call(move |_| asked.with_within(HOUR, |_| ()));
+        assert!(matches!(turn.wait(), Err(AskError::Panicked(_))));
+        held.let_go();
+        // No edge of `ada` is left: `bob` may wait for it while it is busy.
+        let (go, gone) = promise::<()>();
+        let busy = ada.run(async move |_| gone.await);
+        let asked = ada.clone();
+        let (begin, begun) = mpsc::channel();
+        let waits = thread::spawn(move || {
+            let turn = |_: &mut Seen| {
+                begin.send(()).unwrap();
+                asked.with(|_| ())
+            };
+            bob.with(turn).unwrap()
+        });
+        begun.recv().unwrap();
+        go.keep(());
+        assert_eq!(waits.join().unwrap(), Ok(()));
+        assert_eq!(busy.wait(), Ok(Ok(())));
+    });
+}
+
+#[test]
+fn a_turn_that_is_cut_leaves_its_place() {
+    let queue = DrainQueue::new();
+    for stops in [false, true] {
+        let (ada, bob) = (by_hand("ada", &queue), by_hand("bob", &queue));
+        let (go, gone) = promise::<()>();
+        let asked = bob.clone();
+        let (waits, abort) = ada.run_abortable(async move |_| asked.call(|_| ()).await);
+        let asked = ada.clone();
+        let other = bob.run(async move |_| {
+            gone.await.unwrap();
+            asked.call(|_| ()).await
+        });
+        queue.run_until_idle();
+        if stops {
+            ada.stop();
+        } else {
+            abort.abort();
+        }
+        // It waits for nobody now, whether it was dropped yet or not.
+        go.keep(());
+        queue.run_until_idle();
+        assert_eq!(waits.wait(), Err(AskError::Aborted));
+        match other.wait().unwrap() {
+            Ok(()) => assert!(!stops),
+            Err(AskError::Refused(Reason::Stopped(_))) => assert!(stops),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_system_is_shut_down_while_its_turns_wait_for_each_other() {
+    must_end(|| {
+        let queue = DrainQueue::new();
+        let system = System::new();
+        let spawn = |name: &str| {
+            let seen = Actor::builder(Seen::default()).name(name).executor(queue.handle());
+            system.spawn(seen).unwrap()
+        };
+        let (ada, bob) = (spawn("ada"), spawn("bob"));
+        let told = await_each_other(&queue, [&ada, &bob], |other| async move {
+            other.call(|_| ()).await.map_err(reason)
+        });
+        assert!(matches!(told, [Ok(()), Err(Reason::Deadlock(_))]));
+        let ending = thread::spawn(move || system.shutdown(HOUR));
+        while !ending.is_finished() {
+            queue.run_until_idle();
+            thread::yield_now();
+        }
+        assert!(ending.join().unwrap().is_complete());
+    });
+}
+
+// Random graphs.
+
+/// Numbers that look random.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % below as u64) as usize
+    }
+}
+
+/// Who waits for whom, as a plain program knows it.
+struct Oracle {
+    targets: Vec<usize>,
+    begun: Vec<bool>,
+    over: Vec<bool>,
+    told: Vec<Option<Vec<String>>>,
+}
+
+impl Oracle {
+    fn new(targets: &[usize]) -> Self {
+        let len = targets.len();
+        Oracle {
+            targets: targets.to_vec(),
+            begun: vec![false; len],
+            over: vec![false; len],
+            told: vec![None; len],
+        }
+    }
+
+    fn waits(&self, who: usize) -> bool {
+        self.begun[who] && !self.over[who]
+    }
+
+    /// It waits for its target from now on.
+    fn begin(&mut self, who: usize) {
+        self.begun[who] = true;
+        let (mut at, mut names) = (self.targets[who], vec![who.to_string()]);
+        while at != who && self.waits(at) && names.len() <= self.targets.len() {
+            names.push(at.to_string());
+            at = self.targets[at];
+        }
+        if at == who {
+            self.told[who] = Some(names);
+            self.over[who] = true;
+        }
+        // Whose target is over is answered.
+        while let Some(next) =
+            (0..self.over.len()).find(|&i| self.waits(i) && self.over[self.targets[i]])
+        {
+            self.over[next] = true;
+        }
+    }
+}
+
+#[test]
+fn random_graphs_of_turns_that_wait_agree_with_a_plain_walk() {
+    let graphs = size_from_env("TURNWISE_GRAPHS", size(3_000, 100_000));
+    let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+    let mut cycles = 0;
+    let queue = DrainQueue::new();
+    for _ in 0..graphs {
+        let len = 2 + dice.roll(11);
+        let targets = (0..len).map(|me| (me + 1 + dice.roll(len - 1)) % len).collect::<Vec<_>>();
+        let actors = (0..len).map(|i| by_hand(&i.to_string(), &queue)).collect::<Vec<_>>();
+        let told = Arc::new(Mutex::new(vec![None; len]));
+        let mut gates: Vec<Option<Promise<()>>> = Vec::new();
+        let mut turns: Vec<Reply<()>> = Vec::new();
+        for me in 0..len {
+            let (go, gone) = promise::<()>();
+            gates.push(Some(go));
+            let (other, told) = (actors[targets[me]].clone(), told.clone());
+            turns.push(actors[me].run(async move |_| {
+                gone.await.unwrap();
+                let answer = other.call(|_| ()).await;
+                let names = answer.err().map(|error| circle(&error).actors().to_vec());
+                told.lock().unwrap()[me] = names;
+            }));
+        }
+        queue.run_until_idle();
+        let mut oracle = Oracle::new(&targets);
+        let mut left = (0..len).collect::<Vec<_>>();
+        while !left.is_empty() {
+            let who = left.swap_remove(dice.roll(left.len()));
+            gates[who].take().unwrap().keep(());
+            queue.run_until_idle();
+            oracle.begin(who);
+            let over = turns.iter().map(Reply::is_ready).collect::<Vec<_>>();
+            assert_eq!(over, oracle.over, "{targets:?}, after {who}");
+            assert_eq!(*told.lock().unwrap(), oracle.told, "{targets:?}, after {who}");
+        }
+        cycles += oracle.told.iter().flatten().count();
+    }
+    assert!(cycles > graphs / 2, "there was something to find");
+}
+
+/// How many circles there are, if each waits for its target.
+fn circles(targets: &[usize]) -> usize {
+    let mut oracle = Oracle::new(targets);
+    (0..targets.len()).for_each(|who| oracle.begin(who));
+    oracle.told.iter().flatten().count()
+}
+
+#[test]
+fn random_graphs_of_threads_have_one_told_a_circle() {
+    must_end(|| {
+        let graphs = size_from_env("TURNWISE_THREAD_GRAPHS", size(100, 3_000));
+        let pool = ThreadPool::builder().threads(2).build().unwrap();
+        let mut dice = Dice(0xD1B5_4A32_D192_ED03);
+        for _ in 0..graphs {
+            let len = 2 + dice.roll(6);
+            let targets =
+                (0..len).map(|me| (me + 1 + dice.roll(len - 1)) % len).collect::<Vec<_>>();
+            // Turns that wait, threads of their own, and a pool's workers.
+            let actors = (0..len).map(|i| {
+                let seen = Actor::builder(Seen::default()).name(i.to_string());
+                if i % 3 == 0 { seen.executor(pool.handle()) } else { seen }.spawn().unwrap()
+            });
+            let actors = actors.collect::<Vec<_>>();
+            let all = Arc::new(Barrier::new(len));
+            let threads = (0..len).map(|me| {
+                let (actor, other) = (actors[me].clone(), actors[targets[me]].clone());
+                let (all, waits) = (all.clone(), dice.roll(4));
+                let kind = [Kind::With, Kind::Call, Kind::CallLimit][dice.roll(3)];
+                thread::spawn(move || {
+                    if waits == 0 {
+                        let turn = actor.run(async move |_| {
+                            // Not on a pool's worker: it would keep it.
+                            thread::spawn(move || all.wait()).join().unwrap();
+                            other.call(|_| ()).await.map_err(|error| circle(&error).clone())
+                        });
+                        block_on(turn).unwrap()
+                    } else {
+                        let turn = |_: &mut Seen| {
+                            turnwise::blocking(|| all.wait());
+                            wait(kind, &other)
+                        };
+                        actor.with(turn).unwrap()
+                    }
+                })
+            });
+            let threads = threads.collect::<Vec<_>>();
+            let told = threads.into_iter().map(|thread| thread.join().unwrap());
+            let told = told.enumerate().filter_map(|(me, told)| Some((me, told.err()?)));
+            let told = told.collect::<Vec<_>>();
+            assert_eq!(told.len(), circles(&targets), "{targets:?}: {told:?}");
+            for (me, cycle) in told {
+                let names = cycle.actors().iter().map(|name| name.parse::<usize>().unwrap());
+                let names = names.collect::<Vec<_>>();
+                assert_eq!(names[0], me);
+                for (at, &name) in names.iter().enumerate() {
+                    assert_eq!(targets[name], names[(at + 1) % names.len()], "{targets:?}");
+                }
+            }
+        }
+    });
+}
