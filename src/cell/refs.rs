@@ -379,6 +379,13 @@ impl<S> Strong<S> {
         self.0.addr().get() & TAGS == 0
     }
 
+    /// Where a message that this thread sends now comes from, if the actor is traced.
+    #[cfg(feature = "tracing")]
+    #[inline]
+    pub(crate) fn origin(&self) -> Option<super::span::Origin> {
+        super::span::Origin::of(self.header())
+    }
+
     /// Has its mailbox a limit?
     #[inline(always)]
     pub(crate) fn is_bounded(&self) -> bool {

@@ -134,9 +134,15 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
         })
     }
 
-    /// Drops the future. May unwind.
-    fn drop_future(&self) {
+    /// Drops the future; at an await, if it is cut. May unwind.
+    fn drop_future(&self, cut: Option<&AskError>) {
         if self.set_stage(Stage::Gone) == Stage::Begun {
+            if let Some(why) = cut {
+                // SAFETY: E4: it is there, and pinned, as for a poll.
+                self.this().body.with_mut(|body| unsafe {
+                    L::cut(Pin::new_unchecked(&mut (*body).future), why);
+                });
+            }
             // SAFETY: E4: it is there, and dropped once, where it was polled.
             self.this().body.with_mut(|body| unsafe {
                 ManuallyDrop::drop(&mut (*body).future);
@@ -168,15 +174,16 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
             self.this().body.with_mut(|body| unsafe { (*body).future = ManuallyDrop::new(future) });
             self.set_stage(Stage::Begun);
         } else if let Some(cut) = cut {
-            self.drop_future();
-            return Polled::Over(Err(cut.into()));
+            let why = cut.into();
+            self.drop_future(Some(&why));
+            return Polled::Over(Err(why));
         }
         // SAFETY: E1: the owner keeps the cell.
         let header = unsafe { &*cell };
         let polled = panic::catch(|| match self.poll_within(header) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(answer) => {
-                let dropped = panic::catch(|| self.drop_future());
+                let dropped = panic::catch(|| self.drop_future(None));
                 Poll::Ready(dropped.map(|()| answer))
             }
         });
@@ -186,7 +193,7 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
             Ok(Poll::Ready(Err(payload))) => std::panic::resume_unwind(payload),
             Err(payload) => {
                 // E5: before the panic is dealt with.
-                panic::ignore(|| self.drop_future());
+                panic::ignore(|| self.drop_future(None));
                 std::panic::resume_unwind(payload)
             }
         }
@@ -322,7 +329,7 @@ impl<S: 'static, L: AsyncMessage<S>> Awaited<S, L> {
         let Some(turn) = this.turn.take() else { return };
         // SAFETY: the mailbox's.
         if turn.this().stage.with(|stage| unsafe { *stage }) == Stage::Begun {
-            panic::ignore(|| turn.drop_future());
+            panic::ignore(|| turn.drop_future(Some(&AskError::Refused(reason))));
             // SAFETY: E1.
             unsafe { turn.finish(env, Err(AskError::Aborted)) };
         } else {

@@ -16,7 +16,7 @@ use crate::mailbox::word::Snapshot;
 use crate::panic;
 use crate::send::push::By;
 use crate::sync::thread;
-use crate::time::Limit;
+use crate::time::{Cutoff, Limit};
 use crate::wait_list::Waiter;
 
 impl<S: 'static> Strong<S> {
@@ -38,6 +38,19 @@ impl<S: 'static> Strong<S> {
                 (_, reason) => return Err(AskError::Refused(reason)),
             },
         };
+        #[cfg(feature = "tracing")]
+        if let Some(origin) = self.origin() {
+            return self.lend_left(origin.of_closure(self.header(), f), deadline, waits);
+        }
+        self.lend_left(f, deadline, waits)
+    }
+
+    /// The same for a closure that could not be run at once.
+    fn lend_left<F, R>(&self, f: F, deadline: Cutoff<'_>, waits: bool) -> Result<R, AskError>
+    where
+        F: FnOnce(&mut S) -> R + Send,
+        R: Send,
+    {
         if self.is_running_here() {
             return Err(AskError::Refused(Reason::Deadlock));
         }
