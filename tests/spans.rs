@@ -10,7 +10,7 @@ use std::fmt::Debug;
 use std::future::{pending, poll_fn};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Once};
 use std::task::Poll;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
@@ -24,8 +24,9 @@ use tracing_core::span::Current;
 use turnwise::executor::DrainQueue;
 use turnwise::time::{Every, Timers};
 use turnwise::{
-    Actor, AskError, AsyncContext, AsyncHandler, Clock, Context, Drain, Executor, Handler, Limit,
-    Lossy, Overflow, PanicPolicy, Reason, Template, Undelivered, VirtualClock, promise,
+    Actor, ActorBuilder, AskError, AsyncContext, AsyncHandler, Clock, Context, Drain, Executor,
+    Handler, Limit, Lossy, Overflow, PanicPolicy, Reason, Template, Undelivered, VirtualClock,
+    promise,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -311,7 +312,14 @@ fn check(ways: impl IntoIterator<Item = Way>, till: &Actor<Till>, run: impl Fn()
     }
 }
 
-fn builder() -> turnwise::ActorBuilder<Till> {
+fn builder() -> ActorBuilder<Till> {
+    // `tracing` asks its subscribers about the span when it is first come to. A thread without one
+    // that comes to it just as another thread's is made would leave it disabled.
+    static KNOWN: Once = Once::new();
+    KNOWN.call_once(|| {
+        let first = Actor::builder(()).traced(true).spawn().unwrap();
+        Book::new().read(|| first.send(|()| ()).unwrap());
+    });
     Actor::builder(Till::default()).name("till").traced(true)
 }
 

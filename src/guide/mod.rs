@@ -15,7 +15,7 @@
 //! | [10. Many messages at once](self::batches) | many messages at once; an event loop of your own; a state made on first use |
 //! | [11. Ending](self::ending) | close, stop, the last handle, waiting for the end |
 //! | [12. Shutting down](self::shutting_down) | ending all actors of a program, in order and in time |
-//! | [13. Watching](self::watching) | names in errors and panics, what is lost, counters, events |
+//! | [13. Watching](self::watching) | names in errors and panics, what is lost, counters, events, spans |
 //! | [14. In a service: tokio and axum](self::tokio) | actors in an async service: bounds, time-outs, what runs where, the shutdown |
 //! | [15. Testing without sleeping](self::testing) | testing without sleeping |
 //! | [16. Cookbook](self::cookbook) | whole programs: timer, supervisor, cache, rate limiter, stages, batch writer |
