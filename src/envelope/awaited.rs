@@ -134,15 +134,21 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
         })
     }
 
-    /// Drops the future; at an await, if it is cut. May unwind.
-    fn drop_future(&self, cut: Option<&AskError>) {
+    /// Drops the future of a turn that has begun, at an await, and says why. May unwind.
+    #[cold]
+    fn cut_future(&self, why: &AskError) {
+        // SAFETY: E4: it is there, and pinned, as for a poll.
+        let cut = |body: *mut Body<_, _>| unsafe {
+            L::cut(Pin::new_unchecked(&mut (*body).future), why);
+        };
+        let told = panic::catch(|| self.this().body.with_mut(cut));
+        self.drop_future();
+        told.unwrap_or_else(|payload| std::panic::resume_unwind(payload));
+    }
+
+    /// Drops the future. May unwind.
+    fn drop_future(&self) {
         if self.set_stage(Stage::Gone) == Stage::Begun {
-            if let Some(why) = cut {
-                // SAFETY: E4: it is there, and pinned, as for a poll.
-                self.this().body.with_mut(|body| unsafe {
-                    L::cut(Pin::new_unchecked(&mut (*body).future), why);
-                });
-            }
             // SAFETY: E4: it is there, and dropped once, where it was polled.
             self.this().body.with_mut(|body| unsafe {
                 ManuallyDrop::drop(&mut (*body).future);
@@ -175,7 +181,7 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
             self.set_stage(Stage::Begun);
         } else if let Some(cut) = cut {
             let why = cut.into();
-            self.drop_future(Some(&why));
+            self.cut_future(&why);
             return Polled::Over(Err(why));
         }
         // SAFETY: E1: the owner keeps the cell.
@@ -183,7 +189,7 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
         let polled = panic::catch(|| match self.poll_within(header) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(answer) => {
-                let dropped = panic::catch(|| self.drop_future(None));
+                let dropped = panic::catch(|| self.drop_future());
                 Poll::Ready(dropped.map(|()| answer))
             }
         });
@@ -193,7 +199,7 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
             Ok(Poll::Ready(Err(payload))) => std::panic::resume_unwind(payload),
             Err(payload) => {
                 // E5: before the panic is dealt with.
-                panic::ignore(|| self.drop_future(None));
+                panic::ignore(|| self.drop_future());
                 std::panic::resume_unwind(payload)
             }
         }
@@ -329,7 +335,7 @@ impl<S: 'static, L: AsyncMessage<S>> Awaited<S, L> {
         let Some(turn) = this.turn.take() else { return };
         // SAFETY: the mailbox's.
         if turn.this().stage.with(|stage| unsafe { *stage }) == Stage::Begun {
-            panic::ignore(|| turn.drop_future(Some(&AskError::Refused(reason))));
+            panic::ignore(|| turn.cut_future(&AskError::Refused(reason)));
             // SAFETY: E1.
             unsafe { turn.finish(env, Err(AskError::Aborted)) };
         } else {
