@@ -180,7 +180,7 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
             self.this().body.with_mut(|body| unsafe { (*body).future = ManuallyDrop::new(future) });
             self.set_stage(Stage::Begun);
         } else if let Some(cut) = cut {
-            let why = cut.into();
+            let why = AskError::from(cut);
             self.cut_future(&why);
             return Polled::Over(Err(why));
         }
