@@ -134,7 +134,15 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
         })
     }
 
-    /// Drops the future of a turn that has begun, at an await, and says why. May unwind.
+    /// Drops the future of a turn that has begun, and is cut at an await. May unwind.
+    #[cold]
+    fn cut(&self, cut: Cut) -> AskError {
+        let why = AskError::from(cut);
+        self.cut_future(&why);
+        why
+    }
+
+    /// The same, for that reason.
     #[cold]
     fn cut_future(&self, why: &AskError) {
         // SAFETY: E4: it is there, and pinned, as for a poll.
@@ -180,9 +188,7 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
             self.this().body.with_mut(|body| unsafe { (*body).future = ManuallyDrop::new(future) });
             self.set_stage(Stage::Begun);
         } else if let Some(cut) = cut {
-            let why = AskError::from(cut);
-            self.cut_future(&why);
-            return Polled::Over(Err(why));
+            return Polled::Over(Err(self.cut(cut)));
         }
         // SAFETY: E1: the owner keeps the cell.
         let header = unsafe { &*cell };

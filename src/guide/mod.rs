@@ -79,6 +79,12 @@ pub mod ending {}
 pub mod shutting_down {}
 
 #[doc = include_str!("13-watching.md")]
+// As that of the next chapter.
+#[cfg_attr(feature = "tracing", doc = "```rust")]
+#[cfg_attr(not(feature = "tracing"), doc = "```ignore")]
+#[doc = include_str!("13-watching.rs")]
+#[doc = "```"]
+#[doc = include_str!("13-watching-end.md")]
 pub mod watching {}
 
 #[doc = include_str!("14-tokio.md")]
