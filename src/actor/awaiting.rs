@@ -234,6 +234,7 @@ fn ask<S: Send + 'static, L: AsyncMessage<S>>(
     ask_as(handle, message, by)
 }
 
+#[inline(always)]
 fn ask_as<S: Send + 'static, L: AsyncMessage<S>>(
     handle: &Strong<S>,
     message: L,
@@ -244,6 +245,7 @@ fn ask_as<S: Send + 'static, L: AsyncMessage<S>>(
 }
 
 /// The same, with a handle that aborts the turn.
+#[inline(always)]
 fn ask_abortable<S: Send + 'static, L: AsyncMessage<S>>(
     handle: &Strong<S>,
     message: L,

@@ -348,7 +348,8 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// of it is ignored.
     ///
     /// Every message of such an actor goes through the mailbox, as it does with
-    /// [hooks](Self::on_batch_start). Other actors pay nothing.
+    /// [hooks](Self::on_batch_start). Other actors pay for a look at a bit of the handle, where a
+    /// message does not run on the spot; without the feature, nothing.
     ///
     /// # Examples
     /// ```

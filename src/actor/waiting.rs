@@ -197,6 +197,7 @@ impl<M: 'static> Sending<M> {
         Self::of(handle, message, back)
     }
 
+    #[inline(always)]
     fn of<S, L, F>(handle: &Strong<S>, message: L, back: F) -> Self
     where
         S: Send + 'static,
@@ -340,6 +341,7 @@ impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
     }
 
     /// Waits for room.
+    #[inline(always)]
     fn waits<S, L>(handle: &Strong<S>, message: L) -> Self
     where
         S: Send + 'static,
@@ -362,6 +364,7 @@ impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
         Self::of_turn_as(handle, message)
     }
 
+    #[inline(always)]
     fn of_turn_as<S, L>(handle: &Strong<S>, message: L) -> Self
     where
         S: Send + 'static,

@@ -381,9 +381,11 @@ impl<S> Strong<S> {
 
     /// Where a message that this thread sends now comes from, if the actor is traced.
     #[cfg(feature = "tracing")]
-    #[inline]
+    #[inline(always)]
     pub(crate) fn origin(&self) -> Option<super::span::Origin> {
-        super::span::Origin::of(self.header())
+        // Whoever is traced is observed.
+        let observed = self.0.addr().get() & OBSERVED != 0;
+        if observed { super::span::Origin::of(self.header()) } else { None }
     }
 
     /// Has its mailbox a limit?

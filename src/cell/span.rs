@@ -47,12 +47,12 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// The origin of a message that this thread sends now, if the actor is traced.
+    #[cold]
     pub(crate) fn of(header: &Header) -> Option<Self> {
         header.config().is_traced().then(|| Origin::here(header))
     }
 
     /// The same, of an actor that is known to be traced.
-    #[cold]
     pub(crate) fn here(header: &Header) -> Self {
         let sender = told(Span::none(), Span::current);
         Origin { sender, sent: moment(header.clock()) }

@@ -46,6 +46,7 @@ impl<S: 'static> Strong<S> {
     }
 
     /// The same for a closure that could not be run at once.
+    #[inline(always)]
     fn lend_left<F, R>(&self, f: F, deadline: Cutoff<'_>, waits: bool) -> Result<R, AskError>
     where
         F: FnOnce(&mut S) -> R + Send,

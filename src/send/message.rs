@@ -182,6 +182,7 @@ impl<S: 'static> Strong<S> {
         self.send_chain(messages)
     }
 
+    #[inline(always)]
     fn send_chain<L: Message<S>>(
         &self,
         messages: impl Iterator<Item = L>,

@@ -39,7 +39,8 @@ impl<S: 'static> Strong<S> {
     }
 
     /// [`with`](Self::with) of an actor that is run elsewhere, or with something around its turns.
-    #[inline(always)]
+    #[cfg_attr(feature = "tracing", inline(never))]
+    #[cfg_attr(not(feature = "tracing"), inline(always))]
     fn with_elsewhere<F, R>(&self, local: &Local, f: F) -> Result<R, AskError>
     where
         F: FnOnce(&mut S) -> R + Send,
