@@ -17,8 +17,8 @@ use common::{Held, Tally, block_on, must_end, poll_once, until};
 use turnwise::executor::{DrainQueue, Shutdown};
 use turnwise::time::{Timer, Timers};
 use turnwise::{
-    Actor, ActorBuilder, AskError, Clock, Context, Deadline, EndCause, Handler, Limit, Lossy,
-    Overflow, PanicPolicy, Promise, Reason, Reply, Restarts, StopCause, System, Template,
+    Activity, Actor, ActorBuilder, AskError, Clock, Context, Deadline, EndCause, Handler, Limit,
+    Lossy, Overflow, PanicPolicy, Promise, Reason, Reply, Restarts, StopCause, System, Template,
     ThreadPool, TurnPanic, VirtualClock, WaitError, blocking, promise, promise_on,
 };
 
@@ -786,6 +786,41 @@ fn looks_never_wait() {
 }
 
 #[test]
+fn stats_wait_for_no_turn() {
+    must_end(|| {
+        let actor = narrow().counted(true).panic_policy(PanicPolicy::Resume).spawn().unwrap();
+        assert!(
+            actor.call(|_| -> () { std::panic::resume_unwind(Box::new("oops")) }).wait().is_err()
+        );
+        let held = Held::hold(&actor);
+        actor.send(Seen::here).unwrap();
+        assert!(actor.send(Seen::here).is_err(), "full");
+        let stats = actor.stats().unwrap();
+        assert_eq!((stats.handled, stats.panicked, stats.refused), (1, 1, 1));
+        assert_eq!(actor.len(), 2, "nothing was run by the look");
+        held.let_go();
+        until(|| actor.stats().unwrap().handled == 3);
+        assert_eq!(plain().stats(), None);
+    });
+}
+
+#[test]
+fn losses_are_counted_without_waiting() {
+    must_end(|| {
+        let queue = DrainQueue::new();
+        let (lost, busy) = (on(&queue), plain());
+        let held = Held::hold(&busy);
+        lost.send(Seen::here).unwrap();
+        lost.stop();
+        assert_eq!((lost.discarded(), queue.len()), (0, 1));
+        queue.run_until_idle();
+        assert_eq!((lost.discarded(), busy.discarded()), (1, 0));
+        assert!(turnwise::discarded() >= 1);
+        held.let_go();
+    });
+}
+
+#[test]
 fn lossy_never_waits() {
     must_end(|| {
         let actor = plain();
@@ -804,6 +839,25 @@ fn lossy_never_waits() {
 
 // ---------------------------------------------------------------------------------------------
 // Systems
+
+#[test]
+fn snapshot_waits_for_no_turn() {
+    must_end(|| {
+        let (system, queue) = (System::new(), DrainQueue::new());
+        let busy = system.spawn(narrow().name("busy").counted(true)).unwrap();
+        let child = system.child().unwrap();
+        let waits = child.spawn(Actor::builder(Seen::default()).executor(queue.handle())).unwrap();
+        let held = Held::hold(&busy);
+        waits.send(Seen::here).unwrap();
+        let snapshot = system.snapshot();
+        let doing: Vec<_> = snapshot.actors.iter().map(|actor| actor.activity).collect();
+        assert_eq!(doing, [Activity::Running, Activity::Scheduled]);
+        assert!(snapshot.to_string().lines().nth(1).unwrap().starts_with("busy "));
+        assert_eq!((queue.len(), busy.len(), system.discarded()), (1, 1, 0), "nothing was run");
+        held.let_go();
+        queue.run_until_idle();
+    });
+}
 
 #[test]
 fn system_spawns_and_runs_nothing() {

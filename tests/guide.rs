@@ -52,8 +52,9 @@ fn guide(folder: &str) -> (Vec<Chapter>, String) {
             if file.is_empty() {
                 file = part;
             }
-        } else if let Some(fence) =
-            part("#[doc = \"", "\"]").or(part("#[cfg_attr(feature = \"tokio\", doc = \"", "\")]"))
+        } else if let Some(fence) = part("#[doc = \"", "\"]")
+            .or(part("#[cfg_attr(feature = \"tokio\", doc = \"", "\")]"))
+            .or(part("#[cfg_attr(feature = \"tracing\", doc = \"", "\")]"))
         {
             text += &fence;
             text += "\n";

@@ -1,5 +1,6 @@
 //! Turns that may wait: `async` closures and handlers.
 
+use std::any::type_name;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -174,6 +175,10 @@ where
     }
 
     fn payload(self) {}
+
+    fn kind() -> &'static str {
+        type_name::<F>()
+    }
 }
 
 /// A typed message, and what makes its turn.
@@ -199,6 +204,10 @@ where
     fn payload(self) -> M {
         self.0
     }
+
+    fn kind() -> &'static str {
+        type_name::<M>()
+    }
 }
 
 /// The turn of a typed message.
@@ -218,8 +227,33 @@ fn ask<S: Send + 'static, L: AsyncMessage<S>>(
     message: L,
     by: By,
 ) -> Reply<L::Answer, L::Payload> {
+    #[cfg(feature = "tracing")]
+    if let Some(origin) = handle.origin() {
+        return ask_as(handle, origin.of_message(message), by);
+    }
+    ask_as(handle, message, by)
+}
+
+#[inline(always)]
+fn ask_as<S: Send + 'static, L: AsyncMessage<S>>(
+    handle: &Strong<S>,
+    message: L,
+    by: By,
+) -> Reply<L::Answer, L::Payload> {
     let (turn, asker) = Awaited::new(message);
     Reply::of(handle, handle.ask_async(turn, asker, by), AsyncMessage::payload)
+}
+
+/// The same, with a handle that aborts the turn.
+#[inline(always)]
+fn ask_abortable<S: Send + 'static, L: AsyncMessage<S>>(
+    handle: &Strong<S>,
+    message: L,
+) -> (Reply<L::Answer, L::Payload>, AbortHandle) {
+    let (turn, asker) = Awaited::new(message);
+    let abort = AbortHandle(turn.keeper());
+    let answer = handle.ask_async(turn, asker, By::Sender);
+    (Reply::of(handle, answer, AsyncMessage::payload), abort)
 }
 
 impl<S: Send + 'static> Actor<S> {
@@ -293,10 +327,12 @@ impl<S: Send + 'static> Actor<S> {
         F: for<'a> AsyncTurn<&'a mut S, R, Future: Send> + Send + 'static,
         R: Send + 'static,
     {
-        let (turn, asker) = Awaited::new(AsyncClosure::new(turn));
-        let handle = AbortHandle(turn.keeper());
-        let answer = self.handle.ask_async(turn, asker, By::Sender);
-        (Reply::of(&self.handle, answer, AsyncMessage::payload), handle)
+        let turn = AsyncClosure::new(turn);
+        #[cfg(feature = "tracing")]
+        if let Some(origin) = self.handle.origin() {
+            return ask_abortable(&self.handle, origin.of_message(turn));
+        }
+        ask_abortable(&self.handle, turn)
     }
 
     /// Sends a typed message whose turn may wait; as [`run`](Self::run) in every respect.

@@ -324,6 +324,51 @@ impl<S: Send + 'static> ActorBuilder<S> {
         self
     }
 
+    /// Shall each turn be a span of `tracing`? With the feature `tracing`.
+    ///
+    /// The span is called `turn`, its target is `turnwise`, its level INFO. It begins with the turn
+    /// and ends with it, has no parent, and follows from the span that the message was sent in, which
+    /// stays open until then. What the turn does is inside of it. A message that has no turn, because
+    /// it was refused, taken back or not handled, has no span.
+    ///
+    /// | field | is |
+    /// |---|---|
+    /// | `actor` | the actor's [name](Self::name), or the type of its state |
+    /// | `kind` | the type of the message, or of the closure, which says where it stands; nothing of what is in it |
+    /// | `wait_ns` | nanoseconds from the sending to the turn's beginning, the wait for room included; of a delayed message, from the moment that it was due |
+    /// | `run_ns` | nanoseconds that the turn ran; of one that waits at an await, without that time |
+    /// | `outcome` | `done`; `panicked`; of a turn that was cut at an await, `aborted`, `abandoned` because nobody could wake it, or `stopped` with its actor |
+    ///
+    /// Times are those of the actor's [clock](Self::clock). A turn that [waits](Actor::run) is one
+    /// span, entered at each poll, and costs one allocation more. A [tick](Actor::tell_every) follows
+    /// from no span: that in which it was armed is not kept open.
+    ///
+    /// The subscriber is the sender's, or, if that was in no span, the one of the thread that runs
+    /// the turn. It is called in the turn, under no lock; it may send to this very actor, and a panic
+    /// of it is ignored.
+    ///
+    /// Every message of such an actor goes through the mailbox, as it does with
+    /// [hooks](Self::on_batch_start). Other actors pay for a look at a bit of the handle, where a
+    /// message does not run on the spot; without the feature, nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// use tracing::info_span;
+    /// use turnwise::Actor;
+    ///
+    /// let stock = Actor::builder(vec![3, 1, 2]).name("stock").traced(true).spawn()?;
+    /// let request = info_span!("request", id = 7);
+    /// // A span `turn` with actor="stock" and outcome="done", which follows from `request`.
+    /// let largest = request.in_scope(|| stock.call(|stock| stock.iter().copied().max()));
+    /// assert_eq!(largest.wait()?, Some(3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "tracing")]
+    pub fn traced(mut self, traced: bool) -> Self {
+        self.plan.settings.traced = traced;
+        self
+    }
+
     /// Makes the actor.
     ///
     /// # Errors

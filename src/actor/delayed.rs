@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::{Actor, Handler};
+#[cfg(feature = "tracing")]
+use crate::cell::span::Origin;
 use crate::error::Reason;
 use crate::panic;
 use crate::time::timers::Accepted;
@@ -42,9 +44,14 @@ impl<S: Send + 'static> Actor<S> {
     {
         let actor = self.downgrade();
         let (timers, kept) = self.timers();
+        #[cfg(feature = "tracing")]
+        let origin = self.handle.origin();
         timers.message_after(delay, move || {
             let _kept = kept;
-            actor.upgrade().is_some_and(|actor| actor.posted().send(message).is_ok())
+            let send = |actor: Actor<S>| actor.posted().send(message).is_ok();
+            #[cfg(feature = "tracing")]
+            let send = from(origin, send);
+            actor.upgrade().is_some_and(send)
         })
     }
 
@@ -58,9 +65,14 @@ impl<S: Send + 'static> Actor<S> {
     {
         let actor = self.downgrade();
         let (timers, kept) = self.timers();
+        #[cfg(feature = "tracing")]
+        let origin = self.handle.origin();
         timers.message_after(delay, move || {
             let _kept = kept;
-            actor.upgrade().is_some_and(|actor| actor.posted().tell(message).is_ok())
+            let send = |actor: Actor<S>| actor.posted().tell(message).is_ok();
+            #[cfg(feature = "tracing")]
+            let send = from(origin, send);
+            actor.upgrade().is_some_and(send)
         })
     }
 
@@ -128,5 +140,14 @@ impl<S: Send + 'static> Actor<S> {
         let timers = config.service();
         let kept = config.timers.is_none() && config.clock.is_some();
         (timers.clone(), kept.then_some(timers))
+    }
+}
+
+/// The same from the span that a timer was armed in, if the actor is traced.
+#[cfg(feature = "tracing")]
+fn from<A, R>(origin: Option<Origin>, send: impl FnOnce(A) -> R) -> impl FnOnce(A) -> R {
+    move |actor| match origin {
+        Some(origin) => origin.send(|| send(actor)),
+        None => send(actor),
     }
 }

@@ -1,5 +1,6 @@
 //! A way into an actor that keeps the newest messages and drops the oldest.
 
+use std::any::type_name;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -156,6 +157,10 @@ impl<S: Handler<M> + 'static, M: Send + 'static> Message<S> for Turn<M> {
             Some((_, message)) => Undelivered::Message(Box::new(message)),
             None => Undelivered::Closure(Box::new(|_| ())),
         }
+    }
+
+    fn kind() -> &'static str {
+        type_name::<M>()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Typed messages: sugar over the same mailbox, in one order with the closures.
 
-use std::any::Any;
+use std::any::{Any, type_name};
 use std::fmt;
 
 use super::reply::promise_of;
@@ -122,6 +122,10 @@ impl<S: Handler<M> + 'static, M: Send + 'static> Message<S> for Typed<M> {
 
     fn undelivered(self) -> Undelivered<S> {
         Undelivered::Message(Box::new(self.0) as Box<dyn Any + Send>)
+    }
+
+    fn kind() -> &'static str {
+        type_name::<M>()
     }
 }
 

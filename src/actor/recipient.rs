@@ -1,6 +1,6 @@
 //! Actors that take messages of one type, whatever else they are.
 
-use std::any::Any;
+use std::any::{Any, type_name};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
@@ -107,6 +107,10 @@ impl<S: Handler<M> + 'static, M: Send + 'static> Message<S> for Quiet<M> {
 
     fn undelivered(self) -> Undelivered<S> {
         Undelivered::Message(Box::new(self.0) as Box<dyn Any + Send>)
+    }
+
+    fn kind() -> &'static str {
+        type_name::<M>()
     }
 }
 

@@ -240,6 +240,13 @@ impl<S: Send + 'static> TemplateBuilder<S> {
         self.settings(|settings| settings.counted = counted)
     }
 
+    /// Shall each turn of each of them be a span of `tracing`? See
+    /// [`ActorBuilder::traced`](crate::ActorBuilder::traced).
+    #[cfg(feature = "tracing")]
+    pub fn traced(self, traced: bool) -> Self {
+        self.settings(|settings| settings.traced = traced)
+    }
+
     /// Makes the template.
     ///
     /// # Errors

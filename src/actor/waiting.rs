@@ -12,6 +12,8 @@ use super::{Actor, Reply, WaitError};
 use crate::cell::header::Header;
 use crate::cell::message::{AsyncMessage, Closure, Message};
 use crate::cell::refs::Strong;
+#[cfg(feature = "tracing")]
+use crate::cell::span::Traced;
 use crate::envelope::Answers;
 use crate::envelope::ask::{Ask, Asked};
 use crate::envelope::awaited::Awaited;
@@ -187,6 +189,21 @@ impl<M: 'static> Sending<M> {
         S: Send + 'static,
         L: Message<S>,
     {
+        #[cfg(feature = "tracing")]
+        if let Some(origin) = handle.origin() {
+            let back = move |traced: Traced<L>| back(traced.into_message());
+            return Self::of(handle, origin.of_message(message), back);
+        }
+        Self::of(handle, message, back)
+    }
+
+    #[inline(always)]
+    fn of<S, L, F>(handle: &Strong<S>, message: L, back: F) -> Self
+    where
+        S: Send + 'static,
+        L: Message<S>,
+        F: Fn(L) -> M + Copy + Send + Sync + 'static,
+    {
         let refused = move |header: &Header, tell: Tell<S, L>, reason| {
             header.report_refused(&reason, 1);
             SendError::new(back(tell.message), reason, header.who())
@@ -316,12 +333,39 @@ impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
             Err((message, Reason::Full)) if !handle.drops_newest() => message,
             answer => return Asking { seat: None, reply: Reply::of(handle, answer, back) },
         };
+        #[cfg(feature = "tracing")]
+        if let Some(origin) = handle.origin() {
+            return Self::waits(handle, origin.of_message(message));
+        }
+        Self::waits(handle, message)
+    }
+
+    /// Waits for room.
+    #[inline(always)]
+    fn waits<S, L>(handle: &Strong<S>, message: L) -> Self
+    where
+        S: Send + 'static,
+        L: Message<S, Answer = R, Payload = M>,
+    {
         let (answerer, asker) = oneshot(Asked::new(message));
         Self::seated(handle, Ask::<S, L>::new(answerer), asker)
     }
 
     /// The same for a turn that may wait.
     pub(super) fn of_turn<S, L>(handle: &Strong<S>, message: L) -> Self
+    where
+        S: Send + 'static,
+        L: AsyncMessage<S, Answer = R, Payload = M>,
+    {
+        #[cfg(feature = "tracing")]
+        if let Some(origin) = handle.origin() {
+            return Self::of_turn_as(handle, origin.of_message(message));
+        }
+        Self::of_turn_as(handle, message)
+    }
+
+    #[inline(always)]
+    fn of_turn_as<S, L>(handle: &Strong<S>, message: L) -> Self
     where
         S: Send + 'static,
         L: AsyncMessage<S, Answer = R, Payload = M>,

@@ -245,6 +245,9 @@ pub(crate) struct Settings {
     pub(crate) inline: bool,
     /// What becomes of its messages is counted.
     pub(crate) counted: bool,
+    /// Each turn has a span.
+    #[cfg(feature = "tracing")]
+    pub(crate) traced: bool,
     /// The most that one drain does.
     pub(crate) budget: Budget,
     pub(crate) overflow: Overflow,
@@ -260,6 +263,8 @@ impl Settings {
         executor: None,
         inline: false,
         counted: false,
+        #[cfg(feature = "tracing")]
+        traced: false,
         budget: Budget::INLINE,
         overflow: Overflow::Reject,
         clock: None,
@@ -269,6 +274,18 @@ impl Settings {
     /// Is the actor run by its executor, and by nobody else?
     pub(crate) const fn is_executor_only(&self) -> bool {
         self.executor.is_some() && !self.inline
+    }
+
+    /// Has each turn a span?
+    #[cfg(feature = "tracing")]
+    #[inline]
+    pub(crate) const fn is_traced(&self) -> bool {
+        self.traced
+    }
+
+    #[cfg(not(feature = "tracing"))]
+    pub(super) const fn is_traced(&self) -> bool {
+        false
     }
 
     /// The service that its limits of tasks and its delayed messages wait in, by the same clock.

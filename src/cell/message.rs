@@ -1,9 +1,12 @@
 //! What a message is to the state it is for: it is run on it, or handed back.
 
+use std::any::type_name;
 use std::marker::PhantomData;
+use std::pin::Pin;
 
 use super::config::Undelivered;
 use super::owner::InTurn;
+use crate::error::AskError;
 
 /// A message for a state of type `S`. `Payload` is what its sender gets back when it is cancelled.
 pub(crate) trait Message<S>: Send + Sized + 'static {
@@ -13,11 +16,22 @@ pub(crate) trait Message<S>: Send + Sized + 'static {
     /// Runs it, in a turn of that actor.
     fn run(self, state: &mut S, turn: InTurn<'_, S>) -> Self::Answer;
 
+    /// The same for one whose answer nobody wants: it is dropped in the turn, so its panic is the
+    /// turn's.
+    #[inline(always)]
+    fn run_unasked(self, state: &mut S, turn: InTurn<'_, S>) {
+        drop(self.run(state, turn));
+    }
+
     /// What its sender gets back.
     fn payload(self) -> Self::Payload;
 
     /// What the undelivered hook gets.
     fn undelivered(self) -> Undelivered<S>;
+
+    /// What it is, for people: the type that its sender sees.
+    #[cfg_attr(not(feature = "tracing"), allow(dead_code, reason = "spans say it"))]
+    fn kind() -> &'static str;
 }
 
 /// A message whose turn may wait: it becomes a future on the state. `Payload` is what its sender gets
@@ -32,6 +46,13 @@ pub(crate) trait AsyncMessage<S: 'static>: Send + Sized + 'static {
 
     /// What its sender gets back.
     fn payload(self) -> Self::Payload;
+
+    /// Its future is about to be dropped at an await, and why. May unwind.
+    fn cut(_: Pin<&mut Self::Future>, _: &AskError) {}
+
+    /// What it is, for people: the type that its sender sees.
+    #[cfg_attr(not(feature = "tracing"), allow(dead_code, reason = "spans say it"))]
+    fn kind() -> &'static str;
 }
 
 /// A closure.
@@ -66,5 +87,9 @@ where
         Undelivered::Closure(Box::new(move |state| {
             (self.f)(state);
         }))
+    }
+
+    fn kind() -> &'static str {
+        type_name::<F>()
     }
 }

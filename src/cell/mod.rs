@@ -24,6 +24,8 @@ pub(crate) mod refs;
 pub(crate) mod report;
 pub(crate) mod resident;
 pub(crate) mod restarts;
+#[cfg(feature = "tracing")]
+pub(crate) mod span;
 pub(crate) mod stats;
 pub(crate) mod turn;
 pub(crate) mod typed;

@@ -38,7 +38,7 @@ impl<S> PatternRef<S> {
         SharedPlan { settings, hooks }: SharedPlan<S>,
     ) -> Self {
         let around = hooks.on_batch_start.is_some() || hooks.on_batch_end.is_some();
-        let observed = around || settings.counted;
+        let observed = around || settings.counted || settings.is_traced();
         let rests = matches!(hooks.policy, SharedPolicy::RestartWithin(..));
         let traits = Traits { observed, told_of_end: hooks.on_end.is_some(), rests };
         let config = Config::new(vtable, Kind::Shared, traits, settings);

@@ -379,6 +379,15 @@ impl<S> Strong<S> {
         self.0.addr().get() & TAGS == 0
     }
 
+    /// Where a message that this thread sends now comes from, if the actor is traced.
+    #[cfg(feature = "tracing")]
+    #[inline(always)]
+    pub(crate) fn origin(&self) -> Option<super::span::Origin> {
+        // Whoever is traced is observed.
+        let observed = self.0.addr().get() & OBSERVED != 0;
+        if observed { super::span::Origin::of(self.header()) } else { None }
+    }
+
     /// Has its mailbox a limit?
     #[inline(always)]
     pub(crate) fn is_bounded(&self) -> bool {

@@ -124,7 +124,7 @@ impl<S> Cell<S> {
         let has_hooks = plan.has_hooks();
         let Plan { settings, hooks, on_undelivered } = plan;
         let around = hooks.on_batch_start.is_some() || hooks.on_batch_end.is_some();
-        let observed = around || settings.counted;
+        let observed = around || settings.counted || settings.is_traced();
         let rests = matches!(hooks.policy, PanicPolicy::RestartWithin(..));
         let traits = Traits { observed, told_of_end: hooks.on_end.is_some(), rests };
         let config = Config::new(Self::VTABLE, Kind::Own, traits, settings);

@@ -135,6 +135,26 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
         })
     }
 
+    /// Drops the future of a turn that has begun, and is cut at an await. May unwind.
+    #[cold]
+    fn cut(&self, cut: Cut) -> AskError {
+        let why = AskError::from(cut);
+        self.cut_future(&why);
+        why
+    }
+
+    /// The same, for that reason.
+    #[cold]
+    fn cut_future(&self, why: &AskError) {
+        // SAFETY: E4: it is there, and pinned, as for a poll.
+        let cut = |body: *mut Body<_, _>| unsafe {
+            L::cut(Pin::new_unchecked(&mut (*body).future), why);
+        };
+        let told = panic::catch(|| self.this().body.with_mut(cut));
+        self.drop_future();
+        told.unwrap_or_else(|payload| std::panic::resume_unwind(payload));
+    }
+
     /// Drops the future. May unwind.
     fn drop_future(&self) {
         if self.set_stage(Stage::Gone) == Stage::Begun {
@@ -170,8 +190,7 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
             self.this().body.with_mut(|body| unsafe { (*body).future = ManuallyDrop::new(future) });
             self.set_stage(Stage::Begun);
         } else if let Some(cut) = cut {
-            self.drop_future();
-            return Polled::Over(Err(cut.into()));
+            return Polled::Over(Err(self.cut(cut)));
         }
         // SAFETY: E1: the owner keeps the cell.
         let header = unsafe { &*cell };
@@ -328,7 +347,7 @@ impl<S: 'static, L: AsyncMessage<S>> Awaited<S, L> {
         let Some(turn) = this.turn.take() else { return };
         // SAFETY: the mailbox's.
         if turn.this().stage.with(|stage| unsafe { *stage }) == Stage::Begun {
-            panic::ignore(|| turn.drop_future());
+            panic::ignore(|| turn.cut_future(&AskError::Refused(reason)));
             // SAFETY: E1.
             unsafe { turn.finish(env, Err(AskError::Aborted)) };
         } else {

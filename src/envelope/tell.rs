@@ -25,11 +25,10 @@ impl<S: 'static, L: Message<S>> Tell<S, L> {
     /// E1; moves the message out.
     unsafe fn run(payload: *mut u8, env: *const ()) {
         // SAFETY: E1: the payload is a `Tell<S, L>`, moved out once; the owner's state and cell.
-        // The answer is dropped in the turn: its panic is the turn's.
         unsafe {
             let tell = payload.cast::<Self>().read();
             let turn = InTurn::new(Env::cell(env));
-            drop(Env::with_state(env, |state| tell.message.run(state, turn)));
+            Env::with_state(env, |state| tell.message.run_unasked(state, turn));
         }
     }
 

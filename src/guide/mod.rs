@@ -15,7 +15,7 @@
 //! | [10. Many messages at once](self::batches) | many messages at once; an event loop of your own; a state made on first use |
 //! | [11. Ending](self::ending) | close, stop, the last handle, waiting for the end |
 //! | [12. Shutting down](self::shutting_down) | ending all actors of a program, in order and in time |
-//! | [13. Watching](self::watching) | names in errors and panics, what is lost, counters, events |
+//! | [13. Watching](self::watching) | names in errors and panics, what is lost, counters, events, spans |
 //! | [14. In a service: tokio and axum](self::tokio) | actors in an async service: bounds, time-outs, what runs where, the shutdown |
 //! | [15. Testing without sleeping](self::testing) | testing without sleeping |
 //! | [16. Cookbook](self::cookbook) | whole programs: timer, supervisor, cache, rate limiter, stages, batch writer |
@@ -79,6 +79,12 @@ pub mod ending {}
 pub mod shutting_down {}
 
 #[doc = include_str!("13-watching.md")]
+// As that of the next chapter.
+#[cfg_attr(feature = "tracing", doc = "```rust")]
+#[cfg_attr(not(feature = "tracing"), doc = "```ignore")]
+#[doc = include_str!("13-watching.rs")]
+#[doc = "```"]
+#[doc = include_str!("13-watching-end.md")]
 pub mod watching {}
 
 #[doc = include_str!("14-tokio.md")]

@@ -51,6 +51,12 @@ impl<S: 'static> Strong<S> {
             let mut batch = Hooked::default();
             // The hook before the turn may stop the actor.
             let ran = if batch.before_turn(&mut owner) {
+                // It has not waited: its origin is made in the turn.
+                #[cfg(feature = "tracing")]
+                let f = |state: &mut S| match self.origin() {
+                    Some(origin) => origin.of_closure(self.header(), f)(state),
+                    None => f(state),
+                };
                 // SAFETY: B1: it was claimed, so it is ours, of this state type; a mailbox that
                 // has ended is closed, and is not claimed.
                 let ran = panic::catch(|| unsafe { owner.with_state(f) });

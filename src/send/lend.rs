@@ -41,6 +41,20 @@ impl<S: 'static> Strong<S> {
                 (_, reason) => return Err(AskError::Refused(reason)),
             },
         };
+        #[cfg(feature = "tracing")]
+        if let Some(origin) = self.origin() {
+            return self.lend_left(origin.of_closure(self.header(), f), deadline, waits);
+        }
+        self.lend_left(f, deadline, waits)
+    }
+
+    /// The same for a closure that could not be run at once.
+    #[inline(always)]
+    fn lend_left<F, R>(&self, f: F, deadline: Cutoff<'_>, waits: bool) -> Result<R, AskError>
+    where
+        F: FnOnce(&mut S) -> R + Send,
+        R: Send,
+    {
         if let Some(cycle) = self.own_circle() {
             return Err(AskError::Refused(Reason::Deadlock(cycle)));
         }

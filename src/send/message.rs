@@ -6,6 +6,8 @@ use crate::cell::config::Overflow;
 use crate::cell::message::{AsyncMessage, Message};
 use crate::cell::owner::{Claimed, InTurn};
 use crate::cell::refs::{Ref, Strong};
+#[cfg(feature = "tracing")]
+use crate::cell::span::{Origin, Traced};
 use crate::drain::context::{Depth, Local, with_local};
 use crate::drain::deferred::{drain, settle};
 use crate::drain::rest::drain_or_rest;
@@ -75,8 +77,7 @@ impl<S: 'static> Strong<S> {
     fn send_claimed<L: Message<S>>(&self, local: &Local, claimed: Claimed, message: L) {
         // SAFETY: claimed: the turn is this thread's.
         let turn = unsafe { InTurn::new(claimed.cell()) };
-        // An answer that nobody wants is dropped in the turn: its panic is the turn's.
-        let run = |state: &mut S| drop(message.run(state, turn));
+        let run = |state: &mut S| message.run_unasked(state, turn);
         if let Err(payload) = self.run_claimed(local, Depth::Outside, claimed, run) {
             panic::discard(payload);
         }
@@ -84,6 +85,10 @@ impl<S: 'static> Strong<S> {
 
     /// Sends a message that never runs in this call.
     pub(crate) fn post<L: Message<S>>(&self, message: L) -> Result<(), SendError<L>> {
+        #[cfg(feature = "tracing")]
+        if let Some(origin) = self.origin() {
+            return with_local(|local| self.send_traced(local, origin, message, By::Poster));
+        }
         with_local(|local| self.send_slow(local, Snapshot::IDLE, message, By::Poster))
     }
 
@@ -92,6 +97,10 @@ impl<S: 'static> Strong<S> {
     /// push.
     #[inline(never)]
     fn send_elsewhere<L: Message<S>>(&self, local: &Local, message: L) -> Result<(), SendError<L>> {
+        #[cfg(feature = "tracing")]
+        if let Some(origin) = self.origin() {
+            return self.send_traced(local, origin, message, By::Sender);
+        }
         if self.is_bounded() || !(self.is_executor_only() || local.in_turn()) {
             return self.send_slow(local, Snapshot::IDLE, message, By::Sender);
         }
@@ -105,6 +114,20 @@ impl<S: 'static> Strong<S> {
         // SAFETY: it was made here of such a message, and pushed nowhere.
         let pushed = unsafe { self.push_node::<Tell<S, L>>(local, seen, node, By::Sender) };
         pushed.map_err(|(tell, reason)| self.refused(1, tell.message, reason))
+    }
+
+    /// Sends a message with its origin.
+    #[cfg(feature = "tracing")]
+    #[cold]
+    fn send_traced<L: Message<S>>(
+        &self,
+        local: &Local,
+        origin: Origin,
+        message: L,
+        by: By,
+    ) -> Result<(), SendError<L>> {
+        let sent = self.send_slow(local, Snapshot::IDLE, origin.of_message(message), by);
+        sent.map_err(|error| error.map(Traced::into_message))
     }
 
     /// Puts a message in, by the rules for a full mailbox.
@@ -146,6 +169,21 @@ impl<S: 'static> Strong<S> {
 
     /// Sends many messages in one step, in their order: all or none.
     pub(crate) fn send_many<L: Message<S>>(
+        &self,
+        messages: impl Iterator<Item = L>,
+    ) -> Result<(), SendError<Vec<L>>> {
+        #[cfg(feature = "tracing")]
+        if self.header().config().is_traced() {
+            let here = || Origin::here(self.header());
+            let traced = messages.map(|message| here().of_message(message));
+            let back = |all: Vec<_>| all.into_iter().map(Traced::into_message).collect();
+            return self.send_chain(traced).map_err(|error| error.map(back));
+        }
+        self.send_chain(messages)
+    }
+
+    #[inline(always)]
+    fn send_chain<L: Message<S>>(
         &self,
         messages: impl Iterator<Item = L>,
     ) -> Result<(), SendError<Vec<L>>> {
@@ -224,6 +262,22 @@ impl<S: 'static> Strong<S> {
 
     #[inline(never)]
     fn ask_slow<L: Message<S>>(
+        &self,
+        local: &Local,
+        seen: Snapshot,
+        message: L,
+        by: By,
+    ) -> Result<Answer<L::Answer, L::Payload>, (L, Reason)> {
+        #[cfg(feature = "tracing")]
+        if let Some(origin) = self.origin() {
+            let asked = self.ask_left(local, seen, origin.of_message(message), by);
+            return asked.map_err(|(traced, reason)| (traced.into_message(), reason));
+        }
+        self.ask_left(local, seen, message, by)
+    }
+
+    #[inline(always)]
+    fn ask_left<L: Message<S>>(
         &self,
         local: &Local,
         seen: Snapshot,

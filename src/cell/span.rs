@@ -1,0 +1,331 @@
+//! The span of a turn, for actors that are traced: see [`ActorBuilder::traced`].
+//!
+//! What a span needs of its sender travels with the message, as an [`Origin`] beside it, so it is
+//! there as long as the message and goes where that goes: to its turn, back to its sender, to the
+//! undelivered hook. Messages are wrapped where they are sent ([`Traced`]; a closure that borrows
+//! from its caller is wrapped in another one). The mailbox and its drains know nothing of it, and a
+//! message for an actor that is not traced is what it always was.
+//!
+//! | of a turn | is in the span |
+//! |---|---|
+//! | closure or handler; the drop of an answer that nobody asked for | yes |
+//! | each poll of its future, and the drop of the future | yes; not the time between |
+//! | hooks, the panic policy, the fresh state of a restart | no |
+//!
+//! A subscriber is user code ([`crate::panic`]): each call of it is caught by itself, no lock is held
+//! meanwhile, and no thread unwinds ([`Span`]'s own guard would leave a span while one does).
+//!
+//! [`ActorBuilder::traced`]: crate::ActorBuilder::traced
+
+#![forbid(unsafe_code)]
+
+use std::mem;
+use std::panic::resume_unwind;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tracing::field::Empty;
+use tracing::{Dispatch, Level, Span, dispatcher, span};
+
+use super::config::Undelivered;
+use super::header::Header;
+use super::message::{AsyncMessage, Message};
+use super::owner::InTurn;
+use crate::error::{AskError, Reason};
+use crate::panic::{self, Payload};
+use crate::time::{Clock, MonotonicClock};
+
+/// Where a message comes from, and since when.
+pub(crate) struct Origin {
+    /// The span that its sender was in. It stays open until the turn begins.
+    sender: Span,
+    /// By the actor's clock.
+    sent: Option<Duration>,
+}
+
+impl Origin {
+    /// The origin of a message that this thread sends now, if the actor is traced.
+    #[cold]
+    pub(crate) fn of(header: &Header) -> Option<Self> {
+        header.config().is_traced().then(|| Origin::here(header))
+    }
+
+    /// The same, of an actor that is known to be traced.
+    pub(crate) fn here(header: &Header) -> Self {
+        let sender = told(Span::none(), Span::current);
+        Origin { sender, sent: moment(header.clock()) }
+    }
+
+    /// A message from here.
+    pub(crate) fn of_message<L>(self, message: L) -> Traced<L> {
+        Traced { message, origin: self }
+    }
+
+    /// A closure from here, which is run on a state of that actor.
+    pub(crate) fn of_closure<S, F, R>(self, header: &Header, f: F) -> impl FnOnce(&mut S) -> R
+    where
+        F: FnOnce(&mut S) -> R,
+    {
+        move |state| self.turn(header, std::any::type_name::<F>(), || f(state))
+    }
+
+    /// Sends what is due later: as from the span that it was armed in.
+    pub(crate) fn send<R>(self, send: impl FnOnce() -> R) -> R {
+        tell(|| enter(&self.sender));
+        let sent = panic::catch(send);
+        tell(|| exit(&self.sender));
+        sent.unwrap_or_else(|payload| resume_unwind(payload))
+    }
+
+    /// Runs a turn from its beginning to its end.
+    fn turn<R>(self, header: &Header, kind: &'static str, f: impl FnOnce() -> R) -> R {
+        let mut turn = self.begin(header, kind);
+        match turn.within(f) {
+            Ok(value) => {
+                turn.end(DONE);
+                value
+            }
+            Err(payload) => {
+                turn.end(PANICKED);
+                resume_unwind(payload)
+            }
+        }
+    }
+
+    /// Begins a turn.
+    fn begin(self, header: &Header, kind: &'static str) -> Turn {
+        let clock = header.config().clock.clone();
+        let now = moment(header.clock());
+        let wait = self.sent.zip(now).map(|(sent, now)| nanos(now.saturating_sub(sent)));
+        let open = || {
+            span!(
+                target: "turnwise",
+                parent: None,
+                Level::INFO,
+                "turn",
+                actor = header.name(),
+                kind,
+                wait_ns = wait,
+                run_ns = Empty,
+                outcome = Empty,
+            )
+        };
+        let span = told(Span::none(), || {
+            // The same subscriber as the sender's: to another one its span would mean nothing.
+            let beside = |dispatch: &Dispatch| dispatcher::with_default(dispatch, open);
+            let beside = self.sender.with_subscriber(|(_, dispatch)| beside(dispatch));
+            beside.unwrap_or_else(open)
+        });
+        tell(|| _ = span.follows_from(&self.sender));
+        Turn { span, clock, run: Duration::ZERO }
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        let sender = mem::replace(&mut self.sender, Span::none());
+        tell(|| drop(sender));
+    }
+}
+
+// What `outcome` may be.
+const DONE: &str = "done";
+const PANICKED: &str = "panicked";
+const ABORTED: &str = "aborted";
+const ABANDONED: &str = "abandoned";
+const STOPPED: &str = "stopped";
+
+/// A turn that has begun and is not over.
+struct Turn {
+    span: Span,
+    /// None: the machine's.
+    clock: Option<Arc<dyn Clock>>,
+    /// How long it has run.
+    run: Duration,
+}
+
+impl Turn {
+    /// Runs a part of it.
+    fn within<R>(&mut self, f: impl FnOnce() -> R) -> Result<R, Payload> {
+        let began = self.now();
+        tell(|| enter(&self.span));
+        let ran = panic::catch(f);
+        tell(|| exit(&self.span));
+        if let Some((began, now)) = began.zip(self.now()) {
+            self.run = self.run.saturating_add(now.saturating_sub(began));
+        }
+        ran
+    }
+
+    fn now(&self) -> Option<Duration> {
+        moment(self.clock.as_deref().unwrap_or(&MonotonicClock))
+    }
+
+    fn end(self, outcome: &'static str) {
+        let Turn { span, clock, run } = self;
+        tell(|| _ = span.record("run_ns", nanos(run)).record("outcome", outcome));
+        tell(|| drop(span));
+        panic::ignore(|| drop(clock));
+    }
+}
+
+/// A message for an actor that is traced.
+pub(crate) struct Traced<L> {
+    message: L,
+    origin: Origin,
+}
+
+impl<L> Traced<L> {
+    /// The message, which has no turn.
+    pub(crate) fn into_message(self) -> L {
+        let Traced { message, origin } = self;
+        drop(origin);
+        message
+    }
+}
+
+impl<S: 'static, L: Message<S>> Message<S> for Traced<L> {
+    type Answer = L::Answer;
+    type Payload = L::Payload;
+
+    fn run(self, state: &mut S, turn: InTurn<'_, S>) -> L::Answer {
+        let Traced { message, origin } = self;
+        origin.turn(turn.header(), L::kind(), || message.run(state, turn))
+    }
+
+    fn run_unasked(self, state: &mut S, turn: InTurn<'_, S>) {
+        let Traced { message, origin } = self;
+        origin.turn(turn.header(), L::kind(), || message.run_unasked(state, turn));
+    }
+
+    fn payload(self) -> L::Payload {
+        self.into_message().payload()
+    }
+
+    fn undelivered(self) -> Undelivered<S> {
+        self.into_message().undelivered()
+    }
+
+    fn kind() -> &'static str {
+        L::kind()
+    }
+}
+
+impl<S: 'static, L: AsyncMessage<S>> AsyncMessage<S> for Traced<L> {
+    type Answer = L::Answer;
+    type Payload = L::Payload;
+    type Future = TracedTurn<L::Future>;
+
+    fn begin(self, state: &'static mut S, turn: InTurn<'_, S>) -> Self::Future {
+        let Traced { message, origin } = self;
+        let mut begun = origin.begin(turn.header(), L::kind());
+        match begun.within(|| Box::pin(message.begin(state, turn))) {
+            Ok(future) => TracedTurn { future: Some(future), turn: Some(begun) },
+            Err(payload) => {
+                begun.end(PANICKED);
+                resume_unwind(payload)
+            }
+        }
+    }
+
+    fn payload(self) -> L::Payload {
+        self.into_message().payload()
+    }
+
+    fn cut(mut future: Pin<&mut Self::Future>, why: &AskError) {
+        future.end(match why {
+            AskError::Abandoned => ABANDONED,
+            AskError::Refused(Reason::Stopped(_)) => STOPPED,
+            _ => ABORTED,
+        });
+    }
+
+    fn kind() -> &'static str {
+        L::kind()
+    }
+}
+
+/// The future of a turn that may wait. It lies in a box of its own, made once a turn.
+pub(crate) struct TracedTurn<F> {
+    future: Option<Pin<Box<F>>>,
+    turn: Option<Turn>,
+}
+
+impl<F> TracedTurn<F> {
+    /// Drops the future, in the span. Unwinds if that does.
+    fn end(&mut self, outcome: &'static str) {
+        let (future, turn) = (self.future.take(), self.turn.take());
+        let Some(mut turn) = turn else { return };
+        match turn.within(|| drop(future)) {
+            Ok(()) => turn.end(outcome),
+            Err(payload) => {
+                turn.end(PANICKED);
+                resume_unwind(payload)
+            }
+        }
+    }
+}
+
+impl<F> Drop for TracedTurn<F> {
+    fn drop(&mut self) {
+        // It is over, unless the executor has panicked around its poll.
+        self.end(PANICKED);
+    }
+}
+
+impl<F: Future> Future for TracedTurn<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = &mut *self;
+        let (Some(future), Some(turn)) = (&mut this.future, &mut this.turn) else {
+            unreachable!("a turn that is over is not polled");
+        };
+        match turn.within(|| future.as_mut().poll(cx)) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(answer)) => match panic::catch(|| this.end(DONE)) {
+                Ok(()) => Poll::Ready(answer),
+                Err(payload) => {
+                    panic::ignore(|| drop(answer));
+                    resume_unwind(payload)
+                }
+            },
+            Err(payload) => {
+                panic::ignore(|| this.end(PANICKED));
+                resume_unwind(payload)
+            }
+        }
+    }
+}
+
+/// Calls the subscriber, which may panic.
+fn tell(f: impl FnOnce()) {
+    panic::ignore(f);
+}
+
+/// The same, for what it says; `otherwise` if it panics.
+fn told<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
+    panic::catch(f).unwrap_or_else(|payload| {
+        panic::discard(payload);
+        otherwise
+    })
+}
+
+fn enter(span: &Span) {
+    span.with_subscriber(|(id, dispatch)| dispatch.enter(id));
+}
+
+fn exit(span: &Span) {
+    span.with_subscriber(|(id, dispatch)| dispatch.exit(id));
+}
+
+/// What the clock says, unless it panics.
+fn moment(clock: &dyn Clock) -> Option<Duration> {
+    told(None, || Some(clock.now()))
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
