@@ -772,7 +772,10 @@ fn a_subscriber_may_send_to_the_very_actor() {
                     if now == call && std::mem::take(&mut *once.lock().unwrap()) {
                         itself.send(add).unwrap();
                         let asked = itself.with(|till| till.0);
-                        assert!(matches!(asked, Ok(_) | Err(AskError::Refused(Reason::Deadlock))));
+                        assert!(matches!(
+                            asked,
+                            Ok(_) | Err(AskError::Refused(Reason::Deadlock(_)))
+                        ));
                     }
                 });
                 let before = till.with(|till| till.0).unwrap();
