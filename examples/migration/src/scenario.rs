@@ -1,0 +1,124 @@
+//! A day of the hall, played with each version. What is written down is the hall's, not the
+//! library's: all five must write the same.
+//!
+//! Nothing is timed. The bank is played here, so a turn awaits until this says so; and what two
+//! callers send is sent in the order of the first polls.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::timeout;
+
+use crate::hall::{Bank, Report};
+use crate::service::{Event, Failure, Log, Opening, Service};
+
+/// A limit that passes: what it is for cannot be ready before.
+pub const SHORT: Duration = Duration::from_millis(20);
+
+/// Six seats, and room for two messages.
+pub fn open(restarts: bool) -> (Opening, UnboundedReceiver<Event>) {
+    // Some libraries have one registry of names for all.
+    static OPENED: AtomicUsize = AtomicUsize::new(0);
+    let (log, events) = Log::new();
+    let name = format!("hall {}", OPENED.fetch_add(1, Relaxed));
+    (Opening { name, seats: 6, room: 2, restarts, log }, events)
+}
+
+/// Runs this where the library runs. A wait that never ends would be a bug, and is told.
+pub fn play<S: Service, R>(work: impl Future<Output = R>) -> R {
+    let patient = async { timeout(Duration::from_secs(30), work).await };
+    S::block_on(patient).unwrap_or_else(|_| panic!("{}: a wait that does not end", S::LIBRARY))
+}
+
+/// What was asked, and what was answered, in order.
+pub type Transcript = Vec<(&'static str, String)>;
+
+pub fn transcript<S: Service>() -> Transcript {
+    play::<S, _>(day::<S>())
+}
+
+fn told<T: Debug>(answer: Result<T, Failure>) -> String {
+    match answer {
+        Ok(answer) => format!("{answer:?}"),
+        Err(failure) => format!("{:?}", failure.problem),
+    }
+}
+
+fn seats(answer: Result<Report, Failure>) -> String {
+    answer.map_or_else(
+        |failure| format!("{:?}", failure.problem),
+        |Report { free, held, paid }| format!("{free} free, {held} held, {paid} paid"),
+    )
+}
+
+async fn day<S: Service>() -> Transcript {
+    let (opening, mut events) = open(true);
+    let hall = S::open(opening).await;
+    let mut day = Transcript::new();
+
+    // Questions, and messages without an answer.
+    day.push(("reserve 2", told(hall.reserve(2).await)));
+    day.push(("reserve 9", told(hall.reserve(9).await)));
+    day.push(("reserve 3", told(hall.reserve(3).await)));
+    day.push(("release ticket 2", format!("{:?}", hall.release(2))));
+    day.push(("report", seats(hall.report().await)));
+
+    // A turn that awaits: what comes after it waits, and may have a limit.
+    let (mut bank, payment) = Bank::new();
+    let (confirmed, late, report) = tokio::join!(
+        biased;
+        hall.confirm(1, payment),
+        async {
+            bank.is_asked().await;
+            // Of no effect on the hall, whether it is run later or never is.
+            let late = hall.reserve_within(9, SHORT).await;
+            bank.answer(true);
+            late
+        },
+        hall.report(),
+    );
+    day.push(("confirm ticket 1, the bank pays", told(confirmed)));
+    day.push(("reserve 9 meanwhile, within a limit", told(late)));
+    day.push(("report meanwhile, without one", seats(report)));
+    let reserved = hall.reserve(1).await;
+    day.push(("reserve 1", told(reserved)));
+    let (mut bank, payment) = Bank::new();
+    let declined = async {
+        bank.is_asked().await;
+        bank.answer(false);
+    };
+    let (confirmed, ()) = tokio::join!(biased; hall.confirm(3, payment), declined);
+    day.push(("confirm ticket 3, the bank does not", told(confirmed)));
+    day.push(("refund ticket 1", told(hall.refund(1).await)));
+    day.push(("report", seats(hall.report().await)));
+
+    // A turn that panics, and the next hall.
+    day.push(("reserve 4", told(hall.reserve(4).await)));
+    day.push(("refund ticket 1 again: a panic", told(hall.refund(1).await)));
+    let reopened = events.recv().await.expect("the log is open");
+    day.push(("seen from outside", format!("{reopened:?}")));
+    day.push(("report", seats(hall.report().await)));
+
+    // The end: what was sent before is run.
+    day.push(("reserve 2", told(hall.reserve(2).await)));
+    let (mut bank, payment) = Bank::new();
+    let close = async {
+        bank.is_asked().await;
+        hall.close().await;
+        bank.answer(true);
+    };
+    let (confirmed, reserved, ()) =
+        tokio::join!(biased; hall.confirm(1, payment), hall.reserve(3), close);
+    day.push(("confirm ticket 1, closed meanwhile", told(confirmed)));
+    day.push(("reserve 3, before that", told(reserved)));
+    let ended = events.recv().await.expect("the log is open");
+    hall.ended().await;
+    let Event::Ended(report) = ended else { panic!("{}: {ended:?}", S::LIBRARY) };
+    day.push(("in the end", seats(Ok(report))));
+    let late = hall.report().await.expect_err("the hall has ended");
+    day.push(("report after the end: an answer?", format!("no; said: {}", !late.said.is_empty())));
+    day
+}
