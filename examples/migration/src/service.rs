@@ -93,11 +93,11 @@ pub fn poll_once<F: Future>(future: F) -> Option<F::Output> {
 pub trait Service: Sized {
     const LIBRARY: &'static str;
 
-    /// Runs this in what the library needs around it.
+    /// Runs this in what the library needs around it. On one thread: who sees that the bank is asked
+    /// sees a turn that awaits, and not one that is about to.
     fn block_on<R>(work: impl Future<Output = R>) -> R {
-        tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
             .build()
             .expect("a runtime")
             .block_on(work)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use turnwise::{
     Actor, AskError, AsyncContext, AsyncHandler, Context, Handler, Overflow, PanicPolicy, Reason,
-    Undelivered, WaitError,
+    StopCause, Undelivered, WaitError,
 };
 
 use crate::hall::{Hall, Payment, Problem, Report, Ticket};
@@ -68,7 +68,9 @@ fn failure(error: AskError) -> Failure {
     };
     let said = match error {
         AskError::Panicked(panic) => format!("Panicked({:?})", panic.text()),
-        AskError::Refused(Reason::Stopped(cause)) => format!("Refused(Stopped({cause}))"),
+        AskError::Refused(Reason::Stopped(StopCause::Panicked(panic))) => {
+            format!("Refused(Stopped(Panicked({:?})))", panic.text())
+        }
         other => format!("{other:?}"),
     };
     Failure::new(problem, said)

@@ -1,0 +1,109 @@
+//! All five versions write the same, and differ as the guide says.
+
+use std::fs;
+use std::path::Path;
+
+use migration::actix::Actix;
+use migration::differences::{QUESTIONS, cells};
+use migration::kameo::Kameo;
+use migration::lines::{SOURCES, lines};
+use migration::ractor::Ractor;
+use migration::report::expect_panics;
+use migration::scenario::transcript;
+use migration::service::Service;
+use migration::turnwise::Turnwise;
+use migration::xtra::Xtra;
+
+const DAY: [(&str, &str); 21] = [
+    ("reserve 2", "ticket 1"),
+    ("reserve 9", "SoldOut"),
+    ("reserve 3", "ticket 2"),
+    ("release ticket 2", "Taken"),
+    ("report", "4 free, 2 held, 0 paid"),
+    ("confirm ticket 1, the bank pays", "paid"),
+    ("reserve 9 meanwhile, within a limit", "TimedOut"),
+    ("report meanwhile, without one", "4 free, 0 held, 2 paid"),
+    ("reserve 1", "ticket 3"),
+    ("confirm ticket 3, the bank does not", "Declined"),
+    ("refund ticket 1", "2 seats"),
+    ("report", "6 free, 0 held, 0 paid"),
+    ("reserve 4", "ticket 4"),
+    ("refund ticket 1 again: a panic", "Failed"),
+    ("seen from outside", "Reopened"),
+    ("report", "6 free, 0 held, 0 paid"),
+    ("reserve 2", "ticket 1"),
+    ("confirm ticket 1, closed meanwhile", "paid"),
+    ("reserve 3, before that", "ticket 2"),
+    ("in the end", "1 free, 3 held, 2 paid"),
+    ("report after the end", "no answer"),
+];
+
+fn file(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+/// The cells of the table that begins with this line, row by row.
+fn table(text: &str, heading: &str) -> Vec<Vec<String>> {
+    let rows = text.lines().skip_while(|line| *line != heading).skip(2);
+    let rows = rows.take_while(|line| line.starts_with('|'));
+    let cells = |row: &str| {
+        let row = row.trim_start_matches("| ").trim_end_matches(" |");
+        row.split(" | ").map(str::to_owned).collect()
+    };
+    rows.map(cells).collect()
+}
+
+/// The same day, and the column of the guide's table.
+fn writes_the_same_and_differs_as_the_guide_says<S: Service>(column: usize) {
+    expect_panics();
+    let day: Vec<_> = DAY.map(|(asked, answered)| (asked, answered.to_owned())).into();
+    assert_eq!(transcript::<S>(), day);
+    let guide = file("../../src/guide/19-migration.md");
+    let rows = table(&guide, "| | turnwise | kameo | ractor | xtra | actix |");
+    let questions: Vec<_> = rows.iter().map(|row| row[0].as_str()).collect();
+    assert_eq!(questions, QUESTIONS);
+    for (row, cell) in rows.iter().zip(cells::<S>()) {
+        assert_eq!(row[column], cell, "{}: {}", S::LIBRARY, row[0]);
+    }
+}
+
+#[test]
+fn turnwise() {
+    writes_the_same_and_differs_as_the_guide_says::<Turnwise>(1);
+}
+
+#[test]
+fn kameo() {
+    writes_the_same_and_differs_as_the_guide_says::<Kameo>(2);
+}
+
+#[test]
+fn ractor() {
+    writes_the_same_and_differs_as_the_guide_says::<Ractor>(3);
+}
+
+#[test]
+fn xtra() {
+    writes_the_same_and_differs_as_the_guide_says::<Xtra>(4);
+}
+
+#[test]
+fn actix() {
+    writes_the_same_and_differs_as_the_guide_says::<Actix>(5);
+}
+
+#[test]
+fn the_guide_names_the_versions_that_are_built() {
+    let (guide, lock) = (file("../../src/guide/19-migration.md"), file("../../Cargo.lock"));
+    for library in ["kameo", "ractor", "xtra", "actix"] {
+        let (_, package) = lock.split_once(&format!("name = \"{library}\"\nversion = \"")).unwrap();
+        let (version, _) = package.split_once('"').unwrap();
+        assert!(guide.contains(&format!("{library} {version}")), "{library} {version}");
+    }
+}
+
+#[test]
+fn lines_of_code_are_neither_blank_nor_comments() {
+    assert_eq!(lines("//! a\n\nfn a() {\n    // b\n    b(); // c\n}\n"), 3);
+    assert!(SOURCES.iter().all(|source| lines(source) > 50));
+}
