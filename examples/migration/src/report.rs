@@ -75,9 +75,10 @@ pub fn report(versions: &[Version]) -> String {
     out += "\n";
     for version in versions {
         match first_difference(&versions[0].transcript, &version.transcript) {
-            None => writeln!(out, "  {:<10}{}", version.library, "the same").unwrap(),
-            Some(other) => writeln!(out, "  {:<10}DIFFERS: {other}", version.library).unwrap(),
+            None => writeln!(out, "  {:<10}the same", version.library),
+            Some(other) => writeln!(out, "  {:<10}DIFFERS: {other}", version.library),
         }
+        .unwrap();
     }
     out += "\nLines of code, without blank ones and comments:\n\n";
     for version in versions {
@@ -87,8 +88,8 @@ pub fn report(versions: &[Version]) -> String {
     for (row, question) in QUESTIONS.iter().enumerate() {
         writeln!(out, "\n{question}").unwrap();
         for version in versions {
-            writeln!(out, "  {:<10}{}", version.library, version.cells[row].replace('`', ""))
-                .unwrap();
+            let cell = version.cells[row].replace('`', "");
+            writeln!(out, "  {:<10}{cell}", version.library).unwrap();
         }
     }
     out
