@@ -105,14 +105,11 @@ impl Message<Refund> for Desk {
     }
 }
 
-#[derive(Reply)]
-struct Looked(Report);
-
 impl Message<Look> for Desk {
-    type Reply = Looked;
+    type Reply = Result<Report, Infallible>;
 
-    async fn handle(&mut self, _: Look, _: &mut Context<Self, Looked>) -> Looked {
-        Looked(self.hall.report())
+    async fn handle(&mut self, _: Look, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        Ok(self.hall.report())
     }
 }
 
@@ -182,7 +179,7 @@ impl Service for Kameo {
     }
 
     async fn report(&self) -> Result<Report, Failure> {
-        self.0.ask(Look).await.map(|looked| looked.0).map_err(lost)
+        self.0.ask(Look).await.map_err(lost)
     }
 
     async fn close(&self) {
