@@ -79,8 +79,26 @@ impl Limits {
         Limits { early: true, ..self }
     }
 
-    pub(crate) fn leased(self) -> Option<Duration> {
+    /// The lease, if there is one.
+    pub fn leased(self) -> Option<Duration> {
         self.lease
+    }
+
+    /// How long it may wait for its turn.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::Limit;
+    /// use turnwise_locks::Limits;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// let limits = Limits::wait(second).lease(2 * second);
+    /// assert_eq!(limits.waited(), Limit::Within(second));
+    /// assert_eq!(limits.leased(), Some(2 * second));
+    /// ```
+    pub fn waited(self) -> Limit {
+        self.wait
     }
 
     pub(crate) fn unleased(self) -> Self {

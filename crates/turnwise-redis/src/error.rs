@@ -1,0 +1,194 @@
+//! Why something did not happen.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use turnwise::{AskError, Reason};
+use turnwise_locks::Fence;
+
+use crate::name::NameError;
+
+/// Did a step happen whose answer did not come?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Certainly not.
+    None,
+    /// Perhaps.
+    Unknown,
+}
+
+/// Why a store did not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// It cannot be reached.
+    Unreachable {
+        /// For so long.
+        since: Duration,
+        /// Why, as the last attempt has it.
+        why: String,
+    },
+    /// It did not answer in time.
+    TimedOut {
+        /// Did the step happen?
+        effect: Effect,
+    },
+    /// It answered that it will not: it is full, a replica, it does not permit it.
+    Refused(String),
+    /// It is none that this can be kept in.
+    WrongStore {
+        /// What it would have to be.
+        needs: String,
+    },
+}
+
+impl StoreError {
+    /// May the step be repeated, for it may succeed then?
+    pub fn is_transient(&self) -> bool {
+        matches!(self, StoreError::Unreachable { .. } | StoreError::TimedOut { .. })
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreError::Unreachable { since, why } if since.is_zero() => {
+                write!(f, "the store cannot be reached: {why}")
+            }
+            StoreError::Unreachable { since, why } => {
+                write!(f, "the store could not be reached for {since:.1?}: {why}")
+            }
+            StoreError::TimedOut { effect: Effect::None } => {
+                f.write_str("the store did not answer in time; nothing has happened")
+            }
+            StoreError::TimedOut { effect: Effect::Unknown } => {
+                f.write_str("the store did not answer in time; whether it happened is unknown")
+            }
+            StoreError::Refused(why) => write!(f, "the store refused: {why}"),
+            StoreError::WrongStore { needs } => write!(f, "the store does not do: {needs}"),
+        }
+    }
+}
+
+impl Error for StoreError {}
+
+/// Why there is no connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The address is none.
+    Url(String),
+    /// The prefix is none.
+    Prefix(NameError),
+    /// No thread, or no number, was to be had from the operating system.
+    System(String),
+    /// The store did not answer, or is of the wrong kind.
+    Store(StoreError),
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConnectError::Url(why) => write!(f, "the address is none: {why}"),
+            ConnectError::Prefix(error) => write!(f, "the prefix: {error}"),
+            ConnectError::System(why) => write!(f, "the operating system refused: {why}"),
+            ConnectError::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for ConnectError {}
+
+impl From<StoreError> for ConnectError {
+    fn from(error: StoreError) -> Self {
+        ConnectError::Store(error)
+    }
+}
+
+/// Why a lock was not acquired, or a tick not attended: nothing is held, and never will be by this
+/// call. If the store cannot be told so, it is free again when its lease is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LockError {
+    /// Its turn did not come in time.
+    TimedOut {
+        /// So long it has waited.
+        waited: Duration,
+    },
+    /// Somebody holds it, and it was not to wait.
+    Busy,
+    /// A lease of no time is over before it begins; one under ten milliseconds cannot be kept over
+    /// a network.
+    LeaseTooShort,
+    /// The name cannot be one.
+    Name(NameError),
+    /// The store did not answer.
+    Store(StoreError),
+    /// Waiting was refused.
+    Refused(Reason),
+    /// The client has ended.
+    Closed,
+    /// The outcome was taken by an earlier poll.
+    Taken,
+}
+
+impl fmt::Display for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LockError::TimedOut { waited } => write!(f, "the lock was not free in {waited:.1?}"),
+            LockError::Busy => f.write_str("the lock is held, or waited for"),
+            LockError::LeaseTooShort => f.write_str("a lease needs ten milliseconds"),
+            LockError::Name(error) => error.fmt(f),
+            LockError::Store(error) => error.fmt(f),
+            LockError::Refused(reason) => reason.fmt(f),
+            LockError::Closed => f.write_str("the client has ended"),
+            LockError::Taken => f.write_str("the outcome was taken before"),
+        }
+    }
+}
+
+impl Error for LockError {}
+
+impl From<StoreError> for LockError {
+    fn from(error: StoreError) -> Self {
+        LockError::Store(error)
+    }
+}
+
+impl From<NameError> for LockError {
+    fn from(error: NameError) -> Self {
+        LockError::Name(error)
+    }
+}
+
+impl From<AskError> for LockError {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::Refused(reason) => LockError::Refused(reason),
+            AskError::Taken => LockError::Taken,
+            _ => LockError::Closed,
+        }
+    }
+}
+
+/// Why a hold did not end by its release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// It was lost before: its lease was over, or it was forced.
+    Lost(Fence),
+    /// The store did not answer. The hold ends with its lease at the latest: nothing renews it.
+    Store(StoreError),
+}
+
+impl fmt::Display for ReleaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReleaseError::Lost(fence) => write!(f, "the hold with fence {fence} was lost"),
+            ReleaseError::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for ReleaseError {}

@@ -1,0 +1,26 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod error;
+mod lock;
+mod memory;
+mod name;
+mod record;
+mod remote;
+mod rooms;
+mod scripts;
+mod server;
+pub mod step;
+mod store;
+mod tick;
+
+pub use error::{ConnectError, Effect, LockError, ReleaseError, StoreError};
+pub use lock::{Acquire, Guard, LockInfo, Locks, Lost};
+pub use memory::MemoryStore;
+pub use name::NameError;
+pub use remote::{Remote, RemoteBuilder};
+pub use server::RedisStore;
+pub use store::{Called, NoticeSink, Store};
+pub use tick::{Attendance, Job, JobError, JobRun, Ticks};
+pub use turnwise_locks::{Fence, Fenced, FencedError, Limits, Owner, TickNumber};

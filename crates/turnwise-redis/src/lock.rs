@@ -1,0 +1,639 @@
+//! Fair locks by name, for programs on several machines.
+//!
+//! A request takes a place in the store's queue, in the order in which requests come to the store.
+//! Whoever lets go grants the lock to the first one there, in the same step; a notice wakes it. Its
+//! place is kept as long as its client refreshes it, so a client that is gone holds up the others
+//! for as long as its place is kept, once.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout_at};
+use turnwise::{AskError, Limit, Promise, Reply, WaitError, promise};
+use turnwise_locks::{Fence, Limits, Owner};
+
+use crate::error::{Effect, LockError, ReleaseError, StoreError};
+use crate::remote::{Client, LONGEST, SHORTEST, after};
+use crate::rooms::Seat;
+use crate::step::{Answer, Op, Step};
+
+/// Fair locks by name: see [`Remote::locks`](crate::Remote::locks). Clones are the same locks.
+///
+/// Each is let in in the order in which its request came to the store, whatever machine it is on;
+/// one release lets in exactly one. Nobody polls: a notice wakes who is let in, and if that is lost,
+/// the next refresh of its place finds out.
+///
+/// A hold is a lease. Without one of its own it has the client's, and is renewed until its guard is
+/// dropped; with one of its own it ends with that. What a holder does who does not know that its
+/// lease is over, a [`Fenced`](turnwise_locks::Fenced) resource refuses.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use turnwise_redis::{Limits, LockError, Remote};
+///
+/// let locks = Remote::in_memory().locks();
+/// let limits = Limits::wait(Duration::from_secs(5)).lease(Duration::from_secs(6));
+/// let guard = locks.lock_within("raffle 633", limits).wait()?;
+/// assert!(guard.remaining() <= Duration::from_secs(6));
+///
+/// let late = locks.lock_within("raffle 633", Duration::from_millis(20)).wait();
+/// assert!(matches!(late, Err(LockError::TimedOut { .. })));
+/// guard.release().wait()??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Locks {
+    client: Arc<Client>,
+}
+
+/// What is known of a lock: [`Locks::info`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockInfo {
+    /// Who holds it: the number of its client, and of its request.
+    pub holder: Option<String>,
+    /// So long its lease lasts, if it is not renewed.
+    pub remaining: Duration,
+    /// The last hold's number, if there was one.
+    pub fence: Option<Fence>,
+    /// So many wait.
+    pub waiting: u64,
+}
+
+impl Locks {
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        Locks { client }
+    }
+
+    /// Asks for a lock, without a limit; a store that does not answer is given up by the client's
+    /// [patience](crate::RemoteBuilder::give_up_after). Waits for nobody; the [`Acquire`] does.
+    pub fn lock(&self, name: &str) -> Acquire<Guard> {
+        self.lock_within(name, Limits::NONE)
+    }
+
+    /// A lock, if it is free now and nobody waits for it: it overtakes nobody. The answer comes
+    /// from the store.
+    pub fn try_lock(&self, name: &str) -> Acquire<Guard> {
+        self.lock_within(name, Duration::ZERO)
+    }
+
+    /// Asks for a lock, with limits: how long to wait, and for how long to hold. A wait of zero is
+    /// one attempt. A hold with a lease of its own is not renewed. That a request would be
+    /// [refused early](Limits::refuse_early) nobody knows here.
+    pub fn lock_within(&self, name: &str, limits: impl Into<Limits>) -> Acquire<Guard> {
+        self.ask(name, None, limits.into())
+    }
+
+    /// Asks for a lock for an owner: at once, if that holds it already, with the same fence. It is
+    /// free when the last guard of its owner is dropped. An owner is of one process.
+    pub fn lock_as(&self, owner: &Owner, name: &str, limits: impl Into<Limits>) -> Acquire<Guard> {
+        self.ask(name, Some(owner), limits.into())
+    }
+
+    fn ask(&self, name: &str, owner: Option<&Owner>, limits: Limits) -> Acquire<Guard> {
+        let wanted = Wanted::new(limits);
+        match self.client.key("lock", name) {
+            Err(error) => Acquire::over(Err(error.into())),
+            Ok(_) if wanted.is_too_short() => Acquire::over(Err(LockError::LeaseTooShort)),
+            Ok(key) => {
+                let seat = Seat::take(&self.client, &key, owner);
+                let name = name.into();
+                Acquire::new(&self.client, async move { acquire(seat, name, wanted).await })
+            }
+        }
+    }
+
+    /// Asks for several locks: all of them or none. They are asked for in the order of their names,
+    /// one after the other, so two calls never wait for each other; equal names count once. The
+    /// deadline is one for all, and leases begin when all are held.
+    pub fn lock_all<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a str>,
+        limits: impl Into<Limits>,
+    ) -> Acquire<Vec<Guard>> {
+        let wanted = Wanted::new(limits.into());
+        if wanted.is_too_short() {
+            return Acquire::over(Err(LockError::LeaseTooShort));
+        }
+        let mut names: Vec<Arc<str>> = names.into_iter().map(Into::into).collect();
+        names.sort_unstable();
+        names.dedup();
+        let keys = names.iter().map(|name| self.client.key("lock", name));
+        match keys.collect::<Result<Vec<_>, _>>() {
+            Err(error) => Acquire::over(Err(error.into())),
+            Ok(keys) => {
+                let client = self.client.clone();
+                let all = names.into_iter().zip(keys).collect();
+                Acquire::new(&self.client, async move { acquire_all(client, all, wanted).await })
+            }
+        }
+    }
+
+    /// Takes a lock away from whoever holds it: the next is let in, the holder learns of it. False:
+    /// nobody holds it.
+    pub fn force_release(&self, name: &str) -> Reply<Result<bool, LockError>> {
+        self.once(name, Step::Force, |answer| answer == Answer::Forced(true))
+    }
+
+    /// What is known of a lock. Stale on return.
+    pub fn info(&self, name: &str) -> Reply<Result<LockInfo, LockError>> {
+        self.once(name, Step::Look, |answer| match answer {
+            Answer::Seen { holder, fence, waiting } => {
+                let (holder, remaining) = holder
+                    .map(|(token, left)| (Some(token.as_str().to_owned()), left))
+                    .unwrap_or_default();
+                let fence = (fence > 0).then_some(Fence::from_number(fence));
+                LockInfo { holder, remaining, fence, waiting }
+            }
+            _ => LockInfo { holder: None, remaining: Duration::ZERO, fence: None, waiting: 0 },
+        })
+    }
+
+    fn once<R: Send + 'static>(
+        &self,
+        name: &str,
+        step: Step,
+        read: impl FnOnce(Answer) -> R + Send + 'static,
+    ) -> Reply<Result<R, LockError>> {
+        let (promise, reply) = promise();
+        match self.client.key("lock", name) {
+            Err(error) => promise.keep(Err(error.into())),
+            Ok(key) => {
+                let client = self.client.clone();
+                self.client.io.spawn(async move {
+                    let answer = client.call(&Op { key, step }, client.patience()).await.0;
+                    promise.keep(answer.map(read).map_err(Into::into));
+                });
+            }
+        }
+        reply
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locks").field("store", &self.client.store).finish_non_exhaustive()
+    }
+}
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    called: Instant,
+    /// Until when it waits.
+    until: Option<Instant>,
+    immediate: bool,
+    lease: Option<Duration>,
+}
+
+impl Wanted {
+    fn new(limits: Limits) -> Self {
+        let until = match limits.waited() {
+            Limit::Within(limit) => Some(after(limit)),
+            _ => None,
+        };
+        let immediate = limits.waited() == Limit::Immediate;
+        Wanted { called: Instant::now(), until, immediate, lease: limits.leased() }
+    }
+
+    fn is_too_short(&self) -> bool {
+        self.lease.is_some_and(|lease| lease < SHORTEST)
+    }
+
+    fn timed_out(&self) -> LockError {
+        LockError::TimedOut { waited: self.called.elapsed() }
+    }
+}
+
+async fn acquire(seat: Arc<Seat>, name: Arc<str>, wanted: Wanted) -> Result<Guard, LockError> {
+    let client = seat.client.clone();
+    let mut news = seat.news();
+    let lease = wanted.lease.unwrap_or(client.lease());
+    let alive = (!wanted.immediate).then(|| client.place());
+    loop {
+        let op = seat.op(Step::Acquire { token: seat.token.clone(), lease, alive });
+        news.mark_unchanged();
+        let sent = Instant::now();
+        let before = seat.is_late();
+        seat.begins();
+        let patience = client.patience();
+        let until = wanted.until.map_or(patience, |until| until.min(patience));
+        let (answer, late) = client.call(&op, until).await;
+        seat.answered(late, before);
+        match answer {
+            Ok(Answer::Granted { fence }) => {
+                seat.stands_up();
+                let hold = Hold::of(&seat, name, fence, sent, lease, wanted.lease.is_none());
+                return Ok(Guard { hold: Some(hold) });
+            }
+            Ok(Answer::Queued { busy, .. }) => seat.waits(busy),
+            Ok(Answer::Busy { .. }) => return Err(LockError::Busy),
+            Ok(_) => return Err(LockError::Closed),
+            // What went wrong is said, and not that time has gone by meanwhile.
+            Err(error) => return Err(error.into()),
+        }
+        let changed = news.changed();
+        match wanted.until {
+            None => drop(changed.await),
+            Some(until) => {
+                if timeout_at(until, changed).await.is_err() {
+                    return Err(wanted.timed_out());
+                }
+            }
+        }
+    }
+}
+
+async fn acquire_all(
+    client: Arc<Client>,
+    all: Vec<(Arc<str>, String)>,
+    wanted: Wanted,
+) -> Result<Vec<Guard>, LockError> {
+    let mut guards = Vec::with_capacity(all.len());
+    // Renewed until all are held.
+    let each = Wanted { lease: None, ..wanted };
+    for (name, key) in all {
+        guards.push(acquire(Seat::take(&client, &key, None), name, each).await?);
+    }
+    if let Some(lease) = wanted.lease {
+        for guard in &guards {
+            let renewed = guard.hold().renew(lease, client.patience(), false).await;
+            renewed.map_err(|error| match error {
+                ReleaseError::Store(error) => error.into(),
+                ReleaseError::Lost(_) => wanted.timed_out(),
+            })?;
+        }
+    }
+    Ok(guards)
+}
+
+/// A hold, until it ends: what its guards share.
+pub(crate) struct Hold {
+    seat: Arc<Seat>,
+    name: Arc<str>,
+    fence: Fence,
+    /// Until when, by this machine's clock: from before the request that began it was sent.
+    until: watch::Sender<Instant>,
+    lost: AtomicBool,
+    /// The client renews it.
+    renewed: AtomicBool,
+}
+
+impl Hold {
+    /// The hold that a seat has got; or the one that it has, if that is the same.
+    fn of(
+        seat: &Arc<Seat>,
+        name: Arc<str>,
+        fence: u64,
+        sent: Instant,
+        lease: Duration,
+        renewed: bool,
+    ) -> Arc<Hold> {
+        let fence = Fence::from_number(fence);
+        let mut slot = seat.hold.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(hold) = slot.upgrade()
+            && hold.fence == fence
+        {
+            hold.until.send_replace(later(sent, lease));
+            return hold;
+        }
+        let hold = Arc::new(Hold {
+            seat: seat.clone(),
+            name,
+            fence,
+            until: watch::Sender::new(later(sent, lease)),
+            lost: AtomicBool::new(false),
+            renewed: AtomicBool::new(renewed),
+        });
+        *slot = Arc::downgrade(&hold);
+        drop(slot);
+        seat.client.io.spawn(keep(Arc::downgrade(&hold), lease, sent));
+        hold
+    }
+
+    /// A hold of a run: its answer came just now.
+    pub(crate) fn begin(seat: &Arc<Seat>, name: Arc<str>, fence: u64, sent: Instant) -> Guard {
+        let lease = seat.client.lease();
+        Guard { hold: Some(Hold::of(seat, name, fence, sent, lease, true)) }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.lost.load(Relaxed) || Instant::now() >= *self.until.borrow()
+    }
+
+    pub(crate) fn lose(&self) {
+        self.lost.store(true, Relaxed);
+        // Whoever waits for that looks.
+        self.until.send_modify(|until| *until = (*until).min(Instant::now()));
+    }
+
+    /// Has the lease begin anew, in the store and here.
+    async fn renew(
+        &self,
+        lease: Duration,
+        until: Instant,
+        renewed: bool,
+    ) -> Result<(), ReleaseError> {
+        let step = Step::Renew { token: self.seat.token.clone(), lease };
+        let sent = Instant::now();
+        match self.seat.client.call(&self.seat.op(step), until).await.0 {
+            Ok(Answer::Held) if !self.lost.load(Relaxed) => {
+                self.renewed.store(renewed, Relaxed);
+                self.until.send_replace(later(sent, lease));
+                Ok(())
+            }
+            Ok(_) => {
+                self.lose();
+                Err(ReleaseError::Lost(self.fence))
+            }
+            Err(error) => Err(ReleaseError::Store(error)),
+        }
+    }
+}
+
+fn later(sent: Instant, lease: Duration) -> Instant {
+    sent + lease.min(LONGEST)
+}
+
+/// Renews a hold each third of its lease, and knows when it is over.
+async fn keep(hold: Weak<Hold>, lease: Duration, mut sent: Instant) {
+    loop {
+        let Some(strong) = hold.upgrade() else { return };
+        let mut until = strong.until.subscribe();
+        let over = *until.borrow_and_update();
+        let renews = strong.renewed.load(Relaxed);
+        let next = if renews { (sent + lease / 3).min(over) } else { over };
+        drop(strong);
+        match timeout_at(next, until.changed()).await {
+            // It was renewed, or lost.
+            Ok(Ok(())) => continue,
+            // Its guards are gone.
+            Ok(Err(_)) => return,
+            Err(_) => {}
+        }
+        drop(until);
+        let Some(strong) = hold.upgrade() else { return };
+        if Instant::now() >= *strong.until.borrow() {
+            // Until somebody renews it, if a store lets it.
+            return strong.lose();
+        }
+        // The hold is not kept by its renewal.
+        let (seat, over) = (Arc::downgrade(&strong.seat), *strong.until.borrow());
+        drop(strong);
+        let Some((client, op)) = seat.upgrade().map(|seat| {
+            let step = Step::Renew { token: seat.token.clone(), lease };
+            (seat.client.clone(), seat.op(step))
+        }) else {
+            return;
+        };
+        let now = Instant::now();
+        let answer = client.call(&op, over).await.0;
+        let Some(strong) = hold.upgrade() else { return };
+        match answer {
+            Ok(Answer::Held) => {
+                sent = now;
+                if strong.renewed.load(Relaxed) && !strong.lost.load(Relaxed) {
+                    strong.until.send_replace(later(sent, lease));
+                }
+            }
+            Ok(_) => return strong.lose(),
+            // Nobody answers: it ends by its time, and is tried again until then.
+            Err(_) => sent = now,
+        }
+    }
+}
+
+/// A lock that is held. Dropping it lets the next in, and waits for nothing; it may be dropped on any
+/// thread. Of several that an [owner](Owner) has, the last one does.
+#[must_use = "dropping it lets go of the lock"]
+pub struct Guard {
+    /// Until it is released.
+    hold: Option<Arc<Hold>>,
+}
+
+impl Guard {
+    fn hold(&self) -> &Arc<Hold> {
+        match &self.hold {
+            Some(hold) => hold,
+            None => unreachable!("a guard has its hold until it is released"),
+        }
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &str {
+        &self.hold().name
+    }
+
+    /// The number of this hold: greater than those of all holds of this lock before, also after the
+    /// store has lost its records. What [`Fenced`](turnwise_locks::Fenced) resources compare.
+    pub fn fence(&self) -> Fence {
+        self.hold().fence
+    }
+
+    /// Was the lock taken away, or is its lease over by this machine's clock? Then somebody else
+    /// may hold it. Stale on return: a resource that must not be touched then compares fences.
+    /// Wait-free but for a short lock.
+    pub fn is_lost(&self) -> bool {
+        self.hold().is_lost()
+    }
+
+    /// Comes when the lock is lost; never, if it is given back before. A future on any runtime.
+    pub fn lost(&self) -> Lost {
+        let (hold, mut until) = (Arc::downgrade(self.hold()), self.hold().until.subscribe());
+        Lost {
+            inner: Box::pin(async move {
+                while let Some(false) = hold.upgrade().map(|hold| hold.is_lost()) {
+                    // Its guards are gone: then it is lost no more.
+                    if until.changed().await.is_err() {
+                        std::future::pending().await
+                    }
+                }
+            }),
+        }
+    }
+
+    /// So long it holds at least, if nobody forces it and it is not renewed.
+    pub fn remaining(&self) -> Duration {
+        match self.is_lost() {
+            true => Duration::ZERO,
+            false => self.hold().until.borrow().saturating_duration_since(Instant::now()),
+        }
+    }
+
+    /// Has the lease begin anew, and last so long; the client renews it no more.
+    ///
+    /// The answer is [`ReleaseError::Lost`] if the lock was lost before.
+    pub fn renew(&self, lease: Duration) -> Reply<Result<(), ReleaseError>> {
+        let (promise, reply) = promise();
+        let hold = self.hold().clone();
+        self.hold().seat.client.io.spawn(async move {
+            let until = *hold.until.borrow();
+            promise.keep(hold.renew(lease, until, false).await);
+        });
+        reply
+    }
+
+    /// Lets go, and tells whether it was held until then. Of several guards of an owner, only the
+    /// last one lets go.
+    pub fn release(mut self) -> Reply<Result<(), ReleaseError>> {
+        let (promise, reply) = promise();
+        match self.hold.take().map(Arc::try_unwrap) {
+            Some(Ok(hold)) => {
+                let io = hold.seat.client.io.clone();
+                io.spawn(release(hold, promise));
+            }
+            Some(Err(others)) if others.is_lost() => {
+                promise.keep(Err(ReleaseError::Lost(others.fence)));
+            }
+            _ => promise.keep(Ok(())),
+        }
+        reply
+    }
+}
+
+async fn release(hold: Hold, promise: Promise<Result<(), ReleaseError>>) {
+    let (fence, was_lost) = (hold.fence, hold.is_lost());
+    let lost = || Err(ReleaseError::Lost(fence));
+    let Some(op) = hold.seat.leaving() else { return promise.keep(lost()) };
+    let client = hold.seat.client.clone();
+    // From now on nothing renews it.
+    drop(hold);
+    let (answer, late) = client.call(&op, client.patience()).await;
+    promise.keep(match answer {
+        Ok(Answer::Released) if !was_lost => Ok(()),
+        Ok(_) if was_lost || !late => lost(),
+        // An earlier request may have released it, and others have held it since.
+        Ok(_) => Err(ReleaseError::Store(StoreError::TimedOut { effect: Effect::Unknown })),
+        Err(_) if was_lost => lost(),
+        Err(error) => Err(ReleaseError::Store(error)),
+    });
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Guard");
+        shown.field("name", &self.name()).field("fence", &self.fence());
+        shown.field("lost", &self.is_lost()).finish_non_exhaustive()
+    }
+}
+
+/// Comes when a lock is lost: [`Guard::lost`]. It does not keep the lock.
+#[must_use = "a future does nothing unless polled"]
+pub struct Lost {
+    inner: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Future for Lost {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.inner.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lost").finish_non_exhaustive()
+    }
+}
+
+/// What was asked of the store: a `Future` on any runtime, or something to [wait](Self::wait) for.
+///
+/// The request is on its way since the call that made it, whether anybody polls this or not.
+/// Dropping it gives the request up; a lock that has come meanwhile is given back.
+#[must_use = "dropping it gives the request up"]
+pub struct Acquire<T> {
+    /// Until it is over.
+    reply: Option<Reply<Result<T, LockError>>>,
+    task: Option<AbortHandle>,
+}
+
+impl<T: Send + 'static> Acquire<T> {
+    pub(crate) fn new(
+        client: &Arc<Client>,
+        asking: impl Future<Output = Result<T, LockError>> + Send + 'static,
+    ) -> Self {
+        let (promise, reply) = promise();
+        let task = client.io.spawn(async move { promise.keep(asking.await) });
+        Acquire { reply: Some(reply), task: Some(task.abort_handle()) }
+    }
+
+    pub(crate) fn over(answer: Result<T, LockError>) -> Self {
+        let (promise, reply) = promise();
+        promise.keep(answer);
+        Acquire { reply: Some(reply), task: None }
+    }
+
+    /// Waits for the answer, until the deadline that was made by the call. May block.
+    ///
+    /// # Errors
+    /// See [`LockError`]: nothing is held.
+    pub fn wait(mut self) -> Result<T, LockError> {
+        match self.reply.take() {
+            Some(reply) => reply.wait().unwrap_or_else(|error| Err(error.into())),
+            None => Err(LockError::Taken),
+        }
+    }
+
+    /// Waits for the answer for so long at most; the request stays. None: it has not come yet. May
+    /// block.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_timeout(&mut self, limit: impl Into<Limit>) -> Option<Result<T, LockError>> {
+        match self.reply.take()?.wait_timeout(limit) {
+            Ok(answer) => Some(answer),
+            Err(WaitError::TimedOut(reply)) => {
+                self.reply = Some(reply);
+                None
+            }
+            Err(WaitError::Ask(error)) => Some(Err(error.into())),
+            Err(_) => Some(Err(LockError::Taken)),
+        }
+    }
+
+    /// Has the answer come? Wait-free.
+    pub fn is_ready(&self) -> bool {
+        self.reply.as_ref().is_some_and(Reply::is_ready)
+    }
+}
+
+impl<T> Future for Acquire<T> {
+    type Output = Result<T, LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(reply) = &mut self.reply else { return Poll::Ready(Err(LockError::Taken)) };
+        let answer = std::task::ready!(Pin::new(reply).poll(cx));
+        if !matches!(answer, Err(AskError::Refused(_))) {
+            self.reply = None;
+        }
+        Poll::Ready(answer.unwrap_or_else(|error| Err(error.into())))
+    }
+}
+
+impl<T> Drop for Acquire<T> {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            // One that is over is not harmed.
+            task.abort();
+        }
+    }
+}
+
+// What is granted is not pinned: it is handed out by value.
+impl<T> Unpin for Acquire<T> {}
+
+impl<T> fmt::Debug for Acquire<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ready = self.reply.as_ref().is_some_and(Reply::is_ready);
+        f.debug_struct("Acquire").field("ready", &ready).finish_non_exhaustive()
+    }
+}

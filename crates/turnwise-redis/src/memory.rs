@@ -1,0 +1,112 @@
+//! A store in this process.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use turnwise::time::Clock;
+
+use crate::record::Record;
+use crate::step::{Notice, Op};
+use crate::store::{Called, NoticeSink, Store};
+
+/// Objects in this process's memory, by the same steps as in a server: for tests, and for programs
+/// that have one process yet. Clones are the same store.
+///
+/// A record of what nobody uses stays, as its fence has to: some hundred bytes each name.
+#[derive(Clone)]
+pub struct MemoryStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    clock: Box<dyn Fn() -> Duration + Send + Sync>,
+    tables: Mutex<Tables>,
+}
+
+#[derive(Default)]
+struct Tables {
+    records: BTreeMap<String, Record>,
+    sinks: HashMap<String, NoticeSink>,
+}
+
+impl MemoryStore {
+    /// A store whose time is this machine's, and never goes back.
+    pub fn new() -> Self {
+        let (began, instant) = (SystemTime::now(), Instant::now());
+        let began = began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        MemoryStore::with(move || began + instant.elapsed())
+    }
+
+    /// A store whose time is a clock's: a [`VirtualClock`](turnwise::VirtualClock) in tests.
+    pub fn by(clock: impl Clock + 'static) -> Self {
+        MemoryStore::with(move || clock.now())
+    }
+
+    fn with(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        let shared = Shared { clock: Box::new(clock), tables: Mutex::default() };
+        MemoryStore { shared: Arc::new(shared) }
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        // A clock that panics has changed nothing.
+        self.shared.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        MemoryStore::new()
+    }
+}
+
+impl Store for MemoryStore {
+    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
+        Box::pin(async move {
+            let mut notices = Vec::new();
+            let mut tables = self.tables();
+            // Under the lock: so the steps come in the order of their times.
+            let now = u64::try_from((self.shared.clock)().as_micros()).unwrap_or(u64::MAX);
+            let answer = match tables.records.get_mut(&op.key) {
+                Some(record) => record.step(now, &op.step, &mut notices),
+                None => {
+                    let mut record = Record::default();
+                    let answer = record.step(now, &op.step, &mut notices);
+                    if record != Record::default() {
+                        tables.records.insert(op.key.clone(), record);
+                    }
+                    answer
+                }
+            };
+            let told: Vec<_> = notices
+                .into_iter()
+                .filter_map(|notice| {
+                    let (Notice::Granted(token) | Notice::Lost(token)) = &notice else {
+                        return None;
+                    };
+                    Some((tables.sinks.get(token.client())?.clone(), notice))
+                })
+                .collect();
+            drop(tables);
+            told.into_iter().for_each(|(sink, notice)| sink(notice));
+            Ok(answer)
+        })
+    }
+
+    fn listen(&self, client: &str, sink: NoticeSink) {
+        self.tables().sinks.insert(client.to_owned(), sink);
+    }
+
+    fn forget(&self, client: &str) {
+        let sink = self.tables().sinks.remove(client);
+        drop(sink);
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let len = self.tables().records.len();
+        f.debug_struct("MemoryStore").field("records", &len).finish_non_exhaustive()
+    }
+}

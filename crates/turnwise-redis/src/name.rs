@@ -1,0 +1,96 @@
+//! Names of objects, and the keys they have in a store.
+//!
+//! A key is `PREFIX:{KIND:NAME}`. What stands in braces is what a cluster hashes: all keys of an
+//! object begin with it, so they live on one node. A name is escaped, so none runs into another
+//! object's keys.
+
+use std::error::Error;
+use std::fmt;
+use std::fmt::Write;
+
+/// The longest name, in bytes.
+const LONGEST: usize = 1024;
+
+/// Why a name cannot be one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NameError {
+    /// It has no characters.
+    Empty,
+    /// It is longer than 1,024 bytes.
+    TooLong {
+        /// So long it is.
+        bytes: usize,
+    },
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NameError::Empty => f.write_str("a name needs a character"),
+            NameError::TooLong { bytes } => {
+                write!(f, "the name has {bytes} bytes, and {LONGEST} are the most")
+            }
+        }
+    }
+}
+
+impl Error for NameError {}
+
+/// The key of an object.
+pub(crate) fn key(prefix: &str, kind: &str, name: &str) -> Result<String, NameError> {
+    check(name)?;
+    let mut key = String::with_capacity(prefix.len() + kind.len() + name.len() + 4);
+    write!(key, "{prefix}:{{{kind}:").expect("a string takes all");
+    escape(name, &mut key);
+    key.push('}');
+    Ok(key)
+}
+
+/// A prefix, as keys have it.
+pub(crate) fn prefix(text: &str) -> Result<String, NameError> {
+    check(text)?;
+    let mut prefix = String::new();
+    escape(text, &mut prefix);
+    Ok(prefix)
+}
+
+fn check(name: &str) -> Result<(), NameError> {
+    match name.len() {
+        0 => Err(NameError::Empty),
+        bytes if bytes > LONGEST => Err(NameError::TooLong { bytes }),
+        _ => Ok(()),
+    }
+}
+
+/// What would mean something else in a key, or hide in a terminal, is written by its number.
+fn escape(name: &str, to: &mut String) {
+    for c in name.chars() {
+        if matches!(c, '{' | '}' | '%' | '*') || c.is_control() || c.is_whitespace() {
+            let mut bytes = [0; 4];
+            for byte in c.encode_utf8(&mut bytes).bytes() {
+                write!(to, "%{byte:02X}").expect("a string takes all");
+            }
+        } else {
+            to.push(c);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_do_not_run_into_each_other() {
+        let of = |name| key("p", "lock", name).unwrap();
+        assert_eq!(of("order 7"), "p:{lock:order%207}");
+        assert_eq!(of("a}:q"), "p:{lock:a%7D:q}");
+        assert_ne!(of("a}"), of("a%7D"));
+        assert_ne!(key("p", "tick", "a"), key("p", "lock", "a"));
+        assert_eq!(key("p", "lock", ""), Err(NameError::Empty));
+        let long = "x".repeat(1025);
+        assert_eq!(key("p", "lock", &long), Err(NameError::TooLong { bytes: 1025 }));
+        assert!(key("p", "lock", &long[..1024]).is_ok());
+    }
+}

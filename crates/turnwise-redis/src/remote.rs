@@ -1,0 +1,303 @@
+//! A client of a store.
+//!
+//! A client has one thread of its own, with a runtime of its own: there its steps are sent, its
+//! places are refreshed, its holds are renewed. So a program whose own threads are busy, or whose
+//! runtime is stopped in a debugger's hands, does not lose its locks by that.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::error::{ConnectError, StoreError};
+use crate::lock::Locks;
+use crate::memory::MemoryStore;
+use crate::name::{self, NameError};
+use crate::rooms::Rooms;
+use crate::server::RedisStore;
+use crate::step::{Answer, Notice, Op, Step, Token};
+use crate::store::Store;
+use crate::tick::Ticks;
+
+/// A client of a store, from which locks and ticks are had. Clones are the same client.
+///
+/// It has a number that no other client has, and a thread of its own, which ends when the last
+/// clone, and the last guard, are dropped.
+///
+/// # Examples
+/// ```
+/// use turnwise_redis::Remote;
+///
+/// // `Remote::connect("redis://127.0.0.1/")` is the same over a server.
+/// let remote = Remote::in_memory();
+/// let guard = remote.locks().lock("order 7").wait()?;
+/// assert!(remote.locks().try_lock("order 7").wait().is_err());
+/// guard.release().wait()??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Remote {
+    pub(crate) client: Arc<Client>,
+}
+
+/// How a client is made: [`Remote::builder`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder makes nothing until it connects"]
+pub struct RemoteBuilder {
+    prefix: String,
+    answer: Duration,
+    patience: Duration,
+    lease: Duration,
+    place: Duration,
+}
+
+impl Remote {
+    /// A client of a store of its own, in this process's memory: to try everything without a
+    /// server.
+    ///
+    /// # Panics
+    /// If the operating system has no thread left.
+    pub fn in_memory() -> Self {
+        let made = Remote::builder().over(MemoryStore::new());
+        made.expect("a store in memory needs a thread, no more")
+    }
+
+    /// A client of a Redis server, version 7 or newer: `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]`,
+    /// or `unix://PATH`. May block, for the two seconds that a server has for its answer.
+    ///
+    /// # Errors
+    /// [`ConnectError`]: the address is none, nobody answers there, or the server would lose locks.
+    pub fn connect(url: &str) -> Result<Self, ConnectError> {
+        Remote::builder().connect(url)
+    }
+
+    /// A client with other settings.
+    pub fn builder() -> RemoteBuilder {
+        RemoteBuilder {
+            prefix: "turnwise".to_owned(),
+            answer: Duration::from_secs(2),
+            patience: Duration::from_secs(30),
+            lease: Duration::from_secs(30),
+            place: Duration::from_secs(5),
+        }
+    }
+
+    /// Fair locks by name.
+    pub fn locks(&self) -> Locks {
+        Locks::new(self.client.clone())
+    }
+
+    /// Jobs that run once per tick.
+    pub fn ticks(&self) -> Ticks {
+        Ticks::new(self.client.clone())
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Client { id, store, .. } = &*self.client;
+        f.debug_struct("Remote").field("client", id).field("store", store).finish_non_exhaustive()
+    }
+}
+
+impl RemoteBuilder {
+    /// What all keys begin with: `turnwise`, if this is not called. Clients see each other's locks
+    /// if their prefixes are the same.
+    pub fn prefix(self, prefix: impl Into<String>) -> Self {
+        RemoteBuilder { prefix: prefix.into(), ..self }
+    }
+
+    /// So long a server has for an answer, before it is asked again over another connection: two
+    /// seconds, if this is not called; ten milliseconds at least.
+    pub fn answer_within(self, limit: Duration) -> Self {
+        RemoteBuilder { answer: limit.max(SHORTEST), ..self }
+    }
+
+    /// So long a call without a limit goes on against a store that does not answer: thirty seconds,
+    /// if this is not called.
+    pub fn give_up_after(self, limit: Duration) -> Self {
+        RemoteBuilder { patience: limit, ..self }
+    }
+
+    /// How long a hold outlives its client, if none is asked for: thirty seconds, if this is not
+    /// called; ten milliseconds at least. It is renewed each third of it.
+    pub fn lease(self, lease: Duration) -> Self {
+        RemoteBuilder { lease: lease.max(SHORTEST), ..self }
+    }
+
+    /// How long a place in a queue outlives its client: five seconds, if this is not called; ten
+    /// milliseconds at least. It is refreshed each third of it.
+    pub fn place(self, place: Duration) -> Self {
+        RemoteBuilder { place: place.max(SHORTEST), ..self }
+    }
+
+    /// Connects to a server: see [`Remote::connect`].
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect(self, url: &str) -> Result<Remote, ConnectError> {
+        let prefix = name::prefix(&self.prefix).map_err(ConnectError::Prefix)?;
+        let store = RedisStore::new(url, &prefix, self.answer)?;
+        let remote = self.over(store)?;
+        // The first step: is anybody there?
+        let client = remote.client.clone();
+        let (promise, reply) = turnwise::promise();
+        let key = client.key("client", &client.id).map_err(ConnectError::Prefix)?;
+        remote.client.io.spawn(async move {
+            let op = Op { key, step: Step::Look };
+            promise.keep(client.store.call(&op).await);
+        });
+        match reply.wait() {
+            Ok(answer) => answer.map(|_| remote).map_err(ConnectError::Store),
+            Err(error) => Err(ConnectError::System(error.to_string())),
+        }
+    }
+
+    /// A client of any store.
+    ///
+    /// # Errors
+    /// [`ConnectError::Prefix`], [`ConnectError::System`].
+    pub fn over(self, store: impl Store) -> Result<Remote, ConnectError> {
+        let prefix = name::prefix(&self.prefix).map_err(ConnectError::Prefix)?;
+        let system = |error: &dyn fmt::Display| ConnectError::System(error.to_string());
+        let mut number = [0; 16];
+        getrandom::fill(&mut number).map_err(|error| system(&error))?;
+        let id: String = number.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| system(&error))?;
+        let io = runtime.handle().clone();
+        let run = move || {
+            // It ends when the client does, and what has been said by then is sent.
+            let _ = runtime.block_on(stopped);
+        };
+        let builder = thread::Builder::new().name("turnwise-redis".to_owned());
+        builder.spawn(run).map_err(|error| system(&error))?;
+        let client = Arc::new_cyclic(|client: &std::sync::Weak<Client>| {
+            let to = client.clone();
+            let store: Arc<dyn Store> = Arc::new(store);
+            store.listen(
+                &id,
+                Arc::new(move |notice| {
+                    if let Some(client) = to.upgrade() {
+                        client.noticed(&notice);
+                    }
+                }),
+            );
+            Client {
+                id,
+                prefix,
+                requests: AtomicU64::new(0),
+                settings: self,
+                store,
+                io,
+                rooms: Mutex::default(),
+                _stop: stop,
+            }
+        });
+        Ok(Remote { client })
+    }
+}
+
+/// Less than this no timer keeps, and no network.
+pub(crate) const SHORTEST: Duration = Duration::from_millis(10);
+
+/// What clones of a client share.
+pub(crate) struct Client {
+    id: String,
+    prefix: String,
+    requests: AtomicU64,
+    settings: RemoteBuilder,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) io: Handle,
+    rooms: Mutex<Rooms>,
+    /// The thread ends when this is dropped.
+    _stop: oneshot::Sender<()>,
+}
+
+impl Client {
+    pub(crate) fn key(&self, kind: &str, name: &str) -> Result<String, NameError> {
+        name::key(&self.prefix, kind, name)
+    }
+
+    /// A request's token.
+    pub(crate) fn token(&self) -> Token {
+        // Numbers have to differ, no more.
+        Token::new(&self.id, self.requests.fetch_add(1, Relaxed))
+    }
+
+    /// The lease of what is asked for without one.
+    pub(crate) fn lease(&self) -> Duration {
+        self.settings.lease
+    }
+
+    /// How long a place is kept.
+    pub(crate) fn place(&self) -> Duration {
+        self.settings.place
+    }
+
+    /// When a call that is made now is given up, whatever its limit.
+    pub(crate) fn patience(&self) -> Instant {
+        after(self.settings.patience)
+    }
+
+    /// Who waits, and who holds.
+    pub(crate) fn rooms(&self) -> MutexGuard<'_, Rooms> {
+        // No code of others runs under it.
+        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn noticed(&self, notice: &Notice) {
+        let woken = self.rooms().noticed(notice);
+        woken.wake();
+    }
+
+    /// Has a step done, again and again until then. Also said: may requests of it be on their way
+    /// yet?
+    pub(crate) async fn call(&self, op: &Op, until: Instant) -> (Result<Answer, StoreError>, bool) {
+        let (mut pause, mut late) = (Duration::from_millis(20), false);
+        loop {
+            let mut attempt = pin!(self.store.call(op));
+            let error = match timeout_at(until, &mut attempt).await {
+                Ok(Ok(answer)) => return (Ok(answer), late),
+                Ok(Err(error)) if !error.is_transient() => return (Err(error), late),
+                Ok(Err(error)) => error,
+                Err(_) => {
+                    let effect = crate::error::Effect::Unknown;
+                    return (Err(StoreError::TimedOut { effect }), true);
+                }
+            };
+            late = true;
+            // Not all at once, after a server has come back.
+            let mut byte = [0];
+            let _ = getrandom::fill(&mut byte);
+            let again = after(pause.mul_f64(0.5 + f64::from(byte[0]) / 256.0));
+            if again >= until {
+                return (Err(error), late);
+            }
+            sleep_until(again).await;
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.store.forget(&self.id);
+    }
+}
+
+/// More than this is as good as for ever. A server's numbers are exact to 2^53 microseconds, which
+/// this is far below.
+pub(crate) const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// So long from now.
+pub(crate) fn after(duration: Duration) -> Instant {
+    Instant::now() + duration.min(LONGEST)
+}

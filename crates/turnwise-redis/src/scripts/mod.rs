@@ -1,0 +1,153 @@
+//! The steps as scripts, which a server runs alone.
+
+use redis::{Cmd, Value};
+
+use std::time::Duration;
+
+use crate::error::StoreError;
+use crate::record::REMEMBERED;
+use crate::remote::LONGEST;
+use crate::step::{Answer, Op, Place, Step, Token};
+
+const COMMON: &str = include_str!("common.lua");
+
+/// What begins with `#!lua` is refused as a whole when memory is short, and not in the midst of it.
+/// Steps that need none run nevertheless: or nobody could let go.
+const NEEDS_MEMORY: &str = "#!lua\n";
+const NEEDS_NONE: &str = "#!lua flags=allow-oom\n";
+
+const SOURCES: [(&str, &str); 7] = [
+    (NEEDS_MEMORY, include_str!("acquire.lua")),
+    (NEEDS_NONE, include_str!("refresh.lua")),
+    (NEEDS_NONE, include_str!("renew.lua")),
+    (NEEDS_NONE, include_str!("leave.lua")),
+    (NEEDS_NONE, include_str!("force.lua")),
+    (NEEDS_NONE, include_str!("look.lua")),
+    (NEEDS_MEMORY, include_str!("attend.lua")),
+];
+
+/// All scripts, by the names that a server gives them.
+#[derive(Debug)]
+pub(crate) struct Scripts {
+    all: Vec<(String, String)>,
+}
+
+impl Scripts {
+    pub(crate) fn new() -> Self {
+        let script = |&(flags, body): &(&str, &str)| {
+            let text = [flags, COMMON, body].concat();
+            let name = sha1_smol::Sha1::from(&text).digest().to_string();
+            (name, text)
+        };
+        Scripts { all: SOURCES.iter().map(script).collect() }
+    }
+
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.all.iter().map(|(_, text)| &**text)
+    }
+
+    /// The command that does a step.
+    pub(crate) fn command(&self, channels: &str, op: &Op) -> Cmd {
+        let index = match op.step {
+            Step::Acquire { .. } => 0,
+            Step::Refresh { .. } => 1,
+            Step::Renew { .. } => 2,
+            Step::Leave { .. } => 3,
+            Step::Force => 4,
+            Step::Look => 5,
+            Step::Attend { .. } => 6,
+        };
+        let mut cmd = redis::cmd("EVALSHA");
+        cmd.arg(&self.all[index].0);
+        let queue = format!("{}:q", op.key);
+        match &op.step {
+            Step::Acquire { token, .. } | Step::Leave { token, .. } | Step::Attend { token, .. } => {
+                let gone = format!("{}:x:{}", op.key, token.as_str());
+                cmd.arg(3).arg(&op.key).arg(queue).arg(gone)
+            }
+            _ => cmd.arg(2).arg(&op.key).arg(queue),
+        };
+        cmd.arg(channels);
+        match &op.step {
+            Step::Acquire { token, lease, alive } => {
+                cmd.arg(token.as_str()).arg(micros(*lease));
+                cmd.arg(alive.map_or(0, micros))
+            }
+            Step::Refresh { tokens, alive } => {
+                cmd.arg(micros(*alive));
+                tokens.iter().fold(&mut cmd, |cmd, token| cmd.arg(token.as_str()))
+            }
+            Step::Renew { token, lease } => cmd.arg(token.as_str()).arg(micros(*lease)),
+            Step::Leave { token, late } => {
+                let late = if *late { REMEMBERED } else { Duration::ZERO };
+                cmd.arg(token.as_str()).arg(micros(late) / 1000)
+            }
+            Step::Force | Step::Look => &mut cmd,
+            Step::Attend { token, every, offset, lease, overlap } => {
+                cmd.arg(token.as_str()).arg(micros(*every)).arg(micros(*offset));
+                cmd.arg(micros(*lease)).arg(u8::from(*overlap))
+            }
+        };
+        cmd
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    duration.min(LONGEST).as_micros() as u64
+}
+
+/// What a script's reply says.
+pub(crate) fn answer(step: &Step, reply: Value) -> Result<Answer, StoreError> {
+    let read = match &reply {
+        Value::Array(values) => read(step, values),
+        _ => None,
+    };
+    let odd = || StoreError::WrongStore { needs: format!("an answer other than {reply:?}") };
+    read.ok_or_else(odd)
+}
+
+fn read(step: &Step, values: &[Value]) -> Option<Answer> {
+    let number = |index: usize| match values.get(index)? {
+        Value::Int(number) => Some(*number),
+        _ => None,
+    };
+    let count = |index| number(index).and_then(|number| u64::try_from(number).ok());
+    let time = |index| count(index).map(Duration::from_micros);
+    Some(match step {
+        Step::Acquire { .. } => match number(0)? {
+            2 => Answer::Granted { fence: count(1)? },
+            1 => Answer::Queued { ahead: count(1)?, busy: time(2)? },
+            0 => Answer::Busy { busy: time(1)? },
+            _ => Answer::Gone,
+        },
+        Step::Refresh { tokens, .. } => {
+            let place = |index| match number(index)? {
+                0 => Some(Place::Nowhere),
+                1 => Some(Place::Queued),
+                _ => Some(Place::Holds),
+            };
+            let places = (1..=tokens.len()).map(place).collect::<Option<_>>()?;
+            Answer::Places { places, busy: time(0)? }
+        }
+        Step::Renew { .. } => [Answer::Lost, Answer::Held][usize::from(number(0)? == 1)].clone(),
+        Step::Leave { .. } if number(0)? == 1 => Answer::Released,
+        Step::Leave { .. } => Answer::NotHeld,
+        Step::Force => Answer::Forced(number(0)? == 1),
+        Step::Look => {
+            let holder = match values.get(3) {
+                Some(Value::BulkString(text)) => {
+                    let text = String::from_utf8(text.clone()).ok()?;
+                    Some((Token::from_text(text), time(2)?))
+                }
+                _ => None,
+            };
+            Answer::Seen { holder, fence: count(0)?, waiting: count(1)? }
+        }
+        Step::Attend { .. } => match number(0)? {
+            2 => Answer::Mine { tick: count(1)?, fence: count(2)? },
+            1 => Answer::StillRunning { tick: count(1)?, next: time(2)? },
+            0 => Answer::Taken { next: time(1)? },
+            _ => Answer::Gone,
+        },
+    })
+}

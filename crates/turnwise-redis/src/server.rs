@@ -1,0 +1,293 @@
+//! A store in a server: Redis, or what speaks as it does.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo, ProtocolVersion, PushInfo,
+    PushKind, RedisError, RedisResult, ServerErrorKind, Value,
+};
+
+use crate::error::{ConnectError, Effect, StoreError};
+use crate::scripts::{self, Scripts};
+use crate::step::{Answer, Notice, Op, Token};
+use crate::store::{Called, NoticeSink, Store};
+
+/// Objects in a Redis server, version 7 or newer, or one that speaks as it does.
+///
+/// One connection for all: it is made with the first step, and anew after it has failed. Steps need
+/// a runtime of tokio around them, as that of a [`Remote`](crate::Remote) is.
+pub struct RedisStore {
+    client: Client,
+    scripts: Scripts,
+    channels: String,
+    /// So long it waits for an answer, or for a connection.
+    patience: Duration,
+    listeners: Arc<Listeners>,
+    /// One makes a connection at a time.
+    link: tokio::sync::Mutex<Option<Link>>,
+    /// Since when there has been none that worked.
+    failing: Mutex<Option<Instant>>,
+}
+
+#[derive(Clone)]
+struct Link {
+    connection: MultiplexedConnection,
+    broken: Arc<AtomicBool>,
+}
+
+#[derive(Default)]
+struct Listeners {
+    sinks: Mutex<HashMap<String, NoticeSink>>,
+}
+
+impl Listeners {
+    fn all(&self) -> Vec<(String, NoticeSink)> {
+        let sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
+        sinks.iter().map(|(client, sink)| (client.clone(), sink.clone())).collect()
+    }
+
+    /// What the server pushes, of its own accord.
+    fn pushed(&self, push: PushInfo) {
+        let (PushKind::Message, [_, Value::BulkString(text)]) = (push.kind, &*push.data) else {
+            return;
+        };
+        let Ok(text) = std::str::from_utf8(text) else { return };
+        let notice = match text.split_at_checked(1) {
+            Some(("+", token)) => Notice::Granted(Token::from_text(token.to_owned())),
+            Some(("-", token)) => Notice::Lost(Token::from_text(token.to_owned())),
+            _ => return,
+        };
+        let (Notice::Granted(token) | Notice::Lost(token)) = &notice else { return };
+        let sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
+        let sink = sinks.get(token.client()).cloned();
+        drop(sinks);
+        if let Some(sink) = sink {
+            sink(notice);
+        }
+    }
+}
+
+impl RedisStore {
+    /// A store at an address, `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]`, or `unix://PATH`.
+    /// Nothing is sent yet. Channels of notices begin with the prefix. For an answer, and for a
+    /// connection, it waits as long as its patience lasts.
+    ///
+    /// # Errors
+    /// [`ConnectError::Url`].
+    pub fn new(url: &str, prefix: &str, patience: Duration) -> Result<Self, ConnectError> {
+        let wrong = |error: RedisError| ConnectError::Url(error.to_string());
+        let info = url.into_connection_info().map_err(wrong)?;
+        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let client = Client::open(info.set_redis_settings(settings)).map_err(wrong)?;
+        Ok(RedisStore {
+            client,
+            scripts: Scripts::new(),
+            channels: format!("{prefix}:notices:"),
+            patience,
+            listeners: Arc::default(),
+            link: tokio::sync::Mutex::default(),
+            failing: Mutex::default(),
+        })
+    }
+
+    async fn link(&self) -> Result<Link, StoreError> {
+        let mut slot = self.link.lock().await;
+        if let Some(link) = &*slot
+            && !link.broken.load(Relaxed)
+        {
+            return Ok(link.clone());
+        }
+        *slot = None;
+        let connected = tokio::time::timeout(self.patience, self.connect()).await;
+        let late = |_| self.unreachable(format!("no answer in {:?}", self.patience));
+        let link = connected.map_err(late)?.map_err(|failure| self.failed(failure))?;
+        *slot = Some(link.clone());
+        drop(slot);
+        *self.failing.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        // What was told in between was told to nobody.
+        self.listeners.all().into_iter().for_each(|(_, sink)| sink(Notice::LookAgain));
+        Ok(link)
+    }
+
+    async fn connect(&self) -> Result<Link, Failure> {
+        let broken = Arc::new(AtomicBool::new(false));
+        let (listeners, ended) = (self.listeners.clone(), broken.clone());
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_push_sender(move |push: PushInfo| {
+                if push.kind == PushKind::Disconnection {
+                    ended.store(true, Relaxed);
+                }
+                listeners.pushed(push);
+                Ok::<_, redis::aio::SendError>(())
+            });
+        let mut connection =
+            self.client.get_multiplexed_async_connection_with_config(&config).await?;
+        suits(&mut connection).await?;
+        let mut loading = redis::pipe();
+        for text in self.scripts.texts() {
+            loading.cmd("SCRIPT").arg("LOAD").arg(text).ignore();
+        }
+        loading.query_async::<()>(&mut connection).await?;
+        for (client, _) in self.listeners.all() {
+            connection.subscribe(format!("{}{client}", self.channels)).await?;
+        }
+        Ok(Link { connection, broken })
+    }
+
+    async fn attempt(&self, op: &Op) -> Result<Answer, StoreError> {
+        let mut loaded = false;
+        loop {
+            let mut link = self.link().await?;
+            let command = self.scripts.command(&self.channels, op);
+            let sent = link.connection.send_packed_command(&command);
+            let Ok(reply) = tokio::time::timeout(self.patience, sent).await else {
+                // The next ones do not stand behind it.
+                link.broken.store(true, Relaxed);
+                return Err(StoreError::TimedOut { effect: Effect::Unknown });
+            };
+            let failure = match reply.and_then(Value::extract_error) {
+                Ok(value) => return scripts::answer(&op.step, value),
+                Err(error) if is_no_script(&error) && !loaded => {
+                    // Somebody has flushed them.
+                    loaded = true;
+                    link.broken.store(true, Relaxed);
+                    continue;
+                }
+                Err(error) => Failure::Redis(error),
+            };
+            let error = self.failed(failure);
+            if error.is_transient() {
+                link.broken.store(true, Relaxed);
+            }
+            return Err(error);
+        }
+    }
+
+    fn failed(&self, failure: Failure) -> StoreError {
+        let error = match failure {
+            Failure::Wrong(needs) => return StoreError::WrongStore { needs },
+            Failure::Replica => return self.unreachable("a replica, which takes no writes".into()),
+            Failure::Redis(error) => error,
+        };
+        match error.kind() {
+            ErrorKind::Server(
+                ServerErrorKind::ReadOnly
+                | ServerErrorKind::BusyLoading
+                | ServerErrorKind::MasterDown
+                | ServerErrorKind::ClusterDown
+                | ServerErrorKind::TryAgain,
+            ) => self.unreachable(error.to_string()),
+            ErrorKind::RESP3NotSupported => {
+                StoreError::WrongStore { needs: "RESP3: Redis 7 or newer".to_owned() }
+            }
+            ErrorKind::Io => self.unreachable(error.to_string()),
+            // What it says while a script of somebody else's takes its time.
+            _ if error.code() == Some("BUSY") => self.unreachable(error.to_string()),
+            _ if error.is_connection_dropped() => self.unreachable(error.to_string()),
+            _ => StoreError::Refused(error.to_string()),
+        }
+    }
+
+    fn unreachable(&self, why: String) -> StoreError {
+        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = failing.get_or_insert_with(Instant::now).elapsed();
+        // What was tried once has not lasted.
+        let since = if since < Duration::from_millis(1) { Duration::ZERO } else { since };
+        StoreError::Unreachable { since, why }
+    }
+}
+
+enum Failure {
+    Redis(RedisError),
+    Wrong(String),
+    Replica,
+}
+
+impl From<RedisError> for Failure {
+    fn from(error: RedisError) -> Self {
+        Failure::Redis(error)
+    }
+}
+
+fn is_no_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+/// Can locks be kept there? What it does not permit to ask is taken to be right.
+async fn suits(connection: &mut MultiplexedConnection) -> Result<(), Failure> {
+    let unless_refused = |answer: RedisResult<Value>| match answer {
+        Err(error) if error.kind() == ErrorKind::Io => Err(Failure::Redis(error)),
+        answer => Ok(answer.ok()),
+    };
+    let info = redis::cmd("INFO").arg("server").query_async::<Value>(connection).await;
+    if let Some(info) = unless_refused(info)?.as_ref().and_then(text) {
+        let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+        if major.is_some_and(|major| major < 7) {
+            let version = version.unwrap_or_default();
+            return Err(Failure::Wrong(format!("Redis 7 or newer; it is {version}")));
+        }
+    }
+    let role = redis::cmd("ROLE").query_async::<Value>(connection).await;
+    if let Some(Value::Array(role)) = unless_refused(role)?
+        && role.first().and_then(text).is_some_and(|role| role == "slave")
+    {
+        return Err(Failure::Replica);
+    }
+    let mut asked = redis::cmd("CONFIG");
+    asked.arg("GET").arg("maxmemory").arg("maxmemory-policy");
+    let config = asked.query_async::<HashMap<String, String>>(connection).await;
+    if let Ok(config) = config {
+        let of = |name| config.get(name).map_or("", String::as_str);
+        if !matches!(of("maxmemory"), "" | "0") && of("maxmemory-policy") != "noeviction" {
+            let policy = of("maxmemory-policy");
+            let needs = format!("maxmemory-policy noeviction; with {policy} it drops locks");
+            return Err(Failure::Wrong(needs));
+        }
+    }
+    Ok(())
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
+        _ => None,
+    }
+}
+
+impl Store for RedisStore {
+    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
+        Box::pin(self.attempt(op))
+    }
+
+    fn listen(&self, client: &str, sink: NoticeSink) {
+        let mut sinks = self.listeners.sinks.lock().unwrap_or_else(PoisonError::into_inner);
+        sinks.insert(client.to_owned(), sink);
+        drop(sinks);
+        // The next connection subscribes.
+        if let Ok(mut link) = self.link.try_lock() {
+            *link = None;
+        }
+    }
+
+    fn forget(&self, client: &str) {
+        let mut sinks = self.listeners.sinks.lock().unwrap_or_else(PoisonError::into_inner);
+        let sink = sinks.remove(client);
+        drop(sinks);
+        drop(sink);
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore").field("channels", &self.channels).finish_non_exhaustive()
+    }
+}

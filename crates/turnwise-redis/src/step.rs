@@ -1,0 +1,198 @@
+//! The steps of a store, and their answers.
+//!
+//! | rule |                                                                                       |
+//! |------|---------------------------------------------------------------------------------------|
+//! | S1   | One step is atomic: it happens at one moment, or not at all.                          |
+//! | S2   | A step may be repeated with its token: it has one effect, and answers the same.       |
+//! | S3   | Time is the store's. A step carries durations, never moments.                         |
+//! | S4   | A grant is a state of the store. A notice is a hint: lost, doubled, late, it harms not. |
+//! | S5   | Keys come from names that were checked, one hash tag an object.                       |
+
+use std::fmt;
+use std::time::Duration;
+
+/// Who asks: a client's number, and the number of its request. No two requests have the same.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(String);
+
+impl Token {
+    /// The token of a client's request.
+    pub fn new(client: &str, request: u64) -> Self {
+        Token(format!("{client}:{request}"))
+    }
+
+    /// A token that a store has kept.
+    pub(crate) fn from_text(text: String) -> Self {
+        Token(text)
+    }
+
+    /// Its text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The client whose request it is.
+    pub fn client(&self) -> &str {
+        self.0.split(':').next().unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What is asked of a store about one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Op {
+    /// The object's key.
+    pub key: String,
+    /// What to do with it.
+    pub step: Step,
+}
+
+/// A step: see each one's [`Answer`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Step {
+    /// Takes the lock for so long if it is free, or a place in its queue.
+    Acquire {
+        /// The request.
+        token: Token,
+        /// So long it is held, if nobody renews it.
+        lease: Duration,
+        /// So long the place is kept if nobody refreshes it. None: it takes no place.
+        alive: Option<Duration>,
+    },
+    /// Keeps places in the queue for so long from now.
+    Refresh {
+        /// The requests.
+        tokens: Vec<Token>,
+        /// So long they are kept.
+        alive: Duration,
+    },
+    /// Holds for so long from now, if it still holds.
+    Renew {
+        /// The hold.
+        token: Token,
+        /// So long.
+        lease: Duration,
+    },
+    /// Lets go: of the lock, or of the place in its queue.
+    Leave {
+        /// The request.
+        token: Token,
+        /// Requests of this token may be on their way yet. They are refused when they come.
+        late: bool,
+    },
+    /// Takes the lock away from whoever holds it.
+    Force,
+    /// Looks at it.
+    Look,
+    /// Takes the tick that it is now, if nobody has.
+    Attend {
+        /// The request.
+        token: Token,
+        /// From one tick to the next.
+        every: Duration,
+        /// Ticks begin so long after multiples of `every`.
+        offset: Duration,
+        /// So long the run counts as under way, if nobody renews it.
+        lease: Duration,
+        /// A run of an earlier tick may be under way.
+        overlap: bool,
+    },
+}
+
+/// What a step has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// To `Acquire`: it holds, from now on for its lease.
+    Granted {
+        /// The hold's number.
+        fence: u64,
+    },
+    /// To `Acquire`: it has a place in the queue.
+    Queued {
+        /// So many are before it there.
+        ahead: u64,
+        /// So long the holder's lease lasts, if it is not renewed.
+        busy: Duration,
+    },
+    /// To `Acquire`: somebody else holds it, and it was not to wait.
+    Busy {
+        /// So long the holder's lease lasts, if it is not renewed.
+        busy: Duration,
+    },
+    /// To `Acquire` and `Attend`: the request has been given up before.
+    Gone,
+    /// To `Refresh`.
+    Places {
+        /// Where each is, in the order of the tokens.
+        places: Vec<Place>,
+        /// So long the holder's lease lasts, if it is not renewed.
+        busy: Duration,
+    },
+    /// To `Renew`: it holds, from now on for its lease.
+    Held,
+    /// To `Renew`: it holds no more.
+    Lost,
+    /// To `Leave`: it held until now; or it let go by an earlier request.
+    Released,
+    /// To `Leave`: it did not hold.
+    NotHeld,
+    /// To `Force`: did anybody hold it?
+    Forced(bool),
+    /// To `Look`.
+    Seen {
+        /// Who holds it, and for how long at least.
+        holder: Option<(Token, Duration)>,
+        /// The number of the last hold. 0: there was none.
+        fence: u64,
+        /// So many wait.
+        waiting: u64,
+    },
+    /// To `Attend`: the tick is its.
+    Mine {
+        /// The tick's number.
+        tick: u64,
+        /// The run's number.
+        fence: u64,
+    },
+    /// To `Attend`: somebody has taken the tick.
+    Taken {
+        /// The next begins in so long.
+        next: Duration,
+    },
+    /// To `Attend`: an earlier run is under way.
+    StillRunning {
+        /// The tick of that run.
+        tick: u64,
+        /// The next begins in so long.
+        next: Duration,
+    },
+}
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Neither in the queue, nor does it hold.
+    Nowhere,
+    /// In the queue.
+    Queued,
+    /// It holds.
+    Holds,
+}
+
+/// A hint for a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The lock was granted to this request, which waits.
+    Granted(Token),
+    /// The lock was taken away from this one.
+    Lost(Token),
+    /// Notices may have been lost: whoever waits looks again.
+    LookAgain,
+}

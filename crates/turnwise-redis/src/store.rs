@@ -1,0 +1,47 @@
+//! Where objects are kept.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::error::StoreError;
+use crate::step::{Answer, Notice, Op};
+
+/// What a step comes to, some time.
+pub type Called<'a> = Pin<Box<dyn Future<Output = Result<Answer, StoreError>> + Send + 'a>>;
+
+/// Gets a client's notices. It is called on the store's threads, and must not wait.
+pub type NoticeSink = Arc<dyn Fn(Notice) + Send + Sync>;
+
+/// A place where objects are kept: in memory ([`MemoryStore`](crate::MemoryStore)), or in a server.
+///
+/// The rules S1 to S5 are those of the [steps](crate::step). A store may be wrapped by another one:
+/// tests put faults between a client and its store so.
+pub trait Store: Send + Sync + fmt::Debug + 'static {
+    /// Does a step: one atomic one, which may be repeated.
+    ///
+    /// # Errors
+    /// See [`StoreError`]. After one that may be [repeated](StoreError::is_transient), the step may
+    /// have happened.
+    fn call<'a>(&'a self, op: &'a Op) -> Called<'a>;
+
+    /// From now on, notices for the requests of this client go there.
+    fn listen(&self, client: &str, sink: NoticeSink);
+
+    /// No notices go to this client any more.
+    fn forget(&self, client: &str);
+}
+
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
+        (**self).call(op)
+    }
+
+    fn listen(&self, client: &str, sink: NoticeSink) {
+        (**self).listen(client, sink);
+    }
+
+    fn forget(&self, client: &str) {
+        (**self).forget(client);
+    }
+}

@@ -1,0 +1,196 @@
+//! Jobs that run once per tick, whichever machine tries first.
+//!
+//! The tick is the store's: its clock says which one it is, and it writes down the last one that was
+//! taken. So neither a contender that comes late, nor one whose clock goes wrong, runs it twice.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use turnwise_locks::{StepZero, TickNumber};
+
+use crate::error::LockError;
+use crate::lock::{Acquire, Guard, Hold};
+use crate::name::NameError;
+use crate::remote::Client;
+use crate::rooms::Seat;
+use crate::step::{Answer, Step};
+
+/// Jobs by name: see [`Remote::ticks`](crate::Remote::ticks). Clones are the same jobs.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use turnwise_redis::{Attendance, Remote};
+///
+/// let hourly = Remote::in_memory().ticks().job("backup", Duration::from_secs(3600))?;
+/// let Attendance::Mine(run) = hourly.attend().wait()? else { panic!("nobody else is there") };
+/// println!("tick {} is this program's", run.tick());
+/// drop(run);
+/// // Once an hour, however short it was.
+/// assert!(matches!(hourly.attend().wait()?, Attendance::Taken { .. }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Ticks {
+    client: Arc<Client>,
+}
+
+/// A job, and when its ticks begin: [`Ticks::job`]. Clones are the same job.
+#[derive(Clone)]
+pub struct Job {
+    client: Arc<Client>,
+    key: String,
+    name: Arc<str>,
+    every: Duration,
+    offset: Duration,
+    overlap: bool,
+}
+
+/// Why there is no such job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JobError {
+    /// The name cannot be one.
+    Name(NameError),
+    /// From one tick to the next there is no time.
+    Step(StepZero),
+}
+
+impl fmt::Display for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JobError::Name(error) => error.fmt(f),
+            JobError::Step(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for JobError {}
+
+/// What an attempt to run a job has come to.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Attendance {
+    /// The tick is this program's.
+    Mine(JobRun),
+    /// Somebody has run it in this tick, or does.
+    Taken {
+        /// The next tick begins in so long.
+        next: Duration,
+    },
+    /// A run of an earlier tick is under way.
+    StillRunning {
+        /// Of that one.
+        tick: TickNumber,
+        /// The next tick begins in so long.
+        next: Duration,
+    },
+}
+
+/// A run of a job: it is under way until this is dropped.
+#[derive(Debug)]
+#[must_use = "the run ends when this is dropped"]
+pub struct JobRun {
+    tick: TickNumber,
+    guard: Guard,
+}
+
+impl Ticks {
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        Ticks { client }
+    }
+
+    /// A job whose ticks begin each `every`, counted from the Unix epoch on the store's clock.
+    /// Nothing is sent.
+    ///
+    /// # Errors
+    /// [`JobError`].
+    pub fn job(&self, name: &str, every: Duration) -> Result<Job, JobError> {
+        // Microseconds are what the store counts.
+        if every < Duration::from_micros(1) {
+            return Err(JobError::Step(StepZero));
+        }
+        let key = self.client.key("tick", name).map_err(JobError::Name)?;
+        let (client, name) = (self.client.clone(), name.into());
+        Ok(Job { client, key, name, every, offset: Duration::ZERO, overlap: false })
+    }
+}
+
+impl Job {
+    /// Ticks begin so long later: three hours after midnight.
+    #[must_use]
+    pub fn offset(self, offset: Duration) -> Self {
+        Job { offset, ..self }
+    }
+
+    /// A tick is taken also while a run of an earlier one is under way. [The guard](JobRun::guard) of
+    /// the earlier run counts as lost from then on; the run goes on as long as its program likes.
+    #[must_use]
+    pub fn overlapping(self) -> Self {
+        Job { overlap: true, ..self }
+    }
+
+    /// Takes the tick that it is now, if nobody has: the first of all who try, on whatever machine.
+    /// Waits for no run; the answer comes from the store.
+    ///
+    /// The run is renewed until it is dropped. If its client dies, the tick is not run again, and
+    /// the next one is free when the client's [lease](crate::RemoteBuilder::lease) is over.
+    pub fn attend(&self) -> Acquire<Attendance> {
+        let job = self.clone();
+        Acquire::new(&self.client, async move { job.try_take().await })
+    }
+
+    async fn try_take(self) -> Result<Attendance, LockError> {
+        let seat = Seat::take(&self.client, &self.key, None);
+        let Job { every, offset, overlap, .. } = self;
+        let (token, lease) = (seat.token.clone(), self.client.lease());
+        let op = seat.op(Step::Attend { token, every, offset, lease, overlap });
+        let sent = Instant::now();
+        seat.begins();
+        let (answer, late) = self.client.call(&op, self.client.patience()).await;
+        seat.answered(late, false);
+        Ok(match answer? {
+            Answer::Mine { tick, fence } => {
+                let guard = Hold::begin(&seat, self.name, fence, sent);
+                Attendance::Mine(JobRun { tick: TickNumber(tick), guard })
+            }
+            Answer::StillRunning { tick, next } => {
+                Attendance::StillRunning { tick: TickNumber(tick), next }
+            }
+            Answer::Taken { next } => Attendance::Taken { next },
+            _ => return Err(LockError::Closed),
+        })
+    }
+}
+
+impl JobRun {
+    /// Which tick it is.
+    pub fn tick(&self) -> TickNumber {
+        self.tick
+    }
+
+    /// What holds the job: its fence, and whether it was lost.
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// Ends the run, and tells whether it was under way until then: see [`Guard::release`].
+    pub fn into_guard(self) -> Guard {
+        self.guard
+    }
+}
+
+impl fmt::Debug for Ticks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ticks").field("store", &self.client.store).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Job");
+        shown.field("name", &self.name).field("every", &self.every).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,99 @@
+//! The machine in memory and the scripts in a server answer the same, step by step.
+
+mod support;
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use support::Server;
+use turnwise_redis::step::{Answer, Op, Step, Token};
+use turnwise_redis::{MemoryStore, RedisStore, Store};
+
+const LONG: Duration = Duration::from_secs(1000);
+const SHORT: Duration = Duration::from_micros(1);
+
+fn token(number: u64) -> Token {
+    Token::new("c", number)
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let tokens = || (0..4u64).prop_map(token);
+    // Over at once, or not in this test.
+    let times = || prop_oneof![4 => Just(LONG), 1 => Just(SHORT)];
+    let alive = prop_oneof![Just(None), times().prop_map(Some), times().prop_map(Some)];
+    prop_oneof![
+        6 => (tokens(), times(), alive)
+            .prop_map(|(token, lease, alive)| Step::Acquire { token, lease, alive }),
+        2 => (prop::collection::vec(tokens(), 1..4), times())
+            .prop_map(|(tokens, alive)| Step::Refresh { tokens, alive }),
+        1 => (tokens(), times()).prop_map(|(token, lease)| Step::Renew { token, lease }),
+        4 => (tokens(), prop::bool::weighted(0.2))
+            .prop_map(|(token, late)| Step::Leave { token, late }),
+        1 => Just(Step::Force),
+        1 => Just(Step::Look),
+        2 => (tokens(), times(), any::<bool>(), prop_oneof![Just(SHORT), Just(LONG * 1000)])
+            .prop_map(|(token, lease, overlap, every)| {
+                Step::Attend { token, every, offset: Duration::ZERO, lease, overlap }
+            }),
+    ]
+}
+
+/// Times and numbers are the store's own: what remains is compared.
+fn without_times(answer: Answer) -> Answer {
+    let some = |time: Duration| if time > LONG / 2 { LONG } else { Duration::ZERO };
+    match answer {
+        Answer::Granted { .. } => Answer::Granted { fence: 0 },
+        Answer::Queued { ahead, busy } => Answer::Queued { ahead, busy: some(busy) },
+        Answer::Busy { busy } => Answer::Busy { busy: some(busy) },
+        Answer::Places { places, busy } => Answer::Places { places, busy: some(busy) },
+        Answer::Seen { holder, fence, waiting } => Answer::Seen {
+            holder: holder.map(|(token, left)| (token, some(left))),
+            fence: u64::from(fence > 0),
+            waiting,
+        },
+        Answer::Mine { .. } => Answer::Mine { tick: 0, fence: 0 },
+        Answer::Taken { .. } => Answer::Taken { next: LONG },
+        Answer::StillRunning { .. } => Answer::StillRunning { tick: 0, next: LONG },
+        other => other,
+    }
+}
+
+fn fence(answer: &Answer) -> u64 {
+    match answer {
+        Answer::Granted { fence } | Answer::Mine { fence, .. } | Answer::Seen { fence, .. } => *fence,
+        _ => 0,
+    }
+}
+
+#[test]
+fn the_machine_and_the_scripts_agree() {
+    let server = Server::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let far = RedisStore::new(&server.url(), "t", Duration::from_secs(10)).unwrap();
+    let cases = if cfg!(debug_assertions) { 200 } else { 2_000 };
+    let numbers = std::cell::Cell::new(0);
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(cases));
+    let all = prop::collection::vec(steps(), 1..40);
+    let run = runner.run(&all, |steps| {
+        let number = numbers.get();
+        numbers.set(number + 1);
+        let near = MemoryStore::new();
+        let mut fences = [0, 0];
+        for step in steps {
+            let op = Op { key: format!("t:{{lock:{number}}}"), step };
+            let (here, there) = runtime.block_on(async {
+                // What is over at once is over when the next step comes.
+                (near.call(&op).await.unwrap(), far.call(&op).await.unwrap())
+            });
+            for (last, answer) in fences.iter_mut().zip([&here, &there]) {
+                let fence = fence(answer);
+                prop_assert!(fence == 0 || fence >= *last, "{op:?}: {fence} after {last}");
+                *last = fence.max(*last);
+            }
+            std::thread::sleep(SHORT);
+            prop_assert_eq!(without_times(here), without_times(there), "{:?}", op);
+        }
+        Ok(())
+    });
+    run.unwrap();
+}

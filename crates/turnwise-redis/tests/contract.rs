@@ -1,0 +1,361 @@
+//! What every store does for its clients: in memory, in memory with faults, in memory without any
+//! notice, in a server, and in a server behind a proxy that loses and doubles.
+
+mod support;
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::faulty::{Deaf, Faulty};
+use support::proxy::Proxy;
+use support::{Dice, Server, until};
+use turnwise_redis::{
+    Attendance, Fenced, FencedError, Limits, LockError, MemoryStore, NameError, Owner,
+    ReleaseError, Remote, RemoteBuilder,
+};
+
+/// A store, and what makes clients of it.
+trait World: Send + Sync {
+    fn client(&self, builder: RemoteBuilder) -> Remote;
+
+    /// Do answers always come, and in time?
+    fn is_sound(&self) -> bool {
+        true
+    }
+
+    fn clients(&self, count: usize) -> Vec<Remote> {
+        (0..count).map(|_| self.client(builder())).collect()
+    }
+}
+
+fn builder() -> RemoteBuilder {
+    Remote::builder().prefix("test").lease(Duration::from_secs(5)).place(Duration::from_secs(2))
+}
+
+struct Near(MemoryStore);
+
+impl World for Near {
+    fn client(&self, builder: RemoteBuilder) -> Remote {
+        builder.over(self.0.clone()).unwrap()
+    }
+}
+
+struct Faults(Faulty);
+
+impl World for Faults {
+    fn client(&self, builder: RemoteBuilder) -> Remote {
+        builder.over(self.0.clone()).unwrap()
+    }
+
+    fn is_sound(&self) -> bool {
+        false
+    }
+}
+
+struct NoNotices(MemoryStore);
+
+impl World for NoNotices {
+    fn client(&self, builder: RemoteBuilder) -> Remote {
+        // The next look is what finds out.
+        let builder = builder.place(Duration::from_millis(60));
+        builder.over(Deaf(self.0.clone())).unwrap()
+    }
+}
+
+struct Far(Server);
+
+impl World for Far {
+    fn client(&self, builder: RemoteBuilder) -> Remote {
+        builder.connect(&self.0.url()).unwrap()
+    }
+}
+
+struct Behind(Proxy, #[allow(dead_code, reason = "it lives as long")] Server);
+
+impl World for Behind {
+    fn client(&self, builder: RemoteBuilder) -> Remote {
+        let connect = || builder.clone().answer_within(Duration::from_millis(500)).connect(&self.0.url());
+        // The first step may be one that is lost.
+        (0..50).find_map(|_| connect().ok()).expect("one of fifty comes through")
+    }
+
+    fn is_sound(&self) -> bool {
+        false
+    }
+}
+
+macro_rules! contract {
+    ($($(#[$about:meta])* fn $name:ident($world:ident) $body:block)*) => {
+        mod rules {
+            use super::*;
+            $($(#[$about])* pub(super) fn $name($world: &dyn World) $body)*
+        }
+        contract!(@ memory, Near(MemoryStore::new()), $($name)*);
+        contract!(@ memory_with_faults, Faults(Faulty::new(MemoryStore::new(), 7)), $($name)*);
+        contract!(@ memory_without_notices, NoNotices(MemoryStore::new()), $($name)*);
+        contract!(@ server, Far(Server::start()), $($name)*);
+        contract!(@ server_behind_a_proxy, {
+            let server = Server::start();
+            Behind(Proxy::faulty(server.port, 11), server)
+        }, $($name)*);
+    };
+    (@ $store:ident, $world:expr, $($name:ident)*) => {
+        mod $store {
+            use super::*;
+            $(#[test] fn $name() { rules::$name(&$world) })*
+        }
+    };
+}
+
+contract! {
+    /// Nobody is inside beside another, fences increase, nothing remains.
+    fn one_at_a_time(world) {
+        let clients = world.clients(3);
+        let (inside, fences) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let file = Fenced::new(0);
+        let rounds = 20;
+        thread::scope(|scope| {
+            for client in &clients {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        for _ in 0..rounds {
+                            let guard = client.locks().lock("a").wait().unwrap();
+                            assert_eq!(inside.fetch_add(1, SeqCst), 0);
+                            fences.lock().unwrap().push(guard.fence());
+                            file.with(guard.fence(), |n| *n += 1).unwrap();
+                            assert!(!guard.is_lost());
+                            assert_eq!(inside.fetch_sub(1, SeqCst), 1);
+                            drop(guard);
+                        }
+                    });
+                }
+            }
+        });
+        let fences = fences.into_inner().unwrap();
+        assert_eq!(fences.len(), 6 * rounds);
+        assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
+        assert_eq!(file.with(fences[fences.len() - 1], |n| *n), Ok(6 * rounds));
+        let locks = clients[0].locks();
+        until("nothing remains", || {
+            let info = locks.info("a").wait().unwrap().unwrap();
+            (info.holder, info.waiting) == (None, 0)
+        });
+    }
+
+    fn first_come_first_served(world) {
+        let clients = world.clients(3);
+        let first = clients[0].locks().lock("a").wait().unwrap();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut threads = Vec::new();
+        for number in 0..12 {
+            let (locks, order) = (clients[number % 3].locks(), order.clone());
+            let waiting = locks.lock("a");
+            threads.push(thread::spawn(move || {
+                let guard = waiting.wait().unwrap();
+                order.lock().unwrap().push(number);
+                drop(guard);
+            }));
+            let locks = clients[0].locks();
+            until("it waits", || locks.info("a").wait().unwrap().unwrap().waiting == number as u64 + 1);
+        }
+        drop(first);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(*order.lock().unwrap(), (0..12).collect::<Vec<_>>());
+    }
+
+    fn what_is_held_is_busy_and_times_out(world) {
+        let clients = world.clients(2);
+        let guard = clients[0].locks().lock("a").wait().unwrap();
+        let other = clients[1].locks();
+        assert_eq!(other.try_lock("a").wait().unwrap_err(), LockError::Busy);
+        let limit = Duration::from_millis(400);
+        let (began, late) = (Instant::now(), other.lock_within("a", limit).wait());
+        match late {
+            Err(LockError::TimedOut { waited }) => assert!(waited >= limit),
+            Err(LockError::Store(error)) if !world.is_sound() => assert!(error.is_transient()),
+            other => panic!("{other:?}"),
+        }
+        assert!(began.elapsed() >= limit);
+        // Its place is given up.
+        until("nobody waits", || other.info("a").wait().unwrap().unwrap().waiting == 0);
+        assert!(!guard.is_lost());
+        let released = guard.release().wait().unwrap();
+        assert!(released.is_ok() || !world.is_sound());
+        until("it is free", || other.try_lock("a").wait().is_ok());
+    }
+
+    fn a_request_that_is_dropped_is_given_up(world) {
+        let clients = world.clients(2);
+        let mut dice = Dice(5);
+        for round in 0..20 {
+            let guard = clients[0].locks().lock("a").wait().unwrap();
+            let mut asked: Vec<_> = (0..3).map(|n| clients[n % 2].locks().lock("a")).collect();
+            if round % 2 == 0 {
+                let locks = clients[0].locks();
+                until("some wait", || locks.info("a").wait().unwrap().unwrap().waiting > 0);
+            }
+            // In the queue, on the way, or just granted.
+            asked.swap_remove(dice.roll(3) as usize);
+            drop(guard);
+            asked.swap_remove(dice.roll(2) as usize);
+            let last = asked.pop().unwrap().wait().unwrap();
+            drop(last);
+        }
+        let locks = clients[1].locks();
+        until("nothing remains", || {
+            let info = locks.info("a").wait().unwrap().unwrap();
+            (info.holder, info.waiting) == (None, 0)
+        });
+    }
+
+    fn a_lease_ends(world) {
+        let clients = world.clients(2);
+        let lease = Duration::from_millis(300);
+        let old = loop {
+            let limits = Limits::NONE.lease(lease);
+            let guard = clients[0].locks().lock_within("a", limits).wait().unwrap();
+            // Of a store that answers late, little remains.
+            if !guard.is_lost() {
+                break guard;
+            }
+        };
+        assert!(old.remaining() <= lease);
+        let file = Fenced::new("");
+        let new = clients[1].locks().lock("a").wait().unwrap();
+        assert!(new.fence() > old.fence());
+        until("it learns of it", || old.is_lost());
+        assert_eq!(old.remaining(), Duration::ZERO);
+        file.with(new.fence(), |text| *text = "new").unwrap();
+        let late = file.with(old.fence(), |text| *text = "old");
+        assert_eq!(late, Err(FencedError::Stale { newest: new.fence() }));
+        let fence = old.fence();
+        assert_eq!(old.release().wait().unwrap(), Err(ReleaseError::Lost(fence)));
+        assert!(!new.is_lost());
+    }
+
+    fn a_hold_is_renewed(world) {
+        let lease = Duration::from_millis(if world.is_sound() { 400 } else { 1500 });
+        let holder = world.client(builder().lease(lease));
+        let guard = holder.locks().lock("a").wait().unwrap();
+        let other = world.client(builder()).locks();
+        let late = other.lock_within("a", lease * 3).wait();
+        assert!(late.is_err(), "{late:?}");
+        assert!(!guard.is_lost());
+        let released = guard.release().wait().unwrap();
+        assert!(released.is_ok() || !world.is_sound(), "{released:?}");
+        drop(other.lock("a").wait().unwrap());
+    }
+
+    fn a_lock_is_taken_away(world) {
+        let clients = world.clients(2);
+        let old = clients[0].locks().lock("a").wait().unwrap();
+        let lost = old.lost();
+        let next = clients[1].locks().lock("a");
+        let other = clients[1].locks();
+        assert!(other.force_release("a").wait().unwrap().unwrap() || !world.is_sound());
+        let new = next.wait().unwrap();
+        assert!(new.fence() > old.fence());
+        // By notice, or by the next renewal.
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(lost);
+        assert!(old.is_lost());
+        assert!(old.release().wait().unwrap().is_err());
+        assert!(!new.is_lost());
+    }
+
+    fn an_owner_asks_again(world) {
+        let client = world.client(builder());
+        let (locks, me) = (client.locks(), Owner::new());
+        let outer = locks.lock_as(&me, "a", Limits::NONE).wait().unwrap();
+        let inner = locks.lock_as(&me, "a", Duration::from_secs(5)).wait().unwrap();
+        assert_eq!(inner.fence(), outer.fence());
+        assert!(locks.lock_as(&Owner::new(), "a", Duration::ZERO).wait().is_err());
+        outer.release().wait().unwrap().unwrap();
+        assert!(!inner.is_lost());
+        assert!(locks.try_lock("a").wait().is_err());
+        drop(inner);
+        drop(locks.lock("a").wait().unwrap());
+        // Both at once, behind somebody else: they get the same hold.
+        let first = locks.lock("b").wait().unwrap();
+        let both = [(); 2].map(|()| locks.lock_as(&me, "b", Limits::NONE));
+        drop(first);
+        let both = both.map(|asked| asked.wait().unwrap());
+        assert_eq!(both[0].fence(), both[1].fence());
+    }
+
+    fn several_at_once(world) {
+        let clients = world.clients(2);
+        thread::scope(|scope| {
+            for names in [["a", "b", "c"], ["c", "a", "b"]] {
+                let locks = clients[usize::from(names[0] == "a")].locks();
+                scope.spawn(move || {
+                    for _ in 0..5 {
+                        let lease = Limits::NONE.lease(Duration::from_secs(5));
+                        let held = locks.lock_all(names, lease).wait().unwrap();
+                        assert_eq!(held.len(), 3);
+                        assert!(held.iter().all(|guard| !guard.is_lost()));
+                    }
+                });
+            }
+        });
+        let b = clients[0].locks().lock("b").wait().unwrap();
+        let late = clients[1].locks().lock_all(["a", "b", "b"], Duration::from_millis(300)).wait();
+        assert!(late.is_err());
+        // All or nothing: the first one is free again.
+        drop(clients[0].locks().lock("a").wait().unwrap());
+        drop(b);
+    }
+
+    fn once_per_tick(world) {
+        let clients = world.clients(3);
+        let week = Duration::from_secs(7 * 24 * 3600);
+        let runs = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for contender in 0..12 {
+                let job = clients[contender % 3].ticks().job("backup", week).unwrap();
+                let runs = &runs;
+                scope.spawn(move || match job.attend().wait().unwrap() {
+                    Attendance::Mine(run) => {
+                        assert!(!run.guard().is_lost());
+                        runs.fetch_add(1, SeqCst);
+                    }
+                    Attendance::Taken { next } => assert!(next <= week),
+                    other => panic!("{other:?}"),
+                });
+            }
+        });
+        assert_eq!(runs.load(SeqCst), 1);
+        // The next tick is one microsecond later: but the run of the last one is under way.
+        let often = |name| clients[0].ticks().job(name, Duration::from_micros(1)).unwrap();
+        let Attendance::Mine(run) = often("often").attend().wait().unwrap() else { panic!() };
+        match often("often").attend().wait().unwrap() {
+            Attendance::StillRunning { tick, .. } => assert_eq!(tick, run.tick()),
+            other => panic!("{other:?}"),
+        }
+        let Attendance::Mine(second) = often("often").overlapping().attend().wait().unwrap() else {
+            panic!()
+        };
+        assert!(second.tick() > run.tick());
+    }
+
+    fn bad_input_is_told(world) {
+        let client = world.client(builder());
+        let locks = client.locks();
+        assert_eq!(locks.lock("").wait().unwrap_err(), LockError::Name(NameError::Empty));
+        let long = "x".repeat(2000);
+        let too_long = LockError::Name(NameError::TooLong { bytes: 2000 });
+        assert_eq!(locks.lock_all([&*long], Limits::NONE).wait().unwrap_err(), too_long);
+        assert_eq!(locks.info(&long).wait().unwrap().unwrap_err(), too_long);
+        for lease in [Duration::ZERO, Duration::from_millis(9)] {
+            let refused = locks.lock_within("a", Limits::NONE.lease(lease)).wait();
+            assert_eq!(refused.unwrap_err(), LockError::LeaseTooShort);
+        }
+        assert!(client.ticks().job("a", Duration::ZERO).is_err());
+        let huge = Limits::wait(Duration::MAX).lease(Duration::MAX);
+        let guard = locks.lock_within("a {} \u{7} %", huge).wait().unwrap();
+        assert!(guard.remaining() > Duration::from_secs(1 << 30));
+        let info = locks.info("a {} \u{7} %").wait().unwrap().unwrap();
+        assert_eq!(info.fence, Some(guard.fence()));
+    }
+}

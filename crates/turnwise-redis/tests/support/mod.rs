@@ -1,0 +1,118 @@
+//! Servers on loopback, each for one test; and what stands between.
+
+#![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+
+pub mod faulty;
+pub mod proxy;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A Redis server of its own, on a free port, ended by its id.
+pub struct Server {
+    pub port: u16,
+    options: Vec<String>,
+    folder: PathBuf,
+    child: Option<Child>,
+}
+
+impl Server {
+    /// A server that keeps nothing on the disk.
+    pub fn start() -> Server {
+        Server::with(&["--save", "", "--appendonly", "no"])
+    }
+
+    pub fn with(options: &[&str]) -> Server {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Relaxed);
+        let name = format!("turnwise-redis-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let options = options.iter().map(|&option| option.to_owned()).collect();
+        let mut server = Server { port, options, folder, child: None };
+        server.run();
+        server
+    }
+
+    /// Starts it, after its end too, on the same port.
+    pub fn run(&mut self) {
+        let mut command = Command::new("redis-server");
+        command.arg("--port").arg(self.port.to_string()).arg("--bind").arg("127.0.0.1");
+        command.arg("--dir").arg(&self.folder).args(&self.options).stdout(Stdio::null());
+        let child = command.spawn().expect("these tests need `redis-server`: install it");
+        self.child = Some(child);
+        let until = Instant::now() + Duration::from_secs(20);
+        while self.try_ask("PING").as_deref() != Some("+PONG") {
+            assert!(Instant::now() < until, "the server does not come up");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends it as a power failure would.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let id = rustix::process::Pid::from_child(self.child.as_ref().unwrap());
+        rustix::process::kill_process(id, signal).unwrap();
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// What it answers to an inline command: the first line.
+    pub fn ask(&self, command: &str) -> String {
+        self.try_ask(command).expect("the server answers")
+    }
+
+    fn try_ask(&self, command: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+        stream.write_all(format!("{command}\r\n").as_bytes()).ok()?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).ok()?;
+        Some(line.trim_end().to_owned())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Looks until it is so; a test that waits longer than this has failed.
+pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !so() {
+        assert!(Instant::now() < end, "it is not so: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Numbers that differ, from a seed: SplitMix64.
+#[derive(Clone)]
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % sides
+    }
+}
