@@ -690,7 +690,7 @@ impl Asked {
                     *self = Asked::Promised(reply);
                     return self.poll(cx);
                 }
-                Poll::Ready(Err(_)) => return Poll::Ready(Done::Unanswered),
+                Poll::Ready(Err(error)) => return Poll::Ready(Done::answer(Err(error))),
                 Poll::Pending => return Poll::Pending,
             },
         };
@@ -746,6 +746,7 @@ impl Limited {
             match answer {
                 Ok(answer) => Done::Answered(answer),
                 Err(WaitError::Cancelled(message)) => back(message.into_message()),
+                Err(WaitError::Ask(error)) => Done::answer(Err(error)),
                 Err(_) => Done::Unanswered,
             }
         }
@@ -765,6 +766,7 @@ impl Limited {
                 Err(WaitError::Cancelled(order)) => {
                     Done::Cancelled(Some(order.into_message().mail))
                 }
+                Err(WaitError::Ask(error)) => Done::answer(Err(error)),
                 _ => Done::Unanswered,
             }),
             Limited::Asking(asking) => Pin::new(asking).poll(cx).map(|now| done(now, full)),
@@ -808,6 +810,8 @@ pub enum Done {
     Cancelled(Option<Mail>),
     Answered(Answer),
     Unanswered,
+    /// Turns wait for each other. The answer is still to be had.
+    Circle,
     /// The reply to a promise was cancelled.
     Withdrawn,
     Over,
@@ -815,7 +819,11 @@ pub enum Done {
 
 impl Done {
     fn answer(answer: Result<Answer, AskError>) -> Self {
-        answer.map_or(Done::Unanswered, Done::Answered)
+        match answer {
+            Ok(answer) => Done::Answered(answer),
+            Err(AskError::Refused(Reason::Deadlock(_))) => Done::Circle,
+            Err(_) => Done::Unanswered,
+        }
     }
 }
 

@@ -865,7 +865,9 @@ impl World {
             future.poll_again(cx);
             Poll::Ready(())
         };
-        let _ = self.poll(again, waker);
+        if !matches!(done, Done::Circle) {
+            let _ = self.poll(again, waker);
+        }
         self.comes_of(done, of);
     }
 
@@ -882,7 +884,7 @@ impl World {
             Done::Cancelled(_) => self.is_cancelled(of.to, of.group),
             Done::Withdrawn => is_withdrawn(of.group),
             Done::Answered(_) => self.is_answered(true, of.group, RUN),
-            Done::Unanswered | Done::Over => {}
+            Done::Unanswered | Done::Circle | Done::Over => {}
         }
     }
 
