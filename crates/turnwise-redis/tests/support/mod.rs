@@ -49,7 +49,8 @@ impl Server {
         let child = command.spawn().expect("these tests need `redis-server`: install it");
         self.child = Some(child);
         let until = Instant::now() + Duration::from_secs(20);
-        while self.try_ask("PING").as_deref() != Some("+PONG") {
+        let is_up = |answer: &str| answer == "+PONG" || answer.starts_with("-NOAUTH");
+        while !self.try_ask("PING").as_deref().is_some_and(is_up) {
             assert!(Instant::now() < until, "the server does not come up");
             thread::sleep(Duration::from_millis(5));
         }
@@ -63,9 +64,8 @@ impl Server {
         }
     }
 
-    pub fn signal(&self, signal: rustix::process::Signal) {
-        let id = rustix::process::Pid::from_child(self.child.as_ref().unwrap());
-        rustix::process::kill_process(id, signal).unwrap();
+    pub fn signal(&self, signal: nix::sys::signal::Signal) {
+        signal_to(self.child.as_ref().unwrap(), signal);
     }
 
     pub fn url(&self) -> String {
@@ -92,6 +92,11 @@ impl Drop for Server {
         self.kill();
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+pub fn signal_to(child: &Child, signal: nix::sys::signal::Signal) {
+    let id = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
+    nix::sys::signal::kill(id, signal).unwrap();
 }
 
 /// Looks until it is so; a test that waits longer than this has failed.

@@ -1,0 +1,151 @@
+//! What the programs share: times as people write them, and running a command.
+
+use std::io;
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use turnwise_redis::{ConnectError, Guard, LockError, Remote, RemoteBuilder};
+
+/// The command cannot be run, or not be found: as shells say it.
+const CANNOT_RUN: u8 = 126;
+const NOT_FOUND: u8 = 127;
+/// Of `sysexits`: nobody answers there; something is wrong with the system; try again later.
+pub(crate) const UNAVAILABLE: u8 = 69;
+pub(crate) const SOFTWARE: u8 = 70;
+pub(crate) const TRY_AGAIN: u8 = 75;
+
+/// `500ms`, `5s`, `1m30s`, `2h`, `1d`.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no time: 500ms, 5s, 1m30s, 2h, 1d");
+    let (mut rest, mut sum) = (text, Duration::ZERO);
+    if rest == "0" {
+        return Ok(sum);
+    }
+    while !rest.is_empty() || sum.is_zero() && text.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+        let number: u64 = rest[..digits].parse().map_err(|_| wrong())?;
+        rest = &rest[digits..];
+        let letters = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let unit = match &rest[..letters] {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            _ => return Err(wrong()),
+        };
+        rest = &rest[letters..];
+        let part = number.checked_mul(unit).map(Duration::from_millis).ok_or_else(wrong)?;
+        sum = sum.checked_add(part).ok_or_else(wrong)?;
+    }
+    Ok(sum)
+}
+
+/// A client: of a server, or of this process alone.
+pub(crate) fn client(builder: RemoteBuilder, memory: bool, url: &str) -> Result<Remote, ConnectError> {
+    match memory {
+        true => builder.over(turnwise_redis::MemoryStore::new()),
+        false => builder.connect(url),
+    }
+}
+
+/// Runs a command while a lock is held. If the lock is lost, the command is asked to end
+/// (`SIGTERM`), and after the grace it is ended.
+pub(crate) fn run(program: &str, command: &[String], guard: &Guard, grace: Duration) -> ExitCode {
+    // Ctrl-C goes to the command too, which decides; the lock is given back after its end.
+    static ASKED: AtomicBool = AtomicBool::new(false);
+    let _ = ctrlc::set_handler(|| ASKED.store(true, Relaxed));
+    let mut child = Command::new(&command[0]);
+    child.args(&command[1..]).env("TURNWISE_FENCE", guard.fence().to_string());
+    let mut child = match child.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            eprintln!("{program}: {}: {error}", command[0]);
+            let missing = error.kind() == io::ErrorKind::NotFound;
+            return ExitCode::from(if missing { NOT_FOUND } else { CANNOT_RUN });
+        }
+    };
+    match wait(&mut child, guard, grace, &ASKED) {
+        Ok((status, lost)) => {
+            if lost {
+                eprintln!("{program}: the lock was lost while the command ran");
+                return ExitCode::from(SOFTWARE);
+            }
+            ExitCode::from(code(status))
+        }
+        Err(error) => {
+            eprintln!("{program}: {error}");
+            ExitCode::from(SOFTWARE)
+        }
+    }
+}
+
+/// Waits for its end. True: the lock was lost before.
+fn wait(
+    child: &mut Child,
+    guard: &Guard,
+    grace: Duration,
+    asked: &AtomicBool,
+) -> io::Result<(ExitStatus, bool)> {
+    let (mut lost, mut forwarded, mut pause) = (None, false, Duration::from_millis(1));
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok((status, lost.is_some() || guard.is_lost()));
+        }
+        // A terminal sends its Ctrl-C to both; whoever ends this program alone means the command.
+        if asked.load(Relaxed) && !forwarded {
+            forwarded = true;
+            terminate(child);
+        }
+        match lost {
+            None if guard.is_lost() => {
+                terminate(child);
+                lost = Some(std::time::Instant::now());
+            }
+            Some(since) if since.elapsed() >= grace => {
+                child.kill()?;
+                return Ok((child.wait()?, true));
+            }
+            _ => {}
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+fn terminate(child: &Child) {
+    if let Ok(id) = child.id().try_into() {
+        let id = nix::unistd::Pid::from_raw(id);
+        // It may have ended meanwhile.
+        let _ = nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGTERM);
+    }
+}
+
+/// A command's code, as shells give it: 128 more than the signal that has ended it.
+fn code(status: ExitStatus) -> u8 {
+    use std::os::unix::process::ExitStatusExt;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(SOFTWARE)
+}
+
+/// What went wrong, in one line, and the code for it.
+pub(crate) fn failed(program: &str, error: &LockError) -> ExitCode {
+    eprintln!("{program}: {error}");
+    ExitCode::from(match error {
+        LockError::Store(_) => UNAVAILABLE,
+        LockError::TimedOut { .. } | LockError::Busy => TRY_AGAIN,
+        LockError::Name(_) | LockError::LeaseTooShort => 2,
+        _ => SOFTWARE,
+    })
+}
+
+pub(crate) fn unconnected(program: &str, error: &ConnectError) -> ExitCode {
+    eprintln!("{program}: {error}");
+    ExitCode::from(match error {
+        ConnectError::Store(_) => UNAVAILABLE,
+        ConnectError::Url(_) | ConnectError::Prefix(_) => 2,
+        _ => SOFTWARE,
+    })
+}

@@ -1,0 +1,67 @@
+//! Runs a command while it holds a lock: `lock --wait 5s --lease 6s KEY -- command`.
+
+mod common;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use turnwise_redis::{Limits, Remote};
+
+/// Runs a command while it holds a lock that all machines share.
+///
+/// The command finds the number of its hold in TURNWISE_FENCE: greater than
+/// that of all holds of this lock before.
+///
+/// Exit codes: the command's own; 75 if the lock was not free in time, 69 if
+/// no server answers, 70 if the lock was lost while the command ran (it is
+/// asked to end), 126 or 127 if the command cannot be run, 2 for bad usage.
+#[derive(Parser)]
+#[command(name = "lock", max_term_width = 80)]
+struct Arguments {
+    /// The lock's name
+    key: String,
+    /// The command, and its arguments
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+    /// So long it waits for the lock at most: 0 is one attempt [default: as
+    /// long as it takes]
+    #[arg(long, value_name = "TIME", value_parser = common::time)]
+    wait: Option<Duration>,
+    /// So long the lock is held at most [default: as long as the command runs]
+    #[arg(long, value_name = "TIME", value_parser = common::time)]
+    lease: Option<Duration>,
+    /// So long a command has to end after the lock was lost
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = common::time)]
+    grace: Duration,
+    /// The server
+    #[arg(long, env = "REDIS_URL", default_value = "redis://127.0.0.1/")]
+    url: String,
+    /// What all keys begin with
+    #[arg(long, default_value = "turnwise")]
+    prefix: String,
+    /// Without a server: to try it
+    #[arg(long)]
+    memory: bool,
+}
+
+fn main() -> ExitCode {
+    let given = Arguments::parse();
+    let builder = Remote::builder().prefix(&*given.prefix);
+    let remote = match common::client(builder, given.memory, &given.url) {
+        Ok(remote) => remote,
+        Err(error) => return common::unconnected("lock", &error),
+    };
+    let mut limits = given.wait.map_or(Limits::NONE, Limits::wait);
+    if let Some(lease) = given.lease {
+        limits = limits.lease(lease);
+    }
+    let guard = match remote.locks().lock_within(&given.key, limits).wait() {
+        Ok(guard) => guard,
+        Err(error) => return common::failed("lock", &error),
+    };
+    let code = common::run("lock", &given.command, &guard, given.grace);
+    // What has become of the lock was said by then.
+    let _ = guard.release().wait();
+    code
+}

@@ -1,0 +1,94 @@
+//! Runs a command once per tick, on one machine of all: `once --job backup --every 1h -- command`.
+
+mod common;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use turnwise_redis::{Attendance, Remote};
+
+/// Runs a command once per tick, on one machine of all that try.
+///
+/// Put the same line into each machine's cron. Ticks are counted from the
+/// Unix epoch on the server's clock. The command finds the number of its run in
+/// TURNWISE_FENCE.
+///
+/// Exit codes: the command's own; 0 if another machine has the tick, or a run
+/// of an earlier tick is under way (see --missed); 69 if no server answers, 70
+/// if the run was lost, 126 or 127 if the command cannot be run, 2 for bad
+/// usage.
+#[derive(Parser)]
+#[command(name = "once", max_term_width = 80)]
+struct Arguments {
+    /// The job's name
+    #[arg(long)]
+    job: String,
+    /// From one tick to the next
+    #[arg(long, value_name = "TIME", value_parser = common::time)]
+    every: Duration,
+    /// Ticks begin so long later
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = common::time)]
+    offset: Duration,
+    /// The exit code if the command does not run
+    #[arg(long, value_name = "CODE", default_value = "0")]
+    missed: u8,
+    /// Says why the command does not run
+    #[arg(long, short)]
+    verbose: bool,
+    /// The command, and its arguments
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+    /// So long a command has to end after the run was lost
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = common::time)]
+    grace: Duration,
+    /// The server
+    #[arg(long, env = "REDIS_URL", default_value = "redis://127.0.0.1/")]
+    url: String,
+    /// What all keys begin with
+    #[arg(long, default_value = "turnwise")]
+    prefix: String,
+    /// Without a server: to try it
+    #[arg(long)]
+    memory: bool,
+}
+
+fn main() -> ExitCode {
+    let given = Arguments::parse();
+    let builder = Remote::builder().prefix(&*given.prefix);
+    let remote = match common::client(builder, given.memory, &given.url) {
+        Ok(remote) => remote,
+        Err(error) => return common::unconnected("once", &error),
+    };
+    let job = match remote.ticks().job(&given.job, given.every) {
+        Ok(job) => job.offset(given.offset),
+        Err(error) => {
+            eprintln!("once: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let run = match job.attend().wait() {
+        Ok(Attendance::Mine(run)) => run,
+        Ok(missed) => {
+            if given.verbose {
+                eprintln!("once: {}", why(&missed));
+            }
+            return ExitCode::from(given.missed);
+        }
+        Err(error) => return common::failed("once", &error),
+    };
+    let guard = run.into_guard();
+    let code = common::run("once", &given.command, &guard, given.grace);
+    let _ = guard.release().wait();
+    code
+}
+
+fn why(missed: &Attendance) -> String {
+    match missed {
+        Attendance::Taken { next } => format!("this tick is taken; the next is in {next:.1?}"),
+        Attendance::StillRunning { tick, next } => {
+            format!("the run of tick {tick} is under way; the next tick is in {next:.1?}")
+        }
+        _ => "it is not to run".to_owned(),
+    }
+}

@@ -1,0 +1,217 @@
+//! What goes wrong for real: processes that are killed or stopped, servers that are killed, stopped,
+//! full, or none.
+
+mod support;
+
+use std::env;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
+use support::proxy::{Fate, Proxy};
+use support::{Server, signal_to, until};
+use turnwise_redis::{
+    ConnectError, Fence, Fenced, Limits, LockError, ReleaseError, Remote, RemoteBuilder, StoreError,
+};
+
+const LEASE: Duration = Duration::from_millis(500);
+
+fn builder() -> RemoteBuilder {
+    Remote::builder().lease(LEASE).place(LEASE).answer_within(LEASE / 2)
+}
+
+/// Not a test: what a process does that the tests below start.
+#[test]
+fn holder() {
+    let Ok(url) = env::var("HOLDER_OF") else { return };
+    let remote = builder().connect(&url).unwrap();
+    let guard = remote.locks().lock("a").wait().unwrap();
+    println!("fence {}", guard.fence());
+    until("it is lost", || guard.is_lost());
+    println!("lost");
+}
+
+struct Holder {
+    child: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Holder {
+    fn start(server: &Server) -> (Holder, Fence) {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args(["holder", "--exact", "--nocapture"]).env("HOLDER_OF", server.url());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        let mut holder = Holder { child, said };
+        let fence = holder.says("fence ");
+        (holder, Fence::from_number(fence.parse().unwrap()))
+    }
+
+    fn says(&mut self, what: &str) -> String {
+        let mut line = String::new();
+        while self.said.read_line(&mut line).unwrap() > 0 {
+            if let Some((_, rest)) = line.split_once(what) {
+                return rest.trim().to_owned();
+            }
+            line.clear();
+        }
+        panic!("it ended without having said `{what}`");
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_holder_is_killed() {
+    let server = Server::start();
+    let (mut holder, fence) = Holder::start(&server);
+    let locks = builder().connect(&server.url()).unwrap().locks();
+    assert_eq!(locks.try_lock("a").wait().unwrap_err(), LockError::Busy);
+    holder.child.kill().unwrap();
+    let began = Instant::now();
+    let next = locks.lock("a").wait().unwrap();
+    assert!(next.fence() > fence);
+    println!("free after {:?} of a lease of {LEASE:?}", began.elapsed());
+}
+
+#[test]
+fn a_holder_is_stopped_past_its_lease() {
+    let server = Server::start();
+    let (mut holder, old) = Holder::start(&server);
+    let locks = builder().connect(&server.url()).unwrap().locks();
+    let file = Fenced::new("");
+    signal_to(&holder.child, SIGSTOP);
+    let next = locks.lock("a").wait().unwrap();
+    file.with(next.fence(), |text| *text = "new").unwrap();
+    signal_to(&holder.child, SIGCONT);
+    // It learns of it by its own clock; and what it would do before, is refused.
+    holder.says("lost");
+    assert!(file.with(old, |text| *text = "old").is_err());
+    assert!(!next.is_lost());
+}
+
+#[test]
+fn a_server_is_killed_and_has_forgotten_all() {
+    let mut server = Server::start();
+    let locks = builder().connect(&server.url()).unwrap().locks();
+    let mut fences = Vec::new();
+    for _ in 0..3 {
+        let held = locks.lock("a").wait().unwrap();
+        fences.push(held.fence());
+        let waits = locks.lock("a");
+        until("it waits", || locks.info("a").wait().unwrap().unwrap().waiting == 1);
+        server.kill();
+        server.run();
+        let next = waits.wait().unwrap();
+        fences.push(next.fence());
+        until("the holder learns of it", || held.is_lost());
+        assert!(matches!(held.release().wait().unwrap(), Err(ReleaseError::Lost(_))));
+        next.release().wait().unwrap().unwrap();
+    }
+    assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
+}
+
+#[test]
+fn a_server_does_not_answer() {
+    let server = Server::start();
+    let remote = builder().give_up_after(Duration::from_millis(700)).connect(&server.url()).unwrap();
+    let locks = remote.locks();
+    let held = locks.lock("a").wait().unwrap();
+    server.signal(SIGSTOP);
+    // Limits hold all the same: that of the call, or the client's patience.
+    for limits in [Limits::wait(Duration::from_millis(300)), Limits::NONE] {
+        let began = Instant::now();
+        let error = locks.lock_within("b", limits).wait().unwrap_err();
+        assert!(matches!(&error, LockError::Store(error) if error.is_transient()), "{error:?}");
+        assert!(began.elapsed() < Duration::from_secs(10));
+    }
+    until("the holder does not trust in it", || held.is_lost());
+    server.signal(SIGCONT);
+    until("it answers again", || locks.lock_within("b", Duration::from_secs(5)).wait().is_ok());
+    drop(locks.lock("a").wait().unwrap());
+}
+
+#[test]
+fn scripts_are_flushed_and_answers_are_lost() {
+    let server = Server::start();
+    let proxy = Proxy::new(server.port, || Fate::Forward);
+    let locks = builder().connect(&proxy.url()).unwrap().locks();
+    assert_eq!(server.ask("SCRIPT FLUSH"), "+OK");
+    drop(locks.lock("a").wait().unwrap());
+    // The answer to the very request that was granted.
+    let mut lost = false;
+    proxy.then(move || if std::mem::replace(&mut lost, true) { Fate::Forward } else { Fate::LoseAnswer });
+    let guard = locks.lock("b").wait().unwrap();
+    let info = locks.info("b").wait().unwrap().unwrap();
+    assert_eq!((info.fence, info.waiting), (Some(guard.fence()), 0));
+    guard.release().wait().unwrap().unwrap();
+}
+
+#[test]
+fn memory_is_full() {
+    let server = Server::with(&["--save", "", "--maxmemory-policy", "noeviction"]);
+    let locks = builder().connect(&server.url()).unwrap().locks();
+    let held = locks.lock("a").wait().unwrap();
+    server.ask("CONFIG SET maxmemory 1");
+    let error = locks.lock_within("b", Duration::from_secs(5)).wait().unwrap_err();
+    assert!(matches!(&error, LockError::Store(StoreError::Refused(why)) if why.contains("OOM")), "{error}");
+    // What is held is renewed, and can be given back.
+    let began = Instant::now();
+    until("it was renewed", || began.elapsed() > LEASE * 2);
+    assert!(!held.is_lost());
+    held.release().wait().unwrap().unwrap();
+}
+
+#[test]
+fn servers_that_would_lose_locks_are_refused() {
+    let refused = |server: &Server| builder().connect(&server.url()).unwrap_err();
+    let evicting = Server::with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let error = refused(&evicting).to_string();
+    assert!(error.contains("noeviction; with allkeys-lru it drops locks"), "{error}");
+
+    let primary = Server::start();
+    let port = primary.port.to_string();
+    let replica = Server::with(&["--save", "", "--replicaof", &format!("127.0.0.1 {port}")]);
+    until("it follows", || refused(&replica).to_string().contains("a replica, which takes no writes"));
+
+    let locked = Server::with(&["--save", "", "--requirepass", "secret"]);
+    let error = refused(&locked);
+    assert!(matches!(error, ConnectError::Store(StoreError::Refused(_))), "{error:?}");
+    let url = |password| format!("redis://:{password}@127.0.0.1:{}/", locked.port);
+    assert!(builder().connect(&url("wrong")).is_err());
+    drop(builder().connect(&url("secret")).unwrap().locks().lock("a").wait().unwrap());
+}
+
+#[test]
+fn addresses_where_no_server_is() {
+    for url in ["", "nonsense", "http://127.0.0.1/", "redis://127.0.0.1:notaport/"] {
+        let error = builder().connect(url).unwrap_err();
+        assert!(matches!(error, ConnectError::Url(_)), "{url}: {error:?}");
+    }
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = nobody.local_addr().unwrap().port();
+    // It takes the connection, and says nothing.
+    let error = builder().connect(&format!("redis://127.0.0.1:{port}/")).unwrap_err();
+    assert!(matches!(error, ConnectError::Store(StoreError::Unreachable { .. })), "{error:?}");
+    drop(nobody);
+    let error = builder().connect(&format!("redis://127.0.0.1:{port}/")).unwrap_err();
+    assert!(matches!(error, ConnectError::Store(StoreError::Unreachable { .. })), "{error:?}");
+    // It speaks another language.
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port();
+    let talking = thread::spawn(move || {
+        let (mut stream, _) = other.accept().unwrap();
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        let _ = stream.read(&mut [0; 1024]);
+    });
+    assert!(builder().connect(&format!("redis://127.0.0.1:{port}/")).is_err());
+    talking.join().unwrap();
+}
