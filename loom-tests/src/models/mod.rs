@@ -109,7 +109,7 @@ pub(crate) const MODELS: &[Model] = models![
     ALL replies::r5_polled,
     ALL replies::r5_waiter_replaced,
     ALL replies::r5_taken_back,
-    ALL replies::r5_questions,
+    THREE replies::r5_questions,
     ALL bounded::r6_exact_alone,
     ALL bounded::r6_exact_against_a_sender,
     ALL bounded::r6_last_place,
@@ -174,7 +174,8 @@ pub(crate) const MODELS: &[Model] = models![
     ALL parked::r9_gives_way,
     ALL parked::r9_crossing,
     ALL parked::r9_hands_its_list_off_before_it_blocks,
-    ALL parked::r9_hands_its_list_off_before_with_blocks,
+    // All of them take more than a minute of processor time.
+    THREE parked::r9_hands_its_list_off_before_with_blocks,
     ALL attempts::r9_attempts_crossing ["nested", "busy"],
     ALL panics::r11_inline,
     ALL panics::r11_in_a_batch,
