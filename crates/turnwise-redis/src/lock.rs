@@ -104,7 +104,7 @@ impl Locks {
             Err(error) => Acquire::over(Err(error.into())),
             Ok(_) if wanted.is_too_short() => Acquire::over(Err(LockError::LeaseTooShort)),
             Ok(key) => {
-                let seat = Seat::take(&self.client, &key, owner);
+                let seat = Seat::take(&self.client, &key, 1, owner);
                 let name = name.into();
                 Acquire::new(&self.client, async move { acquire(seat, name, wanted).await })
             }
@@ -140,15 +140,16 @@ impl Locks {
     /// Takes a lock away from whoever holds it: the next is let in, the holder learns of it. False:
     /// nobody holds it.
     pub fn force_release(&self, name: &str) -> Reply<Result<bool, LockError>> {
-        self.once(name, Step::Force, |answer| answer == Answer::Forced(true))
+        self.once(name, Step::Force { place: 1 }, |answer| answer == Answer::Forced(true))
     }
 
     /// What is known of a lock. Stale on return.
     pub fn info(&self, name: &str) -> Reply<Result<LockInfo, LockError>> {
         self.once(name, Step::Look, |answer| match answer {
-            Answer::Seen { holder, fence, waiting } => {
-                let (holder, remaining) = holder
-                    .map(|(token, left)| (Some(token.as_str().to_owned()), left))
+            Answer::Seen { holders, fence, waiting } => {
+                let (holder, remaining) = holders
+                    .first()
+                    .map(|(_, token, left)| (Some(token.as_str().to_owned()), *left))
                     .unwrap_or_default();
                 let fence = (fence > 0).then_some(Fence::from_number(fence));
                 LockInfo { holder, remaining, fence, waiting }
@@ -169,7 +170,8 @@ impl Locks {
             Ok(key) => {
                 let client = self.client.clone();
                 self.client.io.spawn(async move {
-                    let answer = client.call(&Op { key, step }, client.patience()).await.0;
+                    let answer =
+                        client.call(&Op { key, places: 1, step }, client.patience()).await.0;
                     promise.keep(answer.map(read).map_err(Into::into));
                 });
             }
@@ -195,7 +197,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits) -> Self {
         let until = match limits.waited() {
             Limit::Within(limit) => Some(after(limit)),
             _ => None,
@@ -204,7 +206,7 @@ impl Wanted {
         Wanted { called: Instant::now(), until, immediate, lease: limits.leased() }
     }
 
-    fn is_too_short(&self) -> bool {
+    pub(crate) fn is_too_short(&self) -> bool {
         self.lease.is_some_and(|lease| lease < SHORTEST)
     }
 
@@ -213,7 +215,11 @@ impl Wanted {
     }
 }
 
-async fn acquire(seat: Arc<Seat>, name: Arc<str>, wanted: Wanted) -> Result<Guard, LockError> {
+pub(crate) async fn acquire(
+    seat: Arc<Seat>,
+    name: Arc<str>,
+    wanted: Wanted,
+) -> Result<Guard, LockError> {
     let client = seat.client.clone();
     let mut news = seat.news();
     let lease = wanted.lease.unwrap_or(client.lease());
@@ -229,9 +235,10 @@ async fn acquire(seat: Arc<Seat>, name: Arc<str>, wanted: Wanted) -> Result<Guar
         let (answer, late) = client.call(&op, until).await;
         seat.answered(late, before);
         match answer {
-            Ok(Answer::Granted { fence }) => {
+            Ok(Answer::Granted { fence, place }) => {
                 seat.stands_up();
-                let hold = Hold::of(&seat, name, fence, sent, lease, wanted.lease.is_none());
+                let renewed = wanted.lease.is_none();
+                let hold = Hold::of(&seat, name, (fence, place), sent, lease, renewed);
                 return Ok(Guard { hold: Some(hold) });
             }
             Ok(Answer::Queued { busy, .. }) => seat.waits(busy),
@@ -261,7 +268,7 @@ async fn acquire_all(
     // Renewed until all are held.
     let each = Wanted { lease: None, ..wanted };
     for (name, key) in all {
-        guards.push(acquire(Seat::take(&client, &key, None), name, each).await?);
+        guards.push(acquire(Seat::take(&client, &key, 1, None), name, each).await?);
     }
     if let Some(lease) = wanted.lease {
         for guard in &guards {
@@ -280,6 +287,8 @@ pub(crate) struct Hold {
     seat: Arc<Seat>,
     name: Arc<str>,
     fence: Fence,
+    /// Of the object's places, this one.
+    place: u32,
     /// Until when, by this machine's clock: from before the request that began it was sent.
     until: watch::Sender<Instant>,
     lost: AtomicBool,
@@ -292,7 +301,7 @@ impl Hold {
     fn of(
         seat: &Arc<Seat>,
         name: Arc<str>,
-        fence: u64,
+        (fence, place): (u64, u32),
         sent: Instant,
         lease: Duration,
         renewed: bool,
@@ -309,6 +318,7 @@ impl Hold {
             seat: seat.clone(),
             name,
             fence,
+            place,
             until: watch::Sender::new(later(sent, lease)),
             lost: AtomicBool::new(false),
             renewed: AtomicBool::new(renewed),
@@ -322,7 +332,7 @@ impl Hold {
     /// A hold of a run: its answer came just now.
     pub(crate) fn begin(seat: &Arc<Seat>, name: Arc<str>, fence: u64, sent: Instant) -> Guard {
         let lease = seat.client.lease();
-        Guard { hold: Some(Hold::of(seat, name, fence, sent, lease, true)) }
+        Guard { hold: Some(Hold::of(seat, name, (fence, 1), sent, lease, true)) }
     }
 
     fn is_lost(&self) -> bool {
@@ -436,6 +446,11 @@ impl Guard {
     /// store has lost its records. What [`Fenced`](turnwise_locks::Fenced) resources compare.
     pub fn fence(&self) -> Fence {
         self.hold().fence
+    }
+
+    /// Of the pool's places, this one: from 1 on. Of a lock, the only one.
+    pub fn place(&self) -> u32 {
+        self.hold().place
     }
 
     /// Was the lock taken away, or is its lease over by this machine's clock? Then somebody else

@@ -69,10 +69,10 @@ impl Store for MemoryStore {
             // Under the lock: so the steps come in the order of their times.
             let now = u64::try_from((self.shared.clock)().as_micros()).unwrap_or(u64::MAX);
             let answer = match tables.records.get_mut(&op.key) {
-                Some(record) => record.step(now, &op.step, &mut notices),
+                Some(record) => record.step(now, op.places, &op.step, &mut notices),
                 None => {
                     let mut record = Record::default();
-                    let answer = record.step(now, &op.step, &mut notices);
+                    let answer = record.step(now, op.places, &op.step, &mut notices);
                     if record != Record::default() {
                         tables.records.insert(op.key.clone(), record);
                     }

@@ -21,6 +21,7 @@ use crate::memory::MemoryStore;
 use crate::name::{self, NameError};
 use crate::rooms::Rooms;
 use crate::server::RedisStore;
+use crate::slots::{Slots, SlotsError};
 use crate::step::{Answer, Notice, Op, Step, Token};
 use crate::store::Store;
 use crate::tick::Ticks;
@@ -93,6 +94,15 @@ impl Remote {
         Locks::new(self.client.clone())
     }
 
+    /// Numbered places, each for one at a time: to 1,024. All clients say the same number of places of
+    /// one name. Nothing is sent.
+    ///
+    /// # Errors
+    /// [`SlotsError`].
+    pub fn slots(&self, name: &str, places: u32) -> Result<Slots, SlotsError> {
+        Slots::new(self.client.clone(), name, places)
+    }
+
     /// Jobs that run once per tick.
     pub fn ticks(&self) -> Ticks {
         Ticks::new(self.client.clone())
@@ -150,7 +160,7 @@ impl RemoteBuilder {
         let (promise, reply) = turnwise::promise();
         let key = client.key("client", &client.id).map_err(ConnectError::Prefix)?;
         remote.client.io.spawn(async move {
-            let op = Op { key, step: Step::Look };
+            let op = Op { key, places: 1, step: Step::Look };
             promise.keep(client.store.call(&op).await);
         });
         match reply.wait() {

@@ -11,7 +11,7 @@ use turnwise_locks::Owner;
 
 use crate::lock::Hold;
 use crate::remote::{Client, SHORTEST, after};
-use crate::step::{Answer, Notice, Op, Place, Step, Token};
+use crate::step::{Answer, Notice, Op, Standing, Step, Token};
 
 /// A request, until it is given up: in the queue, or holding.
 ///
@@ -20,6 +20,8 @@ use crate::step::{Answer, Notice, Op, Place, Step, Token};
 pub(crate) struct Seat {
     pub(crate) client: Arc<Client>,
     pub(crate) key: String,
+    /// So many may hold at once.
+    places: u32,
     pub(crate) token: Token,
     /// The store knows the token, perhaps.
     sent: AtomicBool,
@@ -71,7 +73,12 @@ impl Rooms {
 
 impl Seat {
     /// The seat of a new request; of an owner who has one, that.
-    pub(crate) fn take(client: &Arc<Client>, key: &str, owner: Option<&Owner>) -> Arc<Seat> {
+    pub(crate) fn take(
+        client: &Arc<Client>,
+        key: &str,
+        places: u32,
+        owner: Option<&Owner>,
+    ) -> Arc<Seat> {
         let mut rooms = client.rooms();
         let of = owner.map(|owner| (owner.clone(), key.to_owned()));
         if let Some(seat) = of.as_ref().and_then(|of| rooms.owners.get(of)?.upgrade()) {
@@ -80,6 +87,7 @@ impl Seat {
         let seat = Arc::new(Seat {
             client: client.clone(),
             key: key.to_owned(),
+            places,
             token: client.token(),
             sent: AtomicBool::new(false),
             late: AtomicBool::new(false),
@@ -96,7 +104,7 @@ impl Seat {
 
     /// A step for its object.
     pub(crate) fn op(&self, step: Step) -> Op {
-        Op { key: self.key.clone(), step }
+        Op { key: self.key.clone(), places: self.places, step }
     }
 
     /// Sends a step of its token, that the store will know it by.
@@ -140,7 +148,7 @@ impl Seat {
         drop(rooms);
         if first {
             let client = Arc::downgrade(&self.client);
-            self.client.io.spawn(refresh(client, self.key.clone(), busy));
+            self.client.io.spawn(refresh(client, self.key.clone(), self.places, busy));
         }
     }
 
@@ -176,7 +184,7 @@ impl Drop for Seat {
 }
 
 /// Refreshes the places of all who wait for a lock, by one step, until nobody does.
-async fn refresh(client: Weak<Client>, key: String, mut busy: Duration) {
+async fn refresh(client: Weak<Client>, key: String, places: u32, mut busy: Duration) {
     loop {
         let Some(strong) = client.upgrade() else { return };
         let third = strong.place() / 3;
@@ -197,10 +205,13 @@ async fn refresh(client: Weak<Client>, key: String, mut busy: Duration) {
         };
         let step = Step::Refresh { tokens: tokens.clone(), alive: client.place() };
         let until = after(client.place());
-        match client.call(&Op { key: key.clone(), step }, until).await.0 {
-            Ok(Answer::Places { places, busy: left }) => {
+        match client.call(&Op { key: key.clone(), places, step }, until).await.0 {
+            Ok(Answer::Standings { standings, busy: left }) => {
                 busy = left;
-                let moved = places.iter().zip(&tokens).filter(|(place, _)| **place != Place::Queued);
+                let moved = standings
+                    .iter()
+                    .zip(&tokens)
+                    .filter(|(standing, _)| **standing != Standing::Queued);
                 let rooms = client.rooms();
                 let seats: Vec<_> = moved
                     .filter_map(|(_, token)| rooms.seats.get(token).and_then(Weak::upgrade))

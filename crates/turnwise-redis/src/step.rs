@@ -48,6 +48,8 @@ impl fmt::Debug for Token {
 pub struct Op {
     /// The object's key.
     pub key: String,
+    /// So many may hold it at once, each a place of its own: one, if it is a lock.
+    pub places: u32,
     /// What to do with it.
     pub step: Step,
 }
@@ -56,16 +58,16 @@ pub struct Op {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// Takes the lock for so long if it is free, or a place in its queue.
+    /// Takes a place for so long if one is free, or a seat in the queue.
     Acquire {
         /// The request.
         token: Token,
         /// So long it is held, if nobody renews it.
         lease: Duration,
-        /// So long the place is kept if nobody refreshes it. None: it takes no place.
+        /// So long the seat is kept if nobody refreshes it. None: it takes no seat.
         alive: Option<Duration>,
     },
-    /// Keeps places in the queue for so long from now.
+    /// Keeps seats in the queue for so long from now.
     Refresh {
         /// The requests.
         tokens: Vec<Token>,
@@ -79,15 +81,18 @@ pub enum Step {
         /// So long.
         lease: Duration,
     },
-    /// Lets go: of the lock, or of the place in its queue.
+    /// Lets go: of the place, or of the seat in the queue.
     Leave {
         /// The request.
         token: Token,
         /// Requests of this token may be on their way yet. They are refused when they come.
         late: bool,
     },
-    /// Takes the lock away from whoever holds it.
-    Force,
+    /// Takes a place away from whoever holds it.
+    Force {
+        /// The place, from 1 on.
+        place: u32,
+    },
     /// Looks at it.
     Look,
     /// Takes the tick that it is now, if nobody has.
@@ -113,26 +118,28 @@ pub enum Answer {
     Granted {
         /// The hold's number.
         fence: u64,
+        /// Its place, from 1 on.
+        place: u32,
     },
-    /// To `Acquire`: it has a place in the queue.
+    /// To `Acquire`: it has a seat in the queue.
     Queued {
         /// So many are before it there.
         ahead: u64,
-        /// So long the holder's lease lasts, if it is not renewed.
+        /// So long the first lease lasts that ends, if it is not renewed.
         busy: Duration,
     },
-    /// To `Acquire`: somebody else holds it, and it was not to wait.
+    /// To `Acquire`: others hold all places, and it was not to wait.
     Busy {
-        /// So long the holder's lease lasts, if it is not renewed.
+        /// So long the first lease lasts that ends, if it is not renewed.
         busy: Duration,
     },
     /// To `Acquire` and `Attend`: the request has been given up before.
     Gone,
     /// To `Refresh`.
-    Places {
+    Standings {
         /// Where each is, in the order of the tokens.
-        places: Vec<Place>,
-        /// So long the holder's lease lasts, if it is not renewed.
+        standings: Vec<Standing>,
+        /// So long the first lease lasts that ends, if it is not renewed.
         busy: Duration,
     },
     /// To `Renew`: it holds, from now on for its lease.
@@ -147,8 +154,8 @@ pub enum Answer {
     Forced(bool),
     /// To `Look`.
     Seen {
-        /// Who holds it, and for how long at least.
-        holder: Option<(Token, Duration)>,
+        /// Who holds which place, and for how long at least.
+        holders: Vec<(u32, Token, Duration)>,
         /// The number of the last hold. 0: there was none.
         fence: u64,
         /// So many wait.
@@ -177,7 +184,7 @@ pub enum Answer {
 
 /// Where a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Standing {
     /// Neither in the queue, nor does it hold.
     Nowhere,
     /// In the queue.
@@ -189,9 +196,9 @@ pub enum Place {
 /// A hint for a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The lock was granted to this request, which waits.
+    /// A place was granted to this request, which waits.
     Granted(Token),
-    /// The lock was taken away from this one.
+    /// Its place was taken away from this one.
     Lost(Token),
     /// Notices may have been lost: whoever waits looks again.
     LookAgain,

@@ -143,7 +143,7 @@ impl Job {
     }
 
     async fn try_take(self) -> Result<Attendance, LockError> {
-        let seat = Seat::take(&self.client, &self.key, None);
+        let seat = Seat::take(&self.client, &self.key, 1, None);
         let Job { every, offset, overlap, .. } = self;
         let (token, lease) = (seat.token.clone(), self.client.lease());
         let op = seat.op(Step::Attend { token, every, offset, lease, overlap });

@@ -29,7 +29,7 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => (tokens(), times()).prop_map(|(token, lease)| Step::Renew { token, lease }),
         4 => (tokens(), prop::bool::weighted(0.2))
             .prop_map(|(token, late)| Step::Leave { token, late }),
-        1 => Just(Step::Force),
+        1 => (1..4u32).prop_map(|place| Step::Force { place }),
         1 => Just(Step::Look),
         2 => (tokens(), times(), any::<bool>(), prop_oneof![Just(SHORT), Just(LONG * 1000)])
             .prop_map(|(token, lease, overlap, every)| {
@@ -42,12 +42,15 @@ fn steps() -> impl Strategy<Value = Step> {
 fn without_times(answer: Answer) -> Answer {
     let some = |time: Duration| if time > LONG / 2 { LONG } else { Duration::ZERO };
     match answer {
-        Answer::Granted { .. } => Answer::Granted { fence: 0 },
+        Answer::Granted { place, .. } => Answer::Granted { fence: 0, place },
         Answer::Queued { ahead, busy } => Answer::Queued { ahead, busy: some(busy) },
         Answer::Busy { busy } => Answer::Busy { busy: some(busy) },
-        Answer::Places { places, busy } => Answer::Places { places, busy: some(busy) },
-        Answer::Seen { holder, fence, waiting } => Answer::Seen {
-            holder: holder.map(|(token, left)| (token, some(left))),
+        Answer::Standings { standings, busy } => Answer::Standings { standings, busy: some(busy) },
+        Answer::Seen { holders, fence, waiting } => Answer::Seen {
+            holders: holders
+                .into_iter()
+                .map(|(place, token, left)| (place, token, some(left)))
+                .collect(),
             fence: u64::from(fence > 0),
             waiting,
         },
@@ -60,7 +63,7 @@ fn without_times(answer: Answer) -> Answer {
 
 fn fence(answer: &Answer) -> u64 {
     match answer {
-        Answer::Granted { fence } | Answer::Mine { fence, .. } | Answer::Seen { fence, .. } => *fence,
+        Answer::Seen { fence, .. } => *fence,
         _ => 0,
     }
 }
@@ -73,14 +76,14 @@ fn the_machine_and_the_scripts_agree() {
     let cases = if cfg!(debug_assertions) { 200 } else { 2_000 };
     let numbers = std::cell::Cell::new(0);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(cases));
-    let all = prop::collection::vec(steps(), 1..40);
-    let run = runner.run(&all, |steps| {
+    let all = (1..4u32, prop::collection::vec(steps(), 1..40));
+    let run = runner.run(&all, |(places, steps)| {
         let number = numbers.get();
         numbers.set(number + 1);
         let near = MemoryStore::new();
         let mut fences = [0, 0];
         for step in steps {
-            let op = Op { key: format!("t:{{lock:{number}}}"), step };
+            let op = Op { key: format!("t:{{lock:{number}}}"), places, step };
             let (here, there) = runtime.block_on(async {
                 // What is over at once is over when the next step comes.
                 (near.call(&op).await.unwrap(), far.call(&op).await.unwrap())

@@ -76,7 +76,8 @@ struct Behind(Proxy, #[allow(dead_code, reason = "it lives as long")] Server);
 
 impl World for Behind {
     fn client(&self, builder: RemoteBuilder) -> Remote {
-        let connect = || builder.clone().answer_within(Duration::from_millis(500)).connect(&self.0.url());
+        let connect =
+            || builder.clone().answer_within(Duration::from_millis(500)).connect(&self.0.url());
         // The first step may be one that is lost.
         (0..50).find_map(|_| connect().ok()).expect("one of fifty comes through")
     }
@@ -197,9 +198,9 @@ contract! {
                 until("some wait", || locks.info("a").wait().unwrap().unwrap().waiting > 0);
             }
             // In the queue, on the way, or just granted.
-            asked.swap_remove(dice.roll(3) as usize);
+            drop(asked.swap_remove(dice.roll(3) as usize));
             drop(guard);
-            asked.swap_remove(dice.roll(2) as usize);
+            drop(asked.swap_remove(dice.roll(2) as usize));
             let last = asked.pop().unwrap().wait().unwrap();
             drop(last);
         }
@@ -337,6 +338,43 @@ contract! {
             panic!()
         };
         assert!(second.tick() > run.tick());
+    }
+
+    fn slots_are_for_one_each(world) {
+        let clients = world.clients(3);
+        let pools: Vec<_> = clients.iter().map(|client| client.slots("boxes", 3).unwrap()).collect();
+        let inside: [AtomicUsize; 3] = Default::default();
+        thread::scope(|scope| {
+            for thread in 0..6 {
+                let (pool, inside) = (&pools[thread % 3], &inside);
+                scope.spawn(move || {
+                    for _ in 0..10 {
+                        let guard = pool.take().wait().unwrap();
+                        let place = &inside[guard.place() as usize - 1];
+                        assert_eq!(place.fetch_add(1, SeqCst), 0);
+                        thread::yield_now();
+                        assert!(!guard.is_lost());
+                        assert_eq!(place.fetch_sub(1, SeqCst), 1);
+                    }
+                });
+            }
+        });
+        until("all are free", || pools[0].info().wait().unwrap().unwrap().free == 3);
+        let held: Vec<_> = (0..3).map(|_| pools[0].take().wait().unwrap()).collect();
+        let mut places: Vec<_> = held.iter().map(|guard| guard.place()).collect();
+        places.sort_unstable();
+        assert_eq!(places, [1, 2, 3]);
+        assert_eq!(pools[1].take_within(Duration::ZERO).wait().unwrap_err(), LockError::Busy);
+        let waits = pools[1].take();
+        until("it waits", || pools[0].info().wait().unwrap().unwrap().waiting == 1);
+        assert!(pools[2].force_release(2).wait().unwrap().unwrap() || !world.is_sound());
+        let next = waits.wait().unwrap();
+        assert_eq!(next.place(), 2);
+        assert!(held.iter().all(|guard| guard.fence() < next.fence()));
+        until("one has lost its place", || held.iter().filter(|guard| guard.is_lost()).count() == 1);
+        for places in [0, 1025] {
+            assert!(clients[0].slots("boxes", places).is_err());
+        }
     }
 
     fn bad_input_is_told(world) {

@@ -122,7 +122,8 @@ fn a_server_is_killed_and_has_forgotten_all() {
 #[test]
 fn a_server_does_not_answer() {
     let server = Server::start();
-    let remote = builder().give_up_after(Duration::from_millis(700)).connect(&server.url()).unwrap();
+    let remote =
+        builder().give_up_after(Duration::from_millis(700)).connect(&server.url()).unwrap();
     let locks = remote.locks();
     let held = locks.lock("a").wait().unwrap();
     server.signal(SIGSTOP);
@@ -148,7 +149,9 @@ fn scripts_are_flushed_and_answers_are_lost() {
     drop(locks.lock("a").wait().unwrap());
     // The answer to the very request that was granted.
     let mut lost = false;
-    proxy.then(move || if std::mem::replace(&mut lost, true) { Fate::Forward } else { Fate::LoseAnswer });
+    proxy.then(
+        move || if std::mem::replace(&mut lost, true) { Fate::Forward } else { Fate::LoseAnswer },
+    );
     let guard = locks.lock("b").wait().unwrap();
     let info = locks.info("b").wait().unwrap().unwrap();
     assert_eq!((info.fence, info.waiting), (Some(guard.fence()), 0));
@@ -162,7 +165,10 @@ fn memory_is_full() {
     let held = locks.lock("a").wait().unwrap();
     server.ask("CONFIG SET maxmemory 1");
     let error = locks.lock_within("b", Duration::from_secs(5)).wait().unwrap_err();
-    assert!(matches!(&error, LockError::Store(StoreError::Refused(why)) if why.contains("OOM")), "{error}");
+    assert!(
+        matches!(&error, LockError::Store(StoreError::Refused(why)) if why.contains("OOM")),
+        "{error}"
+    );
     // What is held is renewed, and can be given back.
     let began = Instant::now();
     until("it was renewed", || began.elapsed() > LEASE * 2);
@@ -180,7 +186,9 @@ fn servers_that_would_lose_locks_are_refused() {
     let primary = Server::start();
     let port = primary.port.to_string();
     let replica = Server::with(&["--save", "", "--replicaof", &format!("127.0.0.1 {port}")]);
-    until("it follows", || refused(&replica).to_string().contains("a replica, which takes no writes"));
+    until("it follows", || {
+        refused(&replica).to_string().contains("a replica, which takes no writes")
+    });
 
     let locked = Server::with(&["--save", "", "--requirepass", "secret"]);
     let error = refused(&locked);

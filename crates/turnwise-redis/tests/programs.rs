@@ -34,12 +34,13 @@ fn a_command_runs_while_the_lock_is_held() {
     let mut held = program("lock");
     let held = held.args(["--url", url, "a", "--", "sh", "-c", "echo in; read x"]);
     let mut held = held.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let key = "HEXISTS turnwise:{lock:a} t";
+    let key = "HEXISTS turnwise:{lock:a} t1";
     until("it is held", || server.ask(key) == ":1");
     let busy = run("lock", &["--url", url, "--wait", "0", "a", "--", "true"]);
     assert_eq!(busy, (Some(75), String::new(), "lock: the lock is held, or waited for\n".into()));
     let mut waits = program("lock");
-    let waits = waits.args(["--url", url, "--wait", "20s", "a", "--", "printenv", "TURNWISE_FENCE"]);
+    let waits =
+        waits.args(["--url", url, "--wait", "20s", "a", "--", "printenv", "TURNWISE_FENCE"]);
     let waits = waits.stdout(Stdio::piped()).spawn().unwrap();
     until("it waits", || server.ask("ZCARD turnwise:{lock:a}:q") == ":1");
     drop(held.stdin.take());
@@ -71,11 +72,11 @@ fn a_program_that_is_ended_gives_back() {
     let server = Server::start();
     let mut lock = program("lock");
     let mut lock = lock.args(["--url", &server.url(), "a", "--", "sleep", "1000"]).spawn().unwrap();
-    until("it is held", || server.ask("HEXISTS turnwise:{lock:a} t") == ":1");
+    until("it is held", || server.ask("HEXISTS turnwise:{lock:a} t1") == ":1");
     signal_to(&lock, nix::sys::signal::Signal::SIGTERM);
     // 128 and the signal, which its command has got.
     assert_eq!(lock.wait().unwrap().code(), Some(143));
-    assert_eq!(server.ask("HEXISTS turnwise:{lock:a} t"), ":0");
+    assert_eq!(server.ask("HEXISTS turnwise:{lock:a} t1"), ":0");
 }
 
 #[test]
@@ -88,7 +89,8 @@ fn a_job_runs_once() {
     let (code, said, why) = run("once", &[&often[..], &["echo", "ran"]].concat());
     assert_eq!((code, &*said), (Some(0), ""));
     assert!(why.starts_with("once: this tick is taken; the next is in "), "{why}");
-    let missed = ["--url", url, "--job", "backup", "--every", "3000d", "--missed", "9", "--", "true"];
+    let missed =
+        ["--url", url, "--job", "backup", "--every", "3000d", "--missed", "9", "--", "true"];
     assert_eq!(run("once", &missed).0, Some(9));
 }
 

@@ -29,7 +29,10 @@ enum Phase {
     Idle,
     Asks,
     /// It holds, as far as it knows, until then.
-    Holds { fence: u64, until: u64 },
+    Holds {
+        fence: u64,
+        until: u64,
+    },
     /// It has learned that it holds no more.
     Lost,
     /// It has told the store that it is over.
@@ -97,13 +100,19 @@ impl World {
         };
         let mut notices = Vec::new();
         // The machine's times begin at one: zero is over before it begins.
-        self.record.step(self.now + 1, &step, &mut notices)
+        self.record.step(self.now + 1, 1, &step, &mut notices)
     }
 
     /// The client learns of an answer to what it sent at that time.
-    fn learns(&mut self, fault: Fault, client: usize, sent: u64, answer: &Answer) -> Result<(), String> {
+    fn learns(
+        &mut self,
+        fault: Fault,
+        client: usize,
+        sent: u64,
+        answer: &Answer,
+    ) -> Result<(), String> {
         match (*answer).clone() {
-            Answer::Granted { fence } => {
+            Answer::Granted { fence, .. } => {
                 let from = if fault == Fault::LeaseFromAnswer { self.now } else { sent };
                 if let Phase::Holds { fence: has, .. } = self.phases[client]
                     && has != fence
@@ -211,7 +220,7 @@ impl World {
 
     /// Fences increase.
     fn granted(&mut self, answer: &Answer, before: &Record) -> Result<(), String> {
-        if let Answer::Granted { fence } = *answer {
+        if let Answer::Granted { fence, .. } = *answer {
             let again = self.newest == fence;
             if fence < self.newest {
                 return Err(format!("{fence} after {}: {before:?}", self.newest));

@@ -17,19 +17,20 @@ use turnwise_redis::{Limits, Remote};
 /// no server answers, 70 if the lock was lost while the command ran (it is
 /// asked to end), 126 or 127 if the command cannot be run, 2 for bad usage.
 #[derive(Parser)]
-#[command(name = "lock", max_term_width = 80)]
+#[command(name = "lock", verbatim_doc_comment)]
 struct Arguments {
     /// The lock's name
     key: String,
     /// The command, and its arguments
     #[arg(last = true, required = true)]
     command: Vec<String>,
-    /// So long it waits for the lock at most: 0 is one attempt [default: as
-    /// long as it takes]
-    #[arg(long, value_name = "TIME", value_parser = common::time)]
+    /// So long it waits for the lock at most: 0 is one attempt
+    /// [default: as long as it takes]
+    #[arg(long, verbatim_doc_comment, value_name = "TIME", value_parser = common::time)]
     wait: Option<Duration>,
-    /// So long the lock is held at most [default: as long as the command runs]
-    #[arg(long, value_name = "TIME", value_parser = common::time)]
+    /// So long the lock is held at most
+    /// [default: as long as the command runs]
+    #[arg(long, verbatim_doc_comment, value_name = "TIME", value_parser = common::time)]
     lease: Option<Duration>,
     /// So long a command has to end after the lock was lost
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = common::time)]

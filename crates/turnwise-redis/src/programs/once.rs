@@ -19,7 +19,7 @@ use turnwise_redis::{Attendance, Remote};
 /// if the run was lost, 126 or 127 if the command cannot be run, 2 for bad
 /// usage.
 #[derive(Parser)]
-#[command(name = "once", max_term_width = 80)]
+#[command(name = "once", verbatim_doc_comment)]
 struct Arguments {
     /// The job's name
     #[arg(long)]

@@ -1,27 +1,28 @@
--- Takes the lock if it is free, or a place in the queue.
+-- Takes a place if one is free, or a seat in the queue.
 --
 -- KEYS[3]  there if the request was given up for good
--- ARGV[2]  token   ARGV[3]  lease   ARGV[4]  so long the place is kept; 0: no place
+-- ARGV[3]  token   ARGV[4]  lease   ARGV[5]  so long the seat is kept; 0: no seat
 --
--- {2, fence} granted | {1, ahead, busy} queued | {0, busy} busy | {-1} gone
+-- {2, fence, place} granted | {1, ahead, busy} queued | {0, busy} busy | {-1} gone
 if redis.call('EXISTS', KEYS[3]) == 1 then return {-1} end
-local token, till, alive = ARGV[2], now + ARGV[3], tonumber(ARGV[4])
-if not t then
-  grant(token, till)
-elseif t == token then
-  redis.call('HSET', K, 'u', till)
-  keep(till)
-elseif alive == 0 then
-  return {0, busy()}
-else
-  local ahead = redis.call('ZRANK', Q, token)
-  if not ahead then
-    ahead = redis.call('ZCARD', Q)
-    redis.call('ZADD', Q, redis.call('HINCRBY', K, 'k', 1), token)
-  end
-  redis.call('HSET', K, 'a:' .. token, now + alive)
-  keep(math.max(u, now + alive))
-  redis.call('PEXPIREAT', Q, math.ceil(math.max(u, now + alive) / 1000) + 86400000)
-  return {1, ahead, busy()}
+local token, till, alive = ARGV[3], now + ARGV[4], tonumber(ARGV[5])
+local i = holding(token)
+if i then
+  renew(i, till)
+  return {2, g[i], i}
 end
-return {2, f}
+i = free()
+if i then
+  grant(i, token, till)
+  return {2, f, i}
+end
+if alive == 0 then return {0, busy()} end
+local ahead = redis.call('ZRANK', Q, token)
+if not ahead then
+  ahead = redis.call('ZCARD', Q)
+  redis.call('ZADD', Q, redis.call('HINCRBY', K, 'k', 1), token)
+end
+redis.call('HSET', K, 'a:' .. token, now + alive)
+keep(now + alive)
+redis.call('PEXPIREAT', Q, math.ceil((now + alive) / 1000) + 86400000)
+return {1, ahead, busy()}

@@ -1,9 +1,11 @@
--- Takes the lock away from whoever holds it.
+-- Takes a place away from whoever holds it.
+--
+-- ARGV[3]  place
 --
 -- {1} somebody held it | {0} nobody did
-if not t then return {0} end
-tell(t, '-')
-redis.call('HDEL', K, 't', 'u')
-t = false
+local i = tonumber(ARGV[3])
+if not t[i] then return {0} end
+tell(t[i], '-')
+clear(i)
 settle()
 return {1}

@@ -1,15 +1,15 @@
--- Lets go: of the lock, or of a place.
+-- Lets go: of a place, or of a seat.
 --
 -- KEYS[3]  marks a request that was given up for good
--- ARGV[2]  token   ARGV[3]  requests of it may come for so long (ms); 0: none will
+-- ARGV[3]  token   ARGV[4]  requests of it may come for so long (ms); 0: none will
 --
 -- {1} released | {0} it did not hold
-local token, late = ARGV[2], tonumber(ARGV[3])
+local token, late = ARGV[3], tonumber(ARGV[4])
 if late > 0 then redis.call('SET', KEYS[3], 1, 'PX', late) end
-if t == token then
-  redis.call('HDEL', K, 't', 'u')
+local i = holding(token)
+if i then
+  clear(i)
   redis.call('HSET', K, 'r', token)
-  t = false
   settle()
   return {1}
 end

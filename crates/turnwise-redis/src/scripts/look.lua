@@ -1,6 +1,11 @@
 -- What is known of it.
 --
--- {fence, waiting, busy, holder} | {fence, waiting}
-local waiting = redis.call('ZCARD', Q)
-if t then return {f, waiting, busy(), t} end
-return {f, waiting}
+-- {fence, waiting, (place, so long its lease lasts, token)...}
+local answer = {f, redis.call('ZCARD', Q)}
+for i = 1, places do
+  if t[i] then
+    local n = #answer
+    answer[n + 1], answer[n + 2], answer[n + 3] = i, u[i] - now, t[i]
+  end
+end
+return answer

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::StoreError;
 use crate::record::REMEMBERED;
 use crate::remote::LONGEST;
-use crate::step::{Answer, Op, Place, Step, Token};
+use crate::step::{Answer, Op, Standing, Step, Token};
 
 const COMMON: &str = include_str!("common.lua");
 
@@ -53,7 +53,7 @@ impl Scripts {
             Step::Refresh { .. } => 1,
             Step::Renew { .. } => 2,
             Step::Leave { .. } => 3,
-            Step::Force => 4,
+            Step::Force { .. } => 4,
             Step::Look => 5,
             Step::Attend { .. } => 6,
         };
@@ -61,13 +61,15 @@ impl Scripts {
         cmd.arg(&self.all[index].0);
         let queue = format!("{}:q", op.key);
         match &op.step {
-            Step::Acquire { token, .. } | Step::Leave { token, .. } | Step::Attend { token, .. } => {
+            Step::Acquire { token, .. }
+            | Step::Leave { token, .. }
+            | Step::Attend { token, .. } => {
                 let gone = format!("{}:x:{}", op.key, token.as_str());
                 cmd.arg(3).arg(&op.key).arg(queue).arg(gone)
             }
             _ => cmd.arg(2).arg(&op.key).arg(queue),
         };
-        cmd.arg(channels);
+        cmd.arg(channels).arg(op.places);
         match &op.step {
             Step::Acquire { token, lease, alive } => {
                 cmd.arg(token.as_str()).arg(micros(*lease));
@@ -82,7 +84,8 @@ impl Scripts {
                 let late = if *late { REMEMBERED } else { Duration::ZERO };
                 cmd.arg(token.as_str()).arg(micros(late) / 1000)
             }
-            Step::Force | Step::Look => &mut cmd,
+            Step::Force { place } => cmd.arg(*place),
+            Step::Look => &mut cmd,
             Step::Attend { token, every, offset, lease, overlap } => {
                 cmd.arg(token.as_str()).arg(micros(*every)).arg(micros(*offset));
                 cmd.arg(micros(*lease)).arg(u8::from(*overlap))
@@ -115,33 +118,36 @@ fn read(step: &Step, values: &[Value]) -> Option<Answer> {
     let time = |index| count(index).map(Duration::from_micros);
     Some(match step {
         Step::Acquire { .. } => match number(0)? {
-            2 => Answer::Granted { fence: count(1)? },
+            2 => {
+                let place = u32::try_from(count(2)?).ok()?;
+                Answer::Granted { fence: count(1)?, place }
+            }
             1 => Answer::Queued { ahead: count(1)?, busy: time(2)? },
             0 => Answer::Busy { busy: time(1)? },
             _ => Answer::Gone,
         },
         Step::Refresh { tokens, .. } => {
-            let place = |index| match number(index)? {
-                0 => Some(Place::Nowhere),
-                1 => Some(Place::Queued),
-                _ => Some(Place::Holds),
+            let standing = |index| match number(index)? {
+                0 => Some(Standing::Nowhere),
+                1 => Some(Standing::Queued),
+                _ => Some(Standing::Holds),
             };
-            let places = (1..=tokens.len()).map(place).collect::<Option<_>>()?;
-            Answer::Places { places, busy: time(0)? }
+            let standings = (1..=tokens.len()).map(standing).collect::<Option<_>>()?;
+            Answer::Standings { standings, busy: time(0)? }
         }
         Step::Renew { .. } => [Answer::Lost, Answer::Held][usize::from(number(0)? == 1)].clone(),
         Step::Leave { .. } if number(0)? == 1 => Answer::Released,
         Step::Leave { .. } => Answer::NotHeld,
-        Step::Force => Answer::Forced(number(0)? == 1),
+        Step::Force { .. } => Answer::Forced(number(0)? == 1),
         Step::Look => {
-            let holder = match values.get(3) {
-                Some(Value::BulkString(text)) => {
-                    let text = String::from_utf8(text.clone()).ok()?;
-                    Some((Token::from_text(text), time(2)?))
-                }
-                _ => None,
+            let holder = |index: usize| {
+                let place = u32::try_from(count(index)?).ok()?;
+                let Value::BulkString(text) = values.get(index + 2)? else { return None };
+                let token = Token::from_text(String::from_utf8(text.clone()).ok()?);
+                Some((place, token, time(index + 1)?))
             };
-            Answer::Seen { holder, fence: count(0)?, waiting: count(1)? }
+            let holders = (2..values.len()).step_by(3).map(holder).collect::<Option<_>>()?;
+            Answer::Seen { holders, fence: count(0)?, waiting: count(1)? }
         }
         Step::Attend { .. } => match number(0)? {
             2 => Answer::Mine { tick: count(1)?, fence: count(2)? },

@@ -1,23 +1,22 @@
--- Keeps places in the queue.
+-- Keeps seats in the queue.
 --
--- ARGV[2]  so long   ARGV[3...]  tokens
+-- ARGV[3]  so long   ARGV[4...]  tokens
 --
--- {busy, place of each...}: 0 nowhere, 1 queued, 2 holds
-local till = now + ARGV[2]
+-- {busy, standing of each...}: 0 nowhere, 1 queued, 2 holds
+local till, any = now + ARGV[3], false
 local answer = {busy()}
-for i = 3, #ARGV do
-  local token = ARGV[i]
-  if t == token then
-    answer[#answer + 1] = 2
+for i = 4, #ARGV do
+  local token, standing = ARGV[i], 0
+  if holding(token) then
+    standing = 2
   elseif redis.call('ZSCORE', Q, token) then
     redis.call('HSET', K, 'a:' .. token, till)
-    answer[#answer + 1] = 1
-  else
-    answer[#answer + 1] = 0
+    standing, any = 1, true
   end
+  answer[#answer + 1] = standing
 end
-if t then
-  keep(math.max(u, till))
-  redis.call('PEXPIREAT', Q, math.ceil(math.max(u, till) / 1000) + 86400000)
+if any then
+  keep(till)
+  redis.call('PEXPIREAT', Q, math.ceil(till / 1000) + 86400000)
 end
 return answer

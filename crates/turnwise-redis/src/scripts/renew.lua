@@ -1,9 +1,9 @@
 -- Holds for so long from now, if it still holds.
 --
--- ARGV[2]  token   ARGV[3]  lease
+-- ARGV[3]  token   ARGV[4]  lease
 --
 -- {1} holds | {0} lost
-if t ~= ARGV[2] then return {0} end
-redis.call('HSET', K, 'u', now + ARGV[3])
-keep(now + ARGV[3])
+local i = holding(ARGV[3])
+if not i then return {0} end
+renew(i, now + ARGV[4])
 return {1}

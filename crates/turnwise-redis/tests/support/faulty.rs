@@ -95,4 +95,3 @@ impl Store for Deaf {
 
     fn forget(&self, _: &str) {}
 }
-

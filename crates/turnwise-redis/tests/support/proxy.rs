@@ -71,7 +71,8 @@ fn serve(client: TcpStream, server: TcpStream, fates: Fates) {
     let _ = server.set_nodelay(true);
     // What becomes of the answers that are to come: forwarded, swallowed, or the end.
     let answers = Arc::new(Mutex::new(VecDeque::new()));
-    let (mut from, mut to) = (BufReader::new(client.try_clone().unwrap()), server.try_clone().unwrap());
+    let (mut from, mut to) =
+        (BufReader::new(client.try_clone().unwrap()), server.try_clone().unwrap());
     let expected = answers.clone();
     thread::spawn(move || {
         let mut up = || -> io::Result<()> {

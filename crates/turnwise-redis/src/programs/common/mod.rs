@@ -44,7 +44,11 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// A client: of a server, or of this process alone.
-pub(crate) fn client(builder: RemoteBuilder, memory: bool, url: &str) -> Result<Remote, ConnectError> {
+pub(crate) fn client(
+    builder: RemoteBuilder,
+    memory: bool,
+    url: &str,
+) -> Result<Remote, ConnectError> {
     match memory {
         true => builder.over(turnwise_redis::MemoryStore::new()),
         false => builder.connect(url),

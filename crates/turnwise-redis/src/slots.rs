@@ -1,0 +1,156 @@
+//! Numbered places, each for one at a time, for programs on several machines.
+
+use std::fmt;
+use std::sync::Arc;
+
+use turnwise::{Reply, promise};
+use turnwise_locks::Limits;
+
+use crate::error::LockError;
+use crate::lock::{Acquire, Guard, Wanted, acquire};
+use crate::name::NameError;
+use crate::remote::Client;
+use crate::rooms::Seat;
+use crate::step::{Answer, Op, Step};
+
+/// The most places that a pool has: all are looked at in each step.
+const MOST: u32 = 1024;
+
+/// Why there is no such pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SlotsError {
+    /// The name cannot be one.
+    Name(NameError),
+    /// A pool without places could serve nobody.
+    NoPlaces,
+    /// It would have more than 1,024 places.
+    TooMany {
+        /// So many were asked for.
+        places: u32,
+    },
+}
+
+impl fmt::Display for SlotsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SlotsError::Name(error) => error.fmt(f),
+            SlotsError::NoPlaces => f.write_str("a pool needs a place"),
+            SlotsError::TooMany { places } => {
+                write!(f, "{places} places are over the limit of {MOST}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SlotsError {}
+
+/// Places, from 1 on, each held by one at a time, whatever machine it is on: see
+/// [`Remote::slots`](crate::Remote::slots). Clones are the same places.
+///
+/// It is a lock with several places, and has what locks have: one queue in the order of requests,
+/// leases, fences, which increase over all places.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use turnwise_redis::{LockError, Remote};
+///
+/// let boxes = Remote::in_memory().slots("boxes", 2)?;
+/// let (a, b) = (boxes.take().wait()?, boxes.take().wait()?);
+/// assert_eq!((a.place(), b.place()), (1, 2));
+/// assert_eq!(boxes.take_within(Duration::ZERO).wait().unwrap_err(), LockError::Busy);
+/// a.release().wait()??;
+/// assert_eq!(boxes.take().wait()?.place(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Slots {
+    client: Arc<Client>,
+    key: String,
+    name: Arc<str>,
+    places: u32,
+}
+
+/// What is known of a pool: [`Slots::info`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SlotsInfo {
+    /// The places that are held.
+    pub held: Vec<u32>,
+    /// So many are free.
+    pub free: u32,
+    /// So many requests wait.
+    pub waiting: u64,
+}
+
+impl Slots {
+    pub(crate) fn new(client: Arc<Client>, name: &str, places: u32) -> Result<Self, SlotsError> {
+        match places {
+            0 => return Err(SlotsError::NoPlaces),
+            places if places > MOST => return Err(SlotsError::TooMany { places }),
+            _ => {}
+        }
+        let key = client.key("slots", name).map_err(SlotsError::Name)?;
+        Ok(Slots { client, key, name: name.into(), places })
+    }
+
+    /// Asks for a place, without a limit: see [`Locks::lock`](crate::Locks::lock).
+    pub fn take(&self) -> Acquire<Guard> {
+        self.take_within(Limits::NONE)
+    }
+
+    /// Asks for a place, with limits: see [`Locks::lock_within`](crate::Locks::lock_within).
+    pub fn take_within(&self, limits: impl Into<Limits>) -> Acquire<Guard> {
+        let wanted = Wanted::new(limits.into());
+        if wanted.is_too_short() {
+            return Acquire::over(Err(LockError::LeaseTooShort));
+        }
+        let seat = Seat::take(&self.client, &self.key, self.places, None);
+        let name = self.name.clone();
+        Acquire::new(&self.client, async move { acquire(seat, name, wanted).await })
+    }
+
+    /// Takes a place away from whoever holds it: the next is let in, the holder learns of it. False:
+    /// nobody holds it.
+    pub fn force_release(&self, place: u32) -> Reply<Result<bool, LockError>> {
+        self.once(Step::Force { place }, |answer| answer == Answer::Forced(true))
+    }
+
+    /// What is known of the pool. Stale on return.
+    pub fn info(&self) -> Reply<Result<SlotsInfo, LockError>> {
+        let places = self.places;
+        self.once(Step::Look, move |answer| {
+            let (held, waiting) = match answer {
+                Answer::Seen { holders, waiting, .. } => {
+                    (holders.into_iter().map(|(place, ..)| place).collect(), waiting)
+                }
+                _ => (Vec::new(), 0),
+            };
+            let free = places - u32::try_from(held.len()).unwrap_or(places).min(places);
+            SlotsInfo { held, free, waiting }
+        })
+    }
+
+    fn once<R: Send + 'static>(
+        &self,
+        step: Step,
+        read: impl FnOnce(Answer) -> R + Send + 'static,
+    ) -> Reply<Result<R, LockError>> {
+        let (promise, reply) = promise();
+        let op = Op { key: self.key.clone(), places: self.places, step };
+        let client = self.client.clone();
+        self.client.io.spawn(async move {
+            let answer = client.call(&op, client.patience()).await.0;
+            promise.keep(answer.map(read).map_err(Into::into));
+        });
+        reply
+    }
+}
+
+impl fmt::Debug for Slots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Slots");
+        shown.field("name", &self.name).field("places", &self.places).finish_non_exhaustive()
+    }
+}
