@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     // Every question has an end: an answer, or the reason why there is none.
     stock.close();
     let late = stock.call(|stock| stock.len());
-    assert_eq!(late.wait(), Err(AskError::Refused(Reason::Closed)));
+    assert_eq!(late.wait(), Err(AskError::from(Reason::Closed)));
 
     // Messages to this one wait until the queue is run. Two may wait. The third one comes back,
     // with the reason, and is ours to send again.

@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     // Waiting for oneself would never end. It is an error at once.
     let myself = last.clone();
     let answer = last.with(move |_| myself.with(|cell| cell.sum))?;
-    assert!(matches!(answer, Err(AskError::Refused(Reason::Deadlock(_)))));
+    assert!(matches!(answer, Err(AskError::Refused(Reason::Deadlock(_), _))));
 
     // Letting go of the first cell lets go of them all, one after the other.
     drop(first);
@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     // A stopped actor says why it does not take the message.
     last.stop();
     let stopped = Reason::Stopped(StopCause::Requested);
-    assert_eq!(last.with(|cell| cell.sum), Err(AskError::Refused(stopped)));
+    assert_eq!(last.with(|cell| cell.sum), Err(AskError::from(stopped)));
 
     writeln!(stdout(), "one message went through {CELLS} actors")?;
     Ok(())

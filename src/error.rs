@@ -82,7 +82,7 @@ impl<M> From<SendError<M>> for Reason {
 /// Drops the message.
 impl<M> From<SendError<M>> for AskError {
     fn from(error: SendError<M>) -> Self {
-        AskError::Refused(error.reason)
+        AskError::Refused(error.reason, error.who.into())
     }
 }
 
@@ -448,32 +448,118 @@ pub enum AskError {
     /// The question was not accepted, the actor stopped before its turn, or it may not be waited
     /// for here ([`Reason::Deadlock`], [`Reason::WouldBlock`]). A question that was accepted keeps
     /// its place in the mailbox in the last case; in the others it certainly never runs.
-    Refused(Reason),
+    Refused(Reason, ActorName),
     /// The question panicked.
     Panicked(TurnPanic),
     /// Nobody is left who could answer: the [`Promise`](crate::Promise) of an answer was dropped, or
     /// all wakers of a turn that waits ([`Actor::run`](crate::Actor::run)) were.
-    Abandoned,
+    Abandoned(ActorName),
     /// A turn that waited was cut: it was [aborted](crate::AbortHandle), or its actor stopped. It may
     /// have done a part of what it was to do.
-    Aborted,
+    Aborted(ActorName),
     /// The answer was taken by an earlier poll.
     Taken,
 }
 
+impl AskError {
+    /// The actor that was asked: its name, or the type of its state if it has none. `None` if this is
+    /// about nobody in particular, as a [`promise`](crate::promise) is.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::{Actor, ActorName, AskError};
+    ///
+    /// let till = Actor::builder(0).name("till").spawn()?;
+    /// let (turn, abort) = till.run_abortable(async |_| std::future::pending::<()>().await);
+    /// abort.abort();
+    /// let error = turn.wait().unwrap_err();
+    /// assert_eq!(error.actor(), Some("till"));
+    /// assert_eq!(error.to_string(), "no answer from `till`: the turn was cut while it waited");
+    /// assert_eq!(error, AskError::Aborted(ActorName::ANY));
+    /// # Ok::<(), turnwise::BuildError>(())
+    /// ```
+    pub fn actor(&self) -> Option<&str> {
+        match self {
+            AskError::Refused(_, actor) | AskError::Abandoned(actor) | AskError::Aborted(actor) => {
+                actor.as_str()
+            }
+            AskError::Panicked(panic) => panic.actor(),
+            AskError::Taken => None,
+        }
+    }
+
+    /// The same error, with the name of who was asked.
+    #[cold]
+    pub(crate) fn named(mut self, who: impl FnOnce() -> Option<Who>) -> Self {
+        match &mut self {
+            AskError::Refused(_, actor) | AskError::Abandoned(actor) | AskError::Aborted(actor) => {
+                if actor.0.is_none() {
+                    *actor = ActorName(who().map(Arc::new));
+                }
+            }
+            AskError::Panicked(_) | AskError::Taken => {}
+        }
+        self
+    }
+}
+
+/// Whose error an [`AskError`] is.
+///
+/// All are equal, as a name is for people: an error equals one that is made of [`ANY`](Self::ANY).
+#[derive(Clone, Default)]
+pub struct ActorName(Option<Arc<Who>>);
+
+impl ActorName {
+    /// No name, and equal to each.
+    pub const ANY: Self = ActorName(None);
+
+    /// The actor's name, or the type of its state if it has none. `None` if nobody in particular was
+    /// asked.
+    pub fn as_str(&self) -> Option<&str> {
+        self.0.as_deref().map(Who::as_str)
+    }
+}
+
+impl From<Who> for ActorName {
+    fn from(who: Who) -> Self {
+        ActorName(Some(Arc::new(who)))
+    }
+}
+
+impl PartialEq for ActorName {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for ActorName {}
+
+impl fmt::Debug for ActorName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.as_str() {
+            Some(name) => name.fmt(f),
+            None => f.write_str("_"),
+        }
+    }
+}
+
 impl From<Reason> for AskError {
     fn from(reason: Reason) -> Self {
-        AskError::Refused(reason)
+        AskError::Refused(reason, ActorName::ANY)
     }
 }
 
 impl fmt::Display for AskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self, self.actor()) {
+            (AskError::Panicked(_) | AskError::Taken, _) | (_, None) => {}
+            (_, Some(actor)) => write!(f, "no answer from `{actor}`: ")?,
+        }
         match self {
-            AskError::Refused(reason) => reason.fmt(f),
+            AskError::Refused(reason, _) => reason.fmt(f),
             AskError::Panicked(panic) => panic.tell("the message", f),
-            AskError::Abandoned => f.write_str("nobody is left who could answer"),
-            AskError::Aborted => f.write_str("the turn was cut while it waited"),
+            AskError::Abandoned(_) => f.write_str("nobody is left who could answer"),
+            AskError::Aborted(_) => f.write_str("the turn was cut while it waited"),
             AskError::Taken => f.write_str("the answer was taken before"),
         }
     }
@@ -482,7 +568,7 @@ impl fmt::Display for AskError {
 impl Error for AskError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            AskError::Refused(reason) => reason.cause(),
+            AskError::Refused(reason, _) => reason.cause(),
             _ => None,
         }
     }

@@ -39,7 +39,8 @@ pub use cell::report::discarded;
 pub use cell::restarts::Restarts;
 pub use cell::stats::Stats;
 pub use error::{
-    AskError, BuildError, Cycle, EndCause, Reason, SendError, StopCause, TurnPanic, Withdrawn,
+    ActorName, AskError, BuildError, Cycle, EndCause, Reason, SendError, StopCause, TurnPanic,
+    Withdrawn,
 };
 pub use executor::{ThreadPool, blocking};
 pub use time::{Clock, Deadline, Limit, MonotonicClock, VirtualClock};

@@ -15,9 +15,9 @@ use common::must_end;
 use turnwise::executor::{DrainQueue, ThreadPool};
 use turnwise::time::{Every, Timers};
 use turnwise::{
-    Activity, Actor, AskError, Context, Drain, EndCause, Handler, Limit, Lossy, Overflow,
-    PanicPolicy, Promise, Reason, Recipient, Reply, Restarts, StopCause, System, VirtualClock,
-    promise,
+    Activity, Actor, ActorName, AskError, Context, Drain, EndCause, Handler, Limit, Lossy,
+    Overflow, PanicPolicy, Promise, Reason, Recipient, Reply, Restarts, StopCause, System,
+    VirtualClock, promise,
 };
 
 type Log = Vec<u32>;
@@ -81,7 +81,7 @@ fn a_question_that_was_dropped_keeps_no_waker() {
         std::future::pending::<()>().await;
     });
     assert!(turn.is_ready(), "nobody is left who could wake it");
-    assert_eq!(turn.wait(), Err(AskError::Abandoned));
+    assert_eq!(turn.wait(), Err(AskError::Abandoned(ActorName::ANY)));
     go.keep(());
     assert_eq!(busy.wait(), Ok(()));
 }
@@ -270,7 +270,7 @@ fn a_turn_is_counted_when_it_is_over() {
     let (_never, gone) = promise::<()>();
     let (turn, abort) = log.run_abortable(async move |_| drop(gone.await));
     abort.abort();
-    assert_eq!(turn.wait(), Err(AskError::Aborted));
+    assert_eq!(turn.wait(), Err(AskError::Aborted(ActorName::ANY)));
     log.wait_idle().unwrap();
     assert_eq!(handled(), 2);
 }
@@ -334,7 +334,7 @@ fn a_weak_handle_stops_a_turn_that_waits() {
     let weak = log.downgrade();
     let (turn, _go) = waits(&log);
     weak.stop();
-    assert_eq!(turn.wait(), Err(AskError::Aborted));
+    assert_eq!(turn.wait(), Err(AskError::Aborted(ActorName::ANY)));
 }
 
 #[test]
@@ -347,8 +347,8 @@ fn a_system_that_is_shut_down_cuts_a_turn_when_the_time_is_over() {
         let report = system.shutdown(Limit::Immediate);
         assert!(report.is_complete(), "{report}");
         assert_eq!(report.stopped, 1);
-        assert_eq!(turn.wait(), Err(AskError::Aborted));
-        assert!(matches!(queued.wait(), Err(AskError::Refused(Reason::Stopped(_)))));
+        assert_eq!(turn.wait(), Err(AskError::Aborted(ActorName::ANY)));
+        assert!(matches!(queued.wait(), Err(AskError::Refused(Reason::Stopped(_), _))));
     });
 }
 
@@ -436,7 +436,7 @@ fn an_executor_that_panics_at_the_wake_stops_the_actor_and_answers_the_turn() {
     let log = Actor::builder(Log::new()).executor(first_only).spawn().unwrap();
     let (turn, go) = waits(&log);
     go.keep(());
-    assert_eq!(turn.wait(), Err(AskError::Aborted));
+    assert_eq!(turn.wait(), Err(AskError::Aborted(ActorName::ANY)));
     assert_eq!(log.stop_cause(), Some(StopCause::ExecutorGone));
 }
 
@@ -451,9 +451,9 @@ fn an_executor_that_drops_the_wake_stops_the_actor_and_answers_the_turn() {
     let (turn, go) = waits(&log);
     let queued = log.ask(Note(2));
     go.keep(());
-    assert_eq!(turn.wait(), Err(AskError::Aborted));
+    assert_eq!(turn.wait(), Err(AskError::Aborted(ActorName::ANY)));
     let gone = Reason::Stopped(StopCause::ExecutorGone);
-    assert_eq!(queued.wait(), Err(AskError::Refused(gone)));
+    assert_eq!(queued.wait(), Err(AskError::from(gone)));
 }
 
 #[test]
@@ -467,7 +467,7 @@ fn an_executor_that_does_not_poll_is_a_turn_that_nobody_can_wake() {
     }
     let log = Actor::builder(Log::new()).executor(Within).run_inline(true).spawn().unwrap();
     let (turn, go) = waits(&log);
-    assert_eq!(turn.wait(), Err(AskError::Abandoned));
+    assert_eq!(turn.wait(), Err(AskError::Abandoned(ActorName::ANY)));
     go.keep(());
 }
 
@@ -482,7 +482,7 @@ fn a_pool_that_is_shut_down_while_a_turn_waits_stops_the_actor_at_the_wake() {
         }
         drop(pool);
         go.keep(());
-        assert_eq!(turn.wait(), Err(AskError::Aborted));
+        assert_eq!(turn.wait(), Err(AskError::Aborted(ActorName::ANY)));
         assert_eq!(log.stop_cause(), Some(StopCause::ExecutorGone));
     });
 }

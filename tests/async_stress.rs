@@ -97,10 +97,10 @@ impl Books {
                 assert_eq!(said, at);
                 &self.done
             }
-            Err(AskError::Aborted) => &self.aborted,
-            Err(AskError::Abandoned) => &self.abandoned,
+            Err(AskError::Aborted(_)) => &self.aborted,
+            Err(AskError::Abandoned(_)) => &self.abandoned,
             Err(AskError::Panicked(_)) => &self.panicked,
-            Err(AskError::Refused(_)) => &self.refused,
+            Err(AskError::Refused(_, _)) => &self.refused,
             Err(other) => panic!("{other:?}"),
         });
     }

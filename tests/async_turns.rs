@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use turnwise::executor::{DrainQueue, ThreadPool};
 use turnwise::{
-    Actor, AskError, AsyncContext, AsyncHandler, Cycle, Overflow, PanicPolicy, Promise, Reason,
-    Reply, StopCause, WaitError, promise,
+    Actor, ActorName, AskError, AsyncContext, AsyncHandler, Cycle, Overflow, PanicPolicy, Promise,
+    Reason, Reply, StopCause, WaitError, promise,
 };
 
 /// Counts its drops.
@@ -194,8 +194,8 @@ fn aborted_before_between_and_after() {
     assert!(!second.is_ready(), "it has its place");
     assert_eq!(dropped.count(), 0);
     abort_first.abort();
-    assert_eq!(first.wait(), Err(AskError::Aborted));
-    assert_eq!(second.wait(), Err(AskError::Aborted));
+    assert_eq!(first.wait(), Err(AskError::Aborted(ActorName::ANY)));
+    assert_eq!(second.wait(), Err(AskError::Aborted(ActorName::ANY)));
     assert_eq!(dropped.count(), 2);
     let (third, abort) = n.run_abortable(async |n| *n);
     abort.abort();
@@ -221,7 +221,7 @@ fn the_next_turn_starts_after_the_destructors() {
     let next = order.clone();
     n.send(move |()| next.lock().unwrap().push("next")).unwrap();
     handle.abort();
-    assert_eq!(turn.wait(), Err(AskError::Aborted));
+    assert_eq!(turn.wait(), Err(AskError::Aborted(ActorName::ANY)));
     n.wait_idle().unwrap();
     assert_eq!(*order.lock().unwrap(), ["dropped", "next"]);
 }
@@ -235,7 +235,7 @@ fn a_turn_that_nobody_can_wake_is_answered() {
         let _guard = guard;
         std::future::pending::<()>().await;
     });
-    assert_eq!(turn.wait(), Err(AskError::Abandoned));
+    assert_eq!(turn.wait(), Err(AskError::Abandoned(ActorName::ANY)));
     assert_eq!(dropped.count(), 1);
 
     let kept = Arc::new(Mutex::new(None::<Waker>));
@@ -250,7 +250,7 @@ fn a_turn_that_nobody_can_wake_is_answered() {
     });
     assert!(!turn.is_ready());
     drop(kept.lock().unwrap().take());
-    assert_eq!(turn.wait(), Err(AskError::Abandoned));
+    assert_eq!(turn.wait(), Err(AskError::Abandoned(ActorName::ANY)));
     assert_eq!(n.with(|n| *n), Ok(1));
 }
 
@@ -293,8 +293,8 @@ fn stop_cuts_close_and_the_last_drop_do_not() {
     let queued = n.call(|n| *n);
     n.stop();
     assert_eq!(dropped.count(), 1, "in the call: it may run here");
-    assert_eq!(turn.wait(), Err(AskError::Aborted));
-    assert_eq!(queued.wait(), Err(AskError::Refused(Reason::Stopped(StopCause::Requested))));
+    assert_eq!(turn.wait(), Err(AskError::Aborted(ActorName::ANY)));
+    assert_eq!(queued.wait(), Err(AskError::from(Reason::Stopped(StopCause::Requested))));
     go.keep(());
 
     let n = Actor::new(8);
@@ -328,7 +328,7 @@ fn a_turn_stops_its_own_actor() {
     let n = Actor::new(0_u32);
     let (_never, reply) = promise();
     let turn = n.ask_async(Quit(reply));
-    assert_eq!(turn.wait(), Err(AskError::Aborted));
+    assert_eq!(turn.wait(), Err(AskError::Aborted(ActorName::ANY)));
     assert_eq!(n.wait_ended(Duration::from_secs(60)), Ok(true));
 }
 
@@ -390,7 +390,7 @@ fn a_future_whose_drop_panics_is_a_turn_that_panicked() {
         (turn, go)
     };
     n.stop();
-    assert_eq!(turn.wait(), Err(AskError::Aborted));
+    assert_eq!(turn.wait(), Err(AskError::Aborted(ActorName::ANY)));
     drop(go);
 }
 
@@ -404,7 +404,7 @@ fn a_full_mailbox_is_waited_for() {
     });
     n.send(|n| *n += 10).unwrap(); // the one place
     let refused = n.run(async |n| *n);
-    assert_eq!(refused.wait(), Err(AskError::Refused(Reason::Full)));
+    assert_eq!(refused.wait(), Err(AskError::from(Reason::Full)));
     let late = n.waiting().run(async |n| *n).within(Duration::ZERO);
     assert!(matches!(late, Err(WaitError::Cancelled(_))));
     let waits = n.waiting().run(async |n| {
@@ -450,7 +450,7 @@ fn a_turn_asks_others_and_itself() {
     let turn = n.run(async move |n| {
         *n += asked.call(|n| *n + 1).await.unwrap();
         let own = Reason::Deadlock(Cycle::from(["i32"]));
-        assert_eq!(itself.call(|_| ()).await, Err(AskError::Refused(own)));
+        assert_eq!(itself.call(|_| ()).await, Err(AskError::from(own)));
         *n
     });
     assert_eq!(turn.wait(), Ok(22));
@@ -473,7 +473,7 @@ fn with_a_pool_that_is_gone_a_turn_is_answered() {
     drop(pool);
     go.keep(());
     let answer = turn.wait();
-    assert!(matches!(answer, Err(AskError::Aborted) | Ok(())), "{answer:?}");
+    assert!(matches!(answer, Err(AskError::Aborted(_)) | Ok(())), "{answer:?}");
 }
 
 #[test]

@@ -284,12 +284,12 @@ fn a_hook_that_panics_refuses_who_waits() {
     let actor = Actor::builder(0).on_batch_start(|_| panic!("no")).spawn().unwrap();
     assert_eq!(
         actor.with(|n| *n),
-        Err(AskError::Refused(Reason::Stopped(StopCause::Panicked("no".into()))))
+        Err(AskError::from(Reason::Stopped(StopCause::Panicked("no".into()))))
     );
     let actor = Actor::builder(0).on_batch_start(|_| panic!("no")).spawn().unwrap();
     assert_eq!(
         actor.call(|n| *n).wait(),
-        Err(AskError::Refused(Reason::Stopped(StopCause::Panicked("no".into()))))
+        Err(AskError::from(Reason::Stopped(StopCause::Panicked("no".into()))))
     );
 }
 
@@ -344,14 +344,12 @@ fn hooks_of_many_senders_come_in_pairs() {
                     for _ in 0..per_thread {
                         match thread {
                             0 => {
-                                while actor.with(|n| *n += 1)
-                                    == Err(AskError::Refused(Reason::Full))
-                                {
+                                while actor.with(|n| *n += 1) == Err(AskError::from(Reason::Full)) {
                                 }
                             }
                             1 => {
                                 while actor.call(|n| *n += 1).wait()
-                                    == Err(AskError::Refused(Reason::Full))
+                                    == Err(AskError::from(Reason::Full))
                                 {
                                 }
                             }

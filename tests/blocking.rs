@@ -169,7 +169,7 @@ fn waiting_for_oneself_is_told_at_any_depth() {
             two.with(|()| (one.with(|()| ()), one.call(|()| ()).wait(), one.wait_idle())).unwrap()
         });
         let both = Reason::Deadlock(Cycle::from(["two", "one"]));
-        let deadlock = AskError::Refused(both.clone());
+        let deadlock = AskError::from(both.clone());
         let expected = (Err(deadlock.clone()), Err(deadlock), Err(both));
         assert_eq!(answers.unwrap(), expected);
         one.wait_idle().unwrap();

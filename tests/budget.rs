@@ -568,7 +568,7 @@ fn what_a_dropped_drain_gives_back_has_no_budget() {
     let asked = actor.call(|()| ());
     drop(queue);
     let gone = Reason::Stopped(StopCause::ExecutorGone);
-    assert_eq!(actor.with(|()| ()), Err(AskError::Refused(gone)));
+    assert_eq!(actor.with(|()| ()), Err(AskError::from(gone)));
     assert!(asked.wait().is_err());
     assert_eq!(given_back.load(SeqCst), 96, "two were run by the sender, two by the asker");
 }

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use common::{Held, Tally, asked, in_turn, must_end, quiet_panic, size};
 use turnwise::executor::DrainQueue;
-use turnwise::{Actor, AskError, Budget, BuildError, Overflow, PanicPolicy, Reason};
+use turnwise::{Actor, ActorName, AskError, Budget, BuildError, Overflow, PanicPolicy, Reason};
 
 const LARGEST: usize = 32_765;
-const FULL: AskError = AskError::Refused(Reason::Full);
+const FULL: AskError = AskError::Refused(Reason::Full, ActorName::ANY);
 
 fn with_room_for<S: Send + 'static>(state: S, messages: usize) -> Actor<S> {
     let builder = Actor::builder(state).capacity(messages, Overflow::Reject);
@@ -221,7 +221,7 @@ fn the_limit_holds_under_fire_and_nothing_is_lost() {
                                 _ => match actor.call(message) {
                                     reply if !reply.is_ready() => Ok(()),
                                     reply => reply.wait().map_err(|error| match error {
-                                        AskError::Refused(reason) => reason,
+                                        AskError::Refused(reason, _) => reason,
                                         other => panic!("{other}"),
                                     }),
                                 },

@@ -75,7 +75,7 @@ fn a_closed_actor_refuses_every_way_of_sending() {
     assert_eq!(actor.send(|_| ()).unwrap_err().reason(), &Reason::Closed);
     assert_eq!(actor.posted().send(|_| ()).unwrap_err().reason(), &Reason::Closed);
     assert_eq!(actor.waiting().send(|_| ()).wait().unwrap_err().reason(), &Reason::Closed);
-    let closed = AskError::Refused(Reason::Closed);
+    let closed = AskError::from(Reason::Closed);
     assert_eq!(actor.with(|_| ()), Err(closed.clone()));
     assert_eq!(actor.call(|_| ()).wait(), Err(closed.clone()));
     assert_eq!(actor.posted().call(|_| ()).wait(), Err(closed.clone()));
@@ -165,7 +165,7 @@ fn the_end_hook_may_use_others_and_its_own_handle() {
         actor.close();
         assert_eq!(log.with(|log| log.clone()).unwrap(), [3]);
         let deadlock = Reason::Deadlock(Cycle::from(["i32"]));
-        let waits = (Err(AskError::Refused(deadlock.clone())), Err(deadlock));
+        let waits = (Err(AskError::from(deadlock.clone())), Err(deadlock));
         assert_eq!(seen.lock().unwrap().take(), Some((true, true, waits)));
     });
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use common::{block_on, in_turn, must_end, poll_once};
 use turnwise::executor::DrainQueue;
 use turnwise::{
-    Actor, AskError, Clock, Deadline, Limit, MonotonicClock, Reply, VirtualClock, WaitError,
-    promise, promise_on,
+    Actor, ActorName, AskError, Clock, Deadline, Limit, MonotonicClock, Reply, VirtualClock,
+    WaitError, promise, promise_on,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -151,7 +151,7 @@ fn promise_on_a_clock_is_kept() {
         let (promise, mut reply) = promise_on::<u32>(shared);
         assert!(poll_once(&mut reply).is_pending());
         drop(promise);
-        assert_eq!(reply.wait(), Err(AskError::Abandoned));
+        assert_eq!(reply.wait(), Err(AskError::Abandoned(ActorName::ANY)));
     });
 }
 

@@ -16,8 +16,8 @@ use common::{block_on, must_end, size, size_from_env};
 use futures_util::future::{Either, join, select};
 use turnwise::executor::{DrainQueue, ThreadPool};
 use turnwise::{
-    Actor, AskError, Context, Cycle, Handler, Limit, Overflow, PanicPolicy, Promise, Reason, Reply,
-    SendError, System, VirtualClock, WaitError, promise,
+    Actor, ActorName, AskError, Context, Cycle, Handler, Limit, Overflow, PanicPolicy, Promise,
+    Reason, Reply, SendError, System, VirtualClock, WaitError, promise,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -38,7 +38,7 @@ fn named(name: &str) -> Actor<Seen> {
 }
 
 fn circle(told: &AskError) -> &Cycle {
-    let AskError::Refused(Reason::Deadlock(cycle)) = told else { panic!("{told}") };
+    let AskError::Refused(Reason::Deadlock(cycle), _) = told else { panic!("{told}") };
     cycle
 }
 
@@ -81,7 +81,7 @@ fn wait(kind: Kind, to: &Actor<Seen>) -> Result<(), Cycle> {
     fn asked<T: Debug>(answer: Result<T, AskError>) -> Result<(), Cycle> {
         match answer {
             Ok(_) => Ok(()),
-            Err(AskError::Refused(Reason::Deadlock(cycle))) => Err(cycle),
+            Err(AskError::Refused(Reason::Deadlock(cycle), _)) => Err(cycle),
             Err(other) => panic!("{other}"),
         }
     }
@@ -114,10 +114,10 @@ fn wait(kind: Kind, to: &Actor<Seen>) -> Result<(), Cycle> {
                 }
             }
         }
-        Kind::Idle => asked(to.wait_idle().map_err(AskError::Refused)),
+        Kind::Idle => asked(to.wait_idle().map_err(AskError::from)),
         Kind::End => {
             to.close();
-            asked(to.wait_ended(Limit::Unlimited).map_err(AskError::Refused))
+            asked(to.wait_ended(Limit::Unlimited).map_err(AskError::from))
         }
         Kind::Room => {
             while to.tell(0).is_ok() {}
@@ -286,7 +286,7 @@ where
 }
 
 fn reason(error: AskError) -> Reason {
-    let AskError::Refused(reason) = error else { panic!("{error}") };
+    let AskError::Refused(reason, _) = error else { panic!("{error}") };
     reason
 }
 
@@ -444,7 +444,7 @@ fn with_limits(first: Limit, second: Limit, clocks: [&VirtualClock; 2]) -> [&'st
     fn said<R>(answer: Result<R, AskError>) -> &'static str {
         match answer {
             Ok(_) => "answer",
-            Err(AskError::Refused(Reason::TimedOut)) => "limit",
+            Err(AskError::Refused(Reason::TimedOut, _)) => "limit",
             Err(error) => {
                 circle(&error);
                 "told"
@@ -568,10 +568,10 @@ fn a_turn_that_is_cut_leaves_its_place() {
         // It waits for nobody now, whether it was dropped yet or not.
         go.keep(());
         queue.run_until_idle();
-        assert_eq!(waits.wait(), Err(AskError::Aborted));
+        assert_eq!(waits.wait(), Err(AskError::Aborted(ActorName::ANY)));
         match other.wait().unwrap() {
             Ok(()) => assert!(!stops),
-            Err(AskError::Refused(Reason::Stopped(_))) => assert!(stops),
+            Err(AskError::Refused(Reason::Stopped(_), _)) => assert!(stops),
             Err(error) => panic!("{error}"),
         }
     }

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use common::{asked, in_turn, must_end};
 use turnwise::executor::DrainQueue;
-use turnwise::{Actor, AskError, Limit, Reason, StopCause, ThreadPool};
+use turnwise::{Actor, ActorName, AskError, Limit, Reason, StopCause, ThreadPool};
 
-const GONE: AskError = AskError::Refused(Reason::Stopped(StopCause::ExecutorGone));
+const GONE: AskError = AskError::Refused(Reason::Stopped(StopCause::ExecutorGone), ActorName::ANY);
 
 fn on<S: Send + 'static>(queue: &DrainQueue, state: S) -> Actor<S> {
     Actor::builder(state).executor(queue.handle()).budget(1).spawn().unwrap()

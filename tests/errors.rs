@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use common::{Held, quiet_panic};
 use turnwise::{
-    Actor, AskError, BuildError, Context, Cycle, Handler, Overflow, Reason, StopCause, System,
-    WaitError,
+    Actor, ActorName, AskError, BuildError, Context, Cycle, Handler, Overflow, Reason, StopCause,
+    System, WaitError,
 };
 
 fn panicked() -> StopCause {
@@ -38,13 +38,13 @@ fn every_error_says_what_happened() {
         (&Reason::WouldBlock, "a pool's worker would have to wait, with nobody to take its place"),
         (&Reason::Busy, "the actor is busy"),
         (&Reason::Elsewhere, "the actor is run by its executor alone"),
-        (&AskError::Refused(Reason::Full), "the mailbox is full"),
+        (&AskError::from(Reason::Full), "the mailbox is full"),
         (
-            &AskError::Refused(Reason::Stopped(panicked())),
+            &AskError::from(Reason::Stopped(panicked())),
             "the actor has stopped: a turn panicked: boom",
         ),
         (&AskError::Panicked("boom".into()), "the message panicked: boom"),
-        (&AskError::Abandoned, "nobody is left who could answer"),
+        (&AskError::Abandoned(ActorName::ANY), "nobody is left who could answer"),
         (&AskError::Taken, "the answer was taken before"),
         (&BuildError::CapacityZero, "a mailbox needs a capacity of at least 1"),
         (
@@ -52,7 +52,7 @@ fn every_error_says_what_happened() {
             "a capacity of 70000 is over the limit of 32765 waiting messages",
         ),
         (&BuildError::BudgetZero, "a drain needs a budget of at least one turn, and some time"),
-        (&WaitError::<u32>::Ask(AskError::Refused(Reason::Closed)), "the actor is closed"),
+        (&WaitError::<u32>::Ask(AskError::from(Reason::Closed)), "the actor is closed"),
         (&cancelled, "not started by `i32` in time: the message was cancelled and never runs"),
     ];
     for (error, text) in said {
@@ -63,7 +63,7 @@ fn every_error_says_what_happened() {
     for reason in [Reason::Full, Reason::Closed, Reason::Stopped(panicked()), deadlock] {
         let asked = AskError::from(reason.clone());
         assert_eq!(asked.to_string(), reason.to_string());
-        assert_eq!(asked, AskError::Refused(reason));
+        assert_eq!(asked, AskError::from(reason));
     }
 }
 
@@ -94,7 +94,7 @@ fn the_panic_that_stopped_an_actor_is_the_source() {
     assert_eq!(reason.source().unwrap().downcast_ref(), Some(&panicked()));
     let requested = Reason::Stopped(StopCause::Requested);
     assert!(requested.source().is_none() && AskError::from(requested).source().is_none());
-    assert!(AskError::Refused(Reason::Full).source().is_none());
+    assert!(AskError::from(Reason::Full).source().is_none());
     assert!(AskError::Panicked("boom".into()).source().is_none());
 }
 

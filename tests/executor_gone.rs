@@ -60,12 +60,12 @@ fn question_back(reply: Reply<(), Token>) {
 }
 
 fn refused<R>(answer: Result<R, AskError>) {
-    assert_eq!(answer.map(drop), Err(AskError::Refused(GONE)));
+    assert_eq!(answer.map(drop), Err(AskError::from(GONE)));
 }
 
 fn refused_in_time<R, M>(answer: Result<R, WaitError<R, M>>) {
     let refused =
-        matches!(&answer, Err(WaitError::Ask(AskError::Refused(reason))) if *reason == GONE);
+        matches!(&answer, Err(WaitError::Ask(AskError::Refused(reason, _))) if *reason == GONE);
     assert!(refused, "{:?}", answer.map(drop));
 }
 

@@ -13,8 +13,8 @@ use std::time::Duration;
 use common::{Tally, must_end, quiet_panic, size};
 use turnwise::executor::DrainQueue;
 use turnwise::{
-    Actor, ActorBuilder, AskError, Drain, EndCause, Executor, Limit, Overflow, PanicPolicy, Reason,
-    StopCause, ThreadPool,
+    Actor, ActorBuilder, ActorName, AskError, Drain, EndCause, Executor, Limit, Overflow,
+    PanicPolicy, Reason, StopCause, ThreadPool,
 };
 
 /// Where actors are run, for one test.
@@ -231,7 +231,7 @@ fn a_panic_stops_an_actor_whose_policy_says_so(on: &On) {
     one.send(|_| quiet_panic("enough")).unwrap_or_else(|_| unreachable!());
     let asked = one.call(|_| ());
     let cause = StopCause::Panicked("enough".into());
-    assert_eq!(asked.wait(), Err(AskError::Refused(Reason::Stopped(cause.clone()))));
+    assert_eq!(asked.wait(), Err(AskError::from(Reason::Stopped(cause.clone()))));
     assert_eq!(one.stop_cause(), Some(cause));
 }
 
@@ -259,7 +259,7 @@ fn stop_gives_back_what_waits(on: &On) {
     one.stop();
     go.send(()).unwrap();
     blocked.join().unwrap();
-    assert_eq!(asked.wait(), Err(AskError::Refused(Reason::Stopped(StopCause::Requested))));
+    assert_eq!(asked.wait(), Err(AskError::from(Reason::Stopped(StopCause::Requested))));
     assert!(one.wait_ended(Limit::Unlimited).unwrap());
     assert_eq!(told.try_iter().count(), 5);
     assert_eq!(tally.dropped(), 5);
@@ -460,7 +460,7 @@ fn a_dropped_drain_stops_its_actor() {
     let asked = n.call(|n| *n);
     drop(queue.lock().unwrap().pop_front());
     let gone = Reason::Stopped(StopCause::ExecutorGone);
-    assert_eq!(asked.wait(), Err(AskError::Refused(gone.clone())));
+    assert_eq!(asked.wait(), Err(AskError::from(gone.clone())));
     assert_eq!(rx.try_iter().count(), 1);
     assert_eq!(n.send(|_| ()).unwrap_err().reason(), &gone);
 }
@@ -521,7 +521,8 @@ mod a_runtime {
     use ::tokio::runtime::{Builder, Runtime};
     use turnwise::executor::Tokio;
 
-    const GONE: AskError = AskError::Refused(Reason::Stopped(StopCause::ExecutorGone));
+    const GONE: AskError =
+        AskError::Refused(Reason::Stopped(StopCause::ExecutorGone), ActorName::ANY);
 
     /// One thread, which runs nothing unless it is told to.
     fn current() -> Runtime {

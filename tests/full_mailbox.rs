@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use common::{CountWakes, Gate, Held, Tally, asked, block_on, must_end, poll_once, size, until};
 use turnwise::executor::DrainQueue;
 use turnwise::{
-    Actor, AskError, Clock, Cycle, Handler, Limit, Overflow, Reason, StopCause, Undelivered,
-    WaitError,
+    Actor, ActorName, AskError, Clock, Cycle, Handler, Limit, Overflow, Reason, StopCause,
+    Undelivered, WaitError,
 };
 
-const FULL: AskError = AskError::Refused(Reason::Full);
-const CLOSED: AskError = AskError::Refused(Reason::Closed);
+const FULL: AskError = AskError::Refused(Reason::Full, ActorName::ANY);
+const CLOSED: AskError = AskError::Refused(Reason::Closed, ActorName::ANY);
 
 type Log = Vec<u32>;
 
@@ -345,7 +345,7 @@ fn a_stop_turns_those_who_wait_away_with_its_cause() {
     held.let_go();
     let stopped = Reason::Stopped(StopCause::Requested);
     assert_eq!(sending.wait().unwrap_err().into_parts(), (Add(5), stopped.clone()));
-    assert_eq!(asking.wait(), Err(AskError::Refused(stopped)));
+    assert_eq!(asking.wait(), Err(AskError::from(stopped)));
 }
 
 #[test]
@@ -475,11 +475,11 @@ fn waiting_for_room_in_ones_own_turn_fails_at_once() {
             let within = me.waiting().ask(Add(5)).within(Duration::MAX).unwrap_err();
             (sent.into_parts(), limited.into_parts(), asked, within.to_string())
         });
-        let own = Reason::Deadlock(Cycle::from([std::any::type_name_of_val(&seen(&log))]));
-        let deadlock = AskError::Refused(own.clone());
-        let (first, second) = ((Add(2), own.clone()), (Add(3), own));
-        let text = deadlock.to_string();
-        assert_eq!(refused, Ok((first, second, Err(deadlock), text)));
+        let name = std::any::type_name_of_val(&seen(&log));
+        let own = Reason::Deadlock(Cycle::from([name]));
+        let (first, second) = ((Add(2), own.clone()), (Add(3), own.clone()));
+        let text = format!("no answer from `{name}`: {own}");
+        assert_eq!(refused, Ok((first, second, Err(own.into()), text)));
         assert_eq!(seen(&log), [1]);
     });
 }

@@ -17,9 +17,10 @@ use common::{Held, Tally, block_on, must_end, poll_once, until};
 use turnwise::executor::{DrainQueue, Shutdown};
 use turnwise::time::{Timer, Timers};
 use turnwise::{
-    Activity, Actor, ActorBuilder, AskError, Clock, Context, Deadline, EndCause, Handler, Limit,
-    Lossy, Overflow, PanicPolicy, Promise, Reason, Reply, Restarts, StopCause, System, Template,
-    ThreadPool, TurnPanic, VirtualClock, WaitError, blocking, promise, promise_on,
+    Activity, Actor, ActorBuilder, ActorName, AskError, Clock, Context, Deadline, EndCause,
+    Handler, Limit, Lossy, Overflow, PanicPolicy, Promise, Reason, Reply, Restarts, StopCause,
+    System, Template, ThreadPool, TurnPanic, VirtualClock, WaitError, blocking, promise,
+    promise_on,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -258,7 +259,7 @@ fn wakes_and_aborts_poll_nothing() {
         handle.abort();
         assert!(!aborted.is_ready(), "so does an abort");
         queue.run_until_idle();
-        assert_eq!(aborted.wait(), Err(AskError::Aborted));
+        assert_eq!(aborted.wait(), Err(AskError::Aborted(ActorName::ANY)));
     });
 }
 
@@ -277,7 +278,7 @@ fn with_runs_here_or_sleeps() {
         waits.join().unwrap();
         let itself = actor.clone();
         let inner = actor.with(move |_| itself.with(|_| ())).unwrap();
-        let own = matches!(inner, Err(AskError::Refused(Reason::Deadlock(_))));
+        let own = matches!(inner, Err(AskError::Refused(Reason::Deadlock(_), _)));
         assert!(own, "at once, inside its own turn");
         // With an executor, it runs there and the caller sleeps.
         let pool = ThreadPool::builder().threads(1).build().unwrap();
@@ -293,7 +294,7 @@ fn lent_closures_run_as_with_does() {
         assert_eq!(actor.with_within(Limit::Immediate, |_| here()), Ok(here()));
         assert_eq!(actor.waiting().with(|_| here()), Ok(here()));
         let held = Held::hold(&actor);
-        let late = AskError::Refused(Reason::TimedOut);
+        let late = AskError::from(Reason::TimedOut);
         for limit in [Limit::Immediate, Limit::Within(Duration::from_millis(1))] {
             assert_eq!(actor.with_within(limit, |_| ()), Err(late.clone()));
             assert_eq!(full(&queue).waiting().with_within(limit, |_| ()), Err(late.clone()));
@@ -549,7 +550,7 @@ fn promise_is_kept_without_waiting() {
         let (promise_, mut reply) = promise::<()>();
         assert!(poll_once(&mut reply).is_pending() && !promise_.is_cancelled());
         drop(promise_);
-        assert_eq!(block_on(reply), Err(AskError::Abandoned));
+        assert_eq!(block_on(reply), Err(AskError::Abandoned(ActorName::ANY)));
         let (promise_, reply) = promise();
         assert!(reply.cancel().is_ok());
         assert_eq!(promise_.try_keep(2), Err(2));
@@ -924,7 +925,7 @@ fn drop_of_a_system_waits_for_nobody() {
         drop(system);
         assert!(actor.is_closed(), "stopped, and inside its turn");
         held.let_go();
-        let stopped = AskError::Refused(Reason::Stopped(StopCause::Requested));
+        let stopped = AskError::from(Reason::Stopped(StopCause::Requested));
         assert_eq!(asked.wait(), Err(stopped));
     });
 }
@@ -1105,7 +1106,7 @@ fn pool_shutdown_now_waits_for_no_turn() {
         let asked = queued.call(|()| ());
         // The monitor may have another thread run it, for the worker is stuck.
         assert!(matches!(pool.shutdown_now(), Shutdown::Cut { .. }));
-        let gone = AskError::Refused(Reason::Stopped(StopCause::ExecutorGone));
+        let gone = AskError::from(Reason::Stopped(StopCause::ExecutorGone));
         let answer = asked.wait();
         assert!(answer == Err(gone) || answer == Ok(()), "answered: {answer:?}");
         drop(go);
@@ -1190,7 +1191,7 @@ fn drop_of_a_queue_ends_its_actors_here() {
     drop(queue);
     let gone = StopCause::ExecutorGone;
     assert_eq!(told.try_recv(), Ok((here(), EndCause::Stopped(gone.clone()))));
-    assert_eq!(asked.wait(), Err(AskError::Refused(Reason::Stopped(gone))));
+    assert_eq!(asked.wait(), Err(AskError::from(Reason::Stopped(gone))));
 }
 
 #[test]
@@ -1298,7 +1299,7 @@ fn wait_in_a_circle_is_told() {
             let other = scope.spawn(|| ask(&bob, &ada));
             [ask(&ada, &bob), other.join().unwrap()]
         });
-        let told = |answer: &Result<_, _>| matches!(answer, Err(AskError::Refused(Reason::Deadlock(cycle))) if cycle.actors().len() == 2);
+        let told = |answer: &Result<_, _>| matches!(answer, Err(AskError::Refused(Reason::Deadlock(cycle), _)) if cycle.actors().len() == 2);
         assert_eq!(answers.iter().filter(|answer| told(answer)).count(), 1, "{answers:?}");
         assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1, "{answers:?}");
     });

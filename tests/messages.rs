@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::{Held, in_turn, size, tireless};
 use turnwise::{
-    Actor, AskError, Clock, Context, Cycle, Handler, MonotonicClock, Reason, StopCause,
+    Actor, ActorName, AskError, Clock, Context, Cycle, Handler, MonotonicClock, Reason, StopCause,
     Undelivered, WaitError,
 };
 
@@ -156,7 +156,7 @@ fn a_thousand_waiters_on_a_stopped_actor_are_told() {
     let start = Instant::now();
     busy.let_go();
     for reply in replies {
-        assert_eq!(reply.wait(), Err(AskError::Refused(Reason::Stopped(StopCause::Requested))));
+        assert_eq!(reply.wait(), Err(AskError::from(Reason::Stopped(StopCause::Requested))));
     }
     assert!(start.elapsed() < Duration::from_secs(5));
 }
@@ -274,7 +274,7 @@ fn a_promise_is_kept_broken_or_cancelled() {
 
     let (broken, reply) = promise::<u8>();
     drop(broken);
-    assert_eq!(reply.wait(), Err(AskError::Abandoned));
+    assert_eq!(reply.wait(), Err(AskError::Abandoned(ActorName::ANY)));
 
     let (late, reply) = promise::<u8>();
     let Err(WaitError::TimedOut(reply)) = reply.wait_timeout(Duration::from_millis(1)) else {
@@ -292,7 +292,7 @@ fn a_promise_is_kept_broken_or_cancelled() {
         reply
     });
     actor.send(|_| std::panic::resume_unwind(Box::new("lost"))).unwrap();
-    assert_eq!(reply.wait_flat(), Err(AskError::Abandoned));
+    assert_eq!(reply.wait_flat(), Err(AskError::Abandoned(ActorName::ANY)));
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn a_claimed_promise_is_not_cancelled() {
     assert!(broken.claim());
     let reply = reply.cancel().unwrap_err();
     drop(broken);
-    assert_eq!(reply.wait(), Err(AskError::Abandoned));
+    assert_eq!(reply.wait(), Err(AskError::Abandoned(ActorName::ANY)));
 
     let (mut late, reply) = promise();
     assert!(reply.cancel().is_ok());
@@ -329,7 +329,7 @@ fn a_wait_by_reference_keeps_the_reply() {
     let asked = actor.call(move |_| {
         let mut reply = own.call(|n| *n + 1);
         let deadlock = Reason::Deadlock(Cycle::from(["i32"]));
-        assert_eq!(reply.wait_by_ref(Duration::ZERO), Err(AskError::Refused(deadlock)));
+        assert_eq!(reply.wait_by_ref(Duration::ZERO), Err(AskError::from(deadlock)));
         reply
     });
     let mut reply = asked.wait().unwrap();
@@ -339,13 +339,13 @@ fn a_wait_by_reference_keeps_the_reply() {
     let (promise, mut reply) = turnwise::promise::<u8>();
     assert_eq!(reply.wait_by_ref(Duration::from_millis(1)), Ok(None));
     drop(promise);
-    assert_eq!(reply.wait_by_ref(Duration::ZERO), Err(AskError::Abandoned));
+    assert_eq!(reply.wait_by_ref(Duration::ZERO), Err(AskError::Abandoned(ActorName::ANY)));
 
     // What was refused is still there to be taken back.
     let closed = Actor::new(Counter::default());
     closed.close();
     let mut reply = closed.ask(Add(5));
-    assert_eq!(reply.wait_by_ref(Duration::ZERO), Err(AskError::Refused(Reason::Closed)));
+    assert_eq!(reply.wait_by_ref(Duration::ZERO), Err(AskError::from(Reason::Closed)));
     assert_eq!(reply.cancel().ok(), Some(Add(5)));
 }
 

@@ -141,8 +141,8 @@ fn real<R>(f: impl FnOnce(&mut Real) -> R) -> R {
 
 fn tell(event: Event) {
     let event = match event {
-        Event::Answer(Err(AskError::Refused(Reason::Deadlock(_)))) => {
-            Event::Answer(Err(AskError::Refused(deadlock())))
+        Event::Answer(Err(AskError::Refused(Reason::Deadlock(_), _))) => {
+            Event::Answer(Err(AskError::from(deadlock())))
         }
         Event::Waited(Err(Reason::Deadlock(_))) => Event::Waited(Err(deadlock())),
         event => event,
@@ -594,7 +594,7 @@ impl Model {
                     return;
                 }
                 self.slots[slot].refused = true;
-                self.slots[slot].answer = Some(Err(AskError::Refused(reason)));
+                self.slots[slot].answer = Some(Err(AskError::from(reason)));
                 if keep {
                     self.replies.push_back(slot);
                 }
@@ -612,7 +612,7 @@ impl Model {
         let slot = self.new_slot(actor, false);
         let was_idle = self.boxes[actor].is_idle();
         let answer = if self.boxes[actor].running {
-            Err(AskError::Refused(deadlock()))
+            Err(AskError::from(deadlock()))
         } else {
             match self.accept(actor, std::slice::from_ref(note), Kind::Answered(slot), true) {
                 Err(reason) => Err(AskError::from(reason)),
@@ -636,7 +636,7 @@ impl Model {
         if self.slots[slot].answer.is_none() {
             let actor = self.slots[slot].actor;
             if self.boxes[actor].running {
-                return Err(AskError::Refused(deadlock()));
+                return Err(AskError::from(deadlock()));
             }
             self.come_by(actor, Some(slot));
         }
@@ -757,7 +757,7 @@ impl Model {
             match kind {
                 Kind::Answered(_) if cancelled => {}
                 Kind::Answered(slot) => {
-                    self.slots[slot].answer = Some(Err(AskError::Refused(Reason::Stopped(cause))));
+                    self.slots[slot].answer = Some(Err(AskError::from(Reason::Stopped(cause))));
                     // A caller of `with` counts his own.
                     self.dropped += usize::from(self.slots[slot].is_question);
                 }

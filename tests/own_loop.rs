@@ -124,6 +124,6 @@ fn a_panic_in_the_loop_gives_the_actor_up() {
         assert_eq!(queue.run_until_idle(), 1);
         assert!(sum.is_idle());
         let stopped = Reason::Stopped(StopCause::Panicked("in the loop".into()));
-        assert_eq!(total.wait(), if resume { Ok(1) } else { Err(AskError::Refused(stopped)) });
+        assert_eq!(total.wait(), if resume { Ok(1) } else { Err(AskError::from(stopped)) });
     }
 }

@@ -59,7 +59,7 @@ fn check_stopped<S: Send + 'static>(actor: &Actor<S>, text: &str) {
     assert_eq!(actor.stop_cause(), Some(cause.clone()));
     assert!(actor.is_closed() && actor.is_idle(), "{actor:?}");
     assert_eq!(actor.send(|_| ()).unwrap_err().reason(), &Reason::Stopped(cause.clone()));
-    assert_eq!(actor.with(|_| ()), Err(AskError::Refused(Reason::Stopped(cause))));
+    assert_eq!(actor.with(|_| ()), Err(AskError::from(Reason::Stopped(cause))));
     assert_eq!(actor.wait_ended(Duration::ZERO), Ok(true));
     check_thread();
 }
@@ -196,10 +196,7 @@ fn stop_by_a_panic_gives_back_what_waits() {
     }
     let reply = actor.call(|()| 1);
     held.let_go();
-    assert_eq!(
-        reply.wait(),
-        Err(AskError::Refused(Reason::Stopped(StopCause::Panicked("x".into()))))
-    );
+    assert_eq!(reply.wait(), Err(AskError::from(Reason::Stopped(StopCause::Panicked("x".into())))));
     check_stopped(&actor, "x");
     assert_eq!((tally.handled(), tally.returned(), tally.dropped()), (1, 5, 5));
     tally.check();

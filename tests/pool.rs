@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use common::{Tally, must_end, quiet_panic, size, until};
 use turnwise::executor::{Blocking, PoolError, Shutdown};
 use turnwise::{
-    Actor, AskError, Executor, Limit, Overflow, Reason, StopCause, ThreadPool, WaitError, blocking,
-    promise,
+    Actor, ActorName, AskError, Executor, Limit, Overflow, Reason, StopCause, ThreadPool,
+    WaitError, blocking, promise,
 };
 
 fn pool(threads: usize) -> ThreadPool {
@@ -101,7 +101,7 @@ fn many_turns_block_at_a_time_and_the_next_is_refused() {
             // On a slow machine, a thread that was called to help and finds nothing to do has the
             // last one's place for a moment.
             if answer.is_some() && waiting.len() + 1 == MOST {
-                assert_eq!(answer, Some(Err(AskError::Refused(Reason::WouldBlock))));
+                assert_eq!(answer, Some(Err(AskError::from(Reason::WouldBlock))));
                 continue;
             }
             assert_eq!(answer, None);
@@ -112,7 +112,7 @@ fn many_turns_block_at_a_time_and_the_next_is_refused() {
         let (one_more, never) = promise::<()>();
         assert_eq!(
             sent(&on(&pool, ()), move || never.wait()).recv(),
-            Ok(Err(AskError::Refused(Reason::WouldBlock)))
+            Ok(Err(AskError::from(Reason::WouldBlock)))
         );
         drop(one_more);
         // What need not wait goes on.
@@ -121,7 +121,7 @@ fn many_turns_block_at_a_time_and_the_next_is_refused() {
             // The pool runs its actor: that is a wait, and refused.
             (free.with(|n| *n), theirs.with(|n| *n))
         });
-        let refused = Err(AskError::Refused(Reason::WouldBlock));
+        let refused = Err(AskError::from(Reason::WouldBlock));
         assert_eq!(seen.recv(), Ok((Ok(1), refused)));
         let last = on(&pool, ());
         sent(&last, move || promises.into_iter().for_each(|promise| promise.keep(1)));
@@ -164,7 +164,7 @@ fn a_pool_that_refuses_says_so_everywhere() {
         busy.send(|n| *n += 1).unwrap();
         let theirs = busy.clone();
         let done = sent(&on(&pool, ()), move || {
-            assert_eq!(theirs.with(|n| *n), Err(AskError::Refused(Reason::WouldBlock)));
+            assert_eq!(theirs.with(|n| *n), Err(AskError::from(Reason::WouldBlock)));
             assert_eq!(theirs.wait_idle(), Err(Reason::WouldBlock));
             assert_eq!(theirs.wait_ended(Duration::from_secs(100)), Err(Reason::WouldBlock));
             assert_eq!(theirs.wait_ended(Duration::ZERO), Ok(false));
@@ -179,7 +179,7 @@ fn a_pool_that_refuses_says_so_everywhere() {
         let done = sent(&on(&pool, ()), move || {
             let taken_back = theirs.call(|n| *n += 100).within(Duration::from_secs(100));
             assert!(
-                matches!(taken_back, Err(WaitError::Ask(AskError::Refused(Reason::WouldBlock)))),
+                matches!(taken_back, Err(WaitError::Ask(AskError::Refused(Reason::WouldBlock, _)))),
                 "{taken_back:?}"
             );
             // Nothing runs it: that is no wait.
@@ -187,7 +187,7 @@ fn a_pool_that_refuses_says_so_everywhere() {
             pending.send(|n| *n += 1).unwrap();
             assert_eq!(pending.with(|n| *n), Ok(2));
             pending.close();
-            assert_eq!(pending.with(|n| *n), Err(AskError::Refused(Reason::Closed)));
+            assert_eq!(pending.with(|n| *n), Err(AskError::from(Reason::Closed)));
         });
         assert_eq!(done.recv(), Ok(()));
         held.let_go();
@@ -486,7 +486,7 @@ fn after_the_end_drains_are_dropped() {
         one.send(|n| *n += 1).unwrap();
         end(pool);
         let asked = one.call(|n| *n);
-        assert_eq!(asked.wait(), Err(AskError::Refused(Reason::Stopped(StopCause::ExecutorGone))));
+        assert_eq!(asked.wait(), Err(AskError::from(Reason::Stopped(StopCause::ExecutorGone))));
         assert!(one.send(|_| ()).is_err());
     });
 }
@@ -526,7 +526,7 @@ fn a_shutdown_with_85_askers_gives_85_answers() {
         drop(release);
         let answers = askers.into_iter().map(|asker| asker.join().unwrap()).collect::<Vec<_>>();
         assert_eq!(answers.len(), ASKERS);
-        let gone = Err(AskError::Refused(Reason::Stopped(StopCause::ExecutorGone)));
+        let gone = Err(AskError::from(Reason::Stopped(StopCause::ExecutorGone)));
         assert!(
             answers
                 .iter()
@@ -603,7 +603,7 @@ fn a_turn_that_waits_is_answered_at_a_cut_off() {
             pool.shutdown(Duration::ZERO),
             Shutdown::Cut { dropped: 1, threads: 1.. }
         ));
-        assert_eq!(waited.recv(), Ok(Err(AskError::Abandoned)));
+        assert_eq!(waited.recv(), Ok(Err(AskError::Abandoned(ActorName::ANY))));
         drop(release);
     });
 }

@@ -114,7 +114,7 @@ fn a_closing_pool_takes_nothing_from_outside() {
         assert_eq!(told.recv(), Ok(1));
         assert_eq!(
             late.with(|n| *n),
-            Err(AskError::Refused(Reason::Stopped(StopCause::ExecutorGone)))
+            Err(AskError::from(Reason::Stopped(StopCause::ExecutorGone)))
         );
     });
 }

@@ -176,8 +176,8 @@ fn messages_are_dropped_where_an_error_has_no_room() {
     }
     let (actor, held) = full();
     assert_eq!(reason(&actor), Err(Reason::Full));
-    assert_eq!(asked(&actor).map(drop), Err(AskError::Refused(Reason::Full)));
-    assert!(matches!(waited(&actor), Err(WaitError::Ask(AskError::Refused(Reason::Full)))));
+    assert_eq!(asked(&actor).map(drop), Err(AskError::from(Reason::Full)));
+    assert!(matches!(waited(&actor), Err(WaitError::Ask(AskError::Refused(Reason::Full, _)))));
     held.let_go();
     actor.wait_idle().unwrap();
     assert!(reason(&actor).is_ok() && asked(&actor).is_ok() && waited(&actor).is_ok());

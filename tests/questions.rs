@@ -55,7 +55,7 @@ fn sent<M>(sent: Result<(), SendError<M>>) -> Got {
 fn answered(answer: Result<u32, AskError>) -> Got {
     match answer {
         Ok(n) => Got::Answer(n),
-        Err(AskError::Refused(reason)) => Got::Refused(reason),
+        Err(AskError::Refused(reason, _)) => Got::Refused(reason),
         Err(other) => panic!("{other}"),
     }
 }
@@ -649,7 +649,7 @@ fn lent_closures_run_or_do_not_whatever_the_limit() {
                             };
                             match got {
                                 Ok(()) => ran += 1,
-                                Err(AskError::Refused(Reason::TimedOut | Reason::Full)) => {}
+                                Err(AskError::Refused(Reason::TimedOut | Reason::Full, _)) => {}
                                 Err(other) => panic!("{other}"),
                             }
                             assert_eq!(*witness != 0, got.is_ok(), "it runs, or it never does");
@@ -681,7 +681,7 @@ fn a_lent_closure_of_a_stopped_actor_comes_back() {
                 actor.stop();
                 queue.run_until_idle();
                 let stopped = Reason::Stopped(StopCause::Requested);
-                assert_eq!(asking.join().unwrap(), Err(AskError::Refused(stopped)));
+                assert_eq!(asking.join().unwrap(), Err(AskError::from(stopped)));
             });
         }
         assert_eq!((tally.handled(), tally.dropped()), (0, 2));

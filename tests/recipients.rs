@@ -77,7 +77,7 @@ fn a_recipient_refuses_and_waits_as_its_actor_does() {
         sum.stop();
         let stopped = Reason::Stopped(StopCause::Requested);
         assert_eq!(recipient.tell(7).unwrap_err().into_parts(), (7, stopped.clone()));
-        assert_eq!(recipient.ask(8).wait(), Err(AskError::Refused(stopped)));
+        assert_eq!(recipient.ask(8).wait(), Err(AskError::from(stopped)));
         assert!(recipient.is_closed());
         assert_eq!(recipient.stop_cause(), Some(StopCause::Requested));
     });

@@ -196,7 +196,7 @@ fn one_panic_too_many_gives_the_actor_up() {
             assert_eq!(state.number, most as usize);
             assert_eq!(told.1.try_iter().count(), most as usize + 1);
             let asked = actor.call(|state| state.number).wait();
-            assert_eq!(asked, Err(AskError::Refused(Reason::Stopped(gave_up(most)))));
+            assert_eq!(asked, Err(AskError::from(Reason::Stopped(gave_up(most)))));
             assert_eq!(back.returned(), 0);
             assert_eq!(actor.stop_cause(), Some(gave_up(most)));
         }
@@ -222,7 +222,7 @@ fn whoever_waits_for_one_given_up_is_told() {
             until(|| actor.len() == 5);
             stage.pass(SECOND);
             queue.run_until_idle();
-            let refused = Err(AskError::Refused(Reason::Stopped(gave_up(1))));
+            let refused = Err(AskError::from(Reason::Stopped(gave_up(1))));
             assert_eq!(asked.wait(), refused);
             assert_eq!(with.join().unwrap(), refused);
         });

@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::{Held, in_turn, queued, quiet_panic, size, until};
 use turnwise::executor::DrainQueue;
 use turnwise::{
-    Activity, Actor, AskError, Context, Handler, Limit, Overflow, PanicPolicy, Reason,
+    Activity, Actor, ActorName, AskError, Context, Handler, Limit, Overflow, PanicPolicy, Reason,
     SharedPolicy, StopCause, System, Template, ThreadPool, WaitError, current_actor,
 };
 
@@ -43,8 +43,9 @@ fn errors_name_the_actor_or_its_type() {
         let cause = format!("a turn panicked in `{said}`: jammed");
         assert_eq!(actor.stop_cause().unwrap().to_string(), cause);
         let stopped = format!("the actor has stopped: {cause}");
-        assert_eq!(actor.ask(1).wait().unwrap_err().to_string(), stopped);
-        assert_eq!(actor.with(|_| ()).unwrap_err().to_string(), stopped);
+        let silent = format!("no answer from `{said}`: {stopped}");
+        assert_eq!(actor.ask(1).wait().unwrap_err().to_string(), silent);
+        assert_eq!(actor.with(|_| ()).unwrap_err().to_string(), silent);
         let refused = actor.tell(1).unwrap_err();
         assert_eq!(refused.actor(), said);
         assert_eq!(refused.to_string(), format!("message not accepted by `{said}`: {stopped}"));
@@ -59,7 +60,7 @@ fn errors_of_queued_messages_name_the_actor_too() {
     let actor = builder.capacity(2, Overflow::Reject).spawn().unwrap();
     let (jammed, after) = (actor.ask(7), actor.ask(1));
     let refused = actor.ask(2).wait().unwrap_err();
-    assert_eq!(refused, AskError::Refused(Reason::Full));
+    assert_eq!(refused, AskError::from(Reason::Full));
     assert_eq!(actor.tell(2).unwrap_err().actor(), "till");
     let late = actor.waiting().ask(3).within(Limit::Immediate).unwrap_err();
     assert!(late.to_string().starts_with("not started by `till` in time"), "{late}");
@@ -67,13 +68,120 @@ fn errors_of_queued_messages_name_the_actor_too() {
     let jammed = jammed.wait().unwrap_err().to_string();
     assert_eq!(jammed, "the message panicked in `till`: jammed");
     let after = after.wait().unwrap_err().to_string();
-    assert_eq!(after, "the actor has stopped: a turn panicked in `till`: jammed");
+    let stopped = "the actor has stopped: a turn panicked in `till`: jammed";
+    assert_eq!(after, format!("no answer from `till`: {stopped}"));
     let held = Actor::builder(()).name("held").spawn().unwrap();
     let hold = Held::hold(&held);
     let late = held.call(|()| ()).wait_timeout(Limit::Immediate).unwrap_err();
     assert!(late.to_string().starts_with("no answer from `held` in time"), "{late}");
     assert!(matches!(late, WaitError::TimedOut(_)));
     hold.let_go();
+}
+
+type Answer = Result<(), AskError>;
+
+#[test]
+fn whoever_has_no_answer_knows_whose_it_is() {
+    let queue = DrainQueue::new();
+    let tills = |name: &str| Actor::builder(()).name(name).executor(queue.handle());
+    let full = || {
+        let actor = tills("full").capacity(1, Overflow::Reject).spawn().unwrap();
+        actor.send(|()| ()).unwrap();
+        actor
+    };
+    let closed = || {
+        let actor = tills("closed").spawn().unwrap();
+        actor.close();
+        actor
+    };
+    let stopped = || {
+        let actor = tills("stopped").spawn().unwrap();
+        let asked = (actor.call(|()| ()), actor.call(|()| ()));
+        actor.stop();
+        queue.run_until_idle();
+        (actor, asked)
+    };
+    let forget = async |(): &mut ()| std::future::poll_fn(|_| std::task::Poll::Pending).await;
+    let lost = || {
+        let reply = tills("lost").spawn().unwrap().run(forget);
+        queue.run_until_idle();
+        reply
+    };
+    let cut = || {
+        let (reply, abort) = tills("cut").spawn().unwrap().run_abortable(forget);
+        abort.abort();
+        queue.run_until_idle();
+        reply
+    };
+    let stopped_late = || {
+        let actor = tills("late").spawn().unwrap();
+        let (promise, kept) = turnwise::promise::<()>();
+        let reply = actor.run(async move |()| kept.await.unwrap_or(()));
+        queue.run_until_idle();
+        actor.stop();
+        queue.run_until_idle();
+        drop(promise);
+        reply
+    };
+    let on = |reply: turnwise::Reply<()>| as_task(reply);
+    let limited = |reply: turnwise::Reply<()>| match reply.within(Limit::Immediate) {
+        Err(WaitError::Ask(error)) => Err(error),
+        other => panic!("{other:?}"),
+    };
+    let known: Vec<(&str, &str, Answer)> = vec![
+        ("full", "Refused(Full, full)", full().call(|()| ()).wait()),
+        ("full", "Refused(Full, full)", on(full().call(|()| ()))),
+        ("full", "Refused(Full, full)", full().with(|()| ())),
+        (
+            "full",
+            "Refused(Full, full)",
+            full().call(|()| ()).wait_by_ref(Limit::Immediate).map(|_| ()),
+        ),
+        ("full", "Refused(Full, full)", limited(full().call(|()| ()))),
+        ("full", "Refused(Full, full)", full().run(forget).wait()),
+        ("full", "Refused(Full, full)", full().send(|()| ()).map_err(AskError::from)),
+        (
+            "full",
+            "Refused(TimedOut, full)",
+            full().waiting().with_within(Limit::Immediate, |()| ()),
+        ),
+        ("closed", "Refused(Closed, closed)", closed().waiting().call(|()| ()).wait()),
+        ("closed", "Refused(Closed, closed)", closed().with_within(Limit::Immediate, |()| ())),
+        ("stopped", "Refused(Stopped(Requested), stopped)", stopped().1.0.wait()),
+        ("stopped", "Refused(Stopped(Requested), stopped)", on(stopped().1.1)),
+        ("stopped", "Refused(Stopped(Requested), stopped)", stopped().0.with(|()| ())),
+        ("lost", "Abandoned(lost)", lost().wait()),
+        ("cut", "Aborted(cut)", on(cut())),
+        ("cut", "Aborted(cut)", limited(cut())),
+        ("late", "Aborted(late)", stopped_late().wait()),
+    ];
+    for (name, debug, answer) in known {
+        let error = answer.unwrap_err();
+        assert_eq!(error.actor(), Some(name), "{error:?}");
+        let debug = debug.replace(&format!("{name})"), &format!("\"{name}\")"));
+        assert_eq!(format!("{error:?}"), debug);
+        let unnamed = match &error {
+            AskError::Refused(reason, _) => AskError::from(reason.clone()),
+            AskError::Abandoned(_) => AskError::Abandoned(ActorName::ANY),
+            AskError::Aborted(_) => AskError::Aborted(ActorName::ANY),
+            other => other.clone(),
+        };
+        assert_eq!((&error, unnamed.actor()), (&unnamed, None));
+        assert_eq!(error.to_string(), format!("no answer from `{name}`: {unnamed}"));
+    }
+    let (broken, reply) = turnwise::promise::<()>();
+    drop(broken);
+    let nobody = reply.wait().unwrap_err();
+    assert_eq!(
+        (nobody.actor(), nobody.to_string().as_str()),
+        (None, "nobody is left who could answer")
+    );
+}
+
+/// Waits as a task does.
+fn as_task(reply: turnwise::Reply<()>) -> Answer {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(reply)
 }
 
 #[test]
@@ -304,7 +412,7 @@ fn messages_that_are_discarded_are_counted() {
     stopped.stop();
     assert_eq!(stopped.discarded(), 0, "nobody has come to them yet");
     queue.run_until_idle();
-    assert_eq!(asked.wait(), Err(AskError::Refused(Reason::Stopped(StopCause::Requested))));
+    assert_eq!(asked.wait(), Err(AskError::from(Reason::Stopped(StopCause::Requested))));
     assert_eq!(stopped.discarded(), 10, "the question is not among them: its asker was told");
 
     let full = Actor::builder(0).capacity(1, Overflow::DropNewest).spawn().unwrap();
@@ -425,7 +533,7 @@ fn counters_agree_with_an_instrumented_run() {
                             1 => actor.posted().send(turn).is_ok(),
                             2 => {
                                 let answer = actor.call(turn).wait();
-                                !matches!(answer, Err(AskError::Refused(_)))
+                                !matches!(answer, Err(AskError::Refused(_, _)))
                             }
                             _ => actor.waiting().send(turn).within(Limit::Unlimited).is_ok(),
                         };

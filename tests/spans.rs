@@ -24,9 +24,9 @@ use tracing_core::span::Current;
 use turnwise::executor::DrainQueue;
 use turnwise::time::{Every, Timers};
 use turnwise::{
-    Actor, ActorBuilder, AskError, AsyncContext, AsyncHandler, Clock, Context, Drain, Executor,
-    Handler, Limit, Lossy, Overflow, PanicPolicy, Reason, Template, Undelivered, VirtualClock,
-    promise,
+    Actor, ActorBuilder, ActorName, AskError, AsyncContext, AsyncHandler, Clock, Context, Drain,
+    Executor, Handler, Limit, Lossy, Overflow, PanicPolicy, Reason, Template, Undelivered,
+    VirtualClock, promise,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -546,7 +546,7 @@ fn the_outcome_is_said() {
         handle.abort();
         turn.wait()
     };
-    assert_eq!(asked(&aborts, "aborted"), Err(AskError::Aborted));
+    assert_eq!(asked(&aborts, "aborted"), Err(AskError::Aborted(ActorName::ANY)));
     let jams_at_abort = |till: &Actor<Till>| {
         let (turn, handle) = till.run_abortable(async |_| {
             let (_kept, never) = promise::<()>();
@@ -558,7 +558,7 @@ fn the_outcome_is_said() {
     };
     assert!(matches!(asked(&jams_at_abort, "panicked"), Err(AskError::Panicked(_))));
     let lost = |till: &Actor<Till>| till.run(async |_| pending::<()>().await).wait();
-    assert_eq!(asked(&lost, "abandoned"), Err(AskError::Abandoned));
+    assert_eq!(asked(&lost, "abandoned"), Err(AskError::Abandoned(ActorName::ANY)));
     let stops = |till: &Actor<Till>| {
         let turn = till.run(async |_| {
             let (_kept, never) = promise::<()>();
@@ -567,7 +567,7 @@ fn the_outcome_is_said() {
         till.stop();
         turn.wait()
     };
-    assert_eq!(asked(&stops, "stopped"), Err(AskError::Aborted));
+    assert_eq!(asked(&stops, "stopped"), Err(AskError::Aborted(ActorName::ANY)));
 }
 
 /// Panics around each poll, after it.
@@ -774,7 +774,7 @@ fn a_subscriber_may_send_to_the_very_actor() {
                         let asked = itself.with(|till| till.0);
                         assert!(matches!(
                             asked,
-                            Ok(_) | Err(AskError::Refused(Reason::Deadlock(_)))
+                            Ok(_) | Err(AskError::Refused(Reason::Deadlock(_), _))
                         ));
                     }
                 });

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use common::{Gate, Held, Tally, block_on, closure, in_turn, must_end, quiet_panic, size, until};
 use turnwise::executor::DrainQueue;
-use turnwise::{Actor, AskError, EndCause, Reason, StopCause};
+use turnwise::{Actor, ActorName, AskError, EndCause, Reason, StopCause};
 
 const REQUESTED: StopCause = StopCause::Requested;
-const STOPPED: AskError = AskError::Refused(Reason::Stopped(REQUESTED));
+const STOPPED: AskError = AskError::Refused(Reason::Stopped(REQUESTED), ActorName::ANY);
 
 #[test]
 fn what_waits_goes_to_the_hook_once_and_can_still_run() {

@@ -12,11 +12,11 @@ use std::time::Duration;
 use common::{Gate, Held, Tally, Token, block_on, must_end, quiet_panic, size};
 use turnwise::executor::DrainQueue;
 use turnwise::{
-    Actor, AskError, BuildError, Drain, EndCause, Limit, Overflow, Reason, ShutdownReport,
-    SpawnReason, StopCause, System, ThreadPool, VirtualClock,
+    Actor, ActorName, AskError, BuildError, Drain, EndCause, Limit, Overflow, Reason,
+    ShutdownReport, SpawnReason, StopCause, System, ThreadPool, VirtualClock,
 };
 
-const STOPPED: AskError = AskError::Refused(Reason::Stopped(StopCause::Requested));
+const STOPPED: AskError = AskError::Refused(Reason::Stopped(StopCause::Requested), ActorName::ANY);
 const ASKERS: usize = 85;
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -76,8 +76,8 @@ fn each_actor_has_a_state_and_a_mailbox_of_its_own() {
     for (n, actor) in (0..).zip(&all) {
         let now = actor.with(|n| *n);
         match n {
-            1 => assert_eq!(now, Err(AskError::Refused(Reason::Closed))),
-            2 => assert_eq!(now, Err(AskError::Refused(Reason::Stopped(StopCause::Requested)))),
+            1 => assert_eq!(now, Err(AskError::from(Reason::Closed))),
+            2 => assert_eq!(now, Err(AskError::from(Reason::Stopped(StopCause::Requested)))),
             _ => assert_eq!(now, Ok(1000 + n)),
         }
     }
@@ -393,7 +393,7 @@ fn its_executor_runs_them_and_may_go() {
     drop(queue);
     const GONE: Reason = Reason::Stopped(StopCause::ExecutorGone);
     for (actor, reply) in all.iter().zip(asked) {
-        assert_eq!(reply.wait(), Err(AskError::Refused(GONE)));
+        assert_eq!(reply.wait(), Err(AskError::from(GONE)));
         assert_eq!(actor.stop_cause(), Some(StopCause::ExecutorGone));
     }
     let late = template.spawn(0);

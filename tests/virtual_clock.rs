@@ -48,7 +48,7 @@ fn every_timed_wait_ends_at_its_moment_of_the_clock() {
         assert_eq!(clock.sleepers(), 0);
         assert!(waiting.into_iter().all(|thread| thread.join().unwrap()));
         let refused = actor.call(|n| *n).within(HOUR);
-        let full = AskError::Refused(Reason::Full);
+        let full = AskError::from(Reason::Full);
         assert!(matches!(refused, Err(WaitError::Ask(error)) if error == full), "still full");
         busy.let_go();
         assert_eq!(actor.with(|n| *n), Ok(1), "what was cancelled or refused never runs");

@@ -22,7 +22,7 @@ use turnwise::{
 };
 
 fn deadlock() -> AskError {
-    AskError::Refused(Reason::Deadlock(Cycle::from(["i32"])))
+    AskError::from(Reason::Deadlock(Cycle::from(["i32"])))
 }
 
 fn poll<R>(reply: &mut Reply<R>, waker: &Waker) -> Poll<Result<R, AskError>> {
@@ -166,7 +166,7 @@ fn a_reply_polled_again_says_taken() {
         // Refused.
         actor.close();
         let mut refused = actor.call(|n| *n);
-        let closed = Poll::Ready(Err(AskError::Refused(Reason::Closed)));
+        let closed = Poll::Ready(Err(AskError::from(Reason::Closed)));
         assert_eq!(poll_once(&mut refused), closed);
         assert_eq!(poll_once(&mut refused), taken);
         assert_eq!(refused.cancel().unwrap_err().wait(), Err(AskError::Taken));
@@ -384,7 +384,7 @@ fn waiting_for_oneself_fails_at_once() {
         let expected = (
             Err(deadlock()),
             Err(deadlock()),
-            Err(deadlock().to_string()),
+            Err(format!("no answer from `i32`: {own}")),
             Poll::Ready(Err(deadlock())),
             Err(own.clone()),
             Err(own.clone()),

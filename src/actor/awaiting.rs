@@ -318,7 +318,7 @@ impl<S: Send + 'static> Actor<S> {
     ///     *n += 1;
     /// });
     /// handle.abort();
-    /// assert_eq!(turn.wait(), Err(AskError::Aborted));
+    /// assert_eq!(turn.wait(), Err(AskError::Aborted(ActorName::ANY)));
     /// assert_eq!(n.with(|n| *n)?, 1); // what it has done stays
     /// # Ok::<(), AskError>(())
     /// ```

@@ -285,7 +285,7 @@ impl<S: Send + 'static> Actor<S> {
     /// let n = Actor::builder(0).executor(queue.handle()).spawn()?;
     /// let mut seen = None;
     /// let late = n.with_within(Duration::from_millis(5), |n| seen = Some(*n));
-    /// assert_eq!(late, Err(AskError::Refused(Reason::TimedOut)));
+    /// assert_eq!(late, Err(AskError::from(Reason::TimedOut)));
     /// queue.run_until_idle();
     /// assert_eq!(seen, None); // it never runs
     /// # Ok::<(), turnwise::BuildError>(())

@@ -11,7 +11,7 @@ use super::within::{Over, Within};
 use crate::cell::config::Settings;
 use crate::cell::refs::{Ref, Strong};
 use crate::drain::blocking::before_pending;
-use crate::error::{AskError, Cycle, Reason, SendError, Who, Withdrawn};
+use crate::error::{ActorName, AskError, Cycle, Reason, SendError, Who, Withdrawn};
 use crate::mailbox::oneshot::{Answerer, Asker, Promised, oneshot};
 use crate::send::message::Answer;
 use crate::send::wait::{Answered, Hold, poll_for, wait_for_promise};
@@ -36,7 +36,7 @@ enum Inner<R, M> {
     /// Not to be reached by a shared reference: so the reply can be shared whatever the answer is.
     Ready(Exclusive<Result<R, AskError>>),
     /// The question was refused; its message is still there.
-    Refused(Reason, Exclusive<M>),
+    Refused(AskError, Exclusive<M>),
     Pending(Asker<R, M>, Source),
     Taken,
 }
@@ -87,12 +87,23 @@ impl Source {
         &self,
         asker: &mut Asker<R, M>,
         at: Option<Duration>,
-    ) -> Result<Option<Answered<R>>, Reason> {
+    ) -> Result<Option<Answered<R>>, AskError> {
         let deadline = Cutoff::at(self.clock(), at);
-        match &self.actor {
+        let answer = match &self.actor {
             Some(cell) => cell.wait_for(asker, deadline, Hold::Nothing),
             None => wait_for_promise(asker, deadline),
+        };
+        match answer {
+            Ok(Some(Err(error))) => Ok(Some(Err(self.name(error)))),
+            Ok(answer) => Ok(answer),
+            Err(reason) => Err(self.name(reason.into())),
         }
+    }
+
+    /// The error, with the name of who was asked.
+    #[cold]
+    fn name(&self, error: AskError) -> AskError {
+        error.named(|| self.who())
     }
 
     fn who(&self) -> Option<Who> {
@@ -128,7 +139,8 @@ impl<R, M> Reply<R, M> {
             Ok(Answer::Pending(asker, cell)) => Inner::Pending(asker, Source::actor(cell)),
             Err((message, reason)) => {
                 handle.header().report_refused(&reason, 1);
-                Inner::Refused(reason, Exclusive::new(back(message)))
+                let error = AskError::Refused(reason, handle.header().who().into());
+                Inner::Refused(error, Exclusive::new(back(message)))
             }
         };
         Reply { inner }
@@ -229,7 +241,7 @@ impl<R, M> Reply<R, M> {
                 Ok(None) => {
                     Err(WaitError::TimedOut(Reply { inner: Inner::Pending(asker, source) }))
                 }
-                Err(reason) => Err(WaitError::Ask(AskError::Refused(reason))),
+                Err(error) => Err(WaitError::Ask(error)),
             },
             inner => wait_slow(inner).map_err(WaitError::Ask),
         }
@@ -260,9 +272,9 @@ impl<R, M> Reply<R, M> {
                 Ok(None) => return Ok(None),
                 Ok(Some(answer)) => answer,
                 // This thread must not wait.
-                Err(reason) => return Err(AskError::Refused(reason)),
+                Err(error) => return Err(error),
             },
-            Inner::Refused(reason, _) => return Err(AskError::Refused(reason.clone())),
+            Inner::Refused(error, _) => return Err(error.clone()),
             _ => return wait_slow(std::mem::replace(&mut self.inner, Inner::Taken)).map(Some),
         };
         self.inner = Inner::Taken;
@@ -323,19 +335,19 @@ impl<R, M> Reply<R, M> {
         };
         let refused = match source.wait_for(&mut asker, at) {
             // This thread must not wait: it takes the question back at once.
-            Err(reason) => Some(reason),
+            Err(error) => Some(error),
             Ok(Some(answer)) => return answer.map_err(WaitError::Ask),
             Ok(None) => None,
         };
         if let Some(message) = asker.cancel() {
             return Err(match refused {
-                Some(reason) => WaitError::Ask(AskError::Refused(reason)),
+                Some(error) => WaitError::Ask(error),
                 None => WaitError::Cancelled(Withdrawn::new(message, source.who())),
             });
         }
         // It has started, and may have been done since: a last look.
         match asker.take() {
-            Some(answer) => answer.map_err(WaitError::Ask),
+            Some(answer) => answer.map_err(|error| WaitError::Ask(source.name(error))),
             None => Err(WaitError::TimedOut(Reply { inner: Inner::Pending(asker, source) })),
         }
     }
@@ -376,10 +388,10 @@ impl<R, M> Reply<R, M> {
 fn wait_slow<R, M>(inner: Inner<R, M>) -> Result<R, AskError> {
     match inner {
         Inner::Ready(answer) => answer.into_inner(),
-        Inner::Refused(reason, _) => Err(AskError::Refused(reason)),
+        Inner::Refused(error, _) => Err(error),
         Inner::Pending(mut asker, source) => match source.wait_for(&mut asker, None) {
-            Ok(answer) => answer.unwrap_or(Err(AskError::Abandoned)),
-            Err(reason) => Err(AskError::Refused(reason)),
+            Ok(answer) => answer.unwrap_or(Err(AskError::Abandoned(ActorName::ANY))),
+            Err(error) => Err(error),
         },
         Inner::Taken => Err(AskError::Taken),
     }
@@ -568,7 +580,7 @@ impl<R> Promise<R> {
 
 impl<R> Drop for Promise<R> {
     fn drop(&mut self) {
-        drop(self.settle(Err(AskError::Abandoned)));
+        drop(self.settle(Err(AskError::Abandoned(ActorName::ANY))));
     }
 }
 
@@ -583,18 +595,21 @@ impl<R, M> Future for Reply<R, M> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = match &mut self.inner {
-            Inner::Pending(asker, Source { actor: Some(cell), .. }) => {
-                match std::task::ready!(cell.poll_for(asker, cx)) {
-                    Ok(answer) => answer,
-                    // It may be waited for elsewhere.
-                    Err(reason) => return Poll::Ready(Err(AskError::Refused(reason))),
-                }
-            }
-            Inner::Pending(asker, _) => {
-                if !asker.is_done() {
-                    before_pending(cx.waker());
-                }
-                std::task::ready!(poll_for(asker, cx))
+            Inner::Pending(asker, source) => {
+                let answer = match &source.actor {
+                    Some(cell) => match std::task::ready!(cell.poll_for(asker, cx)) {
+                        Ok(answer) => answer,
+                        // It may be waited for elsewhere.
+                        Err(reason) => return Poll::Ready(Err(source.name(reason.into()))),
+                    },
+                    None => {
+                        if !asker.is_done() {
+                            before_pending(cx.waker());
+                        }
+                        std::task::ready!(poll_for(asker, cx))
+                    }
+                };
+                answer.map_err(|error| source.name(error))
             }
             _ => return Poll::Ready(wait_slow(std::mem::replace(&mut self.inner, Inner::Taken))),
         };

@@ -92,7 +92,7 @@ impl<S> PanicPolicy<S> {
     /// link.send(|_| panic!("lost again"))?;
     /// let gave_up = StopCause::GaveUp { restarts: 1, panic: "lost again".into() };
     /// let refused = link.call(|link| *link).wait();
-    /// assert_eq!(refused, Err(AskError::Refused(Reason::Stopped(gave_up))));
+    /// assert_eq!(refused, Err(AskError::from(Reason::Stopped(gave_up))));
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn restart_within(restarts: Restarts, factory: impl FnMut() -> S + Send + 'static) -> Self {

@@ -236,8 +236,8 @@ impl<S: 'static, L: AsyncMessage<S>> AsyncMessage<S> for Traced<L> {
 
     fn cut(mut future: Pin<&mut Self::Future>, why: &AskError) {
         future.end(match why {
-            AskError::Abandoned => ABANDONED,
-            AskError::Refused(Reason::Stopped(_)) => STOPPED,
+            AskError::Abandoned(_) => ABANDONED,
+            AskError::Refused(Reason::Stopped(_), _) => STOPPED,
             _ => ABORTED,
         });
     }

@@ -6,7 +6,7 @@ use super::{Answers, why_not};
 use crate::cell::message::Message;
 use crate::cell::owner::InTurn;
 use crate::cell::resident::Env;
-use crate::error::{AskError, Reason, TurnPanic};
+use crate::error::{ActorName, AskError, Reason, TurnPanic};
 use crate::mailbox::node::{Envelope, VTable};
 use crate::mailbox::oneshot::{Answerer, Asker, Question};
 use crate::panic::{self, Payload};
@@ -72,7 +72,7 @@ impl<S: 'static, L: Message<S>> Ask<S, L> {
     unsafe fn discard(payload: *mut u8, env: *const ()) {
         // SAFETY: E1, as above.
         let (this, reason) = unsafe { (&mut *payload.cast::<Self>(), why_not(env)) };
-        answer(this.answerer.take(), AskError::Refused(reason));
+        answer(this.answerer.take(), reason.into());
     }
 
     /// # Safety
@@ -93,7 +93,7 @@ impl<S: 'static, L: Message<S>> Envelope for Ask<S, L> {
 
 impl<S: 'static, L: Message<S>> Answers for Ask<S, L> {
     fn refuse(mut self, reason: Reason) {
-        answer(self.answerer.take(), AskError::Refused(reason));
+        answer(self.answerer.take(), reason.into());
     }
 
     fn leave(mut self) {
@@ -105,7 +105,7 @@ impl<S, L: Message<S>> Drop for Ask<S, L> {
     fn drop(&mut self) {
         // One that was withdrawn from its seat. In a node it is never dropped: it is run or
         // discarded.
-        answer(self.answerer.take(), AskError::Abandoned);
+        answer(self.answerer.take(), AskError::Abandoned(ActorName::ANY));
     }
 }
 

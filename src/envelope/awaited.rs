@@ -28,7 +28,7 @@ use crate::cell::typed::Cell;
 use crate::drain::context::with_local;
 use crate::drain::waits_for;
 use crate::drain::waking::with_waker;
-use crate::error::{AskError, Reason, TurnPanic};
+use crate::error::{ActorName, AskError, Reason, TurnPanic};
 use crate::mailbox::node::{Envelope, NodePtr, VTable};
 use crate::mailbox::oneshot::{Answerer, Asker, Question, oneshot};
 use crate::panic::{self, Payload};
@@ -347,11 +347,11 @@ impl<S: 'static, L: AsyncMessage<S>> Awaited<S, L> {
         let Some(turn) = this.turn.take() else { return };
         // SAFETY: the mailbox's.
         if turn.this().stage.with(|stage| unsafe { *stage }) == Stage::Begun {
-            panic::ignore(|| turn.cut_future(&AskError::Refused(reason)));
+            panic::ignore(|| turn.cut_future(&reason.into()));
             // SAFETY: E1.
-            unsafe { turn.finish(env, Err(AskError::Aborted)) };
+            unsafe { turn.finish(env, Err(AskError::Aborted(ActorName::ANY))) };
         } else {
-            turn.refuse(AskError::Refused(reason));
+            turn.refuse(reason.into());
         }
     }
 
@@ -394,10 +394,7 @@ pub(crate) unsafe fn resumed(payload: *const u8) -> TurnPtr {
 
 impl<S: 'static, L: AsyncMessage<S>> Answers for Awaited<S, L> {
     fn refuse(mut self, reason: Reason) {
-        self.turn
-            .take()
-            .into_iter()
-            .for_each(|turn| turn.refuse(AskError::Refused(reason.clone())));
+        self.turn.take().into_iter().for_each(|turn| turn.refuse(reason.clone().into()));
     }
 
     fn leave(mut self) {
@@ -410,15 +407,15 @@ impl<S: 'static, L: AsyncMessage<S>> Drop for Awaited<S, L> {
     fn drop(&mut self) {
         // One that was withdrawn from its seat. In a node it is never dropped: it is run or
         // discarded.
-        self.turn.take().into_iter().for_each(|turn| turn.refuse(AskError::Abandoned));
+        self.turn.take().into_iter().for_each(|turn| turn.refuse(Cut::Lost.into()));
     }
 }
 
 impl From<Cut> for AskError {
     fn from(cut: Cut) -> Self {
         match cut {
-            Cut::Aborted => AskError::Aborted,
-            Cut::Lost => AskError::Abandoned,
+            Cut::Aborted => AskError::Aborted(ActorName::ANY),
+            Cut::Lost => AskError::Abandoned(ActorName::ANY),
         }
     }
 }

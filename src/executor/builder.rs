@@ -86,7 +86,7 @@ impl PoolBuilder {
     /// let (promise, reply) = turnwise::promise::<()>();
     /// let (tell, told) = std::sync::mpsc::channel();
     /// one.send(move |_| tell.send(reply.wait()).unwrap())?; // waits on a worker of this pool
-    /// assert_eq!(told.recv()?, Err(AskError::Refused(Reason::WouldBlock)));
+    /// assert_eq!(told.recv()?, Err(AskError::from(Reason::WouldBlock)));
     /// promise.keep(());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -38,7 +38,7 @@ impl<S: 'static> Strong<S> {
             Ok(value) => return Ok(value),
             Err(error) => match error.into_parts() {
                 (f, Reason::Busy | Reason::Elsewhere) => f,
-                (_, reason) => return Err(AskError::Refused(reason)),
+                (_, reason) => return Err(self.not_run(reason)),
             },
         };
         #[cfg(feature = "tracing")]
@@ -56,7 +56,7 @@ impl<S: 'static> Strong<S> {
         R: Send,
     {
         if let Some(cycle) = self.own_circle() {
-            return Err(AskError::Refused(Reason::Deadlock(cycle)));
+            return Err(self.not_run(Reason::Deadlock(cycle)));
         }
         let (answerer, asker) = oneshot(Job::new(f));
         let cell = self.to_ref();
@@ -126,11 +126,11 @@ impl<F, R> Loan<'_, F, R> {
 
     /// Waits for its end; for its beginning, up to the deadline.
     fn wait(mut self, deadline: Cutoff<'_>) -> Result<R, AskError> {
-        let Some(asker) = &mut self.asker else { return Err(AskError::Abandoned) };
+        let Some(asker) = &mut self.asker else { return Err(self.abandoned()) };
         match self.cell.wait_for(asker, deadline, Hold::Borrowed) {
             Ok(Some(Ok(returned))) => self.settle(returned),
             // It is answered with what became of it, and with nothing else.
-            Ok(Some(Err(other))) => Err(other),
+            Ok(Some(Err(other))) => Err(other.named(|| Some(self.cell.header().who()))),
             Ok(None) => self.take_back(Reason::TimedOut),
             Err(reason) => self.take_back(reason),
         }
@@ -141,10 +141,10 @@ impl<F, R> Loan<'_, F, R> {
         match self.end() {
             Ok(f) => {
                 drop(f);
-                Err(AskError::Refused(reason))
+                Err(self.not_run(reason))
             }
             Err(Some(returned)) => self.settle(returned),
-            Err(None) => Err(AskError::Abandoned),
+            Err(None) => Err(self.abandoned()),
         }
     }
 
@@ -156,9 +156,18 @@ impl<F, R> Loan<'_, F, R> {
             Returned::Panicked(payload) => std::panic::resume_unwind(payload),
             Returned::NotRun(f, reason) => {
                 drop(f);
-                Err(AskError::Refused(reason))
+                Err(self.not_run(reason))
             }
         }
+    }
+
+    /// Why it was not run.
+    fn not_run(&self, reason: Reason) -> AskError {
+        AskError::Refused(reason, self.cell.header().who().into())
+    }
+
+    fn abandoned(&self) -> AskError {
+        AskError::Abandoned(self.cell.header().who().into())
     }
 
     /// Ends the loan: here is the closure, or what became of it.

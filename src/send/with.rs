@@ -114,7 +114,7 @@ impl<S: 'static> Strong<S> {
         match message.take() {
             Outcome::Returned(result) => Ok(result),
             Outcome::Panicked(payload) => std::panic::resume_unwind(payload),
-            Outcome::NotRun(reason) => Err(AskError::Refused(reason)),
+            Outcome::NotRun(reason) => Err(self.not_run(reason)),
         }
     }
 
@@ -138,7 +138,13 @@ impl<S: 'static> Strong<S> {
     #[cold]
     fn refuse(&self, reason: Reason) -> AskError {
         self.header().report_refused(&reason, 1);
-        AskError::Refused(reason)
+        self.not_run(reason)
+    }
+
+    /// Why a closure of this actor was not run.
+    #[cold]
+    pub(super) fn not_run(&self, reason: Reason) -> AskError {
+        AskError::Refused(reason, self.header().who().into())
     }
 
     fn wait_for<F, R>(local: &Local, message: &Borrowed<S, F, R>, reserved: Option<Reserved>)

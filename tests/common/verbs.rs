@@ -79,7 +79,7 @@ pub(crate) fn withdrawn_after<R>(reply: Reply<R>, limit: Duration) -> bool {
 
 /// Was the question refused because the mailbox is full?
 pub(crate) fn is_full(error: &AskError) -> bool {
-    matches!(error, AskError::Refused(Reason::Full))
+    matches!(error, AskError::Refused(Reason::Full, _))
 }
 
 /// An actor that goes on after a panic.

@@ -62,13 +62,13 @@ pub struct Turnwise(Actor<Hall>);
 
 fn failure(error: AskError) -> Failure {
     let problem = match &error {
-        AskError::Refused(Reason::Full) => Problem::Busy,
-        AskError::Refused(Reason::Closed | Reason::Stopped(_)) => Problem::Closed,
+        AskError::Refused(Reason::Full, _) => Problem::Busy,
+        AskError::Refused(Reason::Closed | Reason::Stopped(_), _) => Problem::Closed,
         _ => Problem::Failed,
     };
     let said = match error {
         AskError::Panicked(panic) => format!("Panicked({:?})", panic.text()),
-        AskError::Refused(Reason::Stopped(StopCause::Panicked(panic))) => {
+        AskError::Refused(Reason::Stopped(StopCause::Panicked(panic)), _) => {
             format!("Refused(Stopped(Panicked({:?})))", panic.text())
         }
         other => format!("{other:?}"),

@@ -43,7 +43,9 @@ pub use actor::{
 pub use budget::Budget;
 pub use cell::config::{Overflow, PanicPolicy, SharedPolicy, Undelivered};
 pub use cell::executor::{Drain, Executor};
-pub use error::{AskError, BuildError, EndCause, Reason, SendError, StopCause, TurnPanic};
+pub use error::{
+    ActorName, AskError, BuildError, EndCause, Reason, SendError, StopCause, TurnPanic,
+};
 pub use time::{Clock, Limit, MonotonicClock, VirtualClock};
 
 /// Where drains go whose actor has no executor.

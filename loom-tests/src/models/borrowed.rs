@@ -55,7 +55,7 @@ pub(super) fn r4_borrowed_given_back() {
     });
     let held = Track::new(());
     let told = shared.actor.with(|_| drop(held));
-    if told == Err(AskError::Refused(Reason::Stopped(StopCause::Requested))) {
+    if told == Err(AskError::from(Reason::Stopped(StopCause::Requested))) {
         reached("given back or refused");
     }
     thread.join();
@@ -74,7 +74,7 @@ pub(super) fn r4_borrowed_stopped() {
         log.last[3] += 1;
     });
     if let Err(error) = told {
-        assert_eq!(error, AskError::Refused(Reason::Stopped(StopCause::Requested)));
+        assert_eq!(error, AskError::from(Reason::Stopped(StopCause::Requested)));
     }
     thread.join();
     shared.finish();
@@ -97,7 +97,7 @@ pub(super) fn r4_lent() {
             reached("run");
             assert_eq!(written, 1);
         }
-        Err(AskError::Refused(Reason::TimedOut)) => {
+        Err(AskError::Refused(Reason::TimedOut, _)) => {
             reached("taken back");
             assert_eq!(written, 0);
         }

@@ -8,7 +8,7 @@ use crate::sync::reached;
 fn told<R>(answer: Result<R, AskError>) -> Option<Cycle> {
     match answer {
         Ok(_) => None,
-        Err(AskError::Refused(Reason::Deadlock(cycle))) => Some(cycle),
+        Err(AskError::Refused(Reason::Deadlock(cycle), _)) => Some(cycle),
         Err(error) => panic!("{error}"),
     }
 }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::super::actor::Reply;
 use super::super::cell::config::{Overflow, PanicPolicy};
-use super::super::error::AskError;
+use super::super::error::{ActorName, AskError};
 use super::super::time::Limit;
 use super::ending::counts_ends;
 use super::*;
@@ -182,8 +182,8 @@ pub(super) fn turn_stopped() {
     thread.join();
     shared.queue().run_all();
     match shared.answered(reply) {
-        Err(AskError::Aborted) => reached("cut"),
-        Err(AskError::Refused(_)) => reached("not begun"),
+        Err(AskError::Aborted(_)) => reached("cut"),
+        Err(AskError::Refused(_, _)) => reached("not begun"),
         answer => panic!("nobody has woken it: {answer:?}"),
     }
     drop(place.waker.lock().take());
@@ -207,7 +207,7 @@ pub(super) fn turn_aborted() {
     shared.queue().run_all();
     match shared.answered(reply) {
         Ok(()) => reached("done"),
-        Err(AskError::Aborted) => reached("cut"),
+        Err(AskError::Aborted(_)) => reached("cut"),
         answer => panic!("{answer:?}"),
     }
     shared.finish();
@@ -226,7 +226,7 @@ pub(super) fn turn_aborted_as_it_lies_down() {
     shared.queue().run_all();
     thread.join();
     shared.queue().run_all();
-    assert_eq!(shared.answered(reply), Err(AskError::Aborted));
+    assert_eq!(shared.answered(reply), Err(AskError::Aborted(ActorName::ANY)));
     drop(place.waker.lock().take());
     shared.finish();
 }
@@ -241,7 +241,7 @@ pub(super) fn turn_lost() {
     reached(if reply.is_ready() { "lost at once" } else { "lay down" });
     thread.join();
     shared.queue().run_all();
-    assert_eq!(shared.answered(reply), Err(AskError::Abandoned));
+    assert_eq!(shared.answered(reply), Err(AskError::Abandoned(ActorName::ANY)));
     shared.finish();
 }
 
@@ -526,7 +526,7 @@ pub(super) fn turn_of_a_dropped_drain() {
     while let Some(drain) = shared.queue().take() {
         drop(drain);
     }
-    assert_eq!(shared.answered(reply), Err(AskError::Aborted));
+    assert_eq!(shared.answered(reply), Err(AskError::Aborted(ActorName::ANY)));
     assert!(shared.actor.is_closed());
     shared.finish();
 }
@@ -544,7 +544,7 @@ pub(super) fn turn_stopped_or_woken() {
     shared.queue().run_all();
     match shared.answered(reply) {
         Ok(()) => reached("done"),
-        Err(AskError::Aborted) => reached("cut"),
+        Err(AskError::Aborted(_)) => reached("cut"),
         answer => panic!("{answer:?}"),
     }
     assert!(shared.actor.is_closed());
@@ -568,7 +568,7 @@ pub(super) fn turn_aborted_and_stopped() {
     shared.run_one();
     thread.join();
     shared.queue().run_all();
-    assert_eq!(shared.answered(reply), Err(AskError::Aborted));
+    assert_eq!(shared.answered(reply), Err(AskError::Aborted(ActorName::ANY)));
     drop(place.waker.lock().take());
     shared.finish();
 }
@@ -603,7 +603,7 @@ pub(super) fn turn_dropped_before_its_answer() {
     thread.join();
     shared.queue().run_all();
     let answer = reply.wait_by_ref(Limit::Immediate).map(|answer| answer.expect("answered"));
-    assert_eq!(answer, Err(AskError::Aborted));
+    assert_eq!(answer, Err(AskError::Aborted(ActorName::ANY)));
     add(&shared.books.unrun);
     drop(place.waker.lock().take());
     shared.finish();

@@ -585,7 +585,7 @@ impl Asked {
                 Outcome::Failed
             }
             Ok(None) => Outcome::Running(self),
-            Err(AskError::Refused(Reason::Deadlock(_) | Reason::WouldBlock)) => {
+            Err(AskError::Refused(Reason::Deadlock(_) | Reason::WouldBlock, _)) => {
                 Outcome::Running(self)
             }
             Err(_) => Outcome::Failed,
@@ -821,7 +821,7 @@ impl Done {
     fn answer(answer: Result<Answer, AskError>) -> Self {
         match answer {
             Ok(answer) => Done::Answered(answer),
-            Err(AskError::Refused(Reason::Deadlock(_))) => Done::Circle,
+            Err(AskError::Refused(Reason::Deadlock(_), _)) => Done::Circle,
             Err(_) => Done::Unanswered,
         }
     }

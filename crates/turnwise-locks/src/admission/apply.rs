@@ -223,7 +223,7 @@ where
                 (is_ready, self.actor.wait_ended(Limit::Immediate))
             {
                 // This thread is inside a turn of the admission: the answer cannot come meanwhile.
-                return Ok(self.give_in(AskError::Refused(reason)));
+                return Ok(self.give_in(AskError::from(reason)));
             }
         } else if until.is_none() {
             // Who sleeps has to be woken by the one that decides; while that one does so, the next
@@ -259,7 +259,7 @@ where
     /// There is no answer, or this thread cannot wait for it.
     fn give_in(mut self, error: AskError) -> Stage<Id, L> {
         Stage::Over(Err(match error {
-            AskError::Refused(reason @ (Reason::Deadlock(_) | Reason::WouldBlock)) => {
+            AskError::Refused(reason @ (Reason::Deadlock(_) | Reason::WouldBlock), _) => {
                 match self.reply.cancel() {
                     true => Refused::Withdrawn(reason),
                     false => Refused::NotAwaited(reason),

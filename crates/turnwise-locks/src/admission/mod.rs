@@ -248,7 +248,7 @@ where
     pub fn set_limit(&self, limit: u64) -> Result<(), LimitError> {
         match self.actor.with(|desk| desk.set_limit(limit)) {
             Ok(set) => set,
-            Err(AskError::Refused(reason @ (Reason::Deadlock(_) | Reason::WouldBlock))) => {
+            Err(AskError::Refused(reason @ (Reason::Deadlock(_) | Reason::WouldBlock), _)) => {
                 Err(LimitError::NotAwaited(reason))
             }
             Err(_) => Err(LimitError::Gone(

@@ -192,12 +192,12 @@ impl From<Reason> for NotStarted {
 impl<R> From<AskError> for RunError<R> {
     fn from(error: AskError) -> Self {
         match error {
-            AskError::Refused(Reason::Stopped(cause)) => RunError::Gone(cause),
-            AskError::Refused(reason) => RunError::NotStarted(reason.into()),
+            AskError::Refused(Reason::Stopped(cause), _) => RunError::Gone(cause),
+            AskError::Refused(reason, _) => RunError::NotStarted(reason.into()),
             AskError::Panicked(panic) => RunError::Panicked(panic.text().into()),
             AskError::Taken => RunError::Taken,
-            AskError::Aborted => RunError::Cut(Cut::Aborted),
-            AskError::Abandoned => RunError::Cut(Cut::Abandoned),
+            AskError::Aborted(_) => RunError::Cut(Cut::Aborted),
+            AskError::Abandoned(_) => RunError::Cut(Cut::Abandoned),
             // The answer of a turn is never promised to others.
             _ => RunError::Gone(StopCause::Requested),
         }

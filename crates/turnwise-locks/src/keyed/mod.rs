@@ -603,7 +603,7 @@ fn refused<F>(f: Option<F>, reason: NotStarted) -> TryRun<F> {
 /// Why a mailbox has not run a closure that was waited for.
 fn not_started(error: AskError) -> NotStarted {
     match error {
-        AskError::Refused(reason) => not_here(reason),
+        AskError::Refused(reason, _) => not_here(reason),
         _ => NotStarted::Closed,
     }
 }

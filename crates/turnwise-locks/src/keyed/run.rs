@@ -165,7 +165,7 @@ impl<R> Open<R> {
 fn awaited<R>(reply: Reply<Ended<R>>) -> Ended<R> {
     match reply.wait() {
         Ok(ended) => ended,
-        Err(AskError::Refused(reason @ (Reason::Deadlock(_) | Reason::WouldBlock))) => {
+        Err(AskError::Refused(reason @ (Reason::Deadlock(_) | Reason::WouldBlock), _)) => {
             Ended::Not(RunError::NotAwaited(reason))
         }
         Err(error) => Ended::Not(error.into()),
@@ -316,7 +316,7 @@ impl<R> Future for Run<R> {
             }
             match Pin::new(&mut open.reply).poll(cx) {
                 Poll::Pending => {}
-                Poll::Ready(Err(AskError::Refused(Reason::Deadlock(cycle))))
+                Poll::Ready(Err(AskError::Refused(Reason::Deadlock(cycle), _)))
                     if !open.reply.is_ready() =>
                 {
                     return Poll::Ready(open.refused(cycle));

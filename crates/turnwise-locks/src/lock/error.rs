@@ -58,7 +58,7 @@ impl From<Reason> for LockError {
 impl From<AskError> for LockError {
     fn from(error: AskError) -> Self {
         match error {
-            AskError::Refused(reason) => reason.into(),
+            AskError::Refused(reason, _) => reason.into(),
             AskError::Taken => LockError::Taken,
             _ => LockError::Closed,
         }

@@ -147,7 +147,7 @@ impl<T: Send + 'static> Fenced<T> {
 /// Why a turn was not run whose panic would have gone on in the caller.
 fn refused(error: AskError) -> Reason {
     match error {
-        AskError::Refused(reason) => reason,
+        AskError::Refused(reason, _) => reason,
         _ => Reason::Closed,
     }
 }

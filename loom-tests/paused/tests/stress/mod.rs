@@ -324,7 +324,7 @@ fn close(size: Size) {
         |reason| *reason == Reason::Closed,
     );
     assert!(actor.wait_ended(Duration::MAX).unwrap());
-    assert_eq!(actor.with(|_| ()), Err(AskError::Refused(Reason::Closed)));
+    assert_eq!(actor.with(|_| ()), Err(AskError::from(Reason::Closed)));
     drop(actor);
     let [_, handled, _, dropped] = counts.settle();
     assert_eq!(dropped, 0, "what was accepted before a close is run");
@@ -752,7 +752,7 @@ fn executor_gone(size: Size) {
                         Ok(()) => {}
                         Err(error) => assert_eq!(
                             error,
-                            AskError::Refused(Reason::Stopped(StopCause::ExecutorGone))
+                            AskError::from(Reason::Stopped(StopCause::ExecutorGone))
                         ),
                     }
                 }
@@ -896,7 +896,7 @@ fn waiting_turns(size: Size) {
                 }
                 let answer = reply.wait();
                 let allowed =
-                    matches!(answer, Ok(()) | Err(AskError::Aborted | AskError::Abandoned));
+                    matches!(answer, Ok(()) | Err(AskError::Aborted(_) | AskError::Abandoned(_)));
                 assert!(allowed, "{answer:?}");
                 abort.abort();
             }
