@@ -165,7 +165,7 @@ impl From<NameError> for LockError {
 impl From<AskError> for LockError {
     fn from(error: AskError) -> Self {
         match error {
-            AskError::Refused(reason) => LockError::Refused(reason),
+            AskError::Refused(reason, _) => LockError::Refused(reason),
             AskError::Taken => LockError::Taken,
             _ => LockError::Closed,
         }
