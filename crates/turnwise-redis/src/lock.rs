@@ -627,7 +627,7 @@ impl<T> Future for Acquire<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(reply) = &mut self.reply else { return Poll::Ready(Err(LockError::Taken)) };
         let answer = std::task::ready!(Pin::new(reply).poll(cx));
-        if !matches!(answer, Err(AskError::Refused(_))) {
+        if !matches!(answer, Err(AskError::Refused(..))) {
             self.reply = None;
         }
         Poll::Ready(answer.unwrap_or_else(|error| Err(error.into())))
