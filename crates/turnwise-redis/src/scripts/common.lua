@@ -1,9 +1,9 @@
 -- What all steps begin with. See `record.rs`: this is the same machine.
 --
--- KEYS[1]  record, a hash: f fence, r who let go last, n ticks, k tickets; of each place i that is
---          held: ti token, ui until, gi fence; a:TOKEN until when the seat of a waiting request
---          is kept
--- KEYS[2]  queue, a sorted set: TOKEN by its ticket
+-- KEYS[1]  record, a hash: f fence, r who let go last, n ticks, k tickets, x until when it is kept;
+--          of each place i: ti token, empty if nobody holds it, ui until, gi fence; a:TOKEN until
+--          when the seat of a waiting request is kept
+-- KEYS[2]  queue, a sorted set: TOKEN by its ticket. Without k it is empty
 -- ARGV[1]  channels of notices begin so; a client's number follows
 -- ARGV[2]  so many places there are
 --
@@ -12,24 +12,30 @@ local K, Q, channels, places = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 
-local fields = {'f', 'r'}
+local fields = {'f', 'r', 'k', 'x'}
 for i = 1, places do
   local n = #fields
   fields[n + 1], fields[n + 2], fields[n + 3] = 't' .. i, 'u' .. i, 'g' .. i
 end
 local got = redis.call('HMGET', K, unpack(fields))
-local f, r = tonumber(got[1]) or 0, got[2]
+local f, r, k, x = tonumber(got[1]) or 0, got[2], got[3], tonumber(got[4]) or 0
 local t, u, g = {}, {}, {}
 for i = 1, places do
-  t[i], u[i], g[i] = got[3 * i], tonumber(got[3 * i + 1]) or 0, tonumber(got[3 * i + 2]) or 0
+  t[i], u[i], g[i] = got[3 * i + 2], tonumber(got[3 * i + 3]) or 0, tonumber(got[3 * i + 4]) or 0
+  if t[i] == '' then t[i] = false end
 end
 
--- A record outlives its holds by a day. Fences go on above it also without.
+-- A record outlives its holds by a day, or an hour less. Fences go on above it also without.
 local function keep(till)
   for i = 1, places do
     if t[i] then till = math.max(till, u[i]) end
   end
-  redis.call('PEXPIREAT', K, math.ceil(till / 1000) + 86400000)
+  local day = math.ceil(till / 1000) + 86400000
+  if x < day - 3600000 then
+    x = day
+    redis.call('HSET', K, 'x', x)
+    redis.call('PEXPIREAT', K, x)
+  end
 end
 
 local function tell(token, what)
@@ -63,7 +69,7 @@ local function renew(i, till)
 end
 
 local function clear(i)
-  redis.call('HDEL', K, 't' .. i, 'u' .. i, 'g' .. i)
+  redis.call('HSET', K, 't' .. i, '')
   t[i] = false
 end
 
@@ -72,10 +78,14 @@ local function settle()
   for i = 1, places do
     if t[i] and u[i] <= now then clear(i) end
   end
-  local i = free()
+  local i = k and free()
   while i do
     local head = redis.call('ZPOPMIN', Q)[1]
-    if not head then return end
+    if not head then
+      k = false
+      redis.call('HDEL', K, 'k')
+      return
+    end
     local alive = tonumber(redis.call('HGET', K, 'a:' .. head)) or 0
     redis.call('HDEL', K, 'a:' .. head)
     if alive > now then

@@ -8,8 +8,8 @@ local token, late = ARGV[3], tonumber(ARGV[4])
 if late > 0 then redis.call('SET', KEYS[3], 1, 'PX', late) end
 local i = holding(token)
 if i then
-  clear(i)
-  redis.call('HSET', K, 'r', token)
+  t[i] = false
+  redis.call('HSET', K, 't' .. i, '', 'r', token)
   settle()
   return {1}
 end
