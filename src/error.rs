@@ -223,7 +223,7 @@ impl fmt::Display for Reason {
 /// let bob = Actor::builder(2).name("bob").spawn()?;
 /// let (back, there) = (ada.clone(), bob.clone());
 /// let answer = ada.with(move |_| there.with(move |_| back.with(|n| *n)))??;
-/// let Err(AskError::Refused(Reason::Deadlock(cycle))) = &answer else { panic!("{answer:?}") };
+/// let Err(AskError::Refused(Reason::Deadlock(cycle), _)) = &answer else { panic!("{answer:?}") };
 /// assert_eq!(cycle.actors(), ["bob", "ada"]);
 /// assert_eq!(cycle.to_string(), "`bob` waits for `ada`, which waits for `bob`");
 /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
@@ -467,15 +467,15 @@ impl AskError {
     ///
     /// # Examples
     /// ```
-    /// use turnwise::{Actor, ActorName, AskError};
+    /// use turnwise::{Actor, AskError, Reason, StopCause};
     ///
     /// let till = Actor::builder(0).name("till").spawn()?;
-    /// let (turn, abort) = till.run_abortable(async |_| std::future::pending::<()>().await);
-    /// abort.abort();
-    /// let error = turn.wait().unwrap_err();
+    /// till.stop();
+    /// let error = till.call(|sum| *sum).wait().unwrap_err();
     /// assert_eq!(error.actor(), Some("till"));
-    /// assert_eq!(error.to_string(), "no answer from `till`: the turn was cut while it waited");
-    /// assert_eq!(error, AskError::Aborted(ActorName::ANY));
+    /// let text = "no answer from `till`: the actor has stopped: stop was requested";
+    /// assert_eq!(error.to_string(), text);
+    /// assert_eq!(error, AskError::from(Reason::Stopped(StopCause::Requested)));
     /// # Ok::<(), turnwise::BuildError>(())
     /// ```
     pub fn actor(&self) -> Option<&str> {

@@ -308,7 +308,7 @@ impl<S: Send + 'static> Actor<S> {
     ///
     /// # Examples
     /// ```
-    /// use turnwise::{Actor, AskError, promise};
+    /// use turnwise::{Actor, ActorName, AskError, promise};
     ///
     /// let n = Actor::new(0);
     /// let (_never, kept) = promise::<()>();

@@ -458,7 +458,7 @@ fn a_shutdown_waits_for_a_turn_that_waits_and_cuts_it_at_its_limit() {
     let unbegun = keyed.run_async("b", Limits::NONE, async |_| 2);
     let theirs = keyed.clone();
     let shutdown = thread::spawn(move || theirs.shutdown(100 * MS));
-    until("it is closed", || keyed.key("c").is_err());
+    until("it is closed", || keyed.key("a").is_err());
     go.keep(());
     let report = shutdown.join().unwrap();
     assert_eq!((waits.wait(), behind.wait()), (Ok(()), Ok(1)));

@@ -71,6 +71,8 @@ fn failure(error: AskError) -> Failure {
         AskError::Refused(Reason::Stopped(StopCause::Panicked(panic)), _) => {
             format!("Refused(Stopped(Panicked({:?})))", panic.text())
         }
+        AskError::Refused(reason, _) => format!("Refused({reason:?})"),
+        AskError::Aborted(_) => String::from("Aborted"),
         other => format!("{other:?}"),
     };
     Failure::new(problem, said)
