@@ -4,6 +4,7 @@
 
 pub mod faulty;
 pub mod proxy;
+pub mod world;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
