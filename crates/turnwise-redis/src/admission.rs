@@ -324,7 +324,7 @@ async fn ask(ticket: &Arc<Ticket>, want: Want, wanted: Wanted) -> Result<Admitte
             DeskAnswer::Reserved { place, fence } => {
                 let kept = matches!(want, Want::Place(None));
                 let lease = wanted.lease.unwrap_or(client.lease());
-                ticket.holds(sent + lease.min(LONGEST), kept);
+                ticket.holds(sent + lease.min(LONGEST), fence, kept);
                 return Ok(entered(place, fence));
             }
             DeskAnswer::Queued { busy, .. } => ticket.waits(busy),

@@ -291,23 +291,30 @@ impl Desk {
         DeskAnswer::Admitted { place, fence }
     }
 
-    fn keep(&mut self, now: u64, claims: &[Claim], [lease, alive]: [Duration; 2]) -> DeskAnswer {
+    fn keep(
+        &mut self,
+        now: u64,
+        claims: &[(Claim, u64)],
+        [lease, alive]: [Duration; 2],
+    ) -> DeskAnswer {
         let [lease, until] = [lease, alive].map(|time| now.saturating_add(micros(time)));
         let mut standings = Vec::with_capacity(claims.len());
-        for Claim { token, applicant } in claims {
+        for (Claim { token, applicant }, wanted) in claims {
             let entry = self.entries.get_mut(applicant).filter(|entry| entry.token == *token);
+            // A late copy of the request may have reserved anew.
+            let is_it = |fence| *wanted == 0 || *wanted == fence;
             standings.push(match entry.map(|entry| &mut entry.state) {
-                None => Standing::Nowhere,
                 Some(State::Queued { alive }) => {
                     *alive = until;
                     Standing::Queued
                 }
-                Some(&mut State::Reserved { until: kept, .. }) => {
+                Some(&mut State::Reserved { fence, until: kept, .. }) if is_it(fence) => {
                     self.leases.remove(&(kept, applicant.clone()));
                     self.prolong(applicant, lease);
                     Standing::Holds
                 }
-                Some(State::Row { .. }) => Standing::Holds,
+                Some(&mut State::Row { fence, .. }) if is_it(fence) => Standing::Holds,
+                _ => Standing::Nowhere,
             });
         }
         DeskAnswer::Standings { standings, busy: self.busy(now) }

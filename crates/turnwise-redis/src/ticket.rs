@@ -48,7 +48,7 @@ enum Phase {
     Waits,
     /// It has a place reserved, by this machine's clock until then. The client keeps it, or it ends
     /// with its lease.
-    Holds { until: Instant, kept: bool },
+    Holds { until: Instant, fence: u64, kept: bool },
 }
 
 /// The tickets of a client, by their tokens; and the admissions at which somebody keeps some.
@@ -162,8 +162,8 @@ impl Ticket {
     }
 
     /// It has a place until then, or as long as the client keeps it.
-    pub(crate) fn holds(&self, until: Instant, kept: bool) {
-        *self.phase() = Phase::Holds { until, kept };
+    pub(crate) fn holds(&self, until: Instant, fence: u64, kept: bool) {
+        *self.phase() = Phase::Holds { until, fence, kept };
         if kept {
             self.is_kept(Duration::MAX);
         }
@@ -184,16 +184,16 @@ impl Ticket {
         }
     }
 
-    /// What the store has said to a step that was sent then, when it held a place, or waited.
-    fn stands(&self, standing: Standing, sent: Instant, held: bool) {
+    /// What the store has said to a step that was sent then, of a place, or of a seat (0).
+    fn stands(&self, standing: Standing, sent: Instant, asked: u64) {
         let mut phase = self.phase();
         match (&mut *phase, standing) {
             (Phase::Waits, Standing::Holds | Standing::Nowhere) => self.wake(),
-            (Phase::Holds { until, kept: true }, Standing::Holds) => {
+            (Phase::Holds { until, kept: true, .. }, Standing::Holds) if asked != 0 => {
                 *until = sent + self.client.lease().min(LONGEST);
             }
             // What is said of a seat says nothing of the place that has come since.
-            (Phase::Holds { .. }, Standing::Nowhere) if held => *phase = Phase::Plain,
+            (Phase::Holds { .. }, Standing::Nowhere) if asked != 0 => *phase = Phase::Plain,
             _ => {}
         }
     }
@@ -230,12 +230,12 @@ async fn keep(client: Weak<Client>, desk: DeskKey, mut busy: Duration) {
             all = tickets.all.values().filter_map(Weak::upgrade).collect();
             let here = all.iter().filter(|ticket| ticket.desk.key == desk.key);
             let kept = here.filter_map(|ticket| {
-                let held = match *ticket.phase() {
-                    Phase::Waits => Some(false),
-                    Phase::Holds { kept: true, .. } => Some(true),
-                    _ => None,
+                let fence = match *ticket.phase() {
+                    Phase::Waits => 0,
+                    Phase::Holds { fence, kept: true, .. } => fence,
+                    _ => return None,
                 };
-                Some(((Arc::downgrade(ticket), held?), ticket.claim.clone()))
+                Some((Arc::downgrade(ticket), (ticket.claim.clone(), fence)))
             });
             let kept: (Vec<_>, Vec<_>) = kept.unzip();
             if kept.0.is_empty() {
@@ -249,17 +249,18 @@ async fn keep(client: Weak<Client>, desk: DeskKey, mut busy: Duration) {
             return;
         }
         let (lease, alive) = (client.lease(), client.place());
+        let fences: Vec<_> = claims.iter().map(|(_, fence)| *fence).collect();
         let (sent, op) = (Instant::now(), desk.op(DeskAct::Keep { claims, lease, alive }));
         let answer = client.at_desk(&op, after(lease.min(alive))).await.0;
         // Those who wait have limits of their own, and those who hold have clocks.
         busy = Duration::MAX;
         if let Ok(DeskAnswer::Standings { standings, busy: left }) = answer {
-            if kept.iter().any(|(_, held)| !held) {
+            if fences.contains(&0) {
                 busy = left;
             }
-            for ((ticket, held), standing) in kept.iter().zip(standings) {
+            for ((ticket, asked), standing) in kept.iter().zip(fences).zip(standings) {
                 if let Some(ticket) = ticket.upgrade() {
-                    ticket.stands(standing, sent, *held);
+                    ticket.stands(standing, sent, asked);
                 }
             }
         }

@@ -61,9 +61,9 @@ pub(super) fn arguments(cmd: &mut Cmd, channels: &str, key: &str, step: &DeskSte
         }
         DeskAct::Keep { claims, lease, alive } => {
             cmd.arg(micros(*lease)).arg(micros(*alive));
-            claims
-                .iter()
-                .fold(cmd, |cmd, claim| cmd.arg(claim.token.as_str()).arg(&claim.applicant))
+            claims.iter().fold(cmd, |cmd, (claim, fence)| {
+                cmd.arg(claim.token.as_str()).arg(&claim.applicant).arg(*fence)
+            })
         }
         DeskAct::Confirm { fence, row, .. } => cmd.arg(*fence).arg(row),
         DeskAct::Cancel { late, .. } => {

@@ -47,8 +47,8 @@ pub enum DeskAct {
     },
     /// Keeps reservations and seats for so long from now.
     Keep {
-        /// The requests.
-        claims: Vec<Claim>,
+        /// The requests, and the fences of what they have reserved: 0 is whatever they have.
+        claims: Vec<(Claim, u64)>,
         /// So long a reservation.
         lease: Duration,
         /// So long a seat.
