@@ -252,16 +252,21 @@ async fn keep(client: Weak<Client>, desk: DeskKey, mut busy: Duration) {
         let fences: Vec<_> = claims.iter().map(|(_, fence)| *fence).collect();
         let (sent, op) = (Instant::now(), desk.op(DeskAct::Keep { claims, lease, alive }));
         let answer = client.at_desk(&op, after(lease.min(alive))).await.0;
-        // Those who wait have limits of their own, and those who hold have clocks.
+        let tickets = kept.iter().map(Weak::upgrade).zip(fences);
         busy = Duration::MAX;
-        if let Ok(DeskAnswer::Standings { standings, busy: left }) = answer {
-            if fences.contains(&0) {
-                busy = left;
-            }
-            for ((ticket, asked), standing) in kept.iter().zip(fences).zip(standings) {
-                if let Some(ticket) = ticket.upgrade() {
-                    ticket.stands(standing, sent, asked);
+        match answer {
+            Ok(DeskAnswer::Standings { standings, busy: left }) => {
+                for ((ticket, asked), standing) in tickets.zip(standings) {
+                    busy = if asked == 0 { left } else { busy };
+                    if let Some(ticket) = ticket {
+                        ticket.stands(standing, sent, asked);
+                    }
                 }
+            }
+            // Those who wait ask themselves, and hear what is wrong. Those who hold have clocks.
+            _ => {
+                let waiting = tickets.filter(|(_, asked)| *asked == 0);
+                waiting.filter_map(|(ticket, _)| ticket).for_each(|ticket| ticket.wake());
             }
         }
     }
