@@ -137,5 +137,5 @@ fn asks_again(
     applicant: &str,
     request: u32,
 ) -> Option<Result<Admitted, Refused>> {
-    (request % 5 == 0).then(|| desk.admit(applicant, "again").wait())
+    request.is_multiple_of(5).then(|| desk.admit(applicant, "again").wait())
 }
