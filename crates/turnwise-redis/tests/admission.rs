@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::until;
 use support::world::{World, builder, contract};
+use support::{Server, until};
 use turnwise_redis::{
-    Admission, AdmissionError, AdmissionInfo, Limits, NameError, Refused, Remote, Row,
+    Admission, AdmissionError, AdmissionInfo, Limits, NameError, Refused, Remote, Row, StoreError,
 };
 
 fn info(admission: &Admission) -> AdmissionInfo {
@@ -287,4 +287,72 @@ contract! {
         assert_eq!(other.close().wait().unwrap().unwrap_err(), differs);
         assert!(!info(&desk).closed);
     }
+}
+
+/// Who waits hears of it, and waits no more; who has a place cannot confirm it.
+#[test]
+fn a_server_that_is_gone_is_told() {
+    let mut server = Server::start();
+    let short = || builder().place(Duration::from_millis(200));
+    let client = || short().give_up_after(Duration::from_millis(300)).connect(&server.url());
+    let desks = desks(&[client().unwrap(), client().unwrap()], "a", 1);
+    let held = desks[0].reserve("ada").wait().unwrap();
+    let waits = desks[1].admit("bob", "");
+    until("it waits", || info(&desks[0]).waiting == 1);
+    server.kill();
+    let told = waits.wait();
+    assert!(matches!(told, Err(Refused::Store(_))), "{told:?}");
+    let confirmed = held.confirm("").wait().unwrap();
+    assert!(matches!(confirmed, Err(Refused::Store(_))), "{confirmed:?}");
+}
+
+/// Nobody new is let in, but reservations are kept and confirmed.
+#[test]
+fn memory_is_full() {
+    let server = Server::with(&["--save", "", "--maxmemory-policy", "noeviction"]);
+    let client = builder().lease(Duration::from_millis(400)).connect(&server.url()).unwrap();
+    let desk = client.admission("a", 5).unwrap();
+    let held = desk.reserve("ada").wait().unwrap();
+    server.ask("CONFIG SET maxmemory 1");
+    let refused = desk.admit("bob", "").wait();
+    match refused {
+        Err(Refused::Store(StoreError::Refused(why))) => assert!(why.contains("OOM"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    let began = Instant::now();
+    until("it was kept", || began.elapsed() > Duration::from_millis(900));
+    assert!(!held.is_lost());
+    held.confirm("").wait().unwrap().unwrap();
+    assert_eq!(rows(&desk).len(), 1);
+}
+
+/// A server that writes each step down has every row that anybody was told of.
+#[test]
+fn rows_outlive_the_power_failure() {
+    let always = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
+    let mut server = Server::with(&always);
+    let desk = builder().connect(&server.url()).unwrap().admission("a", 3).unwrap();
+    let admitted = desk.admit("ada", "1").wait().unwrap();
+    let reserved = desk.reserve("bob").wait().unwrap();
+    server.kill();
+    server.run();
+    assert_eq!(desk.admit("ada", "").wait(), Err(Refused::Duplicate { place: 1 }));
+    let confirmed = reserved.confirm("2").wait().unwrap().unwrap();
+    let next = desk.admit("cyd", "3").wait().unwrap();
+    assert!(admitted.fence < confirmed.fence && confirmed.fence < next.fence);
+    let rows: Vec<_> = rows(&desk).into_iter().map(|row| (row.place, row.row)).collect();
+    assert_eq!(rows, [(1, b"1".to_vec()), (2, b"2".to_vec()), (3, b"3".to_vec())]);
+}
+
+/// A server that keeps nothing has forgotten who was in; its fences go on.
+#[test]
+fn fences_increase_after_the_rows_are_lost() {
+    let mut server = Server::start();
+    let desk = builder().connect(&server.url()).unwrap().admission("a", 3).unwrap();
+    let before = desk.admit("ada", "").wait().unwrap();
+    server.kill();
+    server.run();
+    let after = desk.admit("ada", "").wait().unwrap();
+    assert!(after.fence > before.fence);
+    assert_eq!((after.place, rows(&desk).len()), (1, 1));
 }
