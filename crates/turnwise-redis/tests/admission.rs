@@ -3,13 +3,16 @@
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use support::world::{World, builder, contract};
 use support::{Server, until};
+use turnwise_redis::step::{Answer, DeskAct, DeskAnswer, DeskStep, Op, Step};
 use turnwise_redis::{
-    Admission, AdmissionError, AdmissionInfo, Limits, NameError, Refused, Remote, Row, StoreError,
+    Admission, AdmissionError, AdmissionInfo, Called, Effect, Limits, MemoryStore, NameError,
+    NoticeSink, Refused, Remote, Row, Store, StoreError,
 };
 
 fn info(admission: &Admission) -> AdmissionInfo {
@@ -355,4 +358,56 @@ fn fences_increase_after_the_rows_are_lost() {
     let after = desk.admit("ada", "").wait().unwrap();
     assert!(after.fence > before.fence);
     assert_eq!((after.place, rows(&desk).len()), (1, 1));
+}
+
+/// A store in which the first request of bob comes late, and cancelling takes its time.
+#[derive(Clone, Debug)]
+struct Late {
+    store: MemoryStore,
+    copy: Arc<Mutex<Option<Op>>>,
+}
+
+impl Store for Late {
+    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
+        Box::pin(async move {
+            match &op.step {
+                Step::Desk(DeskStep { act: DeskAct::Admit { .. }, .. }) => {
+                    let mut copy = self.copy.lock().unwrap();
+                    if copy.is_none() {
+                        *copy = Some(op.clone());
+                        return Err(StoreError::TimedOut { effect: Effect::Unknown });
+                    }
+                }
+                Step::Desk(DeskStep { act: DeskAct::Cancel { .. }, .. }) => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                _ => {}
+            }
+            self.store.call(op).await
+        })
+    }
+
+    fn listen(&self, client: &str, sink: NoticeSink) {
+        self.store.listen(client, sink);
+    }
+
+    fn forget(&self, client: &str) {
+        self.store.forget(client);
+    }
+}
+
+/// Also not by a copy of its request that comes when there is a place.
+#[test]
+fn who_is_refused_is_not_in() {
+    let store = MemoryStore::new();
+    let late = Late { store: store.clone(), copy: Arc::default() };
+    let desk = builder().over(late.clone()).unwrap().admission("a", 1).unwrap();
+    let other = builder().over(store.clone()).unwrap().admission("a", 1).unwrap();
+    let held = other.reserve("ada").wait().unwrap();
+    assert_eq!(desk.admit_within("bob", "", Duration::ZERO).wait(), Err(Refused::Busy));
+    held.cancel().wait().unwrap().unwrap();
+    let copy = late.copy.lock().unwrap().take().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert_eq!(runtime.block_on(store.call(&copy)), Ok(Answer::Desk(DeskAnswer::Gone)));
+    assert_eq!(rows(&other), []);
 }
