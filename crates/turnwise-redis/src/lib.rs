@@ -2,11 +2,14 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod admission;
+mod desk;
 mod error;
 mod lock;
 mod memory;
 mod name;
 mod record;
+mod refused;
 mod remote;
 mod rooms;
 mod scripts;
@@ -15,11 +18,14 @@ mod slots;
 pub mod step;
 mod store;
 mod tick;
+mod ticket;
 
+pub use admission::{Admission, AdmissionInfo, Admitted, Reservation, Row};
 pub use error::{ConnectError, Effect, LockError, ReleaseError, StoreError};
 pub use lock::{Acquire, Guard, LockInfo, Locks, Lost};
 pub use memory::MemoryStore;
 pub use name::NameError;
+pub use refused::{AdmissionError, Refused};
 pub use remote::{Remote, RemoteBuilder};
 pub use server::RedisStore;
 pub use slots::{Slots, SlotsError, SlotsInfo};

@@ -189,11 +189,11 @@ impl fmt::Debug for Locks {
 /// What is asked for.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
-    called: Instant,
+    pub(crate) called: Instant,
     /// Until when it waits.
-    until: Option<Instant>,
-    immediate: bool,
-    lease: Option<Duration>,
+    pub(crate) until: Option<Instant>,
+    pub(crate) immediate: bool,
+    pub(crate) lease: Option<Duration>,
 }
 
 impl Wanted {
@@ -565,23 +565,23 @@ impl fmt::Debug for Lost {
 /// The request is on its way since the call that made it, whether anybody polls this or not.
 /// Dropping it gives the request up; a lock that has come meanwhile is given back.
 #[must_use = "dropping it gives the request up"]
-pub struct Acquire<T> {
+pub struct Acquire<T, E = LockError> {
     /// Until it is over.
-    reply: Option<Reply<Result<T, LockError>>>,
+    reply: Option<Reply<Result<T, E>>>,
     task: Option<AbortHandle>,
 }
 
-impl<T: Send + 'static> Acquire<T> {
+impl<T: Send + 'static, E: From<AskError> + Send + 'static> Acquire<T, E> {
     pub(crate) fn new(
         client: &Arc<Client>,
-        asking: impl Future<Output = Result<T, LockError>> + Send + 'static,
+        asking: impl Future<Output = Result<T, E>> + Send + 'static,
     ) -> Self {
         let (promise, reply) = promise();
         let task = client.io.spawn(async move { promise.keep(asking.await) });
         Acquire { reply: Some(reply), task: Some(task.abort_handle()) }
     }
 
-    pub(crate) fn over(answer: Result<T, LockError>) -> Self {
+    pub(crate) fn over(answer: Result<T, E>) -> Self {
         let (promise, reply) = promise();
         promise.keep(answer);
         Acquire { reply: Some(reply), task: None }
@@ -590,11 +590,11 @@ impl<T: Send + 'static> Acquire<T> {
     /// Waits for the answer, until the deadline that was made by the call. May block.
     ///
     /// # Errors
-    /// See [`LockError`]: nothing is held.
-    pub fn wait(mut self) -> Result<T, LockError> {
+    /// See [`LockError`]: nothing is held; of an admission, [`Refused`](crate::Refused).
+    pub fn wait(mut self) -> Result<T, E> {
         match self.reply.take() {
             Some(reply) => reply.wait().unwrap_or_else(|error| Err(error.into())),
-            None => Err(LockError::Taken),
+            None => Err(AskError::Taken.into()),
         }
     }
 
@@ -603,7 +603,7 @@ impl<T: Send + 'static> Acquire<T> {
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
-    pub fn wait_timeout(&mut self, limit: impl Into<Limit>) -> Option<Result<T, LockError>> {
+    pub fn wait_timeout(&mut self, limit: impl Into<Limit>) -> Option<Result<T, E>> {
         match self.reply.take()?.wait_timeout(limit) {
             Ok(answer) => Some(answer),
             Err(WaitError::TimedOut(reply)) => {
@@ -611,7 +611,7 @@ impl<T: Send + 'static> Acquire<T> {
                 None
             }
             Err(WaitError::Ask(error)) => Some(Err(error.into())),
-            Err(_) => Some(Err(LockError::Taken)),
+            Err(_) => Some(Err(AskError::Taken.into())),
         }
     }
 
@@ -621,11 +621,11 @@ impl<T: Send + 'static> Acquire<T> {
     }
 }
 
-impl<T> Future for Acquire<T> {
-    type Output = Result<T, LockError>;
+impl<T, E: From<AskError>> Future for Acquire<T, E> {
+    type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(reply) = &mut self.reply else { return Poll::Ready(Err(LockError::Taken)) };
+        let Some(reply) = &mut self.reply else { return Poll::Ready(Err(AskError::Taken.into())) };
         let answer = std::task::ready!(Pin::new(reply).poll(cx));
         if !matches!(answer, Err(AskError::Refused(..))) {
             self.reply = None;
@@ -634,7 +634,7 @@ impl<T> Future for Acquire<T> {
     }
 }
 
-impl<T> Drop for Acquire<T> {
+impl<T, E> Drop for Acquire<T, E> {
     fn drop(&mut self) {
         if let Some(task) = &self.task {
             // One that is over is not harmed.
@@ -644,9 +644,9 @@ impl<T> Drop for Acquire<T> {
 }
 
 // What is granted is not pinned: it is handed out by value.
-impl<T> Unpin for Acquire<T> {}
+impl<T, E> Unpin for Acquire<T, E> {}
 
-impl<T> fmt::Debug for Acquire<T> {
+impl<T, E> fmt::Debug for Acquire<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ready = self.reply.as_ref().is_some_and(Reply::is_ready);
         f.debug_struct("Acquire").field("ready", &ready).finish_non_exhaustive()

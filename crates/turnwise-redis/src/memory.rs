@@ -7,8 +7,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use turnwise::time::Clock;
 
+use crate::desk::Desk;
 use crate::record::Record;
-use crate::step::{Notice, Op};
+use crate::step::{Answer, Notice, Op, Step};
 use crate::store::{Called, NoticeSink, Store};
 
 /// Objects in this process's memory, by the same steps as in a server: for tests, and for programs
@@ -28,6 +29,7 @@ struct Shared {
 #[derive(Default)]
 struct Tables {
     records: BTreeMap<String, Record>,
+    desks: BTreeMap<String, Desk>,
     sinks: HashMap<String, NoticeSink>,
 }
 
@@ -55,6 +57,25 @@ impl MemoryStore {
     }
 }
 
+/// Does something with an object. One that is as if new is not kept.
+fn on<T: Default + PartialEq, R>(
+    table: &mut BTreeMap<String, T>,
+    key: &str,
+    step: impl FnOnce(&mut T) -> R,
+) -> R {
+    match table.get_mut(key) {
+        Some(object) => step(object),
+        None => {
+            let mut object = T::default();
+            let answer = step(&mut object);
+            if object != T::default() {
+                table.insert(key.to_owned(), object);
+            }
+            answer
+        }
+    }
+}
+
 impl Default for MemoryStore {
     fn default() -> Self {
         MemoryStore::new()
@@ -68,16 +89,13 @@ impl Store for MemoryStore {
             let mut tables = self.tables();
             // Under the lock: so the steps come in the order of their times.
             let now = u64::try_from((self.shared.clock)().as_micros()).unwrap_or(u64::MAX);
-            let answer = match tables.records.get_mut(&op.key) {
-                Some(record) => record.step(now, op.places, &op.step, &mut notices),
-                None => {
-                    let mut record = Record::default();
-                    let answer = record.step(now, op.places, &op.step, &mut notices);
-                    if record != Record::default() {
-                        tables.records.insert(op.key.clone(), record);
-                    }
-                    answer
-                }
+            let answer = match &op.step {
+                Step::Desk(step) => on(&mut tables.desks, &op.key, |desk| {
+                    Answer::Desk(desk.step(now, step, &mut notices))
+                }),
+                step => on(&mut tables.records, &op.key, |record| {
+                    record.step(now, op.places, step, &mut notices)
+                }),
             };
             let told: Vec<_> = notices
                 .into_iter()

@@ -55,7 +55,7 @@ pub(crate) fn prefix(text: &str) -> Result<String, NameError> {
     Ok(prefix)
 }
 
-fn check(name: &str) -> Result<(), NameError> {
+pub(crate) fn check(name: &str) -> Result<(), NameError> {
     match name.len() {
         0 => Err(NameError::Empty),
         bytes if bytes > LONGEST => Err(NameError::TooLong { bytes }),

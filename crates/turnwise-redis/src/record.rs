@@ -98,6 +98,7 @@ impl Record {
             Step::Attend { token, every, offset, lease, overlap } => {
                 self.attend(now, token, [*every, *offset, *lease].map(micros), *overlap)
             }
+            Step::Desk(_) => unreachable!("an admission is no record"),
         }
     }
 

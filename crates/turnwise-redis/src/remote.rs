@@ -15,16 +15,19 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use crate::admission::Admission;
 use crate::error::{ConnectError, StoreError};
 use crate::lock::Locks;
 use crate::memory::MemoryStore;
 use crate::name::{self, NameError};
+use crate::refused::AdmissionError;
 use crate::rooms::Rooms;
 use crate::server::RedisStore;
 use crate::slots::{Slots, SlotsError};
 use crate::step::{Answer, Notice, Op, Step, Token};
 use crate::store::Store;
 use crate::tick::Ticks;
+use crate::ticket::Tickets;
 
 /// A client of a store, from which locks and ticks are had. Clones are the same client.
 ///
@@ -101,6 +104,15 @@ impl Remote {
     /// [`SlotsError`].
     pub fn slots(&self, name: &str, places: u32) -> Result<Slots, SlotsError> {
         Slots::new(self.client.clone(), name, places)
+    }
+
+    /// First come, first served, exactly to a limit of places: to 1,000,000,000. All clients say the
+    /// same limit of one name. Nothing is sent.
+    ///
+    /// # Errors
+    /// [`AdmissionError`].
+    pub fn admission(&self, name: &str, limit: u64) -> Result<Admission, AdmissionError> {
+        Admission::new(self.client.clone(), name, limit)
     }
 
     /// Jobs that run once per tick.
@@ -208,6 +220,7 @@ impl RemoteBuilder {
                 store,
                 io,
                 rooms: Mutex::default(),
+                tickets: Mutex::default(),
                 _stop: stop,
             }
         });
@@ -227,6 +240,7 @@ pub(crate) struct Client {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) io: Handle,
     rooms: Mutex<Rooms>,
+    tickets: Mutex<Tickets>,
     /// The thread ends when this is dropped.
     _stop: oneshot::Sender<()>,
 }
@@ -263,9 +277,17 @@ impl Client {
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Who waits for places of admissions, and who has some.
+    pub(crate) fn tickets(&self) -> MutexGuard<'_, Tickets> {
+        // No code of others runs under it.
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn noticed(&self, notice: &Notice) {
         let woken = self.rooms().noticed(notice);
         woken.wake();
+        let woken = self.tickets().noticed(notice);
+        woken.iter().for_each(|ticket| ticket.wake());
     }
 
     /// Has a step done, again and again until then. Also said: may requests of it be on their way

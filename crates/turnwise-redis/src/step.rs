@@ -8,8 +8,13 @@
 //! | S4   | A grant is a state of the store. A notice is a hint: lost, doubled, late, it harms not. |
 //! | S5   | Keys come from names that were checked, one hash tag an object.                       |
 
+#[path = "step/desk.rs"]
+mod desk;
+
 use std::fmt;
 use std::time::Duration;
+
+pub use desk::{Claim, DeskAct, DeskAnswer, DeskRow, DeskSeen, DeskStep};
 
 /// Who asks: a client's number, and the number of its request. No two requests have the same.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,6 +113,8 @@ pub enum Step {
         /// A run of an earlier tick may be under way.
         overlap: bool,
     },
+    /// A step of an admission.
+    Desk(DeskStep),
 }
 
 /// What a step has come to.
@@ -180,6 +187,8 @@ pub enum Answer {
         /// The next begins in so long.
         next: Duration,
     },
+    /// To `Desk`.
+    Desk(DeskAnswer),
 }
 
 /// Where a request is.
@@ -196,7 +205,7 @@ pub enum Standing {
 /// A hint for a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A place was granted to this request, which waits.
+    /// A place was granted to this request, which waits; or it waits in vain.
     Granted(Token),
     /// Its place was taken away from this one.
     Lost(Token),

@@ -8,107 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::faulty::{Deaf, Faulty};
-use support::proxy::Proxy;
-use support::{Dice, Server, until};
+use support::world::{World, builder, contract};
+use support::{Dice, until};
 use turnwise_redis::{
-    Attendance, Fenced, FencedError, Limits, LockError, MemoryStore, NameError, Owner,
-    ReleaseError, Remote, RemoteBuilder,
+    Attendance, Fenced, FencedError, Limits, LockError, NameError, Owner, ReleaseError,
 };
-
-/// A store, and what makes clients of it.
-trait World: Send + Sync {
-    fn client(&self, builder: RemoteBuilder) -> Remote;
-
-    /// Do answers always come, and in time?
-    fn is_sound(&self) -> bool {
-        true
-    }
-
-    fn clients(&self, count: usize) -> Vec<Remote> {
-        (0..count).map(|_| self.client(builder())).collect()
-    }
-}
-
-fn builder() -> RemoteBuilder {
-    Remote::builder().prefix("test").lease(Duration::from_secs(5)).place(Duration::from_secs(2))
-}
-
-struct Near(MemoryStore);
-
-impl World for Near {
-    fn client(&self, builder: RemoteBuilder) -> Remote {
-        builder.over(self.0.clone()).unwrap()
-    }
-}
-
-struct Faults(Faulty);
-
-impl World for Faults {
-    fn client(&self, builder: RemoteBuilder) -> Remote {
-        builder.over(self.0.clone()).unwrap()
-    }
-
-    fn is_sound(&self) -> bool {
-        false
-    }
-}
-
-struct NoNotices(MemoryStore);
-
-impl World for NoNotices {
-    fn client(&self, builder: RemoteBuilder) -> Remote {
-        // The next look is what finds out.
-        let builder = builder.place(Duration::from_millis(60));
-        builder.over(Deaf(self.0.clone())).unwrap()
-    }
-}
-
-struct Far(Server);
-
-impl World for Far {
-    fn client(&self, builder: RemoteBuilder) -> Remote {
-        builder.connect(&self.0.url()).unwrap()
-    }
-}
-
-struct Behind(Proxy, #[allow(dead_code, reason = "it lives as long")] Server);
-
-impl World for Behind {
-    fn client(&self, builder: RemoteBuilder) -> Remote {
-        let connect =
-            || builder.clone().answer_within(Duration::from_millis(500)).connect(&self.0.url());
-        // The first step may be one that is lost.
-        (0..50).find_map(|_| connect().ok()).expect("one of fifty comes through")
-    }
-
-    fn is_sound(&self) -> bool {
-        false
-    }
-}
-
-macro_rules! contract {
-    ($($(#[$about:meta])* fn $name:ident($world:ident) $body:block)*) => {
-        mod rules {
-            use super::*;
-            $($(#[$about])* pub(super) fn $name($world: &dyn World) $body)*
-        }
-        contract!(@ memory, Near(MemoryStore::new()), $($name)*);
-        contract!(@ memory_with_faults, Faults(Faulty::new(MemoryStore::new(), 7)), $($name)*);
-        contract!(@ memory_without_notices, NoNotices(MemoryStore::new()), $($name)*);
-        contract!(@ server, Far(Server::start()), $($name)*);
-        contract!(@ server_behind_a_proxy, {
-            let server = Server::start();
-            Behind(Proxy::faulty(server.port, 11), server)
-        }, $($name)*);
-    };
-    (@ $store:ident, $world:expr, $($name:ident)*) => {
-        mod $store {
-            use super::*;
-            $(#[test] fn $name() { rules::$name(&$world) })*
-        }
-    };
-}
 
 contract! {
     /// Nobody is inside beside another, fences increase, nothing remains.

@@ -1,14 +1,16 @@
-//! The programs `lock` and `once`, as somebody uses them.
+//! The programs `lock`, `once` and `raffle-cluster`, as somebody uses them.
 
 mod support;
 
 use std::process::{Command, Output, Stdio};
 
 use support::{Server, signal_to, until};
+use turnwise_redis::Remote;
 
 fn program(name: &str) -> Command {
     let path = match name {
         "lock" => env!("CARGO_BIN_EXE_lock"),
+        "raffle-cluster" => env!("CARGO_BIN_EXE_raffle-cluster"),
         _ => env!("CARGO_BIN_EXE_once"),
     };
     let mut command = Command::new(path);
@@ -94,6 +96,52 @@ fn a_job_runs_once() {
     assert_eq!(run("once", &missed).0, Some(9));
 }
 
+/// A line of the table: its number, and what stands behind it.
+fn line<'a>(table: &'a str, what: &str) -> (u64, &'a str) {
+    let line = table.lines().find_map(|line| line.strip_prefix(what)).unwrap().trim();
+    let (number, more) = line.split_once(' ').unwrap_or((line, ""));
+    (number.parse().unwrap(), more.trim())
+}
+
+#[test]
+fn a_raffle_over_processes_that_are_killed_is_exact() {
+    let server = Server::start();
+    let url = server.url();
+    for form in [&["--memory"][..], &["--url", &url], &[]] {
+        let small = ["--processes", "4", "--requests", "30", "--seats", "20", "--lease", "300ms"];
+        let (code, table, why) = run("raffle-cluster", &[form, &small].concat());
+        assert_eq!((code, &*why), (Some(0), ""), "{form:?}: {table}");
+        assert_eq!(line(&table, "processes"), (4, "2 of them killed"));
+        assert_eq!(line(&table, "answered").0, 60);
+        assert_eq!(line(&table, "rows"), (20, "for 20 seats"));
+        assert!(line(&table, "let in").0 <= 20);
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    }
+    // One seat, which those who are killed have at first.
+    let few = ["--memory", "--processes", "3", "--requests", "5", "--seats", "1"];
+    let (code, table, why) = run("raffle-cluster", &[&few[..], &["--lease", "100ms"]].concat());
+    assert_eq!((code, &*why, line(&table, "rows").0), (Some(0), "", 1), "{table}");
+    // More seats than applicants.
+    let many = ["--memory", "--processes", "2", "--requests", "10", "--kill", "0"];
+    let (code, table, why) = run("raffle-cluster", &many);
+    assert_eq!((code, &*why, line(&table, "rows").0), (Some(0), "", 20), "{table}");
+}
+
+#[test]
+fn a_raffle_that_is_interrupted_ends_its_processes() {
+    let server = Server::start();
+    let long = ["--url", &*server.url(), "--hold", "1d", "--seats", "9", "--kill", "0"];
+    let mut raffle = program("raffle-cluster");
+    let mut raffle = raffle.args(long).args(["--name", "long"]).spawn().unwrap();
+    let reserved = "ZCARD turnwise:{desk:long}:u";
+    until("all seats are taken or reserved", || server.ask(reserved) != ":0");
+    signal_to(&raffle, nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(raffle.wait().unwrap().code(), Some(130));
+    // They are gone: nobody keeps the seats any more.
+    let desk = Remote::connect(&server.url()).unwrap().admission("long", 9).unwrap();
+    until("the seats come back", || desk.info().wait().unwrap().unwrap().reserved == 0);
+}
+
 #[test]
 fn bad_usage_is_told_in_a_line() {
     for (arguments, part) in [
@@ -108,13 +156,25 @@ fn bad_usage_is_told_in_a_line() {
         assert_eq!((code, &*said), (Some(2), ""), "{arguments:?}: {why}");
         assert!(why.contains(part), "{arguments:?}: {why}");
     }
+    for (arguments, part) in [
+        (&["--seats", "0"][..], "0 is not in 1..=1000000"),
+        (&["--kill", "12"], "one has to live"),
+        (&["--lease", "9ms"], "a lease needs ten milliseconds"),
+        (&["--hold", "5"], "`5` is no time"),
+        (&["--memory", "--name", ""], "a name needs a character"),
+        (&["--nonsense"], "unexpected argument"),
+    ] {
+        let (code, said, why) = run("raffle-cluster", arguments);
+        assert_eq!((code, &*said, why.lines().count()), (Some(2), "", 1), "{arguments:?}: {why}");
+        assert!(why.contains(part), "{arguments:?}: {why}");
+    }
     let (code, _, why) = run("lock", &["--url", "redis://127.0.0.1:1/", "a", "--", "true"]);
     assert_eq!(code, Some(69));
     assert!(why.starts_with("lock: the store cannot be reached: "), "{why}");
     assert_eq!(run("lock", &["--memory", "a", "--", "/nowhere/at/all"]).0, Some(127));
     assert_eq!(run("lock", &["--memory", "a", "--", "/"]).0, Some(126));
     assert_eq!(run("once", &["--memory", "--job", "a", "--every", "0", "--", "true"]).0, Some(2));
-    for name in ["lock", "once"] {
+    for name in ["lock", "once", "raffle-cluster"] {
         let (code, help, _) = run(name, &["--help"]);
         assert_eq!(code, Some(0));
         assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");

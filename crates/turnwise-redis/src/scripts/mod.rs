@@ -1,5 +1,7 @@
 //! The steps as scripts, which a server runs alone.
 
+mod desk;
+
 use redis::{Cmd, Value};
 
 use std::time::Duration;
@@ -34,12 +36,14 @@ pub(crate) struct Scripts {
 
 impl Scripts {
     pub(crate) fn new() -> Self {
-        let script = |&(flags, body): &(&str, &str)| {
-            let text = [flags, COMMON, body].concat();
+        let script = |common: &str, &(flags, body): &(&str, &str)| {
+            let text = [flags, common, body].concat();
             let name = sha1_smol::Sha1::from(&text).digest().to_string();
             (name, text)
         };
-        Scripts { all: SOURCES.iter().map(script).collect() }
+        let records = SOURCES.iter().map(|source| script(COMMON, source));
+        let desks = desk::SOURCES.iter().map(|source| script(desk::COMMON, source));
+        Scripts { all: records.chain(desks).collect() }
     }
 
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
@@ -48,7 +52,7 @@ impl Scripts {
 
     /// The command that does a step.
     pub(crate) fn command(&self, channels: &str, op: &Op) -> Cmd {
-        let index = match op.step {
+        let index = match &op.step {
             Step::Acquire { .. } => 0,
             Step::Refresh { .. } => 1,
             Step::Renew { .. } => 2,
@@ -56,9 +60,14 @@ impl Scripts {
             Step::Force { .. } => 4,
             Step::Look => 5,
             Step::Attend { .. } => 6,
+            Step::Desk(step) => SOURCES.len() + desk::index(step),
         };
         let mut cmd = redis::cmd("EVALSHA");
         cmd.arg(&self.all[index].0);
+        if let Step::Desk(step) = &op.step {
+            desk::arguments(&mut cmd, channels, &op.key, step);
+            return cmd;
+        }
         let queue = format!("{}:q", op.key);
         match &op.step {
             Step::Acquire { token, .. }
@@ -85,7 +94,7 @@ impl Scripts {
                 cmd.arg(token.as_str()).arg(micros(late) / 1000)
             }
             Step::Force { place } => cmd.arg(*place),
-            Step::Look => &mut cmd,
+            Step::Look | Step::Desk(_) => &mut cmd,
             Step::Attend { token, every, offset, lease, overlap } => {
                 cmd.arg(token.as_str()).arg(micros(*every)).arg(micros(*offset));
                 cmd.arg(micros(*lease)).arg(u8::from(*overlap))
@@ -117,6 +126,7 @@ fn read(step: &Step, values: &[Value]) -> Option<Answer> {
     let count = |index| number(index).and_then(|number| u64::try_from(number).ok());
     let time = |index| count(index).map(Duration::from_micros);
     Some(match step {
+        Step::Desk(step) => Answer::Desk(desk::read(step, values)?),
         Step::Acquire { .. } => match number(0)? {
             2 => {
                 let place = u32::try_from(count(2)?).ok()?;

@@ -1,9 +1,16 @@
 //! Servers on loopback, each for one test; and what stands between.
 
-#![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    unused_macros,
+    reason = "each test uses a part of it"
+)]
 
 pub mod faulty;
 pub mod proxy;
+pub mod world;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

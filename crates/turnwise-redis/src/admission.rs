@@ -1,0 +1,463 @@
+//! First come, first served, exactly to a limit, for programs on several machines.
+//!
+//! The order is that in which requests come to the store. One step says whether there is a place,
+//! writes the row, and counts it: so there are never more rows than places, whoever is killed when.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+use turnwise::{Reply, promise};
+use turnwise_locks::{Fence, Limits};
+
+use crate::lock::{Acquire, Wanted};
+use crate::name;
+use crate::refused::{AdmissionError, LONGEST_ROW, MOST_PLACES, Refused};
+use crate::remote::{Client, LONGEST, after};
+use crate::step::{DeskAct, DeskAnswer, DeskRow, DeskSeen};
+use crate::ticket::{DeskKey, Ticket};
+
+/// The most rows of a page.
+const PAGE: u32 = 1000;
+
+/// First come, first served, exactly to a limit, one row for each applicant, whatever machines they
+/// are on: see [`Remote::admission`](crate::Remote::admission). Clones are the same admission.
+///
+/// Who is in has a place of its own, from 1 to the limit, and a row in the store, for good. When the
+/// limit is reached, the admission is closed for good. An applicant who is in and applies again hears
+/// of its place, also after the close.
+///
+/// Rows that live elsewhere, in a database say, are written between two steps:
+/// [`reserve`](Self::reserve) a place; write the row there, with the place and the fence under
+/// unique constraints; [confirm](Reservation::confirm). A place that is not confirmed comes back when
+/// its reservation is dropped, or when the lease of its client that is gone has ended; it goes to the
+/// first who waits.
+///
+/// Rows are as durable as the server is told to be (`appendonly yes`), and stay until somebody
+/// deletes their keys.
+///
+/// # Examples
+/// ```
+/// use turnwise_redis::{Refused, Remote};
+///
+/// let raffle = Remote::in_memory().admission("raffle 633", 2)?;
+/// assert_eq!(raffle.admit("ada", "a@example.org").wait()?.place, 1);
+/// assert_eq!(raffle.admit("ada", "").wait(), Err(Refused::Duplicate { place: 1 }));
+/// assert_eq!(raffle.admit("bob", "").wait()?.place, 2);
+/// assert_eq!(raffle.admit("cyd", "").wait(), Err(Refused::Closed { limit: 2 }));
+/// let rows = raffle.rows(0, 10).wait()??;
+/// assert_eq!(rows[0].row, b"a@example.org");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Admission {
+    client: Arc<Client>,
+    desk: DeskKey,
+    name: Arc<str>,
+}
+
+/// An applicant who is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Admitted {
+    /// In this place, from 1 on.
+    pub place: u64,
+    /// The number of the entry: greater than those of all entries and reservations before.
+    pub fence: Fence,
+}
+
+/// What is known of an admission: [`Admission::info`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AdmissionInfo {
+    /// So many places there are.
+    pub limit: u64,
+    /// So many rows are written.
+    pub admitted: u64,
+    /// So many places are reserved.
+    pub reserved: u64,
+    /// So many requests wait for one.
+    pub waiting: u64,
+    /// Is nobody let in any more, but for those who have a place reserved?
+    pub closed: bool,
+}
+
+/// A row of an admission: [`Admission::rows`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Row {
+    /// Who is in.
+    pub applicant: String,
+    /// In this place, from 1 on.
+    pub place: u64,
+    /// The number of the entry.
+    pub fence: Fence,
+    /// What was written.
+    pub row: Vec<u8>,
+}
+
+impl Admission {
+    pub(crate) fn new(client: Arc<Client>, name: &str, limit: u64) -> Result<Self, AdmissionError> {
+        match limit {
+            0 => return Err(AdmissionError::NoPlaces),
+            limit if limit > MOST_PLACES => return Err(AdmissionError::TooMany { limit }),
+            _ => {}
+        }
+        let key = client.key("desk", name).map_err(AdmissionError::Name)?;
+        Ok(Admission { client, desk: DeskKey { key, limit }, name: name.into() })
+    }
+
+    /// Applies: the row is written if there is a place. If all are taken and some of them reserved
+    /// only, it waits until one comes back or none can. The limit of waiting is the client's
+    /// [patience](crate::RemoteBuilder::give_up_after) with a store that does not answer. Waits for
+    /// nobody; the [`Acquire`] does.
+    ///
+    /// What is refused is certainly not in, but for [`Refused::Store`] and [`Refused::Withdrawn`].
+    /// Dropping the [`Acquire`] gives the request up, unless the row is written by then.
+    pub fn admit(&self, applicant: &str, row: impl Into<Vec<u8>>) -> Acquire<Admitted, Refused> {
+        self.admit_within(applicant, row, Limits::NONE)
+    }
+
+    /// Applies, and waits so long for a place that is reserved by others. Zero: not at all. The
+    /// limits have no lease: a row is for good.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_redis::{Refused, Remote};
+    ///
+    /// let raffle = Remote::in_memory().admission("raffle", 1)?;
+    /// let reserved = raffle.reserve("ada").wait()?;
+    /// assert_eq!(raffle.admit_within("bob", "", Duration::ZERO).wait(), Err(Refused::Busy));
+    /// let waits = raffle.admit("bob", "");
+    /// reserved.cancel().wait()??;
+    /// assert_eq!(waits.wait()?.place, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn admit_within(
+        &self,
+        applicant: &str,
+        row: impl Into<Vec<u8>>,
+        limits: impl Into<Limits>,
+    ) -> Acquire<Admitted, Refused> {
+        let (wanted, row) = (Wanted::new(limits.into()), row.into());
+        let fits = name::check(applicant).map_err(Refused::Applicant);
+        match fits.and_then(|()| row_fits(&row)) {
+            Err(refused) => Acquire::over(Err(refused)),
+            Ok(()) if wanted.lease.is_some() => Acquire::over(Err(Refused::HasLease)),
+            Ok(()) => {
+                let ticket = Ticket::take(&self.client, &self.desk, applicant);
+                Acquire::new(
+                    &self.client,
+                    async move { ask(&ticket, Want::Row(row), wanted).await },
+                )
+            }
+        }
+    }
+
+    /// Reserves a place, and waits for one as [`admit`](Self::admit) does. It is kept by the client
+    /// as long as the [`Reservation`] lives.
+    pub fn reserve(&self, applicant: &str) -> Acquire<Reservation, Refused> {
+        self.reserve_within(applicant, Limits::NONE)
+    }
+
+    /// Reserves a place, with limits: how long to wait, and for how long to reserve. One with a
+    /// lease of its own ends with that.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_redis::{Limits, Remote};
+    ///
+    /// let raffle = Remote::in_memory().admission("raffle", 100)?;
+    /// let limits = Limits::wait(Duration::from_secs(5)).lease(Duration::from_secs(6));
+    /// let reservation = raffle.reserve_within("ada", limits).wait()?;
+    /// println!("INSERT .. VALUES ('ada', {}, {})", reservation.place(), reservation.fence());
+    /// let admitted = reservation.confirm("in the database").wait()??;
+    /// assert_eq!(admitted.place, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reserve_within(
+        &self,
+        applicant: &str,
+        limits: impl Into<Limits>,
+    ) -> Acquire<Reservation, Refused> {
+        let wanted = Wanted::new(limits.into());
+        match name::check(applicant) {
+            Err(error) => Acquire::over(Err(Refused::Applicant(error))),
+            Ok(()) if wanted.is_too_short() => Acquire::over(Err(Refused::LeaseTooShort)),
+            Ok(()) => {
+                let ticket = Ticket::take(&self.client, &self.desk, applicant);
+                Acquire::new(&self.client, async move {
+                    let lease = wanted.lease;
+                    let Admitted { place, fence } =
+                        ask(&ticket, Want::Place(lease), wanted).await?;
+                    Ok(Reservation { ticket, place, fence })
+                })
+            }
+        }
+    }
+
+    /// Closes it, for good: nobody is let in any more, and nobody waits, but those who have a place
+    /// reserved may confirm. To close again changes nothing.
+    pub fn close(&self) -> Reply<Result<(), Refused>> {
+        self.once(DeskAct::Close, |_| Some(()))
+    }
+
+    /// What is known of the admission. Stale on return.
+    pub fn info(&self) -> Reply<Result<AdmissionInfo, Refused>> {
+        let limit = self.desk.limit;
+        self.once(DeskAct::Look, move |answer| {
+            let DeskAnswer::Seen(DeskSeen { closed, admitted, reserved, waiting, .. }) = answer
+            else {
+                return None;
+            };
+            Some(AdmissionInfo { limit, admitted, reserved, waiting, closed })
+        })
+    }
+
+    /// Rows in the order in which they were written, without the first ones, so many; 1,000 at most
+    /// come at once. A row that was there once is there again in the same place of the order, so
+    /// pages miss none.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_redis::Remote;
+    ///
+    /// let raffle = Remote::in_memory().admission("raffle", 100)?;
+    /// for applicant in ["ada", "bob", "cyd"] {
+    ///     raffle.admit(applicant, "").wait()?;
+    /// }
+    /// let (mut all, mut from) = (Vec::new(), 0);
+    /// loop {
+    ///     let page = raffle.rows(from, 2).wait()??;
+    ///     if page.is_empty() {
+    ///         break;
+    ///     }
+    ///     from += page.len() as u64;
+    ///     all.extend(page.into_iter().map(|row| row.applicant));
+    /// }
+    /// assert_eq!(all, ["ada", "bob", "cyd"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn rows(&self, from: u64, most: u32) -> Reply<Result<Vec<Row>, Refused>> {
+        let act = DeskAct::Rows { from: from.min(MOST_PLACES), most: most.min(PAGE) };
+        self.once(act, |answer| {
+            let DeskAnswer::Rows(rows) = answer else { return None };
+            let row = |row: DeskRow| Row {
+                applicant: row.applicant,
+                place: row.place,
+                fence: Fence::from_number(row.fence),
+                row: row.row,
+            };
+            Some(rows.into_iter().map(row).collect())
+        })
+    }
+
+    fn once<R: Send + 'static>(
+        &self,
+        act: DeskAct,
+        read: impl FnOnce(DeskAnswer) -> Option<R> + Send + 'static,
+    ) -> Reply<Result<R, Refused>> {
+        let (promise, reply) = promise();
+        let (op, client) = (self.desk.op(act), self.client.clone());
+        self.client.io.spawn(async move {
+            promise.keep(match client.at_desk(&op, client.patience()).await.0 {
+                Ok(DeskAnswer::Differs { limit }) => Err(Refused::OtherLimit { limit }),
+                Ok(answer) => read(answer).ok_or(Refused::Ended),
+                Err(error) => Err(error.into()),
+            });
+        });
+        reply
+    }
+}
+
+impl fmt::Debug for Admission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Admission");
+        shown.field("name", &self.name).field("limit", &self.desk.limit).finish_non_exhaustive()
+    }
+}
+
+fn row_fits(row: &[u8]) -> Result<(), Refused> {
+    match row.len() {
+        bytes if bytes > LONGEST_ROW => Err(Refused::RowTooLong { bytes }),
+        _ => Ok(()),
+    }
+}
+
+/// What a request is for.
+enum Want {
+    Row(Vec<u8>),
+    /// A place, for so long; without a lease, as long as the client keeps it.
+    Place(Option<Duration>),
+}
+
+fn entered(place: u64, fence: u64) -> Admitted {
+    Admitted { place, fence: Fence::from_number(fence) }
+}
+
+/// Asks until it is decided: in, or a place is reserved.
+async fn ask(ticket: &Arc<Ticket>, want: Want, wanted: Wanted) -> Result<Admitted, Refused> {
+    let client = &ticket.client;
+    let mut news = ticket.news();
+    let alive = (!wanted.immediate).then(|| client.place());
+    loop {
+        let claim = ticket.claim.clone();
+        let act = match &want {
+            Want::Row(row) => DeskAct::Admit { claim, row: row.clone(), alive },
+            Want::Place(lease) => {
+                let lease = lease.unwrap_or(client.lease());
+                DeskAct::Reserve { claim, lease, alive }
+            }
+        };
+        news.mark_unchanged();
+        let (sent, patience) = (Instant::now(), client.patience());
+        let until = wanted.until.map_or(patience, |until| until.min(patience));
+        let answer = ticket.send(act, until).await?;
+        match answer {
+            DeskAnswer::Admitted { place, fence } => {
+                ticket.is_over();
+                return Ok(entered(place, fence));
+            }
+            DeskAnswer::Reserved { place, fence } => {
+                let kept = matches!(want, Want::Place(None));
+                let lease = wanted.lease.unwrap_or(client.lease());
+                ticket.holds(sent + lease.min(LONGEST), fence, kept);
+                return Ok(entered(place, fence));
+            }
+            DeskAnswer::Queued { busy, .. } => ticket.waits(busy),
+            DeskAnswer::Busy { .. } => return give_up(ticket, Refused::Busy).await,
+            DeskAnswer::Pending { place } => {
+                return give_up(ticket, Refused::Pending { place }).await;
+            }
+            // For good, whatever of it may be on its way.
+            answer => {
+                ticket.is_over();
+                return Err(match answer {
+                    DeskAnswer::Closed { limit } => Refused::Closed { limit },
+                    DeskAnswer::Duplicate { place } => Refused::Duplicate { place },
+                    DeskAnswer::Differs { limit } => Refused::OtherLimit { limit },
+                    _ => Refused::Ended,
+                });
+            }
+        }
+        let changed = news.changed();
+        match wanted.until {
+            None => drop(changed.await),
+            Some(until) => {
+                if timeout_at(until, changed).await.is_err() {
+                    let waited = wanted.called.elapsed();
+                    return give_up(ticket, Refused::TimedOut { waited }).await;
+                }
+            }
+        }
+    }
+}
+
+/// It is refused. If copies of the request may be on their way, the store refuses them from now on,
+/// or says that one of them has come before.
+async fn give_up(ticket: &Ticket, refused: Refused) -> Result<Admitted, Refused> {
+    ticket.stands_up();
+    if let (act, true) = ticket.cancel() {
+        let until = after(ticket.client.place());
+        if let DeskAnswer::Admitted { place, fence } = ticket.send(act, until).await? {
+            ticket.is_over();
+            return Ok(entered(place, fence));
+        }
+        ticket.is_over();
+    }
+    Err(refused)
+}
+
+/// A place that is reserved, until it is [confirmed](Self::confirm). Dropping it gives the place
+/// back, and waits for nothing; it may be dropped on any thread.
+#[must_use = "dropping it gives the place back"]
+pub struct Reservation {
+    ticket: Arc<Ticket>,
+    place: u64,
+    fence: Fence,
+}
+
+impl Reservation {
+    /// Who has reserved it.
+    pub fn applicant(&self) -> &str {
+        &self.ticket.claim.applicant
+    }
+
+    /// The place, from 1 on. If it comes back, it is given to another one.
+    pub fn place(&self) -> u64 {
+        self.place
+    }
+
+    /// The number of the reservation: greater than those of all entries and reservations before.
+    /// Nobody else has it, ever.
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+
+    /// So long the place is reserved at least, by this machine's clock, if it is not kept longer.
+    pub fn remaining(&self) -> Duration {
+        self.ticket.remaining()
+    }
+
+    /// Is the reservation over? Then somebody else may have the place. Stale on return: what counts
+    /// is whether it is [confirmed](Self::confirm). Wait-free but for a short lock.
+    pub fn is_lost(&self) -> bool {
+        self.remaining().is_zero()
+    }
+
+    /// Writes the row: the applicant is in, for good. The reservation is kept until the answer
+    /// comes, whether anybody waits for that or not.
+    ///
+    /// The answer is [`Refused::Lost`] if the reservation was over before: then it is not in.
+    pub fn confirm(self, row: impl Into<Vec<u8>>) -> Reply<Result<Admitted, Refused>> {
+        let (promise, reply) = promise();
+        let row = row.into();
+        if let Err(refused) = row_fits(&row) {
+            promise.keep(Err(refused));
+            return reply;
+        }
+        let io = self.ticket.client.io.clone();
+        io.spawn(async move {
+            let Reservation { ticket, fence, .. } = self;
+            let claim = ticket.claim.clone();
+            let act = DeskAct::Confirm { claim, fence: fence.number(), row };
+            let answer = ticket.send(act, ticket.client.patience()).await;
+            promise.keep(match answer {
+                Ok(DeskAnswer::Admitted { place, fence }) => {
+                    ticket.is_over();
+                    Ok(entered(place, fence))
+                }
+                Ok(_) => Err(Refused::Lost(fence)),
+                Err(error) => Err(error.into()),
+            });
+        });
+        reply
+    }
+
+    /// Gives the place back, and tells when that is done.
+    pub fn cancel(self) -> Reply<Result<(), Refused>> {
+        let (promise, reply) = promise();
+        let io = self.ticket.client.io.clone();
+        io.spawn(async move {
+            let ticket = self.ticket;
+            ticket.stands_up();
+            let answer = ticket.send(ticket.cancel().0, ticket.client.patience()).await;
+            if answer.is_ok() {
+                ticket.is_over();
+            }
+            promise.keep(answer.map(|_| ()).map_err(Into::into));
+        });
+        reply
+    }
+}
+
+impl fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Reservation");
+        shown.field("applicant", &self.applicant()).field("place", &self.place);
+        shown.field("fence", &self.fence).field("lost", &self.is_lost()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,365 @@
+//! An admission of a store, and its steps: what the scripts `desk_*` do over there, as a machine of
+//! its own.
+//!
+//! An applicant has one entry at most, and moves along:
+//!
+//! ```text
+//!            Admit (a place is free)
+//!   none ───────────────────────────────────────────▶ row, for good
+//!    │ ▲                                                ▲
+//!    │ │ lease over, Cancel                             │ Confirm, Admit by the same request
+//!    │ └───────────────────────┐                        │
+//!    ├─ Reserve (one is free) ─▶ reserved ──────────────┘
+//!    │                             ▲
+//!    └─ all are taken ──▶ queued ──┘ a place comes back, and it is the first
+//! ```
+//!
+//! Each step *settles* first: reservations whose leases are over have ended, and a place that has
+//! come back is reserved for the first in the queue whose seat is still kept, for as long as that
+//! is kept. If no place can ever come back, those who wait are sent away.
+//!
+//! - D1: rows and reservations together are never more than the limit, and each has a place of its
+//!   own among 1 to the limit. A row counts in the step that writes it.
+//! - D2: an applicant has one entry: a row, a reservation, or a seat.
+//! - D3: a place is free only if nobody waits, or the desk is closed.
+//! - D4: fences increase strictly. A new one is the moment, in microseconds, or one more than the
+//!   last: so a store that has lost its records goes on above them.
+//! - D5: a row stays, and its request hears of it whenever it asks again.
+//! - D6: a request that was given up for good gets nothing, however late its messages come.
+//! - D7: closed is for good. A full desk is closed.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use crate::record::REMEMBERED;
+use crate::step::{Claim, DeskAct, DeskAnswer, DeskRow, DeskSeen, DeskStep};
+use crate::step::{Notice, Standing, Token};
+
+/// Times are microseconds on the store's clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Desk {
+    /// So many places there are. 0: nobody has said it.
+    pub(crate) limit: u64,
+    closed: bool,
+    /// The last entry's number.
+    fence: u64,
+    /// The highest place that was ever given.
+    given: u64,
+    /// Places below that have come back.
+    back: BTreeSet<u64>,
+    entries: BTreeMap<String, Entry>,
+    /// When which reservation ends.
+    leases: BTreeSet<(u64, String)>,
+    /// Who waits.
+    queue: VecDeque<String>,
+    /// Who is in, in the order in which the rows were written.
+    rows: Vec<String>,
+    /// Who has given up although requests may come, and until when that is known.
+    gone: BTreeMap<Token, u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Entry {
+    token: Token,
+    state: State,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum State {
+    Queued { alive: u64 },
+    Reserved { place: u64, fence: u64, until: u64 },
+    Row { place: u64, fence: u64, row: Vec<u8> },
+}
+
+/// What a place is wanted for.
+enum Want<'a> {
+    Row(&'a [u8]),
+    Lease(Duration),
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Desk {
+    /// Does a step, now.
+    pub(crate) fn step(
+        &mut self,
+        now: u64,
+        step: &DeskStep,
+        notices: &mut Vec<Notice>,
+    ) -> DeskAnswer {
+        if self.limit != 0 && self.limit != step.limit {
+            return DeskAnswer::Differs { limit: self.limit };
+        }
+        self.gone.retain(|_, until| *until > now);
+        self.settle(now, notices);
+        match &step.act {
+            DeskAct::Admit { claim, row, alive } => {
+                let answer = self.take(now, step.limit, claim, &Want::Row(row), *alive);
+                self.settle(now, notices);
+                answer
+            }
+            DeskAct::Reserve { claim, lease, alive } => {
+                self.take(now, step.limit, claim, &Want::Lease(*lease), *alive)
+            }
+            DeskAct::Keep { claims, lease, alive } => self.keep(now, claims, [*lease, *alive]),
+            DeskAct::Confirm { claim, fence, row } => {
+                let answer = self.confirm(claim, *fence, row);
+                self.settle(now, notices);
+                answer
+            }
+            DeskAct::Cancel { claim, late } => self.cancel(now, claim, *late, notices),
+            DeskAct::Close => {
+                (self.limit, self.closed) = (step.limit, true);
+                self.settle(now, notices);
+                DeskAnswer::Closed { limit: self.limit }
+            }
+            DeskAct::Look => DeskAnswer::Seen(DeskSeen {
+                limit: self.limit,
+                closed: self.is_closed(),
+                admitted: self.rows.len() as u64,
+                reserved: self.leases.len() as u64,
+                waiting: self.queue.len() as u64,
+                fence: self.fence,
+            }),
+            DeskAct::Rows { from, most } => {
+                let from = usize::try_from(*from).unwrap_or(usize::MAX);
+                let rows = self.rows.iter().skip(from).take(*most as usize);
+                DeskAnswer::Rows(rows.filter_map(|applicant| self.row(applicant)).collect())
+            }
+        }
+    }
+
+    fn row(&self, applicant: &str) -> Option<DeskRow> {
+        let State::Row { place, fence, row } = &self.entries.get(applicant)?.state else {
+            return None;
+        };
+        let (place, fence, row) = (*place, *fence, row.clone());
+        Some(DeskRow { applicant: applicant.to_owned(), place, fence, row })
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed || self.limit != 0 && self.rows.len() as u64 >= self.limit
+    }
+
+    fn settle(&mut self, now: u64, notices: &mut Vec<Notice>) {
+        while self.leases.first().is_some_and(|(until, _)| *until <= now) {
+            let Some((_, applicant)) = self.leases.pop_first() else { return };
+            self.gives_back(&applicant);
+        }
+        let closed = self.is_closed();
+        while closed || self.has_place() {
+            let Some(applicant) = self.queue.pop_front() else { return };
+            let Some(Entry { token, state }) = self.entries.remove(&applicant) else { continue };
+            let State::Queued { alive } = state else { continue };
+            if closed {
+                notices.push(Notice::Granted(token));
+            } else if alive > now {
+                notices.push(Notice::Granted(token.clone()));
+                self.reserve(now, token, applicant, alive);
+            }
+        }
+    }
+
+    fn has_place(&self) -> bool {
+        !self.back.is_empty() || self.given < self.limit
+    }
+
+    /// A place that is free, and the number of who has it from now on.
+    fn place(&mut self, now: u64) -> (u64, u64) {
+        self.fence = now.max(self.fence + 1);
+        let place = self.back.pop_first().unwrap_or_else(|| {
+            self.given += 1;
+            self.given
+        });
+        (place, self.fence)
+    }
+
+    fn reserve(&mut self, now: u64, token: Token, applicant: String, until: u64) -> DeskAnswer {
+        let (place, fence) = self.place(now);
+        self.leases.insert((until, applicant.clone()));
+        let state = State::Reserved { place, fence, until };
+        self.entries.insert(applicant, Entry { token, state });
+        DeskAnswer::Reserved { place, fence }
+    }
+
+    /// The reservation has ended; its lease is not counted any more.
+    fn gives_back(&mut self, applicant: &str) {
+        if let Some(Entry { state: State::Reserved { place, .. }, .. }) =
+            self.entries.remove(applicant)
+        {
+            self.back.insert(place);
+        }
+    }
+
+    /// So long the first lease lasts that ends.
+    fn busy(&self, now: u64) -> Duration {
+        let first = self.leases.first().map(|(until, _)| *until);
+        Duration::from_micros(first.unwrap_or(now) - now)
+    }
+
+    fn take(
+        &mut self,
+        now: u64,
+        limit: u64,
+        claim: &Claim,
+        want: &Want<'_>,
+        alive: Option<Duration>,
+    ) -> DeskAnswer {
+        let Claim { token, applicant } = claim;
+        if self.gone.contains_key(token) {
+            return DeskAnswer::Gone;
+        }
+        self.limit = limit;
+        let until = alive.map(|alive| now.saturating_add(micros(alive)));
+        if let Some(entry) = self.entries.get_mut(applicant) {
+            let mine = entry.token == *token;
+            match &mut entry.state {
+                &mut State::Row { place, fence, .. } if mine => {
+                    return DeskAnswer::Admitted { place, fence };
+                }
+                &mut State::Row { place, .. } => return DeskAnswer::Duplicate { place },
+                &mut State::Reserved { place, .. } if !mine => {
+                    return DeskAnswer::Pending { place: Some(place) };
+                }
+                &mut State::Reserved { place, fence, until: kept } => match want {
+                    Want::Row(row) => return self.write(claim, place, fence, row),
+                    Want::Lease(lease) => {
+                        self.leases.remove(&(kept, applicant.clone()));
+                        self.prolong(applicant, now.saturating_add(micros(*lease)));
+                        return DeskAnswer::Reserved { place, fence };
+                    }
+                },
+                State::Queued { alive } if mine => {
+                    *alive = until.unwrap_or(*alive);
+                }
+                State::Queued { alive } if *alive > now => {
+                    return DeskAnswer::Pending { place: None };
+                }
+                State::Queued { .. } => {
+                    // Whoever had that seat is gone.
+                    self.entries.remove(applicant);
+                    self.queue.retain(|other| other != applicant);
+                }
+            }
+        }
+        if self.is_closed() {
+            return DeskAnswer::Closed { limit };
+        }
+        if self.has_place() {
+            return match want {
+                Want::Row(row) => {
+                    let (place, fence) = self.place(now);
+                    self.write(claim, place, fence, row)
+                }
+                Want::Lease(lease) => {
+                    let until = now.saturating_add(micros(*lease));
+                    self.reserve(now, token.clone(), applicant.clone(), until)
+                }
+            };
+        }
+        let busy = self.busy(now);
+        let Some(alive) = until else { return DeskAnswer::Busy { busy } };
+        let ahead = self.queue.iter().position(|other| other == applicant).unwrap_or_else(|| {
+            self.queue.push_back(applicant.clone());
+            let state = State::Queued { alive };
+            self.entries.insert(applicant.clone(), Entry { token: token.clone(), state });
+            self.queue.len() - 1
+        });
+        DeskAnswer::Queued { ahead: ahead as u64, busy }
+    }
+
+    /// The reservation lasts until then.
+    fn prolong(&mut self, applicant: &str, to: u64) {
+        if let Some(Entry { state: State::Reserved { until, .. }, .. }) =
+            self.entries.get_mut(applicant)
+        {
+            *until = to;
+            self.leases.insert((to, applicant.to_owned()));
+        }
+    }
+
+    fn write(&mut self, claim: &Claim, place: u64, fence: u64, row: &[u8]) -> DeskAnswer {
+        let Claim { token, applicant } = claim.clone();
+        let state = State::Row { place, fence, row: row.to_vec() };
+        let before = self.entries.insert(applicant.clone(), Entry { token, state });
+        if let Some(Entry { state: State::Reserved { until, .. }, .. }) = before {
+            self.leases.remove(&(until, applicant.clone()));
+        }
+        self.rows.push(applicant);
+        DeskAnswer::Admitted { place, fence }
+    }
+
+    fn keep(
+        &mut self,
+        now: u64,
+        claims: &[(Claim, u64)],
+        [lease, alive]: [Duration; 2],
+    ) -> DeskAnswer {
+        let [lease, until] = [lease, alive].map(|time| now.saturating_add(micros(time)));
+        let mut standings = Vec::with_capacity(claims.len());
+        for (Claim { token, applicant }, wanted) in claims {
+            let entry = self.entries.get_mut(applicant).filter(|entry| entry.token == *token);
+            // A late copy of the request may have reserved anew.
+            let is_it = |fence| *wanted == 0 || *wanted == fence;
+            standings.push(match entry.map(|entry| &mut entry.state) {
+                Some(State::Queued { alive }) => {
+                    *alive = until;
+                    Standing::Queued
+                }
+                Some(&mut State::Reserved { fence, until: kept, .. }) if is_it(fence) => {
+                    self.leases.remove(&(kept, applicant.clone()));
+                    self.prolong(applicant, lease);
+                    Standing::Holds
+                }
+                Some(&mut State::Row { fence, .. }) if is_it(fence) => Standing::Holds,
+                _ => Standing::Nowhere,
+            });
+        }
+        DeskAnswer::Standings { standings, busy: self.busy(now) }
+    }
+
+    fn confirm(&mut self, claim: &Claim, confirmed: u64, row: &[u8]) -> DeskAnswer {
+        let entry = self.entries.get(&claim.applicant).filter(|entry| entry.token == claim.token);
+        match entry.map(|entry| &entry.state) {
+            Some(&State::Row { place, fence, .. }) if fence == confirmed => {
+                DeskAnswer::Admitted { place, fence }
+            }
+            Some(&State::Reserved { place, fence, .. }) if fence == confirmed => {
+                self.write(claim, place, fence, row)
+            }
+            _ => DeskAnswer::Lost,
+        }
+    }
+
+    fn cancel(
+        &mut self,
+        now: u64,
+        claim: &Claim,
+        late: bool,
+        notices: &mut Vec<Notice>,
+    ) -> DeskAnswer {
+        let Claim { token, applicant } = claim;
+        if late {
+            self.gone.insert(token.clone(), now.saturating_add(micros(REMEMBERED)));
+        }
+        let entry = self.entries.get(applicant).filter(|entry| entry.token == *token);
+        match entry.map(|entry| &entry.state) {
+            Some(&State::Row { place, fence, .. }) => {
+                return DeskAnswer::Admitted { place, fence };
+            }
+            Some(&State::Reserved { until, .. }) => {
+                self.leases.remove(&(until, applicant.clone()));
+                self.gives_back(applicant);
+                self.settle(now, notices);
+            }
+            Some(State::Queued { .. }) => {
+                self.entries.remove(applicant);
+                self.queue.retain(|other| other != applicant);
+            }
+            None => {}
+        }
+        DeskAnswer::Cancelled
+    }
+}

@@ -1,0 +1,141 @@
+//! What one process does: it applies for its applicants, by several threads.
+
+use std::fmt;
+use std::io::{self, BufRead, Write};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::thread;
+
+use turnwise_redis::{Admission, Admitted, Refused};
+
+use crate::{Failure, Options, common};
+
+/// So many call at once.
+const CALLERS: usize = 8;
+
+/// What an entrant tells. Processes tell it in lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// It is there, and waits for the start.
+    Ready,
+    /// It has a place reserved.
+    Reserved,
+    /// This applicant is in.
+    In { place: u64, applicant: String },
+    /// One is not in, and never will be.
+    Closed,
+    /// Something else has come of a request.
+    Failed(String),
+    /// All have their answers.
+    Done,
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Told::Ready => f.write_str("ready"),
+            Told::Reserved => f.write_str("reserved"),
+            Told::In { place, applicant } => write!(f, "in {place} {applicant}"),
+            Told::Closed => f.write_str("closed"),
+            Told::Failed(why) => write!(f, "failed {}", why.replace('\n', " ")),
+            Told::Done => f.write_str("done"),
+        }
+    }
+}
+
+impl Told {
+    pub(crate) fn read(line: &str) -> Option<Told> {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        Some(match word {
+            "ready" => Told::Ready,
+            "reserved" => Told::Reserved,
+            "in" => {
+                let (place, applicant) = rest.split_once(' ')?;
+                Told::In { place: place.parse().ok()?, applicant: applicant.to_owned() }
+            }
+            "closed" => Told::Closed,
+            "failed" => Told::Failed(rest.to_owned()),
+            "done" => Told::Done,
+            _ => return None,
+        })
+    }
+}
+
+/// A process of the cluster: it is told to start by a line, and tells by lines.
+pub(crate) fn process(options: &Options, raffle: &str, number: u32) -> Result<ExitCode, Failure> {
+    let url = options.url.as_deref().unwrap_or_default();
+    let remote = match options.builder().connect(url) {
+        Ok(remote) => remote,
+        Err(error) => return Ok(common::unconnected("raffle-cluster", &error)),
+    };
+    let desk = remote.admission(raffle, options.seats);
+    let desk = desk.map_err(|error| Failure(2, error.to_string()))?;
+    let say = |told| {
+        // Nobody listens any more: then nobody is to be let in.
+        if writeln!(io::stdout().lock(), "{told}").is_err() {
+            std::process::exit(1);
+        }
+    };
+    say(Told::Ready);
+    if io::stdin().lock().read_line(&mut String::new())? == 0 {
+        return Ok(ExitCode::FAILURE);
+    }
+    let until_killed = || loop {
+        thread::park();
+    };
+    enter(options, &desk, number, &say, options.doomed.then_some(&until_killed));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Applies for all applicants of a number. One that is doomed keeps its first reservation until it
+/// is killed.
+pub(crate) fn enter(
+    options: &Options,
+    desk: &Admission,
+    number: u32,
+    say: &(impl Fn(Told) + Sync),
+    doomed: Option<&(dyn Fn() + Sync)>,
+) {
+    let (next, waits) = (AtomicU32::new(0), AtomicBool::new(doomed.is_some()));
+    let call = || loop {
+        let request = next.fetch_add(1, Relaxed);
+        if request >= options.requests {
+            return;
+        }
+        let applicant = format!("{number}.{request}");
+        let reserves = request % 2 == 0;
+        let answer = match reserves {
+            false => desk.admit(&applicant, &*applicant).wait(),
+            true => desk.reserve(&applicant).wait().and_then(|reservation| {
+                say(Told::Reserved);
+                if waits.swap(false, Relaxed)
+                    && let Some(until_killed) = doomed
+                {
+                    until_killed();
+                }
+                thread::sleep(options.hold);
+                let confirmed = reservation.confirm(&*applicant).wait();
+                confirmed.unwrap_or_else(|error| Err(error.into()))
+            }),
+        };
+        say(match answer {
+            Ok(Admitted { place, .. }) => match asks_again(desk, &applicant, request) {
+                None | Some(Err(Refused::Duplicate { .. })) => Told::In { place, applicant },
+                other => Told::Failed(format!("{applicant} is in, and asks again: {other:?}")),
+            },
+            Err(Refused::Closed { .. }) => Told::Closed,
+            Err(refused) => Told::Failed(format!("{applicant}: {refused}")),
+        });
+    };
+    thread::scope(|scope| (0..CALLERS).for_each(|_| drop(scope.spawn(call))));
+    say(Told::Done);
+}
+
+/// Some do: it changes nothing.
+fn asks_again(
+    desk: &Admission,
+    applicant: &str,
+    request: u32,
+) -> Option<Result<Admitted, Refused>> {
+    request.is_multiple_of(5).then(|| desk.admit(applicant, "again").wait())
+}

@@ -1,0 +1,192 @@
+//! A raffle over many processes, some of which are killed: `raffle-cluster --seats 100`.
+//!
+//! Each process applies for many at once, half of them by a reservation first. Some are killed
+//! (`SIGKILL`) while they have a place reserved. In the end the books are compared: what was told,
+//! and what is written.
+
+#[path = "../common/mod.rs"]
+#[allow(dead_code, reason = "shared with the other programs")]
+mod common;
+
+mod books;
+mod cluster;
+mod entrant;
+mod server;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use turnwise_redis::{MemoryStore, Remote, RemoteBuilder};
+
+use cluster::Cluster;
+use server::Server;
+
+/// Many processes apply for a few seats, and some of them are killed.
+///
+/// Half of the requests reserve a seat first, and write their row later. A
+/// process that is to be killed is killed while it has a seat reserved, and
+/// others run. Then the rows are compared with what everybody was told.
+///
+/// Without a URL it starts a server of its own (redis-server), and ends it.
+///
+/// Exit codes: 0 if the books balance, 1 if they do not, 2 for bad usage, 69 if
+/// no server answers or none can be started, 130 if it was interrupted.
+#[derive(Clone, Parser)]
+#[command(name = "raffle-cluster", verbatim_doc_comment)]
+pub(crate) struct Options {
+    /// So many seats there are
+    #[arg(long, default_value = "100", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    seats: u64,
+    /// So many processes
+    #[arg(long, default_value = "12", value_parser = clap::value_parser!(u32).range(1..=200))]
+    processes: u32,
+    /// So many requests of each, each for another applicant
+    #[arg(long, default_value = "200", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    requests: u32,
+    /// So many of the processes are killed
+    #[arg(long, default_value = "2")]
+    kill: u32,
+    /// From a reservation to its row
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = common::time)]
+    hold: Duration,
+    /// So long what a killed process had is kept
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = common::time)]
+    lease: Duration,
+    /// The server [default: one of its own]
+    #[arg(long, env = "REDIS_URL", hide_env_values = true)]
+    url: Option<String>,
+    /// What all keys begin with
+    #[arg(long, default_value = "turnwise")]
+    prefix: String,
+    /// The raffle's name [default: one that nobody has]
+    #[arg(long)]
+    name: Option<String>,
+    /// Threads of this process, and no server
+    #[arg(long)]
+    memory: bool,
+    /// What a process of the cluster is told: its number.
+    #[arg(long, hide = true)]
+    entrant: Option<u32>,
+    /// And that it is to be killed.
+    #[arg(long, hide = true)]
+    doomed: bool,
+}
+
+/// What goes wrong, and the exit code for it.
+pub(crate) struct Failure(pub(crate) u8, pub(crate) String);
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Failure(1, error.to_string())
+    }
+}
+
+impl Options {
+    /// A client's settings.
+    fn builder(&self) -> RemoteBuilder {
+        Remote::builder().prefix(&*self.prefix).lease(self.lease).place(self.lease)
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        if self.kill >= self.processes {
+            let text = format!("of {} processes, {} cannot be killed", self.processes, self.kill);
+            return Err(Failure(2, text + ": one has to live"));
+        }
+        if self.lease < Duration::from_millis(10) {
+            return Err(Failure(2, "a lease needs ten milliseconds".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// The raffle's name.
+    fn raffle(&self) -> String {
+        self.name.clone().unwrap_or_else(|| {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            format!("raffle {} {}", std::process::id(), now.as_micros())
+        })
+    }
+}
+
+fn main() -> ExitCode {
+    let options = match parse() {
+        Ok(options) => options,
+        Err(code) => return code,
+    };
+    match run(options) {
+        Ok(code) => code,
+        Err(Failure(code, why)) => {
+            eprintln!("raffle-cluster: {why}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// The options; or how the program ends without them: after its help, or with a line on what is
+/// wrong.
+fn parse() -> Result<Options, ExitCode> {
+    Options::try_parse().map_err(|told| {
+        if told.kind() == ErrorKind::DisplayHelp {
+            return written(told.print().and_then(|()| io::stdout().flush()));
+        }
+        let text = told.to_string();
+        let line = text.lines().next().unwrap_or_default();
+        eprintln!("raffle-cluster: {}", line.trim_start_matches("error: "));
+        ExitCode::from(2)
+    })
+}
+
+fn run(mut options: Options) -> Result<ExitCode, Failure> {
+    options.check()?;
+    let raffle = options.raffle();
+    options.name = Some(raffle.clone());
+    if let Some(number) = options.entrant {
+        return entrant::process(&options, &raffle, number);
+    }
+    let interrupted = cluster::interrupts();
+    // It ends when this does.
+    let mut own = None;
+    let store = options.memory.then(MemoryStore::new);
+    let remote = match &store {
+        Some(store) => options.builder().over(store.clone()),
+        None => {
+            let url = match options.url.clone() {
+                Some(url) => url,
+                None => own.insert(Server::start(&options)?).url(),
+            };
+            let remote = options.builder().connect(&url);
+            options.url = Some(url);
+            remote
+        }
+    };
+    let remote = match remote {
+        Ok(remote) => remote,
+        Err(error) => return Ok(common::unconnected("raffle-cluster", &error)),
+    };
+    let desk = remote.admission(&raffle, options.seats);
+    let desk = desk.map_err(|error| Failure(2, error.to_string()))?;
+    let cluster = Cluster::start(&options, &raffle, store)?;
+    let books = cluster.run(&options, interrupted)?;
+    let report = books.close(&options, &desk)?;
+    drop(own);
+    let printed = writeln!(io::stdout(), "{}", report.table).and_then(|()| io::stdout().flush());
+    let code = written(printed);
+    for wrong in &report.wrong {
+        eprintln!("raffle-cluster: {wrong}");
+    }
+    Ok(if report.wrong.is_empty() { code } else { ExitCode::FAILURE })
+}
+
+/// How it ends after its output.
+fn written(printed: io::Result<()>) -> ExitCode {
+    match printed {
+        // Whoever read the output has seen enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("raffle-cluster: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}

@@ -1,0 +1,183 @@
+//! The steps of an admission, and their answers. The rules S1 to S5 are those of all steps.
+
+use std::time::Duration;
+
+use super::{Standing, Token};
+
+/// What is asked of an admission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeskStep {
+    /// So many places there are, from 1 on. All steps of one admission say the same.
+    pub limit: u64,
+    /// What to do.
+    pub act: DeskAct,
+}
+
+/// A request, and the applicant for whom it is made.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Claim {
+    /// The request.
+    pub token: Token,
+    /// The applicant.
+    pub applicant: String,
+}
+
+/// What to do at an admission: see each one's [`DeskAnswer`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DeskAct {
+    /// Writes a row into the place that the request has reserved, or into one that is free; or takes
+    /// a seat in the queue.
+    Admit {
+        /// The request.
+        claim: Claim,
+        /// What is written.
+        row: Vec<u8>,
+        /// So long the seat is kept if nobody keeps it. None: it takes no seat.
+        alive: Option<Duration>,
+    },
+    /// Reserves a place for so long if one is free, or takes a seat in the queue.
+    Reserve {
+        /// The request.
+        claim: Claim,
+        /// So long the place is reserved, if nobody keeps it.
+        lease: Duration,
+        /// So long the seat is kept if nobody keeps it. None: it takes no seat.
+        alive: Option<Duration>,
+    },
+    /// Keeps reservations and seats for so long from now.
+    Keep {
+        /// The requests, and the fences of what they have reserved: 0 is whatever they have.
+        claims: Vec<(Claim, u64)>,
+        /// So long a reservation.
+        lease: Duration,
+        /// So long a seat.
+        alive: Duration,
+    },
+    /// Writes a row into the place that is reserved.
+    Confirm {
+        /// The request.
+        claim: Claim,
+        /// The reservation.
+        fence: u64,
+        /// What is written.
+        row: Vec<u8>,
+    },
+    /// Gives back: the place that is reserved, or the seat. A row stays.
+    Cancel {
+        /// The request.
+        claim: Claim,
+        /// Requests of this token may be on their way yet. They are refused when they come.
+        late: bool,
+    },
+    /// Lets nobody in from now on, but for those who have a place reserved.
+    Close,
+    /// Looks at it.
+    Look,
+    /// Reads rows.
+    Rows {
+        /// Not those that were written first, so many.
+        from: u64,
+        /// So many at most.
+        most: u32,
+    },
+}
+
+/// What a step of an admission has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DeskAnswer {
+    /// The request's row is written.
+    Admitted {
+        /// In this place, from 1 on.
+        place: u64,
+        /// The number of the entry.
+        fence: u64,
+    },
+    /// To `Reserve`: the place is reserved, from now on for the lease.
+    Reserved {
+        /// This one, from 1 on.
+        place: u64,
+        /// The reservation's number.
+        fence: u64,
+    },
+    /// The request has a seat in the queue: all places are taken, some of them are reserved only.
+    Queued {
+        /// So many are before it there.
+        ahead: u64,
+        /// So long the first lease lasts that ends, if it is not kept.
+        busy: Duration,
+    },
+    /// The same, and it was not to wait.
+    Busy {
+        /// So long the first lease lasts that ends, if it is not kept.
+        busy: Duration,
+    },
+    /// There is no place, and never will be.
+    Closed {
+        /// So many there were.
+        limit: u64,
+    },
+    /// The applicant is in, by another request.
+    Duplicate {
+        /// Its place.
+        place: u64,
+    },
+    /// Another request of the applicant has a place reserved, or waits for one.
+    Pending {
+        /// The place that is reserved.
+        place: Option<u64>,
+    },
+    /// The request has been given up before.
+    Gone,
+    /// To `Keep`.
+    Standings {
+        /// Where each is, in the order of the claims. A row holds.
+        standings: Vec<Standing>,
+        /// So long the first lease lasts that ends, if it is not kept.
+        busy: Duration,
+    },
+    /// To `Confirm`: there is no such reservation any more.
+    Lost,
+    /// To `Cancel`: it has neither a place nor a seat.
+    Cancelled,
+    /// To `Look`.
+    Seen(DeskSeen),
+    /// To `Rows`: in the order in which they were written.
+    Rows(Vec<DeskRow>),
+    /// The admission has another limit. Nothing was done.
+    Differs {
+        /// So many places it has.
+        limit: u64,
+    },
+}
+
+/// What a look at an admission sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeskSeen {
+    /// So many places there are. 0: nobody has said it.
+    pub limit: u64,
+    /// Is nobody let in any more?
+    pub closed: bool,
+    /// So many rows are written.
+    pub admitted: u64,
+    /// So many places are reserved.
+    pub reserved: u64,
+    /// So many wait.
+    pub waiting: u64,
+    /// The number of the last entry or reservation. 0: there was none.
+    pub fence: u64,
+}
+
+/// A row of an admission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeskRow {
+    /// Who is in.
+    pub applicant: String,
+    /// In this place, from 1 on.
+    pub place: u64,
+    /// The number of the entry.
+    pub fence: u64,
+    /// What was written.
+    pub row: Vec<u8>,
+}

@@ -1,0 +1,273 @@
+//! What a client keeps of its requests for places of admissions.
+//!
+//! - T1: a request has one ticket, which all that work for it share. The last one that lets go of it
+//!   tells the store, once; so nothing is reserved that nobody has here, and nobody waits twice.
+//! - T2: who is told "not in" is not in: copies of its request that may be on their way are refused
+//!   by the store before the answer is given.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::error::StoreError;
+use crate::remote::{Client, LONGEST, SHORTEST, after};
+use crate::step::{
+    Answer, Claim, DeskAct, DeskAnswer, DeskStep, Notice, Op, Standing, Step, Token,
+};
+
+/// A request, until it is given up.
+pub(crate) struct Ticket {
+    pub(crate) client: Arc<Client>,
+    desk: DeskKey,
+    pub(crate) claim: Claim,
+    /// The store knows the token, perhaps.
+    sent: AtomicBool,
+    /// Requests of it may be on their way although answers have come.
+    late: AtomicBool,
+    /// It changes when there may be news.
+    news: watch::Sender<()>,
+    phase: Mutex<Phase>,
+}
+
+/// An admission in the store.
+#[derive(Clone)]
+pub(crate) struct DeskKey {
+    pub(crate) key: String,
+    pub(crate) limit: u64,
+}
+
+#[derive(Clone, Copy)]
+enum Phase {
+    /// It asks, or has its answer.
+    Plain,
+    /// It has a seat.
+    Waits,
+    /// It has a place reserved, by this machine's clock until then. The client keeps it, or it ends
+    /// with its lease.
+    Holds { until: Instant, fence: u64, kept: bool },
+}
+
+/// The tickets of a client, by their tokens; and the admissions at which somebody keeps some.
+#[derive(Default)]
+pub(crate) struct Tickets {
+    all: HashMap<Token, Weak<Ticket>>,
+    kept: HashSet<String>,
+}
+
+impl Tickets {
+    /// Who has to look again.
+    pub(crate) fn noticed(&self, notice: &Notice) -> Vec<Arc<Ticket>> {
+        match notice {
+            Notice::Granted(token) | Notice::Lost(token) => {
+                self.all.get(token).and_then(Weak::upgrade).into_iter().collect()
+            }
+            Notice::LookAgain => self.all.values().filter_map(Weak::upgrade).collect(),
+        }
+    }
+}
+
+impl DeskKey {
+    pub(crate) fn op(&self, act: DeskAct) -> Op {
+        let step = Step::Desk(DeskStep { limit: self.limit, act });
+        Op { key: self.key.clone(), places: 1, step }
+    }
+}
+
+impl Client {
+    /// Has a step of an admission done. Also said: may requests of it be on their way yet?
+    pub(crate) async fn at_desk(
+        &self,
+        op: &Op,
+        until: Instant,
+    ) -> (Result<DeskAnswer, StoreError>, bool) {
+        let (answer, late) = self.call(op, until).await;
+        let answer = answer.and_then(|answer| match answer {
+            Answer::Desk(answer) => Ok(answer),
+            other => Err(StoreError::WrongStore { needs: format!("a desk's answer: {other:?}") }),
+        });
+        (answer, late)
+    }
+}
+
+impl Ticket {
+    /// The ticket of a new request.
+    pub(crate) fn take(client: &Arc<Client>, desk: &DeskKey, applicant: &str) -> Arc<Ticket> {
+        let claim = Claim { token: client.token(), applicant: applicant.to_owned() };
+        let ticket = Arc::new(Ticket {
+            client: client.clone(),
+            desk: desk.clone(),
+            claim,
+            sent: AtomicBool::new(false),
+            late: AtomicBool::new(false),
+            news: watch::Sender::new(()),
+            phase: Mutex::new(Phase::Plain),
+        });
+        let token = ticket.claim.token.clone();
+        client.tickets().all.insert(token, Arc::downgrade(&ticket));
+        ticket
+    }
+
+    /// Has a step of its token done.
+    pub(crate) async fn send(
+        &self,
+        act: DeskAct,
+        until: Instant,
+    ) -> Result<DeskAnswer, StoreError> {
+        self.sent.store(true, Relaxed);
+        // Until its answer has come.
+        let before = self.late.swap(true, Relaxed);
+        let (answer, late) = self.client.at_desk(&self.desk.op(act), until).await;
+        self.late.store(late || before, Relaxed);
+        answer
+    }
+
+    /// What gives it up, and whether requests of it may be on their way.
+    pub(crate) fn cancel(&self) -> (DeskAct, bool) {
+        let late = self.late.load(Relaxed);
+        (DeskAct::Cancel { claim: self.claim.clone(), late }, late)
+    }
+
+    /// The store has nothing to be told any more.
+    pub(crate) fn is_over(&self) {
+        *self.phase() = Phase::Plain;
+        self.sent.store(false, Relaxed);
+    }
+
+    pub(crate) fn news(&self) -> watch::Receiver<()> {
+        self.news.subscribe()
+    }
+
+    pub(crate) fn wake(&self) {
+        self.news.send_replace(());
+    }
+
+    fn phase(&self) -> MutexGuard<'_, Phase> {
+        // Nothing that can panic is done under it.
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It has a seat: that is kept from now on.
+    pub(crate) fn waits(&self, busy: Duration) {
+        *self.phase() = Phase::Waits;
+        self.is_kept(busy);
+    }
+
+    /// It waits no more.
+    pub(crate) fn stands_up(&self) {
+        *self.phase() = Phase::Plain;
+    }
+
+    /// It has a place until then, or as long as the client keeps it.
+    pub(crate) fn holds(&self, until: Instant, fence: u64, kept: bool) {
+        *self.phase() = Phase::Holds { until, fence, kept };
+        if kept {
+            self.is_kept(Duration::MAX);
+        }
+    }
+
+    /// So long its reservation lasts at least.
+    pub(crate) fn remaining(&self) -> Duration {
+        match *self.phase() {
+            Phase::Holds { until, .. } => until.saturating_duration_since(Instant::now()),
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn is_kept(&self, busy: Duration) {
+        if self.client.tickets().kept.insert(self.desk.key.clone()) {
+            let client = Arc::downgrade(&self.client);
+            self.client.io.spawn(keep(client, self.desk.clone(), busy));
+        }
+    }
+
+    /// What the store has said to a step that was sent then, of a place, or of a seat (0).
+    fn stands(&self, standing: Standing, sent: Instant, asked: u64) {
+        let mut phase = self.phase();
+        match (&mut *phase, standing) {
+            (Phase::Waits, Standing::Holds | Standing::Nowhere) => self.wake(),
+            (Phase::Holds { until, kept: true, .. }, Standing::Holds) if asked != 0 => {
+                *until = sent + self.client.lease().min(LONGEST);
+            }
+            // What is said of a seat says nothing of the place that has come since.
+            (Phase::Holds { .. }, Standing::Nowhere) if asked != 0 => *phase = Phase::Plain,
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.client.tickets().all.remove(&self.claim.token);
+        if self.sent.swap(false, Relaxed) {
+            let (client, op) = (self.client.clone(), self.desk.op(self.cancel().0));
+            self.client.io.spawn(async move {
+                // If it cannot be told, the seat or the lease runs out by itself.
+                let _ = client.call(&op, client.patience()).await;
+            });
+        }
+    }
+}
+
+/// Keeps the seats and the reservations that a client has at an admission, by one step for all, until
+/// there are none.
+async fn keep(client: Weak<Client>, desk: DeskKey, mut busy: Duration) {
+    loop {
+        let Some(strong) = client.upgrade() else { return };
+        let third = strong.place().min(strong.lease()) / 3;
+        drop(strong);
+        // The end of somebody's lease needs no notice.
+        let pause = third.min(busy.saturating_add(Duration::from_millis(1))).max(SHORTEST / 2);
+        sleep_until(after(pause)).await;
+        let Some(client) = client.upgrade() else { return };
+        // Dropped after the lock of the tickets is: the last of one takes that lock.
+        let all: Vec<Arc<Ticket>>;
+        let (kept, claims): (Vec<_>, Vec<_>) = {
+            let mut tickets = client.tickets();
+            all = tickets.all.values().filter_map(Weak::upgrade).collect();
+            let here = all.iter().filter(|ticket| ticket.desk.key == desk.key);
+            let kept = here.filter_map(|ticket| {
+                let fence = match *ticket.phase() {
+                    Phase::Waits => 0,
+                    Phase::Holds { fence, kept: true, .. } => fence,
+                    _ => return None,
+                };
+                Some((Arc::downgrade(ticket), (ticket.claim.clone(), fence)))
+            });
+            let kept: (Vec<_>, Vec<_>) = kept.unzip();
+            if kept.0.is_empty() {
+                // Under the lock: the next one begins anew.
+                tickets.kept.remove(&desk.key);
+            }
+            kept
+        };
+        drop(all);
+        if kept.is_empty() {
+            return;
+        }
+        let (lease, alive) = (client.lease(), client.place());
+        let fences: Vec<_> = claims.iter().map(|(_, fence)| *fence).collect();
+        let (sent, op) = (Instant::now(), desk.op(DeskAct::Keep { claims, lease, alive }));
+        let answer = client.at_desk(&op, after(lease.min(alive))).await.0;
+        let tickets = kept.iter().map(Weak::upgrade).zip(fences);
+        busy = Duration::MAX;
+        match answer {
+            Ok(DeskAnswer::Standings { standings, busy: left }) => {
+                for ((ticket, asked), standing) in tickets.zip(standings) {
+                    busy = if asked == 0 { left } else { busy };
+                    if let Some(ticket) = ticket {
+                        ticket.stands(standing, sent, asked);
+                    }
+                }
+            }
+            // Those who wait ask themselves, and hear what is wrong. Those who hold have clocks.
+            _ => {
+                let waiting = tickets.filter(|(_, asked)| *asked == 0);
+                waiting.filter_map(|(ticket, _)| ticket).for_each(|ticket| ticket.wake());
+            }
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! What an admission promises, over every store: first come, first served, exactly to the limit.
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::world::{World, builder, contract};
+use support::{Server, until};
+use turnwise_redis::step::{Answer, DeskAct, DeskAnswer, DeskStep, Op, Step};
+use turnwise_redis::{
+    Admission, AdmissionError, AdmissionInfo, Called, Effect, Limits, MemoryStore, NameError,
+    NoticeSink, Refused, Remote, Row, Store, StoreError,
+};
+
+fn info(admission: &Admission) -> AdmissionInfo {
+    admission.info().wait().unwrap().unwrap()
+}
+
+/// All rows, by small pages.
+fn rows(admission: &Admission) -> Vec<Row> {
+    let mut all = Vec::new();
+    loop {
+        let page = admission.rows(all.len() as u64, 3).wait().unwrap().unwrap();
+        if page.is_empty() {
+            return all;
+        }
+        all.extend(page);
+    }
+}
+
+fn desks(clients: &[Remote], name: &str, limit: u64) -> Vec<Admission> {
+    clients.iter().map(|client| client.admission(name, limit).unwrap()).collect()
+}
+
+contract! {
+    /// Whoever applies how often: as many rows as places, one each, and everybody is answered.
+    fn exactly_the_limit(world) {
+        let clients = world.clients(3);
+        for (limit, applicants) in [(4, 7), (5, 2), (15, 100)] {
+            let name = format!("{limit} of {applicants}");
+            let desks = desks(&clients, &name, limit);
+            let asked: Vec<_> = (0..applicants)
+                .map(|n| desks[n % 3].admit(&format!("a{n}"), format!("row {n}")))
+                .collect();
+            let mut places = BTreeMap::new();
+            for (n, asked) in asked.into_iter().enumerate() {
+                match asked.wait() {
+                    Ok(admitted) => assert_eq!(places.insert(admitted.place, n), None),
+                    Err(Refused::Closed { limit: told }) => assert_eq!(told, limit),
+                    other => panic!("{other:?}"),
+                }
+            }
+            let full = limit.min(applicants as u64);
+            assert_eq!(places.len() as u64, full);
+            assert!(places.keys().copied().eq(1..=full));
+            let rows = rows(&desks[0]);
+            assert_eq!(rows.len(), places.len());
+            for row in &rows {
+                let n = places[&row.place];
+                assert_eq!((&*row.applicant, &*row.row), (&*format!("a{n}"), format!("row {n}").as_bytes()));
+            }
+            assert!(rows.is_sorted_by(|a, b| a.fence < b.fence));
+            let info = info(&desks[1]);
+            assert_eq!((info.limit, info.admitted, info.reserved, info.waiting), (limit, full, 0, 0));
+            assert_eq!(info.closed, full == limit);
+        }
+    }
+
+    fn one_row_for_each_applicant(world) {
+        let clients = world.clients(3);
+        let desks = desks(&clients, "a", 50);
+        let asked: Vec<_> = (0..100).map(|n| desks[n % 3].admit("ada", n.to_string())).collect();
+        let answers: Vec<_> = asked.into_iter().map(|asked| asked.wait()).collect();
+        assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
+        for refused in answers.into_iter().filter_map(Result::err) {
+            assert_eq!(refused, Refused::Duplicate { place: 1 });
+        }
+        assert_eq!(rows(&desks[0]).len(), 1);
+        // Who is in hears of it after the close.
+        desks[1].close().wait().unwrap().unwrap();
+        assert_eq!(desks[2].admit("ada", "").wait(), Err(Refused::Duplicate { place: 1 }));
+        assert_eq!(desks[2].reserve("ada").wait().unwrap_err(), Refused::Duplicate { place: 1 });
+        assert_eq!(desks[0].admit("bob", "").wait(), Err(Refused::Closed { limit: 50 }));
+        let info = info(&desks[0]);
+        assert!((info.admitted, info.closed) == (1, true));
+    }
+
+    fn a_place_that_is_given_back_goes_to_the_first(world) {
+        let clients = world.clients(3);
+        let desks = desks(&clients, "a", 2);
+        let ada = desks[0].reserve("ada").wait().unwrap();
+        let bob = desks[1].reserve("bob").wait().unwrap();
+        assert_eq!((ada.place(), bob.place()), (1, 2));
+        assert!(bob.fence() > ada.fence());
+        assert_eq!(desks[2].admit_within("cyd", "", Duration::ZERO).wait(), Err(Refused::Busy));
+        let other = desks[2].admit_within("ada", "", Duration::ZERO).wait();
+        assert_eq!(other, Err(Refused::Pending { place: Some(1) }));
+        let mut wait = Vec::new();
+        for n in 0..3 {
+            let name = format!("w{n}");
+            wait.push(desks[n % 3].admit(&name, name.clone()));
+            until("it waits", || info(&desks[0]).waiting == n as u64 + 1);
+        }
+        let again = desks[2].reserve_within("w2", Duration::ZERO).wait();
+        assert_eq!(again.unwrap_err(), Refused::Pending { place: None });
+        let (first, second) = (ada.fence(), bob.fence());
+        bob.cancel().wait().unwrap().unwrap();
+        let mut wait = wait.into_iter();
+        let admitted = wait.next().unwrap().wait().unwrap();
+        assert_eq!(admitted.place, 2);
+        assert!(admitted.fence > second);
+        assert_eq!(info(&desks[0]).waiting, 2);
+        drop(ada);
+        let admitted = wait.next().unwrap().wait().unwrap();
+        assert_eq!(admitted.place, 1);
+        assert!(admitted.fence > first);
+        // No place can come back any more.
+        let last = wait.next().unwrap().wait();
+        assert_eq!(last, Err(Refused::Closed { limit: 2 }));
+        let order: Vec<_> = rows(&desks[2]).into_iter().map(|row| (row.applicant, row.place)).collect();
+        assert_eq!(order, [("w0".to_owned(), 2), ("w1".to_owned(), 1)]);
+    }
+
+    fn a_reservation_is_kept_and_confirmed(world) {
+        let lease = Duration::from_millis(if world.is_sound() { 400 } else { 1500 });
+        let desk = world.client(builder().lease(lease)).admission("a", 1).unwrap();
+        let other = world.client(builder()).admission("a", 1).unwrap();
+        let reservation = desk.reserve("ada").wait().unwrap();
+        let late = other.admit_within("bob", "", lease * 3).wait();
+        assert!(matches!(late, Err(Refused::TimedOut { .. } | Refused::Store(_))), "{late:?}");
+        assert!(!reservation.is_lost());
+        let (place, fence) = (reservation.place(), reservation.fence());
+        let admitted = reservation.confirm("later").wait().unwrap().unwrap();
+        assert_eq!((admitted.place, admitted.fence), (place, fence));
+        assert_eq!(other.admit("bob", "").wait(), Err(Refused::Closed { limit: 1 }));
+        let rows = rows(&other);
+        assert_eq!((rows.len(), &*rows[0].row), (1, &b"later"[..]));
+        until("nobody waits", || (info(&other).waiting, info(&other).reserved) == (0, 0));
+    }
+
+    fn a_reservation_that_is_over_is_not_confirmed(world) {
+        let clients = world.clients(2);
+        let desks = desks(&clients, "a", 1);
+        let limits = Limits::NONE.lease(Duration::from_millis(300));
+        let old = desks[0].reserve_within("ada", limits).wait().unwrap();
+        let new = desks[1].reserve("bob").wait().unwrap();
+        assert_eq!(new.place(), 1);
+        assert!(new.fence() > old.fence());
+        until("it learns of it", || old.is_lost());
+        let fence = old.fence();
+        assert_eq!(old.confirm("too late").wait().unwrap(), Err(Refused::Lost(fence)));
+        new.confirm("in time").wait().unwrap().unwrap();
+        let rows = rows(&desks[0]);
+        assert_eq!((rows.len(), &*rows[0].applicant), (1, "bob"));
+    }
+
+    fn requests_that_are_dropped_are_given_up(world) {
+        let clients = world.clients(2);
+        let desks = desks(&clients, "a", 2);
+        for round in 0..10 {
+            let held = [0, 1].map(|n| desks[n].reserve(&format!("h{round}.{n}")).wait().unwrap());
+            let asked: Vec<_> =
+                (0..4).map(|n| desks[n % 2].reserve(&format!("w{round}.{n}"))).collect();
+            if round % 2 == 0 {
+                until("they wait", || info(&desks[0]).waiting > 0);
+            }
+            drop(held);
+            drop(asked);
+            until("nothing remains", || {
+                let info = info(&desks[0]);
+                (info.reserved, info.waiting, info.admitted) == (0, 0, 0)
+            });
+        }
+        // One that waits in vain goes away.
+        let held = [0, 1].map(|n| desks[n].reserve(&format!("h{n}")).wait().unwrap());
+        let (began, limit) = (Instant::now(), Duration::from_millis(300));
+        let late = desks[0].admit_within("late", "", limit).wait();
+        match late {
+            Err(Refused::TimedOut { waited }) => assert!(waited >= limit),
+            Err(Refused::Store(error)) if !world.is_sound() => assert!(error.is_transient()),
+            other => panic!("{other:?}"),
+        }
+        assert!(began.elapsed() >= limit);
+        until("nobody waits", || info(&desks[0]).waiting == 0);
+        drop(held);
+    }
+
+    fn who_waits_learns_of_the_close(world) {
+        let clients = world.clients(3);
+        let desks = desks(&clients, "a", 1);
+        let held = desks[0].reserve("ada").wait().unwrap();
+        let waits: Vec<_> = (0..6).map(|n| desks[n % 3].admit(&format!("w{n}"), "")).collect();
+        until("they wait", || info(&desks[0]).waiting == 6);
+        desks[1].close().wait().unwrap().unwrap();
+        for asked in waits {
+            assert_eq!(asked.wait(), Err(Refused::Closed { limit: 1 }));
+        }
+        assert_eq!(desks[2].reserve("bob").wait().unwrap_err(), Refused::Closed { limit: 1 });
+        // But who has a place keeps it.
+        held.confirm("").wait().unwrap().unwrap();
+        assert_eq!(info(&desks[2]).admitted, 1);
+    }
+
+    /// Reservations that are confirmed, dropped and left to their leases, on all clients at once.
+    fn all_places_are_taken_in_the_end(world) {
+        let clients = world.clients(3);
+        let desks = desks(&clients, "a", 10);
+        let told = thread::scope(|scope| {
+            let threads: Vec<_> = (0..6)
+                .map(|thread| {
+                    let desk = &desks[thread % 3];
+                    scope.spawn(move || {
+                        let mut told = Vec::new();
+                        for n in 0..8 {
+                            let name = format!("{thread}.{n}");
+                            let answer = match n % 4 {
+                                0 => desk.admit(&name, name.clone()).wait(),
+                                1 => {
+                                    let limits = Limits::NONE.lease(Duration::from_millis(50));
+                                    // Left to its lease: it may be late.
+                                    desk.reserve_within(&name, limits).wait().and_then(|held| {
+                                        held.confirm(name.clone()).wait().unwrap()
+                                    })
+                                }
+                                2 => match desk.reserve(&name).wait() {
+                                    Ok(held) => Err(Refused::Lost(held.fence())),
+                                    Err(refused) => Err(refused),
+                                },
+                                _ => desk.reserve(&name).wait().and_then(|held| {
+                                    held.confirm(name.clone()).wait().unwrap()
+                                }),
+                            };
+                            match answer {
+                                Ok(admitted) => told.push((admitted.place, name)),
+                                Err(Refused::Closed { .. } | Refused::Lost(_)) => {}
+                                Err(refused) => panic!("{refused:?}"),
+                            }
+                        }
+                        told
+                    })
+                })
+                .collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<BTreeSet<_>>()
+        });
+        let rows: BTreeSet<_> =
+            rows(&desks[0]).into_iter().map(|row| (row.place, row.applicant)).collect();
+        assert_eq!(rows, told);
+        assert!(rows.iter().map(|(place, _)| *place).eq(1..=10), "{rows:?}");
+    }
+
+    fn bad_input_is_told(world) {
+        let client = world.client(builder());
+        assert_eq!(client.admission("a", 0).unwrap_err(), AdmissionError::NoPlaces);
+        let many = client.admission("a", u64::MAX).unwrap_err();
+        assert_eq!(many, AdmissionError::TooMany { limit: u64::MAX });
+        assert_eq!(client.admission("", 1).unwrap_err(), AdmissionError::Name(NameError::Empty));
+        let long = "x".repeat(2000);
+        let too_long = NameError::TooLong { bytes: 2000 };
+        assert_eq!(client.admission(&long, 1).unwrap_err(), AdmissionError::Name(too_long));
+        let desk = client.admission("a {} %\u{7}", 1_000_000_000).unwrap();
+        assert_eq!(desk.admit("", "").wait(), Err(Refused::Applicant(NameError::Empty)));
+        assert_eq!(desk.reserve(&long).wait().unwrap_err(), Refused::Applicant(too_long));
+        let leased = desk.admit_within("ada", "", Limits::NONE.lease(Duration::from_secs(1)));
+        assert_eq!(leased.wait(), Err(Refused::HasLease));
+        let short = desk.reserve_within("ada", Limits::NONE.lease(Duration::from_millis(9)));
+        assert_eq!(short.wait().unwrap_err(), Refused::LeaseTooShort);
+        let huge = vec![0; 65_537];
+        let too_huge = Err(Refused::RowTooLong { bytes: 65_537 });
+        assert_eq!(desk.admit("ada", huge.clone()).wait(), too_huge);
+        let held = desk.reserve_within("ada", Limits::wait(Duration::MAX).lease(Duration::MAX));
+        let held = held.wait().unwrap();
+        assert!(held.remaining() > Duration::from_secs(1 << 30));
+        assert_eq!(held.confirm(huge.clone()).wait().unwrap(), too_huge);
+        until("it is given back", || info(&desk).reserved == 0);
+        // Any bytes are a row, and any text is an applicant.
+        let odd = "o'd {}:q \r\n\u{0} r 1 2 3";
+        desk.admit(odd, &huge[1..]).wait().unwrap();
+        let row = rows(&desk).remove(0);
+        assert_eq!((&*row.applicant, row.row.len()), (odd, 65_536));
+        assert_eq!(desk.rows(0, 0).wait().unwrap().unwrap(), []);
+        assert_eq!(desk.rows(u64::MAX, u32::MAX).wait().unwrap().unwrap(), []);
+        let other = world.client(builder()).admission("a {} %\u{7}", 7).unwrap();
+        let differs = Refused::OtherLimit { limit: 1_000_000_000 };
+        assert_eq!(other.admit("bob", "").wait().unwrap_err(), differs);
+        assert_eq!(other.reserve("bob").wait().unwrap_err(), differs);
+        assert_eq!(other.info().wait().unwrap().unwrap_err(), differs);
+        assert_eq!(other.close().wait().unwrap().unwrap_err(), differs);
+        assert!(!info(&desk).closed);
+    }
+}
+
+/// Who waits hears of it, and waits no more; who has a place cannot confirm it.
+#[test]
+fn a_server_that_is_gone_is_told() {
+    let mut server = Server::start();
+    let short = || builder().place(Duration::from_millis(200));
+    let client = || short().give_up_after(Duration::from_millis(300)).connect(&server.url());
+    let desks = desks(&[client().unwrap(), client().unwrap()], "a", 1);
+    let held = desks[0].reserve("ada").wait().unwrap();
+    let waits = desks[1].admit("bob", "");
+    until("it waits", || info(&desks[0]).waiting == 1);
+    server.kill();
+    let told = waits.wait();
+    assert!(matches!(told, Err(Refused::Store(_))), "{told:?}");
+    let confirmed = held.confirm("").wait().unwrap();
+    assert!(matches!(confirmed, Err(Refused::Store(_))), "{confirmed:?}");
+}
+
+/// Nobody new is let in, but reservations are kept and confirmed.
+#[test]
+fn memory_is_full() {
+    let server = Server::with(&["--save", "", "--maxmemory-policy", "noeviction"]);
+    let client = builder().lease(Duration::from_millis(400)).connect(&server.url()).unwrap();
+    let desk = client.admission("a", 5).unwrap();
+    let held = desk.reserve("ada").wait().unwrap();
+    server.ask("CONFIG SET maxmemory 1");
+    let refused = desk.admit("bob", "").wait();
+    match refused {
+        Err(Refused::Store(StoreError::Refused(why))) => assert!(why.contains("OOM"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    let began = Instant::now();
+    until("it was kept", || began.elapsed() > Duration::from_millis(900));
+    assert!(!held.is_lost());
+    held.confirm("").wait().unwrap().unwrap();
+    assert_eq!(rows(&desk).len(), 1);
+}
+
+/// A server that writes each step down has every row that anybody was told of.
+#[test]
+fn rows_outlive_the_power_failure() {
+    let always = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
+    let mut server = Server::with(&always);
+    let desk = builder().connect(&server.url()).unwrap().admission("a", 3).unwrap();
+    let admitted = desk.admit("ada", "1").wait().unwrap();
+    let reserved = desk.reserve("bob").wait().unwrap();
+    server.kill();
+    server.run();
+    assert_eq!(desk.admit("ada", "").wait(), Err(Refused::Duplicate { place: 1 }));
+    let confirmed = reserved.confirm("2").wait().unwrap().unwrap();
+    let next = desk.admit("cyd", "3").wait().unwrap();
+    assert!(admitted.fence < confirmed.fence && confirmed.fence < next.fence);
+    let rows: Vec<_> = rows(&desk).into_iter().map(|row| (row.place, row.row)).collect();
+    assert_eq!(rows, [(1, b"1".to_vec()), (2, b"2".to_vec()), (3, b"3".to_vec())]);
+}
+
+/// A server that keeps nothing has forgotten who was in; its fences go on.
+#[test]
+fn fences_increase_after_the_rows_are_lost() {
+    let mut server = Server::start();
+    let desk = builder().connect(&server.url()).unwrap().admission("a", 3).unwrap();
+    let before = desk.admit("ada", "").wait().unwrap();
+    server.kill();
+    server.run();
+    let after = desk.admit("ada", "").wait().unwrap();
+    assert!(after.fence > before.fence);
+    assert_eq!((after.place, rows(&desk).len()), (1, 1));
+}
+
+/// A store in which the first request of bob comes late, and cancelling takes its time.
+#[derive(Clone, Debug)]
+struct Late {
+    store: MemoryStore,
+    copy: Arc<Mutex<Option<Op>>>,
+}
+
+impl Store for Late {
+    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
+        Box::pin(async move {
+            match &op.step {
+                Step::Desk(DeskStep { act: DeskAct::Admit { .. }, .. }) => {
+                    let mut copy = self.copy.lock().unwrap();
+                    if copy.is_none() {
+                        *copy = Some(op.clone());
+                        return Err(StoreError::TimedOut { effect: Effect::Unknown });
+                    }
+                }
+                Step::Desk(DeskStep { act: DeskAct::Cancel { .. }, .. }) => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                _ => {}
+            }
+            self.store.call(op).await
+        })
+    }
+
+    fn listen(&self, client: &str, sink: NoticeSink) {
+        self.store.listen(client, sink);
+    }
+
+    fn forget(&self, client: &str) {
+        self.store.forget(client);
+    }
+}
+
+/// Also not by a copy of its request that comes when there is a place.
+#[test]
+fn who_is_refused_is_not_in() {
+    let store = MemoryStore::new();
+    let late = Late { store: store.clone(), copy: Arc::default() };
+    let desk = builder().over(late.clone()).unwrap().admission("a", 1).unwrap();
+    let other = builder().over(store.clone()).unwrap().admission("a", 1).unwrap();
+    let held = other.reserve("ada").wait().unwrap();
+    assert_eq!(desk.admit_within("bob", "", Duration::ZERO).wait(), Err(Refused::Busy));
+    held.cancel().wait().unwrap().unwrap();
+    let copy = late.copy.lock().unwrap().take().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert_eq!(runtime.block_on(store.call(&copy)), Ok(Answer::Desk(DeskAnswer::Gone)));
+    assert_eq!(rows(&other), []);
+}

@@ -1,0 +1,109 @@
+//! The stores that keep the same promises: in memory, in memory with faults, in memory without any
+//! notice, in a server, and in a server behind a proxy that loses and doubles.
+
+use std::time::Duration;
+
+use turnwise_redis::{MemoryStore, Remote, RemoteBuilder};
+
+use super::Server;
+use super::faulty::{Deaf, Faulty};
+use super::proxy::Proxy;
+
+/// A store, and what makes clients of it.
+pub trait World: Send + Sync {
+    fn client(&self, builder: RemoteBuilder) -> Remote;
+
+    /// Do answers always come, and in time?
+    fn is_sound(&self) -> bool {
+        true
+    }
+
+    fn clients(&self, count: usize) -> Vec<Remote> {
+        (0..count).map(|_| self.client(builder())).collect()
+    }
+}
+
+pub fn builder() -> RemoteBuilder {
+    Remote::builder().prefix("test").lease(Duration::from_secs(5)).place(Duration::from_secs(2))
+}
+
+pub struct Near(pub MemoryStore);
+
+impl World for Near {
+    fn client(&self, builder: RemoteBuilder) -> Remote {
+        builder.over(self.0.clone()).unwrap()
+    }
+}
+
+pub struct Faults(pub Faulty);
+
+impl World for Faults {
+    fn client(&self, builder: RemoteBuilder) -> Remote {
+        builder.over(self.0.clone()).unwrap()
+    }
+
+    fn is_sound(&self) -> bool {
+        false
+    }
+}
+
+pub struct NoNotices(pub MemoryStore);
+
+impl World for NoNotices {
+    fn client(&self, builder: RemoteBuilder) -> Remote {
+        // The next look is what finds out.
+        let builder = builder.place(Duration::from_millis(60));
+        builder.over(Deaf(self.0.clone())).unwrap()
+    }
+}
+
+pub struct Far(pub Server);
+
+impl World for Far {
+    fn client(&self, builder: RemoteBuilder) -> Remote {
+        builder.connect(&self.0.url()).unwrap()
+    }
+}
+
+pub struct Behind(pub Proxy, pub Server);
+
+impl World for Behind {
+    fn client(&self, builder: RemoteBuilder) -> Remote {
+        let connect =
+            || builder.clone().answer_within(Duration::from_millis(500)).connect(&self.0.url());
+        // The first step may be one that is lost.
+        (0..50).find_map(|_| connect().ok()).expect("one of fifty comes through")
+    }
+
+    fn is_sound(&self) -> bool {
+        false
+    }
+}
+
+/// Rules as tests: each for each store.
+macro_rules! contract {
+    ($($(#[$about:meta])* fn $name:ident($world:ident) $body:block)*) => {
+        mod rules {
+            use super::*;
+            $($(#[$about])* pub(super) fn $name($world: &dyn World) $body)*
+        }
+        contract!(@ memory, Near(turnwise_redis::MemoryStore::new()), $($name)*);
+        contract!(@ memory_with_faults, Faults(Faulty::new(turnwise_redis::MemoryStore::new(), 7)), $($name)*);
+        contract!(@ memory_without_notices, NoNotices(turnwise_redis::MemoryStore::new()), $($name)*);
+        contract!(@ server, Far($crate::support::Server::start()), $($name)*);
+        contract!(@ server_behind_a_proxy, {
+            let server = $crate::support::Server::start();
+            Behind(Proxy::faulty(server.port, 11), server)
+        }, $($name)*);
+    };
+    (@ $store:ident, $world:expr, $($name:ident)*) => {
+        mod $store {
+            use super::*;
+            #[allow(unused_imports, reason = "each store has its own")]
+            use $crate::support::{faulty::Faulty, proxy::Proxy, world::*};
+            $(#[test] fn $name() { rules::$name(&$world) })*
+        }
+    };
+}
+
+pub(crate) use contract;
