@@ -4,6 +4,7 @@
 
 mod error;
 mod lock;
+mod majority;
 mod memory;
 mod name;
 mod record;
@@ -18,11 +19,12 @@ mod tick;
 
 pub use error::{ConnectError, Effect, LockError, ReleaseError, StoreError};
 pub use lock::{Acquire, Guard, LockInfo, Locks, Lost};
+pub use majority::{Majority, MajorityBuilder, MajorityError, MajorityGuard, Votes};
 pub use memory::MemoryStore;
 pub use name::NameError;
 pub use remote::{Remote, RemoteBuilder};
 pub use server::RedisStore;
 pub use slots::{Slots, SlotsError, SlotsInfo};
-pub use store::{Called, NoticeSink, Store};
+pub use store::{Called, Life, NoticeSink, Store};
 pub use tick::{Attendance, Job, JobError, JobRun, Ticks};
 pub use turnwise_locks::{Fence, Fenced, FencedError, Limits, Owner, TickNumber};
