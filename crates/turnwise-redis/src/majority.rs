@@ -457,7 +457,13 @@ struct Gathered {
 }
 
 impl Asking {
-    fn one(&self, node: usize, step: Step, until: Instant, to: mpsc::UnboundedSender<(usize, Vote)>) {
+    fn one(
+        &self,
+        node: usize,
+        step: Step,
+        until: Instant,
+        to: mpsc::UnboundedSender<(usize, Vote)>,
+    ) {
         let (shared, under_way) = (self.shared.clone(), self.under_way.clone());
         let op = Op { key: self.key.clone(), places: 1, step };
         under_way[node].fetch_add(1, Relaxed);
@@ -680,13 +686,7 @@ impl Held {
 }
 
 /// Confirms a hold anew each third of its lease, and knows when it is over.
-async fn keep(
-    held: Weak<Held>,
-    fence: u64,
-    lease: Duration,
-    sent: Instant,
-    renewed: bool,
-) {
+async fn keep(held: Weak<Held>, fence: u64, lease: Duration, sent: Instant, renewed: bool) {
     let mut next = sent + lease / 3;
     loop {
         let Some(strong) = held.upgrade() else { return };
