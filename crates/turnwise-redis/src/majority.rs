@@ -347,20 +347,21 @@ impl Shared {
         let key = first.key("client", "majority").expect("a name that can be one");
         let until = after(self.answer);
         let ask = Asking { shared: self.clone(), key, under_way: self.counts() };
-        let votes = ask.all(&Step::Look, until).gather(self.nodes.len(), Rest::Waits, until).await;
-        for (node, vote) in votes.all.into_iter().enumerate() {
-            if let Some(Vote::Failed(error)) = vote
-                && !error.is_transient()
-            {
-                return Err(match self.twin(node) {
-                    Some(twin) => MajorityError::Same { nodes: (twin, node) },
-                    None => MajorityError::Node { node, error: error.into() },
-                });
+        let votes = ask.all(&Step::Look, until);
+        let votes = votes.gather(self.majority(), Rest::Counts, until).await;
+        if let Some((twin, node)) =
+            (1..self.nodes.len()).find_map(|node| Some((self.twin(node)?, node)))
+        {
+            return Err(MajorityError::Same { nodes: (twin, node) });
+        }
+        for (node, error) in &votes.counted.failed {
+            if !error.is_transient() {
+                let error = error.clone().into();
+                return Err(MajorityError::Node { node: *node, error });
             }
         }
-        let known = |node: &&Node| node.lock().is_some();
-        let answered = votes.counted.nodes - votes.counted.silent - votes.counted.failed.len();
-        match answered.max(self.nodes.iter().filter(known).count()) >= self.majority() {
+        // Those that stay away are there, and will vote.
+        match votes.counted.granted + votes.counted.away >= self.majority() {
             true => Ok(()),
             false => Err(MajorityError::NoMajority(votes.counted)),
         }
@@ -383,12 +384,13 @@ impl Shared {
             Ok(answer) => answer,
             Err(error) => return Vote::Failed(error),
         };
-        if self.nodes[node].is_away(self.quarantine) {
-            return Vote::Away;
-        }
+        let away = self.nodes[node].is_away(self.quarantine);
         if let Some(twin) = self.twin(node) {
             let needs = format!("a server of its own: this is that of node {twin}");
             return Vote::Failed(StoreError::WrongStore { needs });
+        }
+        if away {
+            return Vote::Away;
         }
         match answer {
             Answer::Granted { fence, .. } => Vote::Yes { fence },
@@ -449,6 +451,8 @@ enum Rest {
     Waits,
     /// do not matter.
     Goes,
+    /// are wanted nevertheless, whether there are enough or not.
+    Counts,
 }
 
 struct Gathered {
@@ -498,17 +502,18 @@ impl Coming {
         let (began, mut until) = (Instant::now(), until);
         let mut all: Vec<_> = (0..self.nodes).map(|_| None).collect();
         let (mut yes, mut left) = (0, self.asked);
-        while left > 0 && yes + left >= enough {
+        while left > 0 && (rest == Rest::Counts || yes + left >= enough) {
             let Ok(Some((node, vote))) = timeout_at(until, self.votes.recv()).await else { break };
             left -= 1;
             yes += usize::from(matches!(vote, Vote::Yes { .. }));
             all[node] = Some(vote);
-            if yes == enough {
-                if rest == Rest::Goes {
-                    break;
+            match rest {
+                Rest::Goes if yes == enough => break,
+                Rest::Waits if yes == enough => {
+                    let again = began.elapsed().max(Duration::from_millis(1));
+                    until = until.min(Instant::now() + again);
                 }
-                let again = began.elapsed().max(Duration::from_millis(1));
-                until = until.min(Instant::now() + again);
+                _ => {}
             }
         }
         let mut counted = Votes { nodes: self.nodes, silent: left, ..Votes::default() };

@@ -57,7 +57,8 @@ fn one_at_a_time_and_fences_increase() {
             });
         }
     });
-    assert_eq!(file.into_inner(), clients * rounds);
+    let last = builder().over(stores).unwrap().lock("a").wait().unwrap();
+    assert_eq!(file.with(last.fence(), |count| *count).unwrap(), clients * rounds);
 }
 
 #[test]

@@ -80,6 +80,7 @@ enum Planted {
     BackAtOnce,
 }
 
+#[derive(Clone, Copy)]
 struct Setting {
     planted: Planted,
     /// How far the nodes' clocks are ahead, at first.
