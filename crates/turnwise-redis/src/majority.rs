@@ -569,6 +569,7 @@ async fn acquire(
     let client = shared.nodes[0].client.clone();
     let lease = wanted.lease.unwrap_or(client.lease());
     let (mut pause, mut patience) = (Duration::from_millis(5), client.patience());
+    let mut before: Option<Votes> = None;
     loop {
         let until = wanted.until.unwrap_or(patience).min(patience);
         let Gathered { all, counted } = match attempt(&shared, &key, lease, until).await {
@@ -579,6 +580,10 @@ async fn acquire(
             }
             Err(gathered) => gathered,
         };
+        // An attempt that was cut short says less than the one before.
+        let cut = Instant::now() >= until;
+        let counted = before.take().filter(|_| cut).unwrap_or(counted);
+        before = Some(counted.clone());
         // Enough were there, but somebody else was, too.
         let contended = counted.granted + counted.held >= shared.majority();
         if contended {
