@@ -222,6 +222,22 @@ impl Majority {
     ///
     /// Its errors are [`LockError`]: `TimedOut` or `Busy`, if others hold it; `NoMajority`, if too
     /// few nodes answer.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_redis::{Limits, LockError, Majority};
+    ///
+    /// let majority = Majority::in_memory(3)?;
+    /// let limits = Limits::wait(Duration::from_secs(5)).lease(Duration::from_secs(6));
+    /// let guard = majority.lock_within("raffle 633", limits).wait()?;
+    /// // Clocks may differ by a hundredth.
+    /// assert!(guard.remaining() < Duration::from_secs(6) * 99 / 100);
+    ///
+    /// let late = majority.lock_within("raffle 633", Duration::from_millis(20)).wait();
+    /// assert!(matches!(late, Err(LockError::TimedOut { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn lock_within(&self, name: &str, limits: impl Into<Limits>) -> Acquire<MajorityGuard> {
         let wanted = Wanted::new(limits.into());
         let first = &self.shared.nodes[0].client;
@@ -246,7 +262,7 @@ impl fmt::Debug for Majority {
 fn is_odd(nodes: usize) -> Result<(), MajorityError> {
     match nodes {
         0..3 => Err(MajorityError::TooFew { nodes }),
-        _ if nodes % 2 == 0 => Err(MajorityError::Even { nodes }),
+        _ if nodes.is_multiple_of(2) => Err(MajorityError::Even { nodes }),
         _ => Ok(()),
     }
 }
@@ -286,6 +302,21 @@ impl MajorityBuilder {
     /// Zero switches it off: right if servers write each step to their disks before they answer
     /// (`appendfsync always`), or if whoever starts them waits. What started when is taken from
     /// `INFO server`; if a server does not permit that, whoever starts it has to wait.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_redis::{Majority, MajorityError};
+    ///
+    /// let builder = Majority::builder()
+    ///     .lease(Duration::from_secs(10))
+    ///     .answer_within(Duration::from_millis(50))
+    ///     .quarantine(Duration::from_secs(60));
+    /// // Nobody is there.
+    /// let urls = ["redis://127.0.0.1:1/", "redis://127.0.0.1:2/", "redis://127.0.0.1:3/"];
+    /// let error = builder.connect(urls).unwrap_err();
+    /// assert!(matches!(error, MajorityError::NoMajority(votes) if votes.granted == 0));
+    /// ```
     pub fn quarantine(self, quarantine: Duration) -> Self {
         MajorityBuilder { quarantine: Some(quarantine), ..self }
     }

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
+use support::faulty::Faulty;
 use support::proxy::{Fate, Proxy};
 use support::{Server, until};
 use turnwise_redis::{
@@ -38,7 +39,17 @@ fn stores(count: usize) -> Vec<Arc<dyn Store>> {
 
 #[test]
 fn one_at_a_time_and_fences_increase() {
-    let stores = stores(5);
+    one_at_a_time(stores(5));
+}
+
+/// Steps are lost, doubled and late, at each of them.
+#[test]
+fn one_at_a_time_and_fences_increase_whatever_is_lost() {
+    let faulty = |seed| Arc::new(Faulty::new(MemoryStore::new(), seed)) as Arc<dyn Store>;
+    one_at_a_time((0..3).map(faulty).collect());
+}
+
+fn one_at_a_time(stores: Vec<Arc<dyn Store>>) {
     let (inside, file) = (AtomicUsize::new(0), Fenced::new(0));
     let (clients, rounds) = (3, 15);
     thread::scope(|scope| {
@@ -52,7 +63,7 @@ fn one_at_a_time_and_fences_increase() {
                     // It refuses what has a fence that is not greater.
                     file.with(guard.fence(), |count| *count += 1).unwrap();
                     inside.fetch_sub(1, SeqCst);
-                    guard.release().wait().unwrap().unwrap();
+                    drop(guard);
                 }
             });
         }
