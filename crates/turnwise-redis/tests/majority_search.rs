@@ -93,7 +93,7 @@ struct Setting {
     renews: bool,
     /// Who goes says so, and some nodes hear it.
     leaves: bool,
-    /// F2 and F4 are left to the resource: W1.
+    /// F1, F2 and F4 are left to the resource: W1.
     writes: bool,
     faults: Faults,
     last: u8,
@@ -391,7 +391,7 @@ impl World {
     ) -> Result<(), String> {
         let Client { floor, .. } = self.clients[client];
         let newest = self.newest();
-        if self.holds & 1 << fence != 0 {
+        if self.holds & 1 << fence != 0 && !setting.writes {
             return Err(format!("F1: fence {fence} twice"));
         }
         if fence <= floor && !setting.writes {
@@ -618,6 +618,7 @@ fn planted_faults_are_found() {
     ] {
         let found = search(&Setting { planted, ..setting });
         println!("{planted:?}: {found:?}");
+        assert!(!setting.writes || matches!(&found, Err(error) if error.starts_with("W1")));
         assert!(found.is_err(), "{planted:?} was not found");
     }
 }
