@@ -7,6 +7,7 @@ use std::time::Duration;
 use turnwise::{AskError, Reason};
 use turnwise_locks::Fence;
 
+use crate::majority::Votes;
 use crate::name::NameError;
 
 /// Did a step happen whose answer did not come?
@@ -125,6 +126,8 @@ pub enum LockError {
     Name(NameError),
     /// The store did not answer.
     Store(StoreError),
+    /// Of the nodes of a [`Majority`](crate::Majority), too few answered.
+    NoMajority(Votes),
     /// Waiting was refused.
     Refused(Reason),
     /// The client has ended.
@@ -141,6 +144,7 @@ impl fmt::Display for LockError {
             LockError::LeaseTooShort => f.write_str("a lease needs ten milliseconds"),
             LockError::Name(error) => error.fmt(f),
             LockError::Store(error) => error.fmt(f),
+            LockError::NoMajority(votes) => write!(f, "no majority: {votes}"),
             LockError::Refused(reason) => reason.fmt(f),
             LockError::Closed => f.write_str("the client has ended"),
             LockError::Taken => f.write_str("the outcome was taken before"),

@@ -210,7 +210,7 @@ impl Wanted {
         self.lease.is_some_and(|lease| lease < SHORTEST)
     }
 
-    fn timed_out(&self) -> LockError {
+    pub(crate) fn timed_out(&self) -> LockError {
         LockError::TimedOut { waited: self.called.elapsed() }
     }
 }
@@ -369,7 +369,7 @@ impl Hold {
     }
 }
 
-fn later(sent: Instant, lease: Duration) -> Instant {
+pub(crate) fn later(sent: Instant, lease: Duration) -> Instant {
     sent + lease.min(LONGEST)
 }
 
@@ -463,16 +463,14 @@ impl Guard {
     /// Comes when the lock is lost; never, if it is given back before. A future on any runtime.
     pub fn lost(&self) -> Lost {
         let (hold, mut until) = (Arc::downgrade(self.hold()), self.hold().until.subscribe());
-        Lost {
-            inner: Box::pin(async move {
-                while let Some(false) = hold.upgrade().map(|hold| hold.is_lost()) {
-                    // Its guards are gone: then it is lost no more.
-                    if until.changed().await.is_err() {
-                        std::future::pending().await
-                    }
+        Lost::when(async move {
+            while let Some(false) = hold.upgrade().map(|hold| hold.is_lost()) {
+                // Its guards are gone: then it is lost no more.
+                if until.changed().await.is_err() {
+                    std::future::pending().await
                 }
-            }),
-        }
+            }
+        })
     }
 
     /// So long it holds at least, if nobody forces it and it is not renewed.
@@ -544,6 +542,12 @@ impl fmt::Debug for Guard {
 #[must_use = "a future does nothing unless polled"]
 pub struct Lost {
     inner: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Lost {
+    pub(crate) fn when(lost: impl Future<Output = ()> + Send + 'static) -> Self {
+        Lost { inner: Box::pin(lost) }
+    }
 }
 
 impl Future for Lost {

@@ -10,7 +10,7 @@ use turnwise::time::Clock;
 use crate::desk::Desk;
 use crate::record::Record;
 use crate::step::{Answer, Notice, Op, Step};
-use crate::store::{Called, NoticeSink, Store};
+use crate::store::{Called, Life, NoticeSink, Store};
 
 /// Objects in this process's memory, by the same steps as in a server: for tests, and for programs
 /// that have one process yet. Clones are the same store.
@@ -119,6 +119,11 @@ impl Store for MemoryStore {
     fn forget(&self, client: &str) {
         let sink = self.tables().sinks.remove(client);
         drop(sink);
+    }
+
+    fn life(&self) -> Option<Life> {
+        let run = format!("memory at {:p}", Arc::as_ptr(&self.shared));
+        Some(Life { run, began: None })
     }
 }
 

@@ -80,6 +80,7 @@ impl Record {
                 }
                 None => Answer::Lost,
             },
+            Step::Confirm { token, fence, lease } => self.confirm(now, token, *fence, *lease),
             Step::Leave { token, late } => self.leave(now, places, token, *late, notices),
             Step::Force { place } => {
                 let holder = self.holders.remove(place);
@@ -184,6 +185,19 @@ impl Record {
             });
         }
         Answer::Standings { standings, busy: self.busy(now) }
+    }
+
+    fn confirm(&mut self, now: u64, token: &Token, fence: u64, lease: Duration) -> Answer {
+        match self.holding(token) {
+            // A greater number is that of a later hold, which a late copy of its request began.
+            Some((_, holder)) if holder.fence <= fence => {
+                holder.fence = fence;
+                holder.until = now.saturating_add(micros(lease));
+                self.fence = self.fence.max(fence);
+                Answer::Held
+            }
+            _ => Answer::Lost,
+        }
     }
 
     fn leave(

@@ -164,7 +164,7 @@ impl RemoteBuilder {
     /// # Errors
     /// [`ConnectError`].
     pub fn connect(self, url: &str) -> Result<Remote, ConnectError> {
-        let prefix = name::prefix(&self.prefix).map_err(ConnectError::Prefix)?;
+        let prefix = self.checked_prefix()?;
         let store = RedisStore::new(url, &prefix, self.answer)?;
         let remote = self.over(store)?;
         // The first step: is anybody there?
@@ -186,11 +186,17 @@ impl RemoteBuilder {
     /// # Errors
     /// [`ConnectError::Prefix`], [`ConnectError::System`].
     pub fn over(self, store: impl Store) -> Result<Remote, ConnectError> {
-        let prefix = name::prefix(&self.prefix).map_err(ConnectError::Prefix)?;
+        let mut clients = self.over_all(vec![Arc::new(store)])?;
+        Ok(Remote { client: clients.remove(0) })
+    }
+
+    /// A client of each store, with one thread for all.
+    pub(crate) fn over_all(
+        self,
+        stores: Vec<Arc<dyn Store>>,
+    ) -> Result<Vec<Arc<Client>>, ConnectError> {
+        let prefix = self.checked_prefix()?;
         let system = |error: &dyn fmt::Display| ConnectError::System(error.to_string());
-        let mut number = [0; 16];
-        getrandom::fill(&mut number).map_err(|error| system(&error))?;
-        let id: String = number.iter().map(|byte| format!("{byte:02x}")).collect();
         let (stop, stopped) = oneshot::channel::<()>();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| system(&error))?;
@@ -201,30 +207,47 @@ impl RemoteBuilder {
         };
         let builder = thread::Builder::new().name("turnwise-redis".to_owned());
         builder.spawn(run).map_err(|error| system(&error))?;
-        let client = Arc::new_cyclic(|client: &std::sync::Weak<Client>| {
-            let to = client.clone();
-            let store: Arc<dyn Store> = Arc::new(store);
-            store.listen(
-                &id,
-                Arc::new(move |notice| {
-                    if let Some(client) = to.upgrade() {
-                        client.noticed(&notice);
-                    }
-                }),
-            );
-            Client {
-                id,
-                prefix,
-                requests: AtomicU64::new(0),
-                settings: self,
-                store,
-                io,
-                rooms: Mutex::default(),
-                tickets: Mutex::default(),
-                _stop: stop,
-            }
-        });
-        Ok(Remote { client })
+        let stop = Arc::new(stop);
+        let client = |store: Arc<dyn Store>| {
+            let mut number = [0; 16];
+            getrandom::fill(&mut number).map_err(|error| system(&error))?;
+            let id: String = number.iter().map(|byte| format!("{byte:02x}")).collect();
+            Ok(Arc::new_cyclic(|client: &std::sync::Weak<Client>| {
+                let to = client.clone();
+                store.listen(
+                    &id,
+                    Arc::new(move |notice| {
+                        if let Some(client) = to.upgrade() {
+                            client.noticed(&notice);
+                        }
+                    }),
+                );
+                Client {
+                    id,
+                    prefix: prefix.clone(),
+                    requests: AtomicU64::new(0),
+                    settings: self.clone(),
+                    store,
+                    io: io.clone(),
+                    rooms: Mutex::default(),
+                    tickets: Mutex::default(),
+                    _stop: stop.clone(),
+                }
+            }))
+        };
+        stores.into_iter().map(client).collect()
+    }
+
+    pub(crate) fn checked_prefix(&self) -> Result<String, ConnectError> {
+        name::prefix(&self.prefix).map_err(ConnectError::Prefix)
+    }
+
+    pub(crate) fn answer(&self) -> Duration {
+        self.answer
+    }
+
+    pub(crate) fn leased(&self) -> Duration {
+        self.lease
     }
 }
 
@@ -241,8 +264,8 @@ pub(crate) struct Client {
     pub(crate) io: Handle,
     rooms: Mutex<Rooms>,
     tickets: Mutex<Tickets>,
-    /// The thread ends when this is dropped.
-    _stop: oneshot::Sender<()>,
+    /// The thread ends when this is dropped, and all others'.
+    _stop: Arc<oneshot::Sender<()>>,
 }
 
 impl Client {

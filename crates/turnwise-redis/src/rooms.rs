@@ -205,22 +205,24 @@ async fn refresh(client: Weak<Client>, key: String, places: u32, mut busy: Durat
         };
         let step = Step::Refresh { tokens: tokens.clone(), alive: client.place() };
         let until = after(client.place());
-        match client.call(&Op { key: key.clone(), places, step }, until).await.0 {
+        let answer = client.call(&Op { key: key.clone(), places, step }, until).await.0;
+        let moved: Vec<_> = match answer {
             Ok(Answer::Standings { standings, busy: left }) => {
                 busy = left;
-                let moved = standings
-                    .iter()
-                    .zip(&tokens)
-                    .filter(|(standing, _)| **standing != Standing::Queued);
-                let rooms = client.rooms();
-                let seats: Vec<_> = moved
-                    .filter_map(|(_, token)| rooms.seats.get(token).and_then(Weak::upgrade))
-                    .collect();
-                drop(rooms);
-                seats.iter().for_each(|seat| seat.wake());
+                let all = standings.iter().zip(tokens);
+                let moved = all.filter(|(standing, _)| **standing != Standing::Queued);
+                moved.map(|(_, token)| token).collect()
             }
-            // Those who wait have limits of their own.
-            _ => busy = third,
-        }
+            // All ask anew, and hear of it.
+            _ => {
+                busy = third;
+                tokens
+            }
+        };
+        let rooms = client.rooms();
+        let seats = moved.iter().filter_map(|token| rooms.seats.get(token)?.upgrade());
+        let seats: Vec<_> = seats.collect();
+        drop(rooms);
+        seats.iter().for_each(|seat| seat.wake());
     }
 }

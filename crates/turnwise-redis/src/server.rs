@@ -15,7 +15,7 @@ use redis::{
 use crate::error::{ConnectError, Effect, StoreError};
 use crate::scripts::{self, Scripts};
 use crate::step::{Answer, Notice, Op, Token};
-use crate::store::{Called, NoticeSink, Store};
+use crate::store::{Called, Life, NoticeSink, Store};
 
 /// Objects in a Redis server, version 7 or newer, or one that speaks as it does.
 ///
@@ -32,6 +32,8 @@ pub struct RedisStore {
     link: tokio::sync::Mutex<Option<Link>>,
     /// Since when there has been none that worked.
     failing: Mutex<Option<Instant>>,
+    /// As the last connection has told.
+    life: Mutex<Option<Life>>,
 }
 
 #[derive(Clone)]
@@ -92,6 +94,7 @@ impl RedisStore {
             listeners: Arc::default(),
             link: tokio::sync::Mutex::default(),
             failing: Mutex::default(),
+            life: Mutex::default(),
         })
     }
 
@@ -129,7 +132,7 @@ impl RedisStore {
             });
         let mut connection =
             self.client.get_multiplexed_async_connection_with_config(&config).await?;
-        suits(&mut connection).await?;
+        let life = suits(&mut connection).await?;
         let mut loading = redis::pipe();
         for text in self.scripts.texts() {
             loading.cmd("SCRIPT").arg("LOAD").arg(text).ignore();
@@ -138,6 +141,7 @@ impl RedisStore {
         for (client, _) in self.listeners.all() {
             connection.subscribe(format!("{}{client}", self.channels)).await?;
         }
+        *self.life.lock().unwrap_or_else(PoisonError::into_inner) = life;
         Ok(Link { connection, broken })
     }
 
@@ -220,15 +224,22 @@ fn is_no_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// Can locks be kept there? What it does not permit to ask is taken to be right.
-async fn suits(connection: &mut MultiplexedConnection) -> Result<(), Failure> {
+/// Can locks be kept there? What it does not permit to ask is taken to be right. Which life it is.
+async fn suits(connection: &mut MultiplexedConnection) -> Result<Option<Life>, Failure> {
+    let (mut life, asked) = (None, Instant::now());
     let unless_refused = |answer: RedisResult<Value>| match answer {
         Err(error) if error.kind() == ErrorKind::Io => Err(Failure::Redis(error)),
         answer => Ok(answer.ok()),
     };
     let info = redis::cmd("INFO").arg("server").query_async::<Value>(connection).await;
     if let Some(info) = unless_refused(info)?.as_ref().and_then(text) {
-        let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        let field = |name| info.lines().find_map(|line| line.strip_prefix(name));
+        life = field("run_id:").map(|run| {
+            let up = field("uptime_in_seconds:").and_then(|up| up.trim().parse().ok());
+            let began = up.and_then(|up| asked.checked_sub(Duration::from_secs(up)));
+            Life { run: run.trim().to_owned(), began }
+        });
+        let version = field("redis_version:");
         let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
         if major.is_some_and(|major| major < 7) {
             let version = version.unwrap_or_default();
@@ -252,7 +263,7 @@ async fn suits(connection: &mut MultiplexedConnection) -> Result<(), Failure> {
             return Err(Failure::Wrong(needs));
         }
     }
-    Ok(())
+    Ok(life)
 }
 
 fn text(value: &Value) -> Option<String> {
@@ -283,6 +294,10 @@ impl Store for RedisStore {
         let sink = sinks.remove(client);
         drop(sinks);
         drop(sink);
+    }
+
+    fn life(&self) -> Option<Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

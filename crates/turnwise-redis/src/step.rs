@@ -86,6 +86,16 @@ pub enum Step {
         /// So long.
         lease: Duration,
     },
+    /// Gives a hold a greater number, and has its lease begin anew, if it still holds by no greater
+    /// one: the second round of a [`Majority`](crate::Majority).
+    Confirm {
+        /// The hold.
+        token: Token,
+        /// Its number from now on.
+        fence: u64,
+        /// So long it is held, if nobody confirms it again.
+        lease: Duration,
+    },
     /// Lets go: of the place, or of the seat in the queue.
     Leave {
         /// The request.
@@ -149,9 +159,9 @@ pub enum Answer {
         /// So long the first lease lasts that ends, if it is not renewed.
         busy: Duration,
     },
-    /// To `Renew`: it holds, from now on for its lease.
+    /// To `Renew` and `Confirm`: it holds, from now on for its lease.
     Held,
-    /// To `Renew`: it holds no more.
+    /// To `Renew`: it holds no more. To `Confirm`: that, or it holds by a greater number.
     Lost,
     /// To `Leave`: it held until now; or it let go by an earlier request.
     Released,

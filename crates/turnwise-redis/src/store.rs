@@ -3,6 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::error::StoreError;
 use crate::step::{Answer, Notice, Op};
@@ -30,6 +31,20 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// No notices go to this client any more.
     fn forget(&self, client: &str);
+
+    /// Which life of the store it is that answers, if that can be told: as of the last answer.
+    fn life(&self) -> Option<Life> {
+        None
+    }
+}
+
+/// From its start to its end, a store keeps what it is told; from one life to the next it may forget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// No other life of any store is called so.
+    pub run: String,
+    /// When it began, as far as that matters. None: long ago.
+    pub began: Option<Instant>,
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {
@@ -43,5 +58,9 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn forget(&self, client: &str) {
         (**self).forget(client);
+    }
+
+    fn life(&self) -> Option<Life> {
+        (**self).life()
     }
 }

@@ -11,6 +11,8 @@ use turnwise_redis::{MemoryStore, RedisStore, Store};
 
 const LONG: Duration = Duration::from_secs(1000);
 const SHORT: Duration = Duration::from_micros(1);
+/// A fence that no clock comes to: after it, fences go on by one, here and there.
+const GREAT: u64 = 1 << 52;
 
 fn token(number: u64) -> Token {
     Token::new("c", number)
@@ -27,6 +29,8 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => (prop::collection::vec(tokens(), 1..4), times())
             .prop_map(|(tokens, alive)| Step::Refresh { tokens, alive }),
         1 => (tokens(), times()).prop_map(|(token, lease)| Step::Renew { token, lease }),
+        2 => (tokens(), prop_oneof![1 => Just(0), 3 => GREAT..GREAT + 9], times())
+            .prop_map(|(token, fence, lease)| Step::Confirm { token, fence, lease }),
         4 => (tokens(), prop::bool::weighted(0.2))
             .prop_map(|(token, late)| Step::Leave { token, late }),
         1 => (1..4u32).prop_map(|place| Step::Force { place }),

@@ -223,3 +223,20 @@ fn addresses_where_no_server_is() {
     assert!(builder().connect(&format!("redis://127.0.0.1:{port}/")).is_err());
     talking.join().unwrap();
 }
+
+/// Also who waits without a limit hears of it, once the client's patience is over.
+#[test]
+fn a_server_that_is_gone_for_good_is_told_to_those_who_wait() {
+    let mut server = Server::start();
+    let client = || {
+        let short = builder().place(Duration::from_millis(200));
+        short.give_up_after(Duration::from_millis(300)).connect(&server.url()).unwrap()
+    };
+    let (first, second) = (client(), client());
+    let _held = first.locks().lock("a").wait().unwrap();
+    let waits = second.locks().lock("a");
+    until("it waits", || first.locks().info("a").wait().unwrap().unwrap().waiting == 1);
+    server.kill();
+    let told = waits.wait();
+    assert!(matches!(told, Err(LockError::Store(_))), "{told:?}");
+}

@@ -18,7 +18,7 @@ const COMMON: &str = include_str!("common.lua");
 const NEEDS_MEMORY: &str = "#!lua\n";
 const NEEDS_NONE: &str = "#!lua flags=allow-oom\n";
 
-const SOURCES: [(&str, &str); 7] = [
+const SOURCES: [(&str, &str); 8] = [
     (NEEDS_MEMORY, include_str!("acquire.lua")),
     (NEEDS_NONE, include_str!("refresh.lua")),
     (NEEDS_NONE, include_str!("renew.lua")),
@@ -26,6 +26,7 @@ const SOURCES: [(&str, &str); 7] = [
     (NEEDS_NONE, include_str!("force.lua")),
     (NEEDS_NONE, include_str!("look.lua")),
     (NEEDS_MEMORY, include_str!("attend.lua")),
+    (NEEDS_NONE, include_str!("confirm.lua")),
 ];
 
 /// All scripts, by the names that a server gives them.
@@ -60,6 +61,7 @@ impl Scripts {
             Step::Force { .. } => 4,
             Step::Look => 5,
             Step::Attend { .. } => 6,
+            Step::Confirm { .. } => 7,
             Step::Desk(step) => SOURCES.len() + desk::index(step),
         };
         let mut cmd = redis::cmd("EVALSHA");
@@ -89,6 +91,9 @@ impl Scripts {
                 tokens.iter().fold(&mut cmd, |cmd, token| cmd.arg(token.as_str()))
             }
             Step::Renew { token, lease } => cmd.arg(token.as_str()).arg(micros(*lease)),
+            Step::Confirm { token, fence, lease } => {
+                cmd.arg(token.as_str()).arg(*fence).arg(micros(*lease))
+            }
             Step::Leave { token, late } => {
                 let late = if *late { REMEMBERED } else { Duration::ZERO };
                 cmd.arg(token.as_str()).arg(micros(late) / 1000)
@@ -145,7 +150,9 @@ fn read(step: &Step, values: &[Value]) -> Option<Answer> {
             let standings = (1..=tokens.len()).map(standing).collect::<Option<_>>()?;
             Answer::Standings { standings, busy: time(0)? }
         }
-        Step::Renew { .. } => [Answer::Lost, Answer::Held][usize::from(number(0)? == 1)].clone(),
+        Step::Renew { .. } | Step::Confirm { .. } => {
+            [Answer::Lost, Answer::Held][usize::from(number(0)? == 1)].clone()
+        }
         Step::Leave { .. } if number(0)? == 1 => Answer::Released,
         Step::Leave { .. } => Answer::NotHeld,
         Step::Force { .. } => Answer::Forced(number(0)? == 1),

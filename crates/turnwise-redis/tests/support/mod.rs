@@ -25,6 +25,8 @@ use std::time::{Duration, Instant};
 pub struct Server {
     pub port: u16,
     options: Vec<String>,
+    /// Names and values.
+    environment: Vec<(String, String)>,
     folder: PathBuf,
     child: Option<Child>,
 }
@@ -36,6 +38,10 @@ impl Server {
     }
 
     pub fn with(options: &[&str]) -> Server {
+        Server::within(options, &[])
+    }
+
+    pub fn within(options: &[&str], environment: &[(&str, &str)]) -> Server {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
         let name = format!("turnwise-redis-{}-{number}", std::process::id());
@@ -43,7 +49,9 @@ impl Server {
         fs::create_dir_all(&folder).unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        let mut server = Server { port, options, folder, child: None };
+        let owned = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+        let environment = environment.iter().map(owned).collect();
+        let mut server = Server { port, options, environment, folder, child: None };
         server.run();
         server
     }
@@ -53,6 +61,7 @@ impl Server {
         let mut command = Command::new("redis-server");
         command.arg("--port").arg(self.port.to_string()).arg("--bind").arg("127.0.0.1");
         command.arg("--dir").arg(&self.folder).args(&self.options).stdout(Stdio::null());
+        command.envs(self.environment.iter().cloned());
         let child = command.spawn().expect("these tests need `redis-server`: install it");
         self.child = Some(child);
         let until = Instant::now() + Duration::from_secs(20);
@@ -82,6 +91,14 @@ impl Server {
     /// What it answers to an inline command: the first line.
     pub fn ask(&self, command: &str) -> String {
         self.try_ask(command).expect("the server answers")
+    }
+
+    /// The lines of what it answers, so many.
+    pub fn all(&self, command: &str, lines: usize) -> Vec<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        let lines = BufReader::new(stream).lines().take(lines);
+        lines.map(|line| line.unwrap().trim_end().to_owned()).collect()
     }
 
     fn try_ask(&self, command: &str) -> Option<String> {

@@ -6,6 +6,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use super::Dice;
 
@@ -19,6 +20,8 @@ pub enum Fate {
     LoseAnswer,
     /// It runs twice; the first answer comes.
     Double,
+    /// It runs, and its answer comes so much later.
+    Delay(Duration),
 }
 
 pub struct Proxy {
@@ -103,7 +106,11 @@ fn serve(client: TcpStream, server: TcpStream, fates: Fates) {
                     to.write_all(&answer)?;
                     continue;
                 }
-                match answers.lock().unwrap().pop_front() {
+                let fate = answers.lock().unwrap().pop_front();
+                if let Some(Fate::Delay(time)) = fate {
+                    thread::sleep(time);
+                }
+                match fate {
                     Some(Fate::LoseAnswer) => return Ok(()),
                     Some(Fate::Double) => {}
                     _ => to.write_all(&answer)?,

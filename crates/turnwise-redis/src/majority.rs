@@ -1,0 +1,863 @@
+//! Locks by a majority of independent servers, with fences.
+//!
+//! ```text
+//!  round 1   Acquire(token) ──▶ all nodes         a majority grants, each by a fence of its own
+//!  round 2   Confirm(token, greatest + 1) ──▶ those   a majority still holds, and writes it down
+//!  later     Confirm(token, the same) ──▶ all     each third of the lease: a majority renews
+//!  the end   Leave(token) ──▶ all                 also those that have not answered, until they do
+//! ```
+//!
+//! - Q1: two majorities share a node. There the earlier hold's fence was written down before the
+//!   later one was granted, so that has a greater one; or its token held there no more when it came
+//!   to be confirmed, and was refused. So fences increase although clocks may lie.
+//! - Q2: a node counts for a hold only while its token holds there by no greater fence: a late copy
+//!   of round 1 may begin another hold after a later client's.
+//! - Q3: a hold lasts from before its last confirmation was sent, less the drift of clocks.
+//! - Q4: each attempt has a token of its own, which is left everywhere when the attempt fails.
+//!
+//! `tests/majority_search.rs` looks at all states of it.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until, timeout_at};
+use turnwise::{Promise, Reply, promise};
+use turnwise_locks::{Fence, Limits};
+
+use crate::error::{ConnectError, Effect, LockError, ReleaseError, StoreError};
+use crate::lock::{Acquire, Lost, Wanted, later};
+use crate::memory::MemoryStore;
+use crate::remote::{Client, Remote, RemoteBuilder, after};
+use crate::server::RedisStore;
+use crate::step::{Answer, Op, Step, Token};
+use crate::store::Store;
+
+/// Locks by a majority of three, five or seven independent servers. Clones are the same client.
+///
+/// **Most programs are better served by one server**, [`Remote`], and resources that compare fences:
+/// it is fair, nobody polls, and it costs a third. A majority is for those whose locks have to be
+/// had while a server is down, and who cannot wait until it is back. It is none for those who want
+/// "more certain" locks: what has to be right compares fences, here as there.
+///
+/// A hold needs a majority that grants it, and then one that writes its fence down. Fences of holds
+/// increase strictly, also if clocks lie: a hold that was asked for after another one was held has
+/// the greater one. That nobody holds beside another needs clocks that run alike, to a hundredth.
+///
+/// It is not fair. Whoever finds the lock held tries again, after a while that differs. A hold is
+/// lost when no majority renews it.
+///
+/// Servers are no replicas of each other. **One that has lost what it kept must stay away** for as
+/// long as the longest lease: see [`MajorityBuilder::quarantine`].
+///
+/// # Examples
+/// ```
+/// use turnwise_redis::Majority;
+///
+/// // Over servers: `Majority::connect(["redis://a/", "redis://b/", "redis://c/"])`.
+/// let majority = Majority::in_memory(3)?;
+/// let guard = majority.lock("order 7").wait()?;
+/// assert!(majority.try_lock("order 7").wait().is_err());
+/// let fence = guard.fence();
+/// guard.release().wait()??;
+/// assert!(majority.lock("order 7").wait()?.fence() > fence);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Majority {
+    shared: Arc<Shared>,
+}
+
+/// How a [`Majority`] is made: [`Majority::builder`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder makes nothing until it connects"]
+pub struct MajorityBuilder {
+    each: RemoteBuilder,
+    quarantine: Option<Duration>,
+}
+
+/// Why there is no [`Majority`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MajorityError {
+    /// Fewer than three nodes: none of them may fail.
+    TooFew {
+        /// So many there are.
+        nodes: usize,
+    },
+    /// An even number: one node less bears as many failures.
+    Even {
+        /// So many there are.
+        nodes: usize,
+    },
+    /// Two nodes are the same: it would vote twice.
+    Same {
+        /// The numbers of the two, from 0 on.
+        nodes: (usize, usize),
+    },
+    /// A node's address is none, or its server is of the wrong kind.
+    Node {
+        /// Its number, from 0 on.
+        node: usize,
+        /// What is wrong.
+        error: ConnectError,
+    },
+    /// The client itself cannot be made.
+    Client(ConnectError),
+    /// Too few nodes answer.
+    NoMajority(Votes),
+}
+
+/// How nodes voted, when no majority was had.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Votes {
+    /// So many nodes there are.
+    pub nodes: usize,
+    /// So many said yes.
+    pub granted: usize,
+    /// So many said that somebody else holds it.
+    pub held: usize,
+    /// So many stay [away](MajorityBuilder::quarantine).
+    pub away: usize,
+    /// So many had not answered when the vote was over.
+    pub silent: usize,
+    /// Nodes that failed, by their numbers from 0 on.
+    pub failed: Vec<(usize, StoreError)>,
+}
+
+impl fmt::Display for Votes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Votes { nodes, granted, held, away, silent, failed } = self;
+        write!(f, "{granted} of {nodes} nodes said yes")?;
+        for (count, what) in [(held, "held"), (away, "away"), (silent, "silent")] {
+            if *count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
+        }
+        failed.iter().try_for_each(|(node, error)| write!(f, "; node {node}: {error}"))
+    }
+}
+
+impl fmt::Display for MajorityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MajorityError::TooFew { nodes } => {
+                write!(f, "a majority needs three nodes or more; there are {nodes}")
+            }
+            MajorityError::Even { nodes } => {
+                write!(f, "a majority needs an odd number of nodes; there are {nodes}")
+            }
+            MajorityError::Same { nodes: (one, other) } => {
+                write!(f, "nodes {one} and {other} are the same server")
+            }
+            MajorityError::Node { node, error } => write!(f, "node {node}: {error}"),
+            MajorityError::Client(error) => error.fmt(f),
+            MajorityError::NoMajority(votes) => write!(f, "no majority: {votes}"),
+        }
+    }
+}
+
+impl Error for MajorityError {}
+
+/// What clones share.
+struct Shared {
+    nodes: Vec<Node>,
+    quarantine: Duration,
+    answer: Duration,
+}
+
+struct Node {
+    client: Arc<Client>,
+    /// Which life of its server is known, and until when it stays away.
+    known: Mutex<Option<(String, Instant)>>,
+}
+
+impl Majority {
+    /// A client of servers at these addresses: see [`Remote::connect`]. A minority of them may be
+    /// down. May block, for half a second.
+    ///
+    /// # Errors
+    /// [`MajorityError`].
+    pub fn connect<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Self, MajorityError> {
+        Majority::builder().connect(urls)
+    }
+
+    /// A client of so many stores of its own in this process's memory: to try it.
+    ///
+    /// # Errors
+    /// [`MajorityError::TooFew`], [`MajorityError::Even`]; [`MajorityError::Client`], if the
+    /// operating system has no thread left.
+    pub fn in_memory(nodes: usize) -> Result<Self, MajorityError> {
+        // Before so many are made.
+        is_odd(nodes)?;
+        let store = |_| Arc::new(MemoryStore::new()) as Arc<dyn Store>;
+        Majority::builder().over((0..nodes).map(store))
+    }
+
+    /// A client with other settings.
+    pub fn builder() -> MajorityBuilder {
+        let each = Remote::builder().answer_within(Duration::from_millis(500));
+        MajorityBuilder { each, quarantine: None }
+    }
+
+    /// Asks for a lock, without a limit; nodes of which no majority answers are given up by the
+    /// client's [patience](MajorityBuilder::give_up_after). Waits for nobody; the [`Acquire`] does.
+    pub fn lock(&self, name: &str) -> Acquire<MajorityGuard> {
+        self.lock_within(name, Limits::NONE)
+    }
+
+    /// A lock, by one attempt. [`LockError::Busy`] may also mean that several clients tried at once,
+    /// and none had a majority.
+    pub fn try_lock(&self, name: &str) -> Acquire<MajorityGuard> {
+        self.lock_within(name, Duration::ZERO)
+    }
+
+    /// Asks for a lock, with limits: how long to try, and for how long to hold. A hold with a lease
+    /// of its own is not renewed; that must not be longer than the
+    /// [quarantine](MajorityBuilder::quarantine).
+    ///
+    /// Its errors are [`LockError`]: `TimedOut` or `Busy`, if others hold it; `NoMajority`, if too
+    /// few nodes answer.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_redis::{Limits, LockError, Majority};
+    ///
+    /// let majority = Majority::in_memory(3)?;
+    /// let limits = Limits::wait(Duration::from_secs(5)).lease(Duration::from_secs(6));
+    /// let guard = majority.lock_within("raffle 633", limits).wait()?;
+    /// // Clocks may differ by a hundredth.
+    /// assert!(guard.remaining() < Duration::from_secs(6) * 99 / 100);
+    ///
+    /// let late = majority.lock_within("raffle 633", Duration::from_millis(20)).wait();
+    /// assert!(matches!(late, Err(LockError::TimedOut { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lock_within(&self, name: &str, limits: impl Into<Limits>) -> Acquire<MajorityGuard> {
+        let wanted = Wanted::new(limits.into());
+        let first = &self.shared.nodes[0].client;
+        match first.key("majority", name) {
+            Err(error) => Acquire::over(Err(error.into())),
+            Ok(_) if wanted.is_too_short() => Acquire::over(Err(LockError::LeaseTooShort)),
+            Ok(key) => {
+                let (shared, name) = (self.shared.clone(), name.into());
+                Acquire::new(first, async move { acquire(shared, key, name, wanted).await })
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Majority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = self.shared.nodes.len();
+        f.debug_struct("Majority").field("nodes", &nodes).finish_non_exhaustive()
+    }
+}
+
+fn is_odd(nodes: usize) -> Result<(), MajorityError> {
+    match nodes {
+        0..3 => Err(MajorityError::TooFew { nodes }),
+        _ if nodes.is_multiple_of(2) => Err(MajorityError::Even { nodes }),
+        _ => Ok(()),
+    }
+}
+
+impl MajorityBuilder {
+    /// What all keys begin with: see [`RemoteBuilder::prefix`].
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.each = self.each.prefix(prefix);
+        self
+    }
+
+    /// So long nodes have for an answer, in each round: half a second, if this is not called; ten
+    /// milliseconds at least. One that is slower does not vote in that round.
+    pub fn answer_within(mut self, limit: Duration) -> Self {
+        self.each = self.each.answer_within(limit);
+        self
+    }
+
+    /// So long a call without a limit goes on while no majority answers: thirty seconds, if this is
+    /// not called.
+    pub fn give_up_after(mut self, limit: Duration) -> Self {
+        self.each = self.each.give_up_after(limit);
+        self
+    }
+
+    /// How long a hold outlives its client, if none is asked for: thirty seconds, if this is not
+    /// called; ten milliseconds at least. It is renewed each third of it.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.each = self.each.lease(lease);
+        self
+    }
+
+    /// A server that was started less than this ago does not vote, for it may have forgotten what it
+    /// granted. It is the lease, if this is not called. It has to be the longest lease that any
+    /// client asks for, on all clients.
+    ///
+    /// Zero switches it off: right if servers write each step to their disks before they answer
+    /// (`appendfsync always`), or if whoever starts them waits. What started when is taken from
+    /// `INFO server`; if a server does not permit that, whoever starts it has to wait.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_redis::{Majority, MajorityError};
+    ///
+    /// let builder = Majority::builder()
+    ///     .lease(Duration::from_secs(10))
+    ///     .answer_within(Duration::from_millis(50))
+    ///     .quarantine(Duration::from_secs(60));
+    /// // Nobody is there.
+    /// let urls = ["redis://127.0.0.1:1/", "redis://127.0.0.1:2/", "redis://127.0.0.1:3/"];
+    /// let error = builder.connect(urls).unwrap_err();
+    /// assert!(matches!(error, MajorityError::NoMajority(votes) if votes.granted == 0));
+    /// ```
+    pub fn quarantine(self, quarantine: Duration) -> Self {
+        MajorityBuilder { quarantine: Some(quarantine), ..self }
+    }
+
+    /// Connects to servers: see [`Majority::connect`].
+    ///
+    /// # Errors
+    /// [`MajorityError`].
+    pub fn connect<'a>(
+        self,
+        urls: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Majority, MajorityError> {
+        let urls: Vec<_> = urls.into_iter().collect();
+        is_odd(urls.len())?;
+        let prefix = self.each.checked_prefix().map_err(MajorityError::Client)?;
+        let store = |(node, url): (usize, &&str)| {
+            let store = RedisStore::new(url, &prefix, self.each.answer());
+            let store = store.map_err(|error| MajorityError::Node { node, error })?;
+            Ok(Arc::new(store) as Arc<dyn Store>)
+        };
+        let stores = urls.iter().enumerate().map(store).collect::<Result<Vec<_>, _>>()?;
+        self.over(stores)
+    }
+
+    /// A client of any stores.
+    ///
+    /// # Errors
+    /// [`MajorityError`].
+    pub fn over(
+        self,
+        stores: impl IntoIterator<Item = Arc<dyn Store>>,
+    ) -> Result<Majority, MajorityError> {
+        let stores: Vec<_> = stores.into_iter().collect();
+        is_odd(stores.len())?;
+        let quarantine = self.quarantine.unwrap_or(self.each.leased());
+        let answer = self.each.answer();
+        let clients = self.each.over_all(stores).map_err(MajorityError::Client)?;
+        let node = |client| Node { client, known: Mutex::default() };
+        let nodes = clients.into_iter().map(node).collect();
+        let shared = Arc::new(Shared { nodes, quarantine, answer });
+        let (promise, reply) = promise();
+        let all = shared.clone();
+        shared.nodes[0].client.io.spawn(async move { promise.keep(all.meet().await) });
+        match reply.wait() {
+            Ok(met) => met.map(|()| Majority { shared }),
+            Err(error) => Err(MajorityError::Client(ConnectError::System(error.to_string()))),
+        }
+    }
+}
+
+impl Shared {
+    fn majority(&self) -> usize {
+        self.nodes.len() / 2 + 1
+    }
+
+    /// Who is there? Nothing is changed by that.
+    async fn meet(self: Arc<Self>) -> Result<(), MajorityError> {
+        let first = &self.nodes[0].client;
+        let key = first.key("client", "majority").expect("a name that can be one");
+        let until = after(self.answer);
+        let ask = Asking { shared: self.clone(), key, under_way: self.counts() };
+        let votes = ask.all(&Step::Look, until);
+        let votes = votes.gather(self.majority(), Rest::Counts, until).await;
+        if let Some((twin, node)) =
+            (1..self.nodes.len()).find_map(|node| Some((self.twin(node)?, node)))
+        {
+            return Err(MajorityError::Same { nodes: (twin, node) });
+        }
+        for (node, error) in &votes.counted.failed {
+            if !error.is_transient() {
+                let error = error.clone().into();
+                return Err(MajorityError::Node { node: *node, error });
+            }
+        }
+        // Those that stay away are there, and will vote.
+        match votes.counted.granted + votes.counted.away >= self.majority() {
+            true => Ok(()),
+            false => Err(MajorityError::NoMajority(votes.counted)),
+        }
+    }
+
+    fn counts(&self) -> Arc<[AtomicU32]> {
+        self.nodes.iter().map(|_| AtomicU32::new(0)).collect()
+    }
+
+    /// An earlier node that is the same server.
+    fn twin(&self, node: usize) -> Option<usize> {
+        let run = |node: &Node| node.lock().as_ref().map(|(run, _)| run.clone());
+        let this = run(&self.nodes[node])?;
+        self.nodes[..node].iter().position(|other| run(other).as_ref() == Some(&this))
+    }
+
+    /// What an answer counts for.
+    fn vote(&self, node: usize, answer: Result<Answer, StoreError>) -> Vote {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return Vote::Failed(error),
+        };
+        let away = self.nodes[node].is_away(self.quarantine);
+        if let Some(twin) = self.twin(node) {
+            let needs = format!("a server of its own: this is that of node {twin}");
+            return Vote::Failed(StoreError::WrongStore { needs });
+        }
+        if away {
+            return Vote::Away;
+        }
+        match answer {
+            Answer::Granted { fence, .. } => Vote::Yes { fence },
+            Answer::Held | Answer::Released | Answer::Seen { .. } => Vote::Yes { fence: 0 },
+            Answer::Busy { busy } => Vote::No { busy },
+            _ => Vote::No { busy: Duration::ZERO },
+        }
+    }
+}
+
+impl Node {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<(String, Instant)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has its server begun a life lately, and may have forgotten what was in the last one?
+    fn is_away(&self, quarantine: Duration) -> bool {
+        let Some(life) = self.client.store.life() else { return false };
+        let (mut known, now) = (self.lock(), Instant::now());
+        let until = match &*known {
+            Some((run, until)) if *run == life.run => *until,
+            // This client has seen the end of the last one.
+            Some(_) => now + quarantine,
+            None => life.began.map_or(now, |began| Instant::from_std(began) + quarantine),
+        };
+        *known = Some((life.run, until));
+        until > now
+    }
+}
+
+/// What a node has come to in a round.
+enum Vote {
+    Yes { fence: u64 },
+    No { busy: Duration },
+    Away,
+    Failed(StoreError),
+}
+
+/// Asks nodes about a lock.
+struct Asking {
+    shared: Arc<Shared>,
+    key: String,
+    /// So many requests may be on their way to each node.
+    under_way: Arc<[AtomicU32]>,
+}
+
+/// Answers, as they come.
+struct Coming {
+    votes: mpsc::UnboundedReceiver<(usize, Vote)>,
+    asked: usize,
+    nodes: usize,
+}
+
+/// Once enough have said yes, the others
+#[derive(PartialEq)]
+enum Rest {
+    /// have as much time again.
+    Waits,
+    /// do not matter.
+    Goes,
+    /// are wanted nevertheless, whether there are enough or not.
+    Counts,
+}
+
+struct Gathered {
+    all: Vec<Option<Vote>>,
+    counted: Votes,
+}
+
+impl Asking {
+    fn one(
+        &self,
+        node: usize,
+        step: Step,
+        until: Instant,
+        to: mpsc::UnboundedSender<(usize, Vote)>,
+    ) {
+        let (shared, under_way) = (self.shared.clone(), self.under_way.clone());
+        let op = Op { key: self.key.clone(), places: 1, step };
+        under_way[node].fetch_add(1, Relaxed);
+        shared.nodes[0].client.io.clone().spawn(async move {
+            let (answer, late) = shared.nodes[node].client.call(&op, until).await;
+            if !late {
+                under_way[node].fetch_sub(1, Relaxed);
+            }
+            // Nobody may be there who counts it.
+            let _ = to.send((node, shared.vote(node, answer)));
+        });
+    }
+
+    fn some(&self, nodes: impl IntoIterator<Item = usize>, step: &Step, until: Instant) -> Coming {
+        let (to, votes) = mpsc::unbounded_channel();
+        let mut asked = 0;
+        for node in nodes {
+            self.one(node, step.clone(), until, to.clone());
+            asked += 1;
+        }
+        Coming { votes, asked, nodes: self.shared.nodes.len() }
+    }
+
+    fn all(&self, step: &Step, until: Instant) -> Coming {
+        self.some(0..self.shared.nodes.len(), step, until)
+    }
+}
+
+impl Coming {
+    /// Counts until enough have said yes, or cannot any more, or the time is over.
+    async fn gather(mut self, enough: usize, rest: Rest, until: Instant) -> Gathered {
+        let (began, mut until) = (Instant::now(), until);
+        let mut all: Vec<_> = (0..self.nodes).map(|_| None).collect();
+        let (mut yes, mut left) = (0, self.asked);
+        while left > 0 && (rest == Rest::Counts || yes + left >= enough) {
+            let Ok(Some((node, vote))) = timeout_at(until, self.votes.recv()).await else { break };
+            left -= 1;
+            yes += usize::from(matches!(vote, Vote::Yes { .. }));
+            all[node] = Some(vote);
+            match rest {
+                Rest::Goes if yes == enough => break,
+                Rest::Waits if yes == enough => {
+                    let again = began.elapsed().max(Duration::from_millis(1));
+                    until = until.min(Instant::now() + again);
+                }
+                _ => {}
+            }
+        }
+        let mut counted = Votes { nodes: self.nodes, silent: left, ..Votes::default() };
+        for (node, vote) in all.iter().enumerate() {
+            match vote {
+                Some(Vote::Yes { .. }) => counted.granted += 1,
+                Some(Vote::No { .. }) => counted.held += 1,
+                Some(Vote::Away) => counted.away += 1,
+                Some(Vote::Failed(error)) => counted.failed.push((node, error.clone())),
+                None => {}
+            }
+        }
+        Gathered { all, counted }
+    }
+}
+
+/// An attempt, or a hold. The last one who has it tells all nodes when it is over.
+struct Seat {
+    ask: Asking,
+    token: Token,
+    told: AtomicBool,
+}
+
+impl Seat {
+    fn leave(&self) -> Coming {
+        self.told.store(true, Relaxed);
+        let until = self.ask.shared.nodes[0].client.patience();
+        let (to, votes) = mpsc::unbounded_channel();
+        let nodes = self.ask.shared.nodes.len();
+        for node in 0..nodes {
+            let late = self.ask.under_way[node].load(Relaxed) > 0;
+            let step = Step::Leave { token: self.token.clone(), late };
+            self.ask.one(node, step, until, to.clone());
+        }
+        Coming { votes, asked: nodes, nodes }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if !self.told.load(Relaxed) {
+            drop(self.leave());
+        }
+    }
+}
+
+async fn acquire(
+    shared: Arc<Shared>,
+    key: String,
+    name: Arc<str>,
+    wanted: Wanted,
+) -> Result<MajorityGuard, LockError> {
+    let client = shared.nodes[0].client.clone();
+    let lease = wanted.lease.unwrap_or(client.lease());
+    let (mut pause, mut patience) = (Duration::from_millis(5), client.patience());
+    let mut before: Option<Votes> = None;
+    loop {
+        let until = wanted.until.unwrap_or(patience).min(patience);
+        let Gathered { all, counted } = match attempt(&shared, &key, lease, until).await {
+            Ok((seat, fence, sent)) => {
+                let renewed = wanted.lease.is_none();
+                let held = Held::begin(seat, name, fence, sent, lease, renewed);
+                return Ok(MajorityGuard { held: Some(held) });
+            }
+            Err(gathered) => gathered,
+        };
+        // An attempt that was cut short says less than the one before.
+        let cut = Instant::now() >= until;
+        let counted = before.take().filter(|_| cut).unwrap_or(counted);
+        before = Some(counted.clone());
+        // Enough were there, but somebody else was, too.
+        let contended = counted.granted + counted.held >= shared.majority();
+        if contended {
+            patience = client.patience();
+        }
+        if wanted.immediate {
+            let error = if contended { LockError::Busy } else { LockError::NoMajority(counted) };
+            return Err(error);
+        }
+        let busy = all.iter().flatten().filter_map(|vote| match vote {
+            Vote::No { busy } if !busy.is_zero() => Some(*busy),
+            _ => None,
+        });
+        let first = busy.min().map_or(pause, |busy| busy + Duration::from_millis(1));
+        // Not all at once: or nobody ever has a majority.
+        let mut byte = [0];
+        let _ = getrandom::fill(&mut byte);
+        let again = after(pause.min(first).mul_f64(0.5 + f64::from(byte[0]) / 256.0));
+        let end = wanted.until.unwrap_or(patience).min(patience);
+        sleep_until(again.min(end)).await;
+        if again >= end {
+            let over = wanted.timed_out();
+            return Err(if contended { over } else { LockError::NoMajority(counted) });
+        }
+        pause = (pause * 2).min(Duration::from_millis(160));
+    }
+}
+
+/// Both rounds, once.
+async fn attempt(
+    shared: &Arc<Shared>,
+    key: &str,
+    lease: Duration,
+    until: Instant,
+) -> Result<(Seat, u64, Instant), Gathered> {
+    let ask = Asking { shared: shared.clone(), key: key.to_owned(), under_way: shared.counts() };
+    let token = shared.nodes[0].client.token();
+    let seat = Seat { ask, token: token.clone(), told: AtomicBool::new(false) };
+    let limit = || after(shared.answer.min(lease)).min(until);
+
+    let end = limit();
+    let step = Step::Acquire { token: token.clone(), lease, alive: None };
+    let first = seat.ask.all(&step, end).gather(shared.majority(), Rest::Waits, end).await;
+    if first.counted.granted < shared.majority() {
+        return Err(first);
+    }
+    let granted = |vote: &Option<Vote>| match vote {
+        Some(Vote::Yes { fence }) => Some(*fence),
+        _ => None,
+    };
+    let fence = first.all.iter().filter_map(granted).max().unwrap_or(0).saturating_add(1);
+
+    let (sent, end) = (Instant::now(), limit());
+    let step = Step::Confirm { token, fence, lease };
+    let who = (0..first.all.len()).filter(|&node| granted(&first.all[node]).is_some());
+    let second = seat.ask.some(who, &step, end).gather(shared.majority(), Rest::Goes, end).await;
+    match second.counted.granted >= shared.majority() && Instant::now() < valid(sent, lease) {
+        true => Ok((seat, fence, sent)),
+        false => Err(second),
+    }
+}
+
+/// Until when a hold lasts that was confirmed by what was sent then: clocks may differ by a
+/// hundredth, and by a millisecond.
+fn valid(sent: Instant, lease: Duration) -> Instant {
+    let drift = lease / 100 + Duration::from_millis(1);
+    later(sent, lease.saturating_sub(drift))
+}
+
+/// A hold, until it ends.
+struct Held {
+    seat: Seat,
+    name: Arc<str>,
+    fence: Fence,
+    /// Until when, by this machine's clock: from before the request was sent that confirmed it.
+    until: watch::Sender<Instant>,
+    lost: AtomicBool,
+}
+
+impl Held {
+    fn begin(
+        seat: Seat,
+        name: Arc<str>,
+        fence: u64,
+        sent: Instant,
+        lease: Duration,
+        renewed: bool,
+    ) -> Arc<Held> {
+        let io = seat.ask.shared.nodes[0].client.io.clone();
+        let held = Arc::new(Held {
+            seat,
+            name,
+            fence: Fence::from_number(fence),
+            until: watch::Sender::new(valid(sent, lease)),
+            lost: AtomicBool::new(false),
+        });
+        io.spawn(keep(Arc::downgrade(&held), fence, lease, sent, renewed));
+        held
+    }
+
+    fn is_lost(&self) -> bool {
+        self.lost.load(Relaxed) || Instant::now() >= *self.until.borrow()
+    }
+
+    fn lose(&self) {
+        self.lost.store(true, Relaxed);
+        // Whoever waits for that looks.
+        self.until.send_modify(|until| *until = (*until).min(Instant::now()));
+    }
+}
+
+/// Confirms a hold anew each third of its lease, and knows when it is over.
+async fn keep(held: Weak<Held>, fence: u64, lease: Duration, sent: Instant, renewed: bool) {
+    let mut next = sent + lease / 3;
+    loop {
+        let Some(strong) = held.upgrade() else { return };
+        let mut until = strong.until.subscribe();
+        let over = *until.borrow_and_update();
+        drop(strong);
+        let at = if renewed { next.min(over) } else { over };
+        if let Ok(Err(_)) = timeout_at(at, until.changed()).await {
+            // Its guard is gone.
+            return;
+        }
+        drop(until);
+        let Some(strong) = held.upgrade() else { return };
+        if strong.is_lost() {
+            return strong.lose();
+        }
+        // The hold is not kept by its renewal.
+        let shared = strong.seat.ask.shared.clone();
+        let now = Instant::now();
+        let end = after(shared.answer).min(over);
+        let step = Step::Confirm { token: strong.seat.token.clone(), fence, lease };
+        let coming = strong.seat.ask.all(&step, end);
+        drop(strong);
+        let votes = coming.gather(shared.majority(), Rest::Goes, end).await.counted;
+        let Some(strong) = held.upgrade() else { return };
+        if votes.granted >= shared.majority() {
+            if !strong.is_lost() {
+                strong.until.send_replace(valid(now, lease));
+            }
+            next = now + lease / 3;
+        } else if votes.held > shared.nodes.len() - shared.majority() {
+            // It holds there no more, and never will.
+            return strong.lose();
+        } else {
+            // Too few answer: it ends by its time, and is tried again until then.
+            next = after((lease / 30).max(Duration::from_millis(1)));
+        }
+    }
+}
+
+/// A lock that is held on a majority of nodes. Dropping it releases it, on all.
+///
+/// The client renews it until then, unless it was asked for with a lease of its own.
+#[must_use = "dropping it releases the lock"]
+pub struct MajorityGuard {
+    /// Until it is released.
+    held: Option<Arc<Held>>,
+}
+
+impl MajorityGuard {
+    fn held(&self) -> &Arc<Held> {
+        self.held.as_ref().expect("it is there until the guard is released")
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &str {
+        &self.held().name
+    }
+
+    /// The hold's number: greater than that of each hold of this lock which was held before this
+    /// one was asked for, whatever clocks say.
+    pub fn fence(&self) -> Fence {
+        self.held().fence
+    }
+
+    /// Is it lost? False: no other client holds it, if the clocks of a majority of nodes, and this
+    /// one's, run alike. Stale on return: a resource that must not be touched then compares fences.
+    /// Wait-free but for a short lock.
+    pub fn is_lost(&self) -> bool {
+        self.held().is_lost()
+    }
+
+    /// Comes when the lock is lost; never, if it is given back before. A future on any runtime.
+    pub fn lost(&self) -> Lost {
+        let (held, mut until) = (Arc::downgrade(self.held()), self.held().until.subscribe());
+        Lost::when(async move {
+            while let Some(false) = held.upgrade().map(|held| held.is_lost()) {
+                // Its guard is gone: then it is lost no more.
+                if until.changed().await.is_err() {
+                    std::future::pending().await
+                }
+            }
+        })
+    }
+
+    /// So long it holds at least, if it is not renewed, and clocks run alike.
+    pub fn remaining(&self) -> Duration {
+        match self.is_lost() {
+            true => Duration::ZERO,
+            false => self.held().until.borrow().saturating_duration_since(Instant::now()),
+        }
+    }
+
+    /// Lets go on all nodes, and tells whether it was held until then: the answer comes when a
+    /// majority has answered. Those that do not answer are told until they do, or by the client's
+    /// patience.
+    pub fn release(mut self) -> Reply<Result<(), ReleaseError>> {
+        let (promise, reply) = promise();
+        if let Some(held) = self.held.take() {
+            let io = held.seat.ask.shared.nodes[0].client.io.clone();
+            io.spawn(release(held, promise));
+        }
+        reply
+    }
+}
+
+async fn release(held: Arc<Held>, promise: Promise<Result<(), ReleaseError>>) {
+    let (fence, was_lost, shared) = (held.fence, held.is_lost(), held.seat.ask.shared.clone());
+    let coming = held.seat.leave();
+    // From now on nothing renews it.
+    drop(held);
+    let until = shared.nodes[0].client.patience();
+    let votes = coming.gather(shared.majority(), Rest::Goes, until).await.counted;
+    promise.keep(match votes.granted >= shared.majority() {
+        _ if was_lost => Err(ReleaseError::Lost(fence)),
+        true => Ok(()),
+        false if votes.held > shared.nodes.len() - shared.majority() => {
+            Err(ReleaseError::Lost(fence))
+        }
+        false => Err(ReleaseError::Store(match votes.failed.into_iter().next() {
+            Some((_, error)) => error,
+            None => StoreError::TimedOut { effect: Effect::Unknown },
+        })),
+    });
+}
+
+impl fmt::Debug for MajorityGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("MajorityGuard");
+        shown.field("name", &self.name()).field("fence", &self.fence());
+        shown.field("lost", &self.is_lost()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,291 @@
+//! Locks by a majority: in memory, and of three servers of which one or two are killed, stopped, or
+//! answer to nobody.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
+use support::faulty::Faulty;
+use support::proxy::{Fate, Proxy};
+use support::{Server, until};
+use turnwise_redis::{
+    Fenced, LockError, Majority, MajorityBuilder, MajorityError, MemoryStore, ReleaseError, Store,
+};
+
+const LEASE: Duration = Duration::from_millis(600);
+
+/// The servers of these tests were started just now, and have nothing to forget.
+fn builder() -> MajorityBuilder {
+    let answer = Duration::from_millis(200);
+    Majority::builder().prefix("test").lease(LEASE).answer_within(answer).quarantine(Duration::ZERO)
+}
+
+fn three() -> [Server; 3] {
+    [Server::start(), Server::start(), Server::start()]
+}
+
+fn over(servers: &[Server]) -> Majority {
+    let urls: Vec<_> = servers.iter().map(Server::url).collect();
+    builder().connect(urls.iter().map(String::as_str)).unwrap()
+}
+
+fn stores(count: usize) -> Vec<Arc<dyn Store>> {
+    (0..count).map(|_| Arc::new(MemoryStore::new()) as Arc<dyn Store>).collect()
+}
+
+#[test]
+fn one_at_a_time_and_fences_increase() {
+    one_at_a_time(stores(5));
+}
+
+/// Steps are lost, doubled and late, at each of them.
+#[test]
+fn one_at_a_time_and_fences_increase_whatever_is_lost() {
+    let faulty = |seed| Arc::new(Faulty::new(MemoryStore::new(), seed)) as Arc<dyn Store>;
+    one_at_a_time((0..3).map(faulty).collect());
+}
+
+fn one_at_a_time(stores: Vec<Arc<dyn Store>>) {
+    let (inside, file) = (AtomicUsize::new(0), Fenced::new(0));
+    let (clients, rounds) = (3, 15);
+    thread::scope(|scope| {
+        for _ in 0..clients {
+            let majority = builder().lease(LEASE * 20).over(stores.clone()).unwrap();
+            let (inside, file) = (&inside, &file);
+            scope.spawn(move || {
+                for _ in 0..rounds {
+                    let guard = majority.lock("a").wait().unwrap();
+                    assert_eq!(inside.fetch_add(1, SeqCst), 0);
+                    // It refuses what has a fence that is not greater.
+                    file.with(guard.fence(), |count| *count += 1).unwrap();
+                    inside.fetch_sub(1, SeqCst);
+                    drop(guard);
+                }
+            });
+        }
+    });
+    let last = builder().over(stores).unwrap().lock("a").wait().unwrap();
+    assert_eq!(file.with(last.fence(), |count| *count).unwrap(), clients * rounds);
+}
+
+#[test]
+fn a_guard_holds_until_it_is_dropped() {
+    let stores = stores(3);
+    let majority = builder().over(stores.clone()).unwrap();
+    let other = builder().over(stores).unwrap();
+    let guard = majority.lock("a").wait().unwrap();
+    assert_eq!(guard.name(), "a");
+    assert!(guard.remaining() <= LEASE);
+    // It is renewed.
+    let began = Instant::now();
+    until("some leases are over", || began.elapsed() > LEASE * 3);
+    assert!(!guard.is_lost());
+    assert_eq!(other.try_lock("a").wait().unwrap_err(), LockError::Busy);
+    let error = other.lock_within("a", Duration::from_millis(30)).wait().unwrap_err();
+    assert!(matches!(error, LockError::TimedOut { .. }), "{error:?}");
+    let waits = other.lock("a");
+    drop(guard);
+    let next = waits.wait().unwrap();
+    // With a lease of its own it ends with that.
+    drop(next);
+    let limits = turnwise_redis::Limits::wait(Duration::from_secs(5)).lease(LEASE / 6);
+    let short = majority.lock_within("a", limits).wait().unwrap();
+    let lost = short.lost();
+    drop(other.lock("a").wait().unwrap());
+    assert!(short.is_lost());
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(lost);
+    assert_eq!(short.remaining(), Duration::ZERO);
+    let fence = short.fence();
+    assert_eq!(short.release().wait().unwrap(), Err(ReleaseError::Lost(fence)));
+}
+
+#[test]
+fn what_is_given_up_is_free_at_once() {
+    let stores = stores(3);
+    let majority = builder().lease(LEASE * 100).over(stores.clone()).unwrap();
+    let other = builder().lease(LEASE * 100).over(stores).unwrap();
+    let guard = majority.lock("a").wait().unwrap();
+    drop(other.lock("a"));
+    drop(guard);
+    drop(majority.lock("b"));
+    for name in ["a", "b"] {
+        drop(other.lock_within(name, Duration::from_secs(20)).wait().unwrap());
+    }
+}
+
+#[test]
+fn nodes_that_make_no_majority_are_refused() {
+    for nodes in 0..3 {
+        let error = Majority::in_memory(nodes).unwrap_err();
+        assert_eq!(error, MajorityError::TooFew { nodes });
+    }
+    for nodes in [4, 6, usize::MAX - 1] {
+        let error = Majority::in_memory(nodes).unwrap_err();
+        assert_eq!(error, MajorityError::Even { nodes });
+    }
+    let mut same = stores(3);
+    same[2] = same[0].clone();
+    let error = builder().over(same).unwrap_err();
+    assert_eq!(error, MajorityError::Same { nodes: (0, 2) });
+    let error = Majority::connect(["redis://a/", "nonsense", "redis://b/"]).unwrap_err();
+    assert!(matches!(error, MajorityError::Node { node: 1, .. }), "{error:?}");
+
+    // By two names, the same server.
+    let servers = [Server::start(), Server::start()];
+    let [one, other] = servers.each_ref().map(Server::url);
+    let again = one.replace("127.0.0.1", "localhost");
+    let error = builder().connect([one.as_str(), &other, &again]).unwrap_err();
+    assert_eq!(error, MajorityError::Same { nodes: (0, 2) });
+    // Two of three are not there.
+    let nobody = "redis://127.0.0.1:1/";
+    let error = builder().connect([one.as_str(), nobody, "redis://127.0.0.1:2/"]).unwrap_err();
+    let MajorityError::NoMajority(votes) = &error else { panic!("{error:?}") };
+    assert_eq!((votes.granted, votes.failed.len() + votes.silent), (1, 2), "{error}");
+    // One may be missing.
+    let majority = builder().connect([one.as_str(), nobody, &other]).unwrap();
+    drop(majority.lock("a").wait().unwrap());
+}
+
+#[test]
+fn names_and_leases_that_cannot_be() {
+    let majority = Majority::in_memory(3).unwrap();
+    assert!(matches!(majority.lock("").wait(), Err(LockError::Name(_))));
+    let long = "x".repeat(1025);
+    assert!(matches!(majority.lock(&long).wait(), Err(LockError::Name(_))));
+    let limits = turnwise_redis::Limits::NONE.lease(Duration::from_millis(9));
+    assert_eq!(majority.lock_within("a", limits).wait().unwrap_err(), LockError::LeaseTooShort);
+    let limits = turnwise_redis::Limits::wait(Duration::MAX).lease(Duration::MAX);
+    drop(majority.lock_within("a", limits).wait().unwrap());
+    assert!(builder().prefix("").over(stores(3)).is_err());
+}
+
+#[test]
+fn one_server_is_killed() {
+    let mut servers = three();
+    let majority = over(&servers);
+    let held = majority.lock("a").wait().unwrap();
+    servers[1].kill();
+    // It is renewed by the others, and new ones are had.
+    let began = Instant::now();
+    drop(majority.lock("b").wait().unwrap());
+    println!("one is killed: a lock is had after {:?}", began.elapsed());
+    until("some leases are over", || began.elapsed() > LEASE * 3);
+    assert!(!held.is_lost());
+    let fence = held.fence();
+    held.release().wait().unwrap().unwrap();
+    servers[1].run();
+    assert!(majority.lock("a").wait().unwrap().fence() > fence);
+}
+
+#[test]
+fn one_server_is_stopped() {
+    let servers = three();
+    let majority = over(&servers);
+    let held = majority.lock("a").wait().unwrap();
+    servers[0].signal(SIGSTOP);
+    let began = Instant::now();
+    drop(majority.lock("b").wait().unwrap());
+    println!("one is stopped: a lock is had after {:?}", began.elapsed());
+    until("some leases are over", || began.elapsed() > LEASE * 3);
+    assert!(!held.is_lost());
+    held.release().wait().unwrap().unwrap();
+    servers[0].signal(SIGCONT);
+    // It is told late what was given back.
+    let last = |server: &Server| server.ask("HGET test:{majority:b} t1");
+    until("nobody holds it there", || matches!(&*last(&servers[0]), "$0" | "$-1"));
+    drop(majority.lock("b").wait().unwrap());
+}
+
+#[test]
+fn two_servers_are_gone() {
+    let mut servers = three();
+    let majority = over(&servers);
+    let held = majority.lock("a").wait().unwrap();
+    servers[0].kill();
+    servers[1].signal(SIGSTOP);
+    let limit = Duration::from_millis(500);
+    for limit in [Duration::ZERO, limit] {
+        let began = Instant::now();
+        let error = majority.lock_within("b", limit).wait().unwrap_err();
+        let took = began.elapsed();
+        let LockError::NoMajority(votes) = &error else { panic!("{error:?}") };
+        assert_eq!(votes.nodes, 3);
+        assert!(votes.granted <= 1, "{error}");
+        assert!(took < limit + Duration::from_secs(3), "{took:?}");
+        println!("two are gone: refused after {took:?} of {limit:?}: {error}");
+    }
+    // No majority renews it.
+    until("it is lost", || held.is_lost());
+    let fence = held.fence();
+    drop(held);
+    let waits = majority.lock_within("a", Duration::from_secs(20));
+    let began = Instant::now();
+    servers[1].signal(SIGCONT);
+    let next = waits.wait().unwrap();
+    println!("one is back: a lock is had after {:?}", began.elapsed());
+    assert!(next.fence() > fence);
+}
+
+#[test]
+fn answers_are_lost_between_the_rounds() {
+    let servers = three();
+    let proxies = servers.each_ref().map(|server| Proxy::new(server.port, || Fate::Forward));
+    let urls = proxies.each_ref().map(Proxy::url);
+    let majority = builder().connect(urls.iter().map(String::as_str)).unwrap();
+    let mut last = majority.lock("a").wait().unwrap().fence();
+    // The answer to the first round, or to the second; at one, two, or all nodes.
+    for step in 0..2 {
+        for nodes in 1..=3 {
+            for fate in [Fate::LoseAnswer, Fate::LoseCommand, Fate::Double] {
+                for proxy in &proxies[..nodes] {
+                    let mut left = step;
+                    proxy.then(move || {
+                        left -= 1;
+                        if left == -1 { fate } else { Fate::Forward }
+                    });
+                }
+                let limit = Duration::from_secs(20);
+                let guard = majority.lock_within("a", limit).wait().unwrap();
+                assert!(guard.fence() > last, "{step} {nodes} {fate:?}");
+                last = guard.fence();
+                drop(guard);
+                proxies.iter().for_each(|proxy| proxy.then(|| Fate::Forward));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_server_that_has_forgotten_stays_away() {
+    let mut servers = three();
+    let urls = servers.each_ref().map(Server::url);
+    let connect = || {
+        let builder = builder().quarantine(Duration::from_secs(4));
+        builder.connect(urls.iter().map(String::as_str)).unwrap()
+    };
+    let majority = connect();
+    // Just now they were all started: they may have forgotten, as far as is known.
+    let error = majority.try_lock("a").wait().unwrap_err();
+    let LockError::NoMajority(votes) = &error else { panic!("{error:?}") };
+    assert!(votes.away >= 2, "{error}");
+    drop(majority.lock("a").wait().unwrap());
+    // Two forget. The third alone is no majority, whatever the two would grant.
+    for server in &mut servers[..2] {
+        server.kill();
+        server.run();
+    }
+    let (old, new) = (majority, connect());
+    let began = Instant::now();
+    for majority in [&old, &new] {
+        let wait = Duration::from_millis(500);
+        let error = majority.lock_within("a", wait).wait().unwrap_err();
+        let LockError::NoMajority(votes) = &error else { panic!("{error:?}") };
+        assert!(votes.away > 0, "{error}");
+    }
+    drop(old.lock_within("a", Duration::from_secs(20)).wait().unwrap());
+    println!("back after {:?}", began.elapsed());
+}

@@ -1,0 +1,624 @@
+//! All that can happen to a lock by a majority of three nodes: two clients, whose messages come
+//! late, twice, or never; who may be gone without a word; nodes whose clocks jump, and who lose all
+//! that they have kept.
+//!
+//! The nodes are the store's own source. What a client does is that of `src/majority.rs`, in steps:
+//!
+//! ```text
+//!  idle ─▶ asks: Acquire to all ─▶ a majority granted ─▶ confirms: Confirm { greatest fence + 1 }
+//!                     │                                       │ to the nodes that granted
+//!                     └──▶ gives up: Leave to all ◀───────────┤
+//!                                   ▲                         ▼ a majority confirmed, in time
+//!                                   └─────────────────────── holds ◀─▶ Confirm again: renews
+//! ```
+//!
+//! | rule |                                                                                     |
+//! |------|-------------------------------------------------------------------------------------|
+//! | F1   | No two confirmed holds have the same fence.                                         |
+//! | F2   | A hold that was asked for after another was confirmed has the greater fence.        |
+//! | F3   | At each node that confirms two holds, the later one there has the greater fence.    |
+//! | F4   | Clocks that run alike: each confirmed hold has a greater fence than all before.     |
+//! | M1   | Clocks that run alike: nobody holds beside another.                                 |
+//! | W1   | A fenced resource takes no write of an earlier hold after one of a later.           |
+//!
+//! Why F1 to F3 hold whatever clocks say: two majorities share a node. There the earlier one's fence
+//! was written down before the later one was granted, so that was granted a greater one; or the
+//! earlier one's token held there no more when its confirmation came, and it was refused.
+//!
+//! F4 and M1 need clocks: if one node's lease ends early, another client may hold while the first one
+//! believes that it does, or is about to. That is why a resource compares fences. And a node that
+//! has forgotten knows no fence but its clock's: after it has stayed away for a lease that is
+//! greater than all, if clocks are not further apart than a lease.
+
+#[path = "../src/record.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with the crate")]
+mod record;
+#[path = "../src/step.rs"]
+#[allow(dead_code, unreachable_pub, unused_imports, missing_docs, reason = "shared with the crate")]
+mod step;
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use record::Record;
+use step::{Answer, Step, Token};
+
+const NODES: usize = 3;
+const CLIENTS: usize = 2;
+const MAJORITY: u32 = 2;
+/// Times are short: a lease is two ticks.
+const LEASE: u8 = 2;
+
+/// What may go wrong, and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Faults {
+    /// A copy of a message stays on its way, or an answer is lost.
+    network: u8,
+    /// A node's clock jumps.
+    jumps: u8,
+    /// A node forgets all.
+    losses: u8,
+}
+
+const NONE: Faults = Faults { network: 0, jumps: 0, losses: 0 };
+
+/// What is planted: each has to be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Planted {
+    Nothing,
+    /// The greatest fence of the first round is the hold's.
+    OneRound,
+    /// A node confirms whoever asks.
+    NoCheck,
+    /// A node confirms by the fence alone, whoever holds.
+    NoToken,
+    /// A node confirms by the token alone, although a late copy began another hold of it.
+    NoFence,
+    /// One confirmation is enough.
+    Minority,
+    /// A node that has lost all takes part at once.
+    BackAtOnce,
+}
+
+#[derive(Clone, Copy)]
+struct Setting {
+    planted: Planted,
+    /// How far the nodes' clocks are ahead, at first.
+    offsets: [i8; NODES],
+    /// So far a clock jumps.
+    jumps: &'static [i8],
+    /// The clocks run alike: F4 and M1 are looked at.
+    honest: bool,
+    /// A client confirms again.
+    renews: bool,
+    /// Who goes says so, and some nodes hear it.
+    leaves: bool,
+    /// F1, F2 and F4 are left to the resource: W1.
+    writes: bool,
+    faults: Faults,
+    last: u8,
+}
+
+const USUAL: Setting = Setting {
+    planted: Planted::Nothing,
+    offsets: [0; NODES],
+    jumps: &[],
+    honest: true,
+    renews: false,
+    leaves: false,
+    writes: false,
+    faults: NONE,
+    last: 3,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Node {
+    /// Its record's number in the table.
+    record: u32,
+    /// Its clock is so far ahead.
+    offset: i8,
+    /// It stays away until then.
+    away: u8,
+    /// The fence that was confirmed last.
+    confirmed: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    Idle,
+    Asks,
+    Confirms { fence: u8, sent: u8, yes: u8 },
+    Holds { fence: u8, until: u8 },
+    Renews { fence: u8, until: u8, sent: u8, yes: u8 },
+    Over,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Client {
+    phase: Phase,
+    /// What each node granted; 0: nothing yet.
+    granted: [u8; NODES],
+    /// The greatest fence that was confirmed when it began to ask.
+    floor: u8,
+}
+
+/// It lets go, gives up, or is gone without a word.
+const OVER: Client = Client { phase: Phase::Over, granted: [0; NODES], floor: 0 };
+
+/// Kinds of messages: bits of what is on its way.
+const ACQUIRE: u8 = 1;
+const CONFIRM: u8 = 2;
+const LEAVE: u8 = 4;
+const KINDS: [u8; 2] = [ACQUIRE, CONFIRM];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct World {
+    now: u8,
+    nodes: [Node; NODES],
+    clients: [Client; CLIENTS],
+    /// On its way, from each client to each node.
+    net: [[u8; NODES]; CLIENTS],
+    /// The fence that a client's confirmations carry.
+    carried: [u8; CLIENTS],
+    /// Fences of confirmed holds, a bit each.
+    holds: u64,
+    /// The greatest fence that the resource has seen, and whose.
+    seen: (u8, u8),
+    faults: Faults,
+}
+
+/// A record, its node's time, a client, the kind of its message, and its fence.
+type Asked = (u32, u8, usize, u8, u8);
+
+/// Records by number, and what steps make of them.
+#[derive(Default)]
+struct Table {
+    records: Vec<Record>,
+    numbers: HashMap<Record, u32>,
+    steps: HashMap<Asked, (u32, Said)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    Granted(u8),
+    Yes,
+    No,
+}
+
+impl Table {
+    fn number(&mut self, record: Record) -> u32 {
+        let next = self.records.len() as u32;
+        *self.numbers.entry(record).or_insert_with_key(|record| {
+            self.records.push(record.clone());
+            next
+        })
+    }
+
+    fn step(&mut self, at: u32, now: u8, client: usize, kind: u8, fence: u8) -> (u32, Said) {
+        if let Some(&known) = self.steps.get(&(at, now, client, kind, fence)) {
+            return known;
+        }
+        let token = Token::new("c", client as u64);
+        let lease = Duration::from_micros(LEASE.into());
+        let step = match kind {
+            ACQUIRE => Step::Acquire { token, lease, alive: None },
+            CONFIRM => Step::Confirm { token, fence: fence.into(), lease },
+            // A copy may come later.
+            _ => Step::Leave { token, late: true },
+        };
+        let mut record = self.records[at as usize].clone();
+        let said = match record.step(now.into(), 1, &step, &mut Vec::new()) {
+            Answer::Granted { fence, .. } => Said::Granted(fence.try_into().unwrap()),
+            Answer::Held => Said::Yes,
+            _ => Said::No,
+        };
+        let known = (self.number(record), said);
+        self.steps.insert((at, now, client, kind, fence), known);
+        known
+    }
+
+    /// What a node does that was planted: it confirms what its record would refuse.
+    fn confirms(&mut self, world: &World, node: usize, planted: Planted, fence: u8) -> bool {
+        let Node { record, offset, .. } = world.nodes[node];
+        let now = (world.now as i8 + offset) as u64;
+        let mut record = self.records[record as usize].clone();
+        let Answer::Seen { fence: last, .. } = record.step(now, 1, &Step::Look, &mut Vec::new())
+        else {
+            unreachable!()
+        };
+        match planted {
+            Planted::NoCheck => true,
+            Planted::NoToken => u64::from(fence) >= last,
+            _ => false,
+        }
+    }
+}
+
+impl World {
+    fn first(setting: &Setting, table: &mut Table) -> World {
+        let record = table.number(Record::default());
+        let node = |offset| Node { record, offset, away: 0, confirmed: 0 };
+        World {
+            // Clocks that are behind are no less than one.
+            now: 4,
+            nodes: setting.offsets.map(node),
+            clients: [Client { phase: Phase::Idle, granted: [0; NODES], floor: 0 }; CLIENTS],
+            net: [[0; NODES]; CLIENTS],
+            carried: [0; CLIENTS],
+            holds: 0,
+            seen: (0, 0),
+            faults: setting.faults,
+        }
+    }
+
+    fn newest(&self) -> u8 {
+        63 - (self.holds | 1).leading_zeros() as u8
+    }
+
+    /// All that can come next.
+    fn next(&self, setting: &Setting, table: &mut Table) -> Result<Vec<World>, String> {
+        let mut all = Vec::new();
+        if self.now < 4 + setting.last {
+            all.push(World { now: self.now + 1, ..*self });
+        }
+        for client in 0..CLIENTS {
+            self.client_goes_on(setting, table, client, &mut all)?;
+            for node in 0..NODES {
+                for kind in KINDS {
+                    if self.net[client][node] & kind != 0 {
+                        self.comes(setting, table, client, node, kind, &mut all)?;
+                    }
+                }
+            }
+        }
+        for node in 0..NODES {
+            if self.faults.jumps > 0 {
+                for &jump in setting.jumps {
+                    let mut jumped = *self;
+                    jumped.faults.jumps -= 1;
+                    jumped.nodes[node].offset += jump;
+                    all.push(jumped);
+                }
+            }
+            if self.faults.losses > 0 {
+                let mut lost = *self;
+                lost.faults.losses -= 1;
+                let at_once = setting.planted == Planted::BackAtOnce;
+                let away = if at_once { 0 } else { self.now + LEASE };
+                let Node { offset, .. } = self.nodes[node];
+                lost.nodes[node] = Node { record: 0, offset, away, confirmed: 0 };
+                all.push(lost);
+            }
+        }
+        Ok(all)
+    }
+
+    /// What a client can do of its own accord.
+    fn client_goes_on(
+        &self,
+        setting: &Setting,
+        table: &mut Table,
+        client: usize,
+        all: &mut Vec<World>,
+    ) -> Result<(), String> {
+        let this = self.clients[client];
+        let mut next = *self;
+        match this.phase {
+            Phase::Idle => {
+                // The second one is not distinguished from the first: that begins.
+                if client == 0 || self.clients[client - 1].phase != Phase::Idle {
+                    next.clients[client].phase = Phase::Asks;
+                    next.clients[client].floor = self.newest();
+                    next.net[client] = [ACQUIRE; NODES];
+                    all.push(next);
+                }
+                return Ok(());
+            }
+            Phase::Asks => {
+                let granted = this.granted.iter().filter(|&&fence| fence > 0).count() as u32;
+                if granted >= MAJORITY {
+                    let greatest = *this.granted.iter().max().unwrap();
+                    if setting.planted == Planted::OneRound {
+                        next.confirmed(setting, client, greatest, self.now + LEASE)?;
+                    } else {
+                        let fence = greatest + 1;
+                        next.carried[client] = fence;
+                        for node in (0..NODES).filter(|&node| this.granted[node] > 0) {
+                            next.net[client][node] |= CONFIRM;
+                        }
+                        let phase = Phase::Confirms { fence, sent: self.now, yes: 0 };
+                        next.clients[client].phase = phase;
+                        next.clients[client].granted = [0; NODES];
+                    }
+                    all.push(next);
+                }
+            }
+            Phase::Confirms { fence, sent, yes } => {
+                let enough = if setting.planted == Planted::Minority { 1 } else { MAJORITY };
+                if yes.count_ones() >= enough && self.now < sent + LEASE {
+                    next.confirmed(setting, client, fence, sent + LEASE)?;
+                    all.push(next);
+                }
+            }
+            Phase::Holds { fence, until } => {
+                // It writes, whatever it believes: it may have been stopped just before.
+                if setting.writes && self.seen.0 < fence {
+                    let (last, by) = self.seen;
+                    if last > 0 && self.clients[usize::from(by)].floor >= fence {
+                        return Err(format!("W1: a write with {fence} after one with {last}"));
+                    }
+                    all.push(World { seen: (fence, client as u8), ..*self });
+                }
+                if setting.renews && self.now < until {
+                    let sent = self.now;
+                    next.clients[client].phase = Phase::Renews { fence, until, sent, yes: 0 };
+                    (0..NODES).for_each(|node| next.net[client][node] |= CONFIRM);
+                    all.push(next);
+                }
+            }
+            Phase::Renews { fence, until, sent, yes } => {
+                if yes.count_ones() >= MAJORITY && self.now < until.min(sent + LEASE) {
+                    next.clients[client].phase = Phase::Holds { fence, until: sent + LEASE };
+                    next.alone(setting)?;
+                    all.push(next);
+                }
+            }
+            Phase::Over => return Ok(()),
+        }
+        // It gives up, or lets go: a node hears of it, or does not.
+        let mut over = *self;
+        over.clients[client] = OVER;
+        let told: &[u8] = if setting.leaves { &[0b000, 0b001, 0b011, 0b111] } else { &[0] };
+        for heard in told {
+            let mut left = over;
+            for node in (0..NODES).filter(|node| heard & 1 << node != 0) {
+                let at = self.nodes[node];
+                let clock = (self.now as i8 + at.offset) as u8;
+                left.nodes[node].record = table.step(at.record, clock, client, LEAVE, 0).0;
+            }
+            all.push(left);
+        }
+        Ok(())
+    }
+
+    /// A client has its hold.
+    fn confirmed(
+        &mut self,
+        setting: &Setting,
+        client: usize,
+        fence: u8,
+        until: u8,
+    ) -> Result<(), String> {
+        let Client { floor, .. } = self.clients[client];
+        let newest = self.newest();
+        if self.holds & 1 << fence != 0 && !setting.writes {
+            return Err(format!("F1: fence {fence} twice"));
+        }
+        if fence <= floor && !setting.writes {
+            return Err(format!("F2: fence {fence} was asked for after {floor} was confirmed"));
+        }
+        if setting.honest && fence <= newest && !setting.writes {
+            return Err(format!("F4: fence {fence} after {newest}"));
+        }
+        self.holds |= 1 << fence;
+        self.clients[client].phase = Phase::Holds { fence, until };
+        self.clients[client].granted = [0; NODES];
+        self.alone(setting)
+    }
+
+    fn alone(&self, setting: &Setting) -> Result<(), String> {
+        let holds = |client: &Client| match client.phase {
+            Phase::Holds { until, .. } | Phase::Renews { until, .. } => self.now < until,
+            _ => false,
+        };
+        match setting.honest && self.clients.iter().all(holds) {
+            true => Err(format!("M1: both hold: {:?}", self.clients)),
+            false => Ok(()),
+        }
+    }
+
+    /// A message comes to its node.
+    fn comes(
+        &self,
+        setting: &Setting,
+        table: &mut Table,
+        client: usize,
+        node: usize,
+        kind: u8,
+        all: &mut Vec<World>,
+    ) -> Result<(), String> {
+        let mut came = *self;
+        came.net[client][node] &= !kind;
+        let at = self.nodes[node];
+        if self.now < at.away {
+            // Nobody is there: it is lost.
+            all.push(came);
+            return Ok(());
+        }
+        let (clock, fence) = ((self.now as i8 + at.offset) as u8, self.carried[client]);
+        let (record, mut said) = table.step(at.record, clock, client, kind, fence);
+        came.nodes[node].record = record;
+        if kind == CONFIRM {
+            let planted = setting.planted;
+            if planted == Planted::NoFence && said == Said::No {
+                // Whatever fence it was granted there, it is told yes.
+                let (_, asks) = table.step(at.record, clock, client, CONFIRM, u8::MAX);
+                said = asks;
+            }
+            if said == Said::No && table.confirms(self, node, planted, fence) {
+                said = Said::Yes;
+            }
+            if said == Said::Yes && matches!(planted, Planted::Nothing | Planted::NoFence) {
+                if fence < at.confirmed {
+                    return Err(format!("F3: {fence} after {} at {node}", at.confirmed));
+                }
+                came.nodes[node].confirmed = fence;
+            }
+        }
+        // The answer is lost, or nobody waits for it.
+        if self.faults.network > 0 {
+            let mut lost = came;
+            lost.faults.network -= 1;
+            all.push(lost);
+        }
+        let learns = &mut came.clients[client];
+        match (&mut learns.phase, said) {
+            (Phase::Asks, Said::Granted(fence)) => learns.granted[node] = fence,
+            (Phase::Confirms { yes, .. } | Phase::Renews { yes, .. }, Said::Yes) => {
+                *yes |= 1 << node;
+            }
+            _ => {}
+        }
+        all.push(came);
+        if self.faults.network > 0 {
+            // A copy is on its way yet.
+            let mut copy = came;
+            copy.net[client][node] |= kind;
+            copy.faults.network -= 1;
+            all.push(copy);
+        }
+        Ok(())
+    }
+
+    /// Nodes whose all is the same are not told apart; nor is what has no consequence.
+    fn plain(mut self, setting: &Setting) -> Option<World> {
+        for client in 0..CLIENTS {
+            let confirms = self.net[client].iter().any(|kinds| kinds & CONFIRM != 0);
+            let phase = self.clients[client].phase;
+            if !confirms && !matches!(phase, Phase::Holds { .. } | Phase::Renews { .. }) {
+                self.carried[client] = 0;
+            }
+        }
+        // Nobody will be confirmed any more.
+        let goes_on = |client: &Client| match client.phase {
+            Phase::Holds { .. } => setting.renews || setting.writes,
+            Phase::Over => false,
+            _ => true,
+        };
+        if !self.clients.iter().any(goes_on) {
+            return None;
+        }
+        let yes = |client: &Client| match client.phase {
+            Phase::Confirms { yes, .. } | Phase::Renews { yes, .. } => yes,
+            _ => 0,
+        };
+        let yeses = self.clients.each_ref().map(yes);
+        let all_of = |node: usize| {
+            let each =
+                |c: usize| (self.net[c][node], self.clients[c].granted[node], yeses[c] >> node & 1);
+            let Node { record, offset, away, confirmed } = self.nodes[node];
+            ((record, offset, away, confirmed), each(0), each(1))
+        };
+        let mut order = [0, 1, 2];
+        order.sort_unstable_by_key(|&node| all_of(node));
+        let mut plain = self;
+        plain.nodes = order.map(|node| self.nodes[node]);
+        for (c, yes_of) in yeses.into_iter().enumerate() {
+            plain.net[c] = order.map(|node| self.net[c][node]);
+            plain.clients[c].granted = order.map(|node| self.clients[c].granted[node]);
+            if let Phase::Confirms { yes, .. } | Phase::Renews { yes, .. } =
+                &mut plain.clients[c].phase
+            {
+                *yes = (0..NODES).map(|node| (yes_of >> order[node] & 1) << node).sum();
+            }
+        }
+        Some(plain)
+    }
+}
+
+/// So many states were looked at, or what is wrong.
+fn search(setting: &Setting) -> Result<usize, String> {
+    let mut table = Table::default();
+    let first = World::first(setting, &mut table);
+    let mut seen = HashSet::from([first]);
+    let mut open = vec![first];
+    while let Some(world) = open.pop() {
+        for next in world.next(setting, &mut table)? {
+            let Some(next) = next.plain(setting) else { continue };
+            if seen.insert(next) {
+                open.push(next);
+            }
+            assert!(seen.len() < 4_000_000, "more than this test has time for");
+        }
+    }
+    Ok(seen.len())
+}
+
+const NETWORK: Faults = Faults { network: 1, ..NONE };
+const JUMP: Faults = Faults { jumps: 1, ..NONE };
+const LOSS: Faults = Faults { losses: 1, ..NONE };
+const TWO_TICKS: Setting = Setting { last: 2, ..USUAL };
+
+/// In all of these states everything is right.
+fn all_is_well(settings: &[(&str, Setting)]) {
+    for (what, setting) in settings {
+        // Without optimization there is time for a tick less.
+        let last = setting.last - u8::from(cfg!(debug_assertions));
+        let states = search(&Setting { last, ..*setting });
+        let states = states.unwrap_or_else(|error| panic!("{what}: {error}"));
+        println!("{what}: {states} states");
+        assert!(states > 1_000, "{what}: {states}");
+    }
+}
+
+#[test]
+fn with_clocks_that_run_alike_one_holds_and_fences_increase() {
+    all_is_well(&[
+        ("time", USUAL),
+        ("messages late and twice, answers lost", Setting { faults: NETWORK, ..TWO_TICKS }),
+        ("clients let go", Setting { leaves: true, ..TWO_TICKS }),
+        ("clients renew", Setting { renews: true, ..TWO_TICKS }),
+        ("a node forgets, and stays away for a lease", Setting { faults: LOSS, ..USUAL }),
+        (
+            "the same, clocks are apart by less than that",
+            Setting { faults: LOSS, offsets: [0, 0, 1], ..TWO_TICKS },
+        ),
+    ]);
+}
+
+#[test]
+fn whatever_clocks_say_fences_increase() {
+    let lies = Setting { honest: false, ..TWO_TICKS };
+    let apart = Setting { offsets: [0, 0, 3], ..lies };
+    all_is_well(&[
+        ("a clock jumps", Setting { jumps: &[-3, 2], faults: JUMP, ..lies }),
+        ("clocks are apart", Setting { offsets: [-3, 0, 3], ..lies }),
+        ("clocks are apart, clients write", Setting { writes: true, ..apart }),
+        ("clocks are apart, clients renew", Setting { renews: true, ..apart }),
+        ("clocks are apart, messages late and twice", Setting { faults: NETWORK, ..apart }),
+    ]);
+}
+
+/// Not everything holds without clocks: what `Majority` says that it cannot do.
+#[test]
+fn what_clocks_can_break_is_found() {
+    // A lease ends early at one node: two hold at once.
+    let jumps = search(&Setting { jumps: &[3], faults: JUMP, ..TWO_TICKS });
+    println!("a clock jumps: {jumps:?}");
+    assert!(jumps.unwrap_err().starts_with("M1"));
+    // A node forgets, and stays away for a lease; but clocks are further apart than that.
+    let apart = Setting { offsets: [0, 0, 3], honest: false, ..TWO_TICKS };
+    let forgets = search(&Setting { faults: LOSS, ..apart });
+    println!("a node forgets, clocks are apart: {forgets:?}");
+    assert!(forgets.is_err());
+}
+
+#[test]
+fn planted_faults_are_found() {
+    use Planted::*;
+    let apart = Setting { offsets: [0, 0, 2], ..USUAL };
+    for (planted, setting) in [
+        (OneRound, apart),
+        (OneRound, Setting { writes: true, honest: false, ..apart }),
+        (NoCheck, Setting { faults: NETWORK, ..apart }),
+        (NoToken, Setting { faults: NETWORK, ..apart }),
+        (NoFence, Setting { faults: NETWORK, leaves: true, ..TWO_TICKS }),
+        (Minority, apart),
+        (BackAtOnce, Setting { faults: LOSS, ..TWO_TICKS }),
+    ] {
+        let found = search(&Setting { planted, ..setting });
+        println!("{planted:?}: {found:?}");
+        assert!(!setting.writes || matches!(&found, Err(error) if error.starts_with("W1")));
+        assert!(found.is_err(), "{planted:?} was not found");
+    }
+}
