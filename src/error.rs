@@ -212,6 +212,10 @@ impl fmt::Display for Reason {
 /// things at once, an executor all of whose threads sleep, a
 /// [`shutdown`](crate::System::shutdown).
 ///
+/// A thread that calls [`with`](crate::Actor::with) inside a turn may run there, after its own
+/// closure, what others have left in that mailbox. What it runs so may not wait for the turns that
+/// the thread is inside of: it is told.
+///
 /// Knapp's survey (Deadlock Detection in Distributed Databases, 1987) calls this the single-resource
 /// model: a turn waits for one thing at a time, so a circle is found by a walk.
 ///

@@ -1,0 +1,33 @@
+//! Makes a copy of the shipped sources with the bugs of `../planted.txt` in it, each behind a
+//! question to `sync::planted`: without a bug that is shown, it is what ships.
+
+#[path = "../planting.rs"]
+mod planting;
+
+use std::path::PathBuf;
+
+use planting::{LOCKS, copy, modules, parse, read, write};
+
+fn main() {
+    let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
+    let product = root.join("../../src");
+    for input in ["../../src", "../planted.txt", "../planting.rs", "build.rs"] {
+        println!("cargo::rerun-if-changed={input}");
+    }
+    let mut bugs = parse(&read(&root.join("../planted.txt")));
+    bugs.retain(|bug| !bug.file.starts_with(LOCKS));
+    copy(&product, &product, "", &out.join("floors"), "floors", "config", &bugs);
+    let mut entry = String::new();
+    for module in modules(&read(&product.join("lib.rs")), "mod ") {
+        let paths = [format!("{module}.rs"), format!("{module}/mod.rs")];
+        let path = paths.map(|path| out.join("floors").join(path));
+        let path = path.iter().find(|path| path.exists()).expect("a module has a file");
+        entry += &format!("#[path = {path:?}]\npub(crate) mod {module};\n");
+    }
+    let fallback = root.join("src/fallback.rs");
+    entry += &format!("#[path = {fallback:?}]\npub(crate) mod fallback;\n");
+    write(&out.join("floors.rs"), &entry);
+    let names: String = bugs.iter().map(|bug| format!("{:?},\n", bug.name)).collect();
+    write(&out.join("bugs.rs"), &format!("pub(crate) const BUGS: &[&str] = &[\n{names}];\n"));
+}

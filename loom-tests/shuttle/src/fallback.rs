@@ -1,0 +1,29 @@
+//! Where drains go whose actor has no executor: each to a thread of its own. A turn that sleeps
+//! keeps no other drain from running, as in the pool of the product, which compensates.
+
+use std::cell::RefCell;
+
+use super::cell::executor::{self, Drain, Executor};
+use crate::sync::thread::{Joiner, spawn};
+
+std::thread_local! {
+    static DRAINS: RefCell<Vec<Joiner<()>>> = const { RefCell::new(Vec::new()) };
+}
+
+pub(crate) struct Fallback;
+
+impl Executor for Fallback {
+    fn execute(&self, drain: Drain) {
+        let thread = spawn(|| drain.run());
+        DRAINS.with_borrow_mut(|drains| drains.push(thread));
+    }
+}
+
+impl executor::Fallback for Fallback {}
+
+/// The schedule ends when all drains have.
+pub(crate) fn join_all() {
+    while let Some(thread) = DRAINS.with_borrow_mut(Vec::pop) {
+        thread.join();
+    }
+}
