@@ -36,8 +36,8 @@ fn a_command_runs_while_the_lock_is_held() {
     let mut held = program("lock");
     let held = held.args(["--url", url, "a", "--", "sh", "-c", "echo in; read x"]);
     let mut held = held.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let key = "HEXISTS turnwise:{lock:a} t1";
-    until("it is held", || server.ask(key) == ":1");
+    let key = "HSTRLEN turnwise:{lock:a} t1";
+    until("it is held", || server.ask(key) != ":0");
     let busy = run("lock", &["--url", url, "--wait", "0", "a", "--", "true"]);
     assert_eq!(busy, (Some(75), String::new(), "lock: the lock is held, or waited for\n".into()));
     let mut waits = program("lock");
@@ -74,11 +74,11 @@ fn a_program_that_is_ended_gives_back() {
     let server = Server::start();
     let mut lock = program("lock");
     let mut lock = lock.args(["--url", &server.url(), "a", "--", "sleep", "1000"]).spawn().unwrap();
-    until("it is held", || server.ask("HEXISTS turnwise:{lock:a} t1") == ":1");
+    until("it is held", || server.ask("HSTRLEN turnwise:{lock:a} t1") != ":0");
     signal_to(&lock, nix::sys::signal::Signal::SIGTERM);
     // 128 and the signal, which its command has got.
     assert_eq!(lock.wait().unwrap().code(), Some(143));
-    assert_eq!(server.ask("HEXISTS turnwise:{lock:a} t1"), ":0");
+    assert_eq!(server.ask("HSTRLEN turnwise:{lock:a} t1"), ":0");
 }
 
 #[test]
