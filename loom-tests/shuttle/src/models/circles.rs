@@ -90,7 +90,8 @@ pub(super) fn relay() {
 }
 
 /// Four threads go from one's turn into another's, three deep. If all go upwards nobody is told;
-/// else not all are, each is told of a way that can be gone, and nobody hangs.
+/// else each is told of a way that can be gone, and nobody hangs. All may be told: a thread inside a
+/// turn may run there what others have left, and that may not wait for this turn.
 pub(super) fn ways() {
     let (actors, upwards) = (five(), any(2) == 0);
     let ways: Vec<[usize; 3]> = (0..4)
@@ -130,7 +131,6 @@ pub(super) fn ways() {
         .collect();
     let told: Vec<Cycle> = threads.into_iter().filter_map(Joiner::join).collect();
     fallback::join_all();
-    assert!(told.len() < 4, "who goes on, if all are told?");
     assert!(!upwards || told.is_empty(), "there is no circle");
     for cycle in told {
         let at: Vec<usize> =
