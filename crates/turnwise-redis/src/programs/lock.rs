@@ -47,7 +47,10 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let given = Arguments::parse();
+    let given: Arguments = match common::options() {
+        Ok(given) => given,
+        Err(code) => return code,
+    };
     let builder = Remote::builder().prefix(&*given.prefix);
     let remote = match common::client(builder, given.memory, &given.url) {
         Ok(remote) => remote,

@@ -1,11 +1,13 @@
 //! What the programs share: times as people write them, and running a command.
 
-use std::io;
+use std::io::{self, Write};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
+use clap::Parser;
+use clap::error::ErrorKind;
 use turnwise_redis::{ConnectError, Guard, LockError, Remote, RemoteBuilder};
 
 /// The command cannot be run, or not be found: as shells say it.
@@ -15,6 +17,33 @@ const NOT_FOUND: u8 = 127;
 pub(crate) const UNAVAILABLE: u8 = 69;
 pub(crate) const SOFTWARE: u8 = 70;
 pub(crate) const TRY_AGAIN: u8 = 75;
+
+/// A program's options; or how it ends without them: after its help, or with a line on what is
+/// wrong.
+pub(crate) fn options<O: Parser>() -> Result<O, ExitCode> {
+    O::try_parse().map_err(|told| {
+        let program = O::command().get_name().to_owned();
+        if told.kind() == ErrorKind::DisplayHelp {
+            return written(&program, told.print().and_then(|()| io::stdout().flush()));
+        }
+        let text = told.to_string();
+        let line = text.lines().next().unwrap_or_default();
+        eprintln!("{program}: {}", line.trim_start_matches("error: "));
+        ExitCode::from(2)
+    })
+}
+
+/// How a program ends that has printed what it had to.
+pub(crate) fn written(program: &str, printed: io::Result<()>) -> ExitCode {
+    match printed {
+        // Whoever read the output has seen enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("{program}: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
 
 /// `500ms`, `5s`, `1m30s`, `2h`, `1d`.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {

@@ -18,7 +18,6 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use clap::Parser;
-use clap::error::ErrorKind;
 use turnwise_redis::{MemoryStore, Remote, RemoteBuilder};
 
 use cluster::Cluster;
@@ -111,7 +110,7 @@ impl Options {
 }
 
 fn main() -> ExitCode {
-    let options = match parse() {
+    let options = match common::options() {
         Ok(options) => options,
         Err(code) => return code,
     };
@@ -122,20 +121,6 @@ fn main() -> ExitCode {
             ExitCode::from(code)
         }
     }
-}
-
-/// The options; or how the program ends without them: after its help, or with a line on what is
-/// wrong.
-fn parse() -> Result<Options, ExitCode> {
-    Options::try_parse().map_err(|told| {
-        if told.kind() == ErrorKind::DisplayHelp {
-            return written(told.print().and_then(|()| io::stdout().flush()));
-        }
-        let text = told.to_string();
-        let line = text.lines().next().unwrap_or_default();
-        eprintln!("raffle-cluster: {}", line.trim_start_matches("error: "));
-        ExitCode::from(2)
-    })
 }
 
 fn run(mut options: Options) -> Result<ExitCode, Failure> {
@@ -172,21 +157,9 @@ fn run(mut options: Options) -> Result<ExitCode, Failure> {
     let report = books.close(&options, &desk)?;
     drop(own);
     let printed = writeln!(io::stdout(), "{}", report.table).and_then(|()| io::stdout().flush());
-    let code = written(printed);
+    let code = common::written("raffle-cluster", printed);
     for wrong in &report.wrong {
         eprintln!("raffle-cluster: {wrong}");
     }
     Ok(if report.wrong.is_empty() { code } else { ExitCode::FAILURE })
-}
-
-/// How it ends after its output.
-fn written(printed: io::Result<()>) -> ExitCode {
-    match printed {
-        // Whoever read the output has seen enough.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("raffle-cluster: {error}");
-            ExitCode::FAILURE
-        }
-        _ => ExitCode::SUCCESS,
-    }
 }
