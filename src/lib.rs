@@ -30,7 +30,7 @@ pub use actor::{
     AsyncTurn, Closing, Context, Ending, Handler, Lossy, Posted, Promise, Recipient, Reply,
     Sending, ShutdownReport, SpawnError, SpawnReason, System, SystemSnapshot, Template,
     TemplateBuilder, WaitError, Waiting, WaitingRecipient, WeakActor, WeakRecipient, Within,
-    current_actor, name_panics, promise, promise_on,
+    promise, promise_on,
 };
 pub use budget::Budget;
 pub use cell::config::{Overflow, PanicPolicy, SharedPolicy, Undelivered};

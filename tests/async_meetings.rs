@@ -275,20 +275,6 @@ fn a_turn_is_counted_when_it_is_over() {
     assert_eq!(handled(), 2);
 }
 
-#[test]
-fn whoever_asks_whose_turn_it_is_is_told_after_an_await_too() {
-    let log = Actor::builder(Log::new()).name("log").spawn().unwrap();
-    let (go, gone) = promise::<()>();
-    let turn = log.run(async move |_| {
-        let before = turnwise::current_actor();
-        let _ = gone.await;
-        (before, turnwise::current_actor())
-    });
-    assert_eq!(turnwise::current_actor(), None);
-    go.keep(());
-    assert_eq!(turn.wait(), Ok((Some("log".into()), Some("log".into()))));
-}
-
 // Ends.
 
 #[test]

@@ -12,18 +12,17 @@ use common::{Held, in_turn, queued, quiet_panic, size, until};
 use turnwise::executor::DrainQueue;
 use turnwise::{
     Activity, Actor, ActorName, AskError, Context, Handler, Limit, Overflow, PanicPolicy, Reason,
-    SharedPolicy, StopCause, System, Template, ThreadPool, WaitError, current_actor,
+    SharedPolicy, StopCause, System, Template, WaitError,
 };
 
 struct Till;
 
 impl Handler<u32> for Till {
-    type Reply = Option<String>;
-    fn handle(&mut self, message: u32, _: &mut Context<'_, Self>) -> Option<String> {
+    type Reply = ();
+    fn handle(&mut self, message: u32, _: &mut Context<'_, Self>) {
         if message == 7 {
             quiet_panic("jammed");
         }
-        current_actor()
     }
 }
 
@@ -190,81 +189,14 @@ fn hooks_are_told_who_it_was() {
     let (ended, panicked) = (tell.clone(), tell);
     let template = Template::builder()
         .name("till")
-        .on_panic(move |panic| panicked.send((panic.to_string(), current_actor())).unwrap())
-        .on_end(move |_: Till, cause| ended.send((cause.to_string(), current_actor())).unwrap())
+        .on_panic(move |panic| panicked.send(panic.to_string()).unwrap())
+        .on_end(move |_: Till, cause| ended.send(cause.to_string()).unwrap())
         .build()
         .unwrap();
     template.spawn(Till).tell(7).unwrap();
-    let (panic, name) = ("a turn panicked in `till`: jammed", Some(String::from("till")));
-    assert_eq!(told.recv().unwrap(), (panic.to_owned(), name.clone()));
-    assert_eq!(told.recv().unwrap(), (format!("it has stopped: {panic}"), name));
-}
-
-#[test]
-fn a_thread_knows_whose_turn_it_is_inside_of() {
-    let name = |name: &str| Ok(Some(String::from(name)));
-    assert_eq!(current_actor(), None);
-    let (outer, inner) = (till(Some("outer")), till(Some("inner")));
-    assert_eq!(outer.ask(1).wait(), name("outer"));
-    assert_eq!(outer.with(|_| current_actor()), name("outer"));
-    let nested = inner.clone();
-    let seen = outer.with(|_| {
-        assert_eq!(nested.with(|_| current_actor()), name("inner"));
-        assert_eq!(nested.try_with(|_| current_actor()).unwrap().as_deref(), Some("inner"));
-        current_actor()
-    });
-    assert_eq!(seen, name("outer"));
-    // What a turn sends is run from the thread's list, one message or a few.
-    for messages in [1, 3, 20] {
-        let asked = in_turn(|| (0..messages).map(|_| inner.ask(1)).collect::<Vec<_>>());
-        asked.into_iter().for_each(|reply| assert_eq!(reply.wait(), name("inner")));
-    }
-    // By an executor, and a pool.
-    let (queue, queued) = queued(Till);
-    let asked = queued.ask(1);
-    queue.run_until_idle();
-    assert_eq!(asked.wait(), name("says_who::Till"));
-    let pool = ThreadPool::builder().threads(2).build().unwrap();
-    let pooled = Actor::builder(Till).name("pooled").executor(pool.handle()).spawn().unwrap();
-    (0..20).for_each(|_| assert_eq!(pooled.ask(1).wait(), name("pooled")));
-    // After a panic, too.
-    assert!(outer.tell(7).is_ok());
-    assert!(in_turn(|| inner.tell(7)).is_ok());
-    assert_eq!(current_actor(), None);
-    // In the drop of a state.
-    struct Gone(mpsc::Sender<Option<String>>);
-    impl Drop for Gone {
-        fn drop(&mut self) {
-            self.0.send(current_actor()).unwrap();
-        }
-    }
-    let (tell, told) = mpsc::channel();
-    drop(Actor::new(Gone(tell)));
-    assert_eq!(told.recv().unwrap().as_deref(), Some(std::any::type_name::<Gone>()));
-}
-
-#[test]
-fn a_panic_that_is_printed_names_the_actor() {
-    const CHILD: &str = "SAYS_WHO_CHILD";
-    if std::env::var_os(CHILD).is_some() {
-        turnwise::name_panics();
-        turnwise::name_panics();
-        let actor = Actor::builder(0).name("till").panic_policy(PanicPolicy::Resume).spawn();
-        actor.unwrap().send(|_| panic!("jammed")).unwrap();
-        let outside = thread::Builder::new().spawn(|| panic!("outside of turns")).unwrap();
-        assert!(outside.join().is_err());
-        return;
-    }
-    let child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_panic_that_is_printed_names_the_actor", "--nocapture"])
-        .env(CHILD, "1")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&child.stderr);
-    assert!(child.status.success(), "{said}");
-    assert_eq!(said.matches("note: in a turn of `till`").count(), 1, "{said}");
-    let (jammed, note) = (said.find("jammed"), said.find("note: in a turn"));
-    assert!(jammed < note && note < said.find("outside of turns"), "{said}");
+    let panic = "a turn panicked in `till`: jammed";
+    assert_eq!(told.recv().unwrap(), panic);
+    assert_eq!(told.recv().unwrap(), format!("it has stopped: {panic}"));
 }
 
 #[test]

@@ -218,15 +218,6 @@ impl Local {
         frames.filter_map(|frame| NonNull::new(frame.mailbox.get().cast_mut()))
     }
 
-    /// The actor whose turn, or hook, this thread is inside of: the innermost one.
-    pub(crate) fn innermost(&self) -> Option<&Header> {
-        let frame = self.frames().find(|frame| !frame.is_work())?;
-        // SAFETY: F1: as long as the frame is on the chain, its mailbox is this thread's, and the
-        // cell is kept for its owner. The result does not outlive the look: it is borrowed from the
-        // thread-local, and whoever has it is called from inside of the frame.
-        unsafe { frame.mailbox.get().as_ref() }
-    }
-
     /// The frames, the innermost first.
     fn frames(&self) -> impl Iterator<Item = &Frame> {
         let mut at = self.top.get();
