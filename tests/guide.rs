@@ -40,17 +40,17 @@ fn references<'a>(text: &'a str, link: &'static str) -> impl Iterator<Item = (us
     })
 }
 
-/// The chapters of a guide, in the order of its `mod.rs`, and that file.
-fn guide(folder: &str) -> (Vec<Chapter>, String) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    let contents = fs::read_to_string(folder.join("mod.rs")).unwrap();
+/// The chapters of a package's guide, in the order of its module `guide`, and the text of that.
+fn guide(package: &str) -> (Vec<Chapter>, String) {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join(package).join("src");
+    let contents = fs::read_to_string(sources.join("guide.rs")).unwrap();
     let (mut chapters, mut file, mut text) = (Vec::new(), String::new(), String::new());
     for line in contents.lines() {
         let part = |open, close| Some(line.strip_prefix(open)?.strip_suffix(close)?.to_string());
         if let Some(part) = part("#[doc = include_str!(\"", "\")]") {
-            text += &fs::read_to_string(folder.join(&part)).unwrap();
+            text += &fs::read_to_string(sources.join(&part)).unwrap();
             if file.is_empty() {
-                file = part;
+                file = part.trim_start_matches("../docs/guide/").to_string();
             }
         } else if let Some(fence) = part("#[doc = \"", "\"]")
             .or(part("#[cfg_attr(feature = \"tokio\", doc = \"", "\")]"))
@@ -69,13 +69,14 @@ fn guide(folder: &str) -> (Vec<Chapter>, String) {
     (chapters, contents)
 }
 
-const GUIDES: [(&str, usize); 2] = [("src/guide", 20), ("crates/turnwise-locks/src/guide", 5)];
+/// The packages that have a guide, and how many chapters it has.
+const GUIDES: [(&str, usize); 2] = [("", 20), ("crates/turnwise-locks", 5)];
 
 #[test]
 fn guides_have_one_numbering() {
-    for (folder, chapters) in GUIDES {
-        let (guide, contents) = guide(folder);
-        assert_eq!(guide.len(), chapters, "{folder}");
+    for (package, chapters) in GUIDES {
+        let (guide, contents) = guide(package);
+        assert_eq!(guide.len(), chapters, "{package}");
         for (at, chapter) in guide.iter().enumerate() {
             let (file, number) = (&chapter.file, format!("{:02}", at + 1));
             assert!(file.starts_with(&number), "{file}");
@@ -98,7 +99,7 @@ fn guides_have_one_numbering() {
         for (text, link) in texts.chain([(&contents, "](self::")]) {
             for (said, to) in references(text, link) {
                 let is = guide.iter().position(|chapter| chapter.module == to);
-                assert_eq!(Some(said), is.map(|at| at + 1), "{folder} refers to {to}");
+                assert_eq!(Some(said), is.map(|at| at + 1), "{package} refers to {to}");
             }
         }
     }
@@ -106,8 +107,8 @@ fn guides_have_one_numbering() {
 
 #[test]
 fn samples_of_the_guides_are_whole() {
-    for (folder, _) in GUIDES {
-        for chapter in guide(folder).0 {
+    for (package, _) in GUIDES {
+        for chapter in guide(package).0 {
             for (at, sample) in chapter.samples().enumerate() {
                 let place = format!("{}, sample {}", chapter.file, at + 1);
                 assert!(sample.contains("fn main()"), "{place} has no `main`");

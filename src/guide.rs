@@ -42,94 +42,94 @@
 
 #![forbid(unsafe_code)]
 
-#[doc = include_str!("01-counter.md")]
+#[doc = include_str!("../docs/guide/01-counter.md")]
 pub mod counter {}
 
-#[doc = include_str!("02-messages.md")]
+#[doc = include_str!("../docs/guide/02-messages.md")]
 pub mod messages {}
 
-#[doc = include_str!("03-asking.md")]
+#[doc = include_str!("../docs/guide/03-asking.md")]
 pub mod asking {}
 
-#[doc = include_str!("04-limits.md")]
+#[doc = include_str!("../docs/guide/04-limits.md")]
 pub mod limits {}
 
-#[doc = include_str!("05-time.md")]
+#[doc = include_str!("../docs/guide/05-time.md")]
 pub mod time {}
 
-#[doc = include_str!("06-panics.md")]
+#[doc = include_str!("../docs/guide/06-panics.md")]
 pub mod panics {}
 
-#[doc = include_str!("07-back-pressure.md")]
+#[doc = include_str!("../docs/guide/07-back-pressure.md")]
 pub mod back_pressure {}
 
-#[doc = include_str!("08-executors.md")]
+#[doc = include_str!("../docs/guide/08-executors.md")]
 pub mod executors {}
 
-#[doc = include_str!("09-budgets.md")]
+#[doc = include_str!("../docs/guide/09-budgets.md")]
 pub mod budgets {}
 
-#[doc = include_str!("10-batches.md")]
+#[doc = include_str!("../docs/guide/10-batches.md")]
 pub mod batches {}
 
-#[doc = include_str!("11-ending.md")]
+#[doc = include_str!("../docs/guide/11-ending.md")]
 pub mod ending {}
 
-#[doc = include_str!("12-shutting-down.md")]
+#[doc = include_str!("../docs/guide/12-shutting-down.md")]
 pub mod shutting_down {}
 
-#[doc = include_str!("13-watching.md")]
+#[doc = include_str!("../docs/guide/13-watching.md")]
 // As that of the next chapter.
 #[cfg_attr(feature = "tracing", doc = "```rust")]
 #[cfg_attr(not(feature = "tracing"), doc = "```ignore")]
-#[doc = include_str!("13-watching.rs")]
+#[doc = include_str!("../docs/guide/13-watching.rs")]
 #[doc = "```"]
-#[doc = include_str!("13-watching-end.md")]
+#[doc = include_str!("../docs/guide/13-watching-end.md")]
 pub mod watching {}
 
-#[doc = include_str!("14-tokio.md")]
+#[doc = include_str!("../docs/guide/14-tokio.md")]
 // The program is shown in any case, and is a test where it can be compiled.
 #[cfg_attr(feature = "tokio", doc = "```rust")]
 #[cfg_attr(not(feature = "tokio"), doc = "```ignore")]
-#[doc = include_str!("14-tokio.rs")]
+#[doc = include_str!("../docs/guide/14-tokio.rs")]
 #[doc = "```"]
-#[doc = include_str!("14-tokio-end.md")]
+#[doc = include_str!("../docs/guide/14-tokio-end.md")]
 pub mod tokio {}
 
-#[doc = include_str!("15-testing.md")]
+#[doc = include_str!("../docs/guide/15-testing.md")]
 pub mod testing {}
 
-#[doc = include_str!("16-cookbook.md")]
+#[doc = include_str!("../docs/guide/16-cookbook.md")]
 pub mod cookbook {}
 
-#[doc = include_str!("17-service.md")]
+#[doc = include_str!("../docs/guide/17-service.md")]
 pub mod service {}
 
-#[doc = include_str!("18-faq.md")]
+#[doc = include_str!("../docs/guide/18-faq.md")]
 pub mod faq {}
 
-#[doc = include_str!("19-migration.md")]
+#[doc = include_str!("../docs/guide/19-migration.md")]
 pub mod migration {}
 
-#[doc = include_str!("20-async-turns.md")]
+#[doc = include_str!("../docs/guide/20-async-turns.md")]
 pub mod async_turns {}
 
-#[doc = include_str!("../../docs/guarantees.md")]
+#[doc = include_str!("../docs/guarantees.md")]
 pub mod guarantees {}
 
 /// [readme]: crate
-#[doc = include_str!("../../docs/charts/actors.md")]
-#[doc = include_str!("../../docs/charts/throughput.md")]
-#[doc = include_str!("../../docs/charts/latency.md")]
-#[doc = include_str!("../../docs/charts/cpu.md")]
+#[doc = include_str!("../docs/charts/actors.md")]
+#[doc = include_str!("../docs/charts/throughput.md")]
+#[doc = include_str!("../docs/charts/latency.md")]
+#[doc = include_str!("../docs/charts/cpu.md")]
 ///
-#[doc = include_str!("../../docs/performance.md")]
+#[doc = include_str!("../docs/performance.md")]
 pub mod performance {}
 
 /// [guarantees]: crate::guide::guarantees
 ///
-#[doc = include_str!("../../docs/verification.md")]
+#[doc = include_str!("../docs/verification.md")]
 pub mod verification {}
 
-#[doc = include_str!("../../docs/user-code.md")]
+#[doc = include_str!("../docs/user-code.md")]
 pub mod user_code {}

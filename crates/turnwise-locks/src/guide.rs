@@ -19,17 +19,17 @@
 
 #![forbid(unsafe_code)]
 
-#[doc = include_str!("01-keyed.md")]
+#[doc = include_str!("../docs/guide/01-keyed.md")]
 pub mod keyed {}
 
-#[doc = include_str!("02-objects.md")]
+#[doc = include_str!("../docs/guide/02-objects.md")]
 pub mod objects {}
 
-#[doc = include_str!("03-leases.md")]
+#[doc = include_str!("../docs/guide/03-leases.md")]
 pub mod leases {}
 
-#[doc = include_str!("04-places.md")]
+#[doc = include_str!("../docs/guide/04-places.md")]
 pub mod places {}
 
-#[doc = include_str!("05-migration.md")]
+#[doc = include_str!("../docs/guide/05-migration.md")]
 pub mod migration {}
