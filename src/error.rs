@@ -159,8 +159,8 @@ pub enum Reason {
     /// Something runs or waits in the mailbox: [`Actor::try_with`](crate::Actor::try_with) overtakes
     /// nobody, and does not wait.
     Busy,
-    /// The actor is run by its executor alone, so not by this thread.
-    Elsewhere,
+    /// The actor is run by its executor, so not by this thread.
+    HasExecutor,
 }
 
 impl Reason {
@@ -190,7 +190,7 @@ impl fmt::Display for Reason {
             }
             Reason::TimedOut => f.write_str("the time was over before its turn"),
             Reason::Busy => f.write_str("the actor is busy"),
-            Reason::Elsewhere => f.write_str("the actor is run by its executor alone"),
+            Reason::HasExecutor => f.write_str("the actor is run by its executor"),
         }
     }
 }

@@ -443,21 +443,6 @@ fn an_executor_that_drops_the_wake_stops_the_actor_and_answers_the_turn() {
 }
 
 #[test]
-fn an_executor_that_does_not_poll_is_a_turn_that_nobody_can_wake() {
-    struct Within;
-    impl turnwise::Executor for Within {
-        fn execute(&self, drain: Drain) {
-            drain.run();
-        }
-        fn within(&self, _: &mut dyn FnMut()) {}
-    }
-    let log = Actor::builder(Log::new()).executor(Within).run_inline(true).spawn().unwrap();
-    let (turn, go) = waits(&log);
-    assert_eq!(turn.wait(), Err(AskError::Abandoned(ActorName::ANY)));
-    go.keep(());
-}
-
-#[test]
 fn a_pool_that_is_shut_down_while_a_turn_waits_stops_the_actor_at_the_wake() {
     must_end(|| {
         let pool = ThreadPool::builder().threads(1).build().unwrap();

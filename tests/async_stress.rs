@@ -297,9 +297,7 @@ fn in_a_pool_that_is_dropped() {
     parts(|seed| {
         let pool = ThreadPool::builder().threads(2).build().unwrap();
         let handle = pool.handle();
-        let inline = seed % 3 == 0;
-        let spawn =
-            || actor(Actor::builder(State::default()).executor(handle.clone()).run_inline(inline));
+        let spawn = || actor(Actor::builder(State::default()).executor(handle.clone()));
         part(seed, &spawn, || drop(pool));
     });
 }

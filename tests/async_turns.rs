@@ -139,8 +139,7 @@ fn typed_messages_come_back() {
 fn a_turn_is_woken_over_every_executor() {
     let pool = ThreadPool::builder().threads(2).build().unwrap();
     let on_pool = Actor::builder(0).executor(pool.handle()).spawn().unwrap();
-    let inline = Actor::builder(0).executor(pool.handle()).run_inline(true).spawn().unwrap();
-    for n in [on_pool, inline, Actor::new(0)] {
+    for n in [on_pool, Actor::new(0)] {
         for round in 0..100 {
             let (go, gone) = promise::<u32>();
             let turn = n.run(async move |n| {
@@ -481,24 +480,18 @@ fn tokio_without_ceremony() {
     use turnwise::executor::Tokio;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    for inline in [false, true] {
-        let n = Actor::builder(0)
-            .executor(Tokio::new(runtime.handle().clone()))
-            .run_inline(inline)
-            .spawn()
-            .unwrap();
-        // From a thread that is outside of the runtime.
-        let turn = n.run(async |n| {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            *n += tokio::spawn(async { 20 }).await.unwrap();
-            tokio::select! {
-                () = tokio::time::sleep(Duration::from_secs(60)) => panic!("an hour"),
-                () = tokio::task::yield_now() => *n += 1,
-            }
-            *n
-        });
-        assert_eq!(turn.wait(), Ok(21));
-    }
+    let n = Actor::builder(0).executor(Tokio::new(runtime.handle().clone())).spawn().unwrap();
+    // From a thread that is outside of the runtime.
+    let turn = n.run(async |n| {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        *n += tokio::spawn(async { 20 }).await.unwrap();
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_secs(60)) => panic!("an hour"),
+            () = tokio::task::yield_now() => *n += 1,
+        }
+        *n
+    });
+    assert_eq!(turn.wait(), Ok(21));
 }
 
 #[test]

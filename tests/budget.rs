@@ -8,9 +8,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use turnwise::executor::{DrainQueue, QueueHandle};
-use turnwise::{
-    Actor, AskError, Budget, BuildError, Clock, Drain, Executor, Reason, StopCause, ThreadPool,
-};
+use turnwise::{Actor, AskError, Budget, BuildError, Clock, Drain, Executor, Reason, StopCause};
 
 mod common;
 
@@ -420,30 +418,55 @@ fn a_caller_is_let_go_by_a_cascade_without_end() {
     });
 }
 
-// R8: a caller that may run the actor, and waits, does not wait for the executor.
-#[test]
-fn a_caller_that_waits_takes_a_drain_over() {
-    let queue = DrainQueue::new();
-    let builder = Actor::builder(0).executor(queue.handle()).run_inline(true);
-    let actor = builder.budget(2).spawn().unwrap();
-    actor.send_many((0..5).map(|_| |n: &mut i32| *n += 1)).unwrap();
-    assert_eq!(queue.len(), 1, "two were run by the sender, the rest was handed on");
-    // The queue is never run: these callers do it themselves, until their own message is done.
-    assert_eq!(actor.call(|n| *n).wait(), Ok(5));
-    assert_eq!(actor.with(|n| *n), Ok(5));
-    assert!(queue.run_one(), "its drain is stale");
-    assert!(!queue.run_one());
+/// The runtime that plain actors fall back to, whose one thread does nothing until this is dropped:
+/// what is handed on waits there.
+#[cfg(feature = "tokio")]
+struct Held {
+    _go: mpsc::Sender<()>,
+    runtime: tokio::runtime::Runtime,
 }
 
-// What the executor gets may be up to the very thread that waits.
+#[cfg(feature = "tokio")]
+impl Held {
+    fn new() -> Self {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.max_blocking_threads(1).build().unwrap();
+        let (go, wait) = mpsc::channel::<()>();
+        runtime.spawn_blocking(move || _ = wait.recv());
+        Held { _go: go, runtime }
+    }
+
+    fn enter(&self) -> tokio::runtime::EnterGuard<'_> {
+        self.runtime.enter()
+    }
+}
+
+// R8: a caller that may run the actor, and waits, does not wait for another thread.
+#[cfg(feature = "tokio")]
+#[test]
+fn a_caller_that_waits_takes_a_drain_over() {
+    must_end(|| {
+        let held = Held::new();
+        let _inside = held.enter();
+        let actor = Actor::builder(0).budget(2).spawn().unwrap();
+        actor.send_many((0..5).map(|_| |n: &mut i32| *n += 1)).unwrap();
+        assert_eq!(actor.len(), 3, "two were run by the sender, the rest was handed on");
+        // No other thread comes: these callers run it, until their own message is done.
+        assert_eq!(actor.call(|n| *n).wait(), Ok(5));
+        assert_eq!(actor.with(|n| *n), Ok(5));
+    });
+}
+
+// What another thread gets may be up to the very thread that waits.
+#[cfg(feature = "tokio")]
 #[test]
 fn a_caller_that_waits_keeps_its_message_to_itself() {
     must_end(|| {
-        let queue = DrainQueue::new();
-        let builder = Actor::builder(0).executor(queue.handle()).run_inline(true);
-        let actor = builder.budget(2).spawn().unwrap();
+        let held = Held::new();
+        let inside = held.enter();
+        let actor = Actor::builder(0).budget(2).spawn().unwrap();
         let add = |n: &mut i32| *n += 1;
-        // More than the budget, and the only thread that could run the queue waits here.
+        // More than the budget, and no other thread comes.
         (0..5).for_each(|_| actor.posted().send(add).unwrap());
         assert_eq!(actor.with(|n| *n), Ok(5));
         (0..5).for_each(|_| actor.posted().send(add).unwrap());
@@ -453,42 +476,46 @@ fn a_caller_that_waits_keeps_its_message_to_itself() {
         assert_eq!(actor.call(|n| *n).wait(), Ok(16));
         (0..5).for_each(|_| actor.posted().send(add).unwrap());
         assert_eq!(actor.wait_idle(), Ok(()));
-        // All was run by the waiting caller: what the queue has is stale, and changes nothing.
-        queue.run_until_idle();
+        // All was run by the waiting caller: what was handed on is stale, and changes nothing.
+        drop(inside);
+        drop(held);
         assert_eq!(actor.with(|n| *n), Ok(21));
     });
 }
 
-// Whoever waits for an actor without a budget is not kept by what came after its own message.
+// A caller that waits for an actor without a budget is not kept by what came after its message.
+#[cfg(feature = "tokio")]
 #[test]
 fn a_caller_that_waits_leaves_an_unlimited_actor() {
     const MESSAGES: usize = 100;
-    let (queue, clock) = (DrainQueue::new(), Hand::default());
-    let builder = Actor::builder(0).executor(queue.handle()).run_inline(true);
-    let actor = builder.budget(Budget::UNLIMITED).clock(clock.clone()).spawn().unwrap();
-    let own = actor.posted().call(|n| *n);
-    for _ in 0..MESSAGES {
-        let clock = clock.clone();
-        let turn = move |n: &mut usize| {
-            clock.advance(ms(1));
-            *n += 1;
-        };
-        actor.posted().send(turn).unwrap();
-    }
-    assert_eq!(own.wait(), Ok(0));
-    // Eight turns before the clock is read, and one that took the millisecond.
-    assert_eq!(actor.len(), MESSAGES - 9);
-    queue.run_until_idle();
-    assert_eq!(asked(&queue, &actor, |n| *n), MESSAGES);
+    must_end(|| {
+        let (held, clock) = (Held::new(), Hand::default());
+        let inside = held.enter();
+        let builder = Actor::builder(0).budget(Budget::UNLIMITED).clock(clock.clone());
+        let actor = builder.spawn().unwrap();
+        let own = actor.posted().call(|n| *n);
+        for _ in 0..MESSAGES {
+            let clock = clock.clone();
+            let turn = move |n: &mut usize| {
+                clock.advance(ms(1));
+                *n += 1;
+            };
+            actor.posted().send(turn).unwrap();
+        }
+        assert_eq!(own.wait(), Ok(0));
+        // Eight turns before the clock is read, and one that took the millisecond.
+        assert_eq!(actor.len(), MESSAGES - 9);
+        drop(inside);
+        drop(held);
+        assert_eq!(actor.with(|n| *n), Ok(MESSAGES));
+    });
 }
 
 // The message of a caller that waits is not lost when its own drain is over before it.
 #[test]
 fn a_caller_that_waits_may_be_served_by_the_pool() {
     must_end(|| {
-        let pool = ThreadPool::builder().threads(1).build().unwrap();
-        let builder = Actor::builder(0).executor(pool.handle()).run_inline(true);
-        let actor = builder.budget(3).spawn().unwrap();
+        let actor = Actor::builder(0).budget(3).spawn().unwrap();
         let ten = || (0..10).for_each(|_| actor.send(|n| *n += 1).unwrap());
         for round in 0..50 {
             in_turn(ten);
@@ -503,29 +530,30 @@ fn a_caller_that_waits_may_be_served_by_the_pool() {
             }),
             Ok(Ok(510))
         );
-        assert!(pool.shutdown(Duration::from_secs(30)).is_complete());
     });
 }
 
 // A turn that its caller runs at once, with nothing else to do, belongs to no drain.
+#[cfg(feature = "tokio")]
 #[test]
 fn a_callers_own_turn_has_no_budget() {
-    let queue = DrainQueue::new();
-    let builder = Actor::builder(0).executor(queue.handle()).run_inline(true);
-    let actor = builder.budget(1).spawn().unwrap();
-    for _ in 0..10 {
-        actor.send(|n| *n += 1).unwrap();
-        actor.with(|n| *n += 1).unwrap();
-        actor.call(|n| *n += 1).wait().unwrap();
-    }
-    assert_eq!((actor.with(|n| *n), queue.len()), (Ok(30), 0));
-    // What arrives meanwhile does: one more turn, and the rest is handed on.
-    let own = actor.clone();
-    actor.send(move |_| (0..5).for_each(|_| own.send(|n: &mut i32| *n += 1).unwrap())).unwrap();
-    assert_eq!((actor.len(), queue.len()), (4, 1));
-    assert!(queue.run_one());
-    assert_eq!((actor.len(), queue.len()), (3, 1));
-    assert_eq!(actor.with(|n| *n), Ok(35));
+    must_end(|| {
+        let held = Held::new();
+        let _inside = held.enter();
+        let actor = Actor::builder(0).budget(1).spawn().unwrap();
+        for _ in 0..10 {
+            actor.send(|n| *n += 1).unwrap();
+            actor.with(|n| *n += 1).unwrap();
+            actor.call(|n| *n += 1).wait().unwrap();
+        }
+        assert_eq!((actor.with(|n| *n), actor.len()), (Ok(30), 0));
+        // What arrives meanwhile does: one more turn, and the rest is handed on.
+        let own = actor.clone();
+        let five = move |_: &mut i32| (0..5).for_each(|_| own.send(|n| *n += 1).unwrap());
+        actor.send(five).unwrap();
+        assert_eq!(actor.len(), 4);
+        assert_eq!(actor.with(|n| *n), Ok(35));
+    });
 }
 
 // A clock is the user's. One that panics does not end a drain, and loses nothing.
@@ -562,13 +590,14 @@ fn what_a_dropped_drain_gives_back_has_no_budget() {
     let queue = DrainQueue::new();
     let given_back = Arc::<AtomicUsize>::default();
     let hook = given_back.clone();
-    let builder = Actor::builder(()).executor(queue.handle()).run_inline(true).budget(2);
+    let builder = Actor::builder(()).executor(queue.handle()).budget(2);
     let actor = builder.on_undelivered(move |_| _ = hook.fetch_add(1, SeqCst)).spawn().unwrap();
     actor.send_many((0..100).map(|_| |(): &mut ()| ())).unwrap();
     let asked = actor.call(|()| ());
+    assert!(queue.run_one());
     drop(queue);
     let gone = Reason::Stopped(StopCause::ExecutorGone);
     assert_eq!(actor.with(|()| ()), Err(AskError::from(gone)));
     assert!(asked.wait().is_err());
-    assert_eq!(given_back.load(SeqCst), 96, "two were run by the sender, two by the asker");
+    assert_eq!(given_back.load(SeqCst), 98, "two were run by the queue");
 }

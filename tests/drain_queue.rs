@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{asked, in_turn, must_end};
+use common::{asked, must_end};
 use turnwise::executor::DrainQueue;
 use turnwise::{Actor, ActorName, AskError, Limit, Reason, StopCause, ThreadPool};
 
@@ -298,26 +298,4 @@ fn what_a_dropped_queue_leaves_is_dropped_unlocked() {
         assert_eq!(told.recv(), Ok(true), "the queue is closed already");
         assert_eq!(first.stop_cause(), Some(StopCause::ExecutorGone));
     });
-}
-
-#[test]
-fn what_another_thread_has_run_is_not_handed_over() {
-    let queue = DrainQueue::new();
-    let builder = Actor::builder(0).executor(queue.handle()).run_inline(true);
-    let actor = builder.spawn().unwrap();
-    in_turn(|| {
-        actor.send(|n| *n += 1).unwrap();
-        thread::scope(|scope| {
-            let asker = scope.spawn(|| actor.with(|n| *n).unwrap());
-            assert_eq!(asker.join().unwrap(), 1);
-        });
-        // A thread that is about to wait hands over what it has promised to run.
-        turnwise::blocking(|| ());
-        assert_eq!(queue.len(), 0, "a drain that would find nothing");
-        actor.send(|n| *n += 1).unwrap();
-        turnwise::blocking(|| ());
-        assert_eq!(queue.len(), 1);
-    });
-    assert_eq!(queue.run_until_idle(), 1);
-    assert_eq!(actor.with(|n| *n), Ok(2));
 }

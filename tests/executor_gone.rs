@@ -274,24 +274,3 @@ fn what_was_accepted_before_goes_to_the_hook() {
         assert_eq!((tally.created(), tally.returned(), tally.dropped()), (4, 1, 3));
     });
 }
-
-/// An actor that its senders may run needs the executor for what is posted.
-#[test]
-fn what_is_posted_comes_back_though_senders_run() {
-    must_end(|| {
-        let posts = VERBS.iter().filter(|(name, ..)| name.starts_with("posted"));
-        for (name, count, verb) in posts {
-            let (queue, tally) = (DrainQueue::new(), Tally::default());
-            let counter = Counter::default();
-            let n = Actor::builder(counter.clone()).executor(queue.handle()).run_inline(true);
-            let n = n.spawn().unwrap();
-            drop(queue);
-            n.send(closure(tally.token())).unwrap();
-            assert_eq!(counter.0.load(SeqCst), 1, "{name}");
-            verb(&n, &tally);
-            assert_eq!(n.stop_cause(), Some(StopCause::ExecutorGone), "{name}");
-            assert_eq!(tally.returned(), 1 + count, "{name}");
-            assert_eq!(counter.0.load(SeqCst), 1, "{name}");
-        }
-    });
-}

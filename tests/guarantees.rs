@@ -177,17 +177,6 @@ fn send_to_a_busy_actor_returns() {
 }
 
 #[test]
-fn run_inline_lets_senders_run() {
-    let queue = DrainQueue::new();
-    let builder = Actor::builder(Seen::default()).executor(queue.handle()).run_inline(true);
-    let actor = builder.budget(2).spawn().unwrap();
-    actor.send_many((0..5).map(|_| Seen::here)).unwrap();
-    assert_eq!((queue.len(), actor.len()), (1, 3), "the budget was used here");
-    queue.run_until_idle();
-    assert_eq!(seen(&actor), [here(); 5]);
-}
-
-#[test]
 fn send_many_is_one_step() {
     let queue = DrainQueue::new();
     let builder = Actor::builder(Seen::default()).capacity(3, Overflow::Reject);
@@ -327,7 +316,7 @@ fn try_with_runs_here_or_not_at_all() {
         assert_eq!(seen(&actor), [here(); 2], "what has come meanwhile, too");
         let queue = DrainQueue::new();
         let alone = on(&queue);
-        assert_eq!(why(&alone), Err(Reason::Elsewhere));
+        assert_eq!(why(&alone), Err(Reason::HasExecutor));
         assert_eq!(queue.len(), 0);
     });
 }

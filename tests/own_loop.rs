@@ -86,7 +86,7 @@ fn nobody_but_the_loop_runs_the_actor() {
 #[test]
 fn a_second_loop_finds_nothing_and_touches_nothing() {
     let queue = DrainQueue::new();
-    let sum = Actor::builder(0).executor(queue.handle()).run_inline(true).spawn().unwrap();
+    let sum = Actor::builder(0).executor(queue.handle()).spawn().unwrap();
     let held = Held::hold(&sum);
     send_ten(&sum);
     let before = sum.len();

@@ -425,7 +425,7 @@ fn counters_say_what_became_of_each_message() {
     assert!(actor.waiting().send(|_| ()).within(Limit::Immediate).is_err());
     assert!(actor.waiting().call(|_| ()).within(Limit::Immediate).is_err());
     assert_eq!(stats(), [9, 1, 106, 0, 1]);
-    assert_eq!(actor.try_with(|_| ()).unwrap_err().reason(), &Reason::Elsewhere);
+    assert_eq!(actor.try_with(|_| ()).unwrap_err().reason(), &Reason::HasExecutor);
     actor.stop();
     queue.run_until_idle();
     assert!(actor.send(|_| ()).is_err() && actor.call(|_| ()).wait().is_err());

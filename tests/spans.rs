@@ -24,9 +24,8 @@ use tracing_core::span::Current;
 use turnwise::executor::DrainQueue;
 use turnwise::time::{Every, Timers};
 use turnwise::{
-    Actor, ActorBuilder, ActorName, AskError, AsyncContext, AsyncHandler, Clock, Context, Drain,
-    Executor, Handler, Limit, Lossy, Overflow, PanicPolicy, Reason, Template, Undelivered,
-    VirtualClock, promise,
+    Actor, ActorBuilder, ActorName, AskError, AsyncContext, AsyncHandler, Clock, Context, Handler,
+    Limit, Lossy, Overflow, PanicPolicy, Reason, Template, Undelivered, VirtualClock, promise,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -568,31 +567,6 @@ fn the_outcome_is_said() {
         turn.wait()
     };
     assert_eq!(asked(&stops, "stopped"), Err(AskError::Aborted(ActorName::ANY)));
-}
-
-/// Panics around each poll, after it.
-struct Rude;
-
-impl Executor for Rude {
-    fn execute(&self, drain: Drain) {
-        drain.run();
-    }
-    fn within(&self, poll: &mut dyn FnMut()) {
-        poll();
-        quiet_panic("rude");
-    }
-}
-
-#[test]
-fn an_executor_that_panics_around_a_poll_ends_the_turn() {
-    let till = builder().executor(Rude).run_inline(true).spawn().unwrap();
-    let book = Book::new();
-    book.read(|| {
-        let turn = sender(|| till.run(async |_| pending::<()>().await));
-        assert!(matches!(turn.wait(), Err(AskError::Panicked(_))));
-    });
-    assert_eq!(book.outcomes(), ["panicked"]);
-    assert!(book.pages().spans.iter().all(Told::is_closed));
 }
 
 #[test]

@@ -401,17 +401,6 @@ fn its_executor_runs_them_and_may_go() {
 }
 
 #[test]
-fn run_inline_means_what_it_means_to_a_builder() {
-    let queue = DrainQueue::new();
-    let builder = Template::builder().executor(queue.handle()).run_inline(true).budget(2);
-    let actor = built(builder).spawn(0_u32);
-    actor.send_many((0..5).map(|_| |n: &mut u32| *n += 1)).unwrap();
-    assert_eq!(queue.len(), 1);
-    queue.run_until_idle();
-    assert_eq!(actor.with(|n| *n), Ok(5));
-}
-
-#[test]
 fn many_threads_make_use_and_drop_them() {
     must_end(|| {
         let (threads, each) = (4, size(2_000, 50_000));

@@ -196,11 +196,10 @@ fn panic_in_it() {
 fn closed_and_stopped_actors_give_it_back() {
     let queue = DrainQueue::new();
     let plain = || Actor::new(0);
-    let inline = || spawned(Actor::builder(0).executor(queue.handle()).run_inline(true));
     let alone = || spawned(Actor::builder(0).executor(queue.handle()));
     let hooked = || spawned(Actor::builder(0).on_batch_start(|_| ()));
     let requested = Reason::Stopped(StopCause::Requested);
-    for make in [&plain as &dyn Fn() -> Actor<i32>, &inline, &alone, &hooked] {
+    for make in [&plain as &dyn Fn() -> Actor<i32>, &alone, &hooked] {
         let (closed, stopped) = (make(), make());
         closed.close();
         stopped.stop();
@@ -247,16 +246,11 @@ fn it_may_end_its_actor() {
 fn executor_alone_runs_its_actor() {
     let pool = ThreadPool::builder().threads(1).build().unwrap();
     let n = spawned(Actor::builder(0).executor(pool.handle()));
-    assert_eq!(reason(&n), Some(Reason::Elsewhere));
+    assert_eq!(reason(&n), Some(Reason::HasExecutor));
     let (itself, other) = (n.clone(), spawned(Actor::builder(0).executor(pool.handle())));
     let inside = n.with(move |_| (reason(&other), reason(&itself)));
-    assert_eq!(inside, Ok((Some(Reason::Elsewhere), Some(Reason::Elsewhere))));
+    assert_eq!(inside, Ok((Some(Reason::HasExecutor), Some(Reason::HasExecutor))));
     assert_eq!(n.len(), 0);
-    // With senders that may run it, it is as one without an executor.
-    let queue = DrainQueue::new();
-    let inline = spawned(Actor::builder(1).executor(queue.handle()).run_inline(true));
-    assert_eq!(inline.try_with(|n| *n).ok(), Some(1));
-    assert_eq!(queue.len(), 0);
 }
 
 #[test]
@@ -425,7 +419,7 @@ fn actors_of_a_template() {
     let alone = Template::builder().executor(queue.handle()).build().unwrap();
     let (plain, hooked, alone) = (plain.spawn(1), hooked.spawn(2), alone.spawn(3));
     assert_eq!((plain.try_with(|n| *n).ok(), hooked.try_with(|n| *n).ok()), (Some(1), Some(2)));
-    assert_eq!((reason(&alone), starts.load(SeqCst)), (Some(Reason::Elsewhere), 1));
+    assert_eq!((reason(&alone), starts.load(SeqCst)), (Some(Reason::HasExecutor), 1));
     let panics = || plain.try_with(|_| quiet_panic("oops")).is_ok();
     assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
     assert_eq!(plain.try_with(|n| *n).ok(), Some(1));
@@ -471,12 +465,11 @@ fn attempts_beside_senders() {
     const THREADS: usize = 3;
     let messages = size(3_000, 100_000);
     let tally = Tally::default();
-    let pool = ThreadPool::builder().threads(2).build().unwrap();
     let actors = [
         tireless(0_usize),
         spawned(Actor::builder(0).capacity(8, Overflow::Reject)),
         spawned(Actor::builder(0).on_batch_end(|_, turns| assert!(turns > 0))),
-        spawned(Actor::builder(0).executor(pool.handle()).run_inline(true).budget(3)),
+        spawned(Actor::builder(0).budget(3)),
     ];
     must_end_in_scope(THREADS, |at| {
         for n in 0..messages {

@@ -626,36 +626,6 @@ fn waiting_callers_sleep_until_the_executor_is_done() {
     });
 }
 
-#[test]
-fn with_run_inline_senders_and_waiting_threads_run_it() {
-    must_end(|| {
-        let queue = DrainQueue::new();
-        let builder = Actor::builder(Vec::<ThreadId>::new()).executor(queue.handle());
-        let actor = builder.run_inline(true).spawn().unwrap();
-        actor.send(|ran_on| ran_on.push(here())).unwrap();
-        actor.call(|ran_on| ran_on.push(here())).wait().unwrap();
-        assert_eq!(actor.with(|ran_on| ran_on.clone()).unwrap(), [here(); 2]);
-        // What was posted is for the executor, unless somebody waits for it.
-        actor.posted().send(|ran_on| ran_on.push(here())).unwrap();
-        assert_eq!((actor.len(), queue.len()), (1, 1));
-        actor.wait_idle().unwrap();
-        let reply = actor.posted().call(|ran_on| ran_on.push(here()));
-        assert!(!reply.is_ready());
-        reply.wait().unwrap();
-        assert_eq!(actor.with(|ran_on| ran_on.clone()).unwrap(), [here(); 4]);
-        // A poll runs nothing, here neither.
-        let mut reply = actor.posted().call(|ran_on| ran_on.len());
-        let mut idle = actor.idle();
-        assert!(poll_once(&mut reply).is_pending() && poll_once(&mut idle).is_pending());
-        queue.run_until_idle();
-        assert_eq!(poll_once(&mut reply), Poll::Ready(Ok(4)));
-        assert_eq!(poll_once(&mut idle), Poll::Ready(Ok(())));
-        // It ends in the call.
-        assert!(actor.close());
-        assert_eq!(actor.wait_ended(Duration::ZERO), Ok(true));
-    });
-}
-
 // An actor that is fed without an end keeps no caller, whoever runs it.
 #[test]
 fn callers_leave_a_flood_when_their_time_is_over() {
@@ -672,11 +642,8 @@ fn callers_leave_a_flood_when_their_time_is_over() {
             }
         }
         type Build = fn(ActorBuilder<Feed>, &ThreadPool) -> ActorBuilder<Feed>;
-        let builds: [Build; 3] = [
-            |builder, _| builder,
-            |builder, pool| builder.executor(pool.handle()),
-            |builder, pool| builder.executor(pool.handle()).run_inline(true),
-        ];
+        let builds: [Build; 2] =
+            [|builder, _| builder, |builder, pool| builder.executor(pool.handle())];
         let pool = ThreadPool::builder().threads(2).build().unwrap();
         let longest = Mutex::new(Duration::ZERO);
         for build in builds {

@@ -135,10 +135,10 @@ struct Scenario {
     drop_nested: bool,
     /// How often each agent, between two turns, gives way to another mailbox of its thread.
     ways: u8,
-    /// There is an executor: a thread that runs drains.
+    /// Another thread runs drains: an executor's, or the fallback's.
     executor: bool,
-    /// The actor is run by its executor alone.
-    executor_only: bool,
+    /// They are its executor's: nothing else runs the actor.
+    has_executor: bool,
 }
 
 /// Node numbers, oldest first.
@@ -566,7 +566,7 @@ impl Step<'_> {
 
     /// The entry of a pending mailbox is in hand: it goes where the mailbox is at home.
     fn put_entry(&mut self) {
-        let home = self.scenario.executor_only;
+        let home = self.scenario.has_executor;
         let agent = self.agent();
         (agent.entry, agent.listed) = (home, agent.listed || !home);
         if home { self.go(At::Enter) } else { self.after() }
@@ -601,7 +601,7 @@ impl Step<'_> {
         match duty {
             Duty::Scheduled => self.put_entry(),
             // The executor comes to the entry.
-            _ if self.scenario.executor_only => self.after(),
+            _ if self.scenario.has_executor => self.after(),
             _ if nested => self.hint(),
             _ => self.post(),
         }
@@ -615,7 +615,7 @@ impl Step<'_> {
 
     /// How a call goes that drains if it can; inside a turn it never does.
     fn entry(&self, nested: bool) -> Entry {
-        if nested || self.scenario.executor_only { Entry::Leave } else { Entry::Drain }
+        if nested || self.scenario.has_executor { Entry::Leave } else { Entry::Drain }
     }
 
     fn push(&mut self, entry: Entry, nested: bool, n: u8) {
@@ -743,7 +743,7 @@ impl Step<'_> {
                     self.go(if last { At::Orphan } else { At::Over });
                     "drops its handle"
                 }
-                Some(Op::Send) if self.scenario.executor_only => {
+                Some(Op::Send) if self.scenario.has_executor => {
                     self.push(Entry::Leave, false, 1);
                     "leaves a message to the executor"
                 }
@@ -764,7 +764,7 @@ impl Step<'_> {
                     "pushes two"
                 }
                 Some(Op::Post) => {
-                    let home = self.scenario.executor_only;
+                    let home = self.scenario.has_executor;
                     self.push(if home { Entry::Leave } else { Entry::Post }, false, 1);
                     "leaves a message to the executor"
                 }
@@ -1100,7 +1100,7 @@ impl Step<'_> {
                     }
                 }
                 // It goes home with its entry, unless that is out.
-                let home = if self.scenario.executor_only { Way::HandOff } else { Way::Defer };
+                let home = if self.scenario.has_executor { Way::HandOff } else { Way::Defer };
                 let scheduled = way == home && !self.on_word(|word| word.load().is_scheduled());
                 self.go(At::Leave(way, scheduled));
                 "saves its list"
@@ -1122,7 +1122,7 @@ impl Step<'_> {
                 }
                 "leaves it pending"
             }
-            At::Schedule if self.scenario.executor_only => {
+            At::Schedule if self.scenario.has_executor => {
                 let entry = self.on_word(|word| word.schedule());
                 self.agent().entry = entry;
                 if entry {
@@ -1288,7 +1288,7 @@ impl Step<'_> {
             }
             At::SeatMark => {
                 let _ = self.on_word(|word| word.watch(|now| !now.has(CLOSED)).is_ok());
-                self.go(if self.scenario.executor_only { At::SeatFirst } else { At::SeatHelp });
+                self.go(if self.scenario.has_executor { At::SeatFirst } else { At::SeatHelp });
                 "sets WATCH for the seats that follow"
             }
             At::SeatHelp => {
@@ -1432,12 +1432,12 @@ impl Step<'_> {
     }
 
     fn posts_too_early(&self, way: Way) -> bool {
-        let posts = way == Way::HandOff && !self.scenario.executor_only;
+        let posts = way == Way::HandOff && !self.scenario.has_executor;
         self.fault == Fault::SchedulesTooEarly && posts
     }
 
     fn help_or_wait(&mut self) {
-        self.go(if self.scenario.executor_only { At::WaitAdd } else { At::Help });
+        self.go(if self.scenario.has_executor { At::WaitAdd } else { At::Help });
     }
 
     /// A sender that waited for room has its answer.
@@ -1575,7 +1575,7 @@ impl World {
     fn choices(&self, me: usize, scenario: &Scenario) -> &'static [Way] {
         const WAYS: &[Way] = &[Way::On, Way::Defer, Way::HandOff];
         let agent = &self.agents[me];
-        let ways = match (agent.ways > 0, scenario.executor, scenario.executor_only) {
+        let ways = match (agent.ways > 0, scenario.executor, scenario.has_executor) {
             (false, ..) => &WAYS[..1],
             (true, false, _) => &WAYS[..2],
             (true, true, _) => WAYS,
@@ -1609,7 +1609,7 @@ impl World {
                 (false, _) => &WAYS[1..2],
             },
             // What a thread that is about to sleep has promised is for others.
-            At::Unlist if agent.listed && scenario.executor && !scenario.executor_only => {
+            At::Unlist if agent.listed && scenario.executor && !scenario.has_executor => {
                 &[Way::On, Way::HandOff]
             }
             At::Sleep if !woken => &[],
@@ -1864,14 +1864,14 @@ const PLAIN: Scenario = Scenario {
     drop_nested: false,
     ways: 0,
     executor: false,
-    executor_only: false,
+    has_executor: false,
 };
 /// Nobody drops the last handle.
 const KEPT: Scenario = Scenario { kept: true, ..PLAIN };
 /// An actor of its senders, beside an executor that gets what they leave.
 const POSTED: Scenario = Scenario { executor: true, ..PLAIN };
 /// An actor of its executor.
-const ONLY: Scenario = Scenario { executor_only: true, ..POSTED };
+const ONLY: Scenario = Scenario { has_executor: true, ..POSTED };
 
 /// What the faults are looked for in, too.
 const SATURATION: &[Scenario] = &[

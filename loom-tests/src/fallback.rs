@@ -1,21 +1,49 @@
-//! Where drains go whose actor has no executor: here, the thread that submits them.
+//! Where drains go whose actor has no executor: here, the thread that submits them. Inside the call
+//! that submits it the drain is put off until that is over, like everything that an executor runs
+//! there.
 //!
-//! Inside the call that submits it the drain is put off until that is over, like everything that an
-//! executor runs there.
+//! A test may have them wait instead ([`later`]), for a thread that runs them.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
 
 use super::cell::executor::{self, Drain, Executor};
+
+/// A place where drains wait.
+pub trait Later {
+    /// Puts a drain there.
+    fn put(&self, drain: Drain);
+}
+
+std::thread_local! {
+    /// The threads of a model are coroutines of one thread.
+    static PLACE: RefCell<Option<Weak<dyn Later>>> = const { RefCell::new(None) };
+}
+
+/// From now on, what this thread submits waits in that place, as long as that is there.
+pub fn later(place: &Arc<impl Later + 'static>) {
+    let place = place.clone() as Arc<dyn Later>;
+    PLACE.set(Some(Arc::downgrade(&place)));
+}
+
+fn place() -> Option<Arc<dyn Later>> {
+    PLACE.with_borrow(|place| place.as_ref()?.upgrade())
+}
 
 pub(crate) struct Fallback;
 
 impl Executor for Fallback {
     fn execute(&self, drain: Drain) {
-        drain.run();
+        match place() {
+            Some(place) => place.put(drain),
+            None => drain.run(),
+        }
     }
 
-    /// No other thread goes on with anything: without an executor of its own, an actor has no
-    /// budget.
+    /// Without such a place, no other thread goes on with anything: an actor without an executor of
+    /// its own has no budget.
     fn is_closed(&self) -> bool {
-        true
+        place().is_none()
     }
 }
 

@@ -33,7 +33,7 @@ impl Limits {
             }
             Some(messages) => messages as u32,
         };
-        let default = if settings.is_executor_only() { Budget::POSTED } else { Budget::INLINE };
+        let default = if settings.has_executor() { Budget::POSTED } else { Budget::INLINE };
         let budget = budget.unwrap_or(default);
         if budget.is_zero() {
             return Err(BuildError::BudgetZero);
@@ -72,7 +72,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
 
     /// Runs the actor in this executor: senders leave their messages, and the executor is given a
     /// [`Drain`](crate::Drain). Nothing else runs the actor: callers that wait sleep meanwhile, and
-    /// a poll of a future schedules at most. See [`run_inline`](Self::run_inline).
+    /// a poll of a future schedules at most.
     ///
     /// A thread that is to run the executor must not wait for the actor. If it is to run a
     /// [`DrainQueue`](crate::executor::DrainQueue), say, and calls [`with`](Actor::with) or
@@ -80,29 +80,6 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// the queue.
     pub fn executor(mut self, executor: impl Executor + 'static) -> Self {
         self.plan.settings.executor = Some(Arc::new(executor));
-        self
-    }
-
-    /// With an [executor](Self::executor): shall the threads that send to the actor, or wait for it
-    /// in a blocking call, run its messages too? Then the executor gets what is left when their
-    /// budget is used up, what is [posted](Actor::posted), and what tasks wait for. An actor
-    /// without an executor always runs so.
-    ///
-    /// # Examples
-    /// ```
-    /// use turnwise::Actor;
-    /// use turnwise::executor::DrainQueue;
-    ///
-    /// let queue = DrainQueue::new();
-    /// let n = Actor::builder(0).executor(queue.handle()).run_inline(true).budget(2).spawn()?;
-    /// n.send_many((0..5).map(|_| |n: &mut i32| *n += 1))?;
-    /// assert_eq!(queue.len(), 1); // two were run here, and the rest waits
-    /// while queue.run_one() {}
-    /// assert_eq!(n.with(|n| *n)?, 5);
-    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
-    /// ```
-    pub fn run_inline(mut self, inline: bool) -> Self {
-        self.plan.settings.inline = inline;
         self
     }
 

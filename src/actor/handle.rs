@@ -31,8 +31,7 @@ use crate::time::Limit;
 /// so earlier. A message is a closure that gets the state, or a value that the state
 /// [handles](Handler).
 ///
-/// An actor with an [executor](ActorBuilder::executor) is run by its executor and by nothing else,
-/// unless its builder says [otherwise](ActorBuilder::run_inline).
+/// An actor with an [executor](ActorBuilder::executor) is run by its executor and by nothing else.
 ///
 /// | | no answer | an answer |
 /// |---|---|---|
@@ -312,8 +311,8 @@ impl<S: Send + 'static> Actor<S> {
     ///
     /// # Errors
     /// The closure comes back: with [`Reason::Busy`], or, inside a turn of this very actor, with
-    /// [`Reason::Deadlock`], for there it never succeeds; with [`Reason::Elsewhere`] if the actor is
-    /// run by its executor alone; or if the actor is closed or stopped.
+    /// [`Reason::Deadlock`], for there it never succeeds; with [`Reason::HasExecutor`] if the actor has
+    /// an executor; or if the actor is closed or stopped.
     ///
     /// # Panics
     /// With the closure's own panic, after the policy has dealt with it.

@@ -74,8 +74,8 @@ impl dyn Member {
         self.cell().addr()
     }
 
-    pub(super) fn is_executor_only(&self) -> bool {
-        self.cell().header().is_executor_only()
+    pub(super) fn has_executor(&self) -> bool {
+        self.cell().header().has_executor()
     }
 
     /// Closes it, and sees to it that what waits is run, if nobody is at it. Inside work of the
@@ -91,7 +91,7 @@ impl dyn Member {
         self.cell().header().raise_stop();
         self.close();
         end_rest(local, self.cell(), here);
-        if here && !self.is_executor_only() {
+        if here && !self.has_executor() {
             give_back_here(local, self.cell());
         } else {
             take_on_if_pending(local, self.cell());

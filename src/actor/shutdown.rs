@@ -178,7 +178,7 @@ impl Course {
                 if inside.contains(&member.addr()) {
                     member.close();
                 } else if member.close_if_idle(here) {
-                    if !here || member.is_executor_only() {
+                    if !here || member.has_executor() {
                         idle.insert(member.addr());
                     }
                 } else if all {

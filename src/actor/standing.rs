@@ -12,7 +12,7 @@ use crate::mailbox::word::{CLOSED, Snapshot};
 /// What an actor is doing, and what it waits for.
 pub(super) struct Standing {
     now: Snapshot,
-    executor_only: bool,
+    has_executor: bool,
     turn_waits: bool,
     /// Senders that wait for room.
     pub(super) seats: usize,
@@ -25,7 +25,7 @@ impl Standing {
         let now = header.word.look();
         Standing {
             now,
-            executor_only: header.is_executor_only(),
+            has_executor: header.has_executor(),
             turn_waits: header.is_turn_waiting(),
             seats: header.ext().map_or(0, |ext| ext.room.len()),
             ended: header.has(ENDED).then(|| header.end_cause()),
@@ -59,7 +59,7 @@ impl fmt::Debug for Standing {
             return write!(f, "ended: {cause}");
         }
         match self.activity() {
-            Activity::Scheduled if self.executor_only => {
+            Activity::Scheduled if self.has_executor => {
                 write!(f, "{queued} queued, waiting for its executor")?;
             }
             Activity::Scheduled => write!(f, "{queued} queued, waiting for a thread")?,

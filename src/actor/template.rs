@@ -124,12 +124,6 @@ impl<S: Send + 'static> TemplateBuilder<S> {
         self.settings(|settings| settings.executor = Some(Arc::new(executor)))
     }
 
-    /// With an executor: shall the threads that send to them, or wait for them, run them too? See
-    /// [`ActorBuilder::run_inline`](crate::ActorBuilder::run_inline).
-    pub fn run_inline(self, inline: bool) -> Self {
-        self.settings(|settings| settings.inline = inline)
-    }
-
     /// The most that one drain of one of them does: see
     /// [`ActorBuilder::budget`](crate::ActorBuilder::budget).
     pub fn budget(mut self, budget: impl Into<Budget>) -> Self {

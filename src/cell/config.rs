@@ -241,8 +241,6 @@ pub(crate) struct Settings {
     pub(crate) name: Option<Arc<str>>,
     /// Where drains go. Without one, to the fallback.
     pub(crate) executor: Option<Arc<dyn Executor>>,
-    /// Senders and waiting threads run it too, though it has an executor.
-    pub(crate) inline: bool,
     /// What becomes of its messages is counted.
     pub(crate) counted: bool,
     /// Each turn has a span.
@@ -261,7 +259,6 @@ impl Settings {
         limit: UNBOUNDED,
         name: None,
         executor: None,
-        inline: false,
         counted: false,
         #[cfg(feature = "tracing")]
         traced: false,
@@ -271,9 +268,9 @@ impl Settings {
         timers: None,
     };
 
-    /// Is the actor run by its executor, and by nobody else?
-    pub(crate) const fn is_executor_only(&self) -> bool {
-        self.executor.is_some() && !self.inline
+    /// Is the actor run by an executor, and by nothing else?
+    pub(crate) const fn has_executor(&self) -> bool {
+        self.executor.is_some()
     }
 
     /// Has each turn a span?

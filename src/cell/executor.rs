@@ -48,14 +48,6 @@ pub trait Executor: Send + Sync {
         Ok(())
     }
 
-    /// Calls `poll`, once, on this thread, which is not one of its own, with whatever the executor's
-    /// own threads have around them: a runtime's context. For turns that wait
-    /// ([`Actor::run`](crate::Actor::run)), of an actor that runs
-    /// [inline](crate::ActorBuilder::run_inline), too.
-    fn within(&self, poll: &mut dyn FnMut()) {
-        poll();
-    }
-
     /// Will it drop every drain from now on? Then its actors accept nothing more: a sender gets its
     /// message back with [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone).
     fn is_closed(&self) -> bool {
@@ -90,10 +82,6 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
         (**self).try_execute(drain)
     }
 
-    fn within(&self, poll: &mut dyn FnMut()) {
-        (**self).within(poll);
-    }
-
     fn is_closed(&self) -> bool {
         (**self).is_closed()
     }
@@ -114,8 +102,7 @@ impl<F: Fn(Drain) + Send + Sync> Executor for F {
 ///
 /// Run it once, on any thread. Dropping it un-run means that its executor is gone: the actor is
 /// stopped with [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone), waiting messages are
-/// given back, every asker is answered. Leaking it leaves the messages waiting for ever, unless the
-/// actor may run [inline](crate::ActorBuilder::run_inline).
+/// given back, every asker is answered. Leaking it leaves the messages waiting for ever.
 // It is a `Queued` (`cell/refs.rs`), by its address: an executor is part of what a cell is made of,
 // and so knows no cells.
 #[must_use = "dropping a drain stops its actor"]

@@ -446,9 +446,9 @@ impl Header {
         self.config().clock.as_deref().unwrap_or(&MonotonicClock)
     }
 
-    /// Is the actor run by its executor, and by nobody else?
-    pub(crate) fn is_executor_only(&self) -> bool {
-        self.config().is_executor_only()
+    /// Is the actor run by an executor, and by nothing else?
+    pub(crate) fn has_executor(&self) -> bool {
+        self.config().has_executor()
     }
 
     #[inline(always)]

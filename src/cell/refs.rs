@@ -301,16 +301,16 @@ pub(super) unsafe fn free(cell: NonNull<Header>) {
     });
 }
 
-/// One of the handles that keep an actor going: the cell's address, with [`EXECUTOR_ONLY`] and
+/// One of the handles that keep an actor going: the cell's address, with [`HAS_EXECUTOR`] and
 /// [`OBSERVED`] in its lowest bits. They are in the handle so that a send knows them without
 /// looking at the cell: the word's line comes over by the claim alone.
 pub(crate) struct Strong<S>(NonNull<Header>, PhantomData<fn(S) -> S>);
 
-/// The actor is run by its executor, and by nobody else.
-const EXECUTOR_ONLY: usize = 1;
+/// The actor is run by its executor, and by nothing else.
+const HAS_EXECUTOR: usize = 1;
 /// Something is done around turns: no message is run but by a drain.
 const OBSERVED: usize = 2;
-const TAGS: usize = EXECUTOR_ONLY | OBSERVED;
+const TAGS: usize = HAS_EXECUTOR | OBSERVED;
 const _: () = assert!(align_of::<Header>() > TAGS);
 
 // SAFETY: the state is touched by one thread at a time (B1) and sent from one to the next;
@@ -354,10 +354,10 @@ impl<S> Strong<S> {
     unsafe fn of(cell: *const Header) -> Self {
         // SAFETY: the caller's word.
         let config = unsafe { (*cell).config() };
-        let only = if config.is_executor_only() { EXECUTOR_ONLY } else { 0 };
+        let executor = if config.has_executor() { HAS_EXECUTOR } else { 0 };
         let observed = if config.is_observed() { OBSERVED } else { 0 };
         // SAFETY: as above, and these are its tags.
-        unsafe { Self::tagged(cell, only | observed) }
+        unsafe { Self::tagged(cell, executor | observed) }
     }
 
     /// # Safety
@@ -367,15 +367,16 @@ impl<S> Strong<S> {
         Strong(NonNull::new(tagged).expect("a cell has an address"), PhantomData)
     }
 
-    /// Is the actor run by its executor, and by nobody else?
+    /// Is the actor run by its executor, and by nothing else?
     #[inline(always)]
-    pub(crate) fn is_executor_only(&self) -> bool {
-        self.0.addr().get() & EXECUTOR_ONLY != 0
+    pub(crate) fn has_executor(&self) -> bool {
+        self.0.addr().get() & HAS_EXECUTOR != 0
     }
 
-    /// May a message be run on the spot, if the mailbox is idle?
+    /// Is there neither an executor nor anything around its turns? Then a message is run on the
+    /// spot if the mailbox is idle.
     #[inline(always)]
-    pub(crate) fn runs_on_the_spot(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.0.addr().get() & TAGS == 0
     }
 

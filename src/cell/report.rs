@@ -127,7 +127,7 @@ impl Header {
 
     #[cold]
     fn do_report_refused(&self, reason: &Reason, messages: u64) {
-        if !matches!(reason, Reason::Busy | Reason::Elsewhere) {
+        if !matches!(reason, Reason::Busy | Reason::HasExecutor) {
             self.count(|stats| stats.refused += messages);
         }
         event!(DEBUG, self, messages, "not accepted: {reason}");

@@ -81,7 +81,7 @@ pub(crate) fn schedule_if_pending(cell: &Ref) {
 /// busy for long. What has no executor goes on this thread's list.
 pub(crate) fn take_on_if_pending(local: &Local, cell: &Ref) {
     if cell.header().word.load().is_pending() {
-        if cell.header().is_executor_only() {
+        if cell.header().has_executor() {
             schedule(local, cell);
         } else {
             local.hint_by(cell.addr(), || cell.clone());

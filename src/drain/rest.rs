@@ -101,7 +101,7 @@ fn get_up(local: &Local, cell: &Ref, number: Option<u64>, here: bool) {
 /// An owner is there again, and leaves its mailbox to whoever is to run it.
 fn go_on(local: &Local, cell: &Ref, resting: Resting, here: bool) {
     let owner = resting.get_up();
-    if here && !local.in_turn() && !cell.header().is_executor_only() {
+    if here && !local.in_turn() && !cell.header().has_executor() {
         drain(local, owner);
     } else {
         hand_over(local, owner);

@@ -219,7 +219,7 @@ impl Drive<'_> {
         if matches!(leave, Leave::HandOff) {
             owner.header().report_hand_off();
         }
-        match (leave, owner.header().is_executor_only()) {
+        match (leave, owner.header().has_executor()) {
             (Leave::Defer, false) => local.defer(owner.leave_scheduled()),
             (Leave::Defer, true) => local.defer(Queued::Hint(owner.leave_pending())),
             (Leave::HandOff, _) => hand_over(local, owner),
@@ -282,7 +282,7 @@ impl Drive<'_> {
     /// batch with hooks has ended, and a caller that waits has had its time.
     fn may_go_on(&self, header: &Header) -> bool {
         let is_free = self.outermost && !self.local.owes_anything();
-        let is_plain = header.is_executor_only() && !self.observed && !self.meter.is_waiting();
+        let is_plain = header.has_executor() && !self.observed && !self.meter.is_waiting();
         is_free && is_plain && goes_on(header)
     }
 
@@ -499,7 +499,7 @@ impl Drive<'_> {
     // Letting go.
 
     fn let_go(&mut self, owner: Owner) -> LetGo {
-        if self.outermost && !self.local.owes_anything() && owner.header().is_executor_only() {
+        if self.outermost && !self.local.owes_anything() && owner.header().has_executor() {
             linger(|| !owner.is_still());
         }
         let Err((mut owner, mut seen)) = owner.release_guess() else { return LetGo::Gone };

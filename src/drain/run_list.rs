@@ -172,7 +172,7 @@ impl ListRun<'_> {
     /// Before it lets go: has this thread nothing else to do?
     #[inline(always)]
     fn wait_a_moment(&self, claimed: &Claimed, turns: u64) {
-        if claimed.header().is_executor_only() && !self.local.owes_anything() {
+        if claimed.header().has_executor() && !self.local.owes_anything() {
             linger(|| !claimed.is_still(turns));
         }
     }

@@ -48,7 +48,7 @@ pub(crate) fn is_executor_gone(header: &Header) -> bool {
 /// Sees to it that a drain is out for a pending mailbox, which `kept` keeps meanwhile. On a thread
 /// that is inside no turn, [`settle`](super::deferred::settle) follows.
 pub(crate) fn schedule(local: &Local, kept: &impl Kept) {
-    if kept.header().is_executor_only() {
+    if kept.header().has_executor() {
         if let Some(entry) = kept.schedule() {
             enter(local, kept, entry);
         }
@@ -61,7 +61,7 @@ pub(crate) fn schedule(local: &Local, kept: &impl Kept) {
 /// Leaves the mailbox pending, for another thread: where it is at home. On a thread that is inside
 /// no turn, [`settle`](super::deferred::settle) follows.
 pub(super) fn hand_over(local: &Local, owner: Owner) {
-    if !owner.header().is_executor_only() {
+    if !owner.header().has_executor() {
         return schedule(local, &owner.leave_pending());
     }
     let kept = owner.to_ref();

@@ -99,7 +99,7 @@ fn get_up(turn: TurnPtr, resting: Resting) -> Owner {
 fn go_on(turn: TurnPtr, resting: Resting) {
     let owner = get_up(turn, resting);
     with_local(|local| {
-        if local.in_turn() && !local.is_about_to_block() && !owner.header().is_executor_only() {
+        if local.in_turn() && !local.is_about_to_block() && !owner.header().has_executor() {
             local.defer(owner.leave_scheduled());
         } else {
             hand_over(local, owner);
@@ -134,7 +134,7 @@ pub(crate) fn cut_stopped(local: &Local, cell: &Ref, here: bool) {
     let Some(keeper) = keeper else { return };
     if let Some(resting) = keeper.cut() {
         let owner = get_up(keeper.turn(), resting);
-        if here && !local.in_turn() && !header.is_executor_only() {
+        if here && !local.in_turn() && !header.has_executor() {
             drain(local, owner);
         } else {
             hand_over(local, owner);

@@ -19,7 +19,6 @@ use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
 use super::{Answers, why_not};
-use crate::cell::header::Header;
 use crate::cell::message::AsyncMessage;
 use crate::cell::owner::InTurn;
 use crate::cell::resident::Env;
@@ -192,9 +191,7 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
         } else if let Some(cut) = cut {
             return Polled::Over(Err(self.cut(cut)));
         }
-        // SAFETY: E1: the owner keeps the cell.
-        let header = unsafe { &*cell };
-        let polled = panic::catch(|| match self.poll_within(header) {
+        let polled = panic::catch(|| match self.poll_future() {
             Poll::Pending => Poll::Pending,
             Poll::Ready(answer) => {
                 let dropped = panic::catch(|| self.drop_future());
@@ -213,33 +210,18 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
         }
     }
 
-    /// Polls the future, where the actor's executor would have it polled.
-    fn poll_within(&self, header: &Header) -> Poll<L::Answer> {
-        let poll = || {
-            with_waker(self.turn(), |waker| {
-                let poll = || {
-                    // SAFETY: E4: it is there. It is pinned: it lies in the turn's memory, and is
-                    // dropped there.
-                    self.this().body.with_mut(|body| unsafe {
-                        let future: &mut L::Future = &mut (*body).future;
-                        Pin::new_unchecked(future).poll(&mut Context::from_waker(waker))
-                    })
-                };
-                with_local(|local| local.poll(self.turn(), poll))
-            })
-        };
-        match header.config().executor.as_deref() {
-            Some(executor) if !header.is_executor_only() => {
-                let mut polled = None;
-                executor.within(&mut || {
-                    if polled.is_none() {
-                        polled = Some(poll());
-                    }
-                });
-                polled.unwrap_or(Poll::Pending)
-            }
-            _ => poll(),
-        }
+    fn poll_future(&self) -> Poll<L::Answer> {
+        with_waker(self.turn(), |waker| {
+            let poll = || {
+                // SAFETY: E4: it is there. It is pinned: it lies in the turn's memory, and is
+                // dropped there.
+                self.this().body.with_mut(|body| unsafe {
+                    let future: &mut L::Future = &mut (*body).future;
+                    Pin::new_unchecked(future).poll(&mut Context::from_waker(waker))
+                })
+            };
+            with_local(|local| local.poll(self.turn(), poll))
+        })
     }
 
     /// The turn is pending: it keeps itself, and its owner is told.

@@ -61,11 +61,6 @@ impl Executor for Tokio {
         }
     }
 
-    fn within(&self, poll: &mut dyn FnMut()) {
-        let _runtime = self.runtime.enter();
-        poll();
-    }
-
     fn is_closed(&self) -> bool {
         self.sentinel.is_gone()
     }

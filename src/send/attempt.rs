@@ -27,12 +27,12 @@ impl<S: 'static> Strong<S> {
     where
         F: FnOnce(&mut S) -> R,
     {
-        if self.is_executor_only() {
+        if self.has_executor() {
             let now = self.header().word.load();
-            return Err(self.refused(1, f, self.why_not(now, || Reason::Elsewhere)));
+            return Err(self.refused(1, f, self.why_not(now, || Reason::HasExecutor)));
         }
         with_local(|local| match self.claim_idle() {
-            Ok(claimed) if self.runs_on_the_spot() => {
+            Ok(claimed) if self.is_plain() => {
                 Ok(returned(self.run_claimed(local, Depth::Any, claimed, f)))
             }
             Ok(claimed) => self.run_observed(local, claimed, f),

@@ -54,11 +54,11 @@ impl<S> Strong<S> {
                 let header = self.header();
                 header.is_posted() && header.word.load().is_pending()
             };
-            let leaves = local.in_turn() && !here || self.is_executor_only() || posted;
+            let leaves = local.in_turn() && !here || self.has_executor() || posted;
             // After the step, an orphan is kept by whoever owns it, and by this reference.
             let cell = leaves.then(|| self.to_ref());
             let entry = match leaves {
-                true if posted && !self.is_executor_only() => Entry::Post,
+                true if posted && !self.has_executor() => Entry::Post,
                 true => Entry::Leave,
                 false => Entry::Drain,
             };
@@ -66,12 +66,12 @@ impl<S> Strong<S> {
             let changed = raised.is_some();
             match (raised, cell) {
                 (Some(Owed::Drain(owner)), _) => drain(local, owner),
-                (Some(Owed::Scheduled(entry)), Some(cell)) if self.is_executor_only() => {
+                (Some(Owed::Scheduled(entry)), Some(cell)) if self.has_executor() => {
                     enter(local, &cell, entry);
                 }
                 (Some(Owed::Scheduled(entry)), _) => local.defer(Queued::Entry(entry)),
                 // The executor comes to the entry.
-                (Some(Owed::Schedule), _) if self.is_executor_only() => {}
+                (Some(Owed::Schedule), _) if self.has_executor() => {}
                 (Some(Owed::Schedule), Some(cell)) if posted => schedule(local, &cell),
                 (Some(Owed::Schedule), Some(cell)) => local.defer(Queued::Hint(cell)),
                 _ => {}
@@ -116,7 +116,7 @@ impl<S> Strong<S> {
                 return unsafe { sole.free() };
             }
             let done = with_local(|local| {
-                if local.in_turn() || self.is_executor_only() {
+                if local.in_turn() || self.has_executor() {
                     return false;
                 }
                 // SAFETY: once.

@@ -37,7 +37,7 @@ impl<S: 'static> Strong<S> {
         let f = match self.try_with(f) {
             Ok(value) => return Ok(value),
             Err(error) => match error.into_parts() {
-                (f, Reason::Busy | Reason::Elsewhere) => f,
+                (f, Reason::Busy | Reason::HasExecutor) => f,
                 (_, reason) => return Err(self.not_run(reason)),
             },
         };

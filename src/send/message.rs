@@ -59,7 +59,7 @@ impl<S: 'static> Strong<S> {
     #[inline(always)]
     pub(crate) fn send<L: Message<S>>(&self, message: L) -> Result<(), SendError<L>> {
         with_local(|local| {
-            if local.in_turn() || !self.runs_on_the_spot() {
+            if local.in_turn() || !self.is_plain() {
                 return self.send_elsewhere(local, message);
             }
             match self.claim() {
@@ -101,11 +101,11 @@ impl<S: 'static> Strong<S> {
         if let Some(origin) = self.origin() {
             return self.send_traced(local, origin, message, By::Sender);
         }
-        if self.is_bounded() || !(self.is_executor_only() || local.in_turn()) {
+        if self.is_bounded() || !(self.has_executor() || local.in_turn()) {
             return self.send_slow(local, Snapshot::IDLE, message, By::Sender);
         }
         let node = NodePtr::new(Tell::<S, L>::new(message));
-        let left = if self.is_executor_only() {
+        let left = if self.has_executor() {
             self.enter_one(local, node)
         } else {
             self.defer_one(local, node)
@@ -214,7 +214,7 @@ impl<S: 'static> Strong<S> {
     ) -> Result<Answer<L::Answer, L::Payload>, (L, Reason)> {
         with_local(|local| {
             let mut seen = Snapshot::IDLE;
-            if by == By::Sender && !local.in_turn() && self.runs_on_the_spot() {
+            if by == By::Sender && !local.in_turn() && self.is_plain() {
                 match self.claim() {
                     Ok(claimed) => return Ok(self.ask_claimed(local, claimed, message)),
                     Err(now) => seen = now,

@@ -134,11 +134,11 @@ impl<S: 'static> Strong<S> {
         by: By,
     ) -> Result<Owed, Reason> {
         let mut seen = seen;
-        if self.is_executor_only() || by == By::Poster {
+        if self.has_executor() || by == By::Poster {
             seen = self.look_at_executor()?;
         }
         let entry = match by {
-            _ if self.is_executor_only() => Entry::Leave,
+            _ if self.has_executor() => Entry::Leave,
             By::Poster => Entry::Post,
             By::Sender if local.in_turn() => Entry::Leave,
             By::Sender => Entry::Drain,
@@ -164,14 +164,14 @@ impl<S: 'static> Strong<S> {
         match owed {
             Owed::Nothing => {}
             Owed::Drain(owner) => drain(local, owner),
-            Owed::Scheduled(entry) if self.is_executor_only() => {
+            Owed::Scheduled(entry) if self.has_executor() => {
                 enter(local, self, entry);
                 settle(local);
             }
             // Only a thread inside a turn has left the message pending for itself.
             Owed::Scheduled(entry) => local.defer(Queued::Entry(entry)),
             // The executor comes to the entry.
-            Owed::Schedule if self.is_executor_only() => {}
+            Owed::Schedule if self.has_executor() => {}
             Owed::Schedule if by == By::Sender => {
                 // The thread that has the entry may be busy for long.
                 local.hint_by(self.addr(), || self.to_ref());

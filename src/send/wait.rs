@@ -49,7 +49,7 @@ impl Ref {
 
     /// Runs the mailbox here if it is pending and may be run here. True if it was.
     pub(super) fn help(&self, until: &Until<'_>) -> bool {
-        if self.header().is_executor_only() {
+        if self.header().has_executor() {
             return false;
         }
         let Some(owner) = self.take_over() else { return false };

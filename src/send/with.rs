@@ -29,7 +29,7 @@ impl<S: 'static> Strong<S> {
         R: Send,
     {
         with_local(|local| {
-            if !self.runs_on_the_spot() {
+            if !self.is_plain() {
                 return self.with_elsewhere(local, f);
             }
             match self.claim() {
@@ -80,7 +80,7 @@ impl<S: 'static> Strong<S> {
         }
         // Once the message is in the mailbox, the wait cannot be refused any more.
         let reserved = reserve();
-        let (entry, seen) = match (self.is_executor_only(), &reserved) {
+        let (entry, seen) = match (self.has_executor(), &reserved) {
             (true, Err(_)) => return Err(self.refuse(Reason::WouldBlock)),
             (true, Ok(_)) => {
                 (Entry::Leave, self.look_at_executor().map_err(|reason| self.refuse(reason))?)

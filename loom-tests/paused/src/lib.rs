@@ -46,6 +46,7 @@ pub use cell::executor::{Drain, Executor};
 pub use error::{
     ActorName, AskError, BuildError, EndCause, Reason, SendError, StopCause, TurnPanic,
 };
+pub use fallback::{Later, later};
 pub use time::{Clock, Limit, MonotonicClock, VirtualClock};
 
 /// Where drains go whose actor has no executor.

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use paused::pause::{Gate, Step, Stop};
-use paused::{Actor, Drain, Overflow, PanicPolicy, WeakActor};
+use paused::{Actor, Drain, Later, Overflow, PanicPolicy, WeakActor, later};
 
 /// Messages of others while one thread is stopped.
 const OTHERS: u64 = if cfg!(debug_assertions) { 2_000 } else { 100_000 };
@@ -275,31 +275,37 @@ fn sends_are_accepted_while_an_owner_is_stopped_and_run_when_it_goes_on() {
     }
 }
 
+/// What has no executor goes on at the other end.
+struct Elsewhere(mpsc::Sender<Drain>);
+
+impl Later for Elsewhere {
+    fn put(&self, drain: Drain) {
+        self.0.send(drain).unwrap();
+    }
+}
+
 #[test]
 fn sends_go_on_while_the_one_who_hands_a_drain_over_is_stopped() {
-    // The worker hands every drain that comes back to itself.
+    // The worker runs every drain that comes.
     let (drains, queue) = mpsc::channel::<Drain>();
     let worker = thread::spawn(move || queue.into_iter().for_each(Drain::run));
+    let place = Arc::new(Elsewhere(drains));
     let mut steps = Vec::new();
     for k in 0..1000 {
-        let (gate, executor) = (Gate::new(), drains.clone());
-        let execute = move |drain| executor.send(drain).unwrap();
-        let actor = Actor::builder(State::default())
-            .executor(execute)
-            .run_inline(true)
-            .budget(64)
-            .spawn()
-            .unwrap();
+        let gate = Gate::new();
+        let actor = Actor::builder(State::default()).budget(64).spawn().unwrap();
         let thread = thread::spawn({
-            let (gate, actor) = (gate.clone(), actor.clone());
-            move || gate.run(k, || post(actor))
+            let (gate, actor, place) = (gate.clone(), actor.clone(), place.clone());
+            move || {
+                later(&place);
+                gate.run(k, || post(actor));
+            }
         });
         let step = gate.stopped();
         let accepted = others_send(&actor);
         assert_eq!(accepted, OTHERS / THREADS * THREADS, "stopped before {step:?}");
-        // Whoever has raised SCHEDULED submits the drain: until then a sender or a caller of
-        // `with`, who may run this actor, takes the mailbox over. One that only its executor may
-        // run would wait for it.
+        // The thread that has raised SCHEDULED submits the drain: until then a sender or a caller
+        // of `with` takes the mailbox over. An actor with an executor would wait for that.
         assert_eq!(actor.with(|state| state.others).unwrap(), accepted, "stopped before {step:?}");
         gate.release();
         thread.join().unwrap();
@@ -312,7 +318,7 @@ fn sends_go_on_while_the_one_who_hands_a_drain_over_is_stopped() {
         }
     }
     println!("{} steps: {steps:?}", steps.len());
-    drop(drains);
+    drop(place);
     worker.join().unwrap();
 }
 

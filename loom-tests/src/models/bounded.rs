@@ -10,9 +10,9 @@ const CAPACITY: u32 = if MAX_CAPACITY < 2 { MAX_CAPACITY } else { 2 };
 
 impl Shared {
     fn bounded(capacity: u32) -> Self {
-        Shared::queued(|builder| {
+        Shared::falling_back(|builder| {
             let builder = builder.capacity(capacity as usize, Overflow::Reject);
-            builder.run_inline(true).budget(Budget::UNLIMITED)
+            builder.budget(Budget::UNLIMITED)
         })
     }
 

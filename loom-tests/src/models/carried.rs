@@ -10,7 +10,7 @@ use crate::sync::reached;
 impl Shared {
     /// Senders and waiting threads drain for one turn, and leave the rest to a queue.
     fn handed_on() -> Self {
-        Shared::queued(|builder| builder.run_inline(true).budget(1))
+        Shared::falling_back(|builder| builder.budget(1))
     }
 }
 

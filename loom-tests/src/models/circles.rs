@@ -20,15 +20,8 @@ fn pair() -> [Shared; 2] {
 
 /// The same, with queues that main runs.
 fn pair_by_hand() -> [Shared; 2] {
-    ["a", "b"].map(|name| {
-        let queue = Arc::new(Queue::default());
-        let theirs = queue.clone();
-        let shared = Shared::built(|builder| {
-            let builder = builder.name(name).run_inline(true).budget(Budget::UNLIMITED);
-            builder.executor(move |drain| theirs.push(drain))
-        });
-        Shared { queue: Some(queue), ..shared }
-    })
+    ["a", "b"]
+        .map(|name| Shared::falling_back(|builder| builder.name(name).budget(Budget::UNLIMITED)))
 }
 
 /// G2: two threads, each in a turn of one, that call the other. If both wait, the last is told.

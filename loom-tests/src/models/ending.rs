@@ -37,10 +37,10 @@ impl Shared {
     /// The same, [by hand](Shared::by_hand).
     fn by_hand_with_end() -> (Self, Arc<Written>) {
         let mut ends = None;
-        let shared = Shared::queued(|builder| {
+        let shared = Shared::falling_back(|builder| {
             let (builder, counted) = counts_ends(builder);
             ends = Some(counted);
-            builder.run_inline(true).budget(Budget::UNLIMITED)
+            builder.budget(Budget::UNLIMITED)
         });
         (shared, ends.expect("built"))
     }

@@ -18,7 +18,7 @@ thread_plain! {
 /// A caller that waits runs the list in which its question stands, and leaves in the middle of it
 /// when that is answered and its budget is used up: the executor goes on with the rest.
 pub(super) fn hand_over_waiter_leaves() {
-    let shared = Shared::queued(|builder| builder.run_inline(true).budget(1));
+    let shared = Shared::falling_back(|builder| builder.budget(1));
     let beyond = Arc::new(AtomicU32::new(0));
     shared.leave::<OWN>(0, 1);
     let answer = shared.actor.posted().call(|log| log.last[0]);
@@ -53,8 +53,7 @@ pub(super) fn hand_over_waiter_leaves() {
 pub(super) fn hand_over_time_ends() {
     let clock = Arc::new(Steps::default());
     let theirs = clock.clone();
-    let shared =
-        Shared::queued(|builder| builder.run_inline(true).budget(Budget::UNLIMITED).clock(theirs));
+    let shared = Shared::falling_back(|builder| builder.budget(Budget::UNLIMITED).clock(theirs));
     shared.leave::<OWN>(0, 1);
     let mail = Mail::<OWN>::new(&shared.books, 0, 2);
     let reply = shared.actor.posted().call(move |log: &mut Log| log.handle(mail));

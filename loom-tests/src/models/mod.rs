@@ -37,16 +37,18 @@ mod turns;
 mod waiting;
 mod workers;
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 
 use loom::alloc::Track;
 
 use super::actor::{Actor, ActorBuilder};
 use super::budget::Budget;
 use super::cell::executor::Drain;
+use super::fallback::{Later, later};
 use crate::sync::cell::UnsafeCell;
 use crate::sync::thread::{Joiner, spawn};
 use crate::sync::{Condvar, Mutex, thread_plain};
@@ -506,6 +508,12 @@ struct Queue {
     bell: Condvar,
 }
 
+impl Later for Queue {
+    fn put(&self, drain: Drain) {
+        self.push(drain);
+    }
+}
+
 // SAFETY: loom's threads are coroutines of one thread, and a drain is Send.
 unsafe impl Sync for Queue {}
 // SAFETY: as above.
@@ -518,6 +526,21 @@ impl Queue {
         assert!(drains.iter().all(|other| other.number() != drain.number()), "two drains are out");
         drains.push_back(drain);
         self.bell.notify_one();
+    }
+
+    /// The one in which the drains of actors without an executor wait, from now on.
+    fn of_the_fallback() -> Arc<Self> {
+        std::thread_local! {
+            static QUEUE: RefCell<Weak<Queue>> = const { RefCell::new(Weak::new()) };
+        }
+        QUEUE.with_borrow_mut(|queue| {
+            queue.upgrade().unwrap_or_else(|| {
+                let new = Arc::new(Queue::default());
+                *queue = Arc::downgrade(&new);
+                later(&new);
+                new
+            })
+        })
     }
 
     fn take(&self) -> Option<Drain> {
@@ -555,7 +578,7 @@ impl Queue {
 struct Shared {
     actor: Arc<Actor<Log>>,
     books: Arc<Books>,
-    /// Where its drains wait, if it has an executor.
+    /// Where its drains wait, if no thread runs them at once.
     queue: Option<Arc<Queue>>,
 }
 
@@ -585,10 +608,16 @@ impl Shared {
         Shared { queue: Some(queue), ..shared }
     }
 
+    /// One without an executor, in a model in which drains of such actors wait in a queue.
+    fn falling_back(f: impl FnOnce(ActorBuilder<Log>) -> ActorBuilder<Log>) -> Self {
+        let queue = Queue::of_the_fallback();
+        Shared { queue: Some(queue), ..Shared::built(f) }
+    }
+
     /// One that may be left pending, with a drain in a queue; senders, waiting threads and whoever
     /// [runs](Self::run_one) the queue go on with it, without a budget.
     fn by_hand() -> Self {
-        Shared::queued(|builder| builder.run_inline(true).budget(Budget::UNLIMITED))
+        Shared::falling_back(|builder| builder.budget(Budget::UNLIMITED))
     }
 
     /// One that is run by whoever runs its queue, and by nobody else.

@@ -168,12 +168,9 @@ pub(super) fn r11_in_drops() {
         _touchy: Touchy,
     }
     let books = Books::new();
-    let queue = Arc::new(Queue::default());
-    let executor = queue.clone();
+    let queue = Queue::of_the_fallback();
     let builder = Actor::builder(Fragile { log: Log::new(&books), _touchy: Touchy })
         .panic_policy(PanicPolicy::Resume)
-        .executor(move |drain| executor.push(drain))
-        .run_inline(true)
         .budget(Budget::UNLIMITED);
     let actor = Arc::new(builder.spawn().expect("plain"));
     let theirs = actor.clone();

@@ -84,7 +84,7 @@ fn forward(
 /// The saved list, and HANDOVER of `park`: an owner leaves in the middle of a batch, because its
 /// budget is spent, and another sender takes the parked mailbox over, saved messages first.
 pub(super) fn r8_saved_list() {
-    let shared = Shared::queued(|builder| builder.run_inline(true).budget(1));
+    let shared = Shared::falling_back(|builder| builder.budget(1));
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
     let mail = |no| Mail::<OWN>::new(&shared.books, 0, no);
     let (one, two) = (mail(1), mail(2));

@@ -31,11 +31,11 @@ impl Rest {
         let restarts = Restarts::at_most(9, LIMIT).backoff(Duration::from_nanos(1), LIMIT);
         let policy = PanicPolicy::restart_within(restarts, move || Log::new(&made));
         let mut ends = None;
-        let shared = Shared::queued(|builder| {
+        let shared = Shared::falling_back(|builder| {
             let (builder, counted) = counts_ends(builder);
             ends = Some(counted);
             let builder = builder.timers(theirs).panic_policy(policy);
-            builder.run_inline(true).budget(Budget::UNLIMITED)
+            builder.budget(Budget::UNLIMITED)
         });
         Rest { shared, clock, timers, ends: ends.expect("built"), fresh }
     }

@@ -456,8 +456,8 @@ pub(super) fn room_forgotten() {
 
 /// A poll that finds room, or nobody at the mailbox, puts its message in and runs nothing.
 pub(super) fn room_polled() {
-    let shared = Shared::queued(|builder| {
-        let builder = builder.run_inline(true).budget(Budget::UNLIMITED);
+    let shared = Shared::falling_back(|builder| {
+        let builder = builder.budget(Budget::UNLIMITED);
         builder.capacity(1, Overflow::Reject)
     });
     let mail = Mail::<OWN>::new(&shared.books, 0, 1);

@@ -169,10 +169,10 @@ pub(super) fn turn_sent_to() {
 /// it is cut all the same.
 pub(super) fn turn_stopped() {
     let mut ends = None;
-    let shared = Shared::queued(|builder| {
+    let shared = Shared::falling_back(|builder| {
         let (builder, counted) = counts_ends(builder);
         ends = Some(counted);
-        builder.run_inline(true).budget(Budget::UNLIMITED)
+        builder.budget(Budget::UNLIMITED)
     });
     let place = Place::new();
     let thread = shared.spawn(|shared| {
@@ -339,9 +339,9 @@ pub(super) fn turn_cancelled() {
 
 /// A sender waits for room while the turn waits: the place that becomes free is its.
 pub(super) fn turn_in_a_full_mailbox() {
-    let shared = Shared::queued(|builder| {
+    let shared = Shared::falling_back(|builder| {
         let builder = builder.capacity(1, Overflow::Reject);
-        builder.run_inline(true).budget(Budget::UNLIMITED)
+        builder.budget(Budget::UNLIMITED)
     });
     let place = Place::new();
     let reply = shared.turn(0, 1, &place);
@@ -376,9 +376,9 @@ impl Future for Blows {
 
 /// A panic after the wait: the future is gone before the actor goes on.
 pub(super) fn turn_panics() {
-    let shared = Shared::queued(|builder| {
+    let shared = Shared::falling_back(|builder| {
         let builder = builder.panic_policy(PanicPolicy::Resume);
-        builder.run_inline(true).budget(Budget::UNLIMITED)
+        builder.budget(Budget::UNLIMITED)
     });
     let place = Place::new();
     let (mail, mine) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone());
@@ -401,13 +401,13 @@ pub(super) fn turn_panics() {
 pub(super) fn turn_in_a_batch() {
     let open = Written::new();
     let (start, end) = (open.clone(), open.clone());
-    let shared = Shared::queued(|builder| {
+    let shared = Shared::falling_back(|builder| {
         let builder = builder.on_batch_start(move |_| {
             start.write();
             assert_eq!(start.read() % 2, 1);
         });
         let builder = builder.on_batch_end(move |_, _| end.write());
-        builder.run_inline(true).budget(Budget::UNLIMITED)
+        builder.budget(Budget::UNLIMITED)
     });
     let place = Place::new();
     let (mail, mine, seen) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone(), open.clone());
@@ -684,9 +684,9 @@ pub(super) fn turn_begun_by_a_list() {
 /// Places while a turn waits: what was done before it is settled, so there is room for as many as
 /// the capacity says, and for no more.
 pub(super) fn turn_leaves_room() {
-    let shared = Shared::queued(|builder| {
+    let shared = Shared::falling_back(|builder| {
         let builder = builder.capacity(1, Overflow::Reject);
-        builder.run_inline(true).budget(Budget::UNLIMITED)
+        builder.budget(Budget::UNLIMITED)
     });
     let place = Place::new();
     let (itself, mine) = (shared.clone(), place.clone());

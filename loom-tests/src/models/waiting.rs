@@ -60,9 +60,9 @@ pub(super) fn r14_wait_idle_against_sends() {
 /// MEETING in a bounded mailbox: the watch stays until the release, whatever is settled before.
 pub(super) fn r14_wait_idle_bounded() {
     let capacity = super::super::mailbox::word::MAX_CAPACITY.min(2) as usize;
-    let shared = Shared::queued(|builder| {
+    let shared = Shared::falling_back(|builder| {
         let builder = builder.capacity(capacity, Overflow::Reject);
-        builder.run_inline(true).budget(Budget::UNLIMITED)
+        builder.budget(Budget::UNLIMITED)
     });
     for no in 1..=capacity as u32 {
         assert!(shared.leave::<OWN>(1, no));

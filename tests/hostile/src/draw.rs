@@ -261,7 +261,6 @@ impl Draw {
             late: template.is_some() && self.chance(40),
             plain,
             runs,
-            inline: self.chance(15),
             room,
             budget: self.chance(self.profile.small_budget).then(|| self.one(&most)),
             on_panic,
@@ -277,7 +276,6 @@ impl Draw {
         match actor.plain {
             true => Actor {
                 runs: Runs::Senders,
-                inline: false,
                 room: Room::Unbounded,
                 budget: None,
                 on_panic: OnPanic::Stop,

@@ -1115,7 +1115,7 @@ macro_rules! described {
     ($builder:expr, $world:expr, $at:expr) => {{
         let (world, at): (&Arc<World>, usize) = ($world, $at);
         let plan = &world.program.actors[at];
-        let mut builder = $builder.run_inline(plan.inline);
+        let mut builder = $builder;
         if let Some(name) = name(world, at) {
             builder = builder.name(name);
         }

@@ -571,8 +571,6 @@ pub struct Actor {
     /// Made by `new`: nothing of all the rest is said.
     pub plain: bool,
     pub runs: Runs,
-    /// Senders run it too.
-    pub inline: bool,
     pub room: Room,
     pub budget: Option<Most>,
     pub on_panic: OnPanic,

@@ -479,9 +479,9 @@ pub fn try_with(world: &World, actor: &Actor<State>, mail: Mail, in_steps: bool)
         finding("an attempt that was refused ran", &crate::ledger::described(id));
     }
     let plan = &world.program.actors[to];
-    let alone = !matches!(plan.runs, Runs::Senders) && !plan.inline;
+    let alone = !matches!(plan.runs, Runs::Senders);
     let may_be = match refused {
-        Reason::Elsewhere => !matches!(plan.runs, Runs::Senders) && !plan.inline,
+        Reason::HasExecutor => !matches!(plan.runs, Runs::Senders),
         Reason::Busy => !alone || matches!(plan.runs, Runs::Place(_)),
         Reason::Deadlock(_) => !in_steps,
         Reason::Closed | Reason::Stopped(_) => true,

@@ -1429,7 +1429,7 @@ impl World {
         {
             finding("a poll runs a turn", &format!("actor {to}"));
         }
-        if let (true, Runs::Place(place)) = (face::ONLY_EXECUTORS_RUN && !plan.inline, runs) {
+        if let (true, Runs::Place(place)) = (face::ONLY_EXECUTORS_RUN, runs) {
             let kind = self.program.places[*place];
             let elsewhere =
                 matches!(kind, PlaceKind::Queue { .. }) && self.runs_in_executor.load(SeqCst);

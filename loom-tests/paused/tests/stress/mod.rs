@@ -588,9 +588,14 @@ fn panics(size: Size) {
 }
 
 fn posted(size: Size) {
-    let counts = Counts::new();
     let hand = Hand::new();
-    let actor = hand.actor(State::default());
+    posted_to(size, &hand, hand.actor(State::default()));
+    // Senders run it too, and waiting threads.
+    posted_to(size, &hand, Actor::new(State::default()));
+}
+
+fn posted_to(size: Size, hand: &Hand, actor: Actor<State>) {
+    let counts = Counts::new();
     on_threads(size, {
         let (actor, counts, hand) = (actor.clone(), counts.clone(), hand.clone());
         move |me| {
@@ -612,7 +617,7 @@ fn posted(size: Size) {
         }
     });
     hand.run();
-    assert!(actor.is_idle(), "nothing is left that no drain is out for");
+    actor.wait_idle().unwrap();
     drop(actor);
     hand.run();
     let [sent, handled, ..] = counts.settle();
@@ -657,11 +662,11 @@ impl Hand {
         Hand(Actor::new(Vec::new()))
     }
 
-    /// An actor whose drains wait here; senders and waiting threads run it too.
+    /// An actor whose drains wait here.
     fn actor<S: Send + 'static>(&self, state: S) -> Actor<S> {
         let drains = self.0.clone();
         let execute = move |drain: Drain| assert!(drains.send(|all| all.push(drain)).is_ok());
-        Actor::builder(state).executor(execute).run_inline(true).spawn().unwrap()
+        Actor::builder(state).executor(execute).spawn().unwrap()
     }
 
     /// Runs what waits.
