@@ -14,6 +14,7 @@ mod actor;
 mod budget;
 mod cell;
 mod drain;
+mod enrolled;
 mod envelope;
 mod error;
 pub mod executor;

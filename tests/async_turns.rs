@@ -7,12 +7,13 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use turnwise::executor::{DrainQueue, ThreadPool};
 use turnwise::{
-    Actor, ActorName, AskError, AsyncContext, AsyncHandler, Cycle, Overflow, PanicPolicy, Promise,
-    Reason, Reply, StopCause, WaitError, promise,
+    AbortHandle, Actor, ActorName, AskError, AsyncContext, AsyncHandler, Cycle, Drain, Executor,
+    Limit, Overflow, PanicPolicy, Promise, Reason, Reply, StopCause, WaitError, promise,
 };
 
 /// Counts its drops.
@@ -546,4 +547,118 @@ fn what_was_done_before_does_not_count_while_a_turn_waits() {
     go.keep(());
     queue.run_until_idle();
     assert_eq!(turn.wait(), Ok(2));
+}
+
+/// A lock, by the thread that holds it, and the user code that has met itself there.
+#[derive(Clone, Default)]
+struct UnderALock(Arc<(Mutex<Option<ThreadId>>, Mutex<Vec<&'static str>>)>);
+
+impl UnderALock {
+    /// User code runs that takes the lock: it would wait for itself.
+    fn enter(&self, what: &'static str) {
+        if *self.0.0.lock().unwrap() == Some(thread::current().id()) {
+            self.0.1.lock().unwrap().push(what);
+        }
+    }
+    fn hold(&self, f: impl FnOnce()) {
+        *self.0.0.lock().unwrap() = Some(thread::current().id());
+        f();
+        *self.0.0.lock().unwrap() = None;
+    }
+    fn guard(&self) -> impl Send + use<> {
+        struct Enters(UnderALock);
+        impl Drop for Enters {
+            fn drop(&mut self) {
+                self.0.enter("drop of the future");
+            }
+        }
+        Enters(self.clone())
+    }
+}
+
+/// What an executor does with a drain in the call, after the first.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Manner {
+    Drops,
+    Refuses,
+    RunsAtOnce,
+}
+
+struct Rude(Manner, AtomicBool);
+
+impl Executor for Rude {
+    fn execute(&self, drain: Drain) {
+        if !self.1.swap(true, Ordering::SeqCst) || self.0 == Manner::RunsAtOnce {
+            drain.run();
+        }
+    }
+    fn try_execute(&self, drain: Drain) -> Result<(), Drain> {
+        if self.1.load(Ordering::SeqCst) && self.0 == Manner::Refuses {
+            return Err(drain);
+        }
+        self.execute(drain);
+        Ok(())
+    }
+}
+
+/// Wakers are called, and dropped, under locks that the future's own code takes.
+#[test]
+fn no_wake_runs_user_code_whatever_the_executor_does() {
+    let wakes: [(&str, fn(Waker, &AbortHandle)); 4] = [
+        ("wake", |waker, _| waker.wake()),
+        ("wake_by_ref", |waker, _| waker.wake_by_ref()),
+        ("drop", |waker, _| drop(waker)),
+        ("abort", |_, abort| abort.abort()),
+    ];
+    for manner in [Manner::Drops, Manner::Refuses, Manner::RunsAtOnce] {
+        for (name, wake) in wakes {
+            let lock = UnderALock::default();
+            let [polls, ends] = [(); 2].map(|()| lock.clone());
+            let guard = lock.guard();
+            let n = Actor::builder(())
+                .executor(Rude(manner, AtomicBool::new(false)))
+                .on_end(move |(), _| ends.enter("end"))
+                .spawn()
+                .unwrap();
+            let kept = Arc::new(Mutex::new(None));
+            let keeps = kept.clone();
+            let (turn, abort) = n.run_abortable(async move |()| {
+                let _guard = guard;
+                let mut left = false;
+                poll_fn(|cx| {
+                    polls.enter("poll");
+                    if std::mem::replace(&mut left, true) {
+                        return Poll::Ready(());
+                    }
+                    *keeps.lock().unwrap() = Some(cx.waker().clone());
+                    Poll::Pending
+                })
+                .await;
+            });
+            let waker = kept.lock().unwrap().take().expect("it was polled once");
+            lock.hold(|| wake(waker, &abort));
+            let answer = turn.wait();
+            let gone = manner == Manner::Drops;
+            assert_eq!(answer.is_ok(), !gone && name.starts_with("wake"), "{manner:?}, {name}");
+            assert_eq!(n.is_closed(), gone, "{manner:?}, {name}");
+            n.close();
+            n.wait_ended(Limit::Unlimited).unwrap();
+            let met = lock.0.1.lock().unwrap();
+            assert!(met.is_empty(), "{manner:?}, {name}: {met:?} in the call");
+        }
+        // A promise that is kept is a wake.
+        let lock = UnderALock::default();
+        let (guard, polls) = (lock.guard(), lock.clone());
+        let n = Actor::builder(()).executor(Rude(manner, AtomicBool::new(false)));
+        let n = n.spawn().unwrap();
+        let (promise, kept) = promise();
+        let turn = n.run(async move |()| {
+            let _guard = guard;
+            kept.await.unwrap();
+            polls.enter("poll");
+        });
+        lock.hold(|| promise.keep(()));
+        assert_eq!(turn.wait().is_ok(), manner != Manner::Drops);
+        assert!(lock.0.1.lock().unwrap().is_empty(), "{manner:?}: a promise");
+    }
 }

@@ -6,14 +6,15 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
+use std::thread;
 use std::time::Duration;
 
-use common::{Tally, Token, block_on, in_turn, must_end};
-use turnwise::executor::{Blocking, DrainQueue};
+use common::{Tally, Token, block_on, in_turn, must_end, until};
+use turnwise::executor::{Blocking, DrainQueue, Shutdown};
 use turnwise::{
-    Actor, AskError, Context, Drain, EndCause, Executor, Handler, Limit, Reason, Reply, SendError,
-    StopCause, ThreadPool, WaitError,
+    Actor, AskError, Context, Drain, EndCause, Executor, Handler, Limit, Promise, Reason, Reply,
+    SendError, StopCause, ThreadPool, WaitError, promise,
 };
 
 const GONE: Reason = Reason::Stopped(StopCause::ExecutorGone);
@@ -272,5 +273,273 @@ fn what_was_accepted_before_goes_to_the_hook() {
         assert_eq!(undelivered.len(), 2, "a question is answered, and goes to nobody else");
         drop((undelivered, n));
         assert_eq!((tally.created(), tally.returned(), tally.dropped()), (4, 1, 3));
+    });
+}
+
+
+/// An actor whose turn is suspended, with messages behind it and a thread that waits.
+struct Suspended {
+    actor: Actor<Counter>,
+    tally: Tally,
+    /// Wakes the turn.
+    promise: Promise<()>,
+    turn: Reply<()>,
+    call: Reply<()>,
+    ask: Reply<(), Token>,
+    waits: thread::JoinHandle<Result<(), AskError>>,
+    ended: mpsc::Receiver<EndCause>,
+    undelivered: Arc<AtomicUsize>,
+}
+
+impl Suspended {
+    /// `run`: runs what the executor has.
+    fn on(executor: impl Executor + 'static, run: impl Fn()) -> Self {
+        let (tally, undelivered) = (Tally::default(), Arc::new(AtomicUsize::new(0)));
+        let (end, ended) = mpsc::channel();
+        let count = undelivered.clone();
+        let actor = Actor::builder(Counter::default())
+            .executor(executor)
+            .on_end(move |_, cause| end.send(cause).unwrap())
+            .on_undelivered(move |_| _ = count.fetch_add(1, SeqCst))
+            .spawn()
+            .unwrap();
+        // A turn that is over leaves nothing that is found later.
+        let over = actor.run(async |_| yield_now().await);
+        until(|| {
+            run();
+            over.is_ready()
+        });
+        let (promise, kept) = promise();
+        let token = tally.token();
+        let turn = actor.run(async move |_| {
+            let _token = token;
+            kept.await.unwrap();
+        });
+        until(|| {
+            run();
+            waits(&actor)
+        });
+        actor.send(closure(tally.token())).unwrap();
+        let call = actor.call(closure(tally.token()));
+        let ask = actor.ask(tally.token());
+        let (theirs, token) = (actor.clone(), tally.token());
+        let thread = thread::spawn(move || theirs.with(closure(token)));
+        until(|| format!("{actor:?}").contains("a turn waits, 4 queued"));
+        Suspended { actor, tally, promise, turn, call, ask, waits: thread, ended, undelivered }
+    }
+
+    /// The executor has gone: the future was dropped, what waited was given back, all are answered.
+    fn check(self) {
+        assert_eq!(self.turn.wait(), Err(AskError::Aborted(turnwise::ActorName::ANY)));
+        refused(self.call.wait());
+        refused(self.ask.wait());
+        refused(self.waits.join().unwrap());
+        assert_eq!(self.actor.wait_ended(Limit::Unlimited), Ok(true));
+        assert_eq!(self.ended.recv(), Ok(EndCause::Stopped(StopCause::ExecutorGone)));
+        assert_eq!(self.undelivered.load(SeqCst), 1, "the closure that was sent");
+        closure_back(self.actor.send(closure(self.tally.token())));
+        self.promise.keep(());
+        drop(self.actor);
+        self.tally.check();
+        assert_eq!(self.tally.dropped(), self.tally.created() - 1);
+    }
+}
+
+/// Is a turn suspended, with nothing queued?
+fn waits(actor: &Actor<Counter>) -> bool {
+    format!("{actor:?}").contains("a turn waits")
+}
+
+async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return std::task::Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
+
+#[test]
+fn a_turn_suspended_on_a_pool_that_is_shut_down() {
+    must_end(|| {
+        let pool = ThreadPool::builder().threads(2).build().unwrap();
+        let [one, other] = [(); 2].map(|()| Suspended::on(pool.handle(), || ()));
+        let shutdown = pool.shutdown(Limit::Unlimited);
+        assert_eq!(shutdown, Shutdown::Cut { dropped: 2, threads: 0 });
+        one.check();
+        other.check();
+    });
+}
+
+#[test]
+fn a_turn_suspended_on_a_pool_that_is_cut_off() {
+    must_end(|| {
+        let pool = ThreadPool::builder().threads(1).build().unwrap();
+        let suspended = Suspended::on(pool.handle(), || ());
+        assert!(!pool.shutdown_now().is_complete());
+        assert!(suspended.turn.is_ready() && suspended.call.is_ready(), "before it returns");
+        suspended.check();
+    });
+}
+
+#[test]
+fn a_turn_suspended_on_a_pool_that_is_dropped() {
+    must_end(|| {
+        let pool = ThreadPool::builder().threads(2).build().unwrap();
+        let suspended = Suspended::on(pool.handle(), || ());
+        drop(pool);
+        suspended.check();
+    });
+}
+
+/// What a pool that ends still runs may wake its turns; it is complete if none is left.
+#[test]
+fn a_turn_that_a_closing_pool_goes_on_with() {
+    must_end(|| {
+        let pool = ThreadPool::builder().threads(1).build().unwrap();
+        let n = Actor::builder(Counter::default()).executor(pool.handle()).spawn().unwrap();
+        let other = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+        let (open, gate) = mpsc::channel::<()>();
+        let (promise, kept) = promise();
+        let turn = n.run(async move |_| kept.await.unwrap());
+        let keeps = move |_: &mut ()| {
+            gate.recv().unwrap();
+            promise.keep(7);
+        };
+        other.send(keeps).unwrap();
+        let thread = thread::spawn(move || pool.shutdown(Limit::Unlimited));
+        open.send(()).unwrap();
+        assert_eq!(thread.join().unwrap(), Shutdown::Complete);
+        assert_eq!(turn.wait(), Ok(7));
+    });
+}
+
+#[test]
+fn a_turn_suspended_on_a_queue_that_is_closed() {
+    must_end(|| {
+        let queue = DrainQueue::new();
+        let suspended = Suspended::on(queue.handle(), || _ = queue.run_until_idle());
+        queue.close();
+        suspended.check();
+        let queue = DrainQueue::new();
+        let suspended = Suspended::on(queue.handle(), || _ = queue.run_until_idle());
+        in_turn(|| queue.close());
+        suspended.check();
+    });
+}
+
+#[test]
+fn a_turn_suspended_on_a_queue_that_is_dropped() {
+    must_end(|| {
+        let queue = DrainQueue::new();
+        let suspended = Suspended::on(queue.handle(), || _ = queue.run_until_idle());
+        drop(queue);
+        suspended.check();
+    });
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn a_turn_suspended_on_a_runtime_that_is_shut_down() {
+    use tokio::runtime::Builder;
+    use turnwise::executor::Tokio;
+    for blocking in [false, true] {
+        must_end(move || {
+            let runtime = Builder::new_multi_thread().worker_threads(2).build().unwrap();
+            let handle = runtime.handle().clone();
+            let executor = if blocking { Tokio::for_blocking(handle) } else { Tokio::new(handle) };
+            let suspended = Suspended::on(executor, || ());
+            drop(runtime);
+            suspended.check();
+        });
+    }
+    must_end(|| {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let executor = Tokio::new(runtime.handle().clone());
+        let run = || runtime.block_on(async { tokio::task::yield_now().await });
+        let suspended = Suspended::on(executor, run);
+        drop(runtime);
+        suspended.check();
+    });
+}
+
+/// An executor of the program's own, which drops what it has at its end and says so when asked.
+#[derive(Clone, Default)]
+struct Own(Arc<(AtomicBool, Mutex<Vec<Drain>>)>);
+
+impl Own {
+    fn run(&self) {
+        let drains = std::mem::take(&mut *self.0.1.lock().unwrap());
+        drains.into_iter().for_each(Drain::run);
+    }
+    fn end(&self) {
+        self.0.0.store(true, SeqCst);
+    }
+}
+
+impl Executor for Own {
+    fn execute(&self, drain: Drain) {
+        if !self.is_closed() {
+            self.0.1.lock().unwrap().push(drain);
+        }
+    }
+    fn is_closed(&self) -> bool {
+        self.0.0.load(SeqCst)
+    }
+}
+
+/// The first message after the end finds it, by whatever verb.
+#[test]
+fn a_turn_suspended_on_an_executor_of_ones_own() {
+    must_end(|| {
+        for (name, count, verb) in VERBS {
+            let own = Own::default();
+            let suspended = Suspended::on(own.clone(), || own.run());
+            own.end();
+            let tally = Tally::default();
+            verb(&suspended.actor, &tally);
+            assert_eq!(tally.returned(), *count, "{name}");
+            suspended.check();
+        }
+    });
+}
+
+/// An executor that ends between the first poll and the suspension, or meanwhile.
+#[test]
+fn a_turn_that_is_suspended_as_its_executor_ends() {
+    must_end(|| {
+        for round in 0..common::size(200, 5000) {
+            let pool = ThreadPool::builder().threads(1).build().unwrap();
+            let n = Actor::builder(Counter::default()).executor(pool.handle()).spawn().unwrap();
+            let (promise, kept) = promise::<()>();
+            let turn = n.run(async move |_| {
+                if round % 2 == 0 {
+                    yield_now().await;
+                }
+                kept.await.unwrap();
+            });
+            let call = n.call(closure(Tally::default().token()));
+            let _ = pool.shutdown_now();
+            assert!(turn.wait().is_err());
+            refused(call.wait());
+            assert_eq!(n.stop_cause(), Some(StopCause::ExecutorGone));
+            drop(promise);
+        }
+        // By the turn itself.
+        let queue = Arc::new(DrainQueue::new());
+        let n = Actor::builder(Counter::default()).executor(queue.handle()).spawn().unwrap();
+        let (promise, kept) = promise::<()>();
+        let theirs = queue.clone();
+        let turn = n.run(async move |_| {
+            theirs.close();
+            kept.await.unwrap();
+        });
+        assert_eq!(queue.run_until_idle(), 1);
+        assert_eq!(turn.wait(), Err(AskError::Aborted(turnwise::ActorName::ANY)));
+        assert_eq!(n.wait_ended(Limit::Unlimited), Ok(true));
+        drop(promise);
     });
 }

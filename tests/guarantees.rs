@@ -18,8 +18,8 @@ use turnwise::executor::{DrainQueue, Shutdown};
 use turnwise::time::{Timer, Timers};
 use turnwise::{
     Activity, Actor, ActorBuilder, ActorName, AskError, Clock, Context, Deadline, EndCause,
-    Handler, Limit, Lossy, Overflow, PanicPolicy, Promise, Reason, Reply, Restarts, StopCause,
-    System, Template, ThreadPool, TurnPanic, VirtualClock, WaitError, blocking, promise,
+    Executor, Handler, Limit, Lossy, Overflow, PanicPolicy, Promise, Reason, Reply, Restarts,
+    StopCause, System, Template, ThreadPool, TurnPanic, VirtualClock, WaitError, blocking, promise,
     promise_on,
 };
 
@@ -249,6 +249,33 @@ fn wakes_and_aborts_poll_nothing() {
         assert!(!aborted.is_ready(), "so does an abort");
         queue.run_until_idle();
         assert_eq!(aborted.wait(), Err(AskError::Aborted(ActorName::ANY)));
+    });
+}
+
+#[test]
+fn executor_that_ends_cuts_suspended_turns() {
+    must_end(|| {
+        let suspended = |executor: Arc<dyn Executor>| {
+            let actor = Actor::builder(()).executor(executor).spawn().unwrap();
+            let (_never, kept) = promise::<()>();
+            let turn = actor.run(async move |_| drop(kept.await));
+            (actor, _never, turn)
+        };
+        let pool = ThreadPool::builder().threads(1).build().unwrap();
+        let queue = DrainQueue::new();
+        let (on_pool, _keep, its_turn) = suspended(Arc::new(pool.handle()));
+        let (on_queue, _keep_too, turn) = suspended(Arc::new(queue.handle()));
+        queue.run_until_idle();
+        until(|| format!("{on_pool:?}").contains("a turn waits"));
+        let behind = [&on_pool, &on_queue].map(|actor| actor.call(|()| ()));
+        assert_eq!(pool.shutdown(Limit::Unlimited), Shutdown::Cut { dropped: 1, threads: 0 });
+        queue.close();
+        for turn in [its_turn, turn] {
+            assert_eq!(turn.wait(), Err(AskError::Aborted(ActorName::ANY)));
+        }
+        for behind in behind {
+            assert_eq!(behind.wait(), Err(Reason::Stopped(StopCause::ExecutorGone).into()));
+        }
     });
 }
 

@@ -301,3 +301,32 @@ fn who_helps_leaves_when_the_workers_go_on() {
         end(pool);
     });
 }
+
+/// A turn sends to a plain actor, whose turn comes on the same worker and takes long. What its own
+/// actor has accepted meanwhile goes to the pool.
+#[test]
+fn an_actor_of_a_pool_does_not_wait_for_a_plain_actors_turn() {
+    must_end(|| {
+        for threads in [2, 4] {
+            let pool = ThreadPool::builder().threads(threads).build().unwrap();
+            let n = Actor::builder(0).executor(pool.handle()).spawn().unwrap();
+            let (open, gate) = mpsc::channel::<()>();
+            let (begin, begun) = mpsc::channel();
+            let (plain, itself) = (Actor::new(()), n.clone());
+            let stuck = move |(): &mut ()| {
+                begin.send(()).unwrap();
+                gate.recv().unwrap();
+            };
+            let (next, came) = mpsc::channel();
+            let turn = move |_: &mut i32| {
+                plain.send(stuck).unwrap();
+                itself.send(move |_| next.send(()).unwrap()).unwrap();
+            };
+            // Nothing is sent to it later: that would have the pool come to it.
+            n.send(turn).unwrap();
+            begun.recv().unwrap();
+            came.recv().expect("while the plain actor is in its turn");
+            open.send(()).unwrap();
+        }
+    });
+}

@@ -49,6 +49,8 @@ floors! {
     mod cell;
     #[path = "../../src/drain/mod.rs"]
     mod drain;
+    #[path = "../../src/enrolled.rs"]
+    mod enrolled;
     #[path = "../../src/envelope/mod.rs"]
     mod envelope;
     #[path = "../../src/error.rs"]

@@ -273,6 +273,11 @@ impl Settings {
         self.executor.is_some()
     }
 
+    /// Has it an executor that says its end only if it is asked?
+    pub(super) fn asks_executor(&self) -> bool {
+        self.executor.as_deref().is_some_and(|executor| executor.enrolled().is_none())
+    }
+
     /// Has each turn a span?
     #[cfg(feature = "tracing")]
     #[inline]

@@ -3,6 +3,8 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::enrolled::Enrolled;
+
 /// Where drains run that are not run by their sender: a thread pool, a runtime, an event loop.
 ///
 /// The module [`executor`](crate::executor) has several, and a closure that takes a [`Drain`] is
@@ -50,8 +52,20 @@ pub trait Executor: Send + Sync {
 
     /// Will it drop every drain from now on? Then its actors accept nothing more: a sender gets its
     /// message back with [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone).
+    ///
+    /// Asked before a message needs a new drain, before a turn is suspended, and when a message is
+    /// left beside a suspended turn. An executor that drops drains and never says so leaves the
+    /// messages beside a suspended turn waiting until that turn is woken.
     fn is_closed(&self) -> bool {
         false
+    }
+
+    /// Where actors with suspended turns enroll, to be stopped at the executor's end. Those of an
+    /// executor without it ask [`is_closed`](Self::is_closed) instead. Nobody else can implement
+    /// this.
+    #[doc(hidden)]
+    fn enrolled(&self) -> Option<&Enrolled<Drain>> {
+        None
     }
 
     /// Is it this pool, and not something in front of it? Nobody else can implement this.
@@ -86,6 +100,10 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
         (**self).is_closed()
     }
 
+    fn enrolled(&self) -> Option<&Enrolled<Drain>> {
+        (**self).enrolled()
+    }
+
     fn is(&self, pool: ThisPool) -> bool {
         (**self).is(pool)
     }
@@ -117,6 +135,9 @@ unsafe impl Send for Drain {}
 // SAFETY: a shared reference reads the address only.
 unsafe impl Sync for Drain {}
 
+/// The low bits of the address say what stands for the mailbox.
+const KINDS: usize = 3;
+
 impl Drain {
     /// # Safety
     /// `raw` came from [`into_raw`](Self::into_raw), or from a `Queued` that this drain stands for
@@ -142,7 +163,6 @@ impl Drain {
 
     /// Which mailbox it is. One that is gone may have had the same number.
     pub(crate) fn number(&self) -> usize {
-        // Its lowest bit says what stands for the mailbox.
-        self.entry.map_or(0, |entry| entry.addr().get() | 1)
+        self.entry.map_or(0, |entry| entry.addr().get() & !KINDS)
     }
 }

@@ -55,7 +55,7 @@ use crate::mailbox::seats::Seats;
 use crate::mailbox::word::{CLOSED, UNBOUNDED, Word};
 use crate::panic;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::atomic::{AtomicPtr, AtomicU64};
+use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use crate::sync::cell::UnsafeCell;
 use crate::sync::{CachePadded, Mutex, global};
 use crate::time::{Clock, MonotonicClock};
@@ -95,6 +95,8 @@ pub(crate) struct Config {
     /// So many messages are run and that is all: nothing is done around their turns, no place is
     /// counted, no clock read before them or between.
     few: u8,
+    /// A message for a busy mailbox is pushed with no look at anything else.
+    direct: bool,
     settings: Settings,
 }
 
@@ -120,6 +122,8 @@ pub(super) struct Traits {
     pub(super) told_of_end: bool,
     /// Its owner may rest before a restart.
     pub(super) rests: bool,
+    /// It has an executor that says its end only if it is asked.
+    pub(super) asks: bool,
 }
 
 /// What takes the place of a cell's base when the cell needs an [`Ext`].
@@ -144,11 +148,11 @@ impl Fork {
     /// `base` is no fork, and alive as long as the cell.
     unsafe fn of(base: NonNull<Config>) -> Self {
         // SAFETY: the caller's word.
-        let Config { vtable, kind, traits, few, settings } = unsafe { base.as_ref() };
+        let Config { vtable, kind, traits, few, direct, settings } = unsafe { base.as_ref() };
         debug_assert_ne!(*kind, Kind::Fork);
-        let (vtable, traits, few) = (*vtable, *traits, *few);
+        let (vtable, traits, few, direct) = (*vtable, *traits, *few, *direct);
         let settings = settings.clone();
-        let config = Config { vtable, kind: Kind::Fork, traits, few, settings };
+        let config = Config { vtable, kind: Kind::Fork, traits, few, direct, settings };
         Fork { config, base, ext: Ext::new(), guard: UnsafeCell::new(None) }
     }
 
@@ -203,7 +207,19 @@ impl Config {
         } else {
             FEW
         };
-        Config { vtable, kind, traits, few: few as u8, settings }
+        let direct = settings.limit == UNBOUNDED && !traits.asks;
+        Config { vtable, kind, traits, few: few as u8, direct, settings }
+    }
+
+    /// Is a message for a busy mailbox pushed with no look at its capacity or its executor?
+    #[inline(always)]
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// Does its executor say its end only if it is asked?
+    pub(crate) fn asks_executor(&self) -> bool {
+        self.traits.asks
     }
 
     /// How to move a state of this type, if it is worth it.
@@ -271,6 +287,8 @@ pub(crate) struct Ext {
     pub(crate) rests: Rests,
     /// The turn that waits, or has waited and is not over.
     pub(crate) turn: Mutex<Option<Keeper>>,
+    /// Has the actor enrolled with its executor? Owner only.
+    enrolled: AtomicU32,
 }
 
 impl Ext {
@@ -283,6 +301,7 @@ impl Ext {
             told: Mutex::default(),
             rests: Rests::default(),
             turn: Mutex::default(),
+            enrolled: AtomicU32::new(0),
         }
     }
 }
@@ -475,6 +494,23 @@ impl Header {
             // Ordering: Relaxed. The push publishes it (MESSAGE).
             self.flags.fetch_or(AWAITS, Relaxed);
         }
+    }
+
+    /// Has the actor to enroll with its executor? Once. Owner only.
+    pub(crate) fn must_enroll(&self) -> bool {
+        // Ordering: Relaxed. The owner's, which HANDOVER carries.
+        self.ext_made().enrolled.swap(1, Relaxed) == 0
+    }
+
+    /// Has it done so? Owner only.
+    pub(super) fn has_enrolled(&self) -> bool {
+        // Ordering: Relaxed. The owner's, which HANDOVER carries.
+        self.has(AWAITS) && self.ext().is_some_and(|ext| ext.enrolled.load(Relaxed) != 0)
+    }
+
+    /// Is there a turn that waits, or has waited and is not over? Stale on return.
+    pub(crate) fn has_begun_turn(&self) -> bool {
+        self.has(AWAITS) && self.ext_made().turn.lock().is_some()
     }
 
     /// Does a turn wait? Stale on return. Never waits for the lock: whoever has it begins or ends a

@@ -14,6 +14,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::time::Duration;
 
+use super::executor::Executor;
 use super::header::{AWAITS, ENDED, Header, Move, Recovered, SAVED, STOP, Step, restart};
 use super::refs::{Queued, Ref, Scheduled, Strong, Weak, free};
 use super::resident::Env;
@@ -116,26 +117,47 @@ impl<S> Strong<S> {
 
     /// Raises CLOSED or ORPHAN; `None` if that was raised already, or `only_if_idle` and it is not.
     pub(crate) fn raise(&self, flag: u64, entry: Entry, only_if_idle: bool) -> Option<Owed> {
-        let word = &self.header().word;
-        let raised =
-            if only_if_idle { word.raise_if_idle(flag, entry) } else { word.raise(flag, entry) };
-        let (duty, before) = raised?;
-        Some(match duty {
-            Duty::Nothing => Owed::Nothing,
-            // SAFETY: the step has raised SCHEDULED.
-            Duty::Scheduled => Owed::Scheduled(unsafe { Scheduled::of(self.ptr()) }),
-            Duty::Schedule => Owed::Schedule,
-            // SAFETY: O1: the step has won it; it counted for one turn, which is none.
-            Duty::Drain => Owed::Drain(unsafe { Owner::claimed(self.ptr()) }),
-            Duty::TakeOver | Duty::TakeOverWatched => {
-                // SAFETY: O1: the step has won it.
-                Owed::Drain(unsafe { Owner::taken_over(self.ptr(), before) })
-            }
-        })
+        // SAFETY: B3: a handle keeps the cell, also while its drop raises ORPHAN.
+        unsafe { raise(self.ptr(), flag, entry, only_if_idle) }
     }
 }
 
+/// Raises CLOSED or ORPHAN; `None` if that was raised already, or `only_if_idle` and it is not.
+///
+/// # Safety
+/// The cell is alive during this call.
+unsafe fn raise(
+    cell: NonNull<Header>,
+    flag: u64,
+    entry: Entry,
+    only_if_idle: bool,
+) -> Option<Owed> {
+    // SAFETY: the caller keeps the cell for this call.
+    let word = &unsafe { cell.as_ref() }.word;
+    let raised =
+        if only_if_idle { word.raise_if_idle(flag, entry) } else { word.raise(flag, entry) };
+    let (duty, before) = raised?;
+    Some(match duty {
+        Duty::Nothing => Owed::Nothing,
+        // SAFETY: the step has raised SCHEDULED.
+        Duty::Scheduled => Owed::Scheduled(unsafe { Scheduled::of(cell) }),
+        Duty::Schedule => Owed::Schedule,
+        // SAFETY: O1: the step has won it; it counted for one turn, which is none.
+        Duty::Drain => Owed::Drain(unsafe { Owner::claimed(cell) }),
+        Duty::TakeOver | Duty::TakeOverWatched => {
+            // SAFETY: O1: the step has won it.
+            Owed::Drain(unsafe { Owner::taken_over(cell, before) })
+        }
+    })
+}
+
 impl Ref {
+    /// Raises CLOSED, for an executor that is gone: what is left pending is for its entry.
+    pub(crate) fn close_for_entry(&self) -> Option<Owed> {
+        // SAFETY: B3: this reference keeps the cell.
+        unsafe { raise(self.ptr(), CLOSED, Entry::Leave, false) }
+    }
+
     /// Takes a pending mailbox over; `None` if it is not pending.
     #[inline]
     pub(crate) fn take_over(&self) -> Option<Owner> {
@@ -499,7 +521,19 @@ impl Owner {
         // SAFETY: this is the owner of a mailbox of that type, ENDED was just raised, and whoever
         // calls this has run or given back everything.
         unsafe { end(self.cell.as_ptr()) };
+        self.withdraw();
         true
+    }
+
+    /// Takes out what the executor keeps of an actor that has ended.
+    fn withdraw(&self) {
+        let header = self.header();
+        if !header.has_enrolled() {
+            return;
+        }
+        let enrolled = header.config().executor.as_deref().and_then(Executor::enrolled);
+        let drain = enrolled.and_then(|enrolled| enrolled.withdraw(self.cell.addr().get()));
+        drain.into_iter().for_each(|mut drain| drop(Ref::of_enrolled(&mut drain)));
     }
 
     // Letting go.

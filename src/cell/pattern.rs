@@ -40,7 +40,8 @@ impl<S> PatternRef<S> {
         let around = hooks.on_batch_start.is_some() || hooks.on_batch_end.is_some();
         let observed = around || settings.counted || settings.is_traced();
         let rests = matches!(hooks.policy, SharedPolicy::RestartWithin(..));
-        let traits = Traits { observed, told_of_end: hooks.on_end.is_some(), rests };
+        let asks = settings.asks_executor();
+        let traits = Traits { observed, told_of_end: hooks.on_end.is_some(), rests, asks };
         let config = Config::new(vtable, Kind::Shared, traits, settings);
         let uses = CachePadded::new(Uses::new());
         let pattern = Box::into_raw(Box::new(Pattern { config, hooks, uses }));

@@ -8,7 +8,6 @@
 use std::cell::Cell as Slot;
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
 use std::num::NonZero;
 use std::ptr::NonNull;
 
@@ -19,7 +18,7 @@ use super::executor::Drain;
 use super::header::{Guard, Header, Kind, counts};
 use super::pattern::PatternRef;
 use super::typed::Cell;
-use crate::mailbox::word::{Snapshot, UNBOUNDED};
+use crate::mailbox::word::Snapshot;
 use crate::sync::thread_plain;
 use crate::time::Clock;
 
@@ -168,6 +167,27 @@ pub(crate) enum Queued {
 
 /// In the lowest bit of a [`Queued`]'s address.
 const HINT: usize = 1;
+/// The same of what an executor keeps of an actor whose turn may be suspended: it is not to be run.
+const ENROLLED: usize = 2;
+
+impl Ref {
+    /// A drain that is not to be run. Dropped by its executor, it stops the actor if a turn of it is
+    /// suspended.
+    pub(crate) fn into_enrolled(self) -> Drain {
+        let raw = self.0.cast::<()>().map_addr(|addr| addr | ENROLLED);
+        std::mem::forget(self);
+        // SAFETY: the reference is given up here, and the drain stands for it.
+        unsafe { Drain::from_raw(raw) }
+    }
+
+    /// The reference of a drain that is not to be run, once.
+    pub(crate) fn of_enrolled(drain: &mut Drain) -> Option<Self> {
+        let raw = drain.entry().filter(|raw| raw.addr().get() & ENROLLED != 0)?;
+        let _ = drain.take();
+        let cell = raw.as_ptr().map_addr(|addr| addr & !ENROLLED);
+        NonNull::new(cell.cast()).map(Ref)
+    }
+}
 
 impl Queued {
     /// A drain that stands for it.
@@ -389,10 +409,10 @@ impl<S> Strong<S> {
         if observed { super::span::Origin::of(self.header()) } else { None }
     }
 
-    /// Has its mailbox a limit?
+    /// Is a message for a busy mailbox pushed with no look at anything else?
     #[inline(always)]
-    pub(crate) fn is_bounded(&self) -> bool {
-        self.header().config().limit != UNBOUNDED
+    pub(crate) fn is_direct(&self) -> bool {
+        self.header().config().is_direct()
     }
 
     #[inline(always)]
@@ -542,11 +562,23 @@ impl<S> Clone for Weak<S> {
     }
 }
 
+impl Drain {
+    /// Is a turn of its actor suspended, or about to be? Stale on return.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.header().is_some_and(Header::has_begun_turn)
+    }
+
+    /// The actor that it stands for.
+    fn header(&self) -> Option<&Header> {
+        let cell = self.entry()?.as_ptr().map_addr(|addr| addr & !(HINT | ENROLLED));
+        // SAFETY: an entry (B6), or a reference (B3), keeps the cell as long as the drain has it.
+        unsafe { cell.cast::<Header>().as_ref() }
+    }
+}
+
 impl fmt::Debug for Drain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: what the drain stands for is looked at here, and stays its own.
-        let cell = self.entry().map(|raw| ManuallyDrop::new(unsafe { Queued::from_raw(raw) }));
-        let name = cell.as_ref().map(|cell| cell.header().name());
+        let name = self.header().map(Header::name);
         f.debug_struct("Drain").field("actor", &name).finish_non_exhaustive()
     }
 }

@@ -72,7 +72,7 @@ impl<S> Cell<S> {
     const PLAIN: &'static Config = &Config::new(
         Self::VTABLE,
         Kind::Plain,
-        Traits { observed: false, told_of_end: false, rests: false },
+        Traits { observed: false, told_of_end: false, rests: false, asks: false },
         Settings::PLAIN,
     );
 
@@ -126,7 +126,8 @@ impl<S> Cell<S> {
         let around = hooks.on_batch_start.is_some() || hooks.on_batch_end.is_some();
         let observed = around || settings.counted || settings.is_traced();
         let rests = matches!(hooks.policy, PanicPolicy::RestartWithin(..));
-        let traits = Traits { observed, told_of_end: hooks.on_end.is_some(), rests };
+        let asks = settings.asks_executor();
+        let traits = Traits { observed, told_of_end: hooks.on_end.is_some(), rests, asks };
         let config = Config::new(Self::VTABLE, Kind::Own, traits, settings);
         let more = || Box::new(More { hooks: UnsafeCell::new(hooks), on_undelivered });
         let own = Own { config, more: has_hooks.then(more) };

@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 use std::task::Waker;
 
-use super::context::{Local, with_local};
+use super::context::{Leaves, Local, with_local};
 use super::deferred::{hand_off, schedule_if_pending, settle, take_on_if_pending};
 use super::waits_for;
 use super::waking::{is_turn, polled_by};
@@ -141,7 +141,7 @@ fn before_sleep(local: &Local) {
     }
     FALLBACK.before_block();
     if local.owes_anything() {
-        local.about_to_block(true, || hand_off(local));
+        local.leaving(Leaves::Blocks, || hand_off(local));
     }
 }
 

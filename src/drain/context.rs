@@ -69,6 +69,17 @@ pub(crate) enum Depth {
     Outside,
 }
 
+/// Where goes what an executor runs, or drops, in the call that it is given a drain by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaves {
+    /// This thread runs it when it is inside no turn.
+    Here,
+    /// The fallback: this call must run no user code of an actor.
+    Elsewhere,
+    /// The fallback: this thread is about to sleep, perhaps for just that.
+    Blocks,
+}
+
 /// A queue whose first places lie in the thread-local itself; the others are an allocation that
 /// lives until the list has been run or given away.
 struct Fifo<const N: usize> {
@@ -149,7 +160,7 @@ pub(crate) struct Local {
     list: Fifo<RING>,
     hints: Fifo<HINTS>,
     known: [Cell<usize>; KNOWN],
-    about_to_block: Cell<bool>,
+    leaves: Cell<Leaves>,
     /// The turn that has just returned to its owner without being done.
     suspended: Cell<Option<TurnPtr>>,
     /// The innermost turn that is polled.
@@ -163,7 +174,7 @@ thread_plain! {
         list: Fifo::new(),
         hints: Fifo::new(),
         known: [const { Cell::new(0) }; KNOWN],
-        about_to_block: Cell::new(false),
+        leaves: Cell::new(Leaves::Here),
         suspended: Cell::new(None),
         polled: Cell::new(None),
     };
@@ -274,17 +285,16 @@ impl Local {
         self.enter_from(Depth::Any, LIST, f)
     }
 
-    /// Schedules by `f`: what this thread has deferred, because it is about to sleep, or not.
-    pub(crate) fn about_to_block(&self, blocks: bool, f: impl FnOnce()) {
-        let before = self.about_to_block.replace(blocks);
+    /// Schedules by `f`, which leaves what an executor gives back in the call to this.
+    pub(crate) fn leaving(&self, to: Leaves, f: impl FnOnce()) {
+        let before = self.leaves.replace(to);
         f();
-        self.about_to_block.set(before);
+        self.leaves.set(before);
     }
 
-    /// Does it schedule right now what it has deferred, because it is about to sleep? Then what it
-    /// schedules must not wait for it.
-    pub(crate) fn is_about_to_block(&self) -> bool {
-        self.about_to_block.get()
+    /// Where goes what an executor runs or drops in the call that it is scheduled by?
+    pub(crate) fn leaves(&self) -> Leaves {
+        self.leaves.get()
     }
 
     /// Polls a turn that may wait.

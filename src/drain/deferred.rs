@@ -7,10 +7,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::context::{Local, with_local};
+use super::context::{Leaves, Local, with_local};
 use super::run::drive;
 use super::run_list::{run_list, within_budget};
-use super::schedule::{schedule, schedule_elsewhere};
+use super::schedule::{drops_enrolled, schedule, schedule_elsewhere};
 use crate::budget::{Meter, Until};
 use crate::cell::executor::Drain;
 use crate::cell::header::STOP;
@@ -71,7 +71,7 @@ pub(crate) fn hand_off(local: &Local) {
 pub(crate) fn schedule_if_pending(cell: &Ref) {
     if cell.header().word.load().is_pending() {
         with_local(|local| {
-            local.about_to_block(true, || schedule(local, cell));
+            local.leaving(Leaves::Blocks, || schedule(local, cell));
             settle(local);
         });
     }
@@ -135,8 +135,9 @@ impl Drain {
             }
             if local.is_at_work() {
                 let Some(cell) = queued.into_ref() else { return };
-                if local.is_about_to_block() {
-                    // This thread may be about to wait for what it would do after the turn.
+                if local.leaves() != Leaves::Here {
+                    // This thread may be about to wait for what it would do after the turn, or
+                    // must not run it.
                     schedule_elsewhere(local, &cell);
                 } else {
                     local.defer(Queued::Hint(cell));
@@ -156,21 +157,28 @@ impl Drop for Drain {
     #[inline(always)]
     fn drop(&mut self) {
         // Most drains are run or passed on, and nothing is left in them.
-        if let Some(queued) = taken_out(self) {
-            dropped_unrun(queued);
+        if self.entry().is_some() {
+            dropped_unrun(self);
         }
     }
 }
 
 #[cold]
 #[inline(never)]
-fn dropped_unrun(queued: Queued) {
-    let Some(cell) = queued.into_ref() else { return };
+fn dropped_unrun(drain: &mut Drain) {
+    if let Some(cell) = Ref::of_enrolled(drain) {
+        return with_local(|local| {
+            drops_enrolled(local, &cell);
+            settle(local);
+        });
+    }
+    let Some(cell) = taken_out(drain).and_then(Queued::into_ref) else { return };
     with_local(|local| {
         let Some(owner) = cell.take_over() else { return };
         owner.stop(StopCause::ExecutorGone);
-        if local.is_about_to_block() {
-            // This thread may be about to wait for what it would do after the turn.
+        if local.leaves() != Leaves::Here {
+            // This thread may be about to wait for what it would do after the turn, or must not
+            // run it.
             schedule_elsewhere(local, &owner.leave_pending());
         } else if local.in_turn() {
             local.defer(Queued::Hint(owner.leave_pending()));

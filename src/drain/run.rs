@@ -18,7 +18,7 @@
 //! waits ([`super::waking`]).
 //!
 //! A thread's outermost drain gives way at the end of a batch, if this thread's list has an entry
-//! (R9): it leaves its own mailbox at the list's end, or releases it. What is in the batch was sent
+//! (R9): it leaves its own mailbox at the list's end, or to its executor. What is in the batch was sent
 //! before what its turns have sent, so the order of sending is kept. No mailbox is run between the
 //! turns of another.
 
@@ -28,13 +28,12 @@ use super::blocking::{goes_on, linger};
 use super::context::Local;
 use super::rest::lie_down;
 use super::run_list::within_budget;
-use super::schedule::{hand_over, hands_off};
+use super::schedule::{enrolls, hand_over, hands_off};
 use super::waits_for;
 use crate::budget::{Leave, Meter, Surroundings};
 use crate::cell::batch::Hooked;
 use crate::cell::header::{Header, Move, stops};
 use crate::cell::owner::Owner;
-use crate::cell::refs::Queued;
 use crate::cell::resident::Env;
 use crate::cell::turn::TurnPtr;
 use crate::envelope::awaited::resumed;
@@ -219,10 +218,12 @@ impl Drive<'_> {
         if matches!(leave, Leave::HandOff) {
             owner.header().report_hand_off();
         }
-        match (leave, owner.header().has_executor()) {
-            (Leave::Defer, false) => local.defer(owner.leave_scheduled()),
-            (Leave::Defer, true) => local.defer(Queued::Hint(owner.leave_pending())),
-            (Leave::HandOff, _) => hand_over(local, owner),
+        match leave {
+            // What comes on this thread may take long: an executor's actor does not wait for that.
+            Leave::Defer if !owner.header().has_executor() => {
+                local.defer(owner.leave_scheduled());
+            }
+            Leave::Defer | Leave::HandOff => hand_over(local, owner),
         }
     }
 
@@ -366,7 +367,7 @@ impl Drive<'_> {
         turn.keep(std::mem::take(&mut self.hooked));
         if !turn.is_woken() && !waits_for::lies_down(owner.header(), turn) {
             self.settle_all(&mut owner);
-            if turn.register(owner.header()) {
+            if turn.register(owner.header()) && enrolls(&owner) {
                 owner = turn.lie_down(owner).err()?;
             }
         }

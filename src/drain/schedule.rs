@@ -8,7 +8,7 @@
 //!
 //! What goes elsewhere goes without the entry: an actor of a thread's list whose messages were
 //! posted, or whose drain has spent its budget, by a drain of its own (POSTED beside the word, and
-//! a reference); an actor of an executor that gives way on its thread, by a hint in the list.
+//! a reference).
 //!
 //! A drain goes to the actor's executor; to the fallback ([`crate::FALLBACK`]), if there is none or
 //! it has refused [`ATTEMPTS`] times. So it always gets somewhere, and whoever submits it never
@@ -19,12 +19,14 @@
 
 #![forbid(unsafe_code)]
 
-use super::context::Local;
+use super::context::{Leaves, Local};
+use super::waking::cut_stopped;
 use crate::FALLBACK;
 use crate::cell::executor::Drain;
 use crate::cell::header::Header;
-use crate::cell::owner::Owner;
-use crate::cell::refs::{Kept, Queued, Scheduled};
+use crate::cell::owner::{Owed, Owner};
+use crate::cell::refs::{Kept, Queued, Ref, Scheduled};
+use crate::error::StopCause;
 use crate::panic;
 use crate::sync::thread;
 
@@ -43,6 +45,46 @@ pub(crate) fn is_executor_gone(header: &Header) -> bool {
         panic::discard(payload);
         false
     })
+}
+
+/// Sees to it that the end of the executor is seen while a turn of this actor is suspended. False if
+/// the executor is gone: the actor was stopped.
+///
+/// The turn is registered before (W3), and an executor is closed before it drops what is enrolled. So
+/// either that finds the turn, or this finds the executor closed.
+pub(super) fn enrolls(owner: &Owner) -> bool {
+    let header = owner.header();
+    let Some(executor) = header.config().executor.as_deref() else { return true };
+    let mut has_ended = false;
+    if let Some(enrolled) = executor.enrolled().filter(|_| header.must_enroll()) {
+        let drain = owner.to_ref().into_enrolled();
+        if let Err(mut refused) = enrolled.enroll(drain.number(), drain) {
+            drop(Ref::of_enrolled(&mut refused));
+            has_ended = true;
+        }
+    }
+    if has_ended || is_executor_gone(header) {
+        owner.stop(StopCause::ExecutorGone);
+        return false;
+    }
+    true
+}
+
+/// The executor has ended, and drops what was enrolled there: a turn that is suspended is cut, and
+/// what waits behind it is given back.
+pub(super) fn drops_enrolled(local: &Local, cell: &Ref) {
+    let header = cell.header();
+    if !header.has_begun_turn() {
+        return;
+    }
+    header.stop_because(StopCause::ExecutorGone);
+    if let Some(owed) = cell.close_for_entry() {
+        if let Owed::Scheduled(entry) = owed {
+            enter(local, cell, entry);
+        }
+        header.tell_closed();
+    }
+    cut_stopped(local, cell, false);
 }
 
 /// Sees to it that a drain is out for a pending mailbox, which `kept` keeps meanwhile. On a thread
@@ -80,12 +122,12 @@ pub(crate) fn enter(local: &Local, kept: &impl Kept, entry: Scheduled) {
 }
 
 /// Sends a pending mailbox to the fallback, because its executor is gone or runs everything in the
-/// call.
+/// call, and this thread must not run it.
 pub(crate) fn schedule_elsewhere(local: &Local, kept: &impl Kept) {
     if kept.header().raise_posted() {
         let drain = Queued::Hint(kept.to_ref()).into_drain();
         let submit = || panic::ignore(|| FALLBACK.execute(drain));
-        local.about_to_block(false, || local.work(submit));
+        local.leaving(Leaves::Here, || local.work(submit));
     }
 }
 

@@ -1,9 +1,10 @@
 //! Waking a turn that waits ([`crate::cell::turn`]).
 //!
 //! A wake takes the owner out of the turn, puts the turn's node before all that waits in the mailbox,
-//! and leaves the mailbox where it is to be run. It polls nothing: wakers are called under other
-//! people's locks. Inside a turn, the mailbox goes on this thread's list, as that of an actor that is
-//! sent to does; else to the actor's executor.
+//! and leaves the mailbox where it is to be run. It polls nothing, and drops no future: wakers are
+//! called under other people's locks. Inside a turn, the mailbox goes on this thread's list, as that
+//! of an actor that is sent to does; else to the actor's executor. An executor that drops the drain,
+//! or runs it in the call, leaves the mailbox to the fallback, or until after the turn.
 //!
 //! - T2: whoever takes an owner out of a turn leaves its mailbox pending, in the same call.
 
@@ -11,8 +12,8 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
-use super::context::{Local, with_local};
-use super::deferred::{drain, settle};
+use super::context::{Leaves, Local, with_local};
+use super::deferred::{drain, hand_off, settle};
 use super::schedule::hand_over;
 use crate::cell::header::{AWAITS, STOP};
 use crate::cell::owner::{Owner, Resting};
@@ -99,10 +100,19 @@ fn get_up(turn: TurnPtr, resting: Resting) -> Owner {
 fn go_on(turn: TurnPtr, resting: Resting) {
     let owner = get_up(turn, resting);
     with_local(|local| {
-        if local.in_turn() && !local.is_about_to_block() && !owner.header().has_executor() {
+        let here = local.leaves() == Leaves::Here;
+        if local.in_turn() && here && !owner.header().has_executor() {
             local.defer(owner.leave_scheduled());
-        } else {
+        } else if local.in_turn() {
             hand_over(local, owner);
+        } else {
+            local.leaving(Leaves::Elsewhere, || {
+                hand_over(local, owner);
+                // What the executor's own code has sent.
+                if local.owes_anything() {
+                    hand_off(local);
+                }
+            });
             settle(local);
         }
     });

@@ -62,6 +62,8 @@ struct State<P> {
     started: usize,
     /// Drains dropped un-run.
     dropped: usize,
+    /// Were turns suspended at the end?
+    cut: bool,
     monitor: bool,
 }
 
@@ -93,6 +95,7 @@ impl<P> Threads<P> {
             helpers: 0,
             started: 0,
             dropped: 0,
+            cut: false,
             monitor: false,
         };
         Threads {
@@ -283,6 +286,16 @@ impl<P> Threads<P> {
     /// A drain is dropped un-run.
     pub(super) fn count_dropped(&self) {
         self.state.lock().dropped += 1;
+    }
+
+    /// A turn was suspended when the pool ended.
+    pub(super) fn count_cut(&self) {
+        self.state.lock().cut = true;
+    }
+
+    /// Was one?
+    pub(super) fn has_cut(&self) -> bool {
+        self.state.lock().cut
     }
 
     /// Drains that were dropped un-run until now, and threads that are left.

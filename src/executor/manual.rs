@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::cell::executor::{Drain, Executor};
 use crate::drain::blocking::relieve_anyway;
 use crate::drain::context::with_local;
+use crate::enrolled::Enrolled;
 use crate::panic;
 use crate::sync::{Condvar, Instant, Mutex};
 use crate::time::Limit;
@@ -59,6 +60,7 @@ pub struct QueueHandle {
 struct Shared {
     state: Mutex<State>,
     bell: Condvar,
+    enrolled: Enrolled<Drain>,
 }
 
 struct State {
@@ -101,6 +103,10 @@ impl Executor for QueueHandle {
     fn is_closed(&self) -> bool {
         self.shared.state.lock().closed
     }
+
+    fn enrolled(&self) -> Option<&Enrolled<Drain>> {
+        Some(&self.shared.enrolled)
+    }
 }
 
 impl DrainQueue {
@@ -142,7 +148,8 @@ impl DrainQueue {
 
     fn choosing(choice: Option<u64>) -> Self {
         let state = Mutex::new(State { drains: VecDeque::new(), closed: false, choice });
-        DrainQueue { shared: Arc::new(Shared { state, bell: Condvar::new() }) }
+        let shared = Shared { state, bell: Condvar::new(), enrolled: Enrolled::default() };
+        DrainQueue { shared: Arc::new(shared) }
     }
 
     /// The executor to build actors with.
@@ -270,10 +277,12 @@ impl DrainQueue {
     }
 
     /// Takes no more drains: those that come are dropped, and their actors stop. What waits can
-    /// still be run.
+    /// still be run. Actors whose turns are suspended stop in this call, or after the turn that it
+    /// is called in.
     pub fn close(&self) {
         self.shared.state.lock().closed = true;
         self.shared.bell.notify_all();
+        self.shared.enrolled.end().for_each(|drain| panic::ignore(|| drop(drain)));
     }
 }
 

@@ -12,6 +12,7 @@ use super::worker::{is_closed, schedule, start, works_for};
 use crate::cell::executor::{Drain, Executor, ThisPool};
 use crate::drain::blocking::relieve_anyway;
 use crate::drain::context::with_local;
+use crate::enrolled::Enrolled;
 use crate::time::Limit;
 
 /// A work-stealing thread pool for actors: an [`Executor`] by its [`handle`](Self::handle).
@@ -79,6 +80,10 @@ impl Executor for PoolHandle {
         is_closed(&self.shared)
     }
 
+    fn enrolled(&self) -> Option<&Enrolled<Drain>> {
+        Some(&self.shared.enrolled)
+    }
+
     fn is(&self, pool: ThisPool) -> bool {
         pool == self.shared.id()
     }
@@ -101,7 +106,8 @@ impl ThreadPool {
     /// [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone). What is queued is run, and
     /// everything that it hands on to this pool; then the threads end. When the time is over, what
     /// is left is dropped: its actors stop, and every caller that waits for them is answered. A
-    /// drain that is running then ends in its own time, and is not waited for.
+    /// drain that is running then ends in its own time, and is not waited for. Turns that are still
+    /// suspended when the threads end are cut ([`Shutdown::Cut`]): nothing could go on with them.
     ///
     /// # Examples
     /// ```
@@ -132,7 +138,8 @@ impl ThreadPool {
             Limit::Within(limit) => Instant::now().checked_add(limit),
         };
         let _away = with_local(relieve_anyway);
-        if shared.threads.wait_all_gone(deadline) { Shutdown::Complete } else { cut_off(&shared) }
+        let ended = shared.threads.wait_all_gone(deadline);
+        if ended && !shared.threads.has_cut() { Shutdown::Complete } else { cut_off(&shared) }
     }
 
     /// Ends the pool without running what is queued: its actors stop with
@@ -179,8 +186,9 @@ impl Drop for ThreadPool {
 pub enum Shutdown {
     /// Everything was run, and the threads have ended.
     Complete,
-    /// The time was over. What was left was dropped, if there was something: its actors have
-    /// stopped, and the callers that waited for them were answered. Or threads had not ended yet.
+    /// The time was over, or turns were suspended. What was left was dropped, if there was something:
+    /// its actors have stopped, and the callers that waited for them were answered. Or threads had
+    /// not ended yet.
     Cut {
         /// Drains that were dropped un-run until now, one per actor.
         dropped: usize,

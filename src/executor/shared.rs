@@ -10,6 +10,7 @@ use super::idle::Idle;
 use super::place::Place;
 use super::queues::Queues;
 use crate::cell::executor::{Drain, ThisPool};
+use crate::enrolled::Enrolled;
 use crate::panic;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::Relaxed;
@@ -19,6 +20,7 @@ pub(super) struct Shared {
     pub(super) queues: Queues,
     pub(super) threads: Threads<Place>,
     pub(super) alarm: Alarm,
+    pub(super) enrolled: Enrolled<Drain>,
     /// Are workers stuck in their turns, so that threads without a place are to help? Said by the
     /// monitor.
     short: AtomicU32,
@@ -39,6 +41,7 @@ impl Shared {
             queues,
             threads: Threads::new(workers, most),
             alarm: Alarm::default(),
+            enrolled: Enrolled::default(),
             short: AtomicU32::new(0),
             name,
             stack_size,
@@ -91,12 +94,20 @@ impl Shared {
         }
     }
 
-    /// The pool has ended: lets all threads go that wait, and drops what is queued.
+    /// The pool has ended: lets all threads go that wait, and drops what is queued, or suspended.
     pub(super) fn see_off(&self) {
+        // Before other threads see the end: they drop none of these after this call.
+        let enrolled = self.enrolled.end();
         self.idle.end();
         self.threads.dismiss();
         self.alarm.end();
         self.sweep();
+        for drain in enrolled {
+            if drain.is_suspended() {
+                self.threads.count_cut();
+            }
+            panic::ignore(|| drop(drain));
+        }
     }
 }
 

@@ -9,7 +9,9 @@ use ::tokio::runtime::{Handle, RuntimeFlavor};
 use ::tokio::task::AbortHandle;
 
 use crate::cell::executor::{Drain, Executor};
-use crate::drain::context::{Local, with_local};
+use crate::drain::context::{Leaves, Local, with_local};
+use crate::enrolled::Enrolled;
+use crate::panic;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Release};
 
@@ -62,7 +64,11 @@ impl Executor for Tokio {
     }
 
     fn is_closed(&self) -> bool {
-        self.sentinel.is_gone()
+        self.sentinel.seen.is_gone()
+    }
+
+    fn enrolled(&self) -> Option<&Enrolled<Drain>> {
+        Some(&self.sentinel.seen.enrolled)
     }
 }
 
@@ -74,35 +80,45 @@ impl fmt::Debug for Tokio {
 
 /// Sees the end of a runtime, by a task that is dropped with it.
 struct Sentinel {
-    gone: Arc<AtomicU32>,
+    seen: Arc<Seen>,
     task: AbortHandle,
 }
 
+/// What the task leaves behind.
+#[derive(Default)]
+struct Seen {
+    gone: AtomicU32,
+    enrolled: Enrolled<Drain>,
+}
+
+impl Seen {
+    fn is_gone(&self) -> bool {
+        // Ordering: Acquire, as in `Gone`.
+        self.gone.load(Acquire) != 0
+    }
+}
+
 /// Says that the task was dropped.
-struct Gone(Arc<AtomicU32>);
+struct Gone(Arc<Seen>);
 
 impl Drop for Gone {
     fn drop(&mut self) {
         // Ordering: Release, with the Acquire of `is_gone`: what the shutdown did before is seen
         // with it.
-        self.0.store(1, Release);
+        self.0.gone.store(1, Release);
+        self.0.enrolled.end().for_each(|drain| panic::ignore(|| drop(drain)));
     }
 }
 
 impl Sentinel {
     fn of(runtime: &Handle) -> Arc<Self> {
-        let gone = Arc::new(AtomicU32::new(0));
-        let last = Gone(gone.clone());
+        let seen = Arc::new(Seen::default());
+        let last = Gone(seen.clone());
         let task = runtime.spawn(async move {
             let _last = last;
             std::future::pending::<()>().await;
         });
-        Arc::new(Sentinel { gone, task: task.abort_handle() })
-    }
-
-    fn is_gone(&self) -> bool {
-        // Ordering: Acquire, as in `Gone`.
-        self.gone.load(Acquire) != 0
+        Arc::new(Sentinel { seen, task: task.abort_handle() })
     }
 }
 
@@ -158,7 +174,7 @@ pub(super) fn spawn_here(
 ) -> Result<(), Drain> {
     let Ok(runtime) = Handle::try_current() else { return Err(drain) };
     let saved = Saved(Some((drain, otherwise)));
-    let blocks = with_local(Local::is_about_to_block);
+    let blocks = with_local(Local::leaves) == Leaves::Blocks;
     if blocks || runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
         runtime.spawn_blocking(move || saved.run());
     } else {

@@ -28,10 +28,15 @@ impl<S> Strong<S> {
     pub(crate) fn stop(&self) -> bool {
         let first = self.header().raise_stop();
         self.close();
+        self.wake_stopped();
+        first
+    }
+
+    /// Ends the rest of an actor that was stopped and closed, or cuts the turn that waits.
+    pub(super) fn wake_stopped(&self) {
         if self.header().config().may_rest() || self.header().has(AWAITS) {
             wake_stopped(&self.to_ref());
         }
-        first
     }
 
     /// Closes the mailbox if nothing runs or waits in it. The actor ends in this call, also on top

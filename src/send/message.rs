@@ -101,7 +101,7 @@ impl<S: 'static> Strong<S> {
         if let Some(origin) = self.origin() {
             return self.send_traced(local, origin, message, By::Sender);
         }
-        if self.is_bounded() || !(self.has_executor() || local.in_turn()) {
+        if !self.is_direct() || !(self.has_executor() || local.in_turn()) {
             return self.send_slow(local, Snapshot::IDLE, message, By::Sender);
         }
         let node = NodePtr::new(Tell::<S, L>::new(message));

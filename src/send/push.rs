@@ -59,7 +59,7 @@ impl<S: 'static> Strong<S> {
         let node = NodePtr::new(message);
         let mut seen = seen;
         // What a busy `send` comes to; everything else is below.
-        if seen != Snapshot::IDLE && !self.is_bounded() {
+        if seen != Snapshot::IDLE && self.is_direct() {
             let link = |head| node.set_next(head);
             match self.header().word.push_busy(seen, node.addr(), Entry::Drain, link) {
                 Ok(()) => return Ok(()),
@@ -147,13 +147,16 @@ impl<S: 'static> Strong<S> {
         self.push_nodes(seen, links, limit, entry).map_err(|refusal| self.reason(refusal))
     }
 
-    /// Before a message would need a new drain: an executor that is gone stops its actor, and the
-    /// message goes back to its sender.
+    /// Before a message would need a new drain, or would wait for a suspended turn: an executor that
+    /// is gone stops its actor, and the message goes back to its sender.
     pub(super) fn look_at_executor(&self) -> Result<Snapshot, Reason> {
-        let now = self.header().word.load();
-        if now.count() == 0 && !now.has(CLOSED) && is_executor_gone(self.header()) {
-            self.header().stop_because(StopCause::ExecutorGone);
+        let (now, header) = (self.header().word.load(), self.header());
+        let depends =
+            now.count() == 0 || header.config().asks_executor() && header.is_turn_waiting();
+        if depends && !now.has(CLOSED) && is_executor_gone(header) {
+            header.stop_because(StopCause::ExecutorGone);
             self.close();
+            self.wake_stopped();
             return Err(self.reason(Refusal::Closed));
         }
         Ok(now)

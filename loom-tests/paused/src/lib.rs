@@ -14,6 +14,9 @@ mod cell;
 #[path = "../../../src/drain/mod.rs"]
 #[allow(dead_code, reason = "the executors, which use the rest, are not here")]
 mod drain;
+#[path = "../../../src/enrolled.rs"]
+#[allow(dead_code, reason = "the executors, which use the rest, are not here")]
+mod enrolled;
 #[path = "../../../src/envelope/mod.rs"]
 mod envelope;
 #[path = "../../../src/error.rs"]

@@ -47,7 +47,8 @@ use loom::alloc::Track;
 
 use super::actor::{Actor, ActorBuilder};
 use super::budget::Budget;
-use super::cell::executor::Drain;
+use super::cell::executor::{Drain, Executor};
+use super::enrolled::Enrolled;
 use super::fallback::{Later, later};
 use crate::sync::cell::UnsafeCell;
 use crate::sync::thread::{Joiner, spawn};
@@ -282,6 +283,8 @@ pub(crate) const MODELS: &[Model] = models![
     TWO turns::turn_before_a_saved_list,
     TWO turns::turn_carried ["run by main"],
     TWO turns::turn_of_a_dropped_drain,
+    TWO turns::turn_at_the_end_of_its_queue ["given back", "cut"],
+    TWO turns::second_turn_at_the_end_of_its_queue ["suspended", "cut"],
     TWO turns::turn_stopped_or_woken ["cut", "done"],
     TWO turns::turn_aborted_and_stopped,
     TWO turns::turn_dropped_before_its_answer ["answered meanwhile"],
@@ -506,6 +509,20 @@ fn send_all<const PAD: usize>(actor: &Actor<Log>, books: &Arc<Books>, from: usiz
 struct Queue {
     drains: Mutex<VecDeque<Drain>>,
     bell: Condvar,
+    enrolled: Enrolled<Drain>,
+}
+
+/// The way into a queue.
+struct QueueHandle(Arc<Queue>);
+
+impl Executor for QueueHandle {
+    fn execute(&self, drain: Drain) {
+        self.0.push(drain);
+    }
+
+    fn enrolled(&self) -> Option<&Enrolled<Drain>> {
+        Some(&self.0.enrolled)
+    }
 }
 
 impl Later for Queue {
@@ -604,7 +621,7 @@ impl Shared {
     fn queued(f: impl FnOnce(ActorBuilder<Log>) -> ActorBuilder<Log>) -> Self {
         let queue = Arc::new(Queue::default());
         let theirs = queue.clone();
-        let shared = Shared::built(|builder| f(builder).executor(move |drain| theirs.push(drain)));
+        let shared = Shared::built(|builder| f(builder).executor(QueueHandle(theirs)));
         Shared { queue: Some(queue), ..shared }
     }
 

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use super::super::actor::Reply;
 use super::super::cell::config::{Overflow, PanicPolicy};
 use super::super::error::{ActorName, AskError};
+use super::super::executor::manual::DrainQueue;
 use super::super::time::Limit;
 use super::ending::counts_ends;
 use super::*;
@@ -526,6 +527,57 @@ pub(super) fn turn_of_a_dropped_drain() {
     while let Some(drain) = shared.queue().take() {
         drop(drain);
     }
+    assert_eq!(shared.answered(reply), Err(AskError::Aborted(ActorName::ANY)));
+    assert!(shared.actor.is_closed());
+    shared.finish();
+}
+
+/// ENROLL: a queue ends while a turn of its actor runs, is about to be suspended, or is. The turn is
+/// cut, and what waits behind it is given back.
+pub(super) fn turn_at_the_end_of_its_queue() {
+    let queue = std::sync::Arc::new(DrainQueue::new());
+    let shared = Shared::built(|builder| builder.executor(queue.handle()));
+    let place = Place::new();
+    let reply = shared.turn(0, 1, &place);
+    shared.send_one::<OWN>(0, 2);
+    let theirs = queue.clone();
+    let thread = spawn(move || theirs.close());
+    queue.run_one();
+    thread.join();
+    queue.run_until_idle();
+    assert!(reply.is_ready(), "nobody is answered");
+    let begun = place.waker.lock().take().is_some();
+    reached(if begun { "cut" } else { "given back" });
+    assert_eq!(shared.answered(reply), Err(AskError::Aborted(ActorName::ANY)));
+    assert!(shared.actor.is_closed());
+    shared.finish();
+}
+
+/// ENROLL, of an actor that has enrolled before: it looks at its executor, or is found there.
+pub(super) fn second_turn_at_the_end_of_its_queue() {
+    let queue = std::sync::Arc::new(DrainQueue::new());
+    let shared = Shared::built(|builder| builder.executor(queue.handle()));
+    let (first, place) = (Place::new(), Place::new());
+    let reply = shared.turn(0, 1, &first);
+    queue.run_one();
+    first.wake();
+    queue.run_one();
+    assert_eq!(shared.answered(reply), Ok(()));
+    let reply = shared.turn(0, 2, &place);
+    let theirs = queue.clone();
+    let thread = shared.spawn(move |shared| {
+        reached(if format!("{:?}", shared.actor).contains("a turn waits") {
+            "suspended"
+        } else {
+            "cut"
+        });
+        theirs.close();
+    });
+    queue.run_one();
+    thread.join();
+    queue.run_until_idle();
+    assert!(reply.is_ready(), "nobody is answered");
+    drop(place.waker.lock().take());
     assert_eq!(shared.answered(reply), Err(AskError::Aborted(ActorName::ANY)));
     assert!(shared.actor.is_closed());
     shared.finish();
