@@ -4,11 +4,11 @@ mod common;
 
 use std::fmt::Debug;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Barrier, Mutex, mpsc};
-use std::task::Poll;
+use std::task::{Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use common::{block_on, must_end, size, size_from_env};
 use futures_util::future::{Either, join, select};
 use turnwise::executor::{DrainQueue, ThreadPool};
 use turnwise::{
-    Actor, ActorName, AskError, Context, Cycle, Handler, Limit, Overflow, PanicPolicy, Promise,
-    Reason, Reply, SendError, System, VirtualClock, WaitError, promise,
+    Actor, ActorName, AskError, Budget, Context, Cycle, Drain, Handler, Limit, Overflow,
+    PanicPolicy, Promise, Reason, Reply, SendError, System, VirtualClock, WaitError, promise,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -757,6 +757,229 @@ fn random_graphs_of_threads_have_one_told_a_circle() {
                     assert_eq!(targets[name], names[(at + 1) % names.len()], "{targets:?}");
                 }
             }
+        }
+    });
+}
+
+// A frame says that a mailbox is this thread's for as long as it is, and no longer.
+
+/// Tells which thread goes to sleep by it; time stands still.
+#[derive(Debug)]
+struct Bed(Mutex<mpsc::Sender<&'static str>>);
+
+impl turnwise::Clock for Bed {
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+    fn park_until(&self, _: Duration) {
+        let name = thread::current().name().unwrap_or_default().to_owned();
+        let name = ["first", "second"].into_iter().find(|known| *known == name);
+        let _ = self.0.lock().unwrap().send(name.unwrap_or("another"));
+        thread::park();
+    }
+}
+
+/// A clock, and who goes to sleep by it.
+fn bed() -> (Arc<Bed>, mpsc::Receiver<&'static str>) {
+    let (tell, told) = mpsc::channel();
+    (Arc::new(Bed(Mutex::new(tell))), told)
+}
+
+fn on<R: Send + 'static>(
+    name: &str,
+    f: impl FnOnce() -> R + Send + 'static,
+) -> thread::JoinHandle<R> {
+    thread::Builder::new().name(name.to_owned()).spawn(f).unwrap()
+}
+
+/// `a` waits for nobody: two turns may wait in a row that would close a circle if it waited for
+/// `slow`.
+fn assert_waits_for_nobody(
+    a: &Actor<Seen>,
+    slow: &Actor<Seen>,
+    clock: &Arc<Bed>,
+    beds: &mpsc::Receiver<&'static str>,
+) {
+    let d = Actor::builder(Seen::default()).name("d").clock(clock.clone()).spawn().unwrap();
+    let held = common::Held::hold(a);
+    let (turn_of_d, asked) = (d.clone(), a.clone());
+    let first = on("first", move || turn_of_d.with(|_| asked.call(|_| ()).within(HOUR)).unwrap());
+    assert_eq!(beds.recv(), Ok("first"));
+    let turn_of_slow = slow.clone();
+    let second = on("second", move || turn_of_slow.with(|_| d.call(|_| ()).within(HOUR)).unwrap());
+    assert_eq!(beds.recv_timeout(Duration::from_secs(20)), Ok("second"), "one of them is told");
+    held.let_go();
+    first.join().unwrap().unwrap();
+    second.join().unwrap().unwrap();
+}
+
+#[test]
+fn an_executor_that_runs_drains_in_turns_of_its_own_leaves_no_wait_behind() {
+    must_end(|| {
+        let (clock, beds) = bed();
+        let slow = Actor::builder(Seen::default()).name("slow").clock(clock.clone());
+        let slow = slow.spawn().unwrap();
+        let a = Actor::builder(Seen::default()).name("a").budget(Budget::turns(1));
+        let a = a.clock(clock.clone()).executor(|drain: Drain| {
+            Actor::new(()).with(move |()| drain.run()).unwrap();
+        });
+        let a = a.spawn().unwrap();
+        let held = common::Held::hold(&slow);
+        let (later, asked) = (a.clone(), slow.clone());
+        let first = on("first", move || {
+            // The budget is spent after this one, and the executor called by its drain.
+            let sends = later.clone();
+            later.send(move |_| {
+                sends.send(move |_| assert_eq!(asked.idle().within(HOUR), Ok(true))).unwrap();
+            })
+        });
+        assert_eq!(beds.recv(), Ok("first"));
+        held.let_go();
+        first.join().unwrap().unwrap();
+        assert_waits_for_nobody(&a, &slow, &clock, &beds);
+    });
+}
+
+/// Code that runs after `a` was let go, on the thread that has let it go: it waits for `log`, from
+/// when another thread in a turn of `a` waits for `slow` until after that.
+fn waits_after_it_is_let_go() -> Scene {
+    let (clock, beds) = bed();
+    let [slow, log] = ["slow", "log"].map(|name| {
+        Actor::builder(Seen::default()).name(name).clock(clock.clone()).spawn().unwrap()
+    });
+    Scene { clock, beds, slow, log }
+}
+
+struct Scene {
+    clock: Arc<Bed>,
+    beds: mpsc::Receiver<&'static str>,
+    slow: Actor<Seen>,
+    log: Actor<Seen>,
+}
+
+impl Scene {
+    /// `a` is let go by `first`, which waits for `log` then; `second` is in its turn meanwhile.
+    fn play(
+        self,
+        a: &Actor<Seen>,
+        go: &mpsc::Sender<()>,
+        begin: impl FnOnce(Actor<Seen>) + Send + 'static,
+    ) {
+        let Scene { clock, beds, slow, log } = self;
+        let held = [&slow, &log].map(common::Held::hold);
+        let [slow_held, log_held] = held;
+        let let_go = a.clone();
+        let first = on("first", move || begin(let_go));
+        assert_eq!(beds.recv(), Ok("second"));
+        go.send(()).unwrap();
+        assert_eq!(beds.recv(), Ok("first"));
+        slow_held.let_go();
+        common::until(|| a.len() == 0);
+        log_held.let_go();
+        first.join().unwrap();
+        assert_waits_for_nobody(a, &slow, &clock, &beds);
+    }
+}
+
+#[test]
+fn an_executor_that_waits_after_it_has_passed_its_drain_on_leaves_no_wait_behind() {
+    must_end(|| {
+        let scene = waits_after_it_is_let_go();
+        let (go, gone) = mpsc::channel();
+        let (gone, log) = (Mutex::new(gone), scene.log.clone());
+        let drains = AtomicUsize::new(0);
+        let a = Actor::builder(Seen::default()).name("a").clock(scene.clock.clone());
+        let a = a.budget(Budget::turns(1)).executor(move |drain: Drain| {
+            // The first one is run in the call, inside a turn, and hands over to the second.
+            if drains.fetch_add(1, SeqCst) == 1 {
+                on("second", move || drain.run());
+                gone.lock().unwrap().recv().unwrap();
+                log.call(|_| ()).within(HOUR).unwrap();
+            } else {
+                Actor::new(()).with(move |()| drain.run()).unwrap();
+            }
+        });
+        let a = a.spawn().unwrap();
+        let asked = scene.slow.clone();
+        scene.play(&a, &go, move |a| {
+            let sends = a.clone();
+            let turn = move |_: &mut Seen| assert_eq!(asked.idle().within(HOUR), Ok(true));
+            a.send(move |_| sends.send(turn).unwrap()).unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_waker_that_waits_after_its_actor_is_let_go_leaves_no_wait_behind() {
+    must_end(|| {
+        let (start, started) = mpsc::channel();
+        let (go, gone) = mpsc::channel();
+        let scene = waits_after_it_is_let_go();
+        let a = Actor::builder(Seen::default()).name("a").clock(scene.clock.clone());
+        let a = a.spawn().unwrap();
+        struct Waits {
+            gone: Mutex<mpsc::Receiver<()>>,
+            a: Actor<Seen>,
+            slow: Actor<Seen>,
+            log: Actor<Seen>,
+        }
+        impl Wake for Waits {
+            fn wake(self: Arc<Self>) {
+                let (a, slow) = (self.a.clone(), self.slow.clone());
+                on("second", move || {
+                    a.with(|_| assert_eq!(slow.idle().within(HOUR), Ok(true))).unwrap();
+                });
+                self.gone.lock().unwrap().recv().unwrap();
+                self.log.call(|_| ()).within(HOUR).unwrap();
+            }
+        }
+        let (slow, log) = (scene.slow.clone(), scene.log.clone());
+        let waker =
+            Waker::from(Arc::new(Waits { gone: Mutex::new(gone), a: a.clone(), slow, log }));
+        let held = a.clone();
+        let watches = thread::spawn(move || {
+            common::until(|| held.len() > 0);
+            let mut idle = held.idle();
+            let polled = Pin::new(&mut idle).poll(&mut std::task::Context::from_waker(&waker));
+            assert!(polled.is_pending());
+            start.send(()).unwrap();
+            idle
+        });
+        scene.play(&a, &go, move |a| a.with(move |_| started.recv().unwrap()).unwrap());
+        drop(watches.join().unwrap());
+    });
+}
+
+/// Asks an actor, when it is dropped.
+struct Asks(Actor<Seen>, mpsc::Sender<AskError>);
+
+impl Drop for Asks {
+    fn drop(&mut self) {
+        let _ = self.1.send(self.0.with(|_| ()).expect_err("this thread is inside a turn of it"));
+    }
+}
+
+#[test]
+fn an_actor_that_is_freed_is_named_in_no_circle() {
+    must_end(|| {
+        let queue = DrainQueue::new();
+        let ada = named("ada");
+        let (tell, told) = mpsc::channel();
+        for hooks in 0..3 {
+            let gone = Actor::builder(Seen::default()).name("gone").executor(queue.handle());
+            let asks = Asks(ada.clone(), tell.clone());
+            let gone = match hooks {
+                0 => gone.on_undelivered(move |_| _ = &asks),
+                1 => gone.on_panic(move |_| _ = &asks),
+                _ => gone.panic_policy(PanicPolicy::restart(move || {
+                    let _ = &asks;
+                    Seen::default()
+                })),
+            };
+            drop(gone.spawn().unwrap());
+            // Its end is run on top of a turn of `ada`.
+            ada.with(|_| queue.run_until_idle()).unwrap();
+            assert_eq!(circle(&told.recv().unwrap()).actors(), ["ada"]);
         }
     });
 }

@@ -276,7 +276,6 @@ fn what_was_accepted_before_goes_to_the_hook() {
     });
 }
 
-
 /// An actor whose turn is suspended, with messages behind it and a thread that waits.
 struct Suspended {
     actor: Actor<Counter>,

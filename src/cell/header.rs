@@ -174,20 +174,24 @@ impl Fork {
         Box::into_raw(Box::new(fork)).cast()
     }
 
+    /// Drops what a fork holds, which is user code. What is left drops none.
+    ///
     /// # Safety
-    /// Nobody uses the fork any more.
-    pub(super) unsafe fn free(fork: NonNull<Fork>) {
-        // SAFETY: the caller's word; a fork is a box.
-        let Fork { config, ext, .. } = *unsafe { Box::from_raw(fork.as_ptr()) };
+    /// This thread alone reaches the fork.
+    pub(super) unsafe fn empty(fork: NonNull<Fork>) {
+        // SAFETY: this thread alone reaches it.
+        let fork = unsafe { &mut *fork.as_ptr() };
+        let ext = std::mem::replace(&mut fork.ext, Ext::new());
         panic::ignore(|| drop(ext));
-        config.free();
+        fork.config.free();
     }
 }
 
 impl Config {
     /// Drops what the settings refer to. It is user code, whose panic concerns nobody.
-    pub(super) fn free(self) {
-        let Settings { executor, clock, timers, .. } = self.settings;
+    pub(super) fn free(&mut self) {
+        let settings = std::mem::replace(&mut self.settings, Settings::PLAIN);
+        let Settings { executor, clock, timers, .. } = settings;
         panic::ignore(|| drop(executor));
         panic::ignore(|| drop(clock));
         panic::ignore(|| drop(timers));

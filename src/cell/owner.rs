@@ -41,6 +41,33 @@ pub(crate) struct Claimed {
     cell: NonNull<Header>,
 }
 
+/// The right to be inside of a mailbox: what a thread's frame may stand for
+/// ([`crate::drain::context`]).
+///
+/// # Safety
+/// For as long as the value lives on its thread, `cell` points to a cell that is alive, and whose
+/// mailbox is that thread's own.
+pub(crate) unsafe trait Held {
+    /// The cell.
+    fn cell(&self) -> *const Header;
+}
+
+// SAFETY: O1: while there is an owner, the cell is there, and no other thread owns the mailbox.
+unsafe impl Held for Owner {
+    #[inline(always)]
+    fn cell(&self) -> *const Header {
+        self.cell.as_ptr()
+    }
+}
+
+// SAFETY: O1: a claim is the ownership of a mailbox, in fewer words.
+unsafe impl Held for Claimed {
+    #[inline(always)]
+    fn cell(&self) -> *const Header {
+        self.cell.as_ptr()
+    }
+}
+
 /// What a step leaves its caller owing.
 #[must_use = "a duty that is forgotten strands the mailbox"]
 pub(crate) enum Owed {
@@ -232,12 +259,6 @@ impl Claimed {
         unsafe { Owner::new(cell, rest, done) }
     }
 
-    /// The cell that a message of this mailbox runs in.
-    #[inline(always)]
-    pub(crate) fn cell(&self) -> *const Header {
-        self.cell.as_ptr()
-    }
-
     /// Lets go after so many turns, all that its step counted, by the first guess.
     #[inline(always)]
     pub(crate) fn release_few(self, turns: u64) -> Result<(), Self> {
@@ -336,12 +357,6 @@ impl Owner {
     pub(crate) fn header(&self) -> &Header {
         // SAFETY: O1.
         unsafe { self.cell.as_ref() }
-    }
-
-    /// The cell that a message of this mailbox runs in.
-    #[inline(always)]
-    pub(crate) fn cell(&self) -> *const Header {
-        self.cell.as_ptr()
     }
 
     /// One more reference to the cell.

@@ -110,17 +110,18 @@ impl<S> Drop for PatternRef<S> {
 #[cold]
 #[inline(never)]
 fn free<S>(pattern: NonNull<Pattern<S>>) {
-    // SAFETY: C1: it is a box, and nobody is left.
-    let Pattern { config, hooks, uses } = *unsafe { Box::from_raw(pattern.as_ptr()) };
-    uses.end();
+    // SAFETY: C1: it is a box, and nobody is left. The box goes last: what is dropped before is user
+    // code.
+    let mut pattern = unsafe { Box::from_raw(pattern.as_ptr()) };
+    pattern.uses.end();
     let SharedHooks { policy, on_panic, on_end, on_batch_start, on_batch_end, on_undelivered } =
-        hooks;
+        &mut pattern.hooks;
     // User code, one by one: the panic of one concerns neither the others nor anybody else.
-    panic::ignore(|| drop(policy));
-    panic::ignore(|| drop(on_panic));
-    panic::ignore(|| drop(on_end));
-    panic::ignore(|| drop(on_batch_start));
-    panic::ignore(|| drop(on_batch_end));
-    panic::ignore(|| drop(on_undelivered));
-    config.free();
+    panic::ignore(|| drop(std::mem::replace(policy, SharedPolicy::Stop)));
+    panic::ignore(|| drop(on_panic.take()));
+    panic::ignore(|| drop(on_end.take()));
+    panic::ignore(|| drop(on_batch_start.take()));
+    panic::ignore(|| drop(on_batch_end.take()));
+    panic::ignore(|| drop(on_undelivered.take()));
+    pattern.config.free();
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use super::config::Plan;
 use super::executor::Drain;
 use super::header::{Guard, Header, Kind, counts};
+use super::owner::Held;
 use super::pattern::PatternRef;
 use super::typed::Cell;
 use crate::mailbox::word::Snapshot;
@@ -427,12 +428,6 @@ impl<S> Strong<S> {
         unsafe { &*self.ptr().as_ptr() }
     }
 
-    /// The cell.
-    #[inline(always)]
-    pub(crate) fn cell(&self) -> *const Header {
-        self.ptr().as_ptr()
-    }
-
     /// Which cell it is.
     #[inline(always)]
     pub(crate) fn addr(&self) -> usize {
@@ -486,6 +481,13 @@ impl<S> Strong<S> {
             && unsafe { Cell::<S>::counts(cell.as_ptr()) }.is_sole()
             && self.header().config().ends_in_silence();
         sole.then_some(Sole(cell, PhantomData))
+    }
+}
+
+// SAFETY: B5: this thread alone can reach the cell, which is freed by `free` and by nothing else.
+unsafe impl<S> Held for Sole<S> {
+    fn cell(&self) -> *const Header {
+        self.0.as_ptr()
     }
 }
 

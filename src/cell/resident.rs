@@ -13,7 +13,7 @@
 use std::mem::MaybeUninit;
 
 use super::header::{Header, Move};
-use super::owner::Owner;
+use super::owner::{Held, Owner};
 use super::typed::Cell;
 use crate::sync::config::HOME;
 

@@ -144,11 +144,12 @@ impl<S> Cell<S> {
         match unsafe { (*base).kind } {
             Kind::Plain => {}
             Kind::Own => {
-                // SAFETY: it came from `own` of this type, and is given up once.
-                let Own { config, more } = *unsafe { Box::from_raw(base.cast::<Own<S>>()) };
-                if let Some(mut more) = more {
+                // SAFETY: it came from `own` of this type, and is given up once. The box goes last:
+                // what is dropped before is user code.
+                let mut own = unsafe { Box::from_raw(base.cast::<Own<S>>()) };
+                if let Some(mut more) = own.more.take() {
                     let on_undelivered = more.on_undelivered.take();
-                    // SAFETY: nobody else is there.
+                    // SAFETY: the box is this call's own.
                     let hooks = unsafe {
                         more.hooks.with_mut(|hooks| std::mem::replace(&mut *hooks, Hooks::NONE))
                     };
@@ -161,7 +162,7 @@ impl<S> Cell<S> {
                     panic::ignore(|| drop(on_batch_end));
                     panic::ignore(|| drop(on_undelivered));
                 }
-                config.free();
+                own.config.free();
             }
             Kind::Shared => {
                 // SAFETY: C1: the cell has one count, of a pattern of this type, given up here.
@@ -446,13 +447,16 @@ impl<S> Cell<S> {
     pub(super) unsafe fn free(cell: *const Header) {
         let cell = cell.cast::<Self>().cast_mut();
         // SAFETY: the caller's word: nobody else is there. The state was taken out (B2, B1). The
-        // fork goes before the base that it refers to (B4).
+        // fork refers to the base (B4), and its memory goes last: it is what `config` leads to.
         unsafe {
             let (base, fork) = ((*cell).header.base(), (*cell).header.fork());
             if let Some(fork) = fork {
-                Fork::free(fork);
+                Fork::empty(fork);
             }
             Self::give_up(base);
+            if let Some(fork) = fork {
+                drop(Box::from_raw(fork.as_ptr()));
+            }
             Self::free_memory(cell);
         }
     }

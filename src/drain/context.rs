@@ -5,11 +5,15 @@
 //! ([`super::deferred`]), so a chain of any length runs in constant stack and in the order sent.
 //!
 //! - F1: `top` is the innermost frame of this thread; the frames below hang on `prev`. Frames are
-//!   pushed and popped in stack order, also when `enter` unwinds. A frame without a mailbox stands
-//!   for work of the crate's own, which nothing may run on top of: calling an executor, running the
-//!   list.
-//! - F2: the list is empty whenever `top` is null, but on the way to running it.
-//! - F3: the list holds entries of mailboxes, and beside it stand hints: references (never handles)
+//!   pushed and popped in stack order, also when `enter` unwinds.
+//! - F2: a frame stands for a mailbox for as long as the right to run it ([`Held`]) is borrowed, or
+//!   kept in a [`Lent`], and no longer. So nothing can let the mailbox go, or free its cell, while a
+//!   frame says that it is this thread's.
+//! - F3: a frame without a mailbox is work of the crate's own: it calls an executor or runs the
+//!   list, and no drain runs on top of it; or it is the ground of a drain ([`Local::drive`]), which
+//!   has let its mailbox go or is about to.
+//! - F4: the list is empty whenever `top` is null, but on the way to running it.
+//! - F5: the list holds entries of mailboxes, and beside it stand hints: references (never handles)
 //!   to mailboxes whose entry is elsewhere, and perhaps with a thread that is busy for long.
 //!   Whoever runs either must first take the mailbox over. Hints are run when the list is empty. So
 //!   one too many is stale by then, and changes no order: nothing that is pending then stands in
@@ -21,6 +25,7 @@ use std::collections::VecDeque;
 use std::ptr::{NonNull, null, null_mut, without_provenance};
 
 use crate::cell::header::Header;
+use crate::cell::owner::{Claimed, Held};
 use crate::cell::refs::{Queued, Ref};
 use crate::cell::turn::TurnPtr;
 use crate::sync::thread_plain;
@@ -30,33 +35,77 @@ const HINTS: usize = 8;
 /// Mailboxes that are known to stand in the list.
 const KNOWN: usize = 64;
 
-/// What stands for a mailbox in a frame of the crate's own work.
+/// In place of a mailbox: work of the crate's own.
 const WORK: *const Header = null();
-/// The same, where the list is run: the drains on top of it are this thread's outermost ones.
+/// Work of the crate's own that runs the list: drains on top of it are this thread's outermost ones.
 const LIST: *const Header = without_provenance(1);
+/// The ground of a drain, which stands for its mailbox only while that is lent to it.
+const GROUND: *const Header = without_provenance(2);
 
-/// One mailbox that this thread owns and runs, by its cell.
+/// What this thread is inside of: a mailbox that it owns, or work of the crate's own.
 pub(crate) struct Frame {
     mailbox: Cell<*const Header>,
     prev: *const Frame,
 }
 
-impl Frame {
-    /// The frame of the list stands for a mailbox now, whose turn is run without one of its own.
+/// The right to run a mailbox, for the time that a [`Frame`] stands for it.
+pub(super) struct Lent(Claimed);
+
+impl Lent {
     #[inline(always)]
-    pub(super) fn lend_to(&self, mailbox: *const Header) {
-        self.mailbox.set(mailbox);
+    pub(super) fn claimed(&self) -> &Claimed {
+        &self.0
+    }
+}
+
+impl Frame {
+    /// Runs `f` with the frame standing for this mailbox. `of` is borrowed meanwhile, so `f` cannot
+    /// let the mailbox go (F2).
+    #[inline(always)]
+    pub(super) fn lend<O: Held, R>(&self, of: &mut O, f: impl FnOnce(&mut O) -> R) -> R {
+        let _back = Reset(&self.mailbox, self.mailbox.replace(of.cell()));
+        f(of)
     }
 
-    /// Is it work of the crate's own?
+    /// The frame of the list stands for this mailbox until the right comes back.
+    #[inline(always)]
+    pub(super) fn lend_to(&self, claimed: Claimed) -> Lent {
+        self.mailbox.set(claimed.cell());
+        Lent(claimed)
+    }
+
+    /// The frame stands for the list again.
+    #[inline(always)]
+    pub(super) fn take_back(&self, Lent(claimed): Lent) -> Claimed {
+        self.mailbox.set(LIST);
+        claimed
+    }
+
+    /// A right that was lent is lost: the list's own step has failed.
+    #[cold]
+    pub(super) fn forget_lent(&self) {
+        self.mailbox.set(LIST);
+    }
+
+    /// Is it work of the crate's own, which no drain runs on top of?
     fn is_work(&self) -> bool {
         self.mailbox.get().addr() <= LIST.addr()
     }
 
-    /// It stands for the list again.
+    /// The mailbox that it stands for.
+    fn mailbox(&self) -> Option<NonNull<Header>> {
+        let mailbox = self.mailbox.get();
+        NonNull::new(mailbox.cast_mut()).filter(|at| at.addr().get() > GROUND.addr())
+    }
+}
+
+/// Sets a pointer back when it is dropped, also when what it guards unwinds.
+struct Reset<'a, T>(&'a Cell<*const T>, *const T);
+
+impl<T> Drop for Reset<'_, T> {
     #[inline(always)]
-    pub(super) fn take_back(&self) {
-        self.mailbox.set(LIST);
+    fn drop(&mut self) {
+        self.0.set(self.1);
     }
 }
 
@@ -201,39 +250,30 @@ impl Local {
 
     /// Would a drain that begins here be this thread's outermost one?
     pub(crate) fn is_outermost(&self) -> bool {
-        // SAFETY: F1, as above.
+        // SAFETY: F1: the frame is on this thread's stack, below us.
         unsafe { self.top.get().as_ref() }.is_none_or(|frame| frame.mailbox.get() == LIST)
     }
 
     /// Is this thread running that mailbox, at any depth?
     pub(crate) fn is_running(&self, mailbox: usize) -> bool {
-        let mut at = self.top.get();
-        // SAFETY: F1: every frame on the chain is on this thread's stack, below us.
-        while let Some(frame) = unsafe { at.as_ref() } {
-            if frame.mailbox.get().addr() == mailbox {
-                return true;
-            }
-            at = frame.prev;
-        }
-        false
+        self.running().any(|running| running == mailbox)
     }
 
     /// The mailboxes that this thread is running, the innermost first.
     pub(crate) fn running(&self) -> impl Iterator<Item = usize> + '_ {
-        self.frames().filter(|frame| !frame.is_work()).map(|frame| frame.mailbox.get().addr())
+        self.frames().filter_map(Frame::mailbox).map(|mailbox| mailbox.addr().get())
     }
 
-    /// The same, by their headers: for as long as this thread is inside of them.
+    /// The mailboxes that this thread is running, by their headers, the innermost first.
     pub(crate) fn held_up(&self) -> impl Iterator<Item = NonNull<Header>> + '_ {
-        let frames = self.frames().filter(|frame| !frame.is_work());
-        frames.filter_map(|frame| NonNull::new(frame.mailbox.get().cast_mut()))
+        self.frames().filter_map(Frame::mailbox)
     }
 
     /// The frames, the innermost first.
     fn frames(&self) -> impl Iterator<Item = &Frame> {
         let mut at = self.top.get();
         std::iter::from_fn(move || {
-            // SAFETY: F1: every frame on the chain is on this thread's stack, below whoever asks;
+            // SAFETY: F1: every frame on the chain is on this thread's stack, below the caller;
             // the thread-local that is borrowed here does not leave the thread.
             let frame = unsafe { at.as_ref() }?;
             at = frame.prev;
@@ -241,48 +281,53 @@ impl Local {
         })
     }
 
-    /// Runs `f` with a mailbox as the innermost one.
+    /// Runs `f` inside of a mailbox. `of` is borrowed meanwhile, so `f` cannot let the mailbox go
+    /// (F2).
     #[inline(always)]
-    pub(crate) fn enter<R>(&self, mailbox: *const Header, f: impl FnOnce() -> R) -> R {
-        self.enter_from(Depth::Any, mailbox, |_| f())
+    pub(crate) fn enter<O: Held, R>(&self, of: &mut O, f: impl FnOnce(&mut O) -> R) -> R {
+        self.enter_from(Depth::Any, of, f)
     }
 
-    /// The same by a caller that knows how deep this thread is.
+    /// [`enter`](Self::enter) by a caller that knows how deep this thread is.
     #[inline(always)]
-    pub(crate) fn enter_from<R>(
+    pub(crate) fn enter_from<O: Held, R>(
         &self,
         depth: Depth,
-        mailbox: *const Header,
-        f: impl FnOnce(&Frame) -> R,
+        of: &mut O,
+        f: impl FnOnce(&mut O) -> R,
     ) -> R {
+        self.push(depth, of.cell(), |_| f(of))
+    }
+
+    /// Runs `f` with a frame on top of the others.
+    #[inline(always)]
+    fn push<R>(&self, depth: Depth, mailbox: *const Header, f: impl FnOnce(&Frame) -> R) -> R {
         let prev = match depth {
             Depth::Any => self.top.get(),
             Depth::Outside => null(),
         };
         debug_assert!(prev == self.top.get(), "the frames below would be lost");
-        /// Pops the frame, also when `f` unwinds (F1).
-        struct Pop<'a>(&'a Cell<*const Frame>, *const Frame);
-        impl Drop for Pop<'_> {
-            #[inline(always)]
-            fn drop(&mut self) {
-                self.0.set(self.1);
-            }
-        }
         let frame = Frame { mailbox: Cell::new(mailbox), prev };
-        let _pop = Pop(&self.top, frame.prev);
+        let _pop = Reset(&self.top, frame.prev);
         self.top.set(&raw const frame);
         f(&frame)
     }
 
-    /// Runs work of the crate's own that no turn may run on top of.
+    /// Runs work of the crate's own that no drain may run on top of.
     pub(crate) fn work<R>(&self, f: impl FnOnce() -> R) -> R {
-        self.enter(WORK, f)
+        self.push(Depth::Any, WORK, |_| f())
     }
 
     /// Runs the list.
     #[inline]
-    pub(crate) fn run_list<R>(&self, f: impl FnOnce(&Frame) -> R) -> R {
-        self.enter_from(Depth::Any, LIST, f)
+    pub(super) fn run_list<R>(&self, f: impl FnOnce(&Frame) -> R) -> R {
+        self.push(Depth::Any, LIST, f)
+    }
+
+    /// Runs a drain, which lends the frame to its mailbox for its turns.
+    #[inline(always)]
+    pub(crate) fn drive<R>(&self, f: impl FnOnce(&Frame) -> R) -> R {
+        self.push(Depth::Any, GROUND, f)
     }
 
     /// Schedules by `f`, which leaves what an executor gives back in the call to this.

@@ -174,8 +174,10 @@ fn dropped_unrun(drain: &mut Drain) {
     }
     let Some(cell) = taken_out(drain).and_then(Queued::into_ref) else { return };
     with_local(|local| {
-        let Some(owner) = cell.take_over() else { return };
-        owner.stop(StopCause::ExecutorGone);
+        let Some(mut owner) = cell.take_over() else { return };
+        local.enter(&mut owner, |owner| {
+            owner.stop(StopCause::ExecutorGone);
+        });
         if local.leaves() != Leaves::Here {
             // This thread may be about to wait for what it would do after the turn, or must not
             // run it.

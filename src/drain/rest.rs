@@ -28,16 +28,19 @@ use crate::panic;
 /// Lets an owner rest, whose private list begins with the restart. On a thread that is inside no
 /// turn, [`settle`] follows.
 #[cold]
-pub(crate) fn lie_down(local: &Local, owner: Owner, rest: Duration) {
+pub(crate) fn lie_down(local: &Local, mut owner: Owner, rest: Duration) {
     let cell = owner.to_ref();
     let header = cell.header();
     let rests = &header.ext_made().rests;
     // The clock is the user's: before anything is changed.
-    let timers = panic::catch(|| {
-        let timers = header.config().service();
-        let due = timers.now().saturating_add(rest);
-        (timers, due)
-    });
+    let clock = |_: &mut Owner| {
+        panic::catch(|| {
+            let timers = header.config().service();
+            let due = timers.now().saturating_add(rest);
+            (timers, due)
+        })
+    };
+    let timers = local.enter(&mut owner, clock);
     let number = rests.lie_down(owner.lie_down());
     match timers {
         Ok((timers, due)) => {

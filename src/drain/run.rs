@@ -13,6 +13,10 @@
 //! | nothing, ORPHAN, ended                        | `bury`: the handles' reference is given up        |
 //! | nothing, CLOSED or WATCH                      | `release`, which keeps CLOSED; then wake          |
 //!
+//! User code that runs while there is an owner runs inside of the mailbox's frame. Whatever consumes
+//! the owner comes after that ([`Step`]): who is woken then, or what is dropped, is no part of the
+//! mailbox.
+//!
 //! A turn that is pending keeps the mailbox: its owner lies down in it ([`Drive::wait`]), and the
 //! drain is over. Whoever wakes the turn takes the owner out, with the turn's own node before all that
 //! waits ([`super::waking`]).
@@ -25,7 +29,7 @@
 use std::time::Duration;
 
 use super::blocking::{goes_on, linger};
-use super::context::Local;
+use super::context::{Frame, Local};
 use super::rest::lie_down;
 use super::run_list::within_budget;
 use super::schedule::{enrolls, hand_over, hands_off};
@@ -33,7 +37,7 @@ use super::waits_for;
 use crate::budget::{Leave, Meter, Surroundings};
 use crate::cell::batch::Hooked;
 use crate::cell::header::{Header, Move, stops};
-use crate::cell::owner::Owner;
+use crate::cell::owner::{Held, Owner};
 use crate::cell::resident::Env;
 use crate::cell::turn::TurnPtr;
 use crate::envelope::awaited::resumed;
@@ -46,6 +50,9 @@ use crate::panic::{self, Payload};
 
 struct Drive<'a> {
     local: &'a Local,
+    /// It stands for the mailbox only while the owner is lent to it ([`Frame::lend`]). What lets the
+    /// mailbox go comes after that.
+    frame: &'a Frame,
     row: &'a mut Row,
     meter: Meter<'a>,
     /// The message in hand, and whether it is run (or given back).
@@ -59,12 +66,32 @@ struct Drive<'a> {
     observed: bool,
 }
 
+/// What a drive does next. Each is a function from the owner to the next one.
+enum Step {
+    /// Runs the private list, if there is one.
+    Turns(Owner),
+    /// Lies down in a turn that is pending.
+    Wait(Owner, TurnPtr),
+    /// Rests before a restart.
+    Rest(Owner, Duration),
+    /// The private list is at its end.
+    LetGo(Owner),
+    /// There is more to run, and this thread must not go on with it.
+    Leave(Owner, Leave),
+    /// The mailbox was let go.
+    Done,
+}
+
 /// Why a run of turns stopped.
 enum Halt {
     /// The private list is at its end.
     Empty,
     /// Something is left, and this thread must not go on with it.
     Left(Leave),
+    /// The actor is to rest for that time, after the turn that has panicked.
+    Rests(Duration),
+    /// A turn is pending.
+    Waits(TurnPtr),
 }
 
 /// Why a run of turns broke off in the middle of one.
@@ -84,15 +111,6 @@ enum Next {
     None,
 }
 
-/// What came of letting go.
-enum LetGo {
-    Gone,
-    /// There is more to run.
-    Again(Owner),
-    /// The same, and this thread must not go on with it.
-    Left(Owner, Leave),
-}
-
 /// Runs an owner's messages, then whatever has arrived meanwhile, as far as `meter` allows, and
 /// lets go.
 #[inline(never)]
@@ -103,14 +121,14 @@ pub(super) fn drive(local: &Local, owner: Owner, meter: Meter<'_>, row: &mut Row
     });
 }
 
-/// The same for an owner that has run turns already, which its meter has counted.
+/// [`drive`] of an owner that has run turns already, which its meter has counted.
 #[cold]
 #[inline(never)]
 pub(super) fn drive_on(local: &Local, owner: Owner, meter: Meter<'_>, row: &mut Row) {
     drive_with(local, owner, meter, row, |_, _| None);
 }
 
-/// The same for an owner in whose turn a message, taken out of its list, has just unwound.
+/// [`drive`] of an owner in whose turn a message, taken out of its list, has just unwound.
 #[cold]
 #[inline(never)]
 pub(super) fn drive_panicked(
@@ -135,18 +153,36 @@ fn drive_with(
     before: impl FnOnce(&mut Drive<'_>, &mut Owner) -> Option<Duration>,
 ) {
     let outermost = local.is_outermost();
-    local.enter(owner.cell(), || {
+    local.drive(|frame| {
         let config = owner.header().config();
         let (bounded, observed) = (config.limit != UNBOUNDED, config.is_observed());
         let hooked = Hooked::default();
         let waited = bounded && is_waited_for(&owner);
         let in_hand = None;
-        let mut drive =
-            Drive { local, row, meter, in_hand, outermost, bounded, waited, hooked, observed };
-        match before(&mut drive, &mut owner) {
-            None => drive.run(owner),
-            Some(rest) => drive.rest(owner, rest),
-        }
+        let mut drive = Drive {
+            local,
+            frame,
+            row,
+            meter,
+            in_hand,
+            outermost,
+            bounded,
+            waited,
+            hooked,
+            observed,
+        };
+        let rest = frame.lend(&mut owner, |owner| {
+            let rest = before(&mut drive, owner);
+            // Without a list, nothing runs next: letting go sees to those that wait.
+            if rest.is_none() && drive.waited && owner.has_more() {
+                drive.admit(owner, Next::Runs);
+            }
+            rest
+        });
+        drive.run(match rest {
+            None => Step::Turns(owner),
+            Some(rest) => Step::Rest(owner, rest),
+        });
     });
 }
 
@@ -157,66 +193,65 @@ fn is_waited_for(owner: &Owner) -> bool {
 }
 
 impl Drive<'_> {
-    fn run(&mut self, mut owner: Owner) {
-        // Without a list, nothing runs next: letting go sees to those that wait.
-        if self.waited && owner.has_more() {
-            self.admit(&mut owner, Next::Runs);
-        }
+    fn run(&mut self, first: Step) {
+        let mut step = first;
         loop {
-            // A mailbox that only has to be let go has no list.
-            let halt = if owner.has_more() {
-                // A turn that may wait borrows the state where it is (H1).
-                let plain = !self.observed && !owner.awaits();
-                let moves = if plain && owner.has_many() { owner.moves() } else { None };
-                match self.round(&mut owner, moves, plain) {
-                    Ok(halt) => halt,
-                    Err(broken) => {
-                        match broken {
-                            Broken::Panicked(Some(rest)) => return self.rest(owner, rest),
-                            Broken::Panicked(None) => {}
-                            Broken::Suspended(turn) => match self.wait(owner, turn) {
-                                Some(again) => owner = again,
-                                None => return,
-                            },
-                        }
-                        if owner.has_more() {
-                            match self.is_over(&owner) {
-                                Some(leave) => Halt::Left(leave),
-                                None => continue,
-                            }
-                        } else {
-                            Halt::Empty
-                        }
-                    }
-                }
-            } else {
-                Halt::Empty
-            };
-            self.hooked.end(&mut owner);
-            let leave;
-            (owner, leave) = match halt {
-                Halt::Left(leave) => (owner, leave),
-                Halt::Empty => match self.let_go(owner) {
-                    LetGo::Gone => return,
-                    LetGo::Left(owner, leave) => (owner, leave),
-                    LetGo::Again(again) => {
-                        owner = again;
-                        continue;
-                    }
-                },
-            };
-            if self.bounded && is_waited_for(&owner) {
-                self.admit(&mut owner, Next::None);
+            step = match step {
+                Step::Turns(owner) => self.batch(owner),
+                Step::Wait(owner, turn) => self.wait(owner, turn),
+                Step::Rest(owner, rest) => self.rest(owner, rest),
+                Step::LetGo(owner) => self.let_go(owner),
+                Step::Leave(owner, leave) => self.leave(owner, leave),
+                Step::Done => return,
             }
-            return self.leave(owner, leave);
         }
     }
 
+    /// Runs the private list, and ends the batch with it.
+    fn batch(&mut self, mut owner: Owner) -> Step {
+        let frame = self.frame;
+        match frame.lend(&mut owner, |owner| self.batch_of(owner)) {
+            Halt::Empty => Step::LetGo(owner),
+            Halt::Left(leave) => Step::Leave(owner, leave),
+            Halt::Rests(rest) => Step::Rest(owner, rest),
+            Halt::Waits(turn) => Step::Wait(owner, turn),
+        }
+    }
+
+    fn batch_of(&mut self, owner: &mut Owner) -> Halt {
+        let mut halt = Halt::Empty;
+        // A mailbox that only has to be let go has no list.
+        while owner.has_more() {
+            // A turn that may wait borrows the state where it is (H1).
+            let plain = !self.observed && !owner.awaits();
+            let moves = if plain && owner.has_many() { owner.moves() } else { None };
+            match self.round(owner, moves, plain) {
+                Ok(end) => {
+                    halt = end;
+                    break;
+                }
+                Err(Broken::Panicked(Some(rest))) => return Halt::Rests(rest),
+                Err(Broken::Suspended(turn)) => return Halt::Waits(turn),
+                Err(Broken::Panicked(None)) => {
+                    if let Some(leave) = owner.has_more().then(|| self.is_over(owner)).flatten() {
+                        halt = Halt::Left(leave);
+                        break;
+                    }
+                }
+            }
+        }
+        self.hooked.end(owner);
+        halt
+    }
+
     /// Leaves the mailbox pending, where it is at home or where it must go.
-    fn leave(&mut self, owner: Owner, leave: Leave) {
-        let local = self.local;
+    fn leave(&mut self, mut owner: Owner, leave: Leave) -> Step {
+        let (frame, local) = (self.frame, self.local);
+        if self.bounded && is_waited_for(&owner) {
+            frame.lend(&mut owner, |owner| self.admit(owner, Next::None));
+        }
         if matches!(leave, Leave::HandOff) {
-            owner.header().report_hand_off();
+            frame.lend(&mut owner, |owner| owner.header().report_hand_off());
         }
         match leave {
             // What comes on this thread may take long: an executor's actor does not wait for that.
@@ -225,6 +260,7 @@ impl Drive<'_> {
             }
             Leave::Defer | Leave::HandOff => hand_over(local, owner),
         }
+        Step::Done
     }
 
     /// Runs turns until the private list is at its end, this thread must not go on, or one breaks
@@ -361,19 +397,30 @@ impl Drive<'_> {
     }
 
     /// Lies down in a turn that waits. If it was woken meanwhile, waits in a circle, or the actor
-    /// stopped, the owner comes back, with the turn before all that waits.
+    /// stopped, the turn goes on, before all that waits.
     #[inline(never)]
-    fn wait(&mut self, mut owner: Owner, turn: TurnPtr) -> Option<Owner> {
+    fn wait(&mut self, mut owner: Owner, turn: TurnPtr) -> Step {
+        let frame = self.frame;
         turn.keep(std::mem::take(&mut self.hooked));
-        if !turn.is_woken() && !waits_for::lies_down(owner.header(), turn) {
-            self.settle_all(&mut owner);
-            if turn.register(owner.header()) && enrolls(&owner) {
-                owner = turn.lie_down(owner).err()?;
+        let lies_down = frame.lend(&mut owner, |owner| {
+            let waits = !turn.is_woken() && !waits_for::lies_down(owner.header(), turn);
+            waits && {
+                self.settle_all(owner);
+                turn.register(owner.header()) && enrolls(owner)
+            }
+        });
+        if lies_down {
+            match turn.lie_down(owner) {
+                Ok(()) => return Step::Done,
+                Err(up) => owner = up,
             }
         }
         // SAFETY: the turn has just returned pending, and its owner is here.
         owner.put_back(unsafe { turn.node() });
-        Some(owner)
+        match frame.lend(&mut owner, |owner| self.is_over(owner)) {
+            Some(leave) => Step::Leave(owner, leave),
+            None => Step::Turns(owner),
+        }
     }
 
     /// The message has been run or discarded.
@@ -412,16 +459,17 @@ impl Drive<'_> {
 
     /// The turn done last has panicked: its place is the restart's, which comes next, after so long.
     #[cold]
-    fn rest(&mut self, mut owner: Owner, rest: Duration) {
-        let Drive { hooked, .. } = self;
-        hooked.end(&mut owner);
+    fn rest(&mut self, mut owner: Owner, rest: Duration) -> Step {
+        let frame = self.frame;
+        frame.lend(&mut owner, |owner| self.hooked.end(owner));
         // The hook may have stopped it, or somebody else has.
         if owner.is_stopped() {
-            return self.run(owner);
+            return Step::Turns(owner);
         }
         owner.put_first(NodePtr::new(Restart));
-        self.settle_all(&mut owner);
+        frame.lend(&mut owner, |owner| self.settle_all(owner));
         lie_down(self.local, owner, rest);
+        Step::Done
     }
 
     /// The number of messages that wait is exact for the time that nobody runs the mailbox, too.
@@ -499,33 +547,34 @@ impl Drive<'_> {
 
     // Letting go.
 
-    fn let_go(&mut self, owner: Owner) -> LetGo {
+    fn let_go(&mut self, owner: Owner) -> Step {
+        let frame = self.frame;
         if self.outermost && !self.local.owes_anything() && owner.header().has_executor() {
             linger(|| !owner.is_still());
         }
-        let Err((mut owner, mut seen)) = owner.release_guess() else { return LetGo::Gone };
+        let Err((mut owner, mut seen)) = owner.release_guess() else { return Step::Done };
         loop {
             // It may be left pending yet.
-            if seen.is_watched() && self.admit(&mut owner, Next::None) {
+            if seen.is_watched() && frame.lend(&mut owner, |owner| self.admit(owner, Next::None)) {
                 seen = owner.header().word.load();
             }
             if seen.head() != 0 {
-                return match self.gives_way(&owner) {
-                    Some(leave) => LetGo::Left(owner, leave),
+                return match frame.lend(&mut owner, |owner| self.gives_way(owner)) {
+                    Some(leave) => Step::Leave(owner, leave),
                     None => {
                         if self.waited {
-                            self.admit(&mut owner, Next::Runs);
+                            frame.lend(&mut owner, |owner| self.admit(owner, Next::Runs));
                         }
                         let now = owner.header().word.load();
                         owner.take(now);
-                        LetGo::Again(owner)
+                        Step::Turns(owner)
                     }
                 };
             }
             if seen.has(CLOSED | ORPHAN) {
                 seen = owner.header().word.look();
                 // No handle can send any more, or none is let in, and all has been run.
-                if seen.head() == 0 && owner.end() {
+                if seen.head() == 0 && frame.lend(&mut owner, Owner::end) {
                     seen = owner.header().word.look();
                     continue;
                 }
@@ -533,7 +582,7 @@ impl Drive<'_> {
             let Some(next) = seen.release() else {
                 if seen.head() == 0 {
                     owner.bury();
-                    return LetGo::Gone;
+                    return Step::Done;
                 }
                 continue;
             };
@@ -543,7 +592,7 @@ impl Drive<'_> {
                 owner.release_from(seen, next).map(|()| None)
             };
             (owner, seen) = match released {
-                Ok(None) => return LetGo::Gone,
+                Ok(None) => return Step::Done,
                 Ok(Some(again)) => {
                     let seen = again.header().word.load();
                     (again, seen)

@@ -7,12 +7,12 @@
 //! before they are done. Everything else is driven.
 
 use super::blocking::linger;
-use super::context::{Frame, Local};
+use super::context::{Frame, Lent, Local};
 use super::run::{drive, drive_on, drive_panicked};
 use super::schedule::{hands_off, schedule};
 use crate::budget::{Budget, Meter, Surroundings};
 use crate::cell::header::{Header, stops};
-use crate::cell::owner::{Claimed, Owner};
+use crate::cell::owner::{Claimed, Held, Owner};
 use crate::cell::refs::{Queued, Scheduled};
 use crate::cell::resident::Env;
 use crate::mailbox::chunk::Row;
@@ -62,7 +62,7 @@ struct ListRun<'a> {
     row: Row,
     meter: Meter<'a>,
     /// The message that is run the short way.
-    in_hand: Option<(Claimed, Taken)>,
+    in_hand: Option<(Lent, Taken)>,
     /// The others of its mailbox, which come after it.
     rest: Batch,
     /// How many have come before it.
@@ -116,9 +116,9 @@ impl ListRun<'_> {
         if claimed.is_disturbed() {
             return self.drive(Some(claimed.into_owner_before_turn(before)));
         }
-        self.frame.lend_to(claimed.cell());
-        let Some(claimed) = self.turn(claimed, NodePtr::at(before.head()).alone()) else { return };
-        self.frame.take_back();
+        let lent = self.frame.lend_to(claimed);
+        let Some(lent) = self.turn(lent, NodePtr::at(before.head()).alone()) else { return };
+        let claimed = self.frame.take_back(lent);
         self.wait_a_moment(&claimed, 1);
         if let Err(claimed) = claimed.release_one() {
             self.done = 1;
@@ -128,23 +128,23 @@ impl ListRun<'_> {
 
     /// The short way of more than one.
     #[inline(never)]
-    fn few(&mut self, mut claimed: Claimed, before: Snapshot) {
+    fn few(&mut self, claimed: Claimed, before: Snapshot) {
         // In this order (NEWS).
         let news = stops();
         if claimed.is_disturbed() {
             return self.drive(Some(claimed.into_owner_before_turn(before)));
         }
         self.rest.append_newest_first(before.head());
-        self.frame.lend_to(claimed.cell());
+        let mut lent = self.frame.lend_to(claimed);
         while let Some(taken) = self.rest.pop() {
-            let Some(still_claimed) = self.turn(claimed, taken) else { return };
-            claimed = still_claimed;
+            let Some(still_lent) = self.turn(lent, taken) else { return };
+            lent = still_lent;
             self.done += 1;
             if stops() != news {
                 break;
             }
         }
-        self.frame.take_back();
+        let mut claimed = self.frame.take_back(lent);
         if self.rest.is_empty() {
             self.wait_a_moment(&claimed, self.done);
             match claimed.release_few(self.done) {
@@ -157,16 +157,16 @@ impl ListRun<'_> {
 
     /// Runs a message of the mailbox that the frame is lent to.
     #[inline(always)]
-    fn turn(&mut self, claimed: Claimed, taken: Taken) -> Option<Claimed> {
-        let env = Env::of(claimed.cell());
-        self.in_hand = Some((claimed, taken));
+    fn turn(&mut self, lent: Lent, taken: Taken) -> Option<Lent> {
+        let env = Env::of(lent.claimed().cell());
+        self.in_hand = Some((lent, taken));
         // SAFETY: E1: this mailbox's own message, run once, with its own cell. The state is there:
         // a turn comes only before the end.
         unsafe { taken.run(env.as_ptr()) };
-        let (claimed, taken) = self.in_hand.take()?;
+        let (lent, taken) = self.in_hand.take()?;
         // SAFETY: moved out by `run`, and forgotten here.
         unsafe { taken.free(&mut self.row) };
-        Some(claimed)
+        Some(lent)
     }
 
     /// Before it lets go: has this thread nothing else to do?
@@ -196,11 +196,12 @@ impl ListRun<'_> {
 
     #[cold]
     fn panicked(&mut self, payload: Payload) {
-        self.frame.take_back();
-        let Some((claimed, taken)) = self.in_hand.take() else {
+        let Some((lent, taken)) = self.in_hand.take() else {
             // A step of our own failed.
+            self.frame.forget_lent();
             return panic::discard(payload);
         };
+        let claimed = self.frame.take_back(lent);
         let (owner, meter) = self.owner(claimed);
         drive_panicked(self.local, owner, (taken, payload), meter, &mut self.row);
     }

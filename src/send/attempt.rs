@@ -47,10 +47,10 @@ impl<S: 'static> Strong<S> {
     {
         let mut owner = claimed.into_owner();
         let mut rest = None;
-        let ran = local.enter(self.cell(), || {
+        let ran = local.enter(&mut owner, |owner| {
             let mut batch = Hooked::default();
             // The hook before the turn may stop the actor.
-            let ran = if batch.before_turn(&mut owner) {
+            let ran = if batch.before_turn(owner) {
                 // It has not waited: its origin is made in the turn.
                 #[cfg(feature = "tracing")]
                 let f = |state: &mut S| match self.origin() {
@@ -65,7 +65,7 @@ impl<S: 'static> Strong<S> {
             } else {
                 Err(self.refused(1, f, self.reason(Refusal::Closed)))
             };
-            batch.end(&mut owner);
+            batch.end(owner);
             ran
         });
         if rest.is_some() {

@@ -4,7 +4,7 @@ use std::mem::needs_drop;
 
 use crate::cell::header::AWAITS;
 use crate::cell::owner::{Owed, stop};
-use crate::cell::refs::{Queued, Ref, Strong};
+use crate::cell::refs::{Queued, Ref, Sole, Strong};
 use crate::drain::context::{Depth, with_local};
 use crate::drain::deferred::{drain, settle};
 use crate::drain::rest::end_rest;
@@ -125,8 +125,8 @@ impl<S> Strong<S> {
                     return false;
                 }
                 // SAFETY: once.
-                let drop_state = |_: &_| unsafe { sole.drop_state() };
-                local.enter_from(Depth::Outside, self.cell(), drop_state);
+                let drop_state = |sole: &mut Sole<S>| unsafe { sole.drop_state() };
+                local.enter_from(Depth::Outside, &mut sole, drop_state);
                 // SAFETY: it was dropped.
                 unsafe { sole.free() };
                 settle(local);

@@ -4,7 +4,7 @@
 use super::push::By;
 use crate::cell::config::Overflow;
 use crate::cell::message::{AsyncMessage, Message};
-use crate::cell::owner::{Claimed, InTurn};
+use crate::cell::owner::{Claimed, Held, InTurn};
 use crate::cell::refs::{Ref, Strong};
 #[cfg(feature = "tracing")]
 use crate::cell::span::{Origin, Traced};
@@ -42,8 +42,8 @@ impl<S: 'static> Strong<S> {
     ) -> Result<R, Payload> {
         // SAFETY: B1: claimed, so it is ours, of this state type; a mailbox that has ended is
         // closed, and is not claimed.
-        let turn = |_: &_| panic::catch(|| unsafe { claimed.with_state(f) });
-        match local.enter_from(depth, self.cell(), turn) {
+        let turn = |claimed: &mut Claimed| panic::catch(|| unsafe { claimed.with_state(f) });
+        match local.enter_from(depth, &mut claimed, turn) {
             Ok(value) => {
                 match claimed.release_one() {
                     Ok(()) => settle(local),
@@ -311,7 +311,7 @@ fn go_on(local: &Local, claimed: Claimed) {
 #[inline(never)]
 fn claimed_panicked(local: &Local, claimed: Claimed, payload: Payload) -> Payload {
     let mut owner = claimed.into_owner();
-    let rest = local.enter(owner.cell(), || owner.recover(&payload, true));
+    let rest = local.enter(&mut owner, |owner| owner.recover(&payload, true));
     drain_or_rest(local, owner, rest);
     payload
 }

@@ -16,9 +16,6 @@ use super::room::{poll, wait_for};
 use super::*;
 use crate::sync::reached;
 
-/// What stands for a mailbox in the frame of a turn that is none. No cell lies there.
-const NO_MAILBOX: *const super::super::cell::header::Header = std::ptr::without_provenance(2);
-
 thread_plain! {
     /// This thread runs its list.
     static RUNS_ITS_LIST: Cell<bool> = Cell::new(false);
@@ -32,7 +29,7 @@ fn runs_its_list() -> bool {
 /// thread's list.
 pub(super) fn in_turn(f: impl FnOnce()) {
     with_local(|local| {
-        local.enter(NO_MAILBOX, || {
+        local.drive(|_| {
             SENDING.with(|sending| sending.set(true));
             f();
             SENDING.with(|sending| sending.set(false));
