@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{CountWakes, Held, block_on, must_end, poll_once, queued, quiet_panic, size, until};
 use turnwise::executor::DrainQueue;
@@ -271,4 +271,50 @@ fn clones_of_a_system_end_it_together() {
         assert_eq!(n.closed().wait(), Ok(()));
         assert!(n.stop_cause().is_some());
     });
+}
+
+/// How long `n` tasks take that wait for one end, as they are polled first, polled again and dropped,
+/// the latest first.
+fn times_of(n: usize, actor: &Actor<u32>) -> [Duration; 3] {
+    let mut waiting: Vec<_> = (0..n).map(|_| actor.ended()).collect();
+    let mut poll_all = || {
+        let begun = Instant::now();
+        assert!(waiting.iter_mut().all(|ended| poll_once(ended).is_pending()));
+        begun.elapsed()
+    };
+    let (first, again) = (poll_all(), poll_all());
+    let begun = Instant::now();
+    while waiting.pop().is_some() {}
+    [first, again, begun.elapsed()]
+}
+
+#[test]
+fn a_waiter_costs_the_same_however_many_wait() {
+    must_end(|| {
+        let actor = Actor::new(0);
+        let [first, again, dropped] = times_of(size(60_000, 100_000), &actor);
+        // A search from the front makes that hundreds of times.
+        assert!(again < 40 * first, "{again:?} to poll again, {first:?} at first");
+        assert!(dropped < 40 * first, "{dropped:?} to give up, {first:?} to be polled");
+    });
+}
+
+#[test]
+fn a_waiter_that_was_woken_takes_no_other_one_out() {
+    let (queue, actor) = queued(0);
+    actor.send(|_| ()).unwrap();
+    let woken = Arc::new(CountWakes::default());
+    let waker = Waker::from(woken.clone());
+    let mut cx = Context::from_waker(&waker);
+    let (mut old, mut new) = (actor.idle(), actor.idle());
+    assert!(Pin::new(&mut old).poll(&mut cx).is_pending());
+    queue.run_until_idle();
+    assert_eq!(woken.0.load(SeqCst), 1);
+    actor.send(|_| ()).unwrap();
+    // In the place that the other one had, which goes now.
+    assert!(Pin::new(&mut new).poll(&mut cx).is_pending());
+    drop(old);
+    queue.run_until_idle();
+    assert_eq!(woken.0.load(SeqCst), 2);
+    assert!(poll_once(&mut new).is_ready());
 }

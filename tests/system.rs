@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::future::Future;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, mpsc};
@@ -894,4 +895,30 @@ fn a_dropped_future_leaves_the_system_closed() {
         assert_eq!(Arc::strong_count(&wakes), 1, "no waker is left behind");
         assert_eq!(root.shutdown(Duration::ZERO).ended, 1);
     });
+}
+
+/// A waker that says whether the thread that wakes it unwinds.
+struct Unwinding(mpsc::Sender<bool>);
+
+impl std::task::Wake for Unwinding {
+    fn wake(self: Arc<Self>) {
+        self.0.send(thread::panicking()).unwrap();
+    }
+}
+
+#[test]
+fn who_waits_is_woken_after_the_panic_of_an_end_hook() {
+    let (tell, told) = mpsc::channel();
+    let system = System::new();
+    let queue = DrainQueue::new();
+    let builder = Actor::builder(0).executor(queue.handle());
+    let n = system.spawn(builder.on_end(|_, _| quiet_panic("oops"))).unwrap();
+    n.send(|_| ()).unwrap();
+    let waker = std::task::Waker::from(Arc::new(Unwinding(tell)));
+    let mut closing = Box::pin(system.shutdown_async());
+    let mut cx = std::task::Context::from_waker(&waker);
+    assert!(closing.as_mut().poll(&mut cx).is_pending());
+    queue.run_until_idle();
+    assert_eq!(told.recv(), Ok(false));
+    assert!(closing.as_mut().poll(&mut cx).is_ready());
 }

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::any::Any;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering::SeqCst;
@@ -16,7 +17,7 @@ use turnwise::executor::DrainQueue;
 use turnwise::time::{Every, Tick, Timer, TimerError, Timers};
 use turnwise::{Actor, Clock, Handler, MonotonicClock, Overflow, System, ThreadPool, VirtualClock};
 
-use common::{asked, must_end, quiet_panic, size, until};
+use common::{asked, must_end, on_small_stack, quiet_panic, size, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -207,7 +208,7 @@ proptest! {
 #[test]
 fn random_delays_fire_once_in_order() {
     let (clock, timers) = by_hand();
-    let count = size(100_000, 100_000);
+    let count = size(20_000, 100_000);
     let fired = Arc::new(Mutex::new(Vec::with_capacity(2 * count)));
     let mut random = Random(7);
     for number in 0..count as u64 {
@@ -942,4 +943,49 @@ fn the_clock_of_an_actor_or_its_system() {
         clock.0.advance(SECOND);
         told.recv().unwrap();
     });
+}
+
+#[test]
+fn a_chain_of_services_ends_in_constant_stack() {
+    for asleep in [false, true] {
+        on_small_stack(move || {
+            let clock = VirtualClock::new();
+            let (tell, told) = mpsc::channel::<()>();
+            let last = Timers::by_hand(clock.clone());
+            last.after(SECOND, move || drop(tell)).forget();
+            let mut next = last;
+            for _ in 0..size(20_000, 100_000) {
+                let timers = Timers::by_hand(clock.clone());
+                let before = std::mem::replace(&mut next, timers.clone());
+                // What holds its last clone.
+                let held: Box<dyn Any + Send> = match asleep {
+                    false => Box::new(before),
+                    true => Box::new(before.sleep(SECOND)),
+                };
+                timers.after(SECOND, move || drop(held)).forget();
+            }
+            drop(next);
+            assert!(told.try_recv().is_err_and(|error| error == mpsc::TryRecvError::Disconnected));
+        });
+    }
+}
+
+#[test]
+fn a_service_that_ends_inside_of_another_ones_end_is_over_at_once() {
+    let clock = VirtualClock::new();
+    let (outer, inner) = (Timers::by_hand(clock.clone()), Timers::by_hand(clock.clone()));
+    let armed = Arc::new(inner.after(SECOND, || unreachable!("its service is gone")));
+    struct Looks(Option<Timers>, Arc<Timer>, mpsc::Sender<bool>);
+    impl Drop for Looks {
+        fn drop(&mut self) {
+            drop(self.0.take());
+            self.2.send(self.1.is_armed()).unwrap();
+        }
+    }
+    let (tell, told) = mpsc::channel();
+    let looks = Looks(Some(inner), armed.clone(), tell);
+    outer.after(SECOND, move || drop(looks)).forget();
+    drop(outer);
+    assert_eq!(told.recv(), Ok(false));
+    assert!(!armed.cancel());
 }

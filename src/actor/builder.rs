@@ -10,6 +10,7 @@ use crate::cell::executor::Executor;
 use crate::cell::refs::Strong;
 use crate::error::{BuildError, EndCause, TurnPanic};
 use crate::mailbox::word::{MAX_CAPACITY, UNBOUNDED};
+use crate::panic;
 use crate::time::{Clock, Timers};
 
 /// Limits of an actor to be, found good.
@@ -393,12 +394,12 @@ impl<S: Send + 'static> ActorBuilder<S> {
     pub(super) fn after_end(mut self, guard: impl Send + 'static) -> Self {
         let hook = self.plan.hooks.on_end.take();
         self.on_end(move |state, cause| {
-            // Dropped last, also if the hook panics.
-            let _guard = guard;
-            match hook {
+            panic::ignore(|| match hook {
                 Some(hook) => hook(state, cause),
                 None => drop(state),
-            }
+            });
+            // Wakers, and hooks of other actors: not while this thread unwinds.
+            drop(guard);
         })
     }
 }

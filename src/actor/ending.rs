@@ -10,6 +10,7 @@ use super::within::{Over, Within};
 use crate::error::Reason;
 use crate::send::wait::{Awaited, NotWaited};
 use crate::time::Limit;
+use crate::wait_list::Place;
 
 /// What an actor comes to: it is idle ([`Actor::idle`]), closed ([`Actor::closed`]), or has ended
 /// ([`Actor::ended`]). A future, or something to wait for.
@@ -21,7 +22,7 @@ use crate::time::Limit;
 pub struct Ending<S: Send + 'static> {
     actor: Actor<S>,
     awaited: Awaited,
-    entry: Option<u64>,
+    entry: Option<Place>,
 }
 
 impl<S: Send + 'static> Ending<S> {

@@ -44,7 +44,7 @@ use crate::drain::deferred::{give_back_here, settle};
 use crate::error::StopCause;
 use crate::sync::{Mutex, global, thread};
 use crate::time::{Cutoff, Limit};
-use crate::wait_list::Waiter;
+use crate::wait_list::{Place, Waiter};
 
 /// What became of the actors of a system that was shut down: each is in one of the three.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -412,13 +412,13 @@ impl Drop for Registered {
 pub(super) struct Progress {
     course: Option<Course>,
     /// Its place among those who wait for a system.
-    entry: Option<(Arc<Shared>, u64)>,
+    entry: Option<(Arc<Shared>, Place)>,
     report: Option<ShutdownReport>,
 }
 
-fn forget(entry: &mut Option<(Arc<Shared>, u64)>) {
-    if let Some((shared, number)) = entry.take() {
-        shared.waiters.remove(number);
+fn forget(entry: &mut Option<(Arc<Shared>, Place)>) {
+    if let Some((shared, place)) = entry.take() {
+        shared.waiters.remove(place);
     }
 }
 

@@ -19,7 +19,7 @@ use crate::mailbox::oneshot::Asker;
 use crate::mailbox::word::{CLOSED, Snapshot};
 use crate::sync::{hint, thread};
 use crate::time::{Cutoff, Limit};
-use crate::wait_list::{Waiter, Waiters};
+use crate::wait_list::{Place, Waiter, Waiters};
 
 /// Why a wait ended without what was waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -269,7 +269,7 @@ impl<S: 'static> Strong<S> {
     pub(crate) fn poll_until(
         &self,
         awaited: Awaited,
-        entry: &mut Option<u64>,
+        entry: &mut Option<Place>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), NotWaited>> {
         loop {
@@ -294,9 +294,9 @@ impl<S: 'static> Strong<S> {
     }
 
     /// Takes a task out of the list.
-    pub(crate) fn forget_waiter(&self, awaited: Awaited, entry: &mut Option<u64>) {
-        if let (Some(number), Some(ext)) = (entry.take(), self.header().ext()) {
-            awaited.list(ext).remove(number);
+    pub(crate) fn forget_waiter(&self, awaited: Awaited, entry: &mut Option<Place>) {
+        if let (Some(place), Some(ext)) = (entry.take(), self.header().ext()) {
+            awaited.list(ext).remove(place);
         }
     }
 }

@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
@@ -26,7 +27,7 @@ use super::sleep::Sleep;
 use super::{Clock, MonotonicClock};
 use crate::panic;
 use crate::sync::thread::{self, Builder, Thread};
-use crate::sync::{Mutex, global};
+use crate::sync::{Mutex, global, thread_owned};
 
 /// Runs functions when they are due, by one clock. Clones are the same service.
 ///
@@ -67,8 +68,10 @@ struct Shared {
     queue: Mutex<Queue>,
 }
 
+type Armed = BTreeMap<Key, Arc<Entry<dyn Job>>>;
+
 struct Queue {
-    armed: BTreeMap<Key, Arc<Entry<dyn Job>>>,
+    armed: Armed,
     /// The number of the last arming.
     last: u64,
     service: Service,
@@ -663,9 +666,35 @@ impl Drop for Owner {
             (std::mem::take(&mut queue.armed), queue.lying.take())
         };
         wake(lying.map(|(thread, _)| thread));
-        for entry in armed.into_values() {
-            panic::ignore(|| entry.job.discard());
-        }
+        discard_all(armed);
+    }
+}
+
+thread_owned! {
+    /// What was armed in services that this thread has ended, while it discards that of another.
+    static LEFT: RefCell<Option<Vec<Armed>>> = RefCell::new(None);
+}
+
+/// Discards what was armed. A function may own the last clone of another service, and so on: the
+/// outermost call on a thread discards for those inside of it, so a chain takes constant stack.
+fn discard_all(armed: Armed) {
+    let mut armed = Some(armed);
+    // A thread whose locals are gone goes down the chain.
+    let _ = LEFT.try_with(|left| match &mut *left.borrow_mut() {
+        Some(left) => left.extend(armed.take()),
+        left => *left = Some(Vec::new()),
+    });
+    while let Some(now) = armed.take() {
+        now.into_values().for_each(|entry| panic::ignore(|| entry.job.discard()));
+        let next = |left: &RefCell<Option<Vec<Armed>>>| {
+            let mut left = left.borrow_mut();
+            let next = left.as_mut().and_then(Vec::pop);
+            if next.is_none() {
+                *left = None;
+            }
+            next
+        };
+        armed = LEFT.try_with(next).ok().flatten();
     }
 }
 
