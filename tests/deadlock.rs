@@ -591,7 +591,7 @@ fn a_system_is_shut_down_while_its_turns_wait_for_each_other() {
             other.call(|_| ()).await.map_err(reason)
         });
         assert!(matches!(told, [Ok(()), Err(Reason::Deadlock(_))]));
-        let ending = thread::spawn(move || system.shutdown(HOUR));
+        let ending = thread::spawn(move || system.shutdown(HOUR).unwrap());
         while !ending.is_finished() {
             queue.run_until_idle();
             thread::yield_now();

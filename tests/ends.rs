@@ -196,13 +196,13 @@ fn both_shutdowns_report_the_same() {
     must_end(move || {
         for limit in limits {
             let (blocking, queue, actors) = system();
-            let report = blocking.shutdown(limit);
+            let report = blocking.shutdown(limit).unwrap();
             queue.run_until_idle();
             assert!(actors.iter().all(Actor::is_closed));
             let (task, queue, actors) = system();
             let mut ending = task.shutdown_async().within_async(limit);
-            let by_task = block_on(&mut ending);
-            assert_eq!(block_on(&mut ending), by_task, "polled again");
+            let by_task = block_on(&mut ending).unwrap();
+            assert_eq!(block_on(&mut ending).as_ref(), Ok(&by_task), "polled again");
             queue.run_until_idle();
             assert!(actors.iter().all(Actor::is_closed));
             // A poll runs no end: an idle actor without an executor ends in the fallback.
@@ -211,7 +211,7 @@ fn both_shutdowns_report_the_same() {
             let all =
                 |report: &ShutdownReport| report.ended + report.stopped + report.running.len();
             assert_eq!((all(&report), all(&by_task)), (2, 2));
-            assert!(block_on(task.shutdown_async().within_async(HOUR)).is_complete());
+            assert!(block_on(task.shutdown_async().within_async(HOUR)).unwrap().is_complete());
         }
         // In time: complete, both.
         let (system, queue, _actors) = system();
@@ -223,7 +223,7 @@ fn both_shutdowns_report_the_same() {
                     thread::yield_now();
                 }
             });
-            let report = block_on(system.shutdown_async().within_async(HOUR));
+            let report = block_on(system.shutdown_async().within_async(HOUR)).unwrap();
             assert!(report.is_complete(), "{report}");
             assert_eq!((report.ended, report.stopped), (2, 0));
             run.store(false, SeqCst);
@@ -241,7 +241,8 @@ fn a_systems_clock_ends_its_shutdown() {
         n.send(|n| *n += 1).unwrap();
         let asked = n.call(|n| *n);
         thread::scope(|scope| {
-            let ending = scope.spawn(|| block_on(system.shutdown_async().within_async(HOUR)));
+            let ending =
+                scope.spawn(|| block_on(system.shutdown_async().within_async(HOUR)).unwrap());
             clock.wait_for_sleepers(1);
             assert!(n.is_closed());
             assert_eq!(n.stop_cause(), None);
@@ -251,7 +252,7 @@ fn a_systems_clock_ends_its_shutdown() {
         assert!(n.stop_cause().is_some());
         queue.run_until_idle();
         assert!(asked.wait().is_err());
-        assert!(system.shutdown(NOW).is_complete());
+        assert!(system.shutdown(NOW).unwrap().is_complete());
     });
 }
 

@@ -232,7 +232,7 @@ fn a_system_says_why_it_takes_nobody_in() {
     for source in [refused.source(), refused.reason().source()] {
         assert_eq!(source.unwrap().downcast_ref(), Some(&BuildError::CapacityZero));
     }
-    system.shutdown(Duration::ZERO);
+    system.shutdown(Duration::ZERO).unwrap();
     let refused = system.actor(7).unwrap_err();
     assert_eq!(refused.reason().to_string(), "the system has been shut down");
     assert!(refused.source().is_none() && refused.reason().source().is_none());

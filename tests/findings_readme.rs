@@ -489,7 +489,9 @@ fn pool_of_one_and_the_end_of_a_system() {
     });
     begins.recv().unwrap();
     let work = move |_: &mut i32| tell.send(()).unwrap();
-    pool_of_one(0, work, move |_| assert!(system.shutdown(Limit::Unlimited).is_complete()));
+    pool_of_one(0, work, move |_| {
+        assert!(system.shutdown(Limit::Unlimited).unwrap().is_complete())
+    });
 }
 
 /// The same by the end of another pool, in which a turn waits for the third actor.

@@ -862,8 +862,7 @@ fn snapshot_waits_for_no_turn() {
     must_end(|| {
         let (system, queue) = (System::new(), DrainQueue::new());
         let busy = system.spawn(narrow().name("busy").counted(true)).unwrap();
-        let child = system.child().unwrap();
-        let waits = child.spawn(Actor::builder(Seen::default()).executor(queue.handle())).unwrap();
+        let waits = system.spawn(Actor::builder(Seen::default()).executor(queue.handle())).unwrap();
         let held = Held::hold(&busy);
         waits.send(Seen::here).unwrap();
         let snapshot = system.snapshot();
@@ -879,8 +878,7 @@ fn snapshot_waits_for_no_turn() {
 #[test]
 fn system_spawns_and_runs_nothing() {
     let (system, queue) = (System::new(), DrainQueue::new());
-    let child = system.child().unwrap();
-    let actor = child.spawn(Actor::builder(Seen::default()).executor(queue.handle())).unwrap();
+    let actor = system.spawn(Actor::builder(Seen::default()).executor(queue.handle())).unwrap();
     let other = system.actor(0).unwrap();
     assert_eq!((system.actors(), queue.len(), actor.is_idle()), (2, 0, true));
     drop((actor, other));
@@ -905,11 +903,27 @@ fn system_shutdown_runs_no_message_here() {
                 let tell = tell.clone();
                 member.send(move |()| tell.send(here()).unwrap()).unwrap();
             }
-            system.shutdown(PATIENCE)
+            system.shutdown(PATIENCE).unwrap()
         });
         assert_eq!(report.map(|report| (report.is_complete(), report.ended)), Ok((true, 2)));
         let ran_on: Vec<_> = told.try_iter().collect();
         assert!(ran_on.len() == 2 && !ran_on.contains(&here()), "{ran_on:?}, not {:?}", here());
+    });
+}
+
+#[test]
+fn system_shutdown_in_a_turn_of_its_own_is_refused() {
+    must_end(|| {
+        let system = System::new();
+        let member = system.actor(()).unwrap();
+        for limit in [Limit::Unlimited, Limit::Immediate, PATIENCE.into()] {
+            let refused = member.with(|()| system.shutdown(limit)).unwrap();
+            assert!(matches!(refused, Err(Reason::Deadlock(_))), "{refused:?}");
+        }
+        let refused = member.with(|()| poll_once(&mut system.shutdown_async())).unwrap();
+        assert!(matches!(refused, Poll::Ready(Err(Reason::Deadlock(_)))), "{refused:?}");
+        assert!(!system.is_shut_down());
+        assert_eq!(system.shutdown(Limit::Unlimited).map(|report| report.ended), Ok(1));
     });
 }
 
@@ -926,7 +940,7 @@ fn system_shutdown_as_a_future_runs_no_turn() {
         assert!(poll_once(&mut closing).is_pending());
         assert_eq!((actor.len(), actor.is_closed()), (1, true), "nothing was run");
         queue.run_until_idle();
-        assert!(block_on(closing).is_complete() && idle.is_closed());
+        assert!(block_on(closing).unwrap().is_complete() && idle.is_closed());
         assert_ne!(told.recv(), Ok(here()), "nor was an end");
     });
 }
@@ -1063,8 +1077,10 @@ fn only_pools_start_threads() {
         block_on(reply).unwrap();
         clock.advance(Duration::from_secs(1));
         system.actor(0).unwrap().send(|n| *n += 1).unwrap();
-        let child = system.child().unwrap().actor(0).unwrap();
-        assert!(system.shutdown(Duration::from_secs(1)).is_complete() && child.is_closed());
+        let member = system.actor(0).unwrap();
+        assert!(
+            system.shutdown(Duration::from_secs(1)).unwrap().is_complete() && member.is_closed()
+        );
         drop((turns, other, left));
         assert_eq!(threads(), before, "none of all that starts a thread");
     });

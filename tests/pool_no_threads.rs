@@ -99,7 +99,7 @@ fn child_shuts_down() {
     let report = Actor::new(()).with(move |()| {
         member.send(|()| unreachable!("given back")).unwrap();
         drop(queue);
-        system.shutdown(Limit::Unlimited)
+        system.shutdown(Limit::Unlimited).unwrap()
     });
     let report = report.unwrap();
     assert_eq!((report.ended, report.is_complete()), (1, true), "{report}");

@@ -122,7 +122,11 @@ calls! {
         let template = Template::builder().panic_policy(SharedPolicy::Resume).build().unwrap();
         ended().spawn_from(&template, lonely(1))
     }, "shut down";
-    child: |_actor| ended().child(), "shut down";
+    shutdown: |_actor| {
+        let system = System::new();
+        let member = system.actor(lonely(1)).unwrap();
+        member.with(|_| system.shutdown(NOW)).unwrap()
+    }, "itself";
     builder: |_actor| Actor::builder(lonely(1)).budget(0).spawn(), "budget";
     template: |_actor| Template::<Lonely>::builder().budget(0).build(), "budget";
     pool: |_actor| ThreadPool::builder().threads(0).build(), "worker";
@@ -143,7 +147,7 @@ impl Handler<()> for Ticks {
 
 fn ended() -> System {
     let system = System::new();
-    system.shutdown(NOW);
+    system.shutdown(NOW).unwrap();
     system
 }
 

@@ -543,7 +543,7 @@ fn a_system_ends_while_its_actors_rest() {
             actor.send(oops).unwrap();
             queue.run_until_idle();
             let asked = actor.call(|_| ());
-            let report = system.shutdown(Duration::ZERO);
+            let report = system.shutdown(Duration::ZERO).unwrap();
             match queued {
                 true => assert_eq!(report.running.len(), 1),
                 false => assert_eq!((report.stopped, report.running.len()), (1, 0)),
@@ -560,7 +560,7 @@ fn a_system_ends_while_its_actors_rest() {
             actor.send(oops).unwrap();
             let asked = actor.call(|state| state.number);
             thread::scope(|scope| {
-                let ending = scope.spawn(|| system.shutdown(Limit::Within(HOUR)));
+                let ending = scope.spawn(|| system.shutdown(Limit::Within(HOUR)).unwrap());
                 clock.wait_for_sleepers(2); // it, and the thread of the timers
                 clock.advance(SECOND);
                 let report = ending.join().unwrap();

@@ -257,12 +257,11 @@ fn debug_of_a_pending_actor_says_that_it_waits_for_a_thread() {
 fn debug_of_a_system_shows_its_actors() {
     let queue = DrainQueue::new();
     let system = System::new();
-    let below = system.child().unwrap();
     let idle = system.actor(0_u8).unwrap();
     let builder = Actor::builder(0).name("queued").executor(queue.handle());
     let waits = system.spawn(builder).unwrap();
     waits.send(|n| *n += 1).unwrap();
-    let busy = below.spawn(Actor::builder(()).name("busy")).unwrap();
+    let busy = system.spawn(Actor::builder(()).name("busy")).unwrap();
     let gone = system.spawn(Actor::builder(()).name("gone")).unwrap();
     gone.close();
     let held = Held::hold(&busy);
@@ -285,7 +284,7 @@ fn debug_of_a_system_shows_its_actors() {
     assert_eq!(doing, expected);
     held.let_go();
     busy.wait_idle().unwrap();
-    let report = system.shutdown(Duration::ZERO);
+    let report = system.shutdown(Duration::ZERO).unwrap();
     queue.run_until_idle();
     assert!(!report.is_complete() && idle.is_closed());
     let shown = "System { shut_down: true, actors: [], discarded: 1 }";
@@ -318,21 +317,6 @@ fn a_snapshot_is_a_table() {
     queue.run_until_idle();
     assert_eq!(system.snapshot().discarded, 1);
     assert!(system.snapshot().actors.is_empty());
-}
-
-#[test]
-fn debug_of_a_long_chain_of_systems_ends() {
-    common::on_small_stack(|| {
-        let top = System::new();
-        let mut chain = vec![top.clone()];
-        for _ in 0..size(3_000, 30_000) {
-            let below = chain.last().unwrap().child().unwrap();
-            chain.push(below);
-        }
-        let last = chain.last().unwrap().actor(0_u8).unwrap();
-        assert!(format!("{top:?}").contains("state: idle"));
-        drop(last);
-    });
 }
 
 #[test]
@@ -381,21 +365,12 @@ fn a_system_counts_what_its_actors_have_discarded() {
     }
     queue.run_until_idle();
     assert_eq!((system.actors(), system.discarded()), (1, 3));
-    // Of systems below that are forgotten, too.
-    for _ in 0..200 {
-        let below = system.child().unwrap();
-        let goes = spawn(&below);
-        goes.send(|n| *n += 1).unwrap();
-        below.shutdown(Duration::ZERO);
-        queue.run_until_idle();
-    }
-    assert_eq!(system.discarded(), 203);
     let held = spawn(&system);
     held.send(|n| *n += 1).unwrap();
     held.stop();
     queue.run_until_idle();
     drop(stays);
-    assert_eq!(system.discarded(), 204);
+    assert_eq!(system.discarded(), 4);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use common::{Gate, Held, Tally, Token, block_on, must_end, quiet_panic, size};
 use turnwise::executor::DrainQueue;
 use turnwise::{
     Actor, ActorName, AskError, BuildError, Drain, EndCause, Limit, Overflow, Reason,
-    ShutdownReport, SpawnReason, StopCause, System, ThreadPool, VirtualClock,
+    ShutdownReport, SpawnReason, StopCause, System, ThreadPool, VirtualClock, promise,
 };
 
 const STOPPED: AskError = AskError::Refused(Reason::Stopped(StopCause::Requested), ActorName::ANY);
@@ -55,7 +55,7 @@ fn shut_down_elsewhere(
     limit: impl Into<Limit>,
 ) -> thread::JoinHandle<ShutdownReport> {
     let limit = limit.into();
-    thread::spawn(move || system.shutdown(limit))
+    thread::spawn(move || system.shutdown(limit).unwrap())
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn an_actor_that_ends_by_itself_is_forgotten() {
     // Neither a hook that panics nor one that is slow to drop its state keeps the place.
     drop(system.spawn(Actor::builder(0).on_end(|_, _| quiet_panic("planned"))).unwrap());
     assert_eq!(system.actors(), 0);
-    assert_eq!(system.shutdown(Limit::Unlimited).ended, 0);
+    assert_eq!(system.shutdown(Limit::Unlimited).unwrap().ended, 0);
 }
 
 #[test]
@@ -164,30 +164,13 @@ fn dropped_in_a_turn_it_ends_that_actor_after_it() {
 }
 
 #[test]
-fn a_dropped_system_still_belongs_to_the_one_above() {
-    must_end(|| {
-        let states = Tally::default();
-        let root = System::new();
-        let child = root.child().unwrap();
-        let actor = desk(&child, &states);
-        let held = Held::hold(&actor);
-        drop(child);
-        assert_eq!(root.shutdown(Duration::ZERO).running, ["desk"]);
-        held.let_go_soon();
-        assert!(root.shutdown(Limit::Unlimited).is_complete());
-        assert_eq!(states.dropped(), 1);
-        held.let_go();
-    });
-}
-
-#[test]
 fn one_without_a_name_is_reported_by_its_type() {
     must_end(|| {
         struct Nameless;
         let system = System::new();
         let actor = system.actor(Nameless).unwrap();
         let held = Held::hold(&actor);
-        let report = system.shutdown(Duration::ZERO);
+        let report = system.shutdown(Duration::ZERO).unwrap();
         assert!(report.running[0].ends_with("Nameless"), "{report}");
         assert!(report.to_string().starts_with("0 ended, 0 stopped, 1 running: "), "{report}");
         held.let_go();
@@ -202,8 +185,8 @@ fn two_shutdowns_at_once_both_see_the_end() {
         let actor = desk(&system, &states);
         let held = Held::hold(&actor);
         let complete = thread::scope(|scope| {
-            let both =
-                [(); 2].map(|()| scope.spawn(|| system.shutdown(Limit::Unlimited).is_complete()));
+            let both = [(); 2]
+                .map(|()| scope.spawn(|| system.shutdown(Limit::Unlimited).unwrap().is_complete()));
             held.let_go_soon();
             both.map(|shutting| shutting.join().unwrap())
         });
@@ -218,11 +201,10 @@ fn actors_without_a_clock_get_the_systems() {
     must_end(|| {
         let (clock, own) = (VirtualClock::new(), VirtualClock::new());
         let system = System::with_clock(clock.clone());
-        let child = system.child().unwrap();
         let actors = [
             system.actor(0).unwrap(),
-            child.actor(0).unwrap(),
-            child.spawn(Actor::builder(0).clock(own.clone())).unwrap(),
+            system.actor(0).unwrap(),
+            system.spawn(Actor::builder(0).clock(own.clone())).unwrap(),
         ];
         thread::scope(|scope| {
             let waiting = actors.each_ref().map(|actor| scope.spawn(|| actor.wait_ended(SECOND)));
@@ -288,7 +270,7 @@ fn mailboxes_that_nobody_runs_are_run() {
             let queue = queue.clone();
             move || queue.run_until_closed()
         });
-        let report = system.shutdown(Limit::Unlimited);
+        let report = system.shutdown(Limit::Unlimited).unwrap();
         assert_eq!((report.ended, report.stopped, report.running.len()), (3, 0, 0));
         replies.into_iter().for_each(|reply| reply.wait().unwrap());
         questions.check_all_handled();
@@ -313,27 +295,10 @@ fn what_a_busy_thread_has_promised_is_run() {
             closed.close();
             std::mem::forget(closed);
         });
-        let report = system.shutdown(Limit::Unlimited);
+        let report = system.shutdown(Limit::Unlimited).unwrap();
         assert_eq!((report.ended, report.stopped, report.is_complete()), (2, 0, true));
         messages.check_all_handled();
         promising.let_go();
-    });
-}
-
-#[test]
-fn all_systems_of_a_level_are_waited_for() {
-    must_end(|| {
-        let root = System::new();
-        let children = [(); 3].map(|()| root.child().unwrap());
-        let top = root.actor(0).unwrap();
-        let last = children[2].actor(0).unwrap();
-        let held = Held::hold(&last);
-        let shutting = shut_down_elsewhere(root, Limit::Unlimited);
-        common::until(|| last.is_closed());
-        assert!(!top.is_closed());
-        held.let_go();
-        let report = shutting.join().unwrap();
-        assert_eq!((report.ended, report.is_complete()), (2, true), "{report}");
     });
 }
 
@@ -353,7 +318,7 @@ fn no_message_is_run_on_the_calling_thread() {
             ends.send(thread::current().id()).unwrap();
             other.send(note).unwrap_or_else(|_| panic!());
         }));
-        let report = system.shutdown(Limit::Unlimited);
+        let report = system.shutdown(Limit::Unlimited).unwrap();
         assert_eq!((report.ended, report.is_complete()), (2, true));
         let here = thread::current().id();
         assert_eq!(ended.recv().unwrap(), here, "an idle actor without an executor ends here");
@@ -384,7 +349,7 @@ fn without_time_only_the_idle_end_by_themselves() {
         let token = questions.token();
         busy.send(|_| unreachable!("given back")).unwrap();
         let reply = busy.call(move |_| token.handle());
-        let report = system.shutdown(Duration::ZERO);
+        let report = system.shutdown(Duration::ZERO).unwrap();
         assert_eq!((report.ended, report.stopped), (1, 0), "{report}");
         assert_eq!(report.running, ["idle", "busy"], "these end in their executor");
         assert_eq!(given.load(SeqCst), 0);
@@ -401,7 +366,7 @@ fn without_time_only_the_idle_end_by_themselves() {
         let stopped = EndCause::Stopped(StopCause::Requested);
         let wanted = [("busy", stopped), ("idle", EndCause::Closed), ("plain", EndCause::Closed)];
         assert_eq!(told, wanted);
-        assert_eq!(system.shutdown(Duration::ZERO), ShutdownReport::default());
+        assert_eq!(system.shutdown(Duration::ZERO).unwrap(), ShutdownReport::default());
     });
 }
 
@@ -417,26 +382,13 @@ fn what_ends_elsewhere_by_itself_is_not_stopped() {
         });
         let idle = system.spawn(slow).unwrap();
         // Inside a turn, its end is in the fallback, and takes longer than the call.
-        let report = Actor::new(()).with(|()| system.shutdown(Duration::ZERO)).unwrap();
+        let report = Actor::new(()).with(|()| system.shutdown(Duration::ZERO).unwrap()).unwrap();
         assert_eq!((report.ended, report.stopped), (0, 0), "{report}");
         assert_eq!((report.running, idle.stop_cause()), (vec!["slow".to_owned()], None));
         drop(go);
         assert_eq!(told.recv(), Ok(EndCause::Closed));
-        assert!(system.shutdown(Limit::Unlimited).is_complete());
+        assert!(system.shutdown(Limit::Unlimited).unwrap().is_complete());
     });
-}
-
-#[test]
-fn systems_below_belong_to_it_until_they_are_spent() {
-    let root = System::new();
-    // So many that it looks for spent ones on the way; these are open, and empty.
-    let children: Vec<_> = (0..200).map(|_| root.child().unwrap()).collect();
-    let actors: Vec<_> = children.iter().map(|child| child.actor(0).unwrap()).collect();
-    let more: Vec<_> = (0..300).map(|_| root.child().unwrap()).collect();
-    assert_eq!(root.actors(), actors.len());
-    let report = root.shutdown(Limit::Unlimited);
-    assert_eq!((report.ended, report.is_complete()), (actors.len(), true), "{report}");
-    assert!(actors.iter().all(Actor::is_closed) && more.iter().all(System::is_shut_down));
 }
 
 #[test]
@@ -453,7 +405,7 @@ fn what_waits_is_given_back_here_without_an_executor() {
                 kept.send(|_| unreachable!("given back")).unwrap_or_else(|_| panic!())
             });
         });
-        let report = system.shutdown(Duration::ZERO);
+        let report = system.shutdown(Duration::ZERO).unwrap();
         assert_eq!((report.ended, report.stopped, report.running.len()), (0, 1, 0), "{report}");
         assert_eq!(back.try_iter().collect::<Vec<_>>(), [here; 5]);
         promising.let_go();
@@ -524,8 +476,8 @@ fn an_actor_without_handles_is_waited_for() {
         });
         running.recv().unwrap();
         assert_eq!(system.actors(), 1);
-        assert!(!system.shutdown(Duration::ZERO).is_complete());
-        let again = thread::spawn(move || system.shutdown(Limit::Unlimited));
+        assert!(!system.shutdown(Duration::ZERO).unwrap().is_complete());
+        let again = thread::spawn(move || system.shutdown(Limit::Unlimited).unwrap());
         drop(go);
         let report = again.join().unwrap();
         assert!(report.is_complete(), "{report}");
@@ -546,7 +498,7 @@ fn an_actor_without_handles_and_time_gives_back() {
         let token = messages.token();
         actor.send(move |()| token.handle()).unwrap();
         drop(actor);
-        let report = system.shutdown(Limit::Immediate);
+        let report = system.shutdown(Limit::Immediate).unwrap();
         assert_eq!((report.ended, report.stopped, report.running.len()), (0, 0, 1), "{report}");
         queue.run_until_idle();
         assert_eq!((messages.handled(), back.try_iter().count()), (0, 1));
@@ -558,20 +510,16 @@ fn an_actor_without_handles_and_time_gives_back() {
 #[test]
 fn nothing_is_taken_in_after_a_shutdown() {
     let system = System::new();
-    let child = system.child().unwrap();
     assert!(!system.is_shut_down());
-    system.shutdown(Duration::ZERO);
-    assert!(system.is_shut_down() && child.is_shut_down());
-    for closed in [&system, &child] {
-        let refused = closed.actor("state").unwrap_err();
-        assert_eq!(refused.to_string(), "no actor was made: the system has been shut down");
-        assert_eq!(refused.into_parts(), ("state", SpawnReason::ShutDown));
-        let builder = closed.spawn(Actor::builder(7).name("seven")).unwrap_err().into_refused();
-        let actor = builder.spawn().unwrap();
-        assert_eq!((actor.name(), actor.with(|n| *n)), (Some("seven"), Ok(7)));
-        assert_eq!(closed.child().unwrap_err(), SpawnReason::ShutDown);
-    }
-    assert_eq!(system.shutdown(SECOND), ShutdownReport::default(), "again is nothing");
+    system.shutdown(Duration::ZERO).unwrap();
+    assert!(system.is_shut_down());
+    let refused = system.actor("state").unwrap_err();
+    assert_eq!(refused.to_string(), "no actor was made: the system has been shut down");
+    assert_eq!(refused.into_parts(), ("state", SpawnReason::ShutDown));
+    let builder = system.spawn(Actor::builder(7).name("seven")).unwrap_err().into_refused();
+    let actor = builder.spawn().unwrap();
+    assert_eq!((actor.name(), actor.with(|n| *n)), (Some("seven"), Ok(7)));
+    assert_eq!(system.shutdown(SECOND).unwrap(), ShutdownReport::default(), "again is nothing");
 }
 
 #[test]
@@ -589,7 +537,7 @@ fn a_refused_builder_is_an_error_to_pass_on() {
     fn is_a_good_error<E: std::error::Error + Send + Sync + 'static>(_: &E) {}
     let system = System::new();
     passes_on(&system).unwrap();
-    system.shutdown(Duration::ZERO);
+    system.shutdown(Duration::ZERO).unwrap();
     let refused = passes_on(&system).unwrap_err();
     assert_eq!(refused.to_string(), "no actor was made: the system has been shut down");
     is_a_good_error(&system.spawn(Actor::builder(std::cell::Cell::new(1))).unwrap_err());
@@ -607,7 +555,7 @@ fn the_own_end_hook_is_called_with_state_and_cause() {
     let stopped = Actor::builder(2).on_end(hook()).executor(queue.handle());
     let stopped = system.spawn(stopped).unwrap();
     stopped.send(|_| unreachable!("stopped")).unwrap();
-    system.shutdown(Duration::ZERO);
+    system.shutdown(Duration::ZERO).unwrap();
     drop((closed, stopped));
     queue.run_until_idle();
     let told: Vec<_> = rx.try_iter().collect();
@@ -620,9 +568,8 @@ fn the_last_drop_stops_all_and_waits_for_nobody() {
     must_end(|| {
         let (states, questions) = (Tally::default(), Tally::default());
         let system = System::new();
-        let below = system.child().unwrap();
-        let (busy, lower) = (desk(&system, &states), desk(&below, &states));
-        let waiting = below.actor(states.token()).unwrap();
+        let (busy, lower) = (desk(&system, &states), desk(&system, &states));
+        let waiting = system.actor(states.token()).unwrap();
         let (kept, token) = (waiting.clone(), questions.token());
         let promising = Promising::turn(move || {
             kept.send(move |_| token.handle()).unwrap_or_else(|_| panic!());
@@ -639,7 +586,6 @@ fn the_last_drop_stops_all_and_waits_for_nobody() {
             assert_eq!(actor.stop_cause(), Some(StopCause::Requested));
         }
         assert_eq!((states.dropped(), questions.dropped()), (2, 1));
-        assert!(below.is_shut_down());
         held.let_go();
         assert_eq!(askers.outcomes(), vec![Err(STOPPED); ASKERS]);
         assert_eq!(states.dropped(), 3, "no leak");
@@ -662,40 +608,107 @@ fn a_system_kept_by_its_own_actor_ends_with_it() {
 }
 
 #[test]
-fn shut_down_in_a_turn_it_does_not_wait_for_that() {
+fn what_a_turn_has_promised_is_run_while_it_shuts_a_system_down() {
     must_end(|| {
         let messages = Tally::default();
         let system = System::new();
-        let boss = system.spawn(Actor::builder(0).name("boss")).unwrap();
         let (worker, idle) = (system.actor(0).unwrap(), system.actor(0).unwrap());
-        let (me, own, promised) = (boss.clone(), messages.token(), messages.token());
-        let report = boss
-            .with(|_| {
-                me.send(move |_| own.handle()).map_err(|_| ()).unwrap();
-                // This thread promises to run it after the turn.
-                worker.send(move |_| promised.handle()).map_err(|_| ()).unwrap();
-                system.shutdown(Limit::Unlimited)
-            })
-            .unwrap();
-        let running = vec!["boss".to_owned()];
-        assert_eq!((report.ended, report.stopped, report.running), (2, 0, running));
-        assert!(boss.wait_ended(Limit::Unlimited).unwrap() && idle.is_closed());
-        assert_eq!(boss.stop_cause(), None, "what it had accepted was run");
+        let promised = messages.token();
+        let report = Actor::new(()).with(|()| {
+            // This thread promises to run it after the turn.
+            worker.send(move |_| promised.handle()).map_err(|_| ()).unwrap();
+            system.shutdown(Limit::Unlimited).unwrap()
+        });
+        let report = report.unwrap();
+        assert_eq!((report.ended, report.stopped, report.is_complete()), (2, 0, true));
+        assert!(idle.is_closed());
         messages.check_all_handled();
     });
 }
 
+/// A state whose drop takes its time, by a clock, and says which thread has dropped it.
+struct Slow(VirtualClock, mpsc::Sender<thread::ThreadId>);
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        self.0.advance(SECOND);
+        self.1.send(thread::current().id()).unwrap();
+    }
+}
+
 #[test]
-fn the_systems_below_end_first() {
+fn ends_that_take_longer_than_the_limit_are_not_waited_for() {
+    must_end(|| {
+        let (clock, (tell, told)) = (VirtualClock::new(), mpsc::channel());
+        let system = System::with_clock(clock.clone());
+        let slow = || system.actor(Slow(clock.clone(), tell.clone())).unwrap();
+        let _idle: Vec<_> = (0..100).map(|_| slow()).collect();
+        let report = system.shutdown(5 * SECOND).unwrap();
+        assert_eq!(report.stopped, 0, "what was idle is not stopped: {report}");
+        let ended_on: Vec<_> = (0..100).map(|_| told.recv().unwrap()).collect();
+        let here = ended_on.iter().filter(|thread| **thread == thread::current().id()).count();
+        // Others may move the clock on, too, when the first has gone to them.
+        assert_eq!(here, 5, "it looks at the clock after each");
+        assert!(system.shutdown(Limit::Unlimited).unwrap().is_complete());
+    });
+}
+
+#[test]
+fn what_is_stopped_late_is_given_back_elsewhere() {
+    must_end(|| {
+        let (clock, (tell, told)) = (VirtualClock::new(), mpsc::channel());
+        let system = System::with_clock(clock.clone());
+        let here = thread::current().id();
+        // Turns that wait, whose futures are dropped when they are cut.
+        let waiting = [(); 20].map(|()| {
+            let actor = system.actor(()).unwrap();
+            let slow = Slow(clock.clone(), tell.clone());
+            let (promise, kept) = promise::<()>();
+            let turn = actor.run(async move |()| {
+                let _slow = slow;
+                kept.await
+            });
+            (actor, turn, promise)
+        });
+        // A hook that is called here spends the limit.
+        let spends = Slow(clock.clone(), tell.clone());
+        let last = system.spawn(Actor::builder(spends).on_end(|slow, _| drop(slow))).unwrap();
+        let report = system.shutdown(SECOND).unwrap();
+        assert_eq!(report.ended, 1, "{report}");
+        assert_eq!(told.recv().unwrap(), here);
+        assert!(last.is_closed());
+        for _ in &waiting {
+            assert_ne!(told.recv().unwrap(), here, "the time was over");
+        }
+        assert!(system.shutdown(Limit::Unlimited).unwrap().is_complete());
+    });
+}
+
+#[test]
+fn a_limit_of_zero_runs_all_ends_that_may_run_here() {
+    must_end(|| {
+        let (clock, (tell, told)) = (VirtualClock::new(), mpsc::channel());
+        let system = System::with_clock(clock.clone());
+        let slow = || system.actor(Slow(clock.clone(), tell.clone())).unwrap();
+        let _idle: Vec<_> = (0..10).map(|_| slow()).collect();
+        let report = system.shutdown(Duration::ZERO).unwrap();
+        assert_eq!((report.ended, report.is_complete()), (10, true), "{report}");
+        drop(tell);
+        assert_eq!(told.try_iter().filter(|by| *by == thread::current().id()).count(), 10);
+    });
+}
+
+#[test]
+fn stages_end_from_last_to_first() {
     must_end(|| {
         let pool = ThreadPool::builder().threads(2).build().unwrap();
-        let root = System::new();
+        let stages = [(); 3].map(|()| System::new());
         let (tx, rx) = mpsc::channel();
-        let sum = root.spawn(Actor::builder(0).on_end(move |n, _| tx.send(n).unwrap())).unwrap();
-        let middle = root.child().unwrap();
-        let bottom = middle.child().unwrap();
-        let pass = middle.actor(sum.clone()).unwrap();
-        let source = || bottom.spawn(Actor::builder(pass.clone()).executor(pool.handle())).unwrap();
+        let sum = Actor::builder(0).on_end(move |n, _| tx.send(n).unwrap());
+        let sum = stages[0].spawn(sum).unwrap();
+        let pass = stages[1].actor(sum.clone()).unwrap();
+        let source =
+            || stages[2].spawn(Actor::builder(pass.clone()).executor(pool.handle())).unwrap();
         let sources: Vec<_> = (0..10).map(|_| source()).collect();
         // The pool has nobody to spare before the shutdown has begun.
         let (go, wait) = mpsc::channel::<()>();
@@ -710,26 +723,29 @@ fn the_systems_below_end_first() {
                 source.send(message).unwrap_or_else(|_| panic!());
             }
         }
-        assert_eq!(root.actors(), 12);
-        let shutting = shut_down_elsewhere(root, Limit::Unlimited);
+        let shutting = thread::spawn(move || {
+            let in_order = stages.iter().rev();
+            in_order.map(|stage| stage.shutdown(Limit::Unlimited).unwrap()).collect::<Vec<_>>()
+        });
         common::until(|| sources.iter().all(Actor::is_closed));
         assert!(!pass.is_closed() && !sum.is_closed());
         drop(go);
-        let report = shutting.join().unwrap();
-        assert_eq!((report.ended, report.stopped, report.running.len()), (12, 0, 0));
+        let reports = shutting.join().unwrap();
+        let ended: Vec<_> = reports.iter().map(|report| report.ended).collect();
+        assert_eq!(ended, [10, 1, 1]);
+        assert!(reports.iter().all(|report| report.is_complete() && report.stopped == 0));
         assert_eq!(rx.recv(), Ok(100), "nothing was refused on the way");
     });
 }
 
 #[test]
-fn out_of_time_the_idle_end_on_every_level() {
+fn out_of_time_the_idle_end_by_themselves() {
     must_end(|| {
         let states = Tally::default();
         let root = System::new();
-        let child = root.child().unwrap();
-        let (idle, busy) = (desk(&root, &states), desk(&child, &states));
+        let (busy, idle) = (desk(&root, &states), desk(&root, &states));
         let held = Held::hold(&busy);
-        let report = root.shutdown(Duration::ZERO);
+        let report = root.shutdown(Duration::ZERO).unwrap();
         assert_eq!((report.ended, report.stopped, report.running.len()), (1, 0, 1), "{report}");
         assert_eq!(idle.stop_cause(), None);
         assert_eq!(busy.stop_cause(), Some(StopCause::Requested));
@@ -762,10 +778,10 @@ fn who_comes_during_a_shutdown_is_ended_or_refused() {
                 (0..3).for_each(|_| _ = scope.spawn(|| spawner(&system)));
                 gate.pass();
                 let limit = if round % 2 == 0 { Limit::Unlimited } else { Limit::Immediate };
-                system.shutdown(limit).is_complete() || limit == Limit::Immediate
+                system.shutdown(limit).unwrap().is_complete() || limit == Limit::Immediate
             });
             assert!(complete);
-            assert!(system.shutdown(Limit::Unlimited).is_complete());
+            assert!(system.shutdown(Limit::Unlimited).unwrap().is_complete());
             assert_eq!(system.actors(), 0);
             assert_eq!(states.created(), states.dropped(), "no leak");
             messages.check();
@@ -787,7 +803,7 @@ fn an_actor_whose_executor_is_gone_is_no_obstacle() {
             let shut_down = move || {
                 kept.send(move |()| token.handle()).unwrap_or_else(|_| panic!());
                 drop(queue);
-                system.shutdown(Limit::Unlimited)
+                system.shutdown(Limit::Unlimited).unwrap()
             };
             let report = match inside {
                 true => Actor::new(()).call(move |()| shut_down()).wait().unwrap(),
@@ -804,39 +820,32 @@ fn an_actor_whose_executor_is_gone_is_no_obstacle() {
 }
 
 #[test]
-fn a_future_ends_a_system_level_by_level() {
+fn a_future_ends_a_system() {
     must_end(|| {
         let (queue, messages) = (DrainQueue::new(), Tally::default());
-        let root = System::new();
-        let child = root.child().unwrap();
+        let system = System::new();
         let (tx, rx) = mpsc::channel();
-        let top =
-            Actor::builder(0).executor(queue.handle()).on_end(move |n, _| tx.send(n).unwrap());
-        let top = root.spawn(top).unwrap();
-        let below = child.spawn(Actor::builder(top.clone()).executor(queue.handle())).unwrap();
+        let sum = Actor::builder(0).executor(queue.handle());
+        let sum = system.spawn(sum.on_end(move |n, _| tx.send(n).unwrap())).unwrap();
         let token = messages.token();
-        let message = move |top: &mut Actor<i32>| {
-            top.send(|n| *n += 1).unwrap();
+        let message = move |n: &mut i32| {
+            *n += 1;
             token.handle();
         };
-        below.send(message).unwrap_or_else(|_| panic!());
-        let mut closing = Box::pin(root.shutdown_async());
-        assert!(!root.is_shut_down(), "nothing before the first poll");
+        sum.send(message).unwrap_or_else(|_| panic!());
+        let mut closing = Box::pin(system.shutdown_async());
+        assert!(!system.is_shut_down(), "nothing before the first poll");
         let (wakes, waker) = counting_waker();
         let mut cx = std::task::Context::from_waker(&waker);
-        use std::future::Future;
         use std::task::Poll;
         assert!(closing.as_mut().poll(&mut cx).is_pending());
-        assert!(root.is_shut_down() && below.is_closed() && !top.is_closed());
+        assert!(system.is_shut_down() && sum.is_closed() && rx.try_recv().is_err());
         assert_eq!((messages.handled(), wakes.0.load(SeqCst)), (0, 0));
         queue.run_until_idle();
-        assert_eq!(wakes.0.load(SeqCst), 1, "the level below has ended");
-        assert!(closing.as_mut().poll(&mut cx).is_pending());
-        assert!(top.is_closed() && rx.try_recv().is_err());
-        queue.run_until_idle();
-        assert_eq!(wakes.0.load(SeqCst), 2);
+        assert_eq!(wakes.0.load(SeqCst), 1);
         let Poll::Ready(report) = closing.as_mut().poll(&mut cx) else { panic!("all have ended") };
-        assert_eq!((report.ended, report.stopped, report.is_complete()), (2, 0, true));
+        let ended = report.as_ref().unwrap();
+        assert_eq!((ended.ended, ended.stopped, ended.is_complete()), (1, 0, true));
         assert_eq!(closing.as_mut().poll(&mut cx), Poll::Ready(report), "again is the same");
         assert_eq!(rx.recv(), Ok(1));
         messages.check_all_handled();
@@ -864,7 +873,7 @@ fn a_poll_runs_no_turn_and_no_end() {
         let promising = Promising::turn(move || {
             kept.send(move |_| turn()).unwrap_or_else(|_| panic!());
         });
-        let report = block_on(system.shutdown_async());
+        let report = block_on(system.shutdown_async()).unwrap();
         assert_eq!((report.ended, report.is_complete()), (2, true));
         let here = thread::current().id();
         assert_eq!(rx.try_iter().filter(|at| *at != here).count(), 2);
@@ -876,24 +885,21 @@ fn a_poll_runs_no_turn_and_no_end() {
 #[test]
 fn a_dropped_future_leaves_the_system_closed() {
     must_end(|| {
-        use std::future::Future;
         let queue = DrainQueue::new();
-        let root = System::new();
-        let child = root.child().unwrap();
-        let top = root.actor(0).unwrap();
-        let below = child.spawn(Actor::builder(0).executor(queue.handle())).unwrap();
-        let mut closing = Box::pin(root.shutdown_async());
+        let system = System::new();
+        let actors = [(); 2].map(|()| Actor::builder(0).executor(queue.handle()));
+        let actors = actors.map(|actor| system.spawn(actor).unwrap());
+        let mut closing = Box::pin(system.shutdown_async());
         let (wakes, waker) = counting_waker();
         let mut cx = std::task::Context::from_waker(&waker);
         assert!(closing.as_mut().poll(&mut cx).is_pending());
         drop(closing);
-        assert!(root.is_shut_down() && below.is_closed());
-        assert_eq!(top.with(|n| *n), Ok(0), "not reached");
+        assert!(system.is_shut_down() && actors.iter().all(Actor::is_closed));
         queue.run_until_idle();
         assert_eq!(wakes.0.load(SeqCst), 0, "nobody waits any more");
         drop(waker);
         assert_eq!(Arc::strong_count(&wakes), 1, "no waker is left behind");
-        assert_eq!(root.shutdown(Duration::ZERO).ended, 1);
+        assert_eq!(system.actors(), 0);
     });
 }
 

@@ -27,28 +27,3 @@ fn a_million_short_lived_actors_leave_nothing_behind() {
     assert!(spent.peak < 4096, "{} bytes", spent.peak);
     drop(kept);
 }
-
-#[test]
-fn systems_below_that_have_gone_are_found_in_time() {
-    let _alone = alone();
-    let system = System::new();
-    let spent = cost(|| {
-        for n in 0..ACTORS / 10 {
-            let child = system.child().unwrap();
-            child.actor(n).unwrap();
-        }
-    });
-    assert_eq!(system.actors(), 0);
-    assert!(spent.peak < 64 << 10, "{} bytes", spent.peak);
-}
-
-#[test]
-fn looks_for_the_spent_become_rarer_as_it_grows() {
-    const MANY: usize = 2_000;
-    let _alone = alone();
-    let system = System::new();
-    let mut below = Vec::with_capacity(MANY);
-    let spent = cost(|| below.extend((0..MANY).map(|_| system.child().unwrap())));
-    // A look copies the list: one for each would be some 300,000 pieces.
-    assert!(spent.calls < 20 * MANY, "{} pieces of memory", spent.calls);
-}

@@ -506,7 +506,7 @@ fn a_system_ends_what_it_made_from_a_template() {
     assert_eq!(system.actors(), 2);
     drop(one);
     assert_eq!(system.actors(), 1);
-    let report = system.shutdown(Duration::from_secs(60));
+    let report = system.shutdown(Duration::from_secs(60)).unwrap();
     assert!(report.is_complete() && report.ended == 1, "{report:?}");
     assert!(two.send(|_| ()).is_err() && free.send(|_| ()).is_ok());
     assert_eq!(

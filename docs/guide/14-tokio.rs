@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     });
     runtime.block_on(task)??;
 
-    assert!(runtime.block_on(system.shutdown_async()).is_complete()); // the actors first
+    assert!(runtime.block_on(system.shutdown_async())?.is_complete()); // the actors first
     assert!(pool.shutdown(Duration::from_secs(10)).is_complete());
     runtime.shutdown_timeout(Duration::from_secs(10)); // the runtime last
     Ok(())

@@ -13,7 +13,6 @@ mod system;
 
 mod recipient;
 
-mod closing;
 mod delayed;
 mod shutdown;
 
@@ -33,7 +32,6 @@ mod within;
 
 pub use awaiting::{AbortHandle, AsyncContext, AsyncHandler, AsyncTurn};
 pub use builder::ActorBuilder;
-pub use closing::Closing;
 pub use ending::Ending;
 pub use handle::Actor;
 pub use lossy::Lossy;
@@ -41,7 +39,7 @@ pub use message::{Context, Handler};
 pub use posted::Posted;
 pub use recipient::{Recipient, WaitingRecipient, WeakRecipient};
 pub use reply::{Promise, Reply, WaitError, promise, promise_on};
-pub use shutdown::ShutdownReport;
+pub use shutdown::{Closing, ShutdownReport};
 pub use snapshot::{Activity, ActorSnapshot, SystemSnapshot};
 pub use system::{SpawnError, SpawnReason, System};
 pub use template::{Template, TemplateBuilder};

@@ -77,26 +77,23 @@ impl ActorSnapshot {
     }
 }
 
-/// The actors of a [`System`], and of the systems below it, as they were one after the other:
-/// [`System::snapshot`].
+/// The actors of a [`System`], as they were one after the other: [`System::snapshot`].
 ///
-/// It prints as a table. Whoever needs a column more has the fields.
+/// It prints as a table, and has the fields for tables of other forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SystemSnapshot {
-    /// A system's actors in the order in which they were spawned, before those of the systems
-    /// below it.
+    /// In the order in which they were spawned.
     pub actors: Vec<ActorSnapshot>,
-    /// Has the system been shut down?
+    /// True if the system has been shut down.
     pub shut_down: bool,
     /// Messages that were [discarded](System::discarded), by those that have ended too.
     pub discarded: u64,
 }
 
 impl System {
-    /// All actors that have not ended, those of the systems below too, with what each is doing.
-    /// Each is looked at for itself, without holding it up: stale on return. Takes a short lock for
-    /// each system, and for each actor that is counted.
+    /// All actors that have not ended, with what each is doing. Each is looked at for itself, without
+    /// holding it up: stale on return. Takes a short lock, and one for each actor that is counted.
     ///
     /// # Examples
     /// ```

@@ -1,10 +1,10 @@
 //! A scope that owns the lifetime of actors: they end when it ends.
 //!
-//! A system keeps nobody going and runs nothing by itself. It knows who has not ended yet
+//! A system keeps no actor going and runs nothing by itself. It knows which have not ended
 //! ([`registry`](super::registry)), and ends them ([`shutdown`](super::shutdown)).
 //!
-//! Progress: `spawn`, `child` and an actor's end take a short lock; `shutdown` blocks up to its
-//! limit; dropping the last handle of a system waits for nobody.
+//! Progress: `spawn` and an actor's end take a short lock; `shutdown` blocks up to its limit;
+//! dropping the last handle of a system waits for nothing.
 
 #![forbid(unsafe_code)]
 
@@ -13,11 +13,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::registry::{Member, Shared};
-use super::shutdown::{ShutdownReport, shut_down, stop_all};
+use super::shutdown::{Closing, ShutdownReport, shut_down, stop_all};
 use super::standing::show;
 use super::{Actor, ActorBuilder, Template};
 use crate::cell::refs::Strong;
-use crate::error::BuildError;
+use crate::error::{BuildError, Reason};
 use crate::sync::Exclusive;
 use crate::time::{Clock, Limit};
 
@@ -33,9 +33,9 @@ use crate::time::{Clock, Limit};
 /// one of its actors keeps a clone in that actor's state and no other.
 ///
 /// # Dropping
-/// The drop of the last clone stops all actors of the system and of the systems below it: what
-/// waits is given back, each asker is told, and turns that run end in their own time. Nobody is
-/// waited for, so a drop never hangs. Outside of turns it runs undelivered hooks and end hooks of
+/// The drop of the last clone stops all actors of the system: what waits is given back, each asker
+/// gets an error, and turns that run end in their own time. It waits for nothing, so a drop never
+/// hangs. Outside of turns it runs undelivered hooks and end hooks of
 /// actors that have no executor and that nobody is running; inside a turn, these are run when the
 /// turn is over. After a complete shutdown there is nothing to do.
 ///
@@ -51,7 +51,7 @@ use crate::time::{Clock, Limit};
 /// hits.send(|n| *n += 1)?;
 /// let asked = hits.call(|n| *n);
 ///
-/// let report = system.shutdown(Duration::from_secs(5));
+/// let report = system.shutdown(Duration::from_secs(5))?;
 /// assert!(report.is_complete());
 /// assert_eq!((report.ended, report.stopped), (2, 0));
 /// assert_eq!(asked.wait()?, 1);
@@ -122,7 +122,7 @@ impl System {
     ///
     /// let system = System::new();
     /// assert_eq!(system.actor(1)?.with(|n| *n)?, 1);
-    /// system.shutdown(Duration::ZERO);
+    /// system.shutdown(Duration::ZERO)?;
     /// assert_eq!(system.actor(2).unwrap_err().into_refused(), 2);
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
@@ -188,7 +188,7 @@ impl System {
     /// let counters = Template::builder().name("counter").build()?;
     /// let one = system.spawn_from(&counters, 1)?;
     /// assert_eq!((one.with(|n| *n)?, system.actors()), (1, 1));
-    /// assert_eq!(system.shutdown(Duration::ZERO).ended, 1);
+    /// assert_eq!(system.shutdown(Duration::ZERO)?.ended, 1);
     /// assert_eq!(system.spawn_from(&counters, 2).unwrap_err().into_refused(), 2);
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
@@ -209,43 +209,13 @@ impl System {
             .ok_or_else(|| SpawnError::new(state.expect("nothing was made"), SpawnReason::ShutDown))
     }
 
-    /// A system below this one, with the same clock. It ends with this one at the latest, and
-    /// before this one's own actors.
-    ///
-    /// So a service that is made of stages shuts down in order: whatever sends goes below whatever
-    /// is sent to.
-    ///
-    /// # Errors
-    /// If this system has been shut down.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::sync::mpsc;
-    /// use turnwise::{Actor, Limit, System, ThreadPool};
-    ///
-    /// let pool = ThreadPool::new()?;
-    /// let sinks = System::new();
-    /// let sources = sinks.child()?;
-    /// let (tx, rx) = mpsc::channel();
-    /// let sum = sinks.spawn(Actor::builder(0).on_end(move |sum, _| tx.send(sum).unwrap()))?;
-    /// let source = sources.spawn(Actor::builder(sum).executor(pool.handle()))?;
-    /// source.send(|sum| sum.send(|n| *n += 1).unwrap())?;
-    ///
-    /// assert!(sinks.shutdown(Limit::Unlimited).is_complete());
-    /// assert_eq!(rx.recv()?, 1); // the source was done before the sum was closed
-    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
-    /// ```
-    pub fn child(&self) -> Result<System, SpawnReason> {
-        self.shared().child().map(Self::of).ok_or(SpawnReason::ShutDown)
-    }
-
-    /// How many actors have not ended, those of the systems below too. Stale on return.
+    /// How many actors have not ended. Stale on return.
     pub fn actors(&self) -> usize {
-        self.shared().actors()
+        self.shared().len()
     }
 
-    /// Messages that its actors have [discarded](Actor::discarded), those of the systems below too,
-    /// and those that have ended. Stale on return.
+    /// Messages that its actors have [discarded](Actor::discarded), those included that have ended.
+    /// Stale on return.
     ///
     /// # Examples
     /// ```
@@ -266,30 +236,40 @@ impl System {
         self.shared().discarded()
     }
 
-    /// Has it been shut down? Once true, true for ever.
+    /// Returns true if it has been shut down. Once true, true for ever.
     pub fn is_shut_down(&self) -> bool {
         !self.shared().is_open()
     }
 
-    /// Ends all actors of this system and of the systems below, and waits for that until `limit` is
-    /// over. May block.
+    /// Ends all actors of this system, and waits for that until `limit` is over. May block.
     ///
-    /// Nobody is taken in any more. Then, level by level, the lowest first, all actors are closed:
-    /// they take no new messages, and what was accepted is run, never on this thread. When the time
-    /// is over, all actors that have not ended are stopped: what waits in them goes to the
-    /// undelivered hooks, and askers are [refused](crate::AskError::Refused). With a limit of zero
-    /// that is at once, and only idle actors end by themselves.
+    /// No actor is taken in any more. All actors are closed: they take no new messages, and what was
+    /// accepted is run, never on this thread. When the time is over, all actors that have not ended
+    /// are stopped: what waits in them goes to the undelivered hooks, and askers are
+    /// [refused](crate::AskError::Refused). A limit of zero is one attempt: only idle actors end by
+    /// themselves.
     ///
     /// Called outside of turns, it runs the ends of idle actors that have no executor: their end
-    /// hooks, and the drops of their states. An actor with an executor ends there, so with a limit
-    /// of zero it may be reported as running.
+    /// hooks, and the drops of their states. It looks at the clock after each of them; what has not
+    /// ended when the time is over ends elsewhere, apart from a limit of zero, where all of these
+    /// ends are in the call. An actor with an executor ends there, so with a limit of zero it may be
+    /// reported as running.
     ///
     /// A turn is never interrupted. Actors inside one are named in the report; what waits behind
-    /// that turn is given back when it ends. It may be called inside a turn of one of the system's
-    /// own actors: that actor is closed and not waited for. Nor is one whose turn is inside a
-    /// shutdown of its own that waits for this one, so two actors may shut their system down at the
-    /// same time. A worker of a pool that waits in here leaves its place to another thread; one
-    /// that cannot ([`Blocking`](crate::executor::Blocking)) waits all the same.
+    /// that turn is given back when it ends. A worker of a pool that waits in here leaves its place
+    /// to another thread; one that cannot ([`Blocking`](crate::executor::Blocking)) waits all the
+    /// same.
+    ///
+    /// Stages that end in order are systems of their own, shut down from last to first: see [the
+    /// examples](Self::shutdown#stages).
+    ///
+    /// # Errors
+    /// [`Reason::Deadlock`] inside a turn of one of the system's actors, which cannot end before
+    /// this call returns: nothing has happened. Another thread may shut the system down meanwhile,
+    /// and [`shutdown_async`](Self::shutdown_async) makes a future that may be given to one.
+    ///
+    /// Inside a turn of another actor, if one of the system's actors waits for that turn: the system
+    /// is closed, and its actors end by themselves.
     ///
     /// # Panics
     /// If the system's clock does. The actors that were closed by then end by themselves.
@@ -304,15 +284,70 @@ impl System {
     /// let system = System::new();
     /// let n = system.spawn(Actor::builder(0).executor(queue.handle()))?;
     /// n.send(|n| *n += 1)?; // nobody has run this yet
-    /// let report = system.shutdown(Duration::ZERO); // no time for that
+    /// let report = system.shutdown(Duration::ZERO)?; // no time for that
     /// assert_eq!((report.ended, report.stopped, report.running.len()), (0, 0, 1));
     /// queue.run_until_idle(); // gives the message back, and ends the actor
-    /// assert!(system.shutdown(Duration::ZERO).is_complete());
+    /// assert!(system.shutdown(Duration::ZERO)?.is_complete());
     /// assert_eq!(n.stop_cause(), Some(StopCause::Requested));
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
-    pub fn shutdown(&self, limit: impl Into<Limit>) -> ShutdownReport {
+    ///
+    /// # Stages
+    /// What sends stands behind what it sends to, and is shut down before it.
+    /// ```
+    /// use std::sync::mpsc;
+    /// use turnwise::{Actor, Limit, System, ThreadPool};
+    ///
+    /// let pool = ThreadPool::new()?;
+    /// let stages = vec![System::new(), System::new()];
+    /// let (tx, rx) = mpsc::channel();
+    /// let sum = stages[0].spawn(Actor::builder(0).on_end(move |sum, _| tx.send(sum).unwrap()))?;
+    /// let source = stages[1].spawn(Actor::builder(sum).executor(pool.handle()))?;
+    /// source.send(|sum| sum.send(|n| *n += 1).unwrap())?;
+    ///
+    /// for stage in stages.iter().rev() {
+    ///     assert!(stage.shutdown(Limit::Unlimited)?.is_complete());
+    /// }
+    /// assert_eq!(rx.recv()?, 1); // the source was done before the sum was closed
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn shutdown(&self, limit: impl Into<Limit>) -> Result<ShutdownReport, Reason> {
         shut_down(self.shared(), limit.into())
+    }
+
+    /// [`shutdown`](Self::shutdown) for a task: a future that closes the actors, and is ready when
+    /// all have ended. Nothing happens before the first poll.
+    ///
+    /// By itself it has no limit and stops nothing: [`within_async`](Closing::within_async) gives it
+    /// one. Polling it runs no turn and no end: these go to the actors' executors, and to the
+    /// fallback. Dropping it after the first poll leaves the system shut down and its actors closed.
+    ///
+    /// # Errors
+    /// As those of `shutdown`, for the turn that the future is polled in.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::future::Future;
+    /// use std::pin::pin;
+    /// use std::task::{Context, Poll, Waker};
+    /// use turnwise::executor::DrainQueue;
+    /// use turnwise::{Actor, System};
+    ///
+    /// let queue = DrainQueue::new();
+    /// let system = System::new();
+    /// let n = system.spawn(Actor::builder(0).executor(queue.handle()))?;
+    /// n.send(|n| *n += 1)?;
+    /// let mut closing = pin!(system.shutdown_async());
+    /// let mut cx = Context::from_waker(Waker::noop());
+    /// assert!(closing.as_mut().poll(&mut cx).is_pending());
+    /// assert!(n.is_closed());
+    /// queue.run_until_idle();
+    /// let Poll::Ready(report) = closing.poll(&mut cx) else { panic!("all have ended") };
+    /// assert_eq!((report?.ended, system.actors()), (1, 0));
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn shutdown_async(&self) -> Closing {
+        Closing::new(self.clone())
     }
 }
 
@@ -341,8 +376,7 @@ impl fmt::Debug for Shown<'_> {
     }
 }
 
-/// Its actors, and those of the systems below, with what each is doing: stale on return. For each
-/// system it takes a short lock.
+/// Its actors, with what each is doing: stale on return. It takes a short lock.
 ///
 /// # Examples
 /// ```

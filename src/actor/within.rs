@@ -156,16 +156,16 @@ impl<S: Send + 'static> Future for Within<Ending<S>> {
 }
 
 impl Future for Within<Closing> {
-    type Output = ShutdownReport;
+    type Output = Result<ShutdownReport, Reason>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Within { inner, over } = &mut *self;
-        let Some(inner) = inner else { return Poll::Ready(ShutdownReport::default()) };
+        let Some(inner) = inner else { return Poll::Ready(Ok(ShutdownReport::default())) };
         if let Poll::Ready(report) = Pin::new(&mut *inner).poll(cx) {
             return Poll::Ready(report);
         }
         ready!(over.poll(cx));
-        Poll::Ready(inner.expire())
+        Poll::Ready(Ok(inner.expire()))
     }
 }
 

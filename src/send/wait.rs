@@ -114,6 +114,18 @@ impl Ref {
         Ok(())
     }
 
+    /// Sleeps until something has changed, or the time is over. An error: it would not come.
+    pub(crate) fn sleep_until(&self, awaited: Awaited, deadline: Cutoff<'_>) -> Result<(), Cycle> {
+        if !awaited.comes_after_turn() {
+            deadline.park();
+            return Ok(());
+        }
+        let what = What::Mailbox(self.header(), awaited.test());
+        let asleep = with_local(|local| falls_asleep(local, self.addr(), what, deadline))?;
+        deadline.park();
+        asleep.told().map_or(Ok(()), Err)
+    }
+
     /// The same as [`wait_for`](Self::wait_for) for a task: registers its waker if the answer is not there. Runs no turn.
     pub(crate) fn poll_for<R, P>(
         &self,
@@ -248,21 +260,9 @@ impl<S: 'static> Strong<S> {
             let _entry = list.add(Waiter::Thread(thread::current()));
             if self.stays(awaited) {
                 let Ok(_away) = with_local(relieve) else { return Err(NotWaited::WouldBlock) };
-                self.sleep_until(awaited, deadline).map_err(NotWaited::Deadlock)?;
+                cell.sleep_until(awaited, deadline).map_err(NotWaited::Deadlock)?;
             }
         }
-    }
-
-    /// Sleeps until something has changed, or the time is over.
-    fn sleep_until(&self, awaited: Awaited, deadline: Cutoff<'_>) -> Result<(), Cycle> {
-        if !awaited.comes_after_turn() {
-            deadline.park();
-            return Ok(());
-        }
-        let what = What::Mailbox(self.header(), awaited.test());
-        let asleep = with_local(|local| falls_asleep(local, self.addr(), what, deadline))?;
-        deadline.park();
-        asleep.told().map_or(Ok(()), Err)
     }
 
     /// The same as [`wait_until`](Self::wait_until) for a task. `entry` is its place in the list, from one poll to the next.

@@ -10,8 +10,8 @@
 //! slowest stage sets the pace of all before it, and what is on its way is bounded by the
 //! capacities, however much there is to read. Nobody waits upstream, so nobody waits for ever.
 //!
-//! Each stage has a system below that of the stage after it. A shutdown ends the readers first;
-//! what they send on their last turns is still accepted. The results are the states of the actors
+//! Each stage is a system. They are shut down from the readers on: what a stage sends on its last
+//! turns is still accepted by the next one. The results are the states of the actors
 //! that have ended.
 
 use std::collections::HashMap;
@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, unbounded};
 use turnwise::{Actor, ActorBuilder, Limit, Overflow, Reason, ShutdownReport, System};
@@ -241,10 +242,7 @@ enum Part {
 
 impl Pipeline {
     pub(crate) fn new(place: &Place, shape: Shape) -> Result<Self, Failure> {
-        let reporting = System::new();
-        let counting = reporting.child()?;
-        let parsing = counting.child()?;
-        let reading = parsing.child()?;
+        let [reading, parsing, counting, reporting] = [(); 4].map(|()| System::new());
         let (leave, parts) = unbounded();
         let (counted, reported) = (leave.clone(), leave);
 
@@ -276,7 +274,7 @@ impl Pipeline {
             counters.gauge.clone(),
             report.gauge.clone(),
         ];
-        Ok(Pipeline { systems: [reporting, counting, parsing, reading], readers, gauges, parts })
+        Ok(Pipeline { systems: [reading, parsing, counting, reporting], readers, gauges, parts })
     }
 
     /// The stages, first to last.
@@ -292,7 +290,18 @@ impl Pipeline {
     /// Lets everything run to its end, within a limit; what was found by then.
     pub(crate) fn finish(self, limit: Limit) -> (Found, ShutdownReport) {
         let Pipeline { systems, readers, gauges: _, parts } = self;
-        let report = systems[0].shutdown(limit);
+        let begun = Instant::now();
+        let mut report = ShutdownReport::default();
+        for stage in &systems {
+            let left = match limit {
+                Limit::Within(limit) => Limit::from(limit.saturating_sub(begun.elapsed())),
+                limit => limit,
+            };
+            let stage = stage.shutdown(left).expect("this is outside of all turns");
+            report.ended += stage.ended;
+            report.stopped += stage.stopped;
+            report.running.extend(stage.running);
+        }
         drop(readers);
         // An actor that is still inside a turn leaves its part too late.
         let mut found = Found::default();

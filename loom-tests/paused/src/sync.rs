@@ -321,10 +321,6 @@ impl<T> Mutex<T> {
         guard
     }
 
-    pub(crate) fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut()
-    }
-
     #[track_caller]
     pub(crate) fn try_lock(&self) -> Option<parking_lot::MutexGuard<'_, T>> {
         crate::pause::before("try_lock");

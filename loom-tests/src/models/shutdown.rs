@@ -57,7 +57,7 @@ pub(super) fn shutdown_against_a_send() {
     let Member { spawned, ends, queue } = Member::of(&system, &books, left.clone());
     let (actor, theirs) = (spawned.expect("it is open"), books.clone());
     let thread = spawn(move || sends_and_runs(actor, &theirs, &queue));
-    let report = system.shutdown(Limit::Unlimited);
+    let report = system.shutdown(Limit::Unlimited).expect("no turn waits");
     assert_eq!(ends.read(), 1, "it came back before the end");
     assert!(report.is_complete());
     thread.join();
@@ -79,7 +79,7 @@ pub(super) fn shutdown_against_an_end() {
     let actor = spawned.expect("it is open");
     let thread = spawn(move || drop(actor));
     // It would sleep for ever.
-    let report = system.shutdown(Limit::Unlimited);
+    let report = system.shutdown(Limit::Unlimited).expect("no turn waits");
     assert_eq!(ends.read(), 1, "it came back before the end");
     assert!(report.is_complete());
     reached(if report.ended == 1 { "found" } else { "gone before" });
@@ -110,7 +110,7 @@ pub(super) fn shutdown_against_a_spawn() {
             }
         }
     });
-    let report = system.shutdown(Limit::Unlimited);
+    let report = system.shutdown(Limit::Unlimited).expect("no turn waits");
     thread.join();
     left.run_all();
     assert!(report.is_complete());
@@ -125,17 +125,44 @@ pub(super) fn shutdown_by_two() {
     let actor = spawned.expect("it is open");
     let (theirs, seen) = (system.clone(), ends.clone());
     let second = spawn(move || {
-        assert!(theirs.shutdown(Limit::Unlimited).is_complete());
+        assert!(theirs.shutdown(Limit::Unlimited).expect("no turn waits").is_complete());
         assert_eq!(seen.read(), 1, "it came back before the end");
     });
     let their_books = books.clone();
     let sender = spawn(move || sends_and_runs(actor, &their_books, &queue));
-    assert!(system.shutdown(Limit::Unlimited).is_complete());
+    assert!(system.shutdown(Limit::Unlimited).expect("no turn waits").is_complete());
     assert_eq!(ends.read(), 1, "it came back before the end");
     second.join();
     sender.join();
     left.run_all();
     books.balance();
+}
+
+/// Two turns shut each other's systems down: a wait that closes the circle is refused, and both come
+/// back.
+pub(super) fn shutdown_of_each_other() {
+    let systems = Arc::new([System::new(), System::new()]);
+    let [first, second] = [0, 1].map(|i: usize| {
+        let spawned = systems[i].spawn(Actor::builder(()));
+        spawned.expect("it is open")
+    });
+    let theirs = systems.clone();
+    let shut_down = |actor: Actor<()>, system: &System| {
+        // The actor may be closed by the other one before.
+        let report = actor.with(|()| system.shutdown(Limit::Unlimited));
+        match report {
+            Ok(Ok(report)) => assert!(report.is_complete()),
+            Ok(Err(reason)) => {
+                assert!(matches!(reason, Reason::Deadlock(_)));
+                reached("told");
+            }
+            Err(_) => reached("closed before"),
+        }
+    };
+    let thread = spawn(move || shut_down(second, &theirs[0]));
+    shut_down(first, &systems[1]);
+    thread.join();
+    assert!(systems.iter().all(|system| system.actors() == 0));
 }
 
 /// A queue is closed while its runner goes to sleep: what came before is run or given back, and the

@@ -125,7 +125,7 @@ pub fn program(seed: u64, only: &str) -> Option<Program> {
     Some(Program {
         seed,
         profile: profile.name,
-        systems: (0..systems).map(|at| (at > 0 && draw.chance(50)).then_some(0)).collect(),
+        systems,
         templates,
         actors: programs_actors,
         awaits: draw.awaits.clone(),

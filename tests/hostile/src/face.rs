@@ -710,6 +710,9 @@ impl Asked {
     }
 }
 
+/// What a shutdown came to.
+type Report = Result<ShutdownReport, Reason>;
+
 /// What is under way, and can be polled.
 pub enum Underway {
     Sending(Sending<Mail>),
@@ -718,7 +721,7 @@ pub enum Underway {
     Calling(Asking<Answer>),
     Flat(Pin<Box<dyn Future<Output = Result<Answer, AskError>> + Send>>),
     Ending(Ending<State>, Watches),
-    Closing(Box<(Closing, Option<ShutdownReport>)>),
+    Closing(Box<(Closing, Option<Report>)>),
     Sleeping(turnwise::time::Sleep),
     /// With a limit.
     Limited(Limited),
@@ -734,7 +737,7 @@ pub enum Limited {
     Asking(Within<Asking<Answer, Mail>>),
     Calling(Within<Asking<Answer>>),
     Ending(Within<Ending<State>>),
-    Closing(Box<(Within<Closing>, Option<ShutdownReport>)>),
+    Closing(Box<(Within<Closing>, Option<Report>)>),
 }
 
 impl Limited {
@@ -795,8 +798,9 @@ impl Limited {
             Limited::Calling(asking) => taken(Pin::new(asking).poll(cx)),
             Limited::Ending(_) => true,
             Limited::Closing(closing) => match Pin::new(&mut closing.0).poll(cx) {
-                Poll::Ready(now) => closing.1.as_ref() == Some(&now),
-                Poll::Pending => false,
+                // One that was refused looks again.
+                Poll::Ready(now) => closing.1.as_ref() == Some(&now) || now.is_err(),
+                Poll::Pending => matches!(closing.1, Some(Err(_))),
             },
         }
     }
@@ -955,8 +959,9 @@ impl Underway {
             Underway::Sleeping(sleep) => Pin::new(sleep).poll(cx).is_ready(),
             Underway::Ending(ending, _) => Pin::new(ending).poll(cx).is_ready(),
             Underway::Closing(closing) => match Pin::new(&mut closing.0).poll(cx) {
-                Poll::Ready(now) => closing.1.as_ref() == Some(&now),
-                Poll::Pending => false,
+                // One that was refused looks again.
+                Poll::Ready(now) => closing.1.as_ref() == Some(&now) || now.is_err(),
+                Poll::Pending => matches!(closing.1, Some(Err(_))),
             },
         };
         if !as_promised {

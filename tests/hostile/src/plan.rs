@@ -603,8 +603,8 @@ pub struct Program {
     pub seed: u64,
     pub profile: &'static str,
     pub places: Vec<PlaceKind>,
-    /// Of each system, the one that it is a child of.
-    pub systems: Vec<Option<usize>>,
+    /// How many systems there are.
+    pub systems: usize,
     /// The first system has the virtual clock.
     pub virtual_system: bool,
     /// It has timers of its own.
@@ -751,7 +751,7 @@ impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Program { seed, profile, pumped, ends, .. } = self;
         writeln!(f, "program {seed} ({profile}), queues are pumped: {pumped}, ends: {ends:?}")?;
-        writeln!(f, "  systems {:?}, virtual: {}", self.systems, self.virtual_system)?;
+        writeln!(f, "  systems {}, virtual: {}", self.systems, self.virtual_system)?;
         writeln!(f, "  turns may wait: {:?}", self.awaits)?;
         for (at, place) in self.places.iter().enumerate() {
             writeln!(f, "  place {at}: {place:?}")?;
