@@ -153,9 +153,6 @@ pub enum Reason {
     /// Waiting was refused: this thread is a pool's worker, and no thread could take its place
     /// meanwhile ([`executor::Blocking`](crate::executor::Blocking)).
     WouldBlock,
-    /// The time was over before its turn: it certainly did not run, and never will
-    /// ([`Actor::with_within`](crate::Actor::with_within)).
-    TimedOut,
     /// Something runs or waits in the mailbox: [`Actor::try_with`](crate::Actor::try_with) overtakes
     /// nobody, and does not wait.
     Busy,
@@ -188,7 +185,6 @@ impl fmt::Display for Reason {
             Reason::WouldBlock => {
                 f.write_str("a pool's worker would have to wait, with nobody to take its place")
             }
-            Reason::TimedOut => f.write_str("the time was over before its turn"),
             Reason::Busy => f.write_str("the actor is busy"),
             Reason::HasExecutor => f.write_str("the actor is run by its executor"),
         }

@@ -139,7 +139,7 @@ fn a_lent_closure_waits_for_the_turn_and_within_a_limit_it_does_not() {
     must_end(|| {
         let log = log();
         let (turn, go) = waits(&log);
-        let within = log.with_within(Limit::Immediate, |log| log.push(2));
+        let within = log.call(|log| log.push(2)).within(Limit::Immediate);
         assert!(within.is_err());
         thread::scope(|scope| {
             let lent = scope.spawn(|| log.with(|log| log.push(3)));

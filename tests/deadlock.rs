@@ -54,7 +54,6 @@ fn turned(cycle: &Cycle, first: &str) -> Vec<String> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     With,
-    WithLimit,
     Call,
     CallLimit,
     ByRef,
@@ -64,9 +63,8 @@ enum Kind {
     AskRoom,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 8] = [
     Kind::With,
-    Kind::WithLimit,
     Kind::Call,
     Kind::CallLimit,
     Kind::ByRef,
@@ -94,7 +92,6 @@ fn wait(kind: Kind, to: &Actor<Seen>) -> Result<(), Cycle> {
     }
     match kind {
         Kind::With => asked(to.with(|_| ())),
-        Kind::WithLimit => asked(to.with_within(HOUR, |_| ())),
         Kind::Call => asked(to.call(|_| ()).wait()),
         Kind::CallLimit => match to.call(|_| ()).within(HOUR) {
             Err(WaitError::Ask(error)) => asked::<()>(Err(error)),
@@ -441,14 +438,15 @@ fn a_thread_and_a_turn_that_waits() {
 
 /// `ada` waits for `bob` for so long, who waits for `ada` for so long thereafter: what they got.
 fn with_limits(first: Limit, second: Limit, clocks: [&VirtualClock; 2]) -> [&'static str; 2] {
-    fn said<R>(answer: Result<R, AskError>) -> &'static str {
+    fn said<R>(answer: Result<R, WaitError<R>>) -> &'static str {
         match answer {
             Ok(_) => "answer",
-            Err(AskError::Refused(Reason::TimedOut, _)) => "limit",
-            Err(error) => {
+            Err(WaitError::Cancelled(_)) => "limit",
+            Err(WaitError::Ask(error)) => {
                 circle(&error);
                 "told"
             }
+            Err(other) => panic!("{other}"),
         }
     }
     let actors = [("ada", clocks[1]), ("bob", clocks[0])].map(|(name, clock)| {
@@ -465,12 +463,12 @@ fn with_limits(first: Limit, second: Limit, clocks: [&VirtualClock; 2]) -> [&'st
         let turn = move |_: &mut Seen| {
             busy.send(()).unwrap();
             gone.recv().unwrap();
-            said(asked.with_within(second, |_| ()))
+            said(asked.call(|_| ()).within(second))
         };
         actor.with(turn).unwrap()
     });
     is_busy.recv().unwrap();
-    let first = thread::spawn(move || ada.with(|_| said(bob.with_within(first, |_| ()))).unwrap());
+    let first = thread::spawn(move || ada.with(|_| said(bob.call(|_| ()).within(first))).unwrap());
     sleepers.wait_for_sleepers(1);
     go.send(()).unwrap();
     while !(first.is_finished() && second.is_finished()) {
@@ -524,7 +522,7 @@ fn a_turn_that_panics_asleep_leaves_nothing() {
         let bob = bob.spawn().unwrap();
         let held = common::Held::hold(&bob);
         let asked = bob.clone();
-        let turn = ada.call(move |_| asked.with_within(HOUR, |_| ()));
+        let turn = ada.call(move |_| asked.call(|_| ()).within(HOUR).is_ok());
         assert!(matches!(turn.wait(), Err(AskError::Panicked(_))));
         held.let_go();
         // No edge of `ada` is left: `bob` may wait for it while it is busy.

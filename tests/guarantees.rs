@@ -304,27 +304,6 @@ fn with_runs_here_or_sleeps() {
 }
 
 #[test]
-fn lent_closures_run_as_with_does() {
-    must_end(|| {
-        let (actor, queue) = (plain(), DrainQueue::new());
-        assert_eq!(actor.with_within(Limit::Immediate, |_| here()), Ok(here()));
-        assert_eq!(actor.waiting().with(|_| here()), Ok(here()));
-        let held = Held::hold(&actor);
-        let late = AskError::from(Reason::TimedOut);
-        for limit in [Limit::Immediate, Limit::Within(Duration::from_millis(1))] {
-            assert_eq!(actor.with_within(limit, |_| ()), Err(late.clone()));
-            assert_eq!(full(&queue).waiting().with_within(limit, |_| ()), Err(late.clone()));
-        }
-        held.let_go();
-        // With an executor, it runs there and the caller sleeps.
-        let pool = ThreadPool::builder().threads(1).build().unwrap();
-        let actor = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
-        assert_ne!(actor.with_within(HOUR, |()| here()), Ok(here()));
-        assert_ne!(actor.waiting().with(|()| here()), Ok(here()));
-    });
-}
-
-#[test]
 fn try_with_runs_here_or_not_at_all() {
     must_end(|| {
         let why = |actor: &Actor<Seen>| actor.try_with(Seen::here).map_err(|f| f.into_reason());

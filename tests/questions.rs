@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use common::{Held, Tally, block_on, must_end, poll_once, quiet_panic, size, until};
+use common::{Held, Tally, block_on, in_turn, must_end, poll_once, quiet_panic, size, until};
 use turnwise::executor::DrainQueue;
 use turnwise::{
-    Actor, ActorBuilder, AskError, Clock, Context, Handler, Limit, MonotonicClock, Overflow,
-    PanicPolicy, Reason, SendError, StopCause, VirtualClock, WaitError,
+    Actor, ActorBuilder, AskError, Context, Handler, Limit, Overflow, PanicPolicy, Reason,
+    SendError, StopCause, VirtualClock, WaitError,
 };
 
 /// A count, by closures and by messages.
@@ -121,7 +121,7 @@ const ROOM_ASYNC: (bool, bool, bool) = (true, false, true);
 const ROOM_WITHIN_ASYNC: (bool, bool, bool) = (true, true, true);
 
 /// All there are. What is missing makes no sense: a `send` that does not wait for room has nothing
-/// to wait for, and a future of `with` could be forgotten with what it borrows.
+/// to wait for, and what `with` borrows is needed until its turn is over.
 #[rustfmt::skip]
 const TABLE: &[Cell] = &[
     cell(Send, NOW, |a, _| sent(a.send(|c| {
@@ -133,7 +133,6 @@ const TABLE: &[Cell] = &[
     cell(With, NOW, |a, _| answered(a.with(add))),
     cell(Call, NOW_WITHIN, |a, l| limited(a.call(add).within(l))),
     cell(Ask, NOW_WITHIN, |a, l| limited(a.ask(Add).within(l))),
-    cell(With, NOW_WITHIN, |a, l| answered(a.with_within(l, add))),
     cell(Call, NOW_ASYNC, |a, _| answered(block_on(a.call(add)))),
     cell(Ask, NOW_ASYNC, |a, _| answered(block_on(a.ask(Add)))),
     cell(Call, NOW_WITHIN_ASYNC, |a, l| limited(block_on(a.call(add).within_async(l)))),
@@ -144,14 +143,12 @@ const TABLE: &[Cell] = &[
     cell(Tell, ROOM, |a, _| sent(a.waiting().tell(Add).wait())),
     cell(Call, ROOM, |a, _| answered(a.waiting().call(add).wait())),
     cell(Ask, ROOM, |a, _| answered(a.waiting().ask(Add).wait())),
-    cell(With, ROOM, |a, _| answered(a.waiting().with(add))),
     cell(Send, ROOM_WITHIN, |a, l| sent(a.waiting().send(|c| {
  add(c);
  }).within(l))),
     cell(Tell, ROOM_WITHIN, |a, l| sent(a.waiting().tell(Add).within(l))),
     cell(Call, ROOM_WITHIN, |a, l| limited(a.waiting().call(add).within(l))),
     cell(Ask, ROOM_WITHIN, |a, l| limited(a.waiting().ask(Add).within(l))),
-    cell(With, ROOM_WITHIN, |a, l| answered(a.waiting().with_within(l, add))),
     cell(Send, ROOM_ASYNC, |a, _| sent(block_on(a.waiting().send(|c| {
  add(c);
  })))),
@@ -183,7 +180,7 @@ impl Cell {
         match self.verb {
             Send | Tell => Got::Refused(Reason::Full),
             Call | Ask => Got::Cancelled,
-            With => Got::Refused(Reason::TimedOut),
+            With => unreachable!("it has no limit"),
         }
     }
 }
@@ -232,12 +229,12 @@ fn the_table_is_complete() {
         let senseless = match verb {
             Send | Tell => !waits && (limit || future),
             Call | Ask => false,
-            With => future,
+            With => waits || limit || future,
         };
         assert_eq!(found.count(), usize::from(!senseless), "{verb:?} {waits} {limit} {future}");
         if senseless { not += 1 } else { there += 1 }
     }
-    assert_eq!((there, not), (30, 10));
+    assert_eq!((there, not), (27, 13));
 }
 
 #[test]
@@ -476,28 +473,6 @@ fn what_runs_when_the_time_is_over_is_said() {
         go.store(true, SeqCst);
         runner.join().unwrap();
         assert_eq!(actor.len(), 0);
-        // `with` waits for its end: what it borrows is needed until then.
-        let clock = VirtualClock::new();
-        let (queue, builder) = queued(9);
-        let actor = builder.clock(clock.clone()).spawn().unwrap();
-        let (begun, go) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        thread::scope(|scope| {
-            let asking = scope.spawn(|| {
-                let mut seen = 0;
-                let f = turn(begun.clone(), go.clone());
-                let got = actor.with_within(HOUR, |count| seen = f(count));
-                (got, seen)
-            });
-            clock.wait_for_sleepers(1);
-            scope.spawn(|| queue.run_until_idle());
-            until(|| begun.load(SeqCst));
-            clock.advance(Duration::from_secs(3600));
-            // It has not returned, and cannot: it sleeps without the clock by now, or looks again.
-            until(|| clock.sleepers() == 0);
-            assert!(!asking.is_finished());
-            go.store(true, SeqCst);
-            assert_eq!(asking.join().unwrap(), (Ok(()), 1));
-        });
     });
 }
 
@@ -562,7 +537,7 @@ fn a_future_polled_after_its_end_says_so() {
 #[test]
 fn lent_closures_panic_in_their_callers() {
     must_end(|| {
-        for waits in [false, true] {
+        for inside in [false, true] {
             let queue = DrainQueue::new();
             let builder = Actor::builder(Count(0)).executor(queue.handle());
             let actor = builder.panic_policy(PanicPolicy::Resume).spawn().unwrap();
@@ -573,10 +548,8 @@ fn lent_closures_panic_in_their_callers() {
                         seen = add(count);
                         quiet_panic("in the turn")
                     };
-                    let asked = AssertUnwindSafe(|| match waits {
-                        true => actor.waiting().with_within(HOUR, question),
-                        false => actor.with_within(HOUR, question),
-                    });
+                    let ask = || actor.with(question);
+                    let asked = AssertUnwindSafe(|| if inside { in_turn(ask) } else { ask() });
                     let panic = catch_unwind(asked).map(|_: Result<(), _>| ()).unwrap_err();
                     *panic.downcast::<&'static str>().unwrap()
                 });
@@ -593,40 +566,7 @@ fn lent_closures_panic_in_their_callers() {
 }
 
 #[test]
-fn a_closure_is_taken_back_from_a_broken_clock() {
-    /// Shows the time, but panics when somebody is to sleep by it.
-    #[derive(Debug)]
-    struct Broken;
-    impl Clock for Broken {
-        fn now(&self) -> Duration {
-            MonotonicClock.now()
-        }
-        fn park_until(&self, _: Duration) {
-            quiet_panic("broken")
-        }
-    }
-    must_end(|| {
-        let tally = Tally::default();
-        for (room, waits) in [(9, false), (9, true), (1, true)] {
-            let (queue, builder) = queued(room);
-            let actor = builder.clock(Broken).spawn().unwrap();
-            actor.send(|count| count.0 += 100).unwrap();
-            let token = tally.token();
-            let question = |_: &mut Count| token.handle();
-            let asked = AssertUnwindSafe(|| match waits {
-                true => actor.waiting().with_within(HOUR, question),
-                false => actor.with_within(HOUR, question),
-            });
-            let panic = catch_unwind(asked).map(|_| ()).unwrap_err();
-            assert_eq!(*panic.downcast::<&'static str>().unwrap(), "broken");
-            queue.run_until_idle();
-        }
-        assert_eq!((tally.handled(), tally.dropped()), (0, 3));
-    });
-}
-
-#[test]
-fn lent_closures_run_or_do_not_whatever_the_limit() {
+fn questions_run_or_do_not_whatever_the_limit() {
     must_end(|| {
         let rounds = size(300, 20_000);
         let builder = Actor::builder(Count(0)).capacity(2, Overflow::Reject);
@@ -640,19 +580,20 @@ fn lent_closures_run_or_do_not_whatever_the_limit() {
                         for round in 0..rounds as u32 {
                             let limit =
                                 Duration::from_nanos(u64::from(round % 7 * (thread + 1)) * 300);
-                            // What is borrowed is gone when the call is over.
-                            let mut witness = Box::new(0_u32);
-                            let question = |count: &mut Count| *witness = add(count);
                             let got = match round % 2 {
-                                0 => actor.with_within(limit, question),
-                                _ => actor.waiting().with_within(limit, question),
+                                0 => actor.call(add).within(limit),
+                                _ => actor.waiting().call(add).within(limit),
                             };
                             match got {
-                                Ok(()) => ran += 1,
-                                Err(AskError::Refused(Reason::TimedOut | Reason::Full, _)) => {}
+                                Ok(_) => ran += 1,
+                                Err(WaitError::TimedOut(reply)) => {
+                                    reply.wait().expect("it was running");
+                                    ran += 1;
+                                }
+                                Err(WaitError::Cancelled(_)) => {}
+                                Err(WaitError::Ask(AskError::Refused(Reason::Full, _))) => {}
                                 Err(other) => panic!("{other}"),
                             }
-                            assert_eq!(*witness != 0, got.is_ok(), "it runs, or it never does");
                         }
                         ran
                     })
@@ -669,15 +610,15 @@ fn lent_closures_run_or_do_not_whatever_the_limit() {
 fn a_lent_closure_of_a_stopped_actor_comes_back() {
     must_end(|| {
         let tally = Tally::default();
-        for room in [1, 9] {
-            let (queue, builder) = queued(room);
-            let clock = VirtualClock::new();
-            let actor = builder.clock(clock.clone()).spawn().unwrap();
+        for inside in [false, true] {
+            let (queue, builder) = queued(9);
+            let actor = builder.spawn().unwrap();
             actor.send(|count| count.0 += 100).unwrap();
             let token = tally.token();
             thread::scope(|scope| {
-                let asking = scope.spawn(|| actor.waiting().with_within(HOUR, |_| token.handle()));
-                clock.wait_for_sleepers(1);
+                let ask = || actor.with(|_| token.handle());
+                let asking = scope.spawn(|| if inside { in_turn(ask) } else { ask() });
+                until(|| actor.len() == 2);
                 actor.stop();
                 queue.run_until_idle();
                 let stopped = Reason::Stopped(StopCause::Requested);

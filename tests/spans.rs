@@ -262,12 +262,7 @@ const WAYS: &[Way] = &[
 ];
 
 /// Ways that wait for their turn, so that somebody must run the actor.
-const WAITS: &[Way] = &[
-    ("with", 1, |till| till.with(add).unwrap()),
-    ("with_within", 1, |till| till.with_within(SECOND, add).unwrap()),
-    ("waiting with", 1, |till| till.waiting().with(add).unwrap()),
-    ("waiting with_within", 1, |till| till.waiting().with_within(SECOND, add).unwrap()),
-];
+const WAITS: &[Way] = &[("with", 1, |till| till.with(add).unwrap())];
 
 const TRIES: Way = ("try_with", 1, |till| till.try_with(add).unwrap());
 
@@ -621,7 +616,6 @@ fn a_message_without_a_turn_has_no_span_and_leaves_none_open() {
             assert_eq!(closed.ask_async(COIN).cancel().unwrap().0, 4711);
             assert_eq!(closed.waiting().tell(COIN).wait().unwrap_err().into_message().0, 4711);
             assert!(closed.with(add).is_err() && closed.try_with(add).is_err());
-            assert!(closed.with_within(Limit::Immediate, add).is_err());
         });
         // Taken back, given back, displaced, dropped with its mailbox.
         let queue = DrainQueue::new();
@@ -639,7 +633,7 @@ fn a_message_without_a_turn_has_no_span_and_leaves_none_open() {
             till.send(add).unwrap();
             till.tell(Coin(2)).unwrap();
             assert_eq!((asked.cancel().unwrap().0, run.cancel().unwrap().0), (4711, 4711));
-            let late = till.with_within(Limit::Immediate, add);
+            let late = till.call(add).within(Limit::Immediate);
             assert!(late.is_err(), "{late:?}");
         });
         till.stop();

@@ -35,7 +35,7 @@ use crate::time::Limit;
 ///
 /// | | no answer | an answer |
 /// |---|---|---|
-/// | closure | [`send`](Self::send), [`send_many`](Self::send_many) | [`call`](Self::call), [`with`](Self::with), [`with_within`](Self::with_within), [`try_with`](Self::try_with) |
+/// | closure | [`send`](Self::send), [`send_many`](Self::send_many) | [`call`](Self::call), [`with`](Self::with), [`try_with`](Self::try_with) |
 /// | message | [`tell`](Self::tell) | [`ask`](Self::ask) |
 ///
 /// [`posted`](Self::posted) has the same verbs for messages that must not run on this thread, and
@@ -50,19 +50,18 @@ use crate::time::Limit;
 /// |---|---|---|---|---|
 /// | `send`, `tell`, refused | `a.send(f)` | never waits | never waits | never waits |
 /// | `call`, `ask`, refused | `a.call(f).wait()` | `a.call(f).within(l)` | `a.call(f).await` | `a.call(f).within_async(l).await` |
-/// | `with`, refused | `a.with(f)` | `a.with_within(l, f)` | `call` | `call` |
+/// | `with`, refused | `a.with(f)` | `call` | `call` | `call` |
 /// | `send`, `tell`, for room | `a.waiting().send(f).wait()` | `.within(l)` | `.await` | `.within_async(l).await` |
 /// | `call`, `ask`, for room | `a.waiting().call(f).wait()` | `.within(l)` | `.await` | `.within_async(l).await` |
-/// | `with`, for room | `a.waiting().with(f)` | `a.waiting().with_within(l, f)` | `call` | `call` |
 ///
-/// There is no future of `with`: a task could forget it, and what its closure borrows with it. What
-/// a limit comes to is certain:
+/// `with` lends what its closure borrows until the turn is over, so it has no limit and no future: a
+/// closure for [`call`](Self::call) owns what it needs. What a limit comes to is certain:
 ///
-/// | the time is over | `send`, `tell` | `call`, `ask` | `with` |
-/// |---|---|---|---|
-/// | before there is room | the message, [`Reason::Full`] | the message, [`WaitError::Cancelled`] | [`Reason::TimedOut`] |
-/// | before the turn | was sent | the message, [`WaitError::Cancelled`] | [`Reason::TimedOut`] |
-/// | during the turn | was sent | the reply, [`WaitError::TimedOut`] | waits for its end |
+/// | the time is over | `send`, `tell` | `call`, `ask` |
+/// |---|---|---|
+/// | before there is room | the message, [`Reason::Full`] | the message, [`WaitError::Cancelled`] |
+/// | before the turn | was sent | the message, [`WaitError::Cancelled`] |
+/// | during the turn | was sent | the reply, [`WaitError::TimedOut`] |
 ///
 /// [`WaitError::Cancelled`]: crate::WaitError::Cancelled
 /// [`WaitError::TimedOut`]: crate::WaitError::TimedOut
@@ -257,44 +256,6 @@ impl<S: Send + 'static> Actor<S> {
         R: Send,
     {
         self.handle.with(f)
-    }
-
-    /// As [`with`](Self::with), for a caller that waits for `limit` at most: for the closure's turn
-    /// to begin. A turn that has begun is waited for, however long it takes: it is not interrupted,
-    /// and what the closure borrows is needed until it is done. So there are two outcomes and no
-    /// third: it has run, and here is the result; or it certainly has not, and never will.
-    ///
-    /// On the spot if the actor is idle and may run here; a limit of zero is that attempt, and one
-    /// look at what waits. Otherwise one allocation carries the closure. The limit is measured on
-    /// the actor's clock.
-    ///
-    /// # Errors
-    /// As [`with`](Self::with), and [`Reason::TimedOut`].
-    ///
-    /// # Panics
-    /// With the closure's own panic, after the policy has dealt with it; if the clock does.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::time::Duration;
-    /// use turnwise::executor::DrainQueue;
-    /// use turnwise::{Actor, AskError, Reason};
-    ///
-    /// let queue = DrainQueue::new(); // not run
-    /// let n = Actor::builder(0).executor(queue.handle()).spawn()?;
-    /// let mut seen = None;
-    /// let late = n.with_within(Duration::from_millis(5), |n| seen = Some(*n));
-    /// assert_eq!(late, Err(AskError::from(Reason::TimedOut)));
-    /// queue.run_until_idle();
-    /// assert_eq!(seen, None); // it never runs
-    /// # Ok::<(), turnwise::BuildError>(())
-    /// ```
-    pub fn with_within<F, R>(&self, limit: impl Into<Limit>, f: F) -> Result<R, AskError>
-    where
-        F: FnOnce(&mut S) -> R + Send,
-        R: Send,
-    {
-        self.handle.lend(f, limit.into(), false)
     }
 
     /// Runs a closure on the state here and now, or not at all: if nothing of the actor runs or

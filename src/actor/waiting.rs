@@ -74,48 +74,6 @@ impl<'a, S: Send + 'static> Waiting<'a, S> {
     {
         Asking::new(&self.actor.handle, Typed(message), |Typed(message)| message)
     }
-
-    /// As [`Actor::with`]; waits in this call, for room, too. There is no future of it, because a
-    /// task could forget that, and what the closure borrows with it: see [`call`](Self::call).
-    ///
-    /// # Errors
-    /// As [`Actor::with`], but for [`Reason::Full`].
-    ///
-    /// # Panics
-    /// As [`Actor::with`].
-    ///
-    /// # Examples
-    /// ```
-    /// use turnwise::{Actor, Overflow};
-    ///
-    /// let names = Actor::builder(vec!["ada".to_string()]).capacity(1, Overflow::Reject).spawn()?;
-    /// let mut first = String::new();
-    /// names.waiting().with(|names| first.clone_from(&names[0]))?;
-    /// assert_eq!(first, "ada");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn with<F, R>(&self, f: F) -> Result<R, AskError>
-    where
-        F: FnOnce(&mut S) -> R + Send,
-        R: Send,
-    {
-        self.actor.handle.lend(f, Limit::Unlimited, true)
-    }
-
-    /// As [`Actor::with_within`]; the limit is for room and turn together.
-    ///
-    /// # Errors
-    /// As [`Actor::with_within`], but for [`Reason::Full`].
-    ///
-    /// # Panics
-    /// As [`Actor::with_within`].
-    pub fn with_within<F, R>(&self, limit: impl Into<Limit>, f: F) -> Result<R, AskError>
-    where
-        F: FnOnce(&mut S) -> R + Send,
-        R: Send,
-    {
-        self.actor.handle.lend(f, limit.into(), true)
-    }
 }
 
 impl<S> fmt::Debug for Waiting<'_, S> {

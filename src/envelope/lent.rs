@@ -1,5 +1,5 @@
-//! A closure that its caller lends for a limited time: it lies in a oneshot, may borrow from the
-//! caller's frame, and can be taken back until its turn.
+//! A closure that a caller inside a turn lends: it lies in a oneshot, may borrow from the caller's
+//! frame, and can be taken back until its turn.
 //!
 //! - E3: what it borrows is there until it was taken back ([`Asker::cancel`]) or answered
 //!   ([`Asker::take`]): its caller does not leave before. Neither the closure nor its result is
@@ -103,7 +103,7 @@ where
 
 impl<S, F, R> Drop for Lent<S, F, R> {
     fn drop(&mut self) {
-        // One that was accepted nowhere, or was withdrawn from its seat: its caller takes it back.
+        // One that was accepted nowhere: its caller takes it back.
         // In a node it is never dropped: it is run or discarded.
         self.answerer.take().into_iter().for_each(Answerer::leave);
     }

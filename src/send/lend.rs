@@ -1,10 +1,9 @@
-//! `with` for callers whose time is limited, or who wait for room: a closure that is lent
-//! ([`crate::envelope::lent`]), and taken back when the time is over.
+//! `with` inside a turn: a closure that is lent ([`crate::envelope::lent`]), so that its caller can
+//! take it back when the wait would close a circle, or must not be.
 //!
-//! - E3 is kept by [`Loan`]: it does not go, by a return or by a panic of the clock, before the
-//!   closure was taken back or answered. Until it was taken back it may start; from then on it never
-//!   runs. One that has started is waited for, however long: a turn is not interrupted, and what it
-//!   borrows is the caller's.
+//! - E3 is kept by [`Loan`]: it does not go before the closure was taken back or answered. Until it
+//!   was taken back it may start; from then on it never runs. One that has started is waited for,
+//!   however long: a turn is not interrupted, and what it borrows is the caller's.
 
 use crate::cell::refs::{Ref, Strong};
 use crate::drain::blocking::relieve_anyway;
@@ -16,69 +15,12 @@ use crate::mailbox::node::NodePtr;
 use crate::mailbox::oneshot::{Asker, oneshot};
 use crate::mailbox::word::{Entry, Snapshot};
 use crate::panic;
-use crate::send::push::By;
 use crate::send::wait::Hold;
 use crate::sync::thread;
 use crate::time::{Cutoff, Limit, MonotonicClock};
 use crate::wait_list::Waiter;
 
 impl<S: 'static> Strong<S> {
-    /// Runs a closure that may borrow from the caller, and waits for it; for its turn to begin, up
-    /// to the limit. `waits`: for room in a full mailbox, too.
-    ///
-    /// # Panics
-    /// With the closure's own panic; if the clock does.
-    pub(crate) fn lend<F, R>(&self, f: F, limit: Limit, waits: bool) -> Result<R, AskError>
-    where
-        F: FnOnce(&mut S) -> R + Send,
-        R: Send,
-    {
-        let deadline = self.deadline(limit);
-        let f = match self.try_with(f) {
-            Ok(value) => return Ok(value),
-            Err(error) => match error.into_parts() {
-                (f, Reason::Busy | Reason::HasExecutor) => f,
-                (_, reason) => return Err(self.not_run(reason)),
-            },
-        };
-        #[cfg(feature = "tracing")]
-        if let Some(origin) = self.origin() {
-            return self.lend_left(origin.of_closure(self.header(), f), deadline, waits);
-        }
-        self.lend_left(f, deadline, waits)
-    }
-
-    /// The same for a closure that could not be run at once.
-    #[inline(always)]
-    fn lend_left<F, R>(&self, f: F, deadline: Cutoff<'_>, waits: bool) -> Result<R, AskError>
-    where
-        F: FnOnce(&mut S) -> R + Send,
-        R: Send,
-    {
-        if let Some(cycle) = self.own_circle() {
-            return Err(self.not_run(Reason::Deadlock(cycle)));
-        }
-        let (answerer, asker) = oneshot(Job::new(f));
-        let cell = self.to_ref();
-        let loan = Loan { cell: &cell, asker: Some(asker) };
-        let lent = Lent::new(answerer);
-        let sent = if waits && !self.drops_newest() {
-            self.send_or_sit(lent, By::Sender).unwrap_or_else(|seat| {
-                seat.wait(deadline).map_err(|(lent, reason)| match reason {
-                    Reason::Full => (lent, Reason::TimedOut),
-                    other => (lent, other),
-                })
-            })
-        } else {
-            with_local(|local| self.push(local, Snapshot::IDLE, lent, By::Sender))
-        };
-        if let Err((_lent, reason)) = sent {
-            self.header().report_refused(&reason, 1);
-            return loan.take_back(reason);
-        }
-        loan.wait(deadline)
-    }
-
     /// Runs a closure that may borrow from the caller, who is inside a turn, and waits for it. It is
     /// put in like this.
     pub(super) fn lend_inside<F, R>(
@@ -100,7 +42,7 @@ impl<S: 'static> Strong<S> {
         match self.push_nodes(seen, Links::one(node), limit, entry) {
             Ok(owed) => {
                 self.discharge_for(local, owed, &|| loan.is_done());
-                loan.wait(Cutoff::new(&MonotonicClock, Limit::Unlimited))
+                loan.wait()
             }
             Err(refusal) => {
                 // SAFETY: it was made here of this, and pushed nowhere.
@@ -111,6 +53,11 @@ impl<S: 'static> Strong<S> {
             }
         }
     }
+}
+
+/// The end of a wait without a limit.
+fn never() -> Cutoff<'static> {
+    Cutoff::new(&MonotonicClock, Limit::Unlimited)
 }
 
 /// A closure that is lent, for as long as its asker is there.
@@ -124,14 +71,15 @@ impl<F, R> Loan<'_, F, R> {
         self.asker.as_ref().is_some_and(Asker::is_done)
     }
 
-    /// Waits for its end; for its beginning, up to the deadline.
-    fn wait(mut self, deadline: Cutoff<'_>) -> Result<R, AskError> {
+    /// Waits for its end.
+    fn wait(mut self) -> Result<R, AskError> {
         let Some(asker) = &mut self.asker else { return Err(self.abandoned()) };
-        match self.cell.wait_for(asker, deadline, Hold::Borrowed) {
+        match self.cell.wait_for(asker, never(), Hold::Borrowed) {
             Ok(Some(Ok(returned))) => self.settle(returned),
             // It is answered with what became of it, and with nothing else.
             Ok(Some(Err(other))) => Err(other.named(|| Some(self.cell.header().who()))),
-            Ok(None) => self.take_back(Reason::TimedOut),
+            // There is no limit.
+            Ok(None) => Err(self.abandoned()),
             Err(reason) => self.take_back(reason),
         }
     }
@@ -182,9 +130,8 @@ impl<F, R> Loan<'_, F, R> {
             }
             let _away = with_local(relieve_anyway);
             if asker.watch(Waiter::Thread(thread::current())) {
-                let never = Cutoff::new(&MonotonicClock, Limit::Unlimited);
                 // Once it has begun, another one is told.
-                let _ = self.cell.sleep_for(&asker, never, Hold::Borrowed);
+                let _ = self.cell.sleep_for(&asker, never(), Hold::Borrowed);
             }
         }
     }
@@ -192,7 +139,7 @@ impl<F, R> Loan<'_, F, R> {
 
 impl<F, R> Drop for Loan<'_, F, R> {
     fn drop(&mut self) {
-        // A clock has panicked. Closure and result are the caller's.
+        // A wait was left without an answer. Closure and result are the caller's.
         let ended = self.end();
         panic::ignore(|| drop(ended));
     }

@@ -1,7 +1,6 @@
 //! R4: a message in the frame of a caller who waits.
 
 use super::super::error::{AskError, Reason, StopCause};
-use super::clock::{LIMIT, Steps};
 use super::*;
 use crate::sync::reached;
 
@@ -77,33 +76,5 @@ pub(super) fn r4_borrowed_stopped() {
         assert_eq!(error, AskError::from(Reason::Stopped(StopCause::Requested)));
     }
     thread.join();
-    shared.finish();
-}
-
-/// E3: the time of a caller who lends a closure is over as its turn comes. It has run, and its
-/// caller sees what it wrote to the frame; or it never runs, and the frame is the caller's.
-pub(super) fn r4_lent() {
-    let clock = Arc::new(Steps::default());
-    let theirs = clock.clone();
-    let shared = Shared::queued(|builder| builder.clock(theirs));
-    let runner = shared.spawn(|shared| shared.queue().run_next());
-    let ticks = spawn(move || clock.tick());
-    let mut local = Track::new(0);
-    let lent = shared.actor.with_within(LIMIT, |_| *local.get_mut() += 1);
-    let written = *local.get_ref();
-    drop(local);
-    match lent {
-        Ok(()) => {
-            reached("run");
-            assert_eq!(written, 1);
-        }
-        Err(AskError::Refused(Reason::TimedOut, _)) => {
-            reached("taken back");
-            assert_eq!(written, 0);
-        }
-        other => unreachable!("{other:?}"),
-    }
-    ticks.join();
-    runner.join();
     shared.finish();
 }

@@ -6,8 +6,8 @@ use fastrand::Rng;
 
 use crate::plan::{
     Actor, Asked, Asks, Await, Bell, Body, ChainPlace, Deed, Ends, FUTURES, Fate, For, Hooks, How,
-    Inside, Later, Leg, Lends, Letter, Link, Manner, Most, OnPanic, PlaceKind, Program, Rings,
-    Room, Runs, Settles, Step, Time, Touch, Waits, Watches, Way,
+    Inside, Later, Leg, Letter, Link, Manner, Most, OnPanic, PlaceKind, Program, Rings, Room, Runs,
+    Settles, Step, Time, Touch, Waits, Watches, Way,
 };
 
 /// The weights of a kind of programs.
@@ -686,18 +686,7 @@ impl Draw {
                     then: self.fate(),
                 }
             }
-            3 => {
-                let limit = self.limit();
-                let how = self.one(&[
-                    Lends::With,
-                    Lends::With,
-                    Lends::Within(limit),
-                    Lends::Within(limit),
-                    Lends::Waiting,
-                    Lends::WaitingWithin(limit),
-                ]);
-                Deed::With { to, how, body: self.body(depth) }
-            }
+            3 => Deed::With { to, body: self.body(depth) },
             4 => Deed::SendAsync {
                 to,
                 what: self.one(&[Waits::Tell, Waits::Tell, Waits::Tell, Waits::Call, Waits::Ask]),

@@ -112,16 +112,6 @@ pub enum Way {
     Lossy(usize),
 }
 
-/// How a closure is lent to an actor.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Lends {
-    With,
-    Within(For),
-    /// For as long as there is no room.
-    Waiting,
-    WaitingWithin(For),
-}
-
 /// What of an actor a future waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Watches {
@@ -233,7 +223,6 @@ pub enum Deed {
     },
     With {
         to: usize,
-        how: Lends,
         body: Body,
     },
     SendAsync {

@@ -20,8 +20,8 @@ use crate::ledger::{
     WITHDRAWN, described, finding, flags, happens, lacks, mark,
 };
 use crate::plan::{
-    Bell, Body, Deed, FUTURES, Fate, For, How, Inside, Later, Lends, Letter, Manner, OnPanic,
-    PlaceKind, Program, Runs, Settles, Step, Time,
+    Bell, Body, Deed, FUTURES, Fate, For, How, Inside, Later, Letter, Manner, OnPanic, PlaceKind,
+    Program, Runs, Settles, Step, Time,
 };
 use crate::record::{Record, Who};
 use crate::timing::{self, Clockwork};
@@ -454,15 +454,6 @@ impl World {
         }
     }
 
-    /// May this thread lend a closure to that actor? It is waited for once it has started.
-    fn may_lend(&self, to: usize) -> bool {
-        match DOING.get() {
-            Doing::Steps => true,
-            Doing::Turn => INSIDE.with_borrow(|inside| inside.iter().all(|at| *at < to)),
-            Doing::Code | Doing::Poll => false,
-        }
-    }
-
     fn limit(&self, limit: For, to: usize) -> Limit {
         match limit {
             For::Zero => Limit::Immediate,
@@ -590,18 +581,13 @@ impl World {
                 system.iter().for_each(|system| face::look_at_system(system));
             }
             Deed::StopWeak { of } => drop(self.weak(*of).map(|weak| weak.stop())),
-            Deed::With { to, how, body } => {
-                let (may, limit) = match how {
-                    Lends::With | Lends::Waiting => (self.may_wait(*to), Limit::Unlimited),
-                    Lends::Within(limit) | Lends::WaitingWithin(limit) => {
-                        (self.may_lend(*to), self.limit(*limit, *to))
-                    }
-                };
+            Deed::With { to, body } => {
+                let may = self.may_wait(*to);
                 let Some(actor) = self.handle(*to).filter(|_| may) else { return };
                 let mail =
                     self.mail(*to, &Arc::new(Letter { turn: body.clone(), ..Letter::default() }));
                 let id = mail.token.id;
-                match face::lend(&actor, *how, limit, mail) {
+                match face::lend(&actor, mail) {
                     true if lacks(id, RUN) => finding("an answer without a turn", "with"),
                     true => {}
                     false => self.is_cancelled(*to, id),
