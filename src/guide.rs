@@ -18,7 +18,7 @@
 //! | [13. Watching](self::watching) | names in errors and panics, what is lost, counters, events, spans |
 //! | [14. In a service: tokio and axum](self::tokio) | actors in an async service: bounds, time-outs, what runs where, the shutdown |
 //! | [15. Testing without sleeping](self::testing) | testing without sleeping |
-//! | [16. Cookbook](self::cookbook) | whole programs: timer, supervisor, cache, rate limiter, stages, batch writer |
+//! | [16. Cookbook](self::cookbook) | whole programs: timer, supervisor, cache, rate limiter, stages, batch writer, only the newest |
 //! | [17. A small service](self::service) | all of it together: an order desk |
 //! | [18. Questions and answers](self::faq) | questions that come up, answered in a few lines |
 //! | [19. Coming from elsewhere](self::migration) | from mutexes, channels, tokio tasks, actix, kameo, ractor, xtra, Pekko |

@@ -15,9 +15,9 @@ use common::must_end;
 use turnwise::executor::{DrainQueue, ThreadPool};
 use turnwise::time::{Every, Timers};
 use turnwise::{
-    Activity, Actor, ActorName, AskError, Context, Drain, EndCause, Handler, Limit, Lossy,
-    Overflow, PanicPolicy, Promise, Reason, Recipient, Reply, Restarts, StopCause, System,
-    VirtualClock, promise,
+    Activity, Actor, ActorName, AskError, Context, Drain, EndCause, Handler, Limit, Overflow,
+    PanicPolicy, Promise, Reason, Recipient, Reply, Restarts, StopCause, System, VirtualClock,
+    promise,
 };
 
 type Log = Vec<u32>;
@@ -197,18 +197,6 @@ fn batches_and_recipients_wait_in_their_order() {
     go.keep(());
     turn.wait().unwrap();
     assert_eq!(seen(&log), [1, 9, 2, 3, 4, 5, 6]);
-}
-
-#[test]
-fn a_lossy_way_in_displaces_what_waits_behind_a_turn() {
-    let log = log();
-    let lossy: Lossy<Log, Note> = Lossy::new(&log, 1).unwrap();
-    let (turn, go) = waits(&log);
-    assert!(lossy.tell(Note(2)).unwrap().is_none());
-    assert_eq!(lossy.tell(Note(3)).unwrap().map(|Note(n)| n), Some(2));
-    go.keep(());
-    turn.wait().unwrap();
-    assert_eq!(seen(&log), [1, 9, 3]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use turnwise::executor::{DrainQueue, PoolBuilder, PoolError, PoolHandle, QueueHandle, Shutdown};
 use turnwise::{
-    Actor, ActorBuilder, AskError, Asking, BuildError, Drain, EndCause, Ending, Lossy, Overflow,
+    Actor, ActorBuilder, AskError, Asking, BuildError, Drain, EndCause, Ending, Overflow,
     PanicPolicy, Posted, Promise, Reason, Recipient, Reply, SendError, Sending, SharedPolicy,
     ShutdownReport, SpawnError, SpawnReason, Stats, StopCause, System, Template, TemplateBuilder,
     ThreadPool, TurnPanic, Undelivered, VirtualClock, WaitError, Waiting, WeakActor,
@@ -86,12 +86,6 @@ fn a_shared_reply_gives_no_access_to_what_is_in_it() {
     assert!(is!(WaitError<Lonely>: Sync));
     // What cannot be sent cannot be shared either: the crate claims no more than it needs.
     assert!(!is!(Reply<Local>: Sync) && !is!(SendError<Local>: Send));
-}
-
-#[test]
-fn a_lossy_way_in_crosses_threads_if_the_message_can() {
-    assert!(is!(Lossy<Lonely, Lonely>: Send) && is!(Lossy<Lonely, Lonely>: Sync));
-    assert!(!is!(Lossy<Lonely, Local>: Send) && !is!(Lossy<Local, u32>: Send));
 }
 
 #[test]

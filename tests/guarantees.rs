@@ -18,8 +18,8 @@ use turnwise::executor::{DrainQueue, Shutdown};
 use turnwise::time::{Timer, Timers};
 use turnwise::{
     Activity, Actor, ActorBuilder, ActorName, AskError, Clock, Context, Deadline, EndCause,
-    Executor, Handler, Limit, Lossy, Overflow, PanicPolicy, Promise, Reason, Reply, Restarts,
-    StopCause, System, Template, ThreadPool, TurnPanic, VirtualClock, WaitError, blocking, promise,
+    Executor, Handler, Limit, Overflow, PanicPolicy, Promise, Reason, Reply, Restarts, StopCause,
+    System, Template, ThreadPool, TurnPanic, VirtualClock, WaitError, blocking, promise,
     promise_on,
 };
 
@@ -813,23 +813,6 @@ fn losses_are_counted_without_waiting() {
         assert_eq!((lost.discarded(), busy.discarded()), (1, 0));
         assert!(turnwise::discarded() >= 1);
         held.let_go();
-    });
-}
-
-#[test]
-fn lossy_never_waits() {
-    must_end(|| {
-        let actor = plain();
-        let lossy = Lossy::new(&actor, 1).unwrap();
-        let held = Held::hold(&actor);
-        assert!(matches!(lossy.tell(Note), Ok(None)));
-        assert!(matches!(lossy.tell(Note), Ok(Some(Note))), "the oldest comes back");
-        assert_eq!(lossy.len(), 1);
-        held.let_go();
-        until(|| actor.is_idle());
-        assert_eq!(seen(&actor).len(), 1);
-        assert!(matches!(lossy.tell(Note), Ok(None)));
-        assert_eq!(seen(&actor)[1], here(), "runs as `tell` does");
     });
 }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use common::Held;
 use turnwise::time::Every;
 use turnwise::{
-    Actor, AskError, Context, Handler, Limit, Lossy, Overflow, Reason, SharedPolicy, System,
-    Template, ThreadPool, WaitError, promise,
+    Actor, AskError, Context, Handler, Limit, Overflow, Reason, SharedPolicy, System, Template,
+    ThreadPool, WaitError, promise,
 };
 
 type Boxed = Result<(), Box<dyn Error + Send + Sync>>;
@@ -104,8 +104,6 @@ calls! {
     ask_within: |actor| actor.ask(lonely(1)).within(NOW), "the mailbox is full";
     ask_timeout: |actor| actor.ask(lonely(1)).wait_timeout(NOW), "the mailbox is full";
     recipient: |actor| actor.recipient().tell(lonely(1)), "`till`: the mailbox is full";
-    lossy: |actor| Lossy::<_, Lonely>::new(actor, 0), "capacity of at least 1";
-    full_lossy: |actor| Lossy::new(actor, 1).unwrap().tell(lonely(1)), "`till`";
     tell_every: |_actor| {
         Actor::new(Ticks).tell_every(Every::step(NOW), ()).map(drop)
     }, "step";

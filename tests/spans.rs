@@ -25,7 +25,7 @@ use turnwise::executor::DrainQueue;
 use turnwise::time::{Every, Timers};
 use turnwise::{
     Actor, ActorBuilder, ActorName, AskError, AsyncContext, AsyncHandler, Clock, Context, Handler,
-    Limit, Lossy, Overflow, PanicPolicy, Reason, Template, Undelivered, VirtualClock, promise,
+    Limit, Overflow, PanicPolicy, Reason, Template, Undelivered, VirtualClock, promise,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -257,7 +257,6 @@ const WAYS: &[Way] = &[
     ("recipient tell", 1, |till| till.recipient().tell(COIN).unwrap()),
     ("recipient ask", 1, |till| till.recipient().ask(COIN).forget()),
     ("recipient waiting", 1, |till| till.reply_recipient().waiting().tell(COIN).wait().unwrap()),
-    ("lossy", 1, |till| assert!(Lossy::new(till, 2).unwrap().tell(COIN).unwrap().is_none())),
     ("inside a turn", 1, |till| in_turn(|| till.send(add).unwrap())),
 ];
 

@@ -18,7 +18,6 @@ mod shutdown;
 
 mod builder;
 mod ending;
-mod lossy;
 mod message;
 mod posted;
 mod registry;
@@ -34,7 +33,6 @@ pub use awaiting::{AbortHandle, AsyncContext, AsyncHandler, AsyncTurn};
 pub use builder::ActorBuilder;
 pub use ending::Ending;
 pub use handle::Actor;
-pub use lossy::Lossy;
 pub use message::{Context, Handler};
 pub use posted::Posted;
 pub use recipient::{Recipient, WaitingRecipient, WeakRecipient};

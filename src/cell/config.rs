@@ -223,7 +223,7 @@ impl<S> fmt::Debug for Undelivered<S> {
 
 /// What a full mailbox does with one more message.
 ///
-/// To drop the oldest instead, see [`Lossy`](crate::Lossy).
+/// To drop the oldest instead, see [the cookbook](crate::guide::cookbook#only-the-newest).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Overflow {

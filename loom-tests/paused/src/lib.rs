@@ -38,10 +38,9 @@ mod wait_list;
 
 pub use actor::{
     AbortHandle, Activity, Actor, ActorBuilder, ActorSnapshot, Asking, AsyncContext, AsyncHandler,
-    AsyncTurn, Closing, Context, Ending, Handler, Lossy, Posted, Promise, Recipient, Reply,
-    Sending, ShutdownReport, SpawnError, SpawnReason, System, SystemSnapshot, Template,
-    TemplateBuilder, WaitError, Waiting, WaitingRecipient, WeakActor, WeakRecipient, Within,
-    promise, promise_on,
+    AsyncTurn, Closing, Context, Ending, Handler, Posted, Promise, Recipient, Reply, Sending,
+    ShutdownReport, SpawnError, SpawnReason, System, SystemSnapshot, Template, TemplateBuilder,
+    WaitError, Waiting, WaitingRecipient, WeakActor, WeakRecipient, Within, promise, promise_on,
 };
 pub use budget::Budget;
 pub use cell::config::{Overflow, PanicPolicy, SharedPolicy, Undelivered};

@@ -62,6 +62,5 @@ scenarios! {
     14 threads_and_tasks_wait_for_room
     15 a_system_ends_its_actors_while_others_send
     16 limits_on_a_clock_that_a_thread_moves
-    17 a_lossy_mailbox_keeps_the_newest
-    18 turns_wait_are_woken_and_cut
+    17 turns_wait_are_woken_and_cut
 }

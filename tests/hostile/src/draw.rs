@@ -739,15 +739,7 @@ impl Draw {
                 Deed::Settle { slot, how: if forgets { Settles::Forget } else { self.one(&all) } }
             }
             26 => {
-                let way = self.one(&[
-                    Way::Recipient,
-                    Way::Asks,
-                    Way::Asks,
-                    Way::Weak,
-                    Way::Lossy(1),
-                    Way::Lossy(1),
-                    Way::Lossy(3),
-                ]);
+                let way = self.one(&[Way::Recipient, Way::Asks, Way::Asks, Way::Weak]);
                 Deed::MakeWay { to, slot, way }
             }
             27 => Deed::SendBy { slot, letter: self.letter(depth) },

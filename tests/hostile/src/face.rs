@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use turnwise::executor::{Blocking, DrainQueue, Rayon, Tokio};
 use turnwise::{
     Actor, AskError, Asking, Budget, Clock, Closing, Context, EndCause, Ending, Executor, Handler,
-    Lossy, MonotonicClock, Overflow, PanicPolicy, Promise, Reason, Recipient, Reply, Restarts,
-    SendError, Sending, SharedPolicy, ShutdownReport, ThreadPool, Undelivered, WaitError,
-    WeakActor, WeakRecipient, Within, promise, promise_on,
+    MonotonicClock, Overflow, PanicPolicy, Promise, Reason, Recipient, Reply, Restarts, SendError,
+    Sending, SharedPolicy, ShutdownReport, ThreadPool, Undelivered, WaitError, WeakActor,
+    WeakRecipient, Within, promise, promise_on,
 };
 pub use turnwise::{Drain, Limit, System, VirtualClock, blocking};
 
@@ -348,7 +348,6 @@ pub enum Route {
     Recipient(Recipient<Mail>),
     Asks(Recipient<Mail, Answer>),
     Weak(WeakWay),
-    Lossy(Lossy<State, Mail>, usize),
 }
 
 impl Route {
@@ -357,9 +356,6 @@ impl Route {
             Way::Recipient => Route::Recipient(actor.recipient()),
             Way::Asks => Route::Asks(actor.reply_recipient()),
             Way::Weak => Route::Weak(actor.recipient().downgrade()),
-            Way::Lossy(most) => {
-                Route::Lossy(Lossy::new(actor, most).expect("it is not zero"), most)
-            }
         }
     }
 
@@ -399,21 +395,10 @@ impl Route {
                 let again = mail.goes_again();
                 Some(retried(recipient.tell(mail), (id, again), |mail| recipient.tell(mail)))
             }
-            Route::Lossy(lossy, _) => {
-                let (back, accepted) = match lossy.tell(mail) {
-                    Ok(None) => return Some(true),
-                    Ok(Some(displaced)) => (displaced, Some(true)),
-                    // If it is another one, nobody here knows what became of our own.
-                    Err(error) => (error.into_message(), None),
-                };
-                came_back(back.id());
-                mark(back.id(), BACK);
-                if back.id() == id { Some(false) } else { accepted }
-            }
         }
     }
 
-    /// Takes out what waits in it.
+    /// Looks at what it says of its actor.
     pub fn empty(&self) {
         match self {
             Route::Recipient(recipient) => {
@@ -424,17 +409,6 @@ impl Route {
                 let _ = (weak.upgrade().is_some_and(|same| same == *recipient), weak.name());
             }
             Route::Weak(weak) => drop((weak.name(), format!("{weak:?}"))),
-            Route::Lossy(lossy, most) => {
-                let (waiting, _) = (lossy.len(), lossy.is_empty());
-                if waiting > *most {
-                    finding("a way holds too much", &format!("{waiting} of {most}"));
-                }
-                for mail in lossy.drain() {
-                    if mark(mail.id(), BACK) & RUN != 0 {
-                        finding("a drained message had run", &crate::ledger::described(mail.id()));
-                    }
-                }
-            }
         }
     }
 }

@@ -109,7 +109,6 @@ pub enum Way {
     Asks,
     /// One that does not keep the actor.
     Weak,
-    Lossy(usize),
 }
 
 /// What of an actor a future waits for.

@@ -540,7 +540,6 @@ impl World {
                         let kept = &mut *self.weak_ways.lock().unwrap();
                         kept.iter_mut().for_each(|kept| kept.push(weak.clone()));
                     }
-                    Route::Lossy(..) => self.entries[*to].record.is_vague.store(true, SeqCst),
                     _ => {}
                 }
                 let before = self.ways[*slot].lock().unwrap().replace((*to, route));
@@ -552,7 +551,7 @@ impl World {
                 let mail = self.mail(to, letter);
                 let id = mail.token.id;
                 if let Some(accepted) = route.tell(mail) {
-                    told(id, accepted, !matches!(route, Route::Lossy(..)));
+                    told(id, accepted, true);
                 }
             }
             Deed::EmptyWay { slot, drops } => {

@@ -14,8 +14,8 @@ use std::thread::{JoinHandle, spawn, yield_now};
 use std::time::Duration;
 
 use super::api::{
-    Actor, AskError, Context, Drain, Handler, Limit, Lossy, Overflow, PanicPolicy, Reason,
-    StopCause, System, VirtualClock, WaitError,
+    Actor, AskError, Drain, Limit, Overflow, PanicPolicy, Reason, StopCause, System, VirtualClock,
+    WaitError,
 };
 
 /// What became of all messages.
@@ -148,7 +148,6 @@ pub const ALL: &[Scenario] = &[
     ("threads and tasks wait for room, and give up", waiting_for_room),
     ("a system ends its actors while others send", system),
     ("limits on a clock that a thread moves", virtual_clock),
-    ("a lossy mailbox keeps the newest", lossy),
     ("turns wait, are woken and cut", waiting_turns),
 ];
 
@@ -1023,40 +1022,4 @@ fn virtual_clock(size: Size) {
     let [_, handled, returned, _] = counts.settle();
     assert_eq!(returned, 0);
     assert!(handled > 0);
-}
-
-/// Takes tokens.
-#[derive(Default)]
-struct Taker(State);
-
-impl Handler<Token> for Taker {
-    type Reply = ();
-
-    fn handle(&mut self, token: Token, _: &mut Context<'_, Self>) {
-        self.0.turn();
-        token.handled();
-    }
-}
-
-fn lossy(size: Size) {
-    const CAPACITY: usize = 2;
-    let counts = Counts::new();
-    let actor = Actor::new(Taker::default());
-    let newest = Lossy::new(&actor, CAPACITY).unwrap();
-    on_threads(size, {
-        let (newest, counts) = (newest.clone(), counts.clone());
-        move |_| {
-            for _ in 0..size.rounds {
-                if let Some(oldest) = newest.tell(Token::new(&counts)).unwrap() {
-                    oldest.returned();
-                }
-                assert!(newest.len() <= CAPACITY);
-            }
-        }
-    });
-    actor.wait_idle().unwrap();
-    assert!(newest.is_empty());
-    drop((actor, newest));
-    let [_, _, _, dropped] = counts.settle();
-    assert_eq!(dropped, 0, "what gives way comes back to a sender");
 }
