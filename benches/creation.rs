@@ -16,7 +16,7 @@ use std::time::Duration;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use group::{add, brief, group};
-use turnwise::{Actor, Template, ThreadPool};
+use turnwise::{Actor, Spawner, ThreadPool};
 use workloads::rivals::{Handwritten, HandwrittenPool, Textbook};
 use workloads::runs::Took;
 use workloads::{OnPool, ParkingLot, State, Std, Turnwise, Way, With, actors};
@@ -49,12 +49,12 @@ fn one<W: Way>(group: &mut BenchmarkGroup<'_, WallTime>, (name, part): (&str, Pa
 static POOL: LazyLock<ThreadPool> =
     LazyLock::new(|| ThreadPool::new().expect("there are threads to be had"));
 
-static TEMPLATE: LazyLock<Template<State>> = LazyLock::new(|| {
-    let builder = Template::builder().executor(POOL.handle());
+static SPAWNER: LazyLock<Spawner<State>> = LazyLock::new(|| {
+    let builder = Actor::builder().executor(POOL.handle());
     builder.build().expect("no limit was asked for")
 });
 
-/// Actors on a pool, each from a builder of its own or all from one template.
+/// Actors on a pool, each from a builder of its own or all from one spawner.
 fn pooled(
     group: &mut BenchmarkGroup<'_, WallTime>,
     subject: &str,
@@ -83,10 +83,10 @@ fn creation(criterion: &mut Criterion) {
         one::<Handwritten>(&mut group, part);
         one::<HandwrittenPool>(&mut group, part);
         pooled(&mut group, "turnwise-pool", part, || {
-            let builder = Actor::builder(State::default()).executor(POOL.handle());
-            builder.spawn().expect("no limit was asked for")
+            let builder = Actor::builder().executor(POOL.handle());
+            builder.spawn(State::default()).expect("no limit was asked for")
         });
-        pooled(&mut group, "turnwise-template", part, || TEMPLATE.spawn(State::default()));
+        pooled(&mut group, "turnwise-spawner", part, || SPAWNER.spawn(State::default()));
     }
     group.finish();
 }

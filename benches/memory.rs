@@ -25,7 +25,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::yield_now;
 use turnwise::executor::DrainQueue;
-use turnwise::{Actor, PanicPolicy, SharedPolicy, Template, ThreadPool};
+use turnwise::{Actor, PanicPolicy, Spawner, ThreadPool};
 
 /// What our library keeps for later at most: the depot's 1024 chunks of 4096 bytes, those of one
 /// thread, and the lists of them.
@@ -148,7 +148,7 @@ impl Subject for Queued {
     fn world() {}
     fn create((): &()) -> Self::Object {
         let queue = DrainQueue::new();
-        let actor = Actor::builder(0).executor(queue.handle()).spawn();
+        let actor = Actor::builder().executor(queue.handle()).spawn(0);
         (actor.expect("no capacity was asked for"), queue)
     }
     fn send(object: &Self::Object) {
@@ -169,19 +169,19 @@ impl Subject for Queued {
 /// An actor on the pool of the process, with a panic policy and a hook. Without a message: the pool's
 /// threads would show, not the actor.
 fn built(_: &()) -> Actor<u64> {
-    let builder = Actor::builder(0).executor(ThreadPool::global().clone()).name("built");
+    let builder = Actor::builder().executor(ThreadPool::global().clone()).name("built");
     let builder = builder.panic_policy(PanicPolicy::Resume).on_panic(|_| ());
-    builder.spawn().expect("no capacity was asked for")
+    builder.spawn(0).expect("no capacity was asked for")
 }
 
-/// The same from a template.
-fn templated(template: &Template<u64>) -> Actor<u64> {
-    template.spawn(0)
+/// The same from a spawner.
+fn spawned_by(spawner: &Spawner<u64>) -> Actor<u64> {
+    spawner.spawn(0)
 }
 
-fn template() -> Template<u64> {
-    let builder = Template::builder().executor(ThreadPool::global().clone()).name("templated");
-    let builder = builder.panic_policy(SharedPolicy::Resume).on_panic(|_| ());
+fn spawner() -> Spawner<u64> {
+    let builder = Actor::builder().executor(ThreadPool::global().clone()).name("of a spawner");
+    let builder = builder.panic_policy(PanicPolicy::Resume).on_panic(|_| ());
     builder.build().expect("no capacity was asked for")
 }
 
@@ -429,11 +429,11 @@ fn table(quick: bool) {
         .map(|name| figures(cell(name, "idle", count)[0], Some(count)));
     row("idle object and its handle, bytes", &idle);
 
-    let own = ["built", "templated"].map(|name| cell(name, "silent", count)[0]);
+    let own = ["built", "of a spawner"].map(|name| cell(name, "silent", count)[0]);
     row("actor with an executor and hooks, bytes", &[figures(own[0], Some(count))]);
-    row("the same from a template, bytes", &[figures(own[1], Some(count))]);
+    row("the same from a spawner, bytes", &[figures(own[1], Some(count))]);
     let each = own[1].requested / count as i64;
-    assert!(each <= 48, "an actor of a template takes {each} bytes, handle included");
+    assert!(each <= 48, "an actor of a spawner takes {each} bytes, handle included");
 
     for bytes in [16, 48, 200] {
         let count = scaled(1_000_000, 20_000);
@@ -498,7 +498,7 @@ fn main() {
         Queued::NAME => measure::<Queued>(what, count),
         Task::NAME => measure::<Task>(what, count),
         "built" => silent(count, (), built),
-        "templated" => silent(count, template(), templated),
+        "of a spawner" => silent(count, spawner(), spawned_by),
         _ => panic!("nobody is called {subject}"),
     };
     for Memory { requested, resident } in seen {

@@ -57,11 +57,11 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     // Messages to this one wait until the queue is run. Two may wait. The third one comes back,
     // with the reason, and is ours to send again.
     let queue = DrainQueue::new();
-    let orders = Actor::builder(Vec::new())
+    let orders = Actor::builder()
         .name("orders")
         .capacity(2, Overflow::Reject)
         .executor(queue.handle())
-        .spawn()?;
+        .spawn(Vec::new())?;
     orders.send(|orders| orders.push("apples"))?;
     orders.send(|orders| orders.push("pears"))?;
     let third = |orders: &mut Vec<_>| orders.push("plums");

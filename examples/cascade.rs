@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
 
     // The row is built from its end; the first cell keeps the next one, and so on.
     // Without a limit: a caller leaves after a millisecond otherwise, and a pool goes on.
-    let cell = |next| Actor::builder(Cell { sum: 0, next }).budget(Budget::UNLIMITED).spawn();
+    let cell = |next| Actor::builder().budget(Budget::UNLIMITED).spawn(Cell { sum: 0, next });
     let last = cell(None)?;
     let mut first = last.clone();
     for _ in 1..CELLS {

@@ -53,10 +53,10 @@ pub(crate) const NEVER: u32 = u32::MAX;
 /// use std::time::Duration;
 /// use turnwise::{Actor, Budget};
 ///
-/// let n = Actor::builder(0).budget(Budget::turns(256).time(Duration::from_millis(1))).spawn()?;
+/// let n = Actor::builder().budget(Budget::turns(256).time(Duration::from_millis(1))).spawn(0)?;
 /// n.send(|n| *n += 1)?;
 ///
-/// let forever = Actor::builder(0).budget(Budget::UNLIMITED).spawn()?;
+/// let forever = Actor::builder().budget(Budget::UNLIMITED).spawn(0)?;
 /// forever.send(|n| *n += 1)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -219,8 +219,8 @@ impl fmt::Display for Reason {
 /// ```
 /// use turnwise::{Actor, AskError, Reason};
 ///
-/// let ada = Actor::builder(1).name("ada").spawn()?;
-/// let bob = Actor::builder(2).name("bob").spawn()?;
+/// let ada = Actor::builder().name("ada").spawn(1)?;
+/// let bob = Actor::builder().name("bob").spawn(2)?;
 /// let (back, there) = (ada.clone(), bob.clone());
 /// let answer = ada.with(move |_| there.with(move |_| back.with(|n| *n)))??;
 /// let Err(AskError::Refused(Reason::Deadlock(cycle), _)) = &answer else { panic!("{answer:?}") };
@@ -278,7 +278,7 @@ impl fmt::Debug for Cycle {
 /// ```
 /// use turnwise::{Actor, AskError};
 ///
-/// let till = Actor::builder(0).name("till").spawn()?;
+/// let till = Actor::builder().name("till").spawn(0)?;
 /// let error = till.call(|_| panic!("jammed")).wait().unwrap_err();
 /// let AskError::Panicked(panic) = &error else { panic!("{error}") };
 /// assert_eq!((panic.actor(), panic.text()), (Some("till"), "jammed"));
@@ -469,7 +469,7 @@ impl AskError {
     /// ```
     /// use turnwise::{Actor, AskError, Reason, StopCause};
     ///
-    /// let till = Actor::builder(0).name("till").spawn()?;
+    /// let till = Actor::builder().name("till").spawn(0)?;
     /// till.stop();
     /// let error = till.call(|sum| *sum).wait().unwrap_err();
     /// assert_eq!(error.actor(), Some("till"));

@@ -50,7 +50,7 @@ pub use virtual_clock::VirtualClock;
 ///         MonotonicClock.now() * 2
 ///     }
 /// }
-/// let hasty = Actor::builder(0).clock(Doubled).spawn()?;
+/// let hasty = Actor::builder().clock(Doubled).spawn(0)?;
 /// assert!(!hasty.wait_ended(Duration::from_millis(2))?); // after one millisecond
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

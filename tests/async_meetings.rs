@@ -201,7 +201,7 @@ fn batches_and_recipients_wait_in_their_order() {
 
 #[test]
 fn the_newest_is_dropped_at_a_full_mailbox() {
-    let log = Actor::builder(Log::new()).capacity(1, Overflow::DropNewest).spawn().unwrap();
+    let log = Actor::builder().capacity(1, Overflow::DropNewest).spawn(Log::new()).unwrap();
     let (turn, go) = waits(&log);
     log.tell(Note(2)).unwrap();
     log.tell(Note(3)).unwrap();
@@ -214,7 +214,7 @@ fn the_newest_is_dropped_at_a_full_mailbox() {
 fn delayed_messages_arrive_and_wait() {
     let clock = VirtualClock::new();
     let timers = Timers::by_hand(clock.clone());
-    let log = Actor::builder(Log::new()).timers(timers.clone()).spawn().unwrap();
+    let log = Actor::builder().timers(timers.clone()).spawn(Log::new()).unwrap();
     let (turn, go) = waits(&log);
     log.tell_after(Duration::from_secs(1), Note(2)).forget();
     let every = log.send_after(Duration::from_secs(2), |log| log.push(3));
@@ -233,7 +233,7 @@ fn delayed_messages_arrive_and_wait() {
 #[test]
 fn snapshots_and_debug_say_that_a_turn_waits() {
     let system = System::new();
-    let log = system.spawn(Actor::builder(Log::new()).name("log")).unwrap();
+    let log = system.spawn(Actor::builder().name("log"), Log::new()).unwrap();
     let (turn, go) = waits(&log);
     log.tell(Note(2)).unwrap();
     let snapshot = system.snapshot();
@@ -248,7 +248,7 @@ fn snapshots_and_debug_say_that_a_turn_waits() {
 
 #[test]
 fn a_turn_is_counted_when_it_is_over() {
-    let log = Actor::builder(Log::new()).counted(true).spawn().unwrap();
+    let log = Actor::builder().counted(true).spawn(Log::new()).unwrap();
     let handled = || log.stats().unwrap().handled;
     let (turn, go) = waits(&log);
     assert_eq!(handled(), 0);
@@ -269,9 +269,9 @@ fn a_turn_is_counted_when_it_is_over() {
 fn idle_closed_and_ended_wait_for_the_turn() {
     let ends = Arc::new(Mutex::new(Vec::new()));
     let told = ends.clone();
-    let log = Actor::builder(Log::new())
+    let log = Actor::builder()
         .on_end(move |state, cause| told.lock().unwrap().push((state, cause)))
-        .spawn()
+        .spawn(Log::new())
         .unwrap();
     let (turn, go) = waits(&log);
     let (mut idle, mut closed, mut ended) = (log.idle(), log.closed(), log.ended());
@@ -345,7 +345,7 @@ fn a_system_that_is_shut_down_in_a_future_waits_for_a_turn() {
 #[test]
 fn a_turn_outlasts_its_budget() {
     let queue = DrainQueue::new();
-    let log = Actor::builder(Log::new()).budget(1).executor(queue.handle()).spawn().unwrap();
+    let log = Actor::builder().budget(1).executor(queue.handle()).spawn(Log::new()).unwrap();
     let turn = log.run(async |log| {
         for n in 0..5 {
             let mut yielded = false;
@@ -373,10 +373,10 @@ fn an_actor_rests_after_a_turn_that_waited_has_panicked() {
     let timers = Timers::by_hand(clock.clone());
     let second = Duration::from_secs(1);
     let limits = Restarts::at_most(1, Duration::from_secs(100)).backoff(second, second);
-    let log = Actor::builder(Log::new())
+    let log = Actor::builder()
         .timers(timers.clone())
         .panic_policy(PanicPolicy::restart_within(limits, || vec![7]))
-        .spawn()
+        .spawn(Log::new())
         .unwrap();
     let (go, gone) = promise::<()>();
     let turn = log.run(async move |_| {
@@ -407,7 +407,7 @@ fn an_executor_that_panics_at_the_wake_stops_the_actor_and_answers_the_turn() {
         0 => drain.run(),
         _ => common::quiet_panic("no"),
     };
-    let log = Actor::builder(Log::new()).executor(first_only).spawn().unwrap();
+    let log = Actor::builder().executor(first_only).spawn(Log::new()).unwrap();
     let (turn, go) = waits(&log);
     go.keep(());
     assert_eq!(turn.wait(), Err(AskError::Aborted(ActorName::ANY)));
@@ -421,7 +421,7 @@ fn an_executor_that_drops_the_wake_stops_the_actor_and_answers_the_turn() {
         0 => drain.run(),
         _ => drop(drain),
     };
-    let log = Actor::builder(Log::new()).executor(first_only).spawn().unwrap();
+    let log = Actor::builder().executor(first_only).spawn(Log::new()).unwrap();
     let (turn, go) = waits(&log);
     let queued = log.ask(Note(2));
     go.keep(());
@@ -434,7 +434,7 @@ fn an_executor_that_drops_the_wake_stops_the_actor_and_answers_the_turn() {
 fn a_pool_that_is_shut_down_while_a_turn_waits_stops_the_actor_at_the_wake() {
     must_end(|| {
         let pool = ThreadPool::builder().threads(1).build().unwrap();
-        let log = Actor::builder(Log::new()).executor(pool.handle()).spawn().unwrap();
+        let log = Actor::builder().executor(pool.handle()).spawn(Log::new()).unwrap();
         let (turn, go) = waits(&log);
         while log.len() > 0 && !format!("{log:?}").contains("a turn waits") {
             thread::yield_now();
@@ -468,7 +468,7 @@ fn a_future_that_has_panicked_is_dropped_before_the_policy_acts() {
     let dropped = Arc::new(AtomicUsize::new(0));
     let known = dropped.clone();
     let policy = PanicPolicy::restart(move || vec![known.load(SeqCst) as u32]);
-    let log = Actor::builder(Log::new()).panic_policy(policy).spawn().unwrap();
+    let log = Actor::builder().panic_policy(policy).spawn(Log::new()).unwrap();
     let panics = Panics(dropped.clone());
     let answer = log.run(turn(move |_| Box::pin(panics))).wait();
     assert!(matches!(answer, Err(AskError::Panicked(_))));

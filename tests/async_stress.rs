@@ -275,7 +275,7 @@ fn part(seed: u64, spawn: Spawn<'_>, lets_go: impl FnOnce()) {
 }
 
 fn actor(builder: turnwise::ActorBuilder<State>) -> Actor<State> {
-    builder.panic_policy(PanicPolicy::Resume).spawn().unwrap()
+    builder.panic_policy(PanicPolicy::Resume).spawn(State::default()).unwrap()
 }
 
 /// So many parts over each of the executors: a million turns, if the build is optimized.
@@ -289,7 +289,7 @@ fn parts(each: impl Fn(u64) + Send + Sync + 'static) {
 
 #[test]
 fn by_their_senders() {
-    parts(|seed| part(seed, &|| actor(Actor::builder(State::default())), || ()));
+    parts(|seed| part(seed, &|| actor(Actor::builder()), || ()));
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn in_a_pool_that_is_dropped() {
     parts(|seed| {
         let pool = ThreadPool::builder().threads(2).build().unwrap();
         let handle = pool.handle();
-        let spawn = || actor(Actor::builder(State::default()).executor(handle.clone()));
+        let spawn = || actor(Actor::builder().executor(handle.clone()));
         part(seed, &spawn, || drop(pool));
     });
 }
@@ -307,7 +307,7 @@ fn in_rayons_pool() {
     let pool = rayon_pool();
     parts(move |seed| {
         let rayon = Rayon::new(pool.clone());
-        let spawn = || actor(Actor::builder(State::default()).executor(rayon.clone()));
+        let spawn = || actor(Actor::builder().executor(rayon.clone()));
         part(seed, &spawn, || ());
     });
 }
@@ -322,7 +322,7 @@ fn in_tokio_of_many_threads() {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
         let handle = Tokio::new(runtime.handle().clone());
-        let spawn = || actor(Actor::builder(State::default()).executor(handle.clone()));
+        let spawn = || actor(Actor::builder().executor(handle.clone()));
         part(seed, &spawn, || runtime.shutdown_background());
     });
 }
@@ -334,7 +334,7 @@ fn in_tokio_of_one_thread() {
         let handle = Tokio::new(runtime.handle().clone());
         let (end, ended) = tokio::sync::oneshot::channel::<()>();
         let runs = thread::spawn(move || runtime.block_on(ended));
-        let spawn = || actor(Actor::builder(State::default()).executor(handle.clone()));
+        let spawn = || actor(Actor::builder().executor(handle.clone()));
         let end = Mutex::new(Some(end));
         part(seed, &spawn, || drop(end.lock().unwrap().take()));
         drop(end);
@@ -352,7 +352,7 @@ fn in_a_queue_that_is_closed() {
             runs.run_until_closed();
         });
         let handle = queue.handle();
-        let spawn = || actor(Actor::builder(State::default()).executor(handle.clone()));
+        let spawn = || actor(Actor::builder().executor(handle.clone()));
         part(seed, &spawn, || queue.close());
         queue.close();
         runs.join().unwrap();
@@ -369,7 +369,7 @@ fn by_an_executor_that_forgets_its_promises() {
             _ => drop(thread::spawn(move || drain.run())),
         };
         let odd: Arc<dyn turnwise::Executor> = Arc::new(odd);
-        let spawn = || actor(Actor::builder(State::default()).executor(odd.clone()));
+        let spawn = || actor(Actor::builder().executor(odd.clone()));
         part(seed, &spawn, || ());
     });
 }

@@ -139,7 +139,7 @@ fn typed_messages_come_back() {
 #[test]
 fn a_turn_is_woken_over_every_executor() {
     let pool = ThreadPool::builder().threads(2).build().unwrap();
-    let on_pool = Actor::builder(0).executor(pool.handle()).spawn().unwrap();
+    let on_pool = Actor::builder().executor(pool.handle()).spawn(0).unwrap();
     for n in [on_pool, Actor::new(0)] {
         for round in 0..100 {
             let (go, gone) = promise::<u32>();
@@ -157,7 +157,7 @@ fn a_turn_is_woken_over_every_executor() {
 #[test]
 fn a_queue_runs_turns_when_it_is_told_to() {
     let queue = DrainQueue::new();
-    let n = Actor::builder(0).executor(queue.handle()).spawn().unwrap();
+    let n = Actor::builder().executor(queue.handle()).spawn(0).unwrap();
     let (go, gone) = promise::<u32>();
     let turn = n.run(async move |n| {
         *n = gone.await.unwrap();
@@ -336,7 +336,7 @@ fn a_turn_stops_its_own_actor() {
 fn panics_before_and_after_an_await() {
     let dropped = Dropped::new();
     for after in [false, true] {
-        let n = Actor::builder(5).panic_policy(PanicPolicy::restart(|| 40)).spawn().unwrap();
+        let n = Actor::builder().panic_policy(PanicPolicy::restart(|| 40)).spawn(5).unwrap();
         let (go, gone) = promise::<()>();
         let guard = dropped.guard();
         let turn = n.run(async move |n| {
@@ -366,7 +366,7 @@ fn a_future_whose_drop_panics_is_a_turn_that_panicked() {
             }
         }
     }
-    let n = Actor::builder(0).panic_policy(PanicPolicy::Resume).spawn().unwrap();
+    let n = Actor::builder().panic_policy(PanicPolicy::Resume).spawn(0).unwrap();
     let (_never, kept) = promise::<()>();
     let (turn, handle) = n.run_abortable(async move |_| {
         let _bomb = Bomb;
@@ -396,7 +396,7 @@ fn a_future_whose_drop_panics_is_a_turn_that_panicked() {
 
 #[test]
 fn a_full_mailbox_is_waited_for() {
-    let n = Actor::builder(0).capacity(1, Overflow::Reject).spawn().unwrap();
+    let n = Actor::builder().capacity(1, Overflow::Reject).spawn(0).unwrap();
     let (go, gone) = promise::<()>();
     let turn = n.run(async move |n| {
         let _ = gone.await;
@@ -423,22 +423,21 @@ fn a_full_mailbox_is_waited_for() {
 #[test]
 fn batches_stay_open_while_a_turn_waits() {
     let log = Arc::new(Mutex::new(Vec::new()));
-    let (starts, ends) = (log.clone(), log.clone());
-    let n = Actor::builder(0)
-        .on_batch_start(move |_| starts.lock().unwrap().push("start".to_string()))
+    let ends = log.clone();
+    let n = Actor::builder()
         .on_batch_end(move |_, turns| ends.lock().unwrap().push(format!("end {turns}")))
-        .spawn()
+        .spawn(0)
         .unwrap();
     let (go, gone) = promise::<()>();
     let turn = n.run(async move |n| {
         let _ = gone.await;
         *n += 1;
     });
-    assert_eq!(*log.lock().unwrap(), ["start"]);
+    assert!(log.lock().unwrap().is_empty());
     go.keep(());
     turn.wait().unwrap();
     n.wait_idle().unwrap();
-    assert_eq!(*log.lock().unwrap(), ["start", "end 1"]);
+    assert_eq!(*log.lock().unwrap(), ["end 1"]);
 }
 
 #[test]
@@ -459,7 +458,7 @@ fn a_turn_asks_others_and_itself() {
 #[test]
 fn with_a_pool_that_is_gone_a_turn_is_answered() {
     let pool = ThreadPool::builder().threads(1).build().unwrap();
-    let n = Actor::builder(0).executor(pool.handle()).spawn().unwrap();
+    let n = Actor::builder().executor(pool.handle()).spawn(0).unwrap();
     let (go, gone) = promise::<()>();
     let begun = Arc::new(AtomicBool::new(false));
     let says = begun.clone();
@@ -481,7 +480,7 @@ fn tokio_without_ceremony() {
     use turnwise::executor::Tokio;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let n = Actor::builder(0).executor(Tokio::new(runtime.handle().clone())).spawn().unwrap();
+    let n = Actor::builder().executor(Tokio::new(runtime.handle().clone())).spawn(0).unwrap();
     // From a thread that is outside of the runtime.
     let turn = n.run(async |n| {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -511,8 +510,8 @@ fn a_million_polls_in_a_row_end() {
 #[test]
 fn places_are_exact_while_a_turn_waits() {
     let queue = DrainQueue::new();
-    let builder = Actor::builder(0).executor(queue.handle()).capacity(2, Overflow::Reject);
-    let n = builder.spawn().unwrap();
+    let builder = Actor::builder().executor(queue.handle()).capacity(2, Overflow::Reject);
+    let n = builder.spawn(0).unwrap();
     let (go, gone) = promise::<()>();
     n.send(|n| *n += 1).unwrap(); // done in the same list, before the turn
     let turn = n.run(async move |n| {
@@ -534,7 +533,7 @@ fn places_are_exact_while_a_turn_waits() {
 #[test]
 fn what_was_done_before_does_not_count_while_a_turn_waits() {
     let queue = DrainQueue::new();
-    let n = Actor::builder(0).executor(queue.handle()).spawn().unwrap();
+    let n = Actor::builder().executor(queue.handle()).spawn(0).unwrap();
     let (go, gone) = promise::<()>();
     n.send(|n| *n += 1).unwrap();
     n.send(|n| *n += 1).unwrap();
@@ -615,10 +614,10 @@ fn no_wake_runs_user_code_whatever_the_executor_does() {
             let lock = UnderALock::default();
             let [polls, ends] = [(); 2].map(|()| lock.clone());
             let guard = lock.guard();
-            let n = Actor::builder(())
+            let n = Actor::builder()
                 .executor(Rude(manner, AtomicBool::new(false)))
                 .on_end(move |(), _| ends.enter("end"))
-                .spawn()
+                .spawn(())
                 .unwrap();
             let kept = Arc::new(Mutex::new(None));
             let keeps = kept.clone();
@@ -649,8 +648,8 @@ fn no_wake_runs_user_code_whatever_the_executor_does() {
         // A promise that is kept is a wake.
         let lock = UnderALock::default();
         let (guard, polls) = (lock.guard(), lock.clone());
-        let n = Actor::builder(()).executor(Rude(manner, AtomicBool::new(false)));
-        let n = n.spawn().unwrap();
+        let n = Actor::builder().executor(Rude(manner, AtomicBool::new(false)));
+        let n = n.spawn(()).unwrap();
         let (promise, kept) = promise();
         let turn = n.run(async move |()| {
             let _guard = guard;

@@ -8,9 +8,9 @@ use std::rc::Rc;
 use turnwise::executor::{DrainQueue, PoolBuilder, PoolError, PoolHandle, QueueHandle, Shutdown};
 use turnwise::{
     Actor, ActorBuilder, AskError, Asking, BuildError, Drain, EndCause, Ending, Overflow,
-    PanicPolicy, Posted, Promise, Reason, Recipient, Reply, SendError, Sending, SharedPolicy,
-    ShutdownReport, SpawnError, SpawnReason, Stats, StopCause, System, Template, TemplateBuilder,
-    ThreadPool, TurnPanic, Undelivered, VirtualClock, WaitError, Waiting, WeakActor,
+    PanicPolicy, Posted, Promise, Reason, Recipient, Reply, SendError, Sending, ShutdownReport,
+    SpawnError, SpawnReason, Spawner, Stats, StopCause, System, ThreadPool, TurnPanic, Undelivered,
+    VirtualClock, WaitError, Waiting, WeakActor,
 };
 
 /// Is a type this? Asked in a way that also answers no.
@@ -43,10 +43,10 @@ fn handles_cross_threads_if_the_state_can_be_sent() {
 }
 
 #[test]
-fn templates_cross_threads_whatever_their_actors_hold() {
-    assert!(is!(Template<Lonely>: Send) && is!(Template<Lonely>: Sync));
-    assert!(!is!(Template<Local>: Send) && !is!(Template<Local>: Sync));
-    assert!(is!(TemplateBuilder<Lonely>: Send) && is!(SharedPolicy<Lonely>: Send));
+fn spawners_cross_threads_whatever_their_actors_hold() {
+    assert!(is!(Spawner<Lonely>: Send) && is!(Spawner<Lonely>: Sync));
+    assert!(!is!(Spawner<Local>: Send) && !is!(Spawner<Local>: Sync));
+    assert!(is!(ActorBuilder<Lonely>: Send) && is!(PanicPolicy<Lonely>: Send));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Hooks around a batch: each start has one end, whatever happens in between; a panic in one of
-//! them is the policy's.
+//! The end of a batch: each batch with a turn has one, whatever happens in between; a panic in its
+//! hook is the policy's.
 
 mod common;
 
@@ -16,15 +16,14 @@ use turnwise::{Actor, ActorBuilder, AskError, Overflow, PanicPolicy, Reason, Sto
 /// What an actor did, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Did {
-    Before,
     Turn(u32),
     After(u64),
     Panicked(String),
     GaveBack,
 }
-use Did::{After, Before, GaveBack, Panicked, Turn};
+use Did::{After, GaveBack, Panicked, Turn};
 
-/// Told by the hooks, and by the turns through the state.
+/// Written by the hooks, and by the turns through the state.
 #[derive(Clone, Default)]
 struct Diary(Arc<Mutex<Vec<Did>>>);
 
@@ -40,8 +39,7 @@ impl Diary {
 fn builder() -> (Diary, ActorBuilder<Diary>) {
     let diary = Diary::default();
     let theirs = diary.clone();
-    let builder = Actor::builder(diary.clone())
-        .on_batch_start(|diary| diary.note(Before))
+    let builder = Actor::<Diary>::builder()
         .on_batch_end(|diary, turns| diary.note(After(turns)))
         .on_panic({
             let diary = diary.clone();
@@ -58,16 +56,16 @@ fn turn(n: u32) -> impl FnOnce(&mut Diary) + Send + 'static {
 #[test]
 fn a_batch_is_what_waits() {
     let (diary, builder) = builder();
-    let actor = builder.spawn().unwrap();
+    let actor = builder.spawn(diary.clone()).unwrap();
     actor.send(turn(1)).unwrap();
-    assert_eq!(diary.take(), [Before, Turn(1), After(1)]);
+    assert_eq!(diary.take(), [Turn(1), After(1)]);
     in_turn(|| {
         for n in 1..=3 {
             actor.send(turn(n)).unwrap();
         }
         assert_eq!(diary.take(), []);
     });
-    assert_eq!(diary.take(), [Before, Turn(1), Turn(2), Turn(3), After(3)]);
+    assert_eq!(diary.take(), [Turn(1), Turn(2), Turn(3), After(3)]);
     in_turn(|| ());
     assert_eq!(diary.take(), []);
 }
@@ -75,7 +73,7 @@ fn a_batch_is_what_waits() {
 #[test]
 fn what_arrives_meanwhile_is_for_the_next_batch() {
     let (diary, builder) = builder();
-    let actor = builder.spawn().unwrap();
+    let actor = builder.spawn(diary.clone()).unwrap();
     let again = actor.clone();
     actor
         .send(move |diary| {
@@ -84,14 +82,14 @@ fn what_arrives_meanwhile_is_for_the_next_batch() {
             again.send(turn(3)).unwrap();
         })
         .unwrap();
-    assert_eq!(diary.take(), [Before, Turn(1), After(1), Before, Turn(2), Turn(3), After(2)]);
+    assert_eq!(diary.take(), [Turn(1), After(1), Turn(2), Turn(3), After(2)]);
 }
 
 #[test]
 fn every_way_to_a_turn_goes_through_a_batch() {
     let (diary, builder) = builder();
-    let actor = builder.spawn().unwrap();
-    let once = |n| [Before, Turn(n), After(1)];
+    let actor = builder.spawn(diary.clone()).unwrap();
+    let once = |n| [Turn(n), After(1)];
     actor.waiting().send(turn(1)).wait().unwrap();
     assert_eq!(diary.take(), once(1));
     actor.with(turn(2)).unwrap();
@@ -119,12 +117,12 @@ fn every_way_to_a_turn_goes_through_a_batch() {
 #[test]
 fn an_end_has_no_batch_of_its_own() {
     let (diary, builder) = builder();
-    let actor = builder.on_end(|diary, _| diary.note(Turn(99))).spawn().unwrap();
+    let actor = builder.on_end(|diary, _| diary.note(Turn(99))).spawn(diary.clone()).unwrap();
     in_turn(|| {
         actor.send(turn(1)).unwrap();
         actor.close();
     });
-    assert_eq!(diary.take(), [Before, Turn(1), After(1), Turn(99)]);
+    assert_eq!(diary.take(), [Turn(1), After(1), Turn(99)]);
     drop(actor);
     assert_eq!(diary.take(), []);
 }
@@ -133,21 +131,21 @@ fn an_end_has_no_batch_of_its_own() {
 fn a_batch_ends_with_the_budget() {
     let queue = DrainQueue::new();
     let (diary, builder) = builder();
-    let actor = builder.executor(queue.handle()).budget(2).spawn().unwrap();
+    let actor = builder.executor(queue.handle()).budget(2).spawn(diary.clone()).unwrap();
     for n in 1..=3 {
         actor.send(turn(n)).unwrap();
     }
     assert!(queue.run_one());
-    assert_eq!(diary.take(), [Before, Turn(1), Turn(2), After(2)]);
+    assert_eq!(diary.take(), [Turn(1), Turn(2), After(2)]);
     assert!(queue.run_one());
-    assert_eq!(diary.take(), [Before, Turn(3), After(1)]);
+    assert_eq!(diary.take(), [Turn(3), After(1)]);
     assert!(!queue.run_one());
 }
 
 #[test]
 fn a_batch_ends_before_another_actors_turn() {
     let (diary, builder) = builder();
-    let actor = builder.spawn().unwrap();
+    let actor = builder.spawn(diary.clone()).unwrap();
     let other = Actor::new(diary.clone());
     in_turn(|| {
         actor
@@ -158,13 +156,13 @@ fn a_batch_ends_before_another_actors_turn() {
             .unwrap();
         actor.send(turn(2)).unwrap();
     });
-    assert_eq!(diary.take(), [Before, Turn(1), Turn(2), After(2), Turn(100)]);
+    assert_eq!(diary.take(), [Turn(1), Turn(2), After(2), Turn(100)]);
 }
 
 #[test]
 fn a_stop_begins_no_batch_and_ends_its_own() {
     let (diary, builder) = builder();
-    let actor = builder.spawn().unwrap();
+    let actor = builder.spawn(diary.clone()).unwrap();
     let inside = actor.clone();
     in_turn(|| {
         actor.send(turn(1)).unwrap();
@@ -176,9 +174,9 @@ fn a_stop_begins_no_batch_and_ends_its_own() {
             .unwrap();
         actor.send(turn(3)).unwrap();
     });
-    assert_eq!(diary.take(), [Before, Turn(1), Turn(2), GaveBack, After(2)]);
+    assert_eq!(diary.take(), [Turn(1), Turn(2), GaveBack, After(2)]);
     let (diary, builder) = self::builder();
-    let actor = builder.spawn().unwrap();
+    let actor = builder.spawn(diary.clone()).unwrap();
     in_turn(|| {
         actor.send(turn(1)).unwrap();
         actor.stop();
@@ -190,14 +188,14 @@ fn a_stop_begins_no_batch_and_ends_its_own() {
 fn a_panicking_turn_counts_and_the_batch_ends_once() {
     type Make = fn() -> PanicPolicy<Diary>;
     let policies: [(Make, Vec<Did>); 3] = [
-        (|| PanicPolicy::Stop, vec![Before, Turn(1), Panicked("oops".into()), GaveBack, After(2)]),
-        (|| PanicPolicy::Resume, vec![Before, Turn(1), Panicked("oops".into()), Turn(3), After(3)]),
+        (|| PanicPolicy::Stop, vec![Turn(1), Panicked("oops".into()), GaveBack, After(2)]),
+        (|| PanicPolicy::Resume, vec![Turn(1), Panicked("oops".into()), Turn(3), After(3)]),
         // The fresh state has a diary of its own: what follows is not told in ours.
-        (|| PanicPolicy::restart(Diary::default), vec![Before, Turn(1), Panicked("oops".into())]),
+        (|| PanicPolicy::restart(Diary::default), vec![Turn(1), Panicked("oops".into())]),
     ];
     for (policy, expected) in policies {
         let (diary, builder) = builder();
-        let actor = builder.panic_policy(policy()).spawn().unwrap();
+        let actor = builder.panic_policy(policy()).spawn(diary.clone()).unwrap();
         in_turn(|| {
             actor.send(turn(1)).unwrap();
             actor.send(|_| panic!("oops")).unwrap();
@@ -205,112 +203,80 @@ fn a_panicking_turn_counts_and_the_batch_ends_once() {
         });
         assert_eq!(diary.take(), expected);
         if let Ok(told) = actor.with(|diary| diary.take()) {
-            // The state after a restart was given to the end of the batch, and this `with` has
-            // begun another one.
-            assert!(told == [Before] || told == [Turn(3), After(3), Before], "{told:?}");
+            // The state after a restart was given to the end of the batch.
+            assert!(told.is_empty() || told == [Turn(3), After(3)], "{told:?}");
         }
     }
-}
-
-/// The hook that panics, at its first call only.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Bad {
-    Before,
-    After,
 }
 
 #[test]
 fn a_panicking_hook_is_the_policys() {
-    for bad in [Bad::Before, Bad::After] {
-        for resume in [false, true] {
-            let (diary, builder) = builder();
-            let first = AtomicUsize::new(0);
-            let fire = Arc::new(move |hook| {
-                if hook == bad && first.fetch_add(1, SeqCst) == 0 {
+    for resume in [false, true] {
+        let (diary, builder) = builder();
+        let first = AtomicUsize::new(0);
+        let actor = builder
+            .panic_policy(if resume { PanicPolicy::Resume } else { PanicPolicy::Stop })
+            .on_batch_end(move |diary, turns| {
+                diary.note(After(turns));
+                if first.fetch_add(1, SeqCst) == 0 {
                     panic!("hook")
                 }
-            });
-            let (before, after) = (fire.clone(), fire);
-            let actor = builder
-                .panic_policy(if resume { PanicPolicy::Resume } else { PanicPolicy::Stop })
-                .on_batch_start(move |diary| {
-                    diary.note(Before);
-                    before(Bad::Before);
+            })
+            .spawn(diary.clone())
+            .unwrap();
+        let again = actor.clone();
+        in_turn(|| {
+            actor
+                .send(move |diary| {
+                    diary.note(Turn(1));
+                    again.send(turn(3)).unwrap();
                 })
-                .on_batch_end(move |diary, turns| {
-                    diary.note(After(turns));
-                    after(Bad::After);
-                })
-                .spawn()
                 .unwrap();
-            let again = actor.clone();
-            in_turn(|| {
-                actor
-                    .send(move |diary| {
-                        diary.note(Turn(1));
-                        again.send(turn(3)).unwrap();
-                    })
-                    .unwrap();
-                actor.send(turn(2)).unwrap();
-            });
-            let panicked = || Panicked("hook".into());
-            let expected = match (bad, resume) {
-                (Bad::Before, false) => vec![Before, panicked(), GaveBack, GaveBack, After(0)],
-                (Bad::Before, true) => {
-                    vec![Before, panicked(), Turn(1), Turn(2), After(2), Before, Turn(3), After(1)]
-                }
-                (Bad::After, false) => {
-                    vec![Before, Turn(1), Turn(2), After(2), panicked(), GaveBack]
-                }
-                (Bad::After, true) => {
-                    vec![Before, Turn(1), Turn(2), After(2), panicked(), Before, Turn(3), After(1)]
-                }
-            };
-            assert_eq!(diary.take(), expected, "{bad:?} {resume}");
-            // Nothing is lost, and nobody owns it.
-            actor.wait_idle().unwrap();
-            let stopped = StopCause::Panicked("hook".into());
-            assert_eq!(actor.stop_cause(), (!resume).then(|| stopped.clone()));
-            match actor.send(turn(4)) {
-                Ok(()) => assert!(resume),
-                Err(refused) => assert_eq!(refused.reason(), &Reason::Stopped(stopped)),
-            }
+            actor.send(turn(2)).unwrap();
+        });
+        let mut expected = vec![Turn(1), Turn(2), After(2), Panicked("hook".into())];
+        expected.extend(if resume { vec![Turn(3), After(1)] } else { vec![GaveBack] });
+        assert_eq!(diary.take(), expected, "{resume}");
+        // Nothing is lost, and the mailbox is free.
+        actor.wait_idle().unwrap();
+        let stopped = StopCause::Panicked("hook".into());
+        assert_eq!(actor.stop_cause(), (!resume).then(|| stopped.clone()));
+        match actor.send(turn(4)) {
+            Ok(()) => assert!(resume),
+            Err(refused) => assert_eq!(refused.reason(), &Reason::Stopped(stopped)),
         }
     }
 }
 
 #[test]
-fn a_hook_that_panics_refuses_who_waits() {
-    let actor = Actor::builder(0).on_batch_start(|_| panic!("no")).spawn().unwrap();
-    assert_eq!(
-        actor.with(|n| *n),
-        Err(AskError::from(Reason::Stopped(StopCause::Panicked("no".into()))))
-    );
-    let actor = Actor::builder(0).on_batch_start(|_| panic!("no")).spawn().unwrap();
-    assert_eq!(
-        actor.call(|n| *n).wait(),
-        Err(AskError::from(Reason::Stopped(StopCause::Panicked("no".into()))))
-    );
+fn a_hook_that_panics_refuses_what_waits_for_the_next_batch() {
+    let actor = Actor::builder().on_batch_end(|_, _| panic!("no")).spawn(0).unwrap();
+    let again = actor.clone();
+    let late = actor.call(move |_| again.call(|n: &mut i32| *n)).wait().unwrap();
+    let stopped = || AskError::from(Reason::Stopped(StopCause::Panicked("no".into())));
+    assert_eq!(late.wait(), Err(stopped()));
+    assert_eq!(actor.with(|n| *n), Err(stopped()));
 }
 
 #[test]
 fn the_panic_of_with_comes_back_after_the_batch() {
     let (diary, builder) = builder();
-    let actor = builder.panic_policy(PanicPolicy::Resume).spawn().unwrap();
+    let actor = builder.panic_policy(PanicPolicy::Resume).spawn(diary.clone()).unwrap();
     assert!(catch_unwind(AssertUnwindSafe(|| actor.with(|_| panic!("mine")))).is_err());
-    assert_eq!(diary.take(), [Before, Panicked("mine".into()), After(1)]);
+    assert_eq!(diary.take(), [Panicked("mine".into()), After(1)]);
 }
 
 #[test]
 fn a_hook_may_send_to_its_own_actor() {
     let (handle, own) = std::sync::mpsc::channel::<Actor<u32>>();
-    let actor = Actor::builder(0)
+    let own = Mutex::new(own);
+    let actor = Actor::builder()
         .on_batch_end(move |n, _| {
             if *n < 10 {
-                own.recv().unwrap().send(|n| *n += 1).unwrap();
+                own.lock().unwrap().recv().unwrap().send(|n| *n += 1).unwrap();
             }
         })
-        .spawn()
+        .spawn(0)
         .unwrap();
     for _ in 0..10 {
         handle.send(actor.clone()).unwrap();
@@ -320,23 +286,22 @@ fn a_hook_may_send_to_its_own_actor() {
 }
 
 #[test]
-fn hooks_of_many_senders_come_in_pairs() {
+fn hooks_of_many_senders_come_one_at_a_time() {
     let per_thread = if cfg!(miri) { 50 } else { 5_000 };
     for capacity in [None, Some(3)] {
         let open = Arc::new(AtomicUsize::new(0));
         let counted = Arc::new(AtomicUsize::new(0));
-        let (before, after, sum) = (open.clone(), open.clone(), counted.clone());
-        let mut builder = Actor::builder(0_usize)
-            .on_batch_start(move |_| assert_eq!(before.fetch_add(1, SeqCst), 0))
-            .on_batch_end(move |_, turns| {
-                assert!(turns > 0);
-                sum.fetch_add(turns as usize, SeqCst);
-                assert_eq!(after.fetch_sub(1, SeqCst), 1);
-            });
+        let (inside, sum) = (open.clone(), counted.clone());
+        let mut builder = Actor::builder().on_batch_end(move |_, turns| {
+            assert_eq!(inside.fetch_add(1, SeqCst), 0);
+            assert!(turns > 0);
+            sum.fetch_add(turns as usize, SeqCst);
+            assert_eq!(inside.fetch_sub(1, SeqCst), 1);
+        });
         if let Some(capacity) = capacity {
             builder = builder.capacity(capacity, Overflow::Reject);
         }
-        let actor = builder.spawn().unwrap();
+        let actor = builder.spawn(0_usize).unwrap();
         thread::scope(|scope| {
             for thread in 0..4 {
                 let actor = &actor;
@@ -388,19 +353,19 @@ fn gather(n: u32) -> impl FnOnce(&mut Gathering) + Send + 'static {
     move |all| all.gathered.push(n)
 }
 
-/// Row D2 of the catalogue: a batch hook and a `Vec` in the state.
+/// A batch hook and a `Vec` in the state.
 #[test]
 fn three_that_were_posted_are_handled_in_one_call() {
     let queue = DrainQueue::new();
     let calls = Arc::new(AtomicUsize::new(0));
     let count = calls.clone();
-    let builder = Actor::builder(Gathering::default()).executor(queue.handle());
+    let builder = Actor::builder().executor(queue.handle());
     let hook = move |all: &mut Gathering, turns| {
         count.fetch_add(1, SeqCst);
         assert!(turns > 0);
         all.handle_all();
     };
-    let actor = builder.on_batch_end(hook).spawn().unwrap();
+    let actor = builder.on_batch_end(hook).spawn(Gathering::default()).unwrap();
     (1..=3).for_each(|n| actor.posted().send(gather(n)).unwrap());
     assert_eq!(calls.load(SeqCst), 0);
     assert_eq!((queue.run_until_idle(), calls.load(SeqCst)), (1, 1), "one call with three items");
@@ -423,10 +388,10 @@ fn what_was_gathered_is_handled_whatever_follows() {
     ];
     for follows in follows {
         let (tell, told) = std::sync::mpsc::channel();
-        let actor = Actor::builder(Gathering::default())
+        let actor = Actor::<Gathering>::builder()
             .on_batch_end(|all, _| all.handle_all())
             .on_end(move |all, _| tell.send(all.handled).unwrap())
-            .spawn()
+            .spawn(Gathering::default())
             .unwrap();
         in_turn(|| {
             (1..=3).for_each(|n| actor.send(gather(n)).unwrap());
@@ -447,7 +412,7 @@ fn gathered_messages_of_many_senders_keep_their_order() {
         count: usize,
     }
     let per_thread: u32 = if cfg!(miri) { 50 } else { 20_000 };
-    let actor = Actor::builder(Seen::default())
+    let actor = Actor::<Seen>::builder()
         .on_batch_end(|seen, _| {
             for (thread, n) in std::mem::take(&mut seen.gathered) {
                 assert_eq!(n, seen.last[thread] + 1, "in order");
@@ -455,7 +420,7 @@ fn gathered_messages_of_many_senders_keep_their_order() {
                 seen.count += 1;
             }
         })
-        .spawn()
+        .spawn(Seen::default())
         .unwrap();
     thread::scope(|scope| {
         for thread in 0..4 {
@@ -474,8 +439,8 @@ fn gathered_messages_of_many_senders_keep_their_order() {
 #[test]
 fn a_batch_hook_does_not_undo_a_hand_over() {
     let queue = DrainQueue::new();
-    let builder = Actor::builder(0).executor(queue.handle()).budget(2);
-    let n = builder.on_batch_end(|n, turns| *n += turns).spawn().unwrap();
+    let builder = Actor::builder().executor(queue.handle()).budget(2);
+    let n = builder.on_batch_end(|n, turns| *n += turns).spawn(0).unwrap();
     for _ in 0..100 {
         n.send(|_| ()).unwrap();
     }

@@ -91,7 +91,7 @@ fn awaiting_an_end_inside_a_turn_does_not_hang() {
 #[test]
 fn waiting_for_room_inside_a_turn_does_not_hang() {
     let full = || {
-        let actor = Actor::builder(7).capacity(1, Overflow::Reject).spawn().unwrap();
+        let actor = Actor::builder().capacity(1, Overflow::Reject).spawn(7).unwrap();
         let held = Held::hold(&actor);
         actor.send(|_| ()).unwrap();
         (actor, held)
@@ -164,7 +164,7 @@ fn waiting_in_turns_of_turns_goes_down_and_comes_back() {
 #[test]
 fn waiting_for_oneself_is_told_at_any_depth() {
     must_end(|| {
-        let [one, two] = ["one", "two"].map(|name| Actor::builder(()).name(name).spawn().unwrap());
+        let [one, two] = ["one", "two"].map(|name| Actor::builder().name(name).spawn(()).unwrap());
         let answers = one.with(|()| {
             two.with(|()| (one.with(|()| ()), one.call(|()| ()).wait(), one.wait_idle())).unwrap()
         });
@@ -249,7 +249,7 @@ fn what_a_blocked_turn_has_sent_runs_elsewhere() {
 fn what_needs_no_wait_is_refused_no_worker() {
     must_end(|| {
         let pool = ThreadPool::builder().threads(1).blocking(Blocking::Refuse).build().unwrap();
-        let actor = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+        let actor = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
         let looks = actor.call(|()| {
             // The answer is there, or no time is left.
             let (kept, reply) = promise();

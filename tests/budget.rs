@@ -92,7 +92,7 @@ fn timed_slices(budget: Budget, messages: usize) -> Vec<(usize, usize)> {
     let (queue, given, executor) = counting();
     let clock = Hand::default();
     let actor =
-        Actor::builder(()).executor(executor).budget(budget).clock(clock.clone()).spawn().unwrap();
+        Actor::builder().executor(executor).budget(budget).clock(clock.clone()).spawn(()).unwrap();
     let handled = Arc::<AtomicUsize>::default();
     for _ in 0..messages {
         let (clock, handled) = (clock.clone(), handled.clone());
@@ -139,11 +139,11 @@ fn equal_turns_overstep_the_time_by_less_than_one() {
         let queue = DrainQueue::new();
         let clock = Hand::default();
         let budget = Budget::UNLIMITED.time(ms(limit));
-        let actor = Actor::builder(())
+        let actor = Actor::builder()
             .executor(queue.handle())
             .budget(budget)
             .clock(clock.clone())
-            .spawn()
+            .spawn(())
             .unwrap();
         let handled = Arc::<AtomicU64>::default();
         for _ in 0..2000 {
@@ -170,8 +170,8 @@ fn turns_that_become_longer_overstep_by_64_at_most() {
     const SHORT: usize = 2_000;
     let queue = DrainQueue::new();
     let clock = Hand::default();
-    let builder = Actor::builder(()).executor(queue.handle()).clock(clock.clone());
-    let actor = builder.budget(Budget::UNLIMITED.time(ms(1000))).spawn().unwrap();
+    let builder = Actor::builder().executor(queue.handle()).clock(clock.clone());
+    let actor = builder.budget(Budget::UNLIMITED.time(ms(1000))).spawn(()).unwrap();
     let long = Arc::<AtomicUsize>::default();
     for n in 0..2 * SHORT {
         let (clock, long) = (clock.clone(), long.clone());
@@ -194,7 +194,7 @@ fn turns_that_become_longer_overstep_by_64_at_most() {
 #[test]
 fn a_drain_ends_when_its_turns_are_used_up() {
     let (queue, given, executor) = counting();
-    let actor = Actor::builder(()).executor(executor).spawn().unwrap();
+    let actor = Actor::builder().executor(executor).spawn(()).unwrap();
     let handled = Arc::<AtomicUsize>::default();
     for _ in 0..250 {
         let handled = handled.clone();
@@ -211,10 +211,10 @@ fn a_budget_of_nothing_is_refused() {
         Budget::UNLIMITED.time(Duration::ZERO),
         Budget::turns(9).time(Duration::ZERO),
     ] {
-        assert_eq!(Actor::builder(()).budget(budget).spawn().unwrap_err(), BuildError::BudgetZero);
+        assert_eq!(Actor::builder().budget(budget).spawn(()).unwrap_err(), BuildError::BudgetZero);
     }
     assert_eq!(
-        Actor::builder(()).executor(drop::<Drain>).budget(0).spawn().unwrap_err(),
+        Actor::builder().executor(drop::<Drain>).budget(0).spawn(()).unwrap_err(),
         BuildError::BudgetZero
     );
 }
@@ -224,7 +224,7 @@ fn a_budget_of_nothing_is_refused() {
 fn an_executor_that_refuses_is_asked_again() {
     let (queue, given, executor) = counting();
     let (refuses, refused) = (executor.refuses.clone(), executor.refused.clone());
-    let actor = Actor::builder(0).executor(executor).spawn().unwrap();
+    let actor = Actor::builder().executor(executor).spawn(0).unwrap();
     refuses.store(2, SeqCst);
     actor.send(|n| *n += 1).unwrap();
     assert_eq!((refused.load(SeqCst), given.load(SeqCst)), (2, 1), "each refusal is seen, once");
@@ -240,7 +240,7 @@ fn what_an_executor_refuses_is_run_by_the_fallback() {
         let (queue, given, executor) = counting();
         let (refuses, refused) = (executor.refuses.clone(), executor.refused.clone());
         refuses.store(usize::MAX, SeqCst);
-        let actor = Actor::builder(0).executor(executor).budget(2).spawn().unwrap();
+        let actor = Actor::builder().executor(executor).budget(2).spawn(0).unwrap();
         let (tell, ran_on) = mpsc::channel();
         for _ in 0..10 {
             let tell = tell.clone();
@@ -270,7 +270,7 @@ fn a_caller_without_a_budget_of_its_own_is_let_go() {
     must_end(|| {
         const MESSAGES: usize = 100;
         let clock = Hand::default();
-        let actor = Actor::builder(Vec::<ThreadId>::new()).clock(clock.clone()).spawn().unwrap();
+        let actor = Actor::builder().clock(clock.clone()).spawn(Vec::<ThreadId>::new()).unwrap();
         let open = Arc::<AtomicBool>::default();
         let here = thread::current().id();
         in_turn(|| {
@@ -304,11 +304,11 @@ fn a_caller_without_a_budget_of_its_own_is_let_go() {
 #[test]
 fn a_short_drain_reads_no_clock() {
     let clock = Hand::default();
-    let plain = Actor::builder(0).clock(clock.clone()).spawn().unwrap();
+    let plain = Actor::builder().clock(clock.clone()).spawn(0).unwrap();
     plain.send(|n| *n += 1).unwrap();
     plain.send_many((0..8).map(|_| |n: &mut i32| *n += 1)).unwrap();
     assert_eq!(clock.reads(), 0);
-    let forever = Actor::builder(0).clock(clock.clone()).budget(Budget::UNLIMITED).spawn().unwrap();
+    let forever = Actor::builder().clock(clock.clone()).budget(Budget::UNLIMITED).spawn(0).unwrap();
     forever.send_many((0..1000).map(|_| |n: &mut i32| *n += 1)).unwrap();
     assert_eq!(clock.reads(), 0);
     plain.send_many((0..9).map(|_| |n: &mut i32| *n += 1)).unwrap();
@@ -326,7 +326,7 @@ fn a_captive_sender_is_let_go_while_others_send() {
         }
         let clock = Hand::default();
         let state = State { handled: 0, by: vec![] };
-        let actor = Actor::builder(state).clock(clock.clone()).spawn().unwrap();
+        let actor = Actor::builder().clock(clock.clone()).spawn(state).unwrap();
         let sent = Arc::<AtomicU64>::default();
         let (tell, captive_is_in) = mpsc::channel::<()>();
         let (go, may_go) = mpsc::channel::<()>();
@@ -448,7 +448,7 @@ fn a_caller_that_waits_takes_a_drain_over() {
     must_end(|| {
         let held = Held::new();
         let _inside = held.enter();
-        let actor = Actor::builder(0).budget(2).spawn().unwrap();
+        let actor = Actor::builder().budget(2).spawn(0).unwrap();
         actor.send_many((0..5).map(|_| |n: &mut i32| *n += 1)).unwrap();
         assert_eq!(actor.len(), 3, "two were run by the sender, the rest was handed on");
         // No other thread comes: these callers run it, until their own message is done.
@@ -464,7 +464,7 @@ fn a_caller_that_waits_keeps_its_message_to_itself() {
     must_end(|| {
         let held = Held::new();
         let inside = held.enter();
-        let actor = Actor::builder(0).budget(2).spawn().unwrap();
+        let actor = Actor::builder().budget(2).spawn(0).unwrap();
         let add = |n: &mut i32| *n += 1;
         // More than the budget, and no other thread comes.
         (0..5).for_each(|_| actor.posted().send(add).unwrap());
@@ -491,8 +491,8 @@ fn a_caller_that_waits_leaves_an_unlimited_actor() {
     must_end(|| {
         let (held, clock) = (Held::new(), Hand::default());
         let inside = held.enter();
-        let builder = Actor::builder(0).budget(Budget::UNLIMITED).clock(clock.clone());
-        let actor = builder.spawn().unwrap();
+        let builder = Actor::builder().budget(Budget::UNLIMITED).clock(clock.clone());
+        let actor = builder.spawn(0).unwrap();
         let own = actor.posted().call(|n| *n);
         for _ in 0..MESSAGES {
             let clock = clock.clone();
@@ -515,7 +515,7 @@ fn a_caller_that_waits_leaves_an_unlimited_actor() {
 #[test]
 fn a_caller_that_waits_may_be_served_by_the_pool() {
     must_end(|| {
-        let actor = Actor::builder(0).budget(3).spawn().unwrap();
+        let actor = Actor::builder().budget(3).spawn(0).unwrap();
         let ten = || (0..10).for_each(|_| actor.send(|n| *n += 1).unwrap());
         for round in 0..50 {
             in_turn(ten);
@@ -540,7 +540,7 @@ fn a_callers_own_turn_has_no_budget() {
     must_end(|| {
         let held = Held::new();
         let _inside = held.enter();
-        let actor = Actor::builder(0).budget(1).spawn().unwrap();
+        let actor = Actor::builder().budget(1).spawn(0).unwrap();
         for _ in 0..10 {
             actor.send(|n| *n += 1).unwrap();
             actor.with(|n| *n += 1).unwrap();
@@ -567,18 +567,18 @@ fn a_clock_that_panics_loses_nothing() {
         }
     }
     let queue = DrainQueue::new();
-    let actor = Actor::builder(0)
+    let actor = Actor::builder()
         .executor(queue.handle())
         .budget(Budget::UNLIMITED.time(ms(1)))
         .clock(Broken)
-        .spawn()
+        .spawn(0)
         .unwrap();
     for _ in 0..100 {
         actor.send(|n| *n += 1).unwrap();
     }
     assert!(queue.run_one());
     assert_eq!(asked(&queue, &actor, |n| *n), 100);
-    let plain = Actor::builder(0).clock(Broken).spawn().unwrap();
+    let plain = Actor::builder().clock(Broken).spawn(0).unwrap();
     plain.send_many((0..100).map(|_| |n: &mut i32| *n += 1)).unwrap();
     assert_eq!(plain.with(|n| *n), Ok(100));
 }
@@ -590,8 +590,8 @@ fn what_a_dropped_drain_gives_back_has_no_budget() {
     let queue = DrainQueue::new();
     let given_back = Arc::<AtomicUsize>::default();
     let hook = given_back.clone();
-    let builder = Actor::builder(()).executor(queue.handle()).budget(2);
-    let actor = builder.on_undelivered(move |_| _ = hook.fetch_add(1, SeqCst)).spawn().unwrap();
+    let builder = Actor::builder().executor(queue.handle()).budget(2);
+    let actor = builder.on_undelivered(move |_| _ = hook.fetch_add(1, SeqCst)).spawn(()).unwrap();
     actor.send_many((0..100).map(|_| |(): &mut ()| ())).unwrap();
     let asked = actor.call(|()| ());
     assert!(queue.run_one());

@@ -16,14 +16,14 @@ const LARGEST: usize = 32_765;
 const FULL: AskError = AskError::Refused(Reason::Full, ActorName::ANY);
 
 fn with_room_for<S: Send + 'static>(state: S, messages: usize) -> Actor<S> {
-    let builder = Actor::builder(state).capacity(messages, Overflow::Reject);
-    builder.budget(Budget::UNLIMITED).spawn().unwrap()
+    let builder = Actor::builder().capacity(messages, Overflow::Reject);
+    builder.budget(Budget::UNLIMITED).spawn(state).unwrap()
 }
 
 #[test]
 fn impossible_capacities_are_errors_with_the_limit() {
     let spawn = |messages| {
-        let built = Actor::builder(()).capacity(messages, Overflow::Reject).spawn();
+        let built = Actor::builder().capacity(messages, Overflow::Reject).spawn(());
         built.map(|actor| actor.capacity())
     };
     assert_eq!(spawn(0).unwrap_err(), BuildError::CapacityZero);
@@ -42,8 +42,8 @@ fn impossible_capacities_are_errors_with_the_limit() {
 fn exactly_the_capacity_is_accepted_while_nobody_runs() {
     for room in [1, 2, 3, 1_000, LARGEST] {
         let queue = DrainQueue::new();
-        let builder = Actor::builder(0).capacity(room, Overflow::Reject);
-        let actor = builder.executor(queue.handle()).spawn().unwrap();
+        let builder = Actor::builder().capacity(room, Overflow::Reject);
+        let actor = builder.executor(queue.handle()).spawn(0).unwrap();
         for round in 1..=2 {
             (0..room).for_each(|_| actor.send(|n| *n += 1).unwrap());
             assert_eq!(actor.len(), room);
@@ -145,8 +145,8 @@ fn send_many_is_accepted_whole_or_not_at_all() {
 
 #[test]
 fn a_panicking_turn_makes_room_too() {
-    let builder = Actor::builder(0).capacity(3, Overflow::Reject);
-    let actor = builder.panic_policy(PanicPolicy::Resume).spawn().unwrap();
+    let builder = Actor::builder().capacity(3, Overflow::Reject);
+    let actor = builder.panic_policy(PanicPolicy::Resume).spawn(0).unwrap();
     in_turn(|| {
         for _ in 0..3 {
             let me = actor.clone();
@@ -168,10 +168,10 @@ fn a_full_mailbox_can_be_closed_stopped_and_dropped() {
         let ended = Arc::new(Mutex::new(0));
         let build = || {
             let told = ended.clone();
-            let builder = Actor::builder(0).capacity(2, Overflow::Reject);
+            let builder = Actor::builder().capacity(2, Overflow::Reject);
             builder.on_end(move |_, _| *told.lock().unwrap() += 1)
         };
-        let actor = build().spawn().unwrap();
+        let actor = build().spawn(0).unwrap();
         in_turn(move || {
             (0..2).for_each(|_| actor.send(|_| ()).unwrap());
             assert_eq!(actor.send(|_| ()).unwrap_err().reason(), &Reason::Full);
@@ -181,7 +181,7 @@ fn a_full_mailbox_can_be_closed_stopped_and_dropped() {
         assert_eq!(*ended.lock().unwrap(), 1);
         // With an executor, the end comes there.
         let queue = DrainQueue::new();
-        let actor = build().executor(queue.handle()).spawn().unwrap();
+        let actor = build().executor(queue.handle()).spawn(0).unwrap();
         (0..2).for_each(|_| actor.send(|_| ()).unwrap());
         assert_eq!(actor.send(|_| ()).unwrap_err().reason(), &Reason::Full);
         end(&actor);
@@ -283,8 +283,8 @@ fn a_with_after_a_send_in_a_turn_finds_room() {
 #[test]
 fn with_and_call_agree_where_only_the_executor_runs() {
     let queue = DrainQueue::new();
-    let builder = Actor::builder(Vec::new()).capacity(1, Overflow::Reject);
-    let log = builder.executor(queue.handle()).spawn().unwrap();
+    let builder = Actor::builder().capacity(1, Overflow::Reject);
+    let log = builder.executor(queue.handle()).spawn(Vec::new()).unwrap();
     log.send(|log: &mut Vec<char>| log.push('A')).unwrap();
     assert_eq!(log.with(|log| log.clone()), Err(FULL));
     assert_eq!(log.call(|log| log.clone()).wait(), Err(FULL));

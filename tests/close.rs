@@ -24,7 +24,7 @@ fn recording<S: Send + 'static>(state: S) -> (Actor<S>, Ends<S>) {
     let ends = Ends::default();
     let told = ends.clone();
     let hook = move |state, cause| told.lock().unwrap().push((state, cause));
-    (Actor::builder(state).on_end(hook).spawn().unwrap(), ends)
+    (Actor::builder().on_end(hook).spawn(state).unwrap(), ends)
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn the_end_hook_may_use_others_and_its_own_handle() {
             let waits = (me.with(|_| ()), me.wait_ended(Duration::MAX));
             *told.lock().unwrap() = Some((me.is_closed(), refused, waits));
         };
-        let actor = Actor::builder(3).on_end(hook).spawn().unwrap();
+        let actor = Actor::builder().on_end(hook).spawn(3).unwrap();
         *me.lock().unwrap() = Some(actor.clone());
         actor.close();
         assert_eq!(log.with(|log| log.clone()).unwrap(), [3]);
@@ -230,9 +230,9 @@ fn closing_under_fire_handles_what_was_accepted() {
 fn an_actor_that_was_restarted_ends_like_any_other() {
     let ends = Ends::default();
     let told = ends.clone();
-    let builder = Actor::builder(1).panic_policy(PanicPolicy::restart(|| 2));
+    let builder = Actor::builder().panic_policy(PanicPolicy::restart(|| 2));
     let hook = move |state, cause| told.lock().unwrap().push((state, cause));
-    let actor = builder.on_end(hook).spawn().unwrap();
+    let actor = builder.on_end(hook).spawn(1).unwrap();
     actor.send(|_| quiet_panic("x")).unwrap();
     actor.close();
     assert_eq!(*ends.lock().unwrap(), [(2, EndCause::Closed)]);
@@ -398,13 +398,6 @@ const CASES: &[Case] = &[
         || panicked("turn"),
     ),
     (
-        "on_batch_start panicked",
-        |b| b.on_batch_start(|_| quiet_panic("before")),
-        |a| a.send(|_| ()).unwrap(),
-        1,
-        || panicked("before"),
-    ),
-    (
         "on_batch_end panicked",
         |b| b.on_batch_end(|_, _| quiet_panic("after")),
         |a| a.send(|s| s.0 = 2).unwrap(),
@@ -434,9 +427,9 @@ fn the_end_is_told_once_with_its_cause() {
     for (name, build, act, state, cause) in CASES {
         let ends = Ends::default();
         let told = ends.clone();
-        let builder = build(Actor::builder(State(1)));
+        let builder = build(Actor::builder());
         let hook = move |State(n), cause| told.lock().unwrap().push((n, cause));
-        let actor = builder.on_end(hook).spawn().unwrap();
+        let actor = builder.on_end(hook).spawn(State(1)).unwrap();
         act(actor);
         assert_eq!(*ends.lock().unwrap(), [(*state, cause())], "{name}");
     }
@@ -447,8 +440,8 @@ fn the_cause_that_is_told_is_the_one_that_others_see() {
     // Those that end while somebody still has a handle.
     for (name, build, act, _, cause) in CASES.iter().filter(|case| case.4() != EndCause::Dropped) {
         let (tx, ended) = channel();
-        let builder = build(Actor::builder(State(1)));
-        let actor = builder.on_end(move |_, _| tx.send(()).unwrap()).spawn().unwrap();
+        let builder = build(Actor::builder());
+        let actor = builder.on_end(move |_, _| tx.send(()).unwrap()).spawn(State(1)).unwrap();
         act(actor.clone());
         assert!(actor.wait_ended(Limit::Unlimited).unwrap(), "{name}");
         ended.try_recv().unwrap();
@@ -472,8 +465,8 @@ fn with_an_executor_the_end_comes_there() {
             let ends = Ends::default();
             let (told, queue) = (ends.clone(), DrainQueue::new());
             let hook = move |n, cause| told.lock().unwrap().push((n, cause));
-            let builder = Actor::builder(1).executor(queue.handle()).on_end(hook);
-            let actor = builder.spawn().unwrap();
+            let builder = Actor::builder().executor(queue.handle()).on_end(hook);
+            let actor = builder.spawn(1).unwrap();
             if inside {
                 in_turn(|| act(actor))
             } else {

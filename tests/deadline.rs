@@ -88,8 +88,8 @@ fn deadlines_without_a_time() {
 fn one_deadline_for_several_waits() {
     let (clock, shared) = virtual_clock();
     let queue = DrainQueue::new(); // not run
-    let builder = || Actor::builder(0).executor(queue.handle()).clock(clock.clone());
-    let actors = [builder().spawn().unwrap(), builder().spawn().unwrap()];
+    let builder = || Actor::builder().executor(queue.handle()).clock(clock.clone());
+    let actors = [builder().spawn(0).unwrap(), builder().spawn(0).unwrap()];
     let waiter = thread::spawn(move || {
         let deadline = Deadline::on(shared, HOUR);
         actors.map(|actor| {

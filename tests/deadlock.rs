@@ -34,7 +34,7 @@ impl Handler<u32> for Seen {
 }
 
 fn named(name: &str) -> Actor<Seen> {
-    Actor::builder(Seen::default()).name(name).spawn().unwrap()
+    Actor::builder().name(name).spawn(Seen::default()).unwrap()
 }
 
 fn circle(told: &AskError) -> &Cycle {
@@ -158,8 +158,8 @@ fn of_two_turns_that_wait_for_each_other_one_is_told() {
                     continue;
                 }
                 let actors = ["ada", "bob"].map(|name| {
-                    let seen = Actor::builder(Seen::default()).name(name);
-                    seen.capacity(4, Overflow::Reject).spawn().unwrap()
+                    let seen = Actor::builder().name(name);
+                    seen.capacity(4, Overflow::Reject).spawn(Seen::default()).unwrap()
                 });
                 let told = meet([first, second], &actors, wait);
                 let cycles = told.iter().filter_map(|told| told.as_ref().err()).collect::<Vec<_>>();
@@ -248,7 +248,7 @@ fn names_stand_in_the_order_of_waiting() {
 // Turns that wait.
 
 fn by_hand(name: &str, queue: &DrainQueue) -> Actor<Seen> {
-    Actor::builder(Seen::default()).name(name).executor(queue.handle()).spawn().unwrap()
+    Actor::builder().name(name).executor(queue.handle()).spawn(Seen::default()).unwrap()
 }
 
 /// Has turns of both await something of the other, one after the other; what they got.
@@ -311,8 +311,8 @@ fn turns_that_await_each_other_are_told() {
     assert_eq!(told, deadlock());
 
     let pair = ["ada", "bob"].map(|name| {
-        let seen = Actor::builder(Seen::default()).name(name).executor(queue.handle());
-        seen.capacity(1, Overflow::Reject).spawn().unwrap()
+        let seen = Actor::builder().name(name).executor(queue.handle());
+        seen.capacity(1, Overflow::Reject).spawn(Seen::default()).unwrap()
     });
     let told = await_each_other(&queue, [&pair[0], &pair[1]], |other| async move {
         while other.tell(0).is_ok() {}
@@ -412,8 +412,8 @@ fn a_thread_and_a_turn_that_waits() {
         let pool = ThreadPool::builder().threads(2).build().unwrap();
         for _ in 0..size(20, 500) {
             let [ada, bob] = ["ada", "bob"].map(|name| {
-                let seen = Actor::builder(Seen::default()).name(name).executor(pool.handle());
-                seen.spawn().unwrap()
+                let seen = Actor::builder().name(name).executor(pool.handle());
+                seen.spawn(Seen::default()).unwrap()
             });
             let both = Arc::new(Barrier::new(2));
             let (asked, here) = (bob.clone(), both.clone());
@@ -450,8 +450,8 @@ fn with_limits(first: Limit, second: Limit, clocks: [&VirtualClock; 2]) -> [&'st
         }
     }
     let actors = [("ada", clocks[1]), ("bob", clocks[0])].map(|(name, clock)| {
-        let seen = Actor::builder(Seen::default()).name(name).clock(clock.clone());
-        seen.spawn().unwrap()
+        let seen = Actor::builder().name(name).clock(clock.clone());
+        seen.spawn(Seen::default()).unwrap()
     });
     let [ada, bob] = actors;
     let (busy, is_busy) = mpsc::channel();
@@ -516,10 +516,10 @@ fn a_turn_that_panics_asleep_leaves_nothing() {
                 thread::yield_now();
             }
         }
-        let ada = Actor::builder(Seen::default()).name("ada").panic_policy(PanicPolicy::Resume);
-        let ada = ada.spawn().unwrap();
-        let bob = Actor::builder(Seen::default()).name("bob").clock(Bad(AtomicUsize::new(0)));
-        let bob = bob.spawn().unwrap();
+        let ada = Actor::builder().name("ada").panic_policy(PanicPolicy::Resume);
+        let ada = ada.spawn(Seen::default()).unwrap();
+        let bob = Actor::builder().name("bob").clock(Bad(AtomicUsize::new(0)));
+        let bob = bob.spawn(Seen::default()).unwrap();
         let held = common::Held::hold(&bob);
         let asked = bob.clone();
         let turn = ada.call(move |_| asked.call(|_| ()).within(HOUR).is_ok());
@@ -581,8 +581,8 @@ fn a_system_is_shut_down_while_its_turns_wait_for_each_other() {
         let queue = DrainQueue::new();
         let system = System::new();
         let spawn = |name: &str| {
-            let seen = Actor::builder(Seen::default()).name(name).executor(queue.handle());
-            system.spawn(seen).unwrap()
+            let seen = Actor::builder().name(name).executor(queue.handle());
+            system.spawn(seen, Seen::default()).unwrap()
         };
         let (ada, bob) = (spawn("ada"), spawn("bob"));
         let told = await_each_other(&queue, [&ada, &bob], |other| async move {
@@ -716,8 +716,10 @@ fn random_graphs_of_threads_have_one_told_a_circle() {
                 (0..len).map(|me| (me + 1 + dice.roll(len - 1)) % len).collect::<Vec<_>>();
             // Turns that wait, threads of their own, and a pool's workers.
             let actors = (0..len).map(|i| {
-                let seen = Actor::builder(Seen::default()).name(i.to_string());
-                if i % 3 == 0 { seen.executor(pool.handle()) } else { seen }.spawn().unwrap()
+                let seen = Actor::builder().name(i.to_string());
+                if i % 3 == 0 { seen.executor(pool.handle()) } else { seen }
+                    .spawn(Seen::default())
+                    .unwrap()
             });
             let actors = actors.collect::<Vec<_>>();
             let all = Arc::new(Barrier::new(len));
@@ -798,7 +800,7 @@ fn assert_waits_for_nobody(
     clock: &Arc<Bed>,
     beds: &mpsc::Receiver<&'static str>,
 ) {
-    let d = Actor::builder(Seen::default()).name("d").clock(clock.clone()).spawn().unwrap();
+    let d = Actor::builder().name("d").clock(clock.clone()).spawn(Seen::default()).unwrap();
     let held = common::Held::hold(a);
     let (turn_of_d, asked) = (d.clone(), a.clone());
     let first = on("first", move || turn_of_d.with(|_| asked.call(|_| ()).within(HOUR)).unwrap());
@@ -815,13 +817,13 @@ fn assert_waits_for_nobody(
 fn an_executor_that_runs_drains_in_turns_of_its_own_leaves_no_wait_behind() {
     must_end(|| {
         let (clock, beds) = bed();
-        let slow = Actor::builder(Seen::default()).name("slow").clock(clock.clone());
-        let slow = slow.spawn().unwrap();
-        let a = Actor::builder(Seen::default()).name("a").budget(Budget::turns(1));
+        let slow = Actor::builder().name("slow").clock(clock.clone());
+        let slow = slow.spawn(Seen::default()).unwrap();
+        let a = Actor::builder().name("a").budget(Budget::turns(1));
         let a = a.clock(clock.clone()).executor(|drain: Drain| {
             Actor::new(()).with(move |()| drain.run()).unwrap();
         });
-        let a = a.spawn().unwrap();
+        let a = a.spawn(Seen::default()).unwrap();
         let held = common::Held::hold(&slow);
         let (later, asked) = (a.clone(), slow.clone());
         let first = on("first", move || {
@@ -843,7 +845,7 @@ fn an_executor_that_runs_drains_in_turns_of_its_own_leaves_no_wait_behind() {
 fn waits_after_it_is_let_go() -> Scene {
     let (clock, beds) = bed();
     let [slow, log] = ["slow", "log"].map(|name| {
-        Actor::builder(Seen::default()).name(name).clock(clock.clone()).spawn().unwrap()
+        Actor::builder().name(name).clock(clock.clone()).spawn(Seen::default()).unwrap()
     });
     Scene { clock, beds, slow, log }
 }
@@ -886,7 +888,7 @@ fn an_executor_that_waits_after_it_has_passed_its_drain_on_leaves_no_wait_behind
         let (go, gone) = mpsc::channel();
         let (gone, log) = (Mutex::new(gone), scene.log.clone());
         let drains = AtomicUsize::new(0);
-        let a = Actor::builder(Seen::default()).name("a").clock(scene.clock.clone());
+        let a = Actor::builder().name("a").clock(scene.clock.clone());
         let a = a.budget(Budget::turns(1)).executor(move |drain: Drain| {
             // The first one is run in the call, inside a turn, and hands over to the second.
             if drains.fetch_add(1, SeqCst) == 1 {
@@ -897,7 +899,7 @@ fn an_executor_that_waits_after_it_has_passed_its_drain_on_leaves_no_wait_behind
                 Actor::new(()).with(move |()| drain.run()).unwrap();
             }
         });
-        let a = a.spawn().unwrap();
+        let a = a.spawn(Seen::default()).unwrap();
         let asked = scene.slow.clone();
         scene.play(&a, &go, move |a| {
             let sends = a.clone();
@@ -913,8 +915,8 @@ fn a_waker_that_waits_after_its_actor_is_let_go_leaves_no_wait_behind() {
         let (start, started) = mpsc::channel();
         let (go, gone) = mpsc::channel();
         let scene = waits_after_it_is_let_go();
-        let a = Actor::builder(Seen::default()).name("a").clock(scene.clock.clone());
-        let a = a.spawn().unwrap();
+        let a = Actor::builder().name("a").clock(scene.clock.clone());
+        let a = a.spawn(Seen::default()).unwrap();
         struct Waits {
             gone: Mutex<mpsc::Receiver<()>>,
             a: Actor<Seen>,
@@ -964,7 +966,7 @@ fn an_actor_that_is_freed_is_named_in_no_circle() {
         let ada = named("ada");
         let (tell, told) = mpsc::channel();
         for hooks in 0..3 {
-            let gone = Actor::builder(Seen::default()).name("gone").executor(queue.handle());
+            let gone = Actor::builder().name("gone").executor(queue.handle());
             let asks = Asks(ada.clone(), tell.clone());
             let gone = match hooks {
                 0 => gone.on_undelivered(move |_| _ = &asks),
@@ -974,7 +976,7 @@ fn an_actor_that_is_freed_is_named_in_no_circle() {
                     Seen::default()
                 })),
             };
-            drop(gone.spawn().unwrap());
+            drop(gone.spawn(Seen::default()).unwrap());
             // Its end is run on top of a turn of `ada`.
             ada.with(|_| queue.run_until_idle()).unwrap();
             assert_eq!(circle(&told.recv().unwrap()).actors(), ["ada"]);

@@ -13,7 +13,7 @@ use turnwise::{Actor, ActorName, AskError, Limit, Reason, StopCause, ThreadPool}
 const GONE: AskError = AskError::Refused(Reason::Stopped(StopCause::ExecutorGone), ActorName::ANY);
 
 fn on<S: Send + 'static>(queue: &DrainQueue, state: S) -> Actor<S> {
-    Actor::builder(state).executor(queue.handle()).budget(1).spawn().unwrap()
+    Actor::builder().executor(queue.handle()).budget(1).spawn(state).unwrap()
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_dropped_queue_answers_everyone() {
     for reply in asked {
         assert_eq!(reply.wait(), Err(GONE));
     }
-    let late = Actor::builder(0).executor(handle).spawn().unwrap();
+    let late = Actor::builder().executor(handle).spawn(0).unwrap();
     assert_eq!(late.call(|n| *n).wait(), Err(GONE));
 }
 
@@ -259,7 +259,7 @@ fn a_worker_that_serves_a_queue_gives_its_place_away() {
     must_end(|| {
         let pool = ThreadPool::builder().threads(1).build().unwrap();
         let queue = Arc::new(DrainQueue::new());
-        let on_pool = || Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+        let on_pool = || Actor::builder().executor(pool.handle()).spawn(()).unwrap();
         let (serves, closes) = (on_pool(), on_pool());
         let (tell, told) = mpsc::channel();
         let theirs = queue.clone();
@@ -292,7 +292,7 @@ fn what_a_dropped_queue_leaves_is_dropped_unlocked() {
             tell.send(refused || theirs.stop_cause().is_some()).unwrap();
         };
         let first =
-            Actor::builder(0).executor(queue.handle()).on_undelivered(hook).spawn().unwrap();
+            Actor::builder().executor(queue.handle()).on_undelivered(hook).spawn(0).unwrap();
         first.send(|n| *n += 1).unwrap();
         drop(queue);
         assert_eq!(told.recv(), Ok(true), "the queue is closed already");

@@ -127,7 +127,7 @@ fn a_turn_may_wait_until_others_close_its_actor() {
 fn ends_have_limits_on_the_actors_clock() {
     must_end(|| {
         let clock = VirtualClock::new();
-        let n = Actor::builder(0).clock(clock.clone()).spawn().unwrap();
+        let n = Actor::builder().clock(clock.clone()).spawn(0).unwrap();
         let held = Held::hold(&n);
         for what in [Actor::closed, Actor::ended, Actor::idle] {
             for task in [false, true] {
@@ -185,9 +185,9 @@ fn closed_is_never_missed() {
 fn both_shutdowns_report_the_same() {
     fn system() -> (System, DrainQueue, [Actor<u32>; 3]) {
         let (system, queue) = (System::new(), DrainQueue::new());
-        let idle = system.spawn(Actor::builder(0_u32).name("idle")).unwrap();
-        let busy = system.spawn(Actor::builder(0).name("busy").executor(queue.handle())).unwrap();
-        let gone = system.spawn(Actor::builder(0).name("gone")).unwrap();
+        let idle = system.spawn(Actor::builder().name("idle"), 0_u32).unwrap();
+        let busy = system.spawn(Actor::builder().name("busy").executor(queue.handle()), 0).unwrap();
+        let gone = system.spawn(Actor::builder().name("gone"), 0).unwrap();
         busy.send(|_| ()).unwrap();
         gone.stop();
         (system, queue, [idle, busy, gone])
@@ -236,8 +236,8 @@ fn a_systems_clock_ends_its_shutdown() {
     must_end(|| {
         let clock = VirtualClock::new();
         let (system, queue) = (System::with_clock(clock.clone()), DrainQueue::new());
-        let builder = Actor::builder(0).name("slow").executor(queue.handle());
-        let n = system.spawn(builder).unwrap();
+        let builder = Actor::builder().name("slow").executor(queue.handle());
+        let n = system.spawn(builder, 0).unwrap();
         n.send(|n| *n += 1).unwrap();
         let asked = n.call(|n| *n);
         thread::scope(|scope| {
@@ -263,7 +263,7 @@ fn clones_of_a_system_end_it_together() {
         let system = System::new();
         let (other, n) = (system.clone(), system.actor(0).unwrap());
         let pool = ThreadPool::builder().threads(1).build().unwrap();
-        let sender = Actor::builder(other).executor(pool.handle()).spawn().unwrap();
+        let sender = Actor::builder().executor(pool.handle()).spawn(other).unwrap();
         drop(system);
         assert!(!n.is_closed(), "a handle is left, in an actor's state");
         let late = sender.call(|system| system.actor(1).unwrap().with(|n| *n));

@@ -114,8 +114,8 @@ fn the_payload_comes_back_whole() {
         }
     }
     struct Text(String);
-    let builder = Actor::builder(Text(String::new())).capacity(1, Overflow::Reject);
-    let actor = builder.spawn().unwrap();
+    let builder = Actor::builder().capacity(1, Overflow::Reject);
+    let actor = builder.spawn(Text(String::new())).unwrap();
     let held = Held::hold(&actor);
     actor.send(|_| ()).unwrap();
     let word = String::from("precious");
@@ -161,7 +161,7 @@ type Anything = Box<dyn Error + Send + Sync>;
 
 #[test]
 fn every_error_goes_into_a_boxed_one() {
-    let actor = Actor::builder(Cell::new(0)).capacity(1, Overflow::Reject).spawn().unwrap();
+    let actor = Actor::builder().capacity(1, Overflow::Reject).spawn(Cell::new(0)).unwrap();
     let held = Held::hold(&actor);
     actor.send(|_| ()).unwrap();
     let message = |n| Lonely(Cell::new(n));
@@ -224,8 +224,8 @@ fn a_wait_that_timed_out_gives_the_reply_back() {
 #[test]
 fn a_system_says_why_it_takes_nobody_in() {
     let system = System::new();
-    let none = Actor::builder(()).capacity(0, Overflow::Reject);
-    let refused = system.spawn(none).unwrap_err();
+    let none = Actor::builder().capacity(0, Overflow::Reject);
+    let refused = system.spawn(none, ()).unwrap_err();
     let text = "a mailbox needs a capacity of at least 1";
     assert_eq!(refused.to_string(), format!("no actor was made: {text}"));
     assert_eq!(refused.reason().to_string(), text);

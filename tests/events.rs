@@ -86,8 +86,8 @@ fn each_failure_is_an_event_with_the_name() {
     let said = heard(
         |_| (),
         || {
-            let builder = Actor::builder(Till).name("till").panic_policy(PanicPolicy::Resume);
-            let goes_on = builder.spawn().unwrap();
+            let builder = Actor::builder().name("till").panic_policy(PanicPolicy::Resume);
+            let goes_on = builder.spawn(Till).unwrap();
             goes_on.tell(PIN).unwrap();
             goes_on.tell(Secret("")).unwrap();
             goes_on.close();
@@ -107,8 +107,8 @@ fn each_failure_is_an_event_with_the_name() {
         |_| (),
         || {
             let queue = DrainQueue::new();
-            let builder = Actor::builder(Till).executor(queue.handle()).budget(2);
-            let actor = builder.capacity(3, Overflow::DropNewest).spawn().unwrap();
+            let builder = Actor::builder().executor(queue.handle()).budget(2);
+            let actor = builder.capacity(3, Overflow::DropNewest).spawn(Till).unwrap();
             (0..4).for_each(|_| actor.tell(PIN).unwrap());
             queue.run_one();
             actor.tell(Secret("")).unwrap();
@@ -151,7 +151,7 @@ fn a_listener_may_do_what_it_likes() {
     // A panic, a stop, three that were lost, one that was refused; a panic, a stop.
     assert_eq!(said.len(), 8, "{said:?}");
     // It sends to the very actor that it is told of.
-    let actor = Actor::builder(0).name("busy").panic_policy(PanicPolicy::Resume).spawn().unwrap();
+    let actor = Actor::builder().name("busy").panic_policy(PanicPolicy::Resume).spawn(0).unwrap();
     let itself = actor.clone();
     let told = move || {
         assert!(itself.with(|_| ()).is_err(), "a deadlock");

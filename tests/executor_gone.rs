@@ -118,11 +118,11 @@ impl Actors {
         let (handled, undelivered) = (Counter::default(), Arc::new(AtomicUsize::new(0)));
         let one = |_| {
             let (ended, undelivered) = (ended.clone(), undelivered.clone());
-            Actor::builder(handled.clone())
+            Actor::builder()
                 .executor(executor.clone())
                 .on_end(move |_, cause| ended.send(cause).unwrap())
                 .on_undelivered(move |_| _ = undelivered.fetch_add(1, SeqCst))
-                .spawn()
+                .spawn(handled.clone())
                 .unwrap()
         };
         Actors { of: VERBS.iter().map(one).collect(), handled, ends, undelivered }
@@ -184,7 +184,7 @@ fn a_pool_that_is_about_to_end() {
         let handle = pool.handle();
         let (open, gate) = mpsc::channel::<()>();
         let (began, begun) = mpsc::channel();
-        let holds = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+        let holds = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
         let turn = move |_: &mut ()| {
             began.send(()).unwrap();
             let _ = gate.recv();
@@ -258,8 +258,11 @@ fn what_was_accepted_before_goes_to_the_hook() {
         let queue = DrainQueue::new();
         let tally = Tally::default();
         let (tell, told) = mpsc::channel();
-        let n = Actor::builder(Counter::default()).executor(queue.handle());
-        let n = n.on_undelivered(move |message| tell.send(message).unwrap()).spawn().unwrap();
+        let n = Actor::builder().executor(queue.handle());
+        let n = n
+            .on_undelivered(move |message| tell.send(message).unwrap())
+            .spawn(Counter::default())
+            .unwrap();
         let handled = n.call(|n| n.clone());
         n.send(closure(tally.token())).unwrap();
         n.tell(tally.token()).unwrap();
@@ -296,11 +299,11 @@ impl Suspended {
         let (tally, undelivered) = (Tally::default(), Arc::new(AtomicUsize::new(0)));
         let (end, ended) = mpsc::channel();
         let count = undelivered.clone();
-        let actor = Actor::builder(Counter::default())
+        let actor = Actor::builder()
             .executor(executor)
             .on_end(move |_, cause| end.send(cause).unwrap())
             .on_undelivered(move |_| _ = count.fetch_add(1, SeqCst))
-            .spawn()
+            .spawn(Counter::default())
             .unwrap();
         // A turn that is over leaves nothing that is found later.
         let over = actor.run(async |_| yield_now().await);
@@ -399,8 +402,8 @@ fn a_turn_suspended_on_a_pool_that_is_dropped() {
 fn a_turn_that_a_closing_pool_goes_on_with() {
     must_end(|| {
         let pool = ThreadPool::builder().threads(1).build().unwrap();
-        let n = Actor::builder(Counter::default()).executor(pool.handle()).spawn().unwrap();
-        let other = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+        let n = Actor::builder().executor(pool.handle()).spawn(Counter::default()).unwrap();
+        let other = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
         let (open, gate) = mpsc::channel::<()>();
         let (promise, kept) = promise();
         let turn = n.run(async move |_| kept.await.unwrap());
@@ -512,7 +515,7 @@ fn a_turn_that_is_suspended_as_its_executor_ends() {
     must_end(|| {
         for round in 0..common::size(200, 5000) {
             let pool = ThreadPool::builder().threads(1).build().unwrap();
-            let n = Actor::builder(Counter::default()).executor(pool.handle()).spawn().unwrap();
+            let n = Actor::builder().executor(pool.handle()).spawn(Counter::default()).unwrap();
             let (promise, kept) = promise::<()>();
             let turn = n.run(async move |_| {
                 if round % 2 == 0 {
@@ -529,7 +532,7 @@ fn a_turn_that_is_suspended_as_its_executor_ends() {
         }
         // By the turn itself.
         let queue = Arc::new(DrainQueue::new());
-        let n = Actor::builder(Counter::default()).executor(queue.handle()).spawn().unwrap();
+        let n = Actor::builder().executor(queue.handle()).spawn(Counter::default()).unwrap();
         let (promise, kept) = promise::<()>();
         let theirs = queue.clone();
         let turn = n.run(async move |_| {

@@ -79,8 +79,8 @@ impl On {
         self.executor.is_none()
     }
 
-    fn builder<S: Send + 'static>(&self, state: S) -> ActorBuilder<S> {
-        let builder = Actor::builder(state);
+    fn builder<S: Send + 'static>(&self) -> ActorBuilder<S> {
+        let builder = Actor::builder();
         match self.executor.clone() {
             Some(executor) => builder.executor(executor),
             None => builder,
@@ -88,7 +88,7 @@ impl On {
     }
 
     fn actor<S: Send + 'static>(&self, state: S) -> Actor<S> {
-        self.builder(state).spawn().unwrap()
+        self.builder().spawn(state).unwrap()
     }
 }
 
@@ -214,7 +214,7 @@ fn a_sender_may_hold_a_lock_that_the_turn_wants(on: &On) {
 }
 
 fn a_panic_hurts_one_message(on: &On) {
-    let sum = on.builder(0).panic_policy(PanicPolicy::Resume).spawn().unwrap();
+    let sum = on.builder().panic_policy(PanicPolicy::Resume).spawn(0).unwrap();
     for n in 1..=1000 {
         let turn = move |sum: &mut i32| if n % 7 == 0 { quiet_panic("a seven") } else { *sum += 1 };
         sum.send(turn).unwrap();
@@ -239,7 +239,7 @@ fn stop_gives_back_what_waits(on: &On) {
     let tally = Tally::default();
     let (tell, told) = mpsc::channel();
     let one =
-        on.builder(()).on_undelivered(move |message| tell.send(message).unwrap()).spawn().unwrap();
+        on.builder().on_undelivered(move |message| tell.send(message).unwrap()).spawn(()).unwrap();
     let (go, wait) = mpsc::channel::<()>();
     let (began, begun) = mpsc::channel();
     let theirs = one.clone();
@@ -267,7 +267,7 @@ fn stop_gives_back_what_waits(on: &On) {
 
 fn a_full_mailbox_lets_in_those_who_wait(on: &On) {
     let each = size(200, 2_000);
-    let sum = on.builder(0).capacity(3, Overflow::Reject).spawn().unwrap();
+    let sum = on.builder().capacity(3, Overflow::Reject).spawn(0).unwrap();
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -337,7 +337,7 @@ fn the_last_handle_lets_everything_run(on: &On) {
     let (tell, told) = mpsc::channel();
     let count = size(100, 1_000);
     let sum =
-        on.builder(0).on_end(move |sum, cause| tell.send((sum, cause)).unwrap()).spawn().unwrap();
+        on.builder().on_end(move |sum, cause| tell.send((sum, cause)).unwrap()).spawn(0).unwrap();
     for _ in 0..count {
         sum.send(|sum| *sum += 1).unwrap();
     }
@@ -350,7 +350,7 @@ fn nothing_is_lost_whatever_is_closed_or_stopped(on: &On) {
     for round in 0..size(20, 200) {
         let tally = Tally::default();
         let one =
-            on.builder(0).capacity(8, Overflow::DropNewest).on_undelivered(drop).spawn().unwrap();
+            on.builder().capacity(8, Overflow::DropNewest).on_undelivered(drop).spawn(0).unwrap();
         thread::scope(|scope| {
             for _ in 0..3 {
                 let (one, tally) = (&one, &tally);
@@ -385,8 +385,8 @@ fn no_other_thread_runs_what_has_an_executor(on: &On) {
     let here = thread::current().id();
     let (tell, told) = mpsc::channel();
     let ended = tell.clone();
-    let ran = on.builder(tell).on_end(move |_, _| ended.send(thread::current().id()).unwrap());
-    let ran = ran.spawn().unwrap();
+    let ran = on.builder().on_end(move |_, _| ended.send(thread::current().id()).unwrap());
+    let ran = ran.spawn(tell).unwrap();
     let turn = |tell: &mut mpsc::Sender<_>| tell.send(thread::current().id()).unwrap();
     let mut turns = 0;
     for _ in 0..size(50, 500) {
@@ -433,7 +433,7 @@ fn run_one(queue: &Queue) -> bool {
 #[test]
 fn a_budget_hands_on_what_is_left_and_nothing_else() {
     let (queue, executor) = by_hand();
-    let log = Actor::builder(Vec::new()).executor(executor).budget(1).spawn().unwrap();
+    let log = Actor::builder().executor(executor).budget(1).spawn(Vec::new()).unwrap();
     for n in 1..=3 {
         log.send(move |log: &mut Vec<i32>| log.push(n)).unwrap();
     }
@@ -452,10 +452,10 @@ fn a_budget_hands_on_what_is_left_and_nothing_else() {
 fn a_dropped_drain_stops_its_actor() {
     let (queue, executor) = by_hand();
     let (tx, rx) = mpsc::channel();
-    let n = Actor::builder(0)
+    let n = Actor::builder()
         .executor(executor)
         .on_undelivered(move |message| tx.send(message).unwrap())
-        .spawn()
+        .spawn(0)
         .unwrap();
     n.send(|n| *n += 1).unwrap();
     let asked = n.call(|n| *n);
@@ -469,7 +469,7 @@ fn a_dropped_drain_stops_its_actor() {
 #[test]
 fn a_waiting_caller_leaves_the_turn_to_the_executor() {
     let (queue, executor) = by_hand();
-    let n = Actor::builder(0).executor(executor).spawn().unwrap();
+    let n = Actor::builder().executor(executor).spawn(0).unwrap();
     n.send(|n| *n += 1).unwrap();
     thread::scope(|scope| {
         let waits = scope.spawn(|| n.with(|n| (*n, thread::current().id())));
@@ -490,10 +490,10 @@ fn a_waiting_caller_leaves_the_turn_to_the_executor() {
 fn the_last_handle_leaves_the_end_to_the_executor() {
     let (queue, executor) = by_hand();
     let (tx, rx) = mpsc::channel();
-    let n = Actor::builder(0)
+    let n = Actor::builder()
         .executor(executor)
         .on_end(move |state, cause| tx.send((state, cause.stop_cause())).unwrap())
-        .spawn()
+        .spawn(0)
         .unwrap();
     n.send(|n| *n += 1).unwrap();
     drop(n);
@@ -518,7 +518,7 @@ mod a_runtime {
     }
 
     fn on(runtime: &Runtime) -> Actor<i32> {
-        Actor::builder(1).executor(Tokio::new(runtime.handle().clone())).spawn().unwrap()
+        Actor::builder().executor(Tokio::new(runtime.handle().clone())).spawn(1).unwrap()
     }
 
     #[test]
@@ -568,9 +568,9 @@ mod a_runtime {
     fn that_nobody_drives_runs_blocking_turns() {
         must_end(|| {
             let runtime = current();
-            let one = Actor::builder(1)
+            let one = Actor::builder()
                 .executor(Tokio::for_blocking(runtime.handle().clone()))
-                .spawn()
+                .spawn(1)
                 .unwrap();
             let (tell, told) = mpsc::channel();
             one.send(move |n| tell.send(*n).unwrap()).unwrap();
@@ -602,7 +602,7 @@ mod a_runtime {
             let runtime = Builder::new_multi_thread().worker_threads(1).build().unwrap();
             let tasks = || runtime.metrics().num_alive_tasks();
             let executor = Tokio::new(runtime.handle().clone());
-            let one = Actor::builder(1).executor(executor.clone()).spawn().unwrap();
+            let one = Actor::builder().executor(executor.clone()).spawn(1).unwrap();
             assert_eq!(one.call(|n| *n).wait(), Ok(1));
             drop(executor);
             assert!(tasks() >= 1, "the actor has it");
@@ -646,7 +646,7 @@ mod a_runtime {
             let each = size(1_000, 5_000);
             let runtime = Builder::new_multi_thread().worker_threads(2).build().unwrap();
             // One turn of its senders', the rest is handed on.
-            let n = Actor::builder(0).budget(1).spawn().unwrap();
+            let n = Actor::builder().budget(1).spawn(0).unwrap();
             let (tell, told) = mpsc::channel();
             for _ in 0..TASKS {
                 let (n, tell) = (n.clone(), tell.clone());
@@ -811,7 +811,7 @@ fn a_join_runs_what_its_other_half_waits_for() {
                 let rayon = Arc::new(
                     ::rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap(),
                 );
-                let on = || Actor::builder(()).executor(Rayon::new(rayon.clone())).spawn().unwrap();
+                let on = || Actor::builder().executor(Rayon::new(rayon.clone())).spawn(()).unwrap();
                 let (joins, other) = (on(), on());
                 let began = Arc::new(AtomicBool::new(false));
                 let (tell, told) = mpsc::channel();

@@ -31,10 +31,10 @@ fn burn(hot: &mut Hot) {
 
 fn hot(executor: impl Executor + 'static) -> (Actor<Hot>, Arc<AtomicU64>) {
     let turns = Arc::new(AtomicU64::new(0));
-    let hot = Actor::builder(Hot { me: None, turns: turns.clone() })
+    let hot = Actor::builder()
         .executor(executor)
         .budget(BUDGET as u32)
-        .spawn()
+        .spawn(Hot { me: None, turns: turns.clone() })
         .unwrap();
     let me = hot.clone();
     hot.send(move |hot| {
@@ -52,7 +52,7 @@ fn a_quiet_actor_waits_for_one_slice_of_the_busy_one() {
     let queue = DrainQueue::new();
     let (hot, turns) = hot(queue.handle());
     let quiet: Vec<_> = (0..QUIET)
-        .map(|_| Actor::builder(Vec::new()).executor(queue.handle()).spawn().unwrap())
+        .map(|_| Actor::builder().executor(queue.handle()).spawn(Vec::new()).unwrap())
         .collect();
     for (i, one) in quiet.iter().enumerate() {
         let (sent_at, turns) = (turns.load(Relaxed), turns.clone());
@@ -96,7 +96,7 @@ fn an_endless_flood_starves_nobody_on_two_workers() {
                 });
             }
             let quiet: Vec<_> = (0..QUIET)
-                .map(|_| Actor::builder(0).executor(pool.handle()).spawn().unwrap())
+                .map(|_| Actor::builder().executor(pool.handle()).spawn(0).unwrap())
                 .collect();
             let (tell, told) = mpsc::channel();
             for one in &quiet {
@@ -127,7 +127,7 @@ fn floods_keep_nobody_waiting(executor: impl Fn() -> Arc<dyn Executor> + Sync) {
         for _ in 0..2 {
             scope.spawn(|| {
                 let turns = Arc::new(AtomicU64::new(0));
-                let fed = Actor::builder(turns.clone()).executor(own(executor())).spawn().unwrap();
+                let fed = Actor::builder().executor(own(executor())).spawn(turns.clone()).unwrap();
                 let mut sent = 0;
                 while !over.load(Acquire) {
                     if sent < turns.load(Relaxed) + 8 * BUDGET {
@@ -141,7 +141,7 @@ fn floods_keep_nobody_waiting(executor: impl Fn() -> Arc<dyn Executor> + Sync) {
         }
         let mut late = 0;
         for round in 0..20 {
-            let quiet = Actor::builder(()).executor(own(executor())).spawn().unwrap();
+            let quiet = Actor::builder().executor(own(executor())).spawn(()).unwrap();
             let (tell, told) = mpsc::channel();
             let begun = Instant::now();
             quiet.send(move |_| tell.send(()).unwrap()).unwrap();

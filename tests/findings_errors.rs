@@ -54,7 +54,7 @@ impl Handler<Question> for Oracle {
 /// `tell`.
 #[test]
 fn unwanted_answer_hurts_no_sender() {
-    let oracle = resuming(Actor::builder(Oracle::default())).spawn().unwrap();
+    let oracle = resuming(Actor::builder()).spawn(Oracle::default()).unwrap();
     let told = catch_unwind(AssertUnwindSafe(|| oracle.tell(Question).is_ok()));
     assert!(matches!(told, Ok(true)), "the drop of an answer has panicked in its sender's call");
     assert_eq!(oracle.with(|oracle| oracle.asked), Ok(1));
@@ -63,7 +63,7 @@ fn unwanted_answer_hurts_no_sender() {
 /// Finding 14, sibling: inside a turn of another actor, and by a recipient.
 #[test]
 fn unwanted_answer_hurts_no_other_turn() {
-    let oracle = resuming(Actor::builder(Oracle::default())).spawn().unwrap();
+    let oracle = resuming(Actor::builder()).spawn(Oracle::default()).unwrap();
     let other = Actor::new(0);
     let told = catch_unwind(AssertUnwindSafe(|| {
         let oracle = oracle.clone();
@@ -80,7 +80,7 @@ fn unwanted_answer_hurts_no_other_turn() {
 /// Finding 14, sibling: the asker has left its reply, and the answer comes later.
 #[test]
 fn answer_to_nobody_hurts_nobody() {
-    let n = resuming(Actor::builder(0)).spawn().unwrap();
+    let n = resuming(Actor::builder()).spawn(0).unwrap();
     let held = Held::hold(&n);
     drop(n.call(|n: &mut i32| {
         *n += 1;
@@ -100,10 +100,10 @@ fn answer_to_nobody_hurts_nobody() {
 fn with_and_ask_agree_at_a_full_mailbox() {
     in_child("with_and_ask_agree_at_a_full_mailbox", PATIENCE, || {
         let queue = DrainQueue::new();
-        let n = Actor::builder(0)
+        let n = Actor::builder()
             .capacity(1, Overflow::Reject)
             .executor(queue.handle())
-            .spawn()
+            .spawn(0)
             .unwrap();
         n.send(|n| *n += 1).unwrap();
         let asked = n.call(|n| *n).wait();
@@ -166,7 +166,7 @@ fn first_message_is_not_lost(executor: impl Executor + Clone + 'static) {
         },
     ] {
         let handled = tally.handled();
-        let n = Actor::builder(()).executor(executor.clone()).spawn().unwrap();
+        let n = Actor::builder().executor(executor.clone()).spawn(()).unwrap();
         if send(&n, &tally) {
             let begun = Instant::now();
             while tally.handled() == handled && begun.elapsed() < Duration::from_secs(2) {

@@ -68,8 +68,8 @@ fn hook_may_wait_while_a_pool_ends() {
                 .map(|_| {
                     let busy = busy.clone();
                     let hook = move || _ = busy.with(|()| ());
-                    let builder = Actor::builder(()).executor(pool.handle()).budget(1);
-                    on_undelivered(builder, hook).spawn().unwrap()
+                    let builder = Actor::builder().executor(pool.handle()).budget(1);
+                    on_undelivered(builder, hook).spawn(()).unwrap()
                 })
                 .collect();
             actors.iter().for_each(|actor| again(actor.clone(), stop.clone()));
@@ -92,8 +92,8 @@ fn hook_may_wait_while_a_pool_ends() {
 #[test]
 fn idle_workers_take_what_a_long_turn_has_sent() {
     let pool = ThreadPool::builder().threads(4).build().unwrap();
-    let long = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
-    let other = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+    let long = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
+    let other = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
     // This thread only looks on: if it waited for an actor, it might run it.
     let (tell, told) = mpsc::channel();
     let turn = move |(): &mut ()| {
@@ -162,7 +162,7 @@ fn refused_drain_never_runs_here_without_threads() {
     let name = "refused_drain_never_runs_here_without_threads";
     in_child_with(name, PATIENCE, NO_THREADS, || {
         no_thread_is_to_be_had();
-        let actor = Actor::builder(()).executor(Refuses).spawn().unwrap();
+        let actor = Actor::builder().executor(Refuses).spawn(()).unwrap();
         let ran = runs_in_the_call(|message| _ = actor.send(|()| message()));
         assert!(!ran, "an actor with an executor ran in its sender's call");
     });
@@ -299,7 +299,7 @@ fn forwarding_starts_few_threads() {
         const MESSAGES: usize = 1_000;
         let (queue, tally) = (DrainQueue::new(), Tally::default());
         let sinks: Vec<_> = (0..8).map(|_| Actor::new(HashSet::new())).collect();
-        let forwards = Actor::builder(sinks.clone()).executor(queue.handle()).spawn().unwrap();
+        let forwards = Actor::builder().executor(queue.handle()).spawn(sinks.clone()).unwrap();
         for number in 0..MESSAGES {
             let token = tally.token();
             let turn = move |sinks: &mut Vec<Actor<HashSet<thread::ThreadId>>>| {
@@ -338,7 +338,7 @@ fn queue_counts_only_what_it_has_run() {
     ] {
         let queue = Arc::new(DrainQueue::new());
         let ran = Arc::new(AtomicUsize::new(0));
-        let other = Actor::builder(()).executor(queue.handle()).spawn().unwrap();
+        let other = Actor::builder().executor(queue.handle()).spawn(()).unwrap();
         let tells = ran.clone();
         let turn = {
             let (queue, ran) = (queue.clone(), ran.clone());
@@ -347,7 +347,7 @@ fn queue_counts_only_what_it_has_run() {
                 (run(&queue), ran.load(SeqCst))
             }
         };
-        let actor = Actor::builder(()).executor(queue.handle()).spawn().unwrap();
+        let actor = Actor::builder().executor(queue.handle()).spawn(()).unwrap();
         let counts = actor.call(turn);
         queue.run_until_idle();
         let (counted, ran_by_then) = counts.wait().unwrap();
@@ -362,8 +362,8 @@ fn queue_counts_only_what_it_has_run() {
 fn run_until_closed_in_a_turn_returns() {
     in_child("run_until_closed_in_a_turn_returns", Duration::from_secs(15), || {
         let queue = Arc::new(DrainQueue::new());
-        let closes = Actor::builder(queue.clone()).executor(queue.handle()).spawn().unwrap();
-        let runs = Actor::builder(queue.clone()).executor(queue.handle()).spawn().unwrap();
+        let closes = Actor::builder().executor(queue.handle()).spawn(queue.clone()).unwrap();
+        let runs = Actor::builder().executor(queue.handle()).spawn(queue.clone()).unwrap();
         runs.send(move |queue| {
             closes.send(|queue| queue.close()).unwrap();
             queue.run_until_closed();
@@ -378,8 +378,8 @@ fn run_until_closed_in_a_turn_returns() {
 fn run_for_in_a_turn_runs_or_returns() {
     in_child("run_for_in_a_turn_runs_or_returns", Duration::from_secs(15), || {
         let queue = Arc::new(DrainQueue::new());
-        let other = Actor::builder(queue.clone()).executor(queue.handle()).spawn().unwrap();
-        let runs = Actor::builder(queue.clone()).executor(queue.handle()).spawn().unwrap();
+        let other = Actor::builder().executor(queue.handle()).spawn(queue.clone()).unwrap();
+        let runs = Actor::builder().executor(queue.handle()).spawn(queue.clone()).unwrap();
         runs.send(move |queue| {
             other.send(|queue| queue.close()).unwrap();
             queue.run_for(PATIENCE);
@@ -404,8 +404,8 @@ mod with_rayon {
     #[test]
     fn drain_taken_up_in_a_join_is_run() {
         let pool = rayon_pool(3);
-        let other = Actor::builder(()).executor(Rayon::new(pool.clone())).spawn().unwrap();
-        let joins = Actor::builder(()).executor(Rayon::new(pool.clone())).spawn().unwrap();
+        let other = Actor::builder().executor(Rayon::new(pool.clone())).spawn(()).unwrap();
+        let joins = Actor::builder().executor(Rayon::new(pool.clone())).spawn(()).unwrap();
         let inner = pool.clone();
         // This thread only looks on: if it waited for an actor, it might run it.
         let (tell, told) = mpsc::channel();
@@ -443,7 +443,7 @@ mod with_rayon {
 #[track_caller]
 fn is_fair<E: Executor + 'static>(executor: impl Fn() -> E) {
     let limit = Duration::from_secs(5);
-    let build = || Actor::builder(()).executor(executor()).spawn().unwrap();
+    let build = || Actor::builder().executor(executor()).spawn(()).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let begun = Instant::now();
     // Four that send to themselves.

@@ -110,7 +110,7 @@ fn comes_back(places: Vec<Place>, floods: usize, call: fn(&Actor<u64>)) {
                     let executor = executor();
                     let executor = move |drain| executor.execute(drain);
                     // Short drains: a call often meets the actor between two of them.
-                    Actor::builder(0).executor(executor).budget(2).spawn().unwrap()
+                    Actor::builder().executor(executor).budget(2).spawn(0).unwrap()
                 }
             })
             .collect();
@@ -270,13 +270,13 @@ fn waits_for_room_come_back_beside_a_flood() {
     ];
     let mut late = Vec::new();
     for Place { name, executor, ends } in places() {
-        let builder = Actor::builder(0).capacity(4, Overflow::Reject);
+        let builder = Actor::builder().capacity(4, Overflow::Reject);
         let actor = match executor {
-            None => builder.spawn().unwrap(),
+            None => builder.spawn(0).unwrap(),
             Some(executor) => {
                 let executor = executor();
                 let executor = move |drain| executor.execute(drain);
-                builder.executor(executor).budget(2).spawn().unwrap()
+                builder.executor(executor).budget(2).spawn(0).unwrap()
             }
         };
         let end = Instant::now() + FLOOD;
@@ -313,7 +313,7 @@ fn waits_for_room_come_back_beside_a_flood() {
 fn limit_of_a_queue_holds_beside_a_flood() {
     for limit in [Duration::ZERO, Duration::from_millis(50)] {
         let queue = DrainQueue::new();
-        let actor = Actor::builder(0).executor(queue.handle()).spawn().unwrap();
+        let actor = Actor::builder().executor(queue.handle()).spawn(0).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         flood(actor, stop.clone(), Instant::now() + FLOOD);
         let begun = Instant::now();
@@ -331,7 +331,7 @@ fn limit_of_a_pool_holds_beside_a_flood() {
     let pool = ThreadPool::builder().threads(2).build().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     for _ in 0..4 {
-        let actor = Actor::builder(0).executor(pool.handle()).spawn().unwrap();
+        let actor = Actor::builder().executor(pool.handle()).spawn(0).unwrap();
         flood(actor, stop.clone(), Instant::now() + FLOOD);
     }
     let begun = Instant::now();

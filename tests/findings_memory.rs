@@ -58,7 +58,7 @@ fn promises_given_back_once() {
     in_child("promises_given_back_once", PATIENCE, || {
         let pool = ThreadPool::builder().threads(1).build().unwrap();
         for round in 0..500 {
-            let turning = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+            let turning = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
             let others = Arc::new(counters(7));
             let b = Arc::new(counters(1).remove(0));
             // This thread only looks on: if it waited for an actor, it might run it.
@@ -126,9 +126,9 @@ fn promises_given_back_once_after_a_clock() {
                 },
                 moment: Arc::default(),
             };
-            let asked = Actor::builder(()).clock(clock).spawn().unwrap();
+            let asked = Actor::builder().clock(clock).spawn(()).unwrap();
             let held = common::Held::hold(&asked);
-            let turning = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+            let turning = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
             let (tell, told) = mpsc::channel();
             let turn = {
                 let (asked, b) = (asked.clone(), b.clone());
@@ -192,11 +192,11 @@ impl Fate {
 /// An actor for one message on a queue, which has one; and a waiting sender is about to come.
 fn full_on(queue: &DrainQueue) -> (Actor<Mortal>, &'static Fate) {
     let (state, fate) = Mortal::new();
-    let actor = Actor::builder(state)
+    let actor = Actor::builder()
         .capacity(1, Overflow::Reject)
         .executor(queue.handle())
         .budget(1)
-        .spawn()
+        .spawn(state)
         .unwrap();
     (actor, fate)
 }
@@ -293,7 +293,7 @@ fn forgotten_send_to_a_plain_actor() {
     in_child("forgotten_send_to_a_plain_actor", PATIENCE, || {
         for ends in Ends::ALL {
             let (state, fate) = Mortal::new();
-            let actor = Actor::builder(state).capacity(1, Overflow::Reject).spawn().unwrap();
+            let actor = Actor::builder().capacity(1, Overflow::Reject).spawn(state).unwrap();
             let slot = Arc::new(Mutex::new(Some(actor.clone())));
             let last = slot.clone();
             actor
@@ -342,12 +342,12 @@ fn panicking_clock_leaves_no_seat_behind() {
         let queue = DrainQueue::new();
         let (state, fate) = Mortal::new();
         let tally = Tally::default();
-        let actor = Actor::builder(state)
+        let actor = Actor::builder()
             .capacity(1, Overflow::Reject)
             .executor(queue.handle())
             .budget(1)
             .clock(Fragile(AtomicUsize::new(0)))
-            .spawn()
+            .spawn(state)
             .unwrap();
         while_full(queue, &actor, || {
             let token = tally.token();
@@ -489,7 +489,7 @@ fn messages(
 fn hostile_wakers_lose_no_message() {
     in_child("hostile_wakers_lose_no_message", PATIENCE, || {
         let (tally, waiting) = (Tally::default(), Arc::new(Mutex::new(None)));
-        let actor = Actor::builder(0_u64).capacity(4, Overflow::Reject).spawn().unwrap();
+        let actor = Actor::builder().capacity(4, Overflow::Reject).spawn(0_u64).unwrap();
         let keep = waiting.clone();
         let five = messages(&actor, &tally, 5, 0, move |actor, tally| {
             *keep.lock().unwrap() = Some(two_hostile_waiters(actor, tally));
@@ -512,7 +512,7 @@ fn hostile_wakers_lose_no_message() {
 /// What `closing_hostile_waiters` gives back: whether the sender got a panic.
 fn closing_hostile_waiters(tally: &Tally, send: impl FnOnce(&Actor<u64>, [Message; 2])) {
     let waiting = Arc::new(Mutex::new(None));
-    let actor = Actor::builder(0_u64).capacity(2, Overflow::Reject).spawn().unwrap();
+    let actor = Actor::builder().capacity(2, Overflow::Reject).spawn(0_u64).unwrap();
     let keep = waiting.clone();
     let two = messages(&actor, tally, 2, 1, move |actor, tally| {
         for _ in 0..2 {
@@ -570,10 +570,10 @@ fn hostile_wakers_stop_no_pool_actor() {
         let pool = ThreadPool::builder().threads(1).build().unwrap();
         let tally = Tally::default();
         let waiting = Arc::new(Mutex::new(None));
-        let actor = Actor::builder(0_u64)
+        let actor = Actor::builder()
             .capacity(4, Overflow::Reject)
             .executor(pool.handle())
-            .spawn()
+            .spawn(0_u64)
             .unwrap();
         let keep = waiting.clone();
         let four = messages(&actor, &tally, 4, 0, move |actor, tally| {
@@ -633,7 +633,7 @@ fn chain_on_a_gone_queue_takes_constant_stack() {
         let handle = queue.handle();
         drop(queue);
         falls_in_constant_stack(|link| {
-            Actor::builder(link).executor(handle.clone()).spawn().unwrap()
+            Actor::builder().executor(handle.clone()).spawn(link).unwrap()
         });
     });
 }
@@ -646,7 +646,7 @@ fn chain_on_a_gone_pool_takes_constant_stack() {
         let handle = pool.handle();
         assert!(pool.shutdown(PATIENCE).is_complete());
         falls_in_constant_stack(|link| {
-            Actor::builder(link).executor(handle.clone()).spawn().unwrap()
+            Actor::builder().executor(handle.clone()).spawn(link).unwrap()
         });
     });
 }
@@ -656,7 +656,7 @@ fn chain_on_a_gone_pool_takes_constant_stack() {
 fn chain_on_a_dropping_executor_takes_constant_stack() {
     in_child("chain_on_a_dropping_executor_takes_constant_stack", PATIENCE, || {
         falls_in_constant_stack(|link| {
-            Actor::builder(link).executor(drop::<Drain>).spawn().unwrap()
+            Actor::builder().executor(drop::<Drain>).spawn(link).unwrap()
         });
     });
 }
@@ -666,7 +666,7 @@ fn chain_on_a_dropping_executor_takes_constant_stack() {
 fn plain_chain_takes_constant_stack() {
     in_child("plain_chain_takes_constant_stack", PATIENCE, || {
         falls_in_constant_stack(Actor::new);
-        falls_in_constant_stack(|link| Actor::builder(link).executor(Drain::run).spawn().unwrap());
+        falls_in_constant_stack(|link| Actor::builder().executor(Drain::run).spawn(link).unwrap());
     });
 }
 
@@ -678,8 +678,8 @@ fn weak_handles_in_hooks_take_constant_stack() {
         let mut last: Option<WeakActor<()>> = None;
         for _ in 0..LONG {
             let weak = last.take();
-            let builder = on_panic(Actor::builder(()), move |_| _ = &weak);
-            last = Some(builder.spawn().unwrap().downgrade());
+            let builder = on_panic(Actor::builder(), move |_| _ = &weak);
+            last = Some(builder.spawn(()).unwrap().downgrade());
         }
         on_small_stack(move || drop(last));
     });
@@ -692,8 +692,8 @@ fn weak_handles_in_undelivered_hooks() {
         let mut last: Option<WeakActor<()>> = None;
         for _ in 0..LONG {
             let weak = last.take();
-            let builder = on_undelivered(Actor::builder(()), move || _ = &weak);
-            last = Some(builder.spawn().unwrap().downgrade());
+            let builder = on_undelivered(Actor::builder(), move || _ = &weak);
+            last = Some(builder.spawn(()).unwrap().downgrade());
         }
         on_small_stack(move || drop(last));
     });
@@ -710,7 +710,7 @@ fn weak_handles_in_executors() {
                 let _ = &weak;
                 drain.run();
             };
-            last = Some(Actor::builder(()).executor(executor).spawn().unwrap().downgrade());
+            last = Some(Actor::builder().executor(executor).spawn(()).unwrap().downgrade());
         }
         on_small_stack(move || drop(last));
     });
@@ -724,7 +724,7 @@ fn messages_that_hold_actors_take_constant_stack() {
         let mut next: Option<Actor<()>> = None;
         for _ in 0..LONG {
             let (held, token) = (next.take(), tally.token());
-            let actor = Actor::builder(()).executor(queue.handle()).spawn().unwrap();
+            let actor = Actor::builder().executor(queue.handle()).spawn(()).unwrap();
             actor
                 .send(move |()| {
                     token.handle();

@@ -59,7 +59,7 @@ fn sender_is_let_go_after_a_millisecond() {
 #[test]
 fn sender_runs_a_millisecond_and_the_turn_it_is_in() {
     let millisecond = Budget::turns(u32::MAX).time(Duration::from_millis(1));
-    let runs = turns_of_the_sender(Actor::builder(Vec::new()).budget(millisecond).spawn().unwrap());
+    let runs = turns_of_the_sender(Actor::builder().budget(millisecond).spawn(Vec::new()).unwrap());
     assert!(runs <= 1, "the sender ran {runs} turns of 20 ms");
 }
 
@@ -100,7 +100,7 @@ fn sender_of_a_cascade_is_let_go_after_a_millisecond() {
 fn first_come_first_served() {
     const ROOM: usize = 32;
     let waiter = Arc::new(Mutex::new(None));
-    let actor = Actor::builder(Vec::new()).capacity(ROOM, Overflow::Reject).spawn().unwrap();
+    let actor = Actor::builder().capacity(ROOM, Overflow::Reject).spawn(Vec::new()).unwrap();
     // The first turn fills the mailbox. In the turn after it, one more message takes the place that
     // has come free, and then somebody waits. Each later turn sends one more, if it can.
     let (filled, keep) = (actor.clone(), waiter.clone());
@@ -145,11 +145,11 @@ fn first_come_first_served_between_drains() {
     type Log = Vec<&'static str>;
     for (room, polled) in [(1, true), (1, false), (4, true), (4, false)] {
         let queue = DrainQueue::new();
-        let actor: Actor<Log> = Actor::builder(Vec::new())
+        let actor: Actor<Log> = Actor::builder()
             .capacity(room, Overflow::Reject)
             .executor(queue.handle())
             .budget(1)
-            .spawn()
+            .spawn(Vec::new())
             .unwrap();
         let (newcomer, overtook) = (actor.downgrade(), Arc::new(AtomicUsize::new(0)));
         let comes = |overtook: &Arc<AtomicUsize>| {
@@ -199,7 +199,7 @@ fn first_come_first_served_between_drains() {
 /// Finding 20: among those who wait, the order is that of their coming.
 #[test]
 fn waiters_are_let_in_in_their_order() {
-    let actor = Actor::builder(Vec::new()).capacity(2, Overflow::Reject).spawn().unwrap();
+    let actor = Actor::builder().capacity(2, Overflow::Reject).spawn(Vec::new()).unwrap();
     let waiters = Arc::new(Mutex::new(Vec::new()));
     let (filled, keep) = (actor.clone(), waiters.clone());
     let fill = move || {
@@ -229,7 +229,7 @@ struct Left {
 
 fn left() -> Left {
     let queue = DrainQueue::new();
-    let actor = Actor::builder(()).executor(queue.handle()).spawn().unwrap();
+    let actor = Actor::builder().executor(queue.handle()).spawn(()).unwrap();
     let ran = Arc::new(AtomicUsize::new(0));
     for _ in 0..3 {
         let ran = ran.clone();
@@ -358,8 +358,8 @@ fn sends_inside_turns_take_constant_stack() {
         let handle = pool.handle();
         let builds: [Box<dyn Fn() -> Actor<()> + Send>; 3] = [
             Box::new(|| Actor::new(())),
-            Box::new(|| Actor::builder(()).executor(Drain::run).spawn().unwrap()),
-            Box::new(move || Actor::builder(()).executor(handle.clone()).spawn().unwrap()),
+            Box::new(|| Actor::builder().executor(Drain::run).spawn(()).unwrap()),
+            Box::new(move || Actor::builder().executor(handle.clone()).spawn(()).unwrap()),
         ];
         for build in builds {
             let (done, told) = mpsc::channel();
@@ -383,18 +383,19 @@ fn pool_of_one<T: Send + 'static>(
     work: impl FnOnce(&mut T) + Send + 'static,
     wait: impl FnOnce(&Actor<T>) + Send + 'static,
 ) {
-    pool_of_one_with(Actor::builder(thing), work, wait);
+    pool_of_one_with(Actor::builder(), thing, work, wait);
 }
 
 #[track_caller]
 fn pool_of_one_with<T: Send + 'static>(
     builder: ActorBuilder<T>,
+    thing: T,
     work: impl FnOnce(&mut T) + Send + 'static,
     wait: impl FnOnce(&Actor<T>) + Send + 'static,
 ) {
     let pool = ThreadPool::builder().threads(1).build().unwrap();
-    let third = builder.executor(pool.handle()).spawn().unwrap();
-    let waits = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+    let third = builder.executor(pool.handle()).spawn(thing).unwrap();
+    let waits = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
     let (done, told) = mpsc::channel();
     waits
         .send(move |()| {
@@ -454,9 +455,9 @@ fn pool_of_one_and_wait_ended() {
 /// The same by a wait for room.
 #[test]
 fn pool_of_one_and_room() {
-    let full = Actor::builder(0).capacity(1, Overflow::Reject);
+    let full = Actor::builder().capacity(1, Overflow::Reject);
     let wait = |third: &Actor<i32>| assert!(send_within(third, PATIENCE, |n| *n += 1));
-    pool_of_one_with(full, |n| *n += 1, wait);
+    pool_of_one_with(full, 0, |n| *n += 1, wait);
 }
 
 /// The same by `blocking`.
@@ -499,7 +500,7 @@ fn pool_of_one_and_the_end_of_a_system() {
 fn pool_of_one_and_the_end_of_another_pool() {
     let pool = ThreadPool::builder().threads(1).build().unwrap();
     let (tell, told) = mpsc::channel::<()>();
-    let member = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+    let member = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
     let (begun, begins) = mpsc::channel();
     member
         .send(move |()| {
@@ -527,7 +528,7 @@ fn pool_of_one_and_a_virtual_clock() {
     let sleeps = clock.clone();
     let work = move |_: &mut i32| {
         thread::spawn(move || {
-            let other = Actor::builder(()).clock(sleeps).spawn().unwrap();
+            let other = Actor::builder().clock(sleeps).spawn(()).unwrap();
             other.wait_ended(Duration::from_secs(1))
         });
     };

@@ -47,7 +47,7 @@ fn multi_thread() -> Builder {
 #[test]
 fn poll_of_a_reply_runs_no_turn() {
     let queue = DrainQueue::new();
-    let actor = Actor::builder(Vec::new()).executor(queue.handle()).spawn().unwrap();
+    let actor = Actor::builder().executor(queue.handle()).spawn(Vec::new()).unwrap();
     let ran = Arc::new(AtomicUsize::new(0));
     for _ in 0..200 {
         let ran = ran.clone();
@@ -71,7 +71,7 @@ fn poll_of_a_reply_runs_no_turn() {
 fn poll_of_a_send_runs_no_turn() {
     let queue = DrainQueue::new();
     let actor =
-        Actor::builder(0).capacity(4, Overflow::Reject).executor(queue.handle()).spawn().unwrap();
+        Actor::builder().capacity(4, Overflow::Reject).executor(queue.handle()).spawn(0).unwrap();
     let ran = Arc::new(AtomicUsize::new(0));
     for _ in 0..4 {
         let ran = ran.clone();
@@ -90,7 +90,7 @@ fn poll_of_a_send_runs_no_turn() {
 fn await_runs_no_turn_on_an_async_worker() {
     let (runtime, keep) = occupied(multi_thread());
     let executor = Tokio::for_blocking(runtime.handle().clone());
-    let actor = Actor::builder(Vec::new()).executor(executor).spawn().unwrap();
+    let actor = Actor::builder().executor(executor).spawn(Vec::new()).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     for _ in 0..200 {
         let stop = stop.clone();
@@ -129,7 +129,7 @@ fn await_runs_no_turn_on_an_async_worker() {
 fn turn_for_blocking_may_block_on_a_future() {
     let (runtime, keep) = occupied(multi_thread());
     let executor = Tokio::for_blocking(runtime.handle().clone());
-    let actor = Actor::builder(0).executor(executor).spawn().unwrap();
+    let actor = Actor::builder().executor(executor).spawn(0).unwrap();
     let asker = runtime.spawn({
         let actor = actor.clone();
         async move {
@@ -160,7 +160,7 @@ fn await_on_a_current_thread_runtime_returns() {
     in_child("await_on_a_current_thread_runtime_returns", Duration::from_secs(20), || {
         let (runtime, keep) = occupied(Builder::new_current_thread());
         let executor = Tokio::for_blocking(runtime.handle().clone());
-        let actor = Actor::builder(()).executor(executor).spawn().unwrap();
+        let actor = Actor::builder().executor(executor).spawn(()).unwrap();
         let (sends, receives) = mpsc::channel();
         let answer = runtime.block_on(async move {
             let reply = actor.call(move |()| receives.recv().is_ok());
@@ -182,7 +182,7 @@ fn await_leaves_turns_to_their_executor() {
     let other = multi_thread().build().unwrap();
     let executor = Tokio::new(other.handle().clone());
     let actors: Vec<_> =
-        (0..200).map(|_| Actor::builder(()).executor(executor.clone()).spawn().unwrap()).collect();
+        (0..200).map(|_| Actor::builder().executor(executor.clone()).spawn(()).unwrap()).collect();
     let here = thread::current().id();
     let strangers = runtime.block_on(async {
         let mut strangers = 0;

@@ -34,7 +34,7 @@ fn sender_that_waits_for_room_is_woken() {
         let mut round = 0;
         while begun.elapsed() < Duration::from_secs(12) {
             round += 1;
-            let actor = Actor::builder(()).capacity(1, Overflow::Reject).spawn().unwrap();
+            let actor = Actor::builder().capacity(1, Overflow::Reject).spawn(()).unwrap();
             let (gate, go) = (Arc::new(Gate::new(2)), Arc::new(AtomicBool::new(false)));
             let ready = Arc::new(AtomicUsize::new(0));
             thread::scope(|scope| {
@@ -90,7 +90,7 @@ fn queue_wakes_another_runner() {
         let tally = Tally::default();
         for round in 0..600_u64 {
             let queue = Arc::new(DrainQueue::new());
-            let actor = Actor::builder(()).executor(queue.handle()).spawn().unwrap();
+            let actor = Actor::builder().executor(queue.handle()).spawn(()).unwrap();
             let ran = Arc::new(AtomicBool::new(false));
             thread::scope(|scope| {
                 let short = Duration::from_millis(2);

@@ -23,7 +23,7 @@ const CLOSED: AskError = AskError::Refused(Reason::Closed, ActorName::ANY);
 type Log = Vec<u32>;
 
 fn with_room_for(capacity: usize) -> Actor<Log> {
-    Actor::builder(Log::new()).capacity(capacity, Overflow::Reject).spawn().unwrap()
+    Actor::builder().capacity(capacity, Overflow::Reject).spawn(Log::new()).unwrap()
 }
 
 /// An actor whose turn is held open, and whose mailbox is full of 0, 1, 2, ...
@@ -119,8 +119,8 @@ fn a_waiting_sender_is_overtaken_by_no_newcomer() {
 #[test]
 fn a_place_that_becomes_free_is_the_waiters() {
     let queue = DrainQueue::new();
-    let builder = Actor::builder(Log::new()).capacity(1, Overflow::Reject);
-    let log = builder.executor(queue.handle()).budget(1).spawn().unwrap();
+    let builder = Actor::builder().capacity(1, Overflow::Reject);
+    let log = builder.executor(queue.handle()).budget(1).spawn(Log::new()).unwrap();
     log.send(|log| log.push(0)).unwrap();
     let mut waiting: Vec<_> =
         (1..4).map(|n| log.waiting().send(move |log: &mut Log| log.push(n))).collect();
@@ -142,8 +142,8 @@ fn a_place_that_becomes_free_is_the_waiters() {
 fn those_who_wait_are_let_in_within_the_limit() {
     for capacity in [1, 2, 5] {
         let queue = DrainQueue::new();
-        let builder = Actor::builder(Log::new()).capacity(capacity, Overflow::Reject);
-        let log = builder.executor(queue.handle()).budget(1).spawn().unwrap();
+        let builder = Actor::builder().capacity(capacity, Overflow::Reject);
+        let log = builder.executor(queue.handle()).budget(1).spawn(Log::new()).unwrap();
         (0..capacity as u32).for_each(|n| log.send(move |log| log.push(n)).unwrap());
         let waiting: Vec<_> = (0..7).map(|_| log.waiting().send(|log| log.push(9))).collect();
         while queue.run_one() {
@@ -157,8 +157,8 @@ fn those_who_wait_are_let_in_within_the_limit() {
 #[test]
 fn a_place_is_held_from_the_call_on() {
     let queue = DrainQueue::new();
-    let builder = Actor::builder(Log::new()).capacity(1, Overflow::Reject);
-    let log = builder.executor(queue.handle()).budget(1).spawn().unwrap();
+    let builder = Actor::builder().capacity(1, Overflow::Reject);
+    let log = builder.executor(queue.handle()).budget(1).spawn(Log::new()).unwrap();
     log.send(|log| log.push(0)).unwrap();
     let sending = log.waiting().send(|log| log.push(1));
     assert!(queue.run_one());
@@ -196,7 +196,7 @@ fn many_wait_for_a_small_mailbox_and_nothing_is_lost() {
     let rounds = size(2_000, 50_000);
     must_end(move || {
         for capacity in [1, 2, 7] {
-            let n = Actor::builder(0).capacity(capacity, Overflow::Reject).spawn().unwrap();
+            let n = Actor::builder().capacity(capacity, Overflow::Reject).spawn(0).unwrap();
             let tally = Tally::default();
             thread::scope(|scope| {
                 for me in 0..4 {
@@ -227,7 +227,7 @@ fn many_wait_for_a_small_mailbox_and_nothing_is_lost() {
 #[test]
 fn timing_out_and_being_let_in_exclude_each_other() {
     let rounds = size(300, 5_000);
-    let n = Actor::builder(0usize).capacity(1, Overflow::Reject).spawn().unwrap();
+    let n = Actor::builder().capacity(1, Overflow::Reject).spawn(0usize).unwrap();
     let (sent, tally) = (AtomicUsize::new(0), Tally::default());
     thread::scope(|scope| {
         for thread in 0..4 {
@@ -325,8 +325,8 @@ impl Clock for Restless {
 fn who_is_woken_without_cause_waits_on_for_room() {
     must_end(|| {
         let clock = Restless::default();
-        let builder = Actor::builder(Log::new()).capacity(1, Overflow::Reject);
-        let log = builder.clock(clock.clone()).spawn().unwrap();
+        let builder = Actor::builder().capacity(1, Overflow::Reject);
+        let log = builder.clock(clock.clone()).spawn(Log::new()).unwrap();
         let held = Held::hold(&log);
         log.send(|log| log.push(0)).unwrap();
         let told = log.waiting().tell(Add(1)).within(Duration::from_secs(1)).unwrap_err();
@@ -435,8 +435,8 @@ fn a_limit_is_for_room_and_answer_together() {
         assert_eq!(seen(&log), [0], "none of them ever runs");
         // Room in time, and no turn: the same.
         let queue = DrainQueue::new();
-        let builder = Actor::builder(Log::new()).capacity(1, Overflow::Reject);
-        let log = builder.executor(queue.handle()).spawn().unwrap();
+        let builder = Actor::builder().capacity(1, Overflow::Reject);
+        let log = builder.executor(queue.handle()).spawn(Log::new()).unwrap();
         let asked = log.waiting().ask(Add(9)).within(Duration::from_millis(5));
         let Err(WaitError::Cancelled(back)) = asked else { panic!("{asked:?}") };
         assert_eq!(back.into_message(), Add(9));
@@ -502,10 +502,10 @@ fn a_refused_reply_gives_its_message_back() {
 fn the_newest_is_dropped_when_that_was_asked_for() {
     let dropped = Arc::new(Mutex::new(Vec::new()));
     let hook = dropped.clone();
-    let log = Actor::builder(Log::new())
+    let log = Actor::builder()
         .capacity(2, Overflow::DropNewest)
         .on_undelivered(move |message: Undelivered<Log>| hook.lock().unwrap().push(message))
-        .spawn()
+        .spawn(Log::new())
         .unwrap();
     let held = Held::hold(&log);
     for n in 0..5 {
@@ -530,10 +530,10 @@ fn dropping_under_load_accounts_for_every_message() {
     for capacity in [1, 5] {
         let dropped = Arc::new(AtomicUsize::new(0));
         let count = dropped.clone();
-        let n = Actor::builder(0usize)
+        let n = Actor::builder()
             .capacity(capacity, Overflow::DropNewest)
             .on_undelivered(move |_: Undelivered<usize>| _ = count.fetch_add(1, SeqCst))
-            .spawn()
+            .spawn(0usize)
             .unwrap();
         thread::scope(|scope| {
             for _ in 0..3 {
@@ -559,7 +559,7 @@ fn actors_that_only_send_to_each_other_never_hang() {
         }
     }
     must_end(|| {
-        let build = |_| Actor::builder(Peer(Vec::new(), 0)).capacity(1, Overflow::Reject).spawn();
+        let build = |_| Actor::builder().capacity(1, Overflow::Reject).spawn(Peer(Vec::new(), 0));
         let peers: Vec<_> = (0..3).map(build).collect::<Result<_, _>>().unwrap();
         for peer in &peers {
             let all = peers.clone();

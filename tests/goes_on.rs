@@ -34,8 +34,8 @@ fn what_waits_comes_after_one_budget() {
     let pool = pool();
     let handled = Arc::new(AtomicUsize::new(0));
     let counted = handled.clone();
-    let flooded = Actor::builder(0).executor(pool.handle()).spawn().unwrap();
-    let quiet = Actor::builder(MANY).executor(pool.handle()).spawn().unwrap();
+    let flooded = Actor::builder().executor(pool.handle()).spawn(0).unwrap();
+    let quiet = Actor::builder().executor(pool.handle()).spawn(MANY).unwrap();
     let held = Held::hold(&flooded);
     for _ in 0..MANY {
         let counted = counted.clone();
@@ -68,7 +68,7 @@ fn an_executor_before_a_pool_is_asked_each_time() {
     let pool = pool();
     let asked = Arc::new(AtomicUsize::new(0));
     let front = Front { pool: pool.handle(), asked: asked.clone() };
-    let actor = Actor::builder(0).executor(front).spawn().unwrap();
+    let actor = Actor::builder().executor(front).spawn(0).unwrap();
     flood(&actor, || assert_eq!(asked.load(Ordering::SeqCst), 1));
     assert!(asked.load(Ordering::SeqCst) >= MANY / BUDGET, "it may have an order of its own");
 }
@@ -78,10 +78,10 @@ fn a_batch_with_hooks_ends_with_the_budget() {
     let pool = pool();
     let batches = Arc::new(Mutex::new(Vec::new()));
     let ended = batches.clone();
-    let actor = Actor::builder(0)
+    let actor = Actor::builder()
         .executor(pool.handle())
         .on_batch_end(move |_, turns| ended.lock().unwrap().push(turns))
-        .spawn()
+        .spawn(0)
         .unwrap();
     flood(&actor, || ());
     let batches = batches.lock().unwrap();
@@ -91,7 +91,7 @@ fn a_batch_with_hooks_ends_with_the_budget() {
 #[test]
 fn a_pool_that_closes_runs_what_is_left() {
     let pool = pool();
-    let actor = Actor::builder(0).executor(pool.handle()).spawn().unwrap();
+    let actor = Actor::builder().executor(pool.handle()).spawn(0).unwrap();
     let held = Held::hold(&actor);
     (0..MANY).for_each(|_| actor.send(|n| *n += 1).unwrap());
     let all = actor.call(|n| *n);

@@ -19,8 +19,7 @@ use turnwise::time::{Timer, Timers};
 use turnwise::{
     Activity, Actor, ActorBuilder, ActorName, AskError, Clock, Context, Deadline, EndCause,
     Executor, Handler, Limit, Overflow, PanicPolicy, Promise, Reason, Reply, Restarts, StopCause,
-    System, Template, ThreadPool, TurnPanic, VirtualClock, WaitError, blocking, promise,
-    promise_on,
+    System, ThreadPool, TurnPanic, VirtualClock, WaitError, blocking, promise, promise_on,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -63,17 +62,17 @@ fn plain() -> Actor<Seen> {
 }
 
 fn on(queue: &DrainQueue) -> Actor<Seen> {
-    Actor::builder(Seen::default()).executor(queue.handle()).spawn().unwrap()
+    Actor::builder().executor(queue.handle()).spawn(Seen::default()).unwrap()
 }
 
 /// An actor with room for one message.
 fn narrow() -> ActorBuilder<Seen> {
-    Actor::builder(Seen::default()).capacity(1, Overflow::Reject)
+    Actor::builder().capacity(1, Overflow::Reject)
 }
 
 /// An actor on a queue that nobody runs, and no more room in it.
 fn full(queue: &DrainQueue) -> Actor<Seen> {
-    let actor = narrow().executor(queue.handle()).spawn().unwrap();
+    let actor = narrow().executor(queue.handle()).spawn(Seen::default()).unwrap();
     actor.send(Seen::here).unwrap();
     actor
 }
@@ -179,8 +178,8 @@ fn send_to_a_busy_actor_returns() {
 #[test]
 fn send_many_is_one_step() {
     let queue = DrainQueue::new();
-    let builder = Actor::builder(Seen::default()).capacity(3, Overflow::Reject);
-    let actor = builder.executor(queue.handle()).spawn().unwrap();
+    let builder = Actor::builder().capacity(3, Overflow::Reject);
+    let actor = builder.executor(queue.handle()).spawn(Seen::default()).unwrap();
     let refused = actor.send_many((0..4).map(|_| Seen::here)).unwrap_err();
     assert_eq!(refused.reason(), &Reason::Full);
     assert_eq!((refused.into_message().len(), actor.len()), (4, 0), "all or none");
@@ -256,7 +255,7 @@ fn wakes_and_aborts_poll_nothing() {
 fn executor_that_ends_cuts_suspended_turns() {
     must_end(|| {
         let suspended = |executor: Arc<dyn Executor>| {
-            let actor = Actor::builder(()).executor(executor).spawn().unwrap();
+            let actor = Actor::builder().executor(executor).spawn(()).unwrap();
             let (_never, kept) = promise::<()>();
             let turn = actor.run(async move |_| drop(kept.await));
             (actor, _never, turn)
@@ -298,7 +297,7 @@ fn with_runs_here_or_sleeps() {
         assert!(own, "at once, inside its own turn");
         // With an executor, it runs there and the caller sleeps.
         let pool = ThreadPool::builder().threads(1).build().unwrap();
-        let actor = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+        let actor = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
         assert_ne!(actor.with(|()| here()), Ok(here()));
     });
 }
@@ -377,7 +376,7 @@ fn waiting_call_never_waits() {
         queue.run_until_idle();
         assert_eq!(actor.len(), 0);
         // If there is room, it is a send like any other.
-        let actor = narrow().spawn().unwrap();
+        let actor = narrow().spawn(Seen::default()).unwrap();
         let mut sent = actor.waiting().send(Seen::here);
         assert!(actor.is_idle() && poll_once(&mut sent).is_ready());
         assert_eq!(seen(&actor), [here()]);
@@ -431,12 +430,13 @@ fn waiting_as_a_future_runs_no_turn() {
 #[test]
 fn limits_of_futures_run_no_turn() {
     let (queue, timers) = (DrainQueue::new(), Timers::by_hand(VirtualClock::new()));
-    let actor = narrow().executor(queue.handle()).timers(timers.clone()).spawn().unwrap();
+    let actor =
+        narrow().executor(queue.handle()).timers(timers.clone()).spawn(Seen::default()).unwrap();
     actor.send(Seen::here).unwrap();
     let mut sent = actor.waiting().send(Seen::here).within_async(HOUR);
     let mut asked = actor.waiting().ask(Note).within_async(HOUR);
     let (mut ended, system) = (actor.ended().within_async(HOUR), System::new());
-    let n = system.spawn(Actor::builder(()).executor(queue.handle())).unwrap();
+    let n = system.spawn(Actor::builder().executor(queue.handle()), ()).unwrap();
     n.send(|()| ()).unwrap();
     let mut closing = system.shutdown_async().within_async(HOUR);
     assert!(poll_once(&mut sent).is_pending() && poll_once(&mut asked).is_pending());
@@ -459,7 +459,7 @@ fn wait_runs_plain_actors_only() {
         let ran_on = turns.with(|_| other.call(|_| here()).wait().unwrap()).unwrap();
         assert_eq!(ran_on, here(), "pending, and without an executor: run by the one that waits");
         let pool = ThreadPool::builder().threads(1).build().unwrap();
-        let other = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+        let other = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
         for ran_on in [
             other.call(|()| here()).wait().unwrap(),
             other.call(|()| here()).within(PATIENCE).unwrap(),
@@ -556,7 +556,7 @@ fn promise_is_kept_without_waiting() {
 fn promise_is_measured_on_its_clock() {
     must_end(|| {
         let clock = VirtualClock::new();
-        let actor = Actor::builder(Seen::default()).clock(clock.clone()).spawn().unwrap();
+        let actor = Actor::builder().clock(clock.clone()).spawn(Seen::default()).unwrap();
         let replies = [
             promise_on::<()>(Arc::new(clock.clone())),
             actor.promise(),
@@ -595,7 +595,7 @@ fn waits_in_a_turn_hand_over_what_it_sent() {
 fn ending(builder: ActorBuilder<()>) -> (Actor<()>, mpsc::Receiver<(ThreadId, EndCause)>) {
     let (tell, told) = mpsc::channel();
     let builder = builder.on_end(move |(), cause| tell.send((here(), cause)).unwrap());
-    (builder.spawn().unwrap(), told)
+    (builder.spawn(()).unwrap(), told)
 }
 
 /// The ways in which a user ends an actor.
@@ -603,13 +603,13 @@ const ENDS: [fn(Actor<()>); 3] = [|actor| _ = actor.close(), |actor| _ = actor.s
 
 #[test]
 fn ends_of_an_idle_actor_run_here() {
-    let (actor, told) = ending(Actor::builder(()));
+    let (actor, told) = ending(Actor::builder());
     assert!(actor.close());
     assert_eq!(told.try_recv(), Ok((here(), EndCause::Closed)));
-    let (actor, told) = ending(Actor::builder(()));
+    let (actor, told) = ending(Actor::builder());
     assert!(actor.stop());
     assert_eq!(told.try_recv(), Ok((here(), EndCause::Stopped(StopCause::Requested))));
-    let (actor, told) = ending(Actor::builder(()));
+    let (actor, told) = ending(Actor::builder());
     drop(actor);
     assert_eq!(told.try_recv(), Ok((here(), EndCause::Dropped)));
 }
@@ -618,7 +618,7 @@ fn ends_of_an_idle_actor_run_here() {
 fn ends_of_a_busy_actor_never_wait() {
     must_end(|| {
         for end in ENDS {
-            let (actor, told) = ending(Actor::builder(()));
+            let (actor, told) = ending(Actor::builder());
             let held = Held::hold(&actor);
             end(actor);
             assert!(told.try_recv().is_err(), "it is still inside its turn");
@@ -632,7 +632,7 @@ fn ends_of_a_busy_actor_never_wait() {
 fn ends_with_an_executor_run_there() {
     for end in ENDS {
         let queue = DrainQueue::new();
-        let (actor, told) = ending(Actor::builder(()).executor(queue.handle()));
+        let (actor, told) = ending(Actor::builder().executor(queue.handle()));
         end(actor);
         assert!(told.try_recv().is_err() && queue.len() == 1, "not in the call");
         queue.run_until_idle();
@@ -715,10 +715,10 @@ fn restart_after_a_rest_is_made_at_home() {
                 seen.here();
                 seen
             };
-            let builder = Actor::builder(Seen::default()).timers(timers.clone());
+            let builder = Actor::builder().timers(timers.clone());
             let builder = builder.panic_policy(PanicPolicy::restart_within(restarts, factory));
             let builder = if queued { builder.executor(queue.handle()) } else { builder };
-            let actor = builder.spawn().unwrap();
+            let actor = builder.spawn(Seen::default()).unwrap();
             actor.send(|_| common::quiet_panic("oops")).unwrap();
             queue.run_until_idle();
             let mut asked = actor.call(|seen| seen.0.clone());
@@ -770,7 +770,7 @@ fn handles_never_wait() {
 #[test]
 fn looks_never_wait() {
     must_end(|| {
-        let actor = narrow().name("look").spawn().unwrap();
+        let actor = narrow().name("look").spawn(Seen::default()).unwrap();
         let held = Held::hold(&actor);
         let reply = actor.call(|_| ());
         assert_eq!((actor.is_idle(), actor.is_closed(), actor.len()), (false, false, 2));
@@ -784,7 +784,11 @@ fn looks_never_wait() {
 #[test]
 fn stats_wait_for_no_turn() {
     must_end(|| {
-        let actor = narrow().counted(true).panic_policy(PanicPolicy::Resume).spawn().unwrap();
+        let actor = narrow()
+            .counted(true)
+            .panic_policy(PanicPolicy::Resume)
+            .spawn(Seen::default())
+            .unwrap();
         assert!(
             actor.call(|_| -> () { std::panic::resume_unwind(Box::new("oops")) }).wait().is_err()
         );
@@ -823,8 +827,9 @@ fn losses_are_counted_without_waiting() {
 fn snapshot_waits_for_no_turn() {
     must_end(|| {
         let (system, queue) = (System::new(), DrainQueue::new());
-        let busy = system.spawn(narrow().name("busy").counted(true)).unwrap();
-        let waits = system.spawn(Actor::builder(Seen::default()).executor(queue.handle())).unwrap();
+        let busy = system.spawn(narrow().name("busy").counted(true), Seen::default()).unwrap();
+        let waits =
+            system.spawn(Actor::builder().executor(queue.handle()), Seen::default()).unwrap();
         let held = Held::hold(&busy);
         waits.send(Seen::here).unwrap();
         let snapshot = system.snapshot();
@@ -840,7 +845,7 @@ fn snapshot_waits_for_no_turn() {
 #[test]
 fn system_spawns_and_runs_nothing() {
     let (system, queue) = (System::new(), DrainQueue::new());
-    let actor = system.spawn(Actor::builder(Seen::default()).executor(queue.handle())).unwrap();
+    let actor = system.spawn(Actor::builder().executor(queue.handle()), Seen::default()).unwrap();
     let other = system.actor(0).unwrap();
     assert_eq!((system.actors(), queue.len(), actor.is_idle()), (2, 0, true));
     drop((actor, other));
@@ -856,7 +861,7 @@ fn system_shutdown_runs_no_message_here() {
         let (tell, told) = mpsc::channel();
         let members = [
             system.actor(()).unwrap(),
-            system.spawn(Actor::builder(()).executor(pool.handle())).unwrap(),
+            system.spawn(Actor::builder().executor(pool.handle()), ()).unwrap(),
         ];
         let turns = Actor::new(());
         // What is pending when the shutdown begins: the turn has promised the first one.
@@ -893,11 +898,12 @@ fn system_shutdown_in_a_turn_of_its_own_is_refused() {
 fn system_shutdown_as_a_future_runs_no_turn() {
     must_end(|| {
         let (system, queue) = (System::new(), DrainQueue::new());
-        let actor = system.spawn(Actor::builder(Seen::default()).executor(queue.handle())).unwrap();
+        let actor =
+            system.spawn(Actor::builder().executor(queue.handle()), Seen::default()).unwrap();
         actor.send(Seen::here).unwrap();
         let (tell, told) = mpsc::channel();
-        let idle = Actor::builder(()).on_end(move |(), _| tell.send(here()).unwrap());
-        let idle = system.spawn(idle).unwrap();
+        let idle = Actor::builder().on_end(move |(), _| tell.send(here()).unwrap());
+        let idle = system.spawn(idle, ()).unwrap();
         let mut closing = system.shutdown_async();
         assert!(poll_once(&mut closing).is_pending());
         assert_eq!((actor.len(), actor.is_closed()), (1, true), "nothing was run");
@@ -923,18 +929,18 @@ fn drop_of_a_system_waits_for_nobody() {
 }
 
 // ---------------------------------------------------------------------------------------------
-// Templates
+// Spawners
 
 #[test]
-fn template_makes_actors_beside_others() {
+fn spawner_makes_actors_beside_others() {
     must_end(|| {
         let queue = DrainQueue::new();
-        let template = Template::builder().executor(queue.handle()).build().unwrap();
-        let actor = template.clone().spawn(Seen::default());
+        let spawner = Actor::builder().executor(queue.handle()).build().unwrap();
+        let actor = spawner.clone().spawn(Seen::default());
         actor.send(Seen::here).unwrap();
-        // One of them is in the middle of a turn, on a thread that has used the template itself.
+        // One of them is in the middle of a turn, on a thread that has used the spawner itself.
         let (go, gone) = mpsc::channel::<()>();
-        let theirs = template.clone();
+        let theirs = spawner.clone();
         actor
             .send(move |_| {
                 let made = theirs.spawn(Seen::default());
@@ -943,7 +949,7 @@ fn template_makes_actors_beside_others() {
             })
             .unwrap();
         let runner = thread::spawn(move || queue.run_until_idle());
-        let made: Vec<_> = (0..100).map(|_| template.spawn(Seen::default())).collect();
+        let made: Vec<_> = (0..100).map(|_| spawner.spawn(Seen::default())).collect();
         assert!(made.iter().all(|actor| actor.is_idle()));
         go.send(()).unwrap();
         runner.join().unwrap();
@@ -951,26 +957,26 @@ fn template_makes_actors_beside_others() {
 }
 
 #[test]
-fn system_spawns_from_a_template_and_runs_nothing() {
+fn system_spawns_from_a_spawner_and_runs_nothing() {
     let queue = DrainQueue::new();
     let system = System::new();
-    let template = Template::builder().executor(queue.handle()).build().unwrap();
-    let actor = system.spawn_from(&template, Seen::default()).unwrap();
+    let spawner = Actor::builder().executor(queue.handle()).build().unwrap();
+    let actor = system.spawn_from(&spawner, Seen::default()).unwrap();
     actor.send(Seen::here).unwrap();
-    let also = system.spawn_from(&template, Seen::default()).unwrap();
+    let also = system.spawn_from(&spawner, Seen::default()).unwrap();
     assert_eq!((actor.len(), also.len(), queue.len(), system.actors()), (1, 0, 1, 2));
 }
 
 #[test]
-fn drop_of_a_template_runs_no_turn() {
+fn drop_of_a_spawner_runs_no_turn() {
     let queue = DrainQueue::new();
     let (tell, told) = mpsc::channel();
     let last = Gone(tell);
     let hook = move |_: &TurnPanic| _ = &last;
-    let template = Template::builder().executor(queue.handle()).on_panic(hook).build().unwrap();
-    let actor = template.spawn(Seen::default());
+    let spawner = Actor::builder().executor(queue.handle()).on_panic(hook).build().unwrap();
+    let actor = spawner.spawn(Seen::default());
     actor.send(Seen::here).unwrap();
-    drop(template);
+    drop(spawner);
     assert_eq!((actor.len(), queue.len()), (1, 1));
     drop(actor);
     assert!(told.try_recv().is_err());
@@ -991,9 +997,9 @@ impl Drop for Gone {
 fn end_without_code_calls_no_executor() {
     let queue = DrainQueue::new();
     let (tell, told) = mpsc::channel();
-    drop(Actor::builder(0_u64).executor(queue.handle()).spawn().unwrap());
+    drop(Actor::builder().executor(queue.handle()).spawn(0_u64).unwrap());
     assert_eq!(queue.len(), 0, "nothing is to be run");
-    drop(Actor::builder(Gone(tell)).executor(queue.handle()).spawn().unwrap());
+    drop(Actor::builder().executor(queue.handle()).spawn(Gone(tell)).unwrap());
     assert!(queue.len() == 1 && told.try_recv().is_err(), "a drop is to be run, there");
     queue.run_until_idle();
     assert!(told.try_recv().is_ok());
@@ -1010,7 +1016,7 @@ fn pool_starts_its_threads_at_once() {
         let pool = ThreadPool::builder().threads(3).build().unwrap();
         assert_eq!(threads() - before, 3 + 1, "workers, and the one that watches them");
         let actors: Vec<_> =
-            (0..100).map(|_| Actor::builder(()).executor(pool.handle()).spawn().unwrap()).collect();
+            (0..100).map(|_| Actor::builder().executor(pool.handle()).spawn(()).unwrap()).collect();
         let replies: Vec<_> = actors.iter().map(|actor| actor.call(|()| here())).collect();
         let ran_on: HashSet<_> = replies.into_iter().map(|reply| reply.wait().unwrap()).collect();
         assert!(ran_on.len() <= 3 && !ran_on.contains(&here()));
@@ -1028,7 +1034,7 @@ fn only_pools_start_threads() {
         let before = threads();
         let (queue, system, clock) = (DrainQueue::new(), System::new(), VirtualClock::new());
         let (turns, other, left) =
-            (plain(), narrow().clock(clock.clone()).spawn().unwrap(), on(&queue));
+            (plain(), narrow().clock(clock.clone()).spawn(Seen::default()).unwrap(), on(&queue));
         turns.send(Seen::here).unwrap();
         turns.with(|_| other.send(Seen::here).unwrap()).unwrap();
         turns.with(|_| other.call(|_| ()).wait().unwrap()).unwrap();
@@ -1074,7 +1080,7 @@ fn global_pool_starts_on_first_need() {
 fn pool_shutdown_runs_nothing_here() {
     must_end(|| {
         let pool = ThreadPool::builder().threads(1).build().unwrap();
-        let actor = Actor::builder(Seen::default()).executor(pool.handle()).spawn().unwrap();
+        let actor = Actor::builder().executor(pool.handle()).spawn(Seen::default()).unwrap();
         let replies: Vec<_> = (0..100).map(|_| actor.call(|_| here())).collect();
         assert!(pool.shutdown(PATIENCE).is_complete(), "what is queued is run");
         assert!(replies.into_iter().all(|reply| reply.wait().unwrap() != here()));
@@ -1088,8 +1094,8 @@ fn pool_shutdown_runs_nothing_here() {
 fn pool_shutdown_now_waits_for_no_turn() {
     must_end(|| {
         let pool = ThreadPool::builder().threads(1).build().unwrap();
-        let long = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
-        let queued = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+        let long = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
+        let queued = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
         let ((begun, begins), (go, goes)) = (mpsc::channel(), mpsc::channel::<()>());
         long.send(move |()| {
             begun.send(()).unwrap();
@@ -1111,7 +1117,7 @@ fn pool_shutdown_now_waits_for_no_turn() {
 fn drop_of_a_pool_waits_for_nothing() {
     must_end(|| {
         let pool = ThreadPool::builder().threads(1).build().unwrap();
-        let actor = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+        let actor = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
         let (go, goes) = mpsc::channel::<()>();
         actor.send(move |()| _ = goes.recv()).unwrap();
         let queued = actor.call(|()| here());
@@ -1125,9 +1131,9 @@ fn drop_of_a_pool_waits_for_nothing() {
 fn blocking_leaves_its_place() {
     must_end(|| {
         let pool = ThreadPool::builder().threads(1).build().unwrap();
-        let (waits, other) = (Actor::builder(()), Actor::builder(()));
-        let waits = waits.executor(pool.handle()).spawn().unwrap();
-        let other = other.executor(pool.handle()).spawn().unwrap();
+        let (waits, other) = (Actor::builder(), Actor::builder());
+        let waits = waits.executor(pool.handle()).spawn(()).unwrap();
+        let other = other.executor(pool.handle()).spawn(()).unwrap();
         let reply = waits.call(move |()| {
             let (tell, told) = mpsc::channel();
             other.send(move |()| tell.send(here()).unwrap()).unwrap();
@@ -1180,7 +1186,7 @@ fn queue_sleeps_until_closed() {
 #[test]
 fn drop_of_a_queue_ends_its_actors_here() {
     let queue = DrainQueue::new();
-    let (actor, told) = ending(Actor::builder(()).executor(queue.handle()));
+    let (actor, told) = ending(Actor::builder().executor(queue.handle()));
     let asked = actor.call(|()| ());
     drop(queue);
     let gone = StopCause::ExecutorGone;
@@ -1214,8 +1220,8 @@ fn virtual_clock_wakes_and_runs_nothing() {
     must_end(|| {
         let clock = VirtualClock::new();
         let queue = DrainQueue::new();
-        let builder = Actor::builder(Seen::default()).clock(clock.clone());
-        let actor = builder.executor(queue.handle()).spawn().unwrap();
+        let builder = Actor::builder().clock(clock.clone());
+        let actor = builder.executor(queue.handle()).spawn(Seen::default()).unwrap();
         let asked = actor.call(|_| ());
         let waits = thread::spawn(move || asked.within(Duration::from_secs(60)).is_err());
         clock.wait_for_sleepers(1);
@@ -1230,8 +1236,8 @@ fn virtual_clock_wakes_and_runs_nothing() {
 fn timers_run_nothing_in_the_call() {
     let timers = Timers::by_hand(VirtualClock::new());
     let queue = DrainQueue::new();
-    let builder = Actor::builder(Seen::default()).timers(timers.clone());
-    let actor = builder.executor(queue.handle()).spawn().unwrap();
+    let builder = Actor::builder().timers(timers.clone());
+    let actor = builder.executor(queue.handle()).spawn(Seen::default()).unwrap();
     let ran = Arc::new(AtomicUsize::new(0));
     let count = || {
         let ran = ran.clone();

@@ -14,7 +14,7 @@ fn the_last_drop_lets_what_waits_run_first() {
     let ended = Arc::new(Mutex::new(Vec::new()));
     let told = ended.clone();
     let hook = move |state, cause| told.lock().unwrap().push((state, cause));
-    let actor = Actor::builder(0).on_end(hook).spawn().unwrap();
+    let actor = Actor::builder().on_end(hook).spawn(0).unwrap();
     let other = actor.clone();
     in_turn(|| {
         (0..5).for_each(|_| actor.send(|n| *n += 1).unwrap());
@@ -47,7 +47,7 @@ fn the_last_drop_leaves_the_rest_to_the_one_that_runs() {
 fn the_last_drop_in_its_own_turn_ends_it_afterwards() {
     let ended = Arc::new(Mutex::new(0));
     let told = ended.clone();
-    let actor = Actor::builder(()).on_end(move |_, _| *told.lock().unwrap() += 1).spawn().unwrap();
+    let actor = Actor::builder().on_end(move |_, _| *told.lock().unwrap() += 1).spawn(()).unwrap();
     let (me, seen) = (actor.clone(), ended.clone());
     let outer = Actor::new(());
     outer
@@ -65,7 +65,7 @@ fn the_last_drop_in_its_own_turn_ends_it_afterwards() {
 #[test]
 fn a_weak_handle_keeps_nothing_going() {
     let part = Arc::new(());
-    let actor = Actor::builder(part.clone()).name("weak").spawn().unwrap();
+    let actor = Actor::builder().name("weak").spawn(part.clone()).unwrap();
     let weak = actor.downgrade();
     let again = weak.clone();
     assert!(weak.upgrade().unwrap().same_actor(&actor));
@@ -142,7 +142,7 @@ fn same_actor_tells_handles_apart() {
 
 #[test]
 fn debug_shows_what_an_operator_wants_to_know() {
-    let actor = Actor::builder(()).name("clerk").spawn().unwrap();
+    let actor = Actor::builder().name("clerk").spawn(()).unwrap();
     let _other = actor.clone();
     let text = in_turn(|| {
         actor.send(|()| ()).unwrap();
@@ -156,8 +156,8 @@ fn debug_shows_what_an_operator_wants_to_know() {
 
 #[test]
 fn debug_names_the_type_and_shows_how_far_it_is() {
-    let builder = Actor::builder(()).name("clerk").capacity(1, Overflow::Reject);
-    let actor = builder.spawn().unwrap();
+    let builder = Actor::builder().name("clerk").capacity(1, Overflow::Reject);
+    let actor = builder.spawn(()).unwrap();
     let text = format!("{:?}", actor.waiting());
     assert!(text.starts_with("Waiting(") && text.contains("clerk"), "{text}");
     let held = Held::hold(&actor);
@@ -209,7 +209,7 @@ fn upgrading_under_fire_ends_once_and_loses_nothing() {
         for _ in 0..rounds {
             let told = ended.clone();
             let actor =
-                Actor::builder(()).on_end(move |_, _| *told.lock().unwrap() += 1).spawn().unwrap();
+                Actor::builder().on_end(move |_, _| *told.lock().unwrap() += 1).spawn(()).unwrap();
             let weak = actor.downgrade();
             let gate = Gate::new(3);
             thread::scope(|scope| {

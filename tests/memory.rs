@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use common::{asked, queued, size};
 use counting::{Counting, alone, cost, count_this_thread};
-use turnwise::{Actor, Clock, Overflow, SharedPolicy};
+use turnwise::{Actor, Clock, Overflow, PanicPolicy};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -89,14 +89,14 @@ fn actors_that_are_dropped_leave_nothing() {
 }
 
 #[test]
-fn an_actor_of_a_template_is_one_allocation() {
+fn an_actor_of_a_spawner_is_one_allocation() {
     let _alone = alone();
     let actors = size(1_000, 100_000);
-    let builder = turnwise::Template::builder().name("many").capacity(9, Overflow::Reject);
-    let builder = builder.on_panic(|_| ()).panic_policy(SharedPolicy::Resume);
-    let template = builder.build().unwrap();
+    let builder = turnwise::Actor::builder().name("many").capacity(9, Overflow::Reject);
+    let builder = builder.on_panic(|_| ()).panic_policy(PanicPolicy::Resume);
+    let spawner = builder.build().unwrap();
     let mut all = Vec::with_capacity(actors);
-    let made = cost(|| all.extend((0..actors as u64).map(|n| template.spawn(n))));
+    let made = cost(|| all.extend((0..actors as u64).map(|n| spawner.spawn(n))));
     assert_eq!((made.calls, made.bytes), (actors, 40 * actors as isize), "{made:?}");
     let used = cost(|| {
         all.iter().for_each(|actor| actor.send(|n| *n += 1).unwrap());
@@ -164,7 +164,7 @@ impl Clock for Looks {
 fn waits_whose_time_is_over_leave_nothing() {
     let _alone = alone();
     let clock = Looks(AtomicU64::new(0));
-    let actor = Actor::builder(0_u64).clock(clock).spawn().unwrap();
+    let actor = Actor::builder().clock(clock).spawn(0_u64).unwrap();
     // The time is over after some looks, so each of them has stood in the list.
     let wait = || assert_eq!(actor.wait_ended(Duration::from_secs(5)), Ok(false));
     wait();

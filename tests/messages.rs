@@ -165,7 +165,7 @@ fn a_thousand_waiters_on_a_stopped_actor_are_told() {
 fn undelivered_messages_come_as_what_they_are() {
     let seen = Arc::new(AtomicUsize::new(0));
     let sum = seen.clone();
-    let counter = Actor::builder(Counter::default())
+    let counter = Actor::builder()
         .on_undelivered(move |message| match message {
             Undelivered::Message(message) => {
                 sum.fetch_add(message.downcast::<Add>().unwrap().0 as usize, SeqCst);
@@ -177,7 +177,7 @@ fn undelivered_messages_come_as_what_they_are() {
             }
             _ => unreachable!(),
         })
-        .spawn()
+        .spawn(Counter::default())
         .unwrap();
     let busy = Held::hold(&counter);
     counter.tell(Add(3)).unwrap();
@@ -196,7 +196,7 @@ fn limits_are_measured_on_the_actors_own_clock() {
             MonotonicClock.now() * 1_000_000
         }
     }
-    let n = Actor::builder(0).clock(Fast).spawn().unwrap();
+    let n = Actor::builder().clock(Fast).spawn(0).unwrap();
     let busy = Held::hold(&n);
     let late = n.call(|n| *n).wait_timeout(Duration::from_secs(60));
     assert!(matches!(late, Err(WaitError::TimedOut(_))));

@@ -289,7 +289,7 @@ fn deliver<F: FnOnce(&mut State) -> u8 + Send + 'static>(
 
 fn real_start(setups: &[Setup; ACTORS]) {
     for (actor, setup) in setups.iter().enumerate() {
-        let mut builder = Actor::builder(State::new())
+        let mut builder = Actor::<State>::builder()
             .budget(Budget::UNLIMITED)
             // Its time stands still: whoever waits goes on to the end.
             .clock(VirtualClock::new())
@@ -309,7 +309,7 @@ fn real_start(setups: &[Setup; ACTORS]) {
                 drop(message);
             });
         }
-        let handle = builder.spawn().unwrap();
+        let handle = builder.spawn(State::new()).unwrap();
         real(|real| {
             real.weak.push(handle.downgrade());
             real.handles[actor].push(handle);

@@ -115,11 +115,11 @@ fn a_refused_wait_overtakes_nothing() {
         for observed in [false, true] {
             let builder = ThreadPool::builder().threads(1).blocking(Blocking::Refuse);
             let pool = builder.build().unwrap();
-            let host = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+            let host = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
             let log = Arc::new(Mutex::new(Vec::new()));
-            let other = Actor::builder(());
-            let other = if observed { other.on_batch_start(|_| ()) } else { other };
-            let other = other.spawn().unwrap();
+            let other = Actor::builder();
+            let other = if observed { other.on_batch_end(|_, _| ()) } else { other };
+            let other = other.spawn(()).unwrap();
             let (theirs, (tell, told)) = (log.clone(), mpsc::channel());
             host.send(move |_| {
                 let inner = theirs.clone();

@@ -15,7 +15,7 @@ use turnwise::{Actor, Drain, Limit, Overflow, Reason, StopCause, System};
 
 /// An actor whose executor runs everything in the call.
 fn in_the_call<S: Send + 'static>(state: S) -> Actor<S> {
-    Actor::builder(state).executor(|drain: Drain| drain.run()).spawn().unwrap()
+    Actor::builder().executor(|drain: Drain| drain.run()).spawn(state).unwrap()
 }
 
 #[test]
@@ -23,8 +23,8 @@ fn a_budget_that_ends_frees_no_place_for_newcomers() {
     for capacity in [1, 2, 4, 5, 8, 9] {
         for budget in 1..5 {
             let queue = DrainQueue::new();
-            let builder = Actor::builder(Vec::new()).capacity(capacity, Overflow::Reject);
-            let log = builder.executor(queue.handle()).budget(budget).spawn().unwrap();
+            let builder = Actor::builder().capacity(capacity, Overflow::Reject);
+            let log = builder.executor(queue.handle()).budget(budget).spawn(Vec::new()).unwrap();
             let handled = Arc::new(AtomicUsize::new(0));
             let push = |n: usize| {
                 let handled = handled.clone();
@@ -54,7 +54,7 @@ fn a_budget_that_ends_frees_no_place_for_newcomers() {
 fn a_drain_on_top_of_a_turn_leaves_nothing_to_it() {
     must_end(|| {
         let queue = Arc::new(DrainQueue::new());
-        let upper = Actor::builder(()).executor(queue.handle()).spawn().unwrap();
+        let upper = Actor::builder().executor(queue.handle()).spawn(()).unwrap();
         let (plain, ran) = (Actor::new(()), Arc::new(AtomicBool::new(false)));
         let (tells, told) = (ran.clone(), ran);
         upper.send(move |()| plain.send(move |()| tells.store(true, SeqCst)).unwrap()).unwrap();
@@ -82,8 +82,8 @@ fn a_long_list_is_run_in_its_order_round_by_round() {
     }
     let log = Arc::new(Mutex::new(Vec::new()));
     let actors: Vec<_> = (0..ACTORS).map(tireless).collect();
-    Actor::builder(())
-        .spawn()
+    Actor::builder()
+        .spawn(())
         .unwrap()
         .with(|()| actors.iter().for_each(|actor| again(&log, actor.clone(), ROUNDS)))
         .unwrap();
@@ -166,8 +166,8 @@ fn what_the_end_of_a_shutdown_drops_may_shut_down() {
             let hook = ShutsDown(System::new());
             let inside = system.clone();
             // Nothing else keeps its memory: what is left of it goes as the shutdown looks.
-            let other = Actor::builder(Own(None)).on_undelivered(move |_| _ = &hook);
-            let other = system.spawn(other).unwrap();
+            let other = Actor::builder().on_undelivered(move |_| _ = &hook);
+            let other = system.spawn(other, Own(None)).unwrap();
             let own = other.clone();
             other.send(move |kept| kept.0 = Some(own)).unwrap();
             drop((other, system));

@@ -26,8 +26,8 @@ fn a_loop_pulls_batches() {
     let totals = Arc::new(Mutex::new(vec![0]));
     let seen = totals.clone();
     let queue = DrainQueue::new();
-    let builder = Actor::builder(0).executor(queue.handle());
-    let sum = builder.on_batch_end(move |sum, _| seen.lock().unwrap().push(*sum)).spawn().unwrap();
+    let builder = Actor::builder().executor(queue.handle());
+    let sum = builder.on_batch_end(move |sum, _| seen.lock().unwrap().push(*sum)).spawn(0).unwrap();
     for _ in 0..2 {
         send_ten(&sum);
         assert_eq!(sum.len(), 10, "nothing runs outside of the loop");
@@ -46,7 +46,7 @@ fn a_message_after_the_last_pull_is_handled() {
     assert!(queue.run_one());
     assert_eq!(asked(&queue, &sum, |sum| *sum), 5);
     // In the middle of a pull, from another thread: it is this pull's, or there is one more.
-    let sum = Actor::builder(0).executor(queue.handle()).budget(1).spawn().unwrap();
+    let sum = Actor::builder().executor(queue.handle()).budget(1).spawn(0).unwrap();
     let inner = sum.clone();
     sum.send(move |_| {
         thread::spawn(move || inner.send(add(7)).unwrap()).join().unwrap();
@@ -62,7 +62,7 @@ fn nobody_but_the_loop_runs_the_actor() {
     must_end(|| {
         let queue = DrainQueue::new();
         let (tell, told) = channel();
-        let ran = Actor::builder(tell).executor(queue.handle()).spawn().unwrap();
+        let ran = Actor::builder().executor(queue.handle()).spawn(tell).unwrap();
         let note = |tell: &mut Sender<ThreadId>| tell.send(thread::current().id()).unwrap();
         let weak = ran.downgrade();
         let others = thread::spawn(move || {
@@ -86,7 +86,7 @@ fn nobody_but_the_loop_runs_the_actor() {
 #[test]
 fn a_second_loop_finds_nothing_and_touches_nothing() {
     let queue = DrainQueue::new();
-    let sum = Actor::builder(0).executor(queue.handle()).spawn().unwrap();
+    let sum = Actor::builder().executor(queue.handle()).spawn(0).unwrap();
     let held = Held::hold(&sum);
     send_ten(&sum);
     let before = sum.len();
@@ -101,8 +101,8 @@ fn a_second_loop_finds_nothing_and_touches_nothing() {
 fn an_end_is_the_loops_too() {
     let (tx, ended) = channel();
     let queue = DrainQueue::new();
-    let builder = Actor::builder(0).executor(queue.handle());
-    let sum = builder.on_end(move |sum, cause| tx.send((sum, cause)).unwrap()).spawn().unwrap();
+    let builder = Actor::builder().executor(queue.handle());
+    let sum = builder.on_end(move |sum, cause| tx.send((sum, cause)).unwrap()).spawn(0).unwrap();
     send_ten(&sum);
     assert!(sum.close());
     assert!(ended.try_recv().is_err(), "not before the loop comes to it");
@@ -116,8 +116,8 @@ fn a_panic_in_the_loop_gives_the_actor_up() {
     for resume in [false, true] {
         let queue = DrainQueue::new();
         let policy = if resume { PanicPolicy::Resume } else { PanicPolicy::Stop };
-        let builder = Actor::builder(0).executor(queue.handle()).panic_policy(policy);
-        let sum = builder.spawn().unwrap();
+        let builder = Actor::builder().executor(queue.handle()).panic_policy(policy);
+        let sum = builder.spawn(0).unwrap();
         sum.send(|_| common::quiet_panic("in the loop")).unwrap();
         sum.send(add(1)).unwrap();
         let total = sum.call(|sum| *sum);

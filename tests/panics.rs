@@ -38,7 +38,7 @@ impl Drop for Bomb {
 }
 
 fn resuming<S: Send + 'static>(state: S) -> Actor<S> {
-    Actor::builder(state).panic_policy(PanicPolicy::Resume).spawn().unwrap()
+    Actor::builder().panic_policy(PanicPolicy::Resume).spawn(state).unwrap()
 }
 
 /// The actor is idle and takes messages, and this thread is not inside a turn any more: a send runs
@@ -123,7 +123,7 @@ fn resume_goes_on_with_the_state_from_every_place() {
         let count = reports.clone();
         let hook = move |_: &TurnPanic| _ = count.fetch_add(1, SeqCst);
         let actor =
-            Actor::builder(1).panic_policy(PanicPolicy::Resume).on_panic(hook).spawn().unwrap();
+            Actor::builder().panic_policy(PanicPolicy::Resume).on_panic(hook).spawn(1).unwrap();
         for round in 1..=3 {
             panic(&actor);
             assert_eq!(reports.load(SeqCst), round, "{place}");
@@ -143,7 +143,7 @@ fn restart_has_a_fresh_state_from_every_place() {
             count.fetch_add(1, SeqCst);
             100
         };
-        let actor = Actor::builder(1).panic_policy(PanicPolicy::restart(fresh)).spawn().unwrap();
+        let actor = Actor::builder().panic_policy(PanicPolicy::restart(fresh)).spawn(1).unwrap();
         panic(&actor);
         assert_eq!(made.load(SeqCst), 1, "{place}");
         check_alive(&actor);
@@ -157,9 +157,9 @@ fn stop_ends_with_the_cause_from_every_place() {
         println!("{place}");
         let ends = Arc::new(Mutex::new(Vec::new()));
         let told = ends.clone();
-        let actor = Actor::builder(1)
+        let actor = Actor::builder()
             .on_end(move |state, cause| told.lock().unwrap().push((state, cause.stop_cause())))
-            .spawn()
+            .spawn(1)
             .unwrap();
         panic(&actor);
         let text = if place.contains("drop") { "in a drop" } else { "x" };
@@ -175,7 +175,7 @@ fn stop_ends_with_the_cause_from_every_place() {
 #[test]
 fn stop_by_a_panic_gives_back_what_waits() {
     let tally = Tally::default();
-    let actor = Actor::builder(())
+    let actor = Actor::builder()
         .on_undelivered({
             let tally = tally.clone();
             move |message| {
@@ -184,7 +184,7 @@ fn stop_by_a_panic_gives_back_what_waits() {
                 tally.token().come_back();
             }
         })
-        .spawn()
+        .spawn(())
         .unwrap();
     let held = Held::hold(&actor);
     let before = tally.token();
@@ -224,7 +224,7 @@ fn every_seventh_panics_and_the_others_are_handled() {
                 count.fetch_add(1, SeqCst);
             };
             let actor =
-                Actor::builder(0).panic_policy(PanicPolicy::Resume).on_panic(hook).spawn().unwrap();
+                Actor::builder().panic_policy(PanicPolicy::Resume).on_panic(hook).spawn(0).unwrap();
             thread::scope(|scope| {
                 for me in 0..threads {
                     let actor = &actor;
@@ -246,13 +246,13 @@ fn every_seventh_panics_and_the_others_are_handled() {
 fn a_panic_in_with_comes_back_after_the_policy() {
     let order = Arc::new(Mutex::new(Vec::new()));
     let (hook, factory) = (order.clone(), order.clone());
-    let actor = Actor::builder(1)
+    let actor = Actor::builder()
         .on_panic(move |text| hook.lock().unwrap().push(text.text().to_owned()))
         .panic_policy(PanicPolicy::restart(move || {
             factory.lock().unwrap().push("restart".to_owned());
             2
         }))
-        .spawn()
+        .spawn(1)
         .unwrap();
     let panic = catch_unwind(AssertUnwindSafe(|| actor.with(|_| quiet_panic("mine")))).unwrap_err();
     assert_eq!(panic.downcast_ref(), Some(&"mine"));
@@ -310,7 +310,7 @@ fn a_panicking_panic_hook_is_survived() {
     for depth in 0..5 {
         let hook = move |_: &TurnPanic| resume_unwind(Box::new(Bomb(depth)));
         let actor =
-            Actor::builder(0).panic_policy(PanicPolicy::Resume).on_panic(hook).spawn().unwrap();
+            Actor::builder().panic_policy(PanicPolicy::Resume).on_panic(hook).spawn(0).unwrap();
         actor.send(|_| quiet_panic("x")).unwrap();
         check_alive(&actor);
         in_turn(|| actor.send(|_| quiet_panic("x")).unwrap());
@@ -321,9 +321,9 @@ fn a_panicking_panic_hook_is_survived() {
 #[test]
 fn a_panicking_factory_stops_the_actor() {
     for depth in 0..5 {
-        let actor = Actor::builder(0)
+        let actor = Actor::builder()
             .panic_policy(PanicPolicy::restart(move || resume_unwind(Box::new(Bomb(depth)))))
-            .spawn()
+            .spawn(0)
             .unwrap();
         actor.send(|_| quiet_panic("first")).unwrap();
         check_stopped(&actor, "first");
@@ -335,12 +335,12 @@ fn a_panicking_undelivered_hook_hears_of_all() {
     for depth in 0..5 {
         let calls = Arc::new(AtomicUsize::new(0));
         let count = calls.clone();
-        let actor = Actor::builder(())
+        let actor = Actor::builder()
             .on_undelivered(move |_| {
                 count.fetch_add(1, SeqCst);
                 resume_unwind(Box::new(Bomb(depth)))
             })
-            .spawn()
+            .spawn(())
             .unwrap();
         in_turn(|| {
             (0..5).for_each(|_| actor.send(|()| unreachable!("stopped")).unwrap());
@@ -355,9 +355,9 @@ fn a_panicking_undelivered_hook_hears_of_all() {
 #[test]
 fn a_panicking_end_hook_is_survived() {
     for depth in 0..5 {
-        let actor = Actor::builder(())
+        let actor = Actor::builder()
             .on_end(move |_, _| resume_unwind(Box::new(Bomb(depth))))
-            .spawn()
+            .spawn(())
             .unwrap();
         assert!(actor.close());
         assert!(actor.is_idle());
@@ -374,9 +374,9 @@ fn a_state_that_panics_in_its_drop_is_survived() {
     actor.close();
     assert!(actor.is_idle());
     check_thread();
-    let actor = Actor::builder(Some(PanicsInDrop))
+    let actor = Actor::builder()
         .panic_policy(PanicPolicy::restart(|| None))
-        .spawn()
+        .spawn(Some(PanicsInDrop))
         .unwrap();
     actor.send(|_| quiet_panic("x")).unwrap();
     check_alive(&actor);
@@ -386,9 +386,9 @@ fn a_state_that_panics_in_its_drop_is_survived() {
     for depth in 0..5 {
         drop(Actor::new(Bomb(depth)));
         check_thread();
-        let actor = Actor::builder(Bomb(depth))
+        let actor = Actor::builder()
             .panic_policy(PanicPolicy::restart(|| Bomb(0)))
-            .spawn()
+            .spawn(Bomb(depth))
             .unwrap();
         actor.send(|_| quiet_panic("x")).unwrap();
         check_alive(&actor);
@@ -398,11 +398,11 @@ fn a_state_that_panics_in_its_drop_is_survived() {
 #[test]
 fn hooks_that_panic_in_their_drop_are_survived() {
     let part = PanicsInDrop;
-    let actor = Actor::builder(()).on_panic(move |_| _ = &part).spawn().unwrap();
+    let actor = Actor::builder().on_panic(move |_| _ = &part).spawn(()).unwrap();
     drop(actor);
     check_thread();
     let part = Bomb(3);
-    let actor = Actor::builder(()).on_undelivered(move |_| _ = &part).spawn().unwrap();
+    let actor = Actor::builder().on_undelivered(move |_| _ = &part).spawn(()).unwrap();
     let inside = Actor::new(());
     inside.send(move |()| drop(actor)).unwrap();
     check_thread();
@@ -552,7 +552,7 @@ fn panics_under_load_lose_nothing() {
     let count = reports.clone();
     let hook = move |_: &TurnPanic| _ = count.fetch_add(1, SeqCst);
     let actor =
-        Actor::builder(0_usize).panic_policy(PanicPolicy::Resume).on_panic(hook).spawn().unwrap();
+        Actor::builder().panic_policy(PanicPolicy::Resume).on_panic(hook).spawn(0_usize).unwrap();
     thread::scope(|scope| {
         for me in 0..4 {
             let (actor, tally) = (&actor, &tally);

@@ -25,7 +25,7 @@ fn strict() -> ThreadPool {
 }
 
 fn on<S: Send + 'static>(pool: &ThreadPool, state: S) -> Actor<S> {
-    Actor::builder(state).executor(pool.handle()).spawn().unwrap()
+    Actor::builder().executor(pool.handle()).spawn(state).unwrap()
 }
 
 fn end(pool: ThreadPool) {
@@ -142,7 +142,7 @@ fn what_was_ready_to_wait_counts_for_nothing() {
             .build()
             .unwrap();
         // With a hook, its messages are run by drains alone.
-        let free = Actor::builder(1).on_batch_start(|_| ()).spawn().unwrap();
+        let free = Actor::builder().on_batch_end(|_, _| ()).spawn(1).unwrap();
         let (promise, reply) = promise();
         let waits = sent(&on(&pool, ()), move || {
             let seen = (free.with(|n| *n), free.with(|n| *n), free.with(|n| *n));
@@ -159,7 +159,7 @@ fn what_was_ready_to_wait_counts_for_nothing() {
 fn a_pool_that_refuses_says_so_everywhere() {
     must_end(|| {
         let pool = ThreadPool::builder().threads(1).blocking(Blocking::Refuse).build().unwrap();
-        let busy = Actor::builder(5).capacity(1, Overflow::Reject).spawn().unwrap();
+        let busy = Actor::builder().capacity(1, Overflow::Reject).spawn(5).unwrap();
         let held = common::Held::hold(&busy);
         busy.send(|n| *n += 1).unwrap();
         let theirs = busy.clone();
@@ -307,10 +307,10 @@ fn one_that_is_never_done_keeps_no_others_waiting() {
             }
         }
         let pool = pool(1);
-        let endless = Actor::builder(Endless { own: None, turns: 0 })
+        let endless = Actor::builder()
             .executor(pool.handle())
             .budget(8)
-            .spawn()
+            .spawn(Endless { own: None, turns: 0 })
             .unwrap();
         let own = endless.clone();
         endless
@@ -393,10 +393,10 @@ fn a_turn_that_panics_costs_no_thread() {
         for _ in 0..100 {
             on(&pool, ()).send(|_| quiet_panic("again")).unwrap_or_else(|_| unreachable!());
         }
-        let one = Actor::builder(())
+        let one = Actor::builder()
             .executor(pool.handle())
             .on_undelivered(|_| quiet_panic("a hook"))
-            .spawn()
+            .spawn(())
             .unwrap();
         one.send(|_| quiet_panic("first")).unwrap_or_else(|_| unreachable!());
         let _ = one.send(|_| ());
@@ -463,7 +463,7 @@ fn shutdown_runs_what_is_queued_and_what_it_hands_on() {
             hand_on(&chain, 0, &tally);
             let mut actors = Vec::new();
             for _ in 0..100 {
-                let one = Actor::builder(()).executor(pool.handle()).budget(1).spawn().unwrap();
+                let one = Actor::builder().executor(pool.handle()).budget(1).spawn(()).unwrap();
                 for _ in 0..3 {
                     let token = tally.token();
                     one.send(move |_| token.handle()).unwrap();
@@ -496,7 +496,7 @@ fn a_shutdown_with_85_askers_gives_85_answers() {
     must_end(|| {
         const ASKERS: usize = 85;
         let pool = pool(2);
-        let one = Actor::builder(0).executor(pool.handle()).budget(1).spawn().unwrap();
+        let one = Actor::builder().executor(pool.handle()).budget(1).spawn(0).unwrap();
         let (release, released) = mpsc::channel::<()>();
         let (began, begun) = mpsc::channel();
         one.send(move |_| {
@@ -627,7 +627,7 @@ fn a_pool_may_end_by_a_turn_of_its_own() {
     must_end(|| {
         let first = pool(1);
         let handle = first.handle();
-        let actor = Actor::builder(Some(first)).executor(handle).spawn().unwrap();
+        let actor = Actor::builder().executor(handle).spawn(Some(first)).unwrap();
         let (tell, told) = mpsc::channel();
         actor
             .send(move |pool| {
@@ -638,7 +638,7 @@ fn a_pool_may_end_by_a_turn_of_its_own() {
 
         let second = pool(2);
         let handle = second.handle();
-        let actor = Actor::builder(Some(second)).executor(handle).spawn().unwrap();
+        let actor = Actor::builder().executor(handle).spawn(Some(second)).unwrap();
         let (tell, told) = mpsc::channel();
         actor
             .send(move |pool| {
@@ -658,11 +658,11 @@ fn nothing_is_lost_whenever_a_pool_ends() {
             let tally = Tally::default();
             let actors = (0..8)
                 .map(|_| {
-                    Actor::builder(())
+                    Actor::builder()
                         .executor(pool.handle())
                         .budget(2)
                         .on_undelivered(drop)
-                        .spawn()
+                        .spawn(())
                         .unwrap()
                 })
                 .collect::<Vec<_>>();
@@ -719,7 +719,7 @@ fn the_pool_of_the_process_starts_once() {
             .collect::<std::collections::HashSet<_>>();
         assert_eq!(pools.len(), 1);
         assert!(matches!(ThreadPool::builder().build_global(), Err(PoolError::GlobalExists)));
-        let n = Actor::builder(1).executor(ThreadPool::global().clone()).spawn().unwrap();
+        let n = Actor::builder().executor(ThreadPool::global().clone()).spawn(1).unwrap();
         assert_eq!(n.call(|n| *n).wait(), Ok(1));
     });
 }

@@ -33,7 +33,7 @@ fn hit(player: &mut Player, left: u32) {
 fn counted_pool() -> ThreadPool {
     let pool = ThreadPool::builder().threads(1).build().unwrap();
     let (tell, told) = std::sync::mpsc::channel();
-    let one = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+    let one = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
     one.send(move |_| {
         count_this_thread();
         tell.send(()).unwrap();
@@ -49,13 +49,13 @@ fn a_hop_inside_the_pool_allocates_nothing() {
         let _alone = alone();
         let pool = counted_pool();
         let over = Arc::new(AtomicBool::new(false));
-        let first = Actor::builder(Player { other: None, over: over.clone() })
+        let first = Actor::builder()
             .executor(pool.handle())
-            .spawn()
+            .spawn(Player { other: None, over: over.clone() })
             .unwrap();
-        let second = Actor::builder(Player { other: Some(first.clone()), over: over.clone() })
+        let second = Actor::builder()
             .executor(pool.handle())
-            .spawn()
+            .spawn(Player { other: Some(first.clone()), over: over.clone() })
             .unwrap();
         first.send(move |first| first.other = Some(second)).unwrap();
         let play = || {
@@ -77,7 +77,7 @@ fn a_drain_from_outside_costs_a_63rd_of_an_allocation() {
         let _alone = alone();
         let pool = counted_pool();
         let sums = (0..100)
-            .map(|_| Actor::builder(0).executor(pool.handle()).spawn().unwrap())
+            .map(|_| Actor::builder().executor(pool.handle()).spawn(0).unwrap())
             .collect::<Vec<_>>();
         let send = |times| {
             for _ in 0..times {

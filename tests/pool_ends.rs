@@ -22,7 +22,7 @@ fn generous(threads: usize) -> ThreadPool {
 }
 
 fn on<S: Send + 'static>(pool: &ThreadPool, state: S) -> Actor<S> {
-    Actor::builder(state).executor(pool.handle()).spawn().unwrap()
+    Actor::builder().executor(pool.handle()).spawn(state).unwrap()
 }
 
 fn run<R: Send + 'static>(
@@ -71,8 +71,8 @@ fn hooks_that_wait_may_be_run_by_whatever_ends_a_pool() {
                     blocking(|| drop(message));
                     ended.fetch_add(1, SeqCst);
                 };
-                let builder = Actor::builder(Knot { next: None }).executor(pool.handle()).budget(1);
-                builder.on_undelivered(hook).spawn().unwrap()
+                let builder = Actor::builder().executor(pool.handle()).budget(1);
+                builder.on_undelivered(hook).spawn(Knot { next: None }).unwrap()
             };
             let actors = (0..12).map(|_| actor()).collect::<Vec<_>>();
             for (n, actor) in actors.iter().enumerate() {

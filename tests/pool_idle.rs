@@ -34,7 +34,7 @@ fn sleeps(name: &str) -> (usize, u64, u64) {
 fn idle_threads_are_never_woken() {
     let pool = ThreadPool::builder().threads(4).thread_name("quiet").build().unwrap();
     let actors = (0..100)
-        .map(|_| Actor::builder(0).executor(pool.handle()).spawn().unwrap())
+        .map(|_| Actor::builder().executor(pool.handle()).spawn(0).unwrap())
         .collect::<Vec<_>>();
     for actor in &actors {
         actor.send(|n| *n += 1).unwrap();
@@ -70,7 +70,7 @@ fn idle_threads_are_never_woken() {
 #[test]
 fn a_monitor_hardly_looks_at_a_long_turn() {
     let pool = ThreadPool::builder().threads(1).thread_name("long").build().unwrap();
-    let one = Actor::builder(0).executor(pool.handle()).spawn().unwrap();
+    let one = Actor::builder().executor(pool.handle()).spawn(0).unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     one.send(move |_| {
         // A thread has its name when it runs.

@@ -51,7 +51,7 @@ fn child_posts() {
     no_thread_can_be_started();
     let lock = Arc::new(Mutex::new(0));
     let plain = Actor::new(());
-    let pooled = Actor::builder(()).executor(ThreadPool::global().clone()).spawn().unwrap();
+    let pooled = Actor::builder().executor(ThreadPool::global().clone()).spawn(()).unwrap();
     for actor in [&plain, &pooled] {
         let held = lock.lock().unwrap();
         let theirs = lock.clone();
@@ -73,7 +73,7 @@ fn a_drain_that_nobody_can_take_stays_on_its_thread() {
 #[ignore = "run by another test, in a process of its own"]
 fn child_keeps() {
     no_thread_can_be_started();
-    let n = Actor::builder(0).budget(2).spawn().unwrap();
+    let n = Actor::builder().budget(2).spawn(0).unwrap();
     let theirs = n.clone();
     Actor::new(()).with(|_| (0..100).for_each(|_| theirs.send(|n| *n += 1).unwrap())).unwrap();
     assert!(n.is_idle(), "all were run by this thread, whatever the budget");
@@ -93,9 +93,9 @@ fn child_shuts_down() {
     let (queue, system) = (DrainQueue::new(), System::new());
     let given_back = Arc::new(Mutex::new(0));
     let count = given_back.clone();
-    let builder = Actor::builder(()).executor(queue.handle());
+    let builder = Actor::builder().executor(queue.handle());
     let builder = builder.on_undelivered(move |_| *count.lock().unwrap() += 1);
-    let member = system.spawn(builder).unwrap();
+    let member = system.spawn(builder, ()).unwrap();
     let report = Actor::new(()).with(move |()| {
         member.send(|()| unreachable!("given back")).unwrap();
         drop(queue);

@@ -13,7 +13,7 @@ fn pool_of_one() -> ThreadPool {
 }
 
 fn on<S: Send + 'static>(pool: &ThreadPool, state: S) -> Actor<S> {
-    Actor::builder(state).executor(pool.handle()).budget(1).spawn().unwrap()
+    Actor::builder().executor(pool.handle()).budget(1).spawn(state).unwrap()
 }
 
 fn end(pool: ThreadPool) {

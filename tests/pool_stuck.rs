@@ -20,7 +20,7 @@ fn pool(threads: usize, blocking: Blocking) -> ThreadPool {
 }
 
 fn on<S: Send + 'static>(pool: &ThreadPool, state: S) -> Actor<S> {
-    Actor::builder(state).executor(pool.handle()).spawn().unwrap()
+    Actor::builder().executor(pool.handle()).spawn(state).unwrap()
 }
 
 /// Runs the turn on an actor of its own; what it gives is told.
@@ -49,10 +49,10 @@ fn hot(pool: &ThreadPool) -> Arc<()> {
         }
     }
     let alive = Arc::new(());
-    let hot = Actor::builder(Hot(None, Arc::downgrade(&alive)))
+    let hot = Actor::builder()
         .executor(pool.handle())
         .budget(8)
-        .spawn()
+        .spawn(Hot(None, Arc::downgrade(&alive)))
         .unwrap();
     let own = hot.clone();
     hot.send(move |hot| {
@@ -309,7 +309,7 @@ fn an_actor_of_a_pool_does_not_wait_for_a_plain_actors_turn() {
     must_end(|| {
         for threads in [2, 4] {
             let pool = ThreadPool::builder().threads(threads).build().unwrap();
-            let n = Actor::builder(0).executor(pool.handle()).spawn().unwrap();
+            let n = Actor::builder().executor(pool.handle()).spawn(0).unwrap();
             let (open, gate) = mpsc::channel::<()>();
             let (begin, begun) = mpsc::channel();
             let (plain, itself) = (Actor::new(()), n.clone());

@@ -68,9 +68,9 @@ fn not_after_the_turn_it_was_posted_in_either() {
 fn an_executor_gets_one_drain_for_many() {
     let queue = Arc::new(Mutex::new(VecDeque::<Drain>::new()));
     let inner = queue.clone();
-    let actor = Actor::builder(Seen::new())
+    let actor = Actor::builder()
         .executor(move |drain| inner.lock().unwrap().push_back(drain))
-        .spawn()
+        .spawn(Seen::new())
         .unwrap();
     actor.posted().send(note).unwrap();
     actor.posted().tell(Mark).unwrap();
@@ -85,7 +85,7 @@ fn an_executor_gets_one_drain_for_many() {
 fn the_last_handle_may_go_at_once() {
     let (tx, ended) = std::sync::mpsc::channel();
     let (told, here) = (tx.clone(), thread::current().id());
-    let actor = Actor::builder(0).on_end(move |n, _| tx.send(n).unwrap()).spawn().unwrap();
+    let actor = Actor::builder().on_end(move |n, _| tx.send(n).unwrap()).spawn(0).unwrap();
     let message = move |n: &mut i32| {
         // Not in the drop of the handle either.
         told.send(if thread::current().id() == here { -1 } else { 7 }).unwrap();
@@ -98,7 +98,7 @@ fn the_last_handle_may_go_at_once() {
 
 #[test]
 fn a_closed_or_full_one_gives_it_back() {
-    let actor = Actor::builder(0).capacity(1, Overflow::Reject).spawn().unwrap();
+    let actor = Actor::builder().capacity(1, Overflow::Reject).spawn(0).unwrap();
     let inside = actor.clone();
     actor
         .with(|_| {
@@ -112,12 +112,12 @@ fn a_closed_or_full_one_gives_it_back() {
     let back = Arc::new(AtomicUsize::new(0));
     let given = back.clone();
     let ran = Arc::new(AtomicUsize::new(0));
-    let actor = Actor::builder(ran.clone())
+    let actor = Actor::builder()
         .on_undelivered(move |message| {
             assert!(matches!(message, Undelivered::Closure(_)));
             given.fetch_add(1, SeqCst);
         })
-        .spawn()
+        .spawn(ran.clone())
         .unwrap();
     actor.posted().send(|ran| _ = ran.fetch_add(1, SeqCst)).unwrap();
     actor.stop();
@@ -133,11 +133,11 @@ fn posters_and_senders_lose_nothing_in_any_overflow() {
         let lost = Arc::new(AtomicUsize::new(0));
         let dropped = lost.clone();
         let mut builder =
-            Actor::builder(0).on_undelivered(move |_| _ = dropped.fetch_add(1, SeqCst));
+            Actor::builder().on_undelivered(move |_| _ = dropped.fetch_add(1, SeqCst));
         if let Some(overflow) = overflow {
             builder = builder.capacity(2, overflow);
         }
-        let actor = builder.spawn().unwrap();
+        let actor = builder.spawn(0).unwrap();
         thread::scope(|scope| {
             for thread in 0..3 {
                 let (actor, lost) = (&actor, &lost);

@@ -9,8 +9,8 @@ use std::time::Duration;
 use common::Held;
 use turnwise::time::Every;
 use turnwise::{
-    Actor, AskError, Context, Handler, Limit, Overflow, Reason, SharedPolicy, System, Template,
-    ThreadPool, WaitError, promise,
+    Actor, AskError, Context, Handler, Limit, Overflow, PanicPolicy, Reason, System, ThreadPool,
+    WaitError, promise,
 };
 
 type Boxed = Result<(), Box<dyn Error + Send + Sync>>;
@@ -31,8 +31,8 @@ fn lonely(n: u32) -> Lonely {
 
 /// An actor that is full, and held.
 fn full() -> (Actor<Lonely>, Held) {
-    let builder = Actor::builder(lonely(0)).name("till").capacity(1, Overflow::Reject);
-    let actor = builder.spawn().unwrap();
+    let builder = Actor::builder().name("till").capacity(1, Overflow::Reject);
+    let actor = builder.spawn(lonely(0)).unwrap();
     let held = Held::hold(&actor);
     actor.send(|_| ()).unwrap();
     (actor, held)
@@ -108,25 +108,25 @@ calls! {
         Actor::new(Ticks).tell_every(Every::step(NOW), ()).map(drop)
     }, "step";
     spawn: |_actor| {
-        System::new().spawn(Actor::builder(lonely(1)).capacity(0, Overflow::Reject))
+        System::new().spawn(Actor::builder().capacity(0, Overflow::Reject), lonely(1))
     }, "no actor was made";
     spawn_hooked: |_actor| {
-        let held = lonely(1);
-        let builder = Actor::builder(lonely(1)).capacity(0, Overflow::Reject);
-        System::new().spawn(builder.on_panic(move |_| held.0.set(1)))
+        let held = std::sync::Mutex::new(lonely(1));
+        let builder = Actor::builder().capacity(0, Overflow::Reject);
+        System::new().spawn(builder.on_panic(move |_| held.lock().unwrap().0.set(1)), lonely(1))
     }, "no actor was made";
     system_actor: |_actor| ended().actor(lonely(1)), "shut down";
     spawn_from: |_actor| {
-        let template = Template::builder().panic_policy(SharedPolicy::Resume).build().unwrap();
-        ended().spawn_from(&template, lonely(1))
+        let spawner = Actor::builder().panic_policy(PanicPolicy::Resume).build().unwrap();
+        ended().spawn_from(&spawner, lonely(1))
     }, "shut down";
     shutdown: |_actor| {
         let system = System::new();
         let member = system.actor(lonely(1)).unwrap();
         member.with(|_| system.shutdown(NOW)).unwrap()
     }, "itself";
-    builder: |_actor| Actor::builder(lonely(1)).budget(0).spawn(), "budget";
-    template: |_actor| Template::<Lonely>::builder().budget(0).build(), "budget";
+    builder: |_actor| Actor::builder().budget(0).spawn(lonely(1)), "budget";
+    template: |_actor| Actor::<Lonely>::builder().budget(0).build(), "budget";
     pool: |_actor| ThreadPool::builder().threads(0).build(), "worker";
     promised: |_actor| {
         let (promise, reply) = promise::<Lonely>();
@@ -187,7 +187,7 @@ fn messages_are_dropped_where_an_error_has_no_room() {
 
 #[test]
 fn a_chain_of_errors_says_each_thing_once_more() {
-    let till = Actor::builder(lonely(0)).name("till").spawn().unwrap();
+    let till = Actor::builder().name("till").spawn(lonely(0)).unwrap();
     till.send(|_| common::quiet_panic("jammed")).unwrap();
     let error = in_anyhow::tell(&till).unwrap_err();
     let chain: Vec<_> = error.chain().map(ToString::to_string).collect();

@@ -188,14 +188,14 @@ impl Cell {
 /// An actor that this queue alone runs, with room for so many.
 fn queued(room: usize) -> (DrainQueue, ActorBuilder<Count>) {
     let queue = DrainQueue::new();
-    let builder = Actor::builder(Count(0)).executor(queue.handle());
+    let builder = Actor::builder().executor(queue.handle());
     (queue, builder.capacity(room, Overflow::Reject))
 }
 
 /// One that is full, by one message.
 fn full() -> (DrainQueue, Actor<Count>) {
     let (queue, builder) = queued(1);
-    let actor = builder.spawn().unwrap();
+    let actor = builder.spawn(Count(0)).unwrap();
     actor.send(|count| count.0 += 100).unwrap();
     (queue, actor)
 }
@@ -312,7 +312,7 @@ fn a_turn_that_does_not_come_is_given_up() {
         for cell in TABLE.iter().filter(|cell| cell.limit) {
             for limit in SHORT {
                 let (queue, builder) = queued(9);
-                let actor = builder.spawn().unwrap();
+                let actor = builder.spawn(Count(0)).unwrap();
                 actor.send(|count| count.0 += 100).unwrap();
                 let got = (cell.run)(&actor, limit);
                 let (expected, ran) = match cell.is_question() {
@@ -332,7 +332,7 @@ fn limits_are_measured_on_the_actors_clock() {
         for cell in TABLE.iter().filter(|cell| cell.limit && (cell.waits || cell.is_question())) {
             let clock = VirtualClock::new();
             let (queue, builder) = queued(1);
-            let actor = builder.clock(clock.clone()).spawn().unwrap();
+            let actor = builder.clock(clock.clone()).spawn(Count(0)).unwrap();
             if cell.waits {
                 actor.send(|count| count.0 += 100).unwrap();
             }
@@ -358,7 +358,7 @@ fn timers_run_by_hand_end_a_tasks_limit() {
     let clock = VirtualClock::new();
     let timers = turnwise::time::Timers::by_hand(clock.clone());
     let (_queue, builder) = queued(1);
-    let actor = builder.timers(timers.clone()).spawn().unwrap();
+    let actor = builder.timers(timers.clone()).spawn(Count(0)).unwrap();
     let mut asking = actor.call(add).within_async(HOUR);
     assert!(poll_once(&mut asking).is_pending());
     clock.advance(Duration::from_secs(3600));
@@ -402,7 +402,7 @@ fn a_turn_that_waits_for_its_own_room_is_told() {
     must_end(|| {
         for cell in TABLE.iter().filter(|cell| cell.waits) {
             for limit in [Limit::Immediate, HOUR, Limit::Unlimited] {
-                let actor = Actor::builder(Count(0)).capacity(1, Overflow::Reject).spawn().unwrap();
+                let actor = Actor::builder().capacity(1, Overflow::Reject).spawn(Count(0)).unwrap();
                 let itself = actor.clone();
                 let turn = move |_: &mut Count| {
                     itself.send(|count| count.0 += 100).unwrap();
@@ -443,7 +443,7 @@ fn what_runs_when_the_time_is_over_is_said() {
         ask: impl FnOnce(&Actor<Count>, Arc<AtomicBool>, Arc<AtomicBool>) -> Got,
     ) -> (Got, Arc<AtomicBool>, thread::JoinHandle<()>, Actor<Count>) {
         let (queue, builder) = queued(9);
-        let actor = builder.spawn().unwrap();
+        let actor = builder.spawn(Count(0)).unwrap();
         let (begun, go) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let begins = begun.clone();
         let runner = thread::spawn(move || {
@@ -539,8 +539,8 @@ fn lent_closures_panic_in_their_callers() {
     must_end(|| {
         for inside in [false, true] {
             let queue = DrainQueue::new();
-            let builder = Actor::builder(Count(0)).executor(queue.handle());
-            let actor = builder.panic_policy(PanicPolicy::Resume).spawn().unwrap();
+            let builder = Actor::builder().executor(queue.handle());
+            let actor = builder.panic_policy(PanicPolicy::Resume).spawn(Count(0)).unwrap();
             let mut seen = 0;
             thread::scope(|scope| {
                 let asking = scope.spawn(|| {
@@ -569,8 +569,8 @@ fn lent_closures_panic_in_their_callers() {
 fn questions_run_or_do_not_whatever_the_limit() {
     must_end(|| {
         let rounds = size(300, 20_000);
-        let builder = Actor::builder(Count(0)).capacity(2, Overflow::Reject);
-        let actor = builder.spawn().unwrap();
+        let builder = Actor::builder().capacity(2, Overflow::Reject);
+        let actor = builder.spawn(Count(0)).unwrap();
         let ran = thread::scope(|scope| {
             let threads: Vec<_> = (0..4_u32)
                 .map(|thread| {
@@ -612,7 +612,7 @@ fn a_lent_closure_of_a_stopped_actor_comes_back() {
         let tally = Tally::default();
         for inside in [false, true] {
             let (queue, builder) = queued(9);
-            let actor = builder.spawn().unwrap();
+            let actor = builder.spawn(Count(0)).unwrap();
             actor.send(|count| count.0 += 100).unwrap();
             let token = tally.token();
             thread::scope(|scope| {
@@ -709,7 +709,7 @@ fn selects_of_futures_lose_no_answer() {
     use futures_util::future::{Either, select};
     must_end(|| {
         let (queue, builder) = queued(9);
-        let actor = builder.spawn().unwrap();
+        let actor = builder.spawn(Count(0)).unwrap();
         let (mut one, mut other) = (actor.call(add), actor.ask(Add).within_async(HOUR));
         let mut never = std::future::pending::<()>();
         // Neither is there: a select that is dropped has taken nothing.
@@ -738,7 +738,7 @@ fn a_limited_question_wakes_who_polled_it_last() {
     let wakes = Arc::new(common::CountWakes::default());
     let waker = std::task::Waker::from(wakes.clone());
     let (queue, builder) = queued(9);
-    let actor = builder.spawn().unwrap();
+    let actor = builder.spawn(Count(0)).unwrap();
     let mut asking = actor.call(add).within_async(HOUR);
     assert!(poll_once(&mut asking).is_pending());
     let mut cx = std::task::Context::from_waker(&waker);

@@ -53,8 +53,8 @@ fn any_actor_answers_as_a_recipient() {
 fn a_recipient_refuses_and_waits_as_its_actor_does() {
     must_end(|| {
         let queue = DrainQueue::new();
-        let builder = Actor::builder(Sum(0)).executor(queue.handle());
-        let sum = builder.capacity(1, Overflow::Reject).spawn().unwrap();
+        let builder = Actor::builder().executor(queue.handle());
+        let sum = builder.capacity(1, Overflow::Reject).spawn(Sum(0)).unwrap();
         let recipient: Recipient<u64, u64> = sum.reply_recipient();
         recipient.tell(100).unwrap();
         assert_eq!(recipient.tell(1).unwrap_err().into_parts(), (1, Reason::Full));
@@ -85,7 +85,7 @@ fn a_recipient_refuses_and_waits_as_its_actor_does() {
 
 #[test]
 fn a_weak_recipient_keeps_nobody_going() {
-    let sum = Actor::builder(Sum(0)).name("sum").spawn().unwrap();
+    let sum = Actor::builder().name("sum").spawn(Sum(0)).unwrap();
     let weak: WeakRecipient<u64, u64> = sum.reply_recipient().downgrade();
     let quiet: WeakRecipient<u64> = sum.recipient().downgrade();
     assert_eq!(weak.clone().upgrade().unwrap().ask(2).wait(), Ok(2));

@@ -13,7 +13,7 @@ use turnwise::executor::DrainQueue;
 use turnwise::time::Timers;
 use turnwise::{
     Actor, ActorBuilder, AskError, Clock, EndCause, Limit, Overflow, PanicPolicy, Reason, Restarts,
-    SharedPolicy, StopCause, System, Template, ThreadPool, Undelivered, VirtualClock, WaitError,
+    StopCause, System, ThreadPool, Undelivered, VirtualClock, WaitError,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ impl Stage {
     /// An actor that rests for a second, two, four, and so on.
     fn builder(&self, most: u32) -> ActorBuilder<State> {
         let restarts = Restarts::at_most(most, HOUR).backoff(SECOND, MINUTE);
-        let builder = Actor::builder(State::default()).timers(self.timers.clone());
+        let builder = Actor::builder().timers(self.timers.clone());
         builder.panic_policy(self.policy(restarts))
     }
 
@@ -89,7 +89,7 @@ fn state(actor: &Actor<State>) -> State {
 fn messages_wait_while_an_actor_rests() {
     must_end(|| {
         let stage = Stage::new();
-        let actor = stage.builder(9).spawn().unwrap();
+        let actor = stage.builder(9).spawn(State::default()).unwrap();
         actor.send(run(1)).unwrap();
         let panicked = actor.call(oops);
         assert_eq!(panicked.wait(), Err(AskError::Panicked("oops".into())), "told at once");
@@ -114,7 +114,7 @@ fn messages_wait_while_an_actor_rests() {
 fn a_batch_waits_behind_its_panic() {
     must_end(|| {
         let (stage, queue) = (Stage::new(), DrainQueue::new());
-        let actor = stage.builder(9).executor(queue.handle()).spawn().unwrap();
+        let actor = stage.builder(9).executor(queue.handle()).spawn(State::default()).unwrap();
         for n in 1..=5 {
             match n {
                 3 => actor.send(oops).unwrap(),
@@ -137,10 +137,10 @@ fn a_batch_waits_behind_its_panic() {
 fn rests_are_doubled_up_to_the_longest() {
     let stage = Stage::new();
     let restarts = Restarts::at_most(9, HOUR).backoff(SECOND, 5 * SECOND);
-    let builder = Actor::builder(State::default()).timers(stage.timers.clone());
+    let builder = Actor::builder().timers(stage.timers.clone());
     let queue = DrainQueue::new();
     let builder = builder.executor(queue.handle());
-    let actor = builder.panic_policy(stage.policy(restarts)).spawn().unwrap();
+    let actor = builder.panic_policy(stage.policy(restarts)).spawn(State::default()).unwrap();
     let mut rests = Vec::new();
     for number in 1..=5 {
         actor.send(oops).unwrap();
@@ -175,7 +175,7 @@ fn one_panic_too_many_gives_the_actor_up() {
                     assert!(matches!(message, Undelivered::Closure(_)));
                     returned.token().come_back();
                 })
-                .spawn()
+                .spawn(State::default())
                 .unwrap();
             for n in 0..=most {
                 actor.send(oops).unwrap();
@@ -211,7 +211,10 @@ fn whoever_waits_for_one_given_up_is_told() {
         let back = Arc::new(Mutex::new(0));
         let counts = back.clone();
         let builder = stage.builder(1).executor(queue.handle());
-        let actor = builder.on_undelivered(move |_| *counts.lock().unwrap() += 1).spawn().unwrap();
+        let actor = builder
+            .on_undelivered(move |_| *counts.lock().unwrap() += 1)
+            .spawn(State::default())
+            .unwrap();
         actor.send(oops).unwrap();
         actor.send(oops).unwrap();
         actor.send(run(1)).unwrap();
@@ -247,13 +250,13 @@ fn a_factory_that_panics_is_tried_later() {
             let told = Arc::new(Mutex::new(Vec::new()));
             let tell = told.clone();
             let queue = DrainQueue::new();
-            let builder = Actor::builder(State::default()).timers(stage.timers.clone());
+            let builder = Actor::builder().timers(stage.timers.clone());
             let builder = builder.executor(queue.handle()).panic_policy(policy);
             let builder = builder.on_panic(move |panic| {
                 tell.lock().unwrap().push(panic.text().to_string());
                 quiet_panic("a hook that panics")
             });
-            let actor = builder.spawn().unwrap();
+            let actor = builder.spawn(State::default()).unwrap();
             actor.send(oops).unwrap();
             actor.send(run(1)).unwrap();
             queue.run_until_idle();
@@ -277,7 +280,7 @@ fn a_factory_that_panics_is_tried_later() {
 fn without_a_rest_the_restart_is_at_once() {
     let stage = Stage::new();
     let policy = stage.policy(Restarts::at_most(2, HOUR));
-    let actor = Actor::builder(State::default()).panic_policy(policy).spawn().unwrap();
+    let actor = Actor::builder().panic_policy(policy).spawn(State::default()).unwrap();
     for number in 1..=2 {
         actor.send(oops).unwrap();
         assert_eq!(actor.with(|state| state.number), Ok(number));
@@ -310,7 +313,7 @@ fn a_stop_ends_the_rest() {
                     builder = builder.executor(queue.handle());
                 }
                 let builder = builder.on_end(move |state, cause| end.send((state, cause)).unwrap());
-                let actor = builder.spawn().unwrap();
+                let actor = builder.spawn(State::default()).unwrap();
                 actor.send(run(1)).unwrap();
                 actor.send(oops).unwrap();
                 queue.run_until_idle();
@@ -336,7 +339,7 @@ fn a_close_or_the_last_drop_does_not() {
             let (end, ended) = mpsc::channel();
             let builder = stage.builder(9).executor(queue.handle());
             let builder = builder.on_end(move |state, cause| end.send((state, cause)).unwrap());
-            let actor = builder.spawn().unwrap();
+            let actor = builder.spawn(State::default()).unwrap();
             actor.send(oops).unwrap();
             actor.send(run(1)).unwrap();
             queue.run_until_idle();
@@ -365,7 +368,7 @@ fn the_capacity_holds_while_an_actor_rests() {
     must_end(|| {
         let (stage, queue) = (Stage::new(), DrainQueue::new());
         let builder = stage.builder(9).executor(queue.handle()).capacity(2, Overflow::Reject);
-        let actor = builder.spawn().unwrap();
+        let actor = builder.spawn(State::default()).unwrap();
         actor.send(oops).unwrap();
         actor.send(run(1)).unwrap();
         let mut two = actor.waiting().send(run(2));
@@ -404,7 +407,7 @@ fn every_kind_of_turn_may_panic() {
         for hooks in [false, true] {
             let builder = stage.builder(99);
             let builder = if hooks { hooked(builder) } else { builder };
-            let actor = builder.spawn().unwrap();
+            let actor = builder.spawn(State::default()).unwrap();
             let asked = |actor: &Actor<State>| {
                 let caught = std::panic::AssertUnwindSafe(|| actor.with(oops));
                 assert!(std::panic::catch_unwind(caught).is_err());
@@ -444,72 +447,67 @@ fn hooks_of_batches_see_the_fresh_state_only() {
     must_end(|| {
         let (stage, queue) = (Stage::new(), DrainQueue::new());
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let (starts, ends) = (seen.clone(), seen.clone());
+        let ends = seen.clone();
         let actor = stage
             .builder(9)
             .executor(queue.handle())
-            .on_batch_start(move |state| starts.lock().unwrap().push(("start", state.number, 0)))
-            .on_batch_end(move |state, n| ends.lock().unwrap().push(("end", state.number, n)))
-            .spawn()
+            .on_batch_end(move |state, n| ends.lock().unwrap().push((state.number, n)))
+            .spawn(State::default())
             .unwrap();
         actor.send(run(1)).unwrap();
         actor.send(oops).unwrap();
         actor.send(run(2)).unwrap();
         queue.run_until_idle();
-        assert_eq!(*seen.lock().unwrap(), [("start", 0, 0), ("end", 0, 2)]);
+        assert_eq!(*seen.lock().unwrap(), [(0, 2)]);
         seen.lock().unwrap().clear();
         stage.pass(SECOND);
         queue.run_until_idle();
-        assert_eq!(*seen.lock().unwrap(), [("start", 1, 0), ("end", 1, 1)]);
+        assert_eq!(*seen.lock().unwrap(), [(1, 1)]);
     });
 }
 
 #[test]
 fn a_hook_of_a_batch_that_panics_restarts_at_once() {
     must_end(|| {
-        for at_start in [false, true] {
-            let (stage, queue) = (Stage::new(), DrainQueue::new());
-            let hook = move |state: &mut State, here: bool| {
-                if here && state.number < 2 {
+        let (stage, queue) = (Stage::new(), DrainQueue::new());
+        let actor = stage
+            .builder(3)
+            .executor(queue.handle())
+            .on_batch_end(move |state, _| {
+                if state.number < 2 {
                     quiet_panic("oops")
                 }
-            };
-            let actor = stage
-                .builder(3)
-                .executor(queue.handle())
-                .on_batch_start(move |state| hook(state, at_start))
-                .on_batch_end(move |state, _| hook(state, !at_start))
-                .spawn()
-                .unwrap();
-            for n in 1..=3 {
-                actor.send(run(n)).unwrap();
-                queue.run_until_idle();
-            }
-            assert_eq!((stage.made(), stage.timers.len()), (2, 0));
-            assert!(!actor.is_closed());
-            actor.send(oops).unwrap();
+            })
+            .spawn(State::default())
+            .unwrap();
+        for n in 1..=3 {
+            actor.send(run(n)).unwrap();
             queue.run_until_idle();
-            assert_eq!(stage.timers.len(), 1, "a turn rests");
-            stage.pass(HOUR / 2);
-            actor.send(oops).unwrap();
-            queue.run_until_idle();
-            assert_eq!(actor.stop_cause(), Some(gave_up(3)), "they all count");
         }
+        assert_eq!((stage.made(), stage.timers.len()), (2, 0));
+        assert!(!actor.is_closed());
+        actor.send(oops).unwrap();
+        queue.run_until_idle();
+        assert_eq!(stage.timers.len(), 1, "a turn rests");
+        stage.pass(HOUR / 2);
+        actor.send(oops).unwrap();
+        queue.run_until_idle();
+        assert_eq!(actor.stop_cause(), Some(gave_up(3)), "they all count");
     });
 }
 
 #[test]
-fn actors_of_a_template_are_restarted_each() {
+fn actors_of_a_spawner_are_restarted_each() {
     must_end(|| {
         let (stage, queue) = (Stage::new(), DrainQueue::new());
         let restarts = Restarts::at_most(1, HOUR).backoff(SECOND, MINUTE);
-        let template = Template::builder()
+        let spawner = Actor::builder()
             .executor(queue.handle())
             .timers(stage.timers.clone())
-            .panic_policy(SharedPolicy::restart_within(restarts, stage.factory()))
+            .panic_policy(PanicPolicy::restart_within(restarts, stage.factory()))
             .build()
             .unwrap();
-        let all: Vec<_> = (0..10).map(|_| template.spawn(State::default())).collect();
+        let all: Vec<_> = (0..10).map(|_| spawner.spawn(State::default())).collect();
         for (n, actor) in all.iter().enumerate() {
             actor.send(oops).unwrap();
             actor.send(run(n as u32)).unwrap();
@@ -537,9 +535,9 @@ fn a_system_ends_while_its_actors_rest() {
             let (system, queue) = (System::with_clock(clock.clone()), DrainQueue::new());
             let stage = Stage::new();
             let restarts = Restarts::at_most(9, HOUR).backoff(HOUR, HOUR);
-            let builder = Actor::builder(State::default()).panic_policy(stage.policy(restarts));
+            let builder = Actor::builder().panic_policy(stage.policy(restarts));
             let builder = if queued { builder.executor(queue.handle()) } else { builder };
-            let actor = system.spawn(builder).unwrap();
+            let actor = system.spawn(builder, State::default()).unwrap();
             actor.send(oops).unwrap();
             queue.run_until_idle();
             let asked = actor.call(|_| ());
@@ -555,8 +553,8 @@ fn a_system_ends_while_its_actors_rest() {
             // In time: what was accepted is run by a fresh state.
             let system = System::with_clock(clock.clone());
             let restarts = Restarts::at_most(9, HOUR).backoff(SECOND, HOUR);
-            let builder = Actor::builder(State::default()).panic_policy(stage.policy(restarts));
-            let actor = system.spawn(builder).unwrap();
+            let builder = Actor::builder().panic_policy(stage.policy(restarts));
+            let actor = system.spawn(builder, State::default()).unwrap();
             actor.send(oops).unwrap();
             let asked = actor.call(|state| state.number);
             thread::scope(|scope| {
@@ -569,9 +567,9 @@ fn a_system_ends_while_its_actors_rest() {
             assert_eq!(asked.wait(), Ok(1));
             // The drop of a system, too, ends a rest.
             let system = System::with_clock(clock.clone());
-            let builder = Actor::builder(State::default())
+            let builder = Actor::builder()
                 .panic_policy(stage.policy(Restarts::at_most(9, HOUR).backoff(HOUR, HOUR)));
-            let actor = system.spawn(builder).unwrap();
+            let actor = system.spawn(builder, State::default()).unwrap();
             actor.send(oops).unwrap();
             drop(system);
             assert_eq!(actor.ended().wait(), Ok(()));
@@ -585,15 +583,15 @@ fn a_rest_ends_when_its_timers_do() {
         // Never fired: the service is gone with its last handle, and nobody would ever run it.
         let stage = Stage::new();
         let restarts = Restarts::at_most(9, HOUR).backoff(HOUR, HOUR);
-        let builder = Actor::builder(State::default()).clock(stage.clock.clone());
-        let actor = builder.panic_policy(stage.policy(restarts)).spawn().unwrap();
+        let builder = Actor::builder().clock(stage.clock.clone());
+        let actor = builder.panic_policy(stage.policy(restarts)).spawn(State::default()).unwrap();
         actor.send(oops).unwrap();
         stage.clock.wait_for_sleepers(1);
         stage.clock.advance(HOUR);
         assert_eq!(state(&actor).number, 1, "a service that only the rest keeps");
         // The executor is gone meanwhile: it stops.
         let queue = DrainQueue::new();
-        let actor = stage.builder(9).executor(queue.handle()).spawn().unwrap();
+        let actor = stage.builder(9).executor(queue.handle()).spawn(State::default()).unwrap();
         actor.send(oops).unwrap();
         queue.run_until_idle();
         let asked = actor.call(|_| ());
@@ -616,8 +614,8 @@ fn a_clock_that_panics_costs_the_rest_alone() {
     must_end(|| {
         let stage = Stage::new();
         let restarts = Restarts::at_most(2, HOUR).backoff(HOUR, HOUR);
-        let builder = Actor::builder(State::default()).clock(Broken);
-        let actor = builder.panic_policy(stage.policy(restarts)).spawn().unwrap();
+        let builder = Actor::builder().clock(Broken);
+        let actor = builder.panic_policy(stage.policy(restarts)).spawn(State::default()).unwrap();
         for number in 1..=2 {
             actor.send(oops).unwrap();
             assert_eq!(state(&actor).number, number);
@@ -641,11 +639,11 @@ fn no_message_is_lost_around_a_rest() {
             );
             let back = tally.clone();
             let _ = &back;
-            let builder = Actor::builder(State::default()).panic_policy(policy);
+            let builder = Actor::builder().panic_policy(policy);
             let builder = if round % 2 == 0 { builder.executor(pool.handle()) } else { builder };
             let builder =
                 if round % 3 == 0 { builder.capacity(4, Overflow::Reject) } else { builder };
-            let actor = builder.spawn().unwrap();
+            let actor = builder.spawn(State::default()).unwrap();
             thread::scope(|scope| {
                 for thread in 0..3_u32 {
                     let (actor, tally) = (actor.clone(), tally.clone());
@@ -692,7 +690,7 @@ fn a_stop_ends_a_factory_that_panics_for_ever() {
             tried.fetch_add(1, SeqCst);
             quiet_panic("it never works")
         });
-        let actor = Actor::builder(State::default()).panic_policy(policy).spawn().unwrap();
+        let actor = Actor::builder().panic_policy(policy).spawn(State::default()).unwrap();
         thread::scope(|scope| {
             scope.spawn(|| actor.send(oops).unwrap());
             until(|| tries.load(SeqCst) > 100);

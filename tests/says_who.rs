@@ -12,7 +12,7 @@ use common::{Held, in_turn, queued, quiet_panic, size, until};
 use turnwise::executor::DrainQueue;
 use turnwise::{
     Activity, Actor, ActorName, AskError, Context, Handler, Limit, Overflow, PanicPolicy, Reason,
-    SharedPolicy, StopCause, System, Template, WaitError,
+    StopCause, System, WaitError,
 };
 
 struct Till;
@@ -27,8 +27,8 @@ impl Handler<u32> for Till {
 }
 
 fn till(name: Option<&str>) -> Actor<Till> {
-    let builder = Actor::builder(Till);
-    name.map_or(Actor::new(Till), |name| builder.name(name).spawn().unwrap())
+    let builder = Actor::builder();
+    name.map_or(Actor::new(Till), |name| builder.name(name).spawn(Till).unwrap())
 }
 
 #[test]
@@ -55,8 +55,8 @@ fn errors_name_the_actor_or_its_type() {
 #[test]
 fn errors_of_queued_messages_name_the_actor_too() {
     let queue = DrainQueue::new();
-    let builder = Actor::builder(Till).name("till").executor(queue.handle());
-    let actor = builder.capacity(2, Overflow::Reject).spawn().unwrap();
+    let builder = Actor::builder().name("till").executor(queue.handle());
+    let actor = builder.capacity(2, Overflow::Reject).spawn(Till).unwrap();
     let (jammed, after) = (actor.ask(7), actor.ask(1));
     let refused = actor.ask(2).wait().unwrap_err();
     assert_eq!(refused, AskError::from(Reason::Full));
@@ -69,7 +69,7 @@ fn errors_of_queued_messages_name_the_actor_too() {
     let after = after.wait().unwrap_err().to_string();
     let stopped = "the actor has stopped: a turn panicked in `till`: jammed";
     assert_eq!(after, format!("no answer from `till`: {stopped}"));
-    let held = Actor::builder(()).name("held").spawn().unwrap();
+    let held = Actor::builder().name("held").spawn(()).unwrap();
     let hold = Held::hold(&held);
     let late = held.call(|()| ()).wait_timeout(Limit::Immediate).unwrap_err();
     assert!(late.to_string().starts_with("no answer from `held` in time"), "{late}");
@@ -82,19 +82,19 @@ type Answer = Result<(), AskError>;
 #[test]
 fn whoever_has_no_answer_knows_whose_it_is() {
     let queue = DrainQueue::new();
-    let tills = |name: &str| Actor::builder(()).name(name).executor(queue.handle());
+    let tills = |name: &str| Actor::builder().name(name).executor(queue.handle());
     let full = || {
-        let actor = tills("full").capacity(1, Overflow::Reject).spawn().unwrap();
+        let actor = tills("full").capacity(1, Overflow::Reject).spawn(()).unwrap();
         actor.send(|()| ()).unwrap();
         actor
     };
     let closed = || {
-        let actor = tills("closed").spawn().unwrap();
+        let actor = tills("closed").spawn(()).unwrap();
         actor.close();
         actor
     };
     let stopped = || {
-        let actor = tills("stopped").spawn().unwrap();
+        let actor = tills("stopped").spawn(()).unwrap();
         let asked = (actor.call(|()| ()), actor.call(|()| ()));
         actor.stop();
         queue.run_until_idle();
@@ -102,18 +102,18 @@ fn whoever_has_no_answer_knows_whose_it_is() {
     };
     let forget = async |(): &mut ()| std::future::poll_fn(|_| std::task::Poll::Pending).await;
     let lost = || {
-        let reply = tills("lost").spawn().unwrap().run(forget);
+        let reply = tills("lost").spawn(()).unwrap().run(forget);
         queue.run_until_idle();
         reply
     };
     let cut = || {
-        let (reply, abort) = tills("cut").spawn().unwrap().run_abortable(forget);
+        let (reply, abort) = tills("cut").spawn(()).unwrap().run_abortable(forget);
         abort.abort();
         queue.run_until_idle();
         reply
     };
     let stopped_late = || {
-        let actor = tills("late").spawn().unwrap();
+        let actor = tills("late").spawn(()).unwrap();
         let (promise, kept) = turnwise::promise::<()>();
         let reply = actor.run(async move |()| kept.await.unwrap_or(()));
         queue.run_until_idle();
@@ -182,13 +182,13 @@ fn as_task(reply: turnwise::Reply<()>) -> Answer {
 fn hooks_are_told_who_it_was() {
     let (tell, told) = mpsc::channel();
     let (ended, panicked) = (tell.clone(), tell);
-    let template = Template::builder()
+    let spawner = Actor::builder()
         .name("till")
         .on_panic(move |panic| panicked.send(panic.to_string()).unwrap())
         .on_end(move |_: Till, cause| ended.send(cause.to_string()).unwrap())
         .build()
         .unwrap();
-    template.spawn(Till).tell(7).unwrap();
+    spawner.spawn(Till).tell(7).unwrap();
     let panic = "a turn panicked in `till`: jammed";
     assert_eq!(told.recv().unwrap(), panic);
     assert_eq!(told.recv().unwrap(), format!("it has stopped: {panic}"));
@@ -216,8 +216,8 @@ fn debug_says_what_an_actor_is_doing() {
     assert_eq!(state(&actor), "ended: it was closed");
 
     let queue = DrainQueue::new();
-    let builder = Actor::builder(Till).name("till").executor(queue.handle());
-    let actor = builder.capacity(2, Overflow::Reject).spawn().unwrap();
+    let builder = Actor::builder().name("till").executor(queue.handle());
+    let actor = builder.capacity(2, Overflow::Reject).spawn(Till).unwrap();
     actor.tell(1).unwrap();
     assert_eq!(state(&actor), "1 queued, waiting for its executor");
     actor.tell(7).unwrap();
@@ -253,11 +253,11 @@ fn debug_of_a_system_shows_its_actors() {
     let queue = DrainQueue::new();
     let system = System::new();
     let idle = system.actor(0_u8).unwrap();
-    let builder = Actor::builder(0).name("queued").executor(queue.handle());
-    let waits = system.spawn(builder).unwrap();
+    let builder = Actor::builder().name("queued").executor(queue.handle());
+    let waits = system.spawn(builder, 0).unwrap();
     waits.send(|n| *n += 1).unwrap();
-    let busy = system.spawn(Actor::builder(()).name("busy")).unwrap();
-    let gone = system.spawn(Actor::builder(()).name("gone")).unwrap();
+    let busy = system.spawn(Actor::builder().name("busy"), ()).unwrap();
+    let gone = system.spawn(Actor::builder().name("gone"), ()).unwrap();
     gone.close();
     let held = Held::hold(&busy);
     let shown = format!("{system:?}");
@@ -291,9 +291,9 @@ fn a_snapshot_is_a_table() {
     let queue = DrainQueue::new();
     let system = System::new();
     let long = "a::module::of::a::program::that::has::long::names::Counter";
-    let builder = Actor::builder(0).name(long).executor(queue.handle());
+    let builder = Actor::builder().name(long).executor(queue.handle());
     let full = builder.capacity(1, Overflow::Reject).counted(true);
-    let full = system.spawn(full).unwrap();
+    let full = system.spawn(full, 0).unwrap();
     full.send(|n| *n += 1).unwrap();
     full.send(|n| *n += 1).unwrap_err();
     full.stop();
@@ -326,7 +326,7 @@ fn messages_that_are_discarded_are_counted() {
     assert_eq!(asked.wait(), Err(AskError::from(Reason::Stopped(StopCause::Requested))));
     assert_eq!(stopped.discarded(), 10, "the question is not among them: its asker was told");
 
-    let full = Actor::builder(0).capacity(1, Overflow::DropNewest).spawn().unwrap();
+    let full = Actor::builder().capacity(1, Overflow::DropNewest).spawn(0).unwrap();
     let held = Held::hold(&full);
     (0..5).for_each(|_| full.send(|n| *n += 1).unwrap());
     assert_eq!(full.discarded(), 4);
@@ -334,8 +334,8 @@ fn messages_that_are_discarded_are_counted() {
 
     let came_back = Arc::new(AtomicUsize::new(0));
     let count = came_back.clone();
-    let hooked = Actor::builder(0).on_undelivered(move |_| _ = count.fetch_add(1, SeqCst));
-    let hooked = hooked.capacity(1, Overflow::DropNewest).spawn().unwrap();
+    let hooked = Actor::builder().on_undelivered(move |_| _ = count.fetch_add(1, SeqCst));
+    let hooked = hooked.capacity(1, Overflow::DropNewest).spawn(0).unwrap();
     let held = Held::hold(&hooked);
     (0..5).for_each(|_| hooked.send(|n| *n += 1).unwrap());
     hooked.stop();
@@ -350,7 +350,7 @@ fn a_system_counts_what_its_actors_have_discarded() {
     let queue = DrainQueue::new();
     let system = System::new();
     let spawn = |system: &System| {
-        system.spawn(Actor::builder(0).executor(queue.handle())).expect("it is open")
+        system.spawn(Actor::builder().executor(queue.handle()), 0).expect("it is open")
     };
     let stays = spawn(&system);
     for _ in 0..3 {
@@ -371,9 +371,9 @@ fn a_system_counts_what_its_actors_have_discarded() {
 #[test]
 fn counters_say_what_became_of_each_message() {
     let queue = DrainQueue::new();
-    let builder = Actor::builder(0_u32).name("till").executor(queue.handle()).budget(4);
+    let builder = Actor::builder().name("till").executor(queue.handle()).budget(4);
     let builder = builder.capacity(100, Overflow::Reject).panic_policy(PanicPolicy::Resume);
-    let actor = builder.counted(true).spawn().unwrap();
+    let actor = builder.counted(true).spawn(0_u32).unwrap();
     let stats = || {
         let stats = actor.stats().unwrap();
         [stats.handled, stats.panicked, stats.refused, stats.undelivered, stats.handed_off]
@@ -408,13 +408,13 @@ fn counters_say_what_became_of_each_message() {
 #[test]
 fn counters_agree_with_an_instrumented_run() {
     for round in 0..size(20, 400) {
-        let template = Template::builder()
-            .panic_policy(SharedPolicy::Resume)
+        let spawner = Actor::builder()
+            .panic_policy(PanicPolicy::Resume)
             .capacity(4, Overflow::Reject)
             .counted(true)
             .build()
             .unwrap();
-        let actors: Vec<_> = (0..2).map(|_| template.spawn(0_u64)).collect();
+        let actors: Vec<_> = (0..2).map(|_| spawner.spawn(0_u64)).collect();
         let refused = Mutex::new([0_u64; 2]);
         let sent = 200;
         thread::scope(|scope| {
@@ -463,9 +463,9 @@ fn counters_agree_with_an_instrumented_run() {
 
 #[test]
 fn whoever_does_not_ask_is_not_counted() {
-    let actor = Actor::builder(0).name("till").spawn().unwrap();
+    let actor = Actor::builder().name("till").spawn(0).unwrap();
     actor.send(|n| *n += 1).unwrap();
     assert_eq!((actor.stats(), Actor::new(0).stats()), (None, None));
-    let uncounted = Actor::builder(0).counted(true).counted(false).spawn().unwrap();
+    let uncounted = Actor::builder().counted(true).counted(false).spawn(0).unwrap();
     assert_eq!(uncounted.stats(), None);
 }

@@ -25,7 +25,7 @@ use turnwise::executor::DrainQueue;
 use turnwise::time::{Every, Timers};
 use turnwise::{
     Actor, ActorBuilder, ActorName, AskError, AsyncContext, AsyncHandler, Clock, Context, Handler,
-    Limit, Overflow, PanicPolicy, Reason, Template, Undelivered, VirtualClock, promise,
+    Limit, Overflow, PanicPolicy, Reason, Undelivered, VirtualClock, promise,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -311,23 +311,23 @@ fn builder() -> ActorBuilder<Till> {
     // that comes to it just as another thread's is made would leave it disabled.
     static KNOWN: Once = Once::new();
     KNOWN.call_once(|| {
-        let first = Actor::builder(()).traced(true).spawn().unwrap();
+        let first = Actor::builder().traced(true).spawn(()).unwrap();
         Book::new().read(|| first.send(|()| ()).unwrap());
     });
-    Actor::builder(Till::default()).name("till").traced(true)
+    Actor::builder().name("till").traced(true)
 }
 
 #[test]
 fn each_way_in_is_a_span_for_each_turn() {
     must_end(|| {
         let all = || WAYS.iter().chain(WAITS).chain([&TRIES]).copied();
-        check(all(), &builder().spawn().unwrap(), || ());
-        let bounded = builder().capacity(3, Overflow::Reject).spawn().unwrap();
+        check(all(), &builder().spawn(Till::default()).unwrap(), || ());
+        let bounded = builder().capacity(3, Overflow::Reject).spawn(Till::default()).unwrap();
         check(all(), &bounded, || ());
-        let batches = builder().on_batch_start(add).on_batch_end(|_, _| ()).spawn().unwrap();
+        let batches = builder().on_batch_end(|_, _| ()).spawn(Till::default()).unwrap();
         check(all(), &batches, || ());
-        let template = Template::builder().name("till").traced(true).build().unwrap();
-        check(all(), &template.spawn(Till::default()), || ());
+        let spawner = Actor::builder().name("till").traced(true).build().unwrap();
+        check(all(), &spawner.spawn(Till::default()), || ());
     });
 }
 
@@ -335,10 +335,10 @@ fn each_way_in_is_a_span_for_each_turn() {
 fn each_way_into_an_executor_is_a_span_for_each_turn() {
     must_end(|| {
         let queue = DrainQueue::new();
-        let till = builder().executor(queue.handle()).spawn().unwrap();
+        let till = builder().executor(queue.handle()).spawn(Till::default()).unwrap();
         check(WAYS.iter().copied(), &till, || _ = queue.run_until_idle());
         let pool = turnwise::ThreadPool::builder().threads(1).build().unwrap();
-        let till = builder().executor(pool.handle()).spawn().unwrap();
+        let till = builder().executor(pool.handle()).spawn(Till::default()).unwrap();
         check(WAYS.iter().chain(WAITS).copied(), &till, || ());
     });
 }
@@ -346,7 +346,7 @@ fn each_way_into_an_executor_is_a_span_for_each_turn() {
 #[test]
 fn a_message_that_waits_behind_others_follows_from_its_own_sender() {
     must_end(|| {
-        let till = builder().capacity(100, Overflow::Reject).spawn().unwrap();
+        let till = builder().capacity(100, Overflow::Reject).spawn(Till::default()).unwrap();
         for (way, turns, send) in WAYS.iter().chain(WAITS) {
             let book = Book::new();
             let held = Held::hold(&till);
@@ -373,7 +373,7 @@ fn a_message_that_waits_behind_others_follows_from_its_own_sender() {
 fn whoever_waits_for_room_has_one_span() {
     let queue = DrainQueue::new();
     let one = builder().executor(queue.handle()).capacity(1, Overflow::Reject);
-    let till = one.spawn().unwrap();
+    let till = one.spawn(Till::default()).unwrap();
     let book = Book::new();
     book.read(|| {
         let (sending, asking, running) = sender(|| {
@@ -399,7 +399,8 @@ fn delayed_messages_follow_from_whoever_armed_them_and_ticks_from_nobody() {
     let clock = VirtualClock::new();
     let timers = Timers::by_hand(clock.clone());
     let queue = DrainQueue::new();
-    let till = builder().timers(timers.clone()).executor(queue.handle()).spawn().unwrap();
+    let till =
+        builder().timers(timers.clone()).executor(queue.handle()).spawn(Till::default()).unwrap();
     let book = Book::new();
     book.read(|| {
         sender(|| {
@@ -438,7 +439,8 @@ fn delayed_messages_follow_from_whoever_armed_them_and_ticks_from_nobody() {
 fn wait_and_run_are_by_the_actors_clock_and_leave_out_what_lies_between() {
     let clock = VirtualClock::new();
     let queue = DrainQueue::new();
-    let till = builder().clock(clock.clone()).executor(queue.handle()).spawn().unwrap();
+    let till =
+        builder().clock(clock.clone()).executor(queue.handle()).spawn(Till::default()).unwrap();
     let book = Book::new();
     book.read(|| {
         let time = clock.clone();
@@ -478,7 +480,7 @@ impl Drop for Jam {
 
 #[test]
 fn the_outcome_is_said() {
-    let resumed = || builder().panic_policy(PanicPolicy::Resume).spawn().unwrap();
+    let resumed = || builder().panic_policy(PanicPolicy::Resume).spawn(Till::default()).unwrap();
     let outcome = |f: &dyn Fn(&Actor<Till>)| {
         let (book, till) = (Book::new(), resumed());
         book.read(|| f(&till));
@@ -565,7 +567,8 @@ fn the_outcome_is_said() {
 
 #[test]
 fn what_a_turn_does_is_inside_of_its_span() {
-    let (first, second) = (builder().spawn().unwrap(), builder().spawn().unwrap());
+    let (first, second) =
+        (builder().spawn(Till::default()).unwrap(), builder().spawn(Till::default()).unwrap());
     let book = Book::new();
     book.read(|| {
         first
@@ -585,8 +588,8 @@ fn what_a_turn_does_is_inside_of_its_span() {
 #[test]
 fn an_actor_that_is_not_traced_has_no_spans() {
     must_end(|| {
-        let till = Actor::builder(Till::default()).name("till").spawn().unwrap();
-        let counted = Actor::builder(Till::default()).counted(true).traced(false).spawn().unwrap();
+        let till = Actor::builder().name("till").spawn(Till::default()).unwrap();
+        let counted = Actor::builder().counted(true).traced(false).spawn(Till::default()).unwrap();
         for (way, _, send) in WAYS.iter().chain(WAITS).chain([&TRIES]) {
             let book = Book::new();
             book.read(|| {
@@ -605,7 +608,7 @@ fn a_message_without_a_turn_has_no_span_and_leaves_none_open() {
     let given_back = Arc::new(Mutex::new(Vec::new()));
     book.read(|| {
         // Refused: closed, full, busy. The message is what it was.
-        let closed = builder().spawn().unwrap();
+        let closed = builder().spawn(Till::default()).unwrap();
         closed.close();
         sender(|| {
             assert_eq!(closed.tell(COIN).unwrap_err().into_message().0, 4711);
@@ -625,7 +628,7 @@ fn a_message_without_a_turn_has_no_span_and_leaves_none_open() {
             }
         };
         let full = || builder().executor(queue.handle()).capacity(4, Overflow::DropNewest);
-        let till = full().on_undelivered(hook).spawn().unwrap();
+        let till = full().on_undelivered(hook).spawn(Till::default()).unwrap();
         sender(|| {
             let (asked, run) = (till.ask(COIN), till.ask_async(COIN));
             till.tell(Coin(1)).unwrap();
@@ -637,7 +640,7 @@ fn a_message_without_a_turn_has_no_span_and_leaves_none_open() {
         });
         till.stop();
         queue.run_until_idle();
-        let dropped = full().spawn().unwrap();
+        let dropped = full().spawn(Till::default()).unwrap();
         sender(|| dropped.tell(COIN).unwrap());
         let aborted = sender(|| dropped.run_abortable(async |_| ()));
         aborted.1.abort();
@@ -653,7 +656,7 @@ fn a_message_without_a_turn_has_no_span_and_leaves_none_open() {
 #[test]
 fn the_senders_span_is_open_until_the_turn_begins() {
     let (queue, book) = (DrainQueue::new(), Book::new());
-    let till = builder().executor(queue.handle()).spawn().unwrap();
+    let till = builder().executor(queue.handle()).spawn(Till::default()).unwrap();
     book.read(|| {
         sender(|| till.send(add).unwrap());
         assert!(!book.pages().spans[0].is_closed());
@@ -668,7 +671,7 @@ fn the_senders_span_is_open_until_the_turn_begins() {
 fn a_turn_on_another_thread_is_told_to_its_senders_subscriber() {
     must_end(|| {
         let (queue, book) = (DrainQueue::new(), Book::new());
-        let till = builder().executor(queue.handle()).spawn().unwrap();
+        let till = builder().executor(queue.handle()).spawn(Till::default()).unwrap();
         let asked = book.read(|| sender(|| till.ask(COIN)));
         let other = Book::new();
         thread::scope(|scope| {
@@ -703,8 +706,8 @@ fn a_subscriber_that_panics_harms_nobody() {
             };
             let (queue, timers) = (DrainQueue::new(), Timers::by_hand(VirtualClock::new()));
             let resumes = || builder().timers(timers.clone()).panic_policy(PanicPolicy::Resume);
-            let away = resumes().executor(queue.handle()).spawn().unwrap();
-            let here = resumes().spawn().unwrap();
+            let away = resumes().executor(queue.handle()).spawn(Till::default()).unwrap();
+            let here = resumes().spawn(Till::default()).unwrap();
             book.read(|| {
                 for (way, _, send) in WAYS.iter().chain(WAITS).chain([&TRIES]) {
                     sender(|| harmed(&|| send(&here)));
@@ -731,7 +734,7 @@ fn a_subscriber_that_panics_harms_nobody() {
 #[test]
 fn a_subscriber_may_send_to_the_very_actor() {
     must_end(|| {
-        let till = builder().spawn().unwrap();
+        let till = builder().spawn(Till::default()).unwrap();
         for call in ["new_span", "follows_from", "record", "enter", "exit", "close", "current"] {
             for (way, _, send) in WAYS.iter().chain(WAITS).chain([&TRIES]) {
                 let (itself, once) = (till.clone(), Mutex::new(true));
@@ -766,7 +769,7 @@ impl Clock for Broken {
 
 #[test]
 fn a_clock_that_panics_leaves_the_times_out() {
-    let till = builder().clock(Broken).spawn().unwrap();
+    let till = builder().clock(Broken).spawn(Till::default()).unwrap();
     let book = Book::new();
     book.read(|| sender(|| till.send(add).unwrap()));
     let turn = &book.turns()[0];
@@ -776,7 +779,7 @@ fn a_clock_that_panics_leaves_the_times_out() {
 #[test]
 fn a_restart_is_no_turn() {
     let policy = PanicPolicy::restart(Till::default);
-    let till = builder().panic_policy(policy).spawn().unwrap();
+    let till = builder().panic_policy(policy).spawn(Till::default()).unwrap();
     let book = Book::new();
     book.read(|| {
         till.send(|_| quiet_panic("oops")).unwrap();

@@ -19,9 +19,9 @@ const STOPPED: AskError = AskError::Refused(Reason::Stopped(REQUESTED), ActorNam
 fn what_waits_goes_to_the_hook_once_and_can_still_run() {
     let back = Arc::new(Mutex::new(Vec::new()));
     let given = back.clone();
-    let actor = Actor::builder(Vec::new())
+    let actor = Actor::builder()
         .on_undelivered(move |message| given.lock().unwrap().push(message))
-        .spawn()
+        .spawn(Vec::new())
         .unwrap();
     let held = Held::hold(&actor);
     for n in 1..=5 {
@@ -58,9 +58,9 @@ fn askers_and_callers_of_with_are_told() {
     must_end(|| {
         let calls = Arc::new(AtomicUsize::new(0));
         let count = calls.clone();
-        let actor = Actor::builder(0)
+        let actor = Actor::builder()
             .on_undelivered(move |_| _ = count.fetch_add(1, SeqCst))
-            .spawn()
+            .spawn(0)
             .unwrap();
         let held = Held::hold(&actor);
         let (first, second) = (actor.call(|n| *n), actor.call(|n| *n));
@@ -97,13 +97,13 @@ fn stop_from_inside_a_turn_gives_back_what_waits() {
     let count = calls.clone();
     let ended = Arc::new(Mutex::new(Vec::new()));
     let told = ended.clone();
-    let actor = Actor::builder(1)
+    let actor = Actor::builder()
         .on_undelivered(move |message| {
             count.fetch_add(1, SeqCst);
             closure(message)(&mut 0);
         })
         .on_end(move |state, cause| told.lock().unwrap().push((state, cause)))
-        .spawn()
+        .spawn(1)
         .unwrap();
     let (me, turn) = (actor.clone(), tally.clone());
     actor
@@ -128,10 +128,10 @@ fn a_parked_mailbox_is_stopped_on_the_spot() {
     let told = ended.clone();
     let calls = Arc::new(AtomicUsize::new(0));
     let count = calls.clone();
-    let actor = Actor::builder(7)
+    let actor = Actor::builder()
         .on_undelivered(move |_| _ = count.fetch_add(1, SeqCst))
         .on_end(move |state, cause| told.lock().unwrap().push((state, cause)))
-        .spawn()
+        .spawn(7)
         .unwrap();
     must_end(move || {
         // This thread has promised to run it, and is inside a turn: the one that stops it gives all
@@ -152,7 +152,7 @@ fn what_a_turn_has_sent_and_stopped_comes_back() {
     let calls = Arc::new(AtomicUsize::new(0));
     let count = calls.clone();
     let hook = move |_| _ = count.fetch_add(1, SeqCst);
-    let actor = Actor::builder(()).on_undelivered(hook).spawn().unwrap();
+    let actor = Actor::builder().on_undelivered(hook).spawn(()).unwrap();
     let asked = in_turn(|| {
         (0..5).for_each(|_| actor.send(|()| unreachable!("stopped")).unwrap());
         let asked = actor.call(|()| unreachable!("stopped"));
@@ -169,11 +169,11 @@ fn with_an_executor_a_stop_gives_back_there() {
     let queue = DrainQueue::new();
     let (calls, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
     let (count, told) = (calls.clone(), ended.clone());
-    let actor = Actor::builder(7)
+    let actor = Actor::builder()
         .executor(queue.handle())
         .on_undelivered(move |_| _ = count.fetch_add(1, SeqCst))
         .on_end(move |state, cause| told.lock().unwrap().push((state, cause)))
-        .spawn()
+        .spawn(7)
         .unwrap();
     (0..5).for_each(|_| actor.send(|_| unreachable!("stopped")).unwrap());
     let asked = actor.call(|_| unreachable!("stopped"));
@@ -191,7 +191,7 @@ fn stop_after_close_gives_back_what_has_not_run() {
     let calls = Arc::new(AtomicUsize::new(0));
     let count = calls.clone();
     let actor =
-        Actor::builder(0).on_undelivered(move |_| _ = count.fetch_add(1, SeqCst)).spawn().unwrap();
+        Actor::builder().on_undelivered(move |_| _ = count.fetch_add(1, SeqCst)).spawn(0).unwrap();
     let held = Held::hold(&actor);
     (0..3).for_each(|_| actor.send(|_| ()).unwrap());
     assert!(actor.close());
@@ -223,12 +223,12 @@ fn the_hook_may_send_to_others_and_to_itself_in_vain() {
     let inner = log.clone();
     let me: Arc<Mutex<Option<Actor<()>>>> = Arc::default();
     let own = me.clone();
-    let actor = Actor::builder(())
+    let actor = Actor::builder()
         .on_undelivered(move |_| {
             let refused = own.lock().unwrap().as_ref().unwrap().send(|()| ()).is_err();
             inner.send(move |log: &mut Vec<_>| log.push(refused)).unwrap();
         })
-        .spawn()
+        .spawn(())
         .unwrap();
     *me.lock().unwrap() = Some(actor.clone());
     in_turn(|| {
@@ -245,13 +245,13 @@ fn stopping_under_fire_loses_no_message_and_no_asker() {
         let tally = Tally::default();
         for round in 0..size(300, 10_000) {
             let hook = tally.clone();
-            let actor = Actor::builder(())
+            let actor = Actor::builder()
                 .on_undelivered(move |message| {
                     // The message's own token counts as dropped.
                     drop(message);
                     hook.token().come_back();
                 })
-                .spawn()
+                .spawn(())
                 .unwrap();
             let gate = Gate::new(3);
             thread::scope(|scope| {

@@ -6,7 +6,7 @@ mod common;
 use std::future::Future;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Askers {
 
 /// The state of a tested actor is a token: it has met its fate when the actor has ended.
 fn desk(system: &System, states: &Tally) -> Actor<Token> {
-    system.spawn(Actor::builder(states.token()).name("desk")).unwrap()
+    system.spawn(Actor::builder().name("desk"), states.token()).unwrap()
 }
 
 fn shut_down_elsewhere(
@@ -111,11 +111,13 @@ fn a_shutdown_out_of_time_names_the_turn_that_runs() {
 }
 
 #[test]
-fn a_builder_that_cannot_be_built_comes_back() {
+fn the_state_of_a_builder_that_cannot_be_built_comes_back() {
     let system = System::new();
-    let refused = system.spawn(Actor::builder(7).capacity(0, Overflow::Reject)).unwrap_err();
+    let refused = system.spawn(Actor::builder().capacity(0, Overflow::Reject), 7).unwrap_err();
     assert_eq!(refused.reason(), &SpawnReason::Build(BuildError::CapacityZero));
-    let actor = system.spawn(refused.into_refused().capacity(1, Overflow::Reject)).unwrap();
+    let actor = system
+        .spawn(Actor::builder().capacity(1, Overflow::Reject), refused.into_refused())
+        .unwrap();
     assert_eq!((actor.capacity(), actor.with(|n| *n)), (Some(1), Ok(7)));
     drop(actor);
     assert_eq!(system.actors(), 0);
@@ -137,7 +139,7 @@ fn an_actor_that_ends_by_itself_is_forgotten() {
         assert_eq!(system.actors(), 0);
     }
     // Neither a hook that panics nor one that is slow to drop its state keeps the place.
-    drop(system.spawn(Actor::builder(0).on_end(|_, _| quiet_panic("planned"))).unwrap());
+    drop(system.spawn(Actor::builder().on_end(|_, _| quiet_panic("planned")), 0).unwrap());
     assert_eq!(system.actors(), 0);
     assert_eq!(system.shutdown(Limit::Unlimited).unwrap().ended, 0);
 }
@@ -204,7 +206,7 @@ fn actors_without_a_clock_get_the_systems() {
         let actors = [
             system.actor(0).unwrap(),
             system.actor(0).unwrap(),
-            system.spawn(Actor::builder(0).clock(own.clone())).unwrap(),
+            system.spawn(Actor::builder().clock(own.clone()), 0).unwrap(),
         ];
         thread::scope(|scope| {
             let waiting = actors.each_ref().map(|actor| scope.spawn(|| actor.wait_ended(SECOND)));
@@ -252,8 +254,8 @@ fn mailboxes_that_nobody_runs_are_run() {
         let questions = Tally::default();
         let (queue, pool) = (Arc::new(DrainQueue::new()), ThreadPool::new().unwrap());
         let system = System::new();
-        let queued = system.spawn(Actor::builder(0).executor(queue.handle())).unwrap();
-        let pooled = system.spawn(Actor::builder(0).executor(pool.handle())).unwrap();
+        let queued = system.spawn(Actor::builder().executor(queue.handle()), 0).unwrap();
+        let pooled = system.spawn(Actor::builder().executor(pool.handle()), 0).unwrap();
         let plain = system.actor(0).unwrap();
         let (kept, tokens) = (plain.clone(), [questions.token(), questions.token()]);
         // Its thread is busy for long.
@@ -314,16 +316,19 @@ fn no_message_is_run_on_the_calling_thread() {
         // An end hook that runs here sends to another that is nobody's.
         let other = Actor::new(0);
         let (ends, ended) = mpsc::channel();
-        let sends = system.spawn(Actor::builder(0).on_end(move |_, _| {
-            ends.send(thread::current().id()).unwrap();
-            other.send(note).unwrap_or_else(|_| panic!());
-        }));
+        let sends = system.spawn(
+            Actor::builder().on_end(move |_, _| {
+                ends.send(thread::current().id()).unwrap();
+                other.send(note.clone()).unwrap_or_else(|_| panic!());
+            }),
+            0,
+        );
         let report = system.shutdown(Limit::Unlimited).unwrap();
         assert_eq!((report.ended, report.is_complete()), (2, true));
         let here = thread::current().id();
         assert_eq!(ended.recv().unwrap(), here, "an idle actor without an executor ends here");
-        assert!(rx.iter().all(|at| at != here));
         drop(sends);
+        assert!(rx.iter().all(|at| at != here));
         promising.let_go();
     });
 }
@@ -339,13 +344,13 @@ fn without_time_only_the_idle_end_by_themselves() {
             move |_, cause| ends.send((name, cause)).unwrap()
         };
         let system = System::new();
-        let plain = system.spawn(Actor::builder(0).on_end(hook("plain"))).unwrap();
-        let idle = Actor::builder(0).name("idle").on_end(hook("idle")).executor(queue.handle());
-        let idle = system.spawn(idle).unwrap();
+        let plain = system.spawn(Actor::builder().on_end(hook("plain")), 0).unwrap();
+        let idle = Actor::builder().name("idle").on_end(hook("idle")).executor(queue.handle());
+        let idle = system.spawn(idle, 0).unwrap();
         let count = given.clone();
-        let plan = Actor::builder(0).name("busy").on_end(hook("busy")).executor(queue.handle());
+        let plan = Actor::builder().name("busy").on_end(hook("busy")).executor(queue.handle());
         let plan = plan.on_undelivered(move |_| _ = count.fetch_add(1, SeqCst));
-        let busy = system.spawn(plan).unwrap();
+        let busy = system.spawn(plan, 0).unwrap();
         let token = questions.token();
         busy.send(|_| unreachable!("given back")).unwrap();
         let reply = busy.call(move |_| token.handle());
@@ -376,11 +381,12 @@ fn what_ends_elsewhere_by_itself_is_not_stopped() {
         let (go, wait) = mpsc::channel::<()>();
         let (tell, told) = mpsc::channel();
         let system = System::new();
-        let slow = Actor::builder(0).name("slow").on_end(move |_, cause| {
-            let _ = wait.recv();
+        let wait = Mutex::new(wait);
+        let slow = Actor::builder().name("slow").on_end(move |_, cause| {
+            let _ = wait.lock().unwrap().recv();
             tell.send(cause).unwrap();
         });
-        let idle = system.spawn(slow).unwrap();
+        let idle = system.spawn(slow, 0).unwrap();
         // Inside a turn, its end is in the fallback, and takes longer than the call.
         let report = Actor::new(()).with(|()| system.shutdown(Duration::ZERO).unwrap()).unwrap();
         assert_eq!((report.ended, report.stopped), (0, 0), "{report}");
@@ -398,7 +404,7 @@ fn what_waits_is_given_back_here_without_an_executor() {
         let (given, back) = mpsc::channel();
         let system = System::new();
         let hook = move |_| given.send(thread::current().id()).unwrap();
-        let actor = system.spawn(Actor::builder(0).on_undelivered(hook)).unwrap();
+        let actor = system.spawn(Actor::builder().on_undelivered(hook), 0).unwrap();
         let kept = actor.clone();
         let promising = Promising::turn(move || {
             (0..5).for_each(|_| {
@@ -425,8 +431,8 @@ fn late(plan: fn(turnwise::ActorBuilder<i32>, &ThreadPool) -> turnwise::ActorBui
         let system = System::with_clock(clock.clone());
         let (given, back) = mpsc::channel();
         let builder =
-            Actor::builder(0).name("slow").on_undelivered(move |_| given.send(()).unwrap());
-        let actor = system.spawn(plan(builder, &pool)).unwrap();
+            Actor::builder().name("slow").on_undelivered(move |_| given.send(()).unwrap());
+        let actor = system.spawn(plan(builder, &pool), 0).unwrap();
         let (begun, running) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
         let kept = actor.clone();
@@ -458,7 +464,7 @@ fn an_actor_without_handles_is_waited_for() {
         let queue = Arc::new(DrainQueue::new());
         let messages = Tally::default();
         let system = System::new();
-        let actor = system.spawn(Actor::builder(()).executor(queue.handle())).unwrap();
+        let actor = system.spawn(Actor::builder().executor(queue.handle()), ()).unwrap();
         let (begun, running) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
         let token = messages.token();
@@ -492,9 +498,9 @@ fn an_actor_without_handles_and_time_gives_back() {
         let messages = Tally::default();
         let (queue, system) = (DrainQueue::new(), System::new());
         let (given, back) = mpsc::channel();
-        let plan = Actor::builder(()).executor(queue.handle());
+        let plan = Actor::builder().executor(queue.handle());
         let plan = plan.on_undelivered(move |message| given.send(message).unwrap());
-        let actor = system.spawn(plan).unwrap();
+        let actor = system.spawn(plan, ()).unwrap();
         let token = messages.token();
         actor.send(move |()| token.handle()).unwrap();
         drop(actor);
@@ -516,9 +522,8 @@ fn nothing_is_taken_in_after_a_shutdown() {
     let refused = system.actor("state").unwrap_err();
     assert_eq!(refused.to_string(), "no actor was made: the system has been shut down");
     assert_eq!(refused.into_parts(), ("state", SpawnReason::ShutDown));
-    let builder = system.spawn(Actor::builder(7).name("seven")).unwrap_err().into_refused();
-    let actor = builder.spawn().unwrap();
-    assert_eq!((actor.name(), actor.with(|n| *n)), (Some("seven"), Ok(7)));
+    let refused = system.spawn(Actor::builder().name("seven"), 7).unwrap_err();
+    assert_eq!(refused.into_parts(), (7, SpawnReason::ShutDown));
     assert_eq!(system.shutdown(SECOND).unwrap(), ShutdownReport::default(), "again is nothing");
 }
 
@@ -529,7 +534,7 @@ fn a_refused_builder_is_an_error_to_pass_on() {
         // Neither the state nor the hooks can be shared.
         let state = std::cell::Cell::new(1);
         let hook = |_: &turnwise::TurnPanic| ();
-        system.spawn(Actor::builder(state).on_panic(hook))?;
+        system.spawn(Actor::builder().on_panic(hook), state)?;
         system.actor(std::cell::Cell::new(1))?;
         Ok(())
     }
@@ -540,7 +545,7 @@ fn a_refused_builder_is_an_error_to_pass_on() {
     system.shutdown(Duration::ZERO).unwrap();
     let refused = passes_on(&system).unwrap_err();
     assert_eq!(refused.to_string(), "no actor was made: the system has been shut down");
-    is_a_good_error(&system.spawn(Actor::builder(std::cell::Cell::new(1))).unwrap_err());
+    is_a_good_error(&system.spawn(Actor::builder(), std::cell::Cell::new(1)).unwrap_err());
 }
 
 #[test]
@@ -551,9 +556,9 @@ fn the_own_end_hook_is_called_with_state_and_cause() {
         let tx = tx.clone();
         move |state, cause| tx.send((state, cause)).unwrap()
     };
-    let closed = system.spawn(Actor::builder(1).on_end(hook())).unwrap();
-    let stopped = Actor::builder(2).on_end(hook()).executor(queue.handle());
-    let stopped = system.spawn(stopped).unwrap();
+    let closed = system.spawn(Actor::builder().on_end(hook()), 1).unwrap();
+    let stopped = Actor::builder().on_end(hook()).executor(queue.handle());
+    let stopped = system.spawn(stopped, 2).unwrap();
     stopped.send(|_| unreachable!("stopped")).unwrap();
     system.shutdown(Duration::ZERO).unwrap();
     drop((closed, stopped));
@@ -672,7 +677,7 @@ fn what_is_stopped_late_is_given_back_elsewhere() {
         });
         // A hook that is called here spends the limit.
         let spends = Slow(clock.clone(), tell.clone());
-        let last = system.spawn(Actor::builder(spends).on_end(|slow, _| drop(slow))).unwrap();
+        let last = system.spawn(Actor::builder().on_end(|slow, _| drop(slow)), spends).unwrap();
         let report = system.shutdown(SECOND).unwrap();
         assert_eq!(report.ended, 1, "{report}");
         assert_eq!(told.recv().unwrap(), here);
@@ -704,11 +709,11 @@ fn stages_end_from_last_to_first() {
         let pool = ThreadPool::builder().threads(2).build().unwrap();
         let stages = [(); 3].map(|()| System::new());
         let (tx, rx) = mpsc::channel();
-        let sum = Actor::builder(0).on_end(move |n, _| tx.send(n).unwrap());
-        let sum = stages[0].spawn(sum).unwrap();
+        let sum = Actor::builder().on_end(move |n, _| tx.send(n).unwrap());
+        let sum = stages[0].spawn(sum, 0).unwrap();
         let pass = stages[1].actor(sum.clone()).unwrap();
         let source =
-            || stages[2].spawn(Actor::builder(pass.clone()).executor(pool.handle())).unwrap();
+            || stages[2].spawn(Actor::builder().executor(pool.handle()), pass.clone()).unwrap();
         let sources: Vec<_> = (0..10).map(|_| source()).collect();
         // The pool has nobody to spare before the shutdown has begun.
         let (go, wait) = mpsc::channel::<()>();
@@ -796,10 +801,10 @@ fn an_actor_whose_executor_is_gone_is_no_obstacle() {
             let messages = Tally::default();
             let queue = DrainQueue::new();
             let system = System::new();
-            let spawn = || system.spawn(Actor::builder(()).executor(queue.handle())).unwrap();
+            let spawn = || system.spawn(Actor::builder().executor(queue.handle()), ()).unwrap();
             let (idle, busy) = (spawn(), spawn());
             let (token, kept) = (messages.token(), busy.clone());
-            let forgetting = system.spawn(Actor::builder(()).executor(drop::<Drain>)).unwrap();
+            let forgetting = system.spawn(Actor::builder().executor(drop::<Drain>), ()).unwrap();
             let shut_down = move || {
                 kept.send(move |()| token.handle()).unwrap_or_else(|_| panic!());
                 drop(queue);
@@ -825,8 +830,8 @@ fn a_future_ends_a_system() {
         let (queue, messages) = (DrainQueue::new(), Tally::default());
         let system = System::new();
         let (tx, rx) = mpsc::channel();
-        let sum = Actor::builder(0).executor(queue.handle());
-        let sum = system.spawn(sum.on_end(move |n, _| tx.send(n).unwrap())).unwrap();
+        let sum = Actor::builder().executor(queue.handle());
+        let sum = system.spawn(sum.on_end(move |n, _| tx.send(n).unwrap()), 0).unwrap();
         let token = messages.token();
         let message = move |n: &mut i32| {
             *n += 1;
@@ -867,7 +872,7 @@ fn a_poll_runs_no_turn_and_no_end() {
             move || tx.send(thread::current().id()).unwrap()
         };
         let (end, turn) = (note(), note());
-        let idle = system.spawn(Actor::builder(0).on_end(move |_, _| end())).unwrap();
+        let idle = system.spawn(Actor::builder().on_end(move |_, _| end()), 0).unwrap();
         let busy = system.actor(0).unwrap();
         let kept = busy.clone();
         let promising = Promising::turn(move || {
@@ -887,8 +892,8 @@ fn a_dropped_future_leaves_the_system_closed() {
     must_end(|| {
         let queue = DrainQueue::new();
         let system = System::new();
-        let actors = [(); 2].map(|()| Actor::builder(0).executor(queue.handle()));
-        let actors = actors.map(|actor| system.spawn(actor).unwrap());
+        let actors =
+            [0; 2].map(|n| system.spawn(Actor::builder().executor(queue.handle()), n).unwrap());
         let mut closing = Box::pin(system.shutdown_async());
         let (wakes, waker) = counting_waker();
         let mut cx = std::task::Context::from_waker(&waker);
@@ -917,8 +922,8 @@ fn who_waits_is_woken_after_the_panic_of_an_end_hook() {
     let (tell, told) = mpsc::channel();
     let system = System::new();
     let queue = DrainQueue::new();
-    let builder = Actor::builder(0).executor(queue.handle());
-    let n = system.spawn(builder.on_end(|_, _| quiet_panic("oops"))).unwrap();
+    let builder = Actor::builder().executor(queue.handle());
+    let n = system.spawn(builder.on_end(|_, _| quiet_panic("oops")), 0).unwrap();
     n.send(|_| ()).unwrap();
     let waker = std::task::Waker::from(Arc::new(Unwinding(tell)));
     let mut closing = Box::pin(system.shutdown_async());

@@ -34,7 +34,7 @@ fn pool(threads: usize) -> ThreadPool {
 fn shut_down_on_a_pool_of_one(limit: Limit) {
     let pool = pool(1);
     let system = System::new();
-    let member = system.spawn(Actor::builder(()).executor(pool.handle())).unwrap();
+    let member = system.spawn(Actor::builder().executor(pool.handle()), ()).unwrap();
     let (answers, answer) = mpsc::channel::<()>();
     let (begun, begins) = mpsc::channel::<()>();
     member
@@ -44,8 +44,8 @@ fn shut_down_on_a_pool_of_one(limit: Limit) {
         })
         .unwrap();
     begins.recv().unwrap();
-    let third = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
-    let first = Actor::builder(()).executor(pool.handle()).spawn().unwrap();
+    let third = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
+    let first = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
     let (tell, told) = mpsc::channel();
     first
         .send(move |()| {
@@ -90,10 +90,10 @@ fn shut_down_in_turns(calls: Vec<(Actor<()>, System)>, limit: Limit) -> Vec<Outc
 }
 
 fn named(system: &System, name: &str, pool: Option<&ThreadPool>) -> Actor<()> {
-    let builder = Actor::builder(()).name(name);
+    let builder = Actor::builder().name(name);
     match pool {
-        Some(pool) => system.spawn(builder.executor(pool.handle())).unwrap(),
-        None => system.spawn(builder).unwrap(),
+        Some(pool) => system.spawn(builder.executor(pool.handle()), ()).unwrap(),
+        None => system.spawn(builder, ()).unwrap(),
     }
 }
 
@@ -209,9 +209,9 @@ fn a_shutdown_and_a_call_that_wait_for_each_other_are_found() {
         for shuts_first in [true, false] {
             let clock = Eventful::new(|| ());
             let system = System::with_clock(clock.clone());
-            let spawn = |name: &str| Actor::builder(()).name(name).clock(clock.clone());
-            let member = system.spawn(spawn("member")).unwrap();
-            let other = spawn("other").spawn().unwrap();
+            let spawn = |name: &str| Actor::builder().name(name).clock(clock.clone());
+            let member = system.spawn(spawn("member"), ()).unwrap();
+            let other = spawn("other").spawn(()).unwrap();
             let (begun, begins) = mpsc::channel();
             let [(go, wait), (call, called)] = [(); 2].map(|()| mpsc::channel::<()>());
             let calls = thread::spawn({
@@ -251,8 +251,8 @@ fn a_call_that_is_gone_holds_nobody() {
     in_child("a_call_that_is_gone_holds_nobody", PATIENCE, || {
         let clock = Eventful::new(|| ());
         let (mine, theirs) = (System::with_clock(clock.clone()), System::new());
-        let me = Actor::builder(()).name("me").clock(MonotonicClock);
-        let (me, they) = (mine.spawn(me).unwrap(), named(&theirs, "they", None));
+        let me = Actor::builder().name("me").clock(MonotonicClock);
+        let (me, they) = (mine.spawn(me, ()).unwrap(), named(&theirs, "they", None));
         let (begun, begins) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
         let later = thread::spawn(move || {
@@ -291,8 +291,8 @@ fn a_ring_is_seen_though_another_call_has_gone() {
         let systems = [(); 4].map(|()| System::with_clock(clock.clone()));
         // Each is inside a turn, and then shuts the next one's system down.
         let turns = [0, 1, 2, 3].map(|i: usize| {
-            let actor = Actor::builder(()).clock(MonotonicClock);
-            let actor = systems[i].spawn(actor).unwrap();
+            let actor = Actor::builder().clock(MonotonicClock);
+            let actor = systems[i].spawn(actor, ()).unwrap();
             let next = systems[(i + 1) % 4].clone();
             let (begun, begins) = mpsc::channel();
             let (go, wait) = mpsc::channel::<()>();
@@ -360,7 +360,7 @@ fn a_future_in_a_circle_of_turns_that_wait_is_refused() {
         let pool = pool(2);
         let system = System::new();
         let member = named(&system, "member", Some(&pool));
-        let other = Actor::builder(()).name("other").executor(pool.handle()).spawn().unwrap();
+        let other = Actor::builder().name("other").executor(pool.handle()).spawn(()).unwrap();
         let (asks, shuts) = (other.clone(), system.clone());
         let (go, gone) = promise::<()>();
         let outcome = other.run(async move |_| {
@@ -395,10 +395,10 @@ fn the_drop_of_a_members_state_is_refused() {
             let system = System::new();
             let (tx, rx) = mpsc::channel();
             let state = ShutsDown(Some(system.clone()), tx);
-            let builder = Actor::builder(state).name("own");
+            let builder = Actor::builder().name("own");
             let actor = match &pool {
-                Some(pool) => system.spawn(builder.executor(pool.handle())),
-                None => system.spawn(builder),
+                Some(pool) => system.spawn(builder.executor(pool.handle()), state),
+                None => system.spawn(builder, state),
             };
             let others = [named(&system, "other", None), named(&system, "other", pool.as_ref())];
             // By a shutdown, or by itself.
@@ -425,13 +425,13 @@ fn hooks_of_a_member_are_refused() {
                 move || tx.send((at, system.shutdown(Limit::Unlimited))).unwrap()
             };
             let (ends, undelivered) = (shut_down("end"), shut_down("undelivered"));
-            let builder = Actor::builder(())
+            let builder = Actor::builder()
                 .name("own")
                 .on_end(move |(), _| ends())
                 .on_undelivered(move |_| undelivered());
             let actor = match &pool {
-                Some(pool) => system.spawn(builder.executor(pool.handle())),
-                None => system.spawn(builder),
+                Some(pool) => system.spawn(builder.executor(pool.handle()), ()),
+                None => system.spawn(builder, ()),
             };
             let actor = actor.unwrap();
             let held = Held::hold(&actor);
@@ -461,8 +461,8 @@ fn a_waker_may_shut_down_what_it_is_not_inside_of() {
     in_child("a_waker_may_shut_down_what_it_is_not_inside_of", PATIENCE, || {
         let queue = DrainQueue::new();
         let [system, another] = [System::new(), System::new()];
-        let member = Actor::builder(7).name("own").executor(queue.handle());
-        let member = system.spawn(member).unwrap();
+        let member = Actor::builder().name("own").executor(queue.handle());
+        let member = system.spawn(member, 7).unwrap();
         let other = named(&another, "other", Some(&pool(1)));
         // The waker of an answer, inside the turn that answers.
         for (shut_down, own) in [(&system, true), (&another, false)] {
@@ -590,8 +590,8 @@ fn an_end_after_the_look_is_not_missed() {
                 until(|| watched.get().unwrap().actors() == 0);
             });
             let system = system.get_or_init(|| System::with_clock(clock.clone()));
-            let plain = Actor::builder(()).clock(MonotonicClock);
-            let member = system.spawn(plain).unwrap();
+            let plain = Actor::builder().clock(MonotonicClock);
+            let member = system.spawn(plain, ()).unwrap();
             let (begun, running) = mpsc::channel();
             let turns = thread::spawn(move || {
                 let turn = move |(): &mut ()| {
@@ -616,7 +616,7 @@ fn the_last_of_many_ends_is_not_missed() {
         for round in 0..size(2_000, 20_000) {
             let system = System::new();
             // They end one after the other; who waits is woken by many, and the last one counts.
-            let spawn = |_| system.spawn(Actor::builder(0).executor(pool.handle())).unwrap();
+            let spawn = |_| system.spawn(Actor::builder().executor(pool.handle()), 0).unwrap();
             let members: Vec<_> = (0..16).map(spawn).collect();
             let report = match round % 2 {
                 0 => system.shutdown(Limit::Unlimited).unwrap(),
@@ -646,7 +646,7 @@ fn who_is_woken_finds_the_member_gone() {
         for _ in 0..size(20, 200) {
             let clock = Eventful::new(|| ());
             let system = System::with_clock(clock.clone());
-            let member = system.spawn(Actor::builder(()).clock(MonotonicClock)).unwrap();
+            let member = system.spawn(Actor::builder().clock(MonotonicClock), ()).unwrap();
             let held = Held::hold(&member);
             let done = Arc::new(AtomicBool::new(false));
             let shutting = thread::spawn({

@@ -797,8 +797,8 @@ impl Handler<u32> for Mail {
 fn delayed_messages_come_in_order() {
     let (clock, timers) = by_hand();
     let queue = DrainQueue::new();
-    let builder = Actor::builder(Mail::default()).timers(timers.clone());
-    let mail = builder.executor(queue.handle()).spawn().unwrap();
+    let builder = Actor::builder().timers(timers.clone());
+    let mail = builder.executor(queue.handle()).spawn(Mail::default()).unwrap();
     mail.tell_after(2 * SECOND, 3).forget();
     mail.send_after(SECOND, |mail| mail.0.push(1)).forget();
     mail.tell_after(SECOND, 2).forget();
@@ -818,9 +818,9 @@ fn delayed_messages_come_in_order() {
 fn a_message_to_nobody_is_counted() {
     let (clock, timers) = by_hand();
     let queue = DrainQueue::new();
-    let builder = Actor::builder(Mail::default()).timers(timers.clone());
+    let builder = Actor::builder().timers(timers.clone());
     let builder = builder.executor(queue.handle()).capacity(1, Overflow::Reject);
-    let mail = builder.spawn().unwrap();
+    let mail = builder.spawn(Mail::default()).unwrap();
     let token = Arc::new(());
     let theirs = token.clone();
     let ticks = mail.tell_every(Every::step(SECOND), 1).unwrap();
@@ -861,9 +861,9 @@ impl Handler<Touchy> for Mail {
 fn a_refused_message_that_panics_is_counted() {
     let (clock, timers) = by_hand();
     let queue = DrainQueue::new();
-    let builder = Actor::builder(Mail::default()).timers(timers.clone());
+    let builder = Actor::builder().timers(timers.clone());
     let builder = builder.executor(queue.handle()).capacity(1, Overflow::Reject);
-    let mail = builder.spawn().unwrap();
+    let mail = builder.spawn(Mail::default()).unwrap();
     let ticks = mail.tell_every(Every::step(SECOND), Touchy).unwrap();
     clock.advance(2 * SECOND);
     assert_eq!((timers.run_due(), timers.undelivered()), (2, 1), "the mailbox was full");
@@ -879,7 +879,7 @@ fn a_refused_message_that_panics_is_counted() {
 #[test]
 fn a_delayed_message_keeps_no_actor() {
     let (clock, timers) = by_hand();
-    let mail = Actor::builder(Mail::default()).timers(timers.clone()).spawn().unwrap();
+    let mail = Actor::builder().timers(timers.clone()).spawn(Mail::default()).unwrap();
     let ticks = mail.tell_every(Every::step(SECOND), 1).unwrap();
     let weak = mail.downgrade();
     drop(mail);
@@ -893,7 +893,7 @@ fn a_delayed_message_keeps_no_actor() {
 fn a_busy_worker_delays_no_timer() {
     must_end(|| {
         let pool = ThreadPool::builder().threads(1).build().unwrap();
-        let actor = |state| Actor::builder(state).executor(pool.handle()).spawn().unwrap();
+        let actor = |state| Actor::builder().executor(pool.handle()).spawn(state).unwrap();
         let (busy, idle) = (actor(0), actor(0));
         let (begun, running) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
@@ -920,8 +920,8 @@ fn the_clock_of_an_actor_or_its_system() {
     must_end(|| {
         let clock = Counted(VirtualClock::new(), Arc::new(()));
         let system = System::with_clock(clock.clone());
-        let members = [(); 2].map(|()| system.spawn(Actor::builder(0)).unwrap());
-        let alone = Actor::builder(0).clock(clock.clone()).spawn().unwrap();
+        let members = [(); 2].map(|()| system.spawn(Actor::builder(), 0).unwrap());
+        let alone = Actor::builder().clock(clock.clone()).spawn(0).unwrap();
         let idle = Arc::strong_count(&clock.1);
         let (tell, told) = mpsc::channel();
         for actor in members.iter().chain([&alone]) {

@@ -13,8 +13,7 @@ use std::thread;
 use common::{Gate, Held, Tally, block_on, in_turn, must_end, quiet_panic, size, tireless, until};
 use turnwise::executor::DrainQueue;
 use turnwise::{
-    Actor, ActorBuilder, Cycle, EndCause, Overflow, PanicPolicy, Reason, SharedPolicy, StopCause,
-    Template, ThreadPool,
+    Actor, ActorBuilder, Cycle, EndCause, Overflow, PanicPolicy, Reason, StopCause, ThreadPool,
 };
 
 fn reason<S: Send + 'static>(actor: &Actor<S>) -> Option<Reason> {
@@ -25,8 +24,8 @@ fn panicked(text: &str) -> Reason {
     Reason::Stopped(StopCause::Panicked(text.into()))
 }
 
-fn spawned<S: Send + 'static>(builder: ActorBuilder<S>) -> Actor<S> {
-    builder.spawn().expect("good limits")
+fn spawned<S: Send + 'static>(builder: ActorBuilder<S>, state: S) -> Actor<S> {
+    builder.spawn(state).expect("good limits")
 }
 
 #[test]
@@ -159,18 +158,19 @@ fn panic_in_it() {
     let (told, hooks) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let built = |policy: PanicPolicy<i32>, hooked: bool| {
         let (told, hooks) = (told.clone(), hooks.clone());
-        let builder = Actor::builder(1).panic_policy(policy);
+        let builder = Actor::builder().panic_policy(policy);
         let builder = builder.on_panic(move |panic| {
             assert_eq!(panic, "oops");
             told.fetch_add(1, SeqCst);
         });
-        spawned(match hooked {
+        let builder = match hooked {
             false => builder,
             true => builder.on_batch_end(move |_, turns| {
                 assert_eq!(turns, 1);
                 hooks.fetch_add(1, SeqCst);
             }),
-        })
+        };
+        spawned(builder, 1)
     };
     for hooked in [false, true] {
         let (resumed, restarted, stopped) = (
@@ -196,8 +196,8 @@ fn panic_in_it() {
 fn closed_and_stopped_actors_give_it_back() {
     let queue = DrainQueue::new();
     let plain = || Actor::new(0);
-    let alone = || spawned(Actor::builder(0).executor(queue.handle()));
-    let hooked = || spawned(Actor::builder(0).on_batch_start(|_| ()));
+    let alone = || spawned(Actor::builder().executor(queue.handle()), 0);
+    let hooked = || spawned(Actor::builder().on_batch_end(|_, _| ()), 0);
     let requested = Reason::Stopped(StopCause::Requested);
     for make in [&plain as &dyn Fn() -> Actor<i32>, &alone, &hooked] {
         let (closed, stopped) = (make(), make());
@@ -224,11 +224,11 @@ fn it_may_end_its_actor() {
         let ended = Arc::new(Mutex::new(None));
         let end = ended.clone();
         let mut builder =
-            Actor::builder(1).on_end(move |n, why| *end.lock().unwrap() = Some((n, why)));
+            Actor::builder().on_end(move |n, why| *end.lock().unwrap() = Some((n, why)));
         if hooked {
-            builder = builder.on_batch_start(|n| *n += 10);
+            builder = builder.on_batch_end(|n, _| *n += 10);
         }
-        let n = spawned(builder);
+        let n = spawned(builder, 1);
         let inside = n.try_with(|state| {
             n.close();
             *state += 1;
@@ -245,9 +245,9 @@ fn it_may_end_its_actor() {
 #[test]
 fn executor_alone_runs_its_actor() {
     let pool = ThreadPool::builder().threads(1).build().unwrap();
-    let n = spawned(Actor::builder(0).executor(pool.handle()));
+    let n = spawned(Actor::builder().executor(pool.handle()), 0);
     assert_eq!(reason(&n), Some(Reason::HasExecutor));
-    let (itself, other) = (n.clone(), spawned(Actor::builder(0).executor(pool.handle())));
+    let (itself, other) = (n.clone(), spawned(Actor::builder().executor(pool.handle()), 0));
     let inside = n.with(move |_| (reason(&other), reason(&itself)));
     assert_eq!(inside, Ok((Some(Reason::HasExecutor), Some(Reason::HasExecutor))));
     assert_eq!(n.len(), 0);
@@ -256,7 +256,7 @@ fn executor_alone_runs_its_actor() {
 #[test]
 fn capacity_does_not_matter() {
     must_end(|| {
-        let n = spawned(Actor::builder(0).capacity(1, Overflow::Reject));
+        let n = spawned(Actor::builder().capacity(1, Overflow::Reject), 0);
         let itself = n.clone();
         n.try_with(|n| {
             *n += 1;
@@ -278,7 +278,7 @@ fn capacity_does_not_matter() {
 #[test]
 fn sender_that_waits_for_room_gets_it() {
     must_end(|| {
-        let n = spawned(Actor::builder(0).capacity(1, Overflow::Reject));
+        let n = spawned(Actor::builder().capacity(1, Overflow::Reject), 0);
         let (inside, waits) = (AtomicBool::new(false), AtomicBool::new(false));
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -331,14 +331,11 @@ fn hooks_of_a_batch_are_around_it() {
         let log = log.clone();
         move |word: String| log.lock().unwrap().push(word)
     };
-    let (start, end) = (say(), say());
-    let n = spawned(
-        Actor::builder(0)
-            .on_batch_start(move |n| start(format!("start {n}")))
-            .on_batch_end(move |n, turns| end(format!("end {n} after {turns}"))),
-    );
+    let end = say();
+    let hook = move |n: &mut i32, turns| end(format!("end {n} after {turns}"));
+    let n = spawned(Actor::builder().on_batch_end(hook), 0);
     assert_eq!(n.try_with(|n| std::mem::replace(n, 1)).ok(), Some(0));
-    assert_eq!(said(), ["start 0", "end 1 after 1"]);
+    assert_eq!(said(), ["end 1 after 1"]);
     let itself = n.clone();
     n.try_with(|n| {
         *n = 2;
@@ -346,9 +343,9 @@ fn hooks_of_a_batch_are_around_it() {
         itself.send(|n| *n = 4).unwrap();
     })
     .unwrap();
-    assert_eq!(said(), ["start 1", "end 2 after 1", "start 2", "end 4 after 2"]);
+    assert_eq!(said(), ["end 2 after 1", "end 4 after 2"]);
     in_turn(|| n.try_with(|n| *n = 5).unwrap());
-    assert_eq!(said(), ["start 4", "end 5 after 1"]);
+    assert_eq!(said(), ["end 5 after 1"]);
     must_end({
         let n = n.clone();
         move || {
@@ -357,38 +354,12 @@ fn hooks_of_a_batch_are_around_it() {
             held.let_go();
         }
     });
-    assert_eq!(said(), ["start 5", "end 5 after 1"]);
-}
-
-#[test]
-fn hook_that_panics_before_it() {
-    for (policy, runs) in [(PanicPolicy::Stop, false), (PanicPolicy::Resume, true)] {
-        let ends = Arc::new(AtomicUsize::new(0));
-        let counted = ends.clone();
-        let n = spawned(
-            Actor::builder(0)
-                .panic_policy(policy)
-                .on_batch_start(|_| quiet_panic("in the hook"))
-                .on_batch_end(move |_, turns| _ = counted.fetch_add(turns as usize + 1, SeqCst)),
-        );
-        let mine = Rc::new(Cell::new(0));
-        let ran = n.try_with(|_| mine.set(1));
-        if runs {
-            assert!(ran.is_ok());
-        } else {
-            let (f, why) = ran.unwrap_err().into_parts();
-            assert_eq!((why, mine.get()), (panicked("in the hook"), 0), "it has not run");
-            f(&mut 0); // it is the caller's again
-        }
-        assert_eq!((mine.get(), ends.load(SeqCst)), (1, 1 + usize::from(runs)));
-        assert_eq!(reason(&n), (!runs).then(|| panicked("in the hook")));
-        assert!(n.is_idle());
-    }
+    assert_eq!(said(), ["end 5 after 1"]);
 }
 
 #[test]
 fn hook_that_panics_after_it() {
-    let n = spawned(Actor::builder(0).on_batch_end(|_, _| quiet_panic("in the hook")));
+    let n = spawned(Actor::builder().on_batch_end(|_, _| quiet_panic("in the hook")), 0);
     assert_eq!(n.try_with(|n| *n + 1).ok(), Some(1), "it has run");
     assert_eq!(reason(&n), Some(panicked("in the hook")));
 }
@@ -397,26 +368,27 @@ fn hook_that_panics_after_it() {
 fn hooks_are_its_own_turn() {
     let slot = Arc::new(Mutex::new(None::<Actor<i32>>));
     let inside = slot.clone();
-    let n = spawned(Actor::builder(0).on_batch_start(move |n| {
+    let hook = move |n: &mut i32, _| {
         let itself = inside.lock().unwrap().clone().unwrap();
         *n = i32::from(matches!(reason(&itself), Some(Reason::Deadlock(_))));
-    }));
+    };
+    let n = spawned(Actor::builder().on_batch_end(hook), 0);
     *slot.lock().unwrap() = Some(n.clone());
-    assert_eq!(n.try_with(|n| *n).ok(), Some(1));
+    assert_eq!((n.try_with(|n| *n).ok(), n.try_with(|n| *n).ok()), (Some(0), Some(1)));
     slot.lock().unwrap().take();
 }
 
 #[test]
-fn actors_of_a_template() {
+fn actors_of_a_spawner() {
     let starts = Arc::new(AtomicUsize::new(0));
     let counted = starts.clone();
-    let plain = Template::builder().panic_policy(SharedPolicy::Resume).build().unwrap();
-    let hooked = Template::builder()
-        .on_batch_start(move |_| _ = counted.fetch_add(1, SeqCst))
+    let plain = Actor::builder().panic_policy(PanicPolicy::Resume).build().unwrap();
+    let hooked = Actor::builder()
+        .on_batch_end(move |_, _| _ = counted.fetch_add(1, SeqCst))
         .build()
         .unwrap();
     let queue = DrainQueue::new();
-    let alone = Template::builder().executor(queue.handle()).build().unwrap();
+    let alone = Actor::builder().executor(queue.handle()).build().unwrap();
     let (plain, hooked, alone) = (plain.spawn(1), hooked.spawn(2), alone.spawn(3));
     assert_eq!((plain.try_with(|n| *n).ok(), hooked.try_with(|n| *n).ok()), (Some(1), Some(2)));
     assert_eq!((reason(&alone), starts.load(SeqCst)), (Some(Reason::HasExecutor), 1));
@@ -431,8 +403,8 @@ fn one_of_many_runs() {
     const THREADS: usize = 4;
     let rounds = size(2_000, 20_000);
     for hooked in [false, true] {
-        let builder = Actor::builder(0_usize);
-        let n = spawned(if hooked { builder.on_batch_start(|_| ()) } else { builder });
+        let builder = Actor::builder();
+        let n = spawned(if hooked { builder.on_batch_end(|_, _| ()) } else { builder }, 0_usize);
         let (gate, ran) = (Gate::new(THREADS), AtomicUsize::new(0));
         must_end_in_scope(THREADS, |_| {
             for round in 1..=rounds {
@@ -467,9 +439,9 @@ fn attempts_beside_senders() {
     let tally = Tally::default();
     let actors = [
         tireless(0_usize),
-        spawned(Actor::builder(0).capacity(8, Overflow::Reject)),
-        spawned(Actor::builder(0).on_batch_end(|_, turns| assert!(turns > 0))),
-        spawned(Actor::builder(0).budget(3)),
+        spawned(Actor::builder().capacity(8, Overflow::Reject), 0),
+        spawned(Actor::builder().on_batch_end(|_, turns| assert!(turns > 0)), 0),
+        spawned(Actor::builder().budget(3), 0),
     ];
     must_end_in_scope(THREADS, |at| {
         for n in 0..messages {

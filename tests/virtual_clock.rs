@@ -22,7 +22,7 @@ fn every_timed_wait_ends_at_its_moment_of_the_clock() {
     must_end(|| {
         let clock = VirtualClock::new();
         let actor =
-            Actor::builder(0).clock(clock.clone()).capacity(3, Overflow::Reject).spawn().unwrap();
+            Actor::builder().clock(clock.clone()).capacity(3, Overflow::Reject).spawn(0).unwrap();
         let busy = Held::hold(&actor);
         let (asked, cancelled) = (actor.call(|n| *n), actor.call(|n| *n += 100));
         actor.send(|n| *n += 1).unwrap(); // full
@@ -59,7 +59,7 @@ fn every_timed_wait_ends_at_its_moment_of_the_clock() {
 fn a_wait_that_is_over_leaves_the_clock() {
     must_end(|| {
         let clock = VirtualClock::new();
-        let actor = Actor::builder(7).clock(clock.clone()).spawn().unwrap();
+        let actor = Actor::builder().clock(clock.clone()).spawn(7).unwrap();
         let busy = Held::hold(&actor);
         let asked = actor.call(|n| *n);
         let waiting = thread::spawn(move || asked.wait_timeout(HOUR).unwrap());
@@ -80,10 +80,10 @@ fn timed_waits_end_while_the_only_worker_is_busy() {
         let worker = thread::spawn(move || rx.into_iter().for_each(Drain::run));
         let on_worker = || {
             let tx = tx.clone();
-            Actor::builder(0)
+            Actor::builder()
                 .clock(clock.clone())
                 .executor(move |drain| tx.send(drain).unwrap())
-                .spawn()
+                .spawn(0)
                 .unwrap()
         };
         let (busy, other) = (on_worker(), on_worker());
@@ -148,7 +148,7 @@ fn a_clock_is_never_set_back() {
 fn many_who_wait_for_sleepers_are_all_told() {
     must_end(|| {
         let clock = VirtualClock::new();
-        let actor = Actor::builder(0).clock(clock.clone()).spawn().unwrap();
+        let actor = Actor::builder().clock(clock.clone()).spawn(0).unwrap();
         let (told, waits) = mpsc::channel();
         for threads in [1, 2, 2] {
             let (clock, told) = (clock.clone(), told.clone());

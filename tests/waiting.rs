@@ -101,7 +101,7 @@ fn a_question_out_of_time_never_runs_or_comes_back() {
         tally.check();
         // Started in time: the reply comes back.
         let queue = DrainQueue::new();
-        let actor = Actor::builder(7).executor(queue.handle()).spawn().unwrap();
+        let actor = Actor::builder().executor(queue.handle()).spawn(7).unwrap();
         let go = Arc::new(AtomicBool::new(false));
         let (begun, goes) = (Arc::new(AtomicBool::new(false)), go.clone());
         let begins = begun.clone();
@@ -200,8 +200,8 @@ fn the_waker_of_the_last_poll_is_woken() {
 fn who_comes_while_the_question_runs_is_woken() {
     must_end(|| {
         let (queue, clock) = (DrainQueue::new(), VirtualClock::new());
-        let builder = Actor::builder(7).executor(queue.handle());
-        let actor = builder.clock(clock.clone()).spawn().unwrap();
+        let builder = Actor::builder().executor(queue.handle());
+        let actor = builder.clock(clock.clone()).spawn(7).unwrap();
         for as_a_task in [true, false] {
             let (begun, begins) = mpsc::channel();
             let (go, wait) = mpsc::channel::<()>();
@@ -351,7 +351,7 @@ fn cancelling_under_fire_runs_a_question_or_drops_it() {
 #[test]
 fn a_panicking_question_is_answered_with_its_text() {
     must_end(|| {
-        let actor = Actor::builder(0).panic_policy(PanicPolicy::Resume).spawn().unwrap();
+        let actor = Actor::builder().panic_policy(PanicPolicy::Resume).spawn(0).unwrap();
         let held = Held::hold_until_waiting(&actor, 2);
         let one = actor.call(|_| -> u32 { quiet_panic("one") });
         let two =
@@ -556,10 +556,10 @@ fn no_caller_runs_an_actor_that_has_an_executor() {
         let queue = DrainQueue::new();
         let ended = Arc::new(AtomicUsize::new(0));
         let (told, ran) = (ended.clone(), Arc::new(AtomicUsize::new(0)));
-        let actor = Actor::builder(ran.clone())
+        let actor = Actor::builder()
             .executor(queue.handle())
             .on_end(move |_, _| _ = told.fetch_add(1, SeqCst))
-            .spawn()
+            .spawn(ran.clone())
             .unwrap();
         let count = |ran: &mut Arc<AtomicUsize>| _ = ran.fetch_add(1, SeqCst);
         actor.send(count).unwrap();
@@ -597,8 +597,8 @@ fn no_caller_runs_an_actor_that_has_an_executor() {
 fn waiting_callers_sleep_until_the_executor_is_done() {
     must_end(|| {
         let queue = DrainQueue::new();
-        let builder = Actor::builder(Vec::<ThreadId>::new());
-        let actor = builder.executor(queue.handle()).spawn().unwrap();
+        let builder = Actor::builder();
+        let actor = builder.executor(queue.handle()).spawn(Vec::<ThreadId>::new()).unwrap();
         let callers: [fn(&Actor<Vec<ThreadId>>); 5] = [
             |actor| actor.with(|ran_on| ran_on.push(here())).unwrap(),
             |actor| actor.call(|ran_on| ran_on.push(here())).wait().unwrap(),
@@ -650,8 +650,10 @@ fn callers_leave_a_flood_when_their_time_is_over() {
             let over = Arc::new(AtomicBool::new(false));
             let actors: Vec<_> = (0..4)
                 .map(|_| {
-                    let builder = Actor::builder(Feed { own: None, over: over.clone() });
-                    let actor = build(builder, &pool).spawn().unwrap();
+                    let builder = Actor::builder();
+                    let actor = build(builder, &pool)
+                        .spawn(Feed { own: None, over: over.clone() })
+                        .unwrap();
                     let own = actor.clone();
                     actor.with(move |feed| feed.own = Some(own)).unwrap();
                     actor

@@ -16,7 +16,7 @@ use std::time::Duration;
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use parking_lot::Mutex;
 use turnwise::executor::DrainQueue;
-use turnwise::{Actor, Budget, Context, Handler, Overflow, Reply, Template};
+use turnwise::{Actor, Budget, Context, Handler, Overflow, Reply, Spawner};
 
 const TIMES: u64 = 1000;
 
@@ -54,8 +54,9 @@ fn warm(messages: u64) -> Actor<Counter> {
 /// An idle actor on a queue, and the queue: what is sent waits until that is run.
 fn queued() -> (Actor<Counter>, DrainQueue) {
     let queue = DrainQueue::new();
-    let builder = Actor::builder(Counter(0)).executor(queue.handle());
-    let counter = builder.budget(Budget::UNLIMITED).spawn().expect("no limit is a good one");
+    let builder = Actor::builder().executor(queue.handle());
+    let counter =
+        builder.budget(Budget::UNLIMITED).spawn(Counter(0)).expect("no limit is a good one");
     add(&counter);
     queue.run_until_idle();
     (counter, queue)
@@ -73,7 +74,7 @@ fn warm_patient(messages: u64) -> Actor<Counter> {
     drop(warm(messages));
     let budget = Budget::UNLIMITED.time(Duration::from_secs(3600));
     let counter =
-        Actor::builder(Counter(0)).budget(budget).spawn().expect("an hour is a good limit");
+        Actor::builder().budget(budget).spawn(Counter(0)).expect("an hour is a good limit");
     add(&counter);
     counter
 }
@@ -114,11 +115,11 @@ fn askers() -> (Actor<Counter>, Vec<Actor<Counter>>) {
 }
 
 /// What actors of an executor share.
-fn template() -> (Template<Counter>, DrainQueue) {
+fn spawner() -> (Spawner<Counter>, DrainQueue) {
     let queue = DrainQueue::new();
-    let template = Template::builder().executor(queue.handle()).build().expect("it has no limit");
-    drop(template.spawn(Counter(0)));
-    (template, queue)
+    let spawner = Actor::builder().executor(queue.handle()).build().expect("it has no limit");
+    drop(spawner.spawn(Counter(0)));
+    (spawner, queue)
 }
 
 /// An actor in the middle of a turn, on another thread that sleeps. Dropped outside of the count.
@@ -149,7 +150,7 @@ impl Busy {
 
     /// A mailbox with room for one message, which is there.
     fn full() -> Self {
-        let counter = Actor::builder(Counter(0)).capacity(1, Overflow::Reject).spawn();
+        let counter = Actor::builder().capacity(1, Overflow::Reject).spawn(Counter(0));
         let busy = Busy::new(counter.expect("1 is a good capacity"));
         add(&busy.counter);
         busy
@@ -378,14 +379,14 @@ fn hand_over((counter, queue): (Actor<Counter>, DrainQueue)) -> (Actor<Counter>,
 
 // Actors of an executor. The allocator's part is in it.
 #[library_benchmark]
-#[bench::actor(template())]
-fn create_from_template(
-    (template, queue): (Template<Counter>, DrainQueue),
-) -> (Template<Counter>, DrainQueue) {
+#[bench::actor(spawner())]
+fn create_from_spawner(
+    (spawner, queue): (Spawner<Counter>, DrainQueue),
+) -> (Spawner<Counter>, DrainQueue) {
     for i in 0..TIMES {
-        black_box(template.spawn(Counter(i)));
+        black_box(spawner.spawn(Counter(i)));
     }
-    (template, queue)
+    (spawner, queue)
 }
 
 // The allocator's part is in it.
@@ -435,7 +436,7 @@ library_benchmark_group!(
         ask_by_message,
         hand_over,
         create_and_drop,
-        create_from_template,
+        create_from_spawner,
         clone_and_drop,
         send_refused
 );

@@ -7,10 +7,10 @@ use turnwise::{Actor, ActorBuilder, Executor, StopCause};
 
 /// A way to make actors.
 pub(crate) trait System: Clone + Send + Sync + 'static {
-    fn builder<S: Send + 'static>(&self, state: S) -> ActorBuilder<S>;
+    fn builder<S: Send + 'static>(&self) -> ActorBuilder<S>;
 
     fn spawn<S: Send + 'static>(&self, state: S) -> Actor<S> {
-        self.builder(state).spawn().expect("no capacity was asked for")
+        self.builder().spawn(state).expect("no capacity was asked for")
     }
 }
 
@@ -19,8 +19,8 @@ pub(crate) trait System: Clone + Send + Sync + 'static {
 pub(crate) struct Inline;
 
 impl System for Inline {
-    fn builder<S: Send + 'static>(&self, state: S) -> ActorBuilder<S> {
-        Actor::builder(state)
+    fn builder<S: Send + 'static>(&self) -> ActorBuilder<S> {
+        Actor::builder()
     }
 
     fn spawn<S: Send + 'static>(&self, state: S) -> Actor<S> {
@@ -33,8 +33,8 @@ impl System for Inline {
 pub(crate) struct On<E>(pub(crate) E);
 
 impl<E: Executor + Clone + 'static> System for On<E> {
-    fn builder<S: Send + 'static>(&self, state: S) -> ActorBuilder<S> {
-        Actor::builder(state).executor(self.0.clone())
+    fn builder<S: Send + 'static>(&self) -> ActorBuilder<S> {
+        Actor::builder().executor(self.0.clone())
     }
 }
 
@@ -43,10 +43,10 @@ impl<E: Executor + Clone + 'static> System for On<E> {
 pub(crate) struct Tracked<Y>(pub(crate) Y, pub(crate) Ledger);
 
 impl<Y: System> System for Tracked<Y> {
-    fn builder<S: Send + 'static>(&self, state: S) -> ActorBuilder<S> {
+    fn builder<S: Send + 'static>(&self) -> ActorBuilder<S> {
         let ledger = self.1.clone();
         ledger.made();
-        self.0.builder(state).on_end(move |_, cause| ledger.ended(cause.stop_cause()))
+        self.0.builder().on_end(move |_, cause| ledger.ended(cause.stop_cause()))
     }
 }
 

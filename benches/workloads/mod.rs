@@ -21,7 +21,7 @@ use std::hint::black_box;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Instant;
 
-use turnwise::{Actor, Executor, Template, ThreadPool};
+use turnwise::{Actor, Executor, Spawner, ThreadPool};
 
 /// Where plain actors run; on the threads that send, unless it is set.
 pub(crate) static EXECUTOR: OnceLock<Arc<dyn Executor>> = OnceLock::new();
@@ -30,9 +30,9 @@ pub(crate) static EXECUTOR: OnceLock<Arc<dyn Executor>> = OnceLock::new();
 #[inline]
 fn actor<S: Send + 'static>(state: S) -> Actor<S> {
     let Some(executor) = EXECUTOR.get() else { return Actor::new(state) };
-    Actor::builder(state)
+    Actor::builder()
         .executor(|drain| executor.execute(drain))
-        .spawn()
+        .spawn(state)
         .expect("it has no limit that could be wrong")
 }
 
@@ -109,8 +109,8 @@ static POOL: LazyLock<ThreadPool> = LazyLock::new(|| {
 });
 
 /// What actors on the pool share.
-fn on_pool<S: Send + 'static>() -> Template<S> {
-    Template::builder().executor(POOL.handle()).build().expect("no capacity was asked for")
+fn on_pool<S: Send + 'static>() -> Spawner<S> {
+    Actor::builder().executor(POOL.handle()).build().expect("no capacity was asked for")
 }
 
 impl Way for OnPool {
@@ -125,8 +125,8 @@ impl Way for OnPool {
     }
     #[inline]
     fn maker<L: Letter>() -> impl Fn(L::State) -> Self::Of<L> {
-        let template = on_pool();
-        move |state| template.spawn(state)
+        let spawner = on_pool();
+        move |state| spawner.spawn(state)
     }
     #[inline]
     fn put<L: Letter>(to: &Self::Of<L>, letter: L) {

@@ -1,7 +1,7 @@
 use turnwise::Actor;
 
 fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let orders = Actor::builder(Vec::new()).name("orders").traced(true).spawn()?;
+    let orders = Actor::builder().name("orders").traced(true).spawn(Vec::new())?;
     let request = tracing::info_span!("request", id = 7);
     let accepted = request.in_scope(|| {
         orders.call(|orders| {

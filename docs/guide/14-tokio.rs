@@ -19,9 +19,9 @@ fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let tokio = runtime.handle().clone();
 
     let plain = system.actor(Probe)?;
-    let on_workers = system.spawn(Actor::builder(Probe).executor(Tokio::new(tokio.clone())))?;
-    let on_blocking = system.spawn(Actor::builder(Probe).executor(Tokio::for_blocking(tokio)))?;
-    let on_pool = system.spawn(Actor::builder(Probe).executor(pool.handle()))?;
+    let on_workers = system.spawn(Actor::builder().executor(Tokio::new(tokio.clone())), Probe)?;
+    let on_blocking = system.spawn(Actor::builder().executor(Tokio::for_blocking(tokio)), Probe)?;
+    let on_pool = system.spawn(Actor::builder().executor(pool.handle()), Probe)?;
 
     let task = runtime.spawn(async move {
         let worker = thread::current().id();

@@ -93,9 +93,9 @@ impl Bank for Actors {
 /// Accounts that go on after a panic: their methods leave nothing half done.
 pub(crate) fn open(accounts: usize) -> impl Bank {
     let account = |_| {
-        Actor::builder(Account { balance: OPENING })
+        Actor::builder()
             .panic_policy(PanicPolicy::Resume)
-            .spawn()
+            .spawn(Account { balance: OPENING })
             .expect("no capacity was set")
     };
     Actors((0..accounts).map(account).collect())

@@ -2,11 +2,11 @@
 //! it.
 
 pub(crate) use super::actor::{
-    AbortHandle, Actor, AsyncTurn, Context, Handler, Promise, Reply, Template, WaitError,
-    WeakActor, promise, promise_on,
+    AbortHandle, Actor, AsyncTurn, Context, Handler, Promise, Reply, Spawner, WaitError, WeakActor,
+    promise, promise_on,
 };
 pub(crate) use super::budget::Budget;
-pub(crate) use super::cell::config::SharedPolicy;
+pub(crate) use super::cell::config::PanicPolicy;
 pub(crate) use super::cell::executor::Executor;
 pub(crate) use super::error::{AskError, BuildError, Cycle, EndCause, Reason, StopCause};
 /// As in the root of the published crate.

@@ -1,55 +1,30 @@
-//! Building an actor that is more than plain.
+//! Actor configuration.
+
+#![forbid(unsafe_code)]
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::Actor;
+use super::{Actor, Spawner};
 use crate::budget::Budget;
 use crate::cell::config::{Overflow, PanicPolicy, Plan, Settings, Undelivered};
 use crate::cell::executor::Executor;
 use crate::cell::refs::Strong;
+use crate::cell::typed::Cell;
 use crate::error::{BuildError, EndCause, TurnPanic};
 use crate::mailbox::word::{MAX_CAPACITY, UNBOUNDED};
-use crate::panic;
 use crate::time::{Clock, Timers};
 
-/// Limits of an actor to be, found good.
-pub(super) struct Limits {
-    pub(super) capacity: u32,
-    pub(super) budget: Budget,
-}
-
-impl Limits {
-    /// Those that were asked for, if there can be such.
-    pub(super) fn of(
-        capacity: Option<usize>,
-        budget: Option<Budget>,
-        settings: &Settings,
-    ) -> Result<Self, BuildError> {
-        let capacity = match capacity {
-            None => UNBOUNDED,
-            Some(0) => return Err(BuildError::CapacityZero),
-            Some(asked) if asked > MAX_CAPACITY as usize => {
-                return Err(BuildError::CapacityTooLarge { asked, largest: MAX_CAPACITY as usize });
-            }
-            Some(messages) => messages as u32,
-        };
-        let default = if settings.has_executor() { Budget::POSTED } else { Budget::INLINE };
-        let budget = budget.unwrap_or(default);
-        if budget.is_zero() {
-            return Err(BuildError::BudgetZero);
-        }
-        Ok(Limits { capacity, budget })
-    }
-}
-
-/// Describes an actor before it is made: see [`Actor::builder`].
-#[must_use = "nothing is made before `spawn`"]
+/// Configures actors: see [`Actor::builder`].
+///
+/// [`spawn`](Self::spawn) makes one actor, [`build`](Self::build) a [`Spawner`] that makes any
+/// number of them. The hooks and the factory of a panic policy are shared by all of these actors,
+/// so several threads may call them at the same time.
+#[must_use = "nothing is made before `spawn` or `build`"]
 pub struct ActorBuilder<S> {
-    state: S,
     capacity: Option<usize>,
     budget: Option<Budget>,
-    /// All but the limit, which is the capacity once that is found good.
+    /// All but the limit and the budget, which `build` checks.
     plan: Plan<S>,
 }
 
@@ -112,7 +87,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// ```
     /// use turnwise::{Actor, PanicPolicy};
     ///
-    /// let n = Actor::builder(1).panic_policy(PanicPolicy::restart(|| 10)).spawn()?;
+    /// let n = Actor::builder().panic_policy(PanicPolicy::restart(|| 10)).spawn(1)?;
     /// n.send(|_| panic!("oops"))?;
     /// assert_eq!(n.with(|n| *n)?, 10);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -131,12 +106,12 @@ impl<S: Send + 'static> ActorBuilder<S> {
     ///
     /// let (tx, rx) = mpsc::channel();
     /// let hook = move |panic: &turnwise::TurnPanic| tx.send(panic.to_string()).unwrap();
-    /// let till = turnwise::Actor::builder(0).name("till").on_panic(hook).spawn()?;
+    /// let till = turnwise::Actor::builder().name("till").on_panic(hook).spawn(0)?;
     /// till.send(|_| panic!("jammed"))?;
     /// assert_eq!(rx.recv()?, "a turn panicked in `till`: jammed");
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
-    pub fn on_panic(mut self, hook: impl FnMut(&TurnPanic) + Send + 'static) -> Self {
+    pub fn on_panic(mut self, hook: impl Fn(&TurnPanic) + Send + Sync + 'static) -> Self {
         self.plan.hooks.on_panic = Some(Box::new(hook));
         self
     }
@@ -156,10 +131,10 @@ impl<S: Send + 'static> ActorBuilder<S> {
     ///
     /// let (tx, rx) = mpsc::channel();
     /// let queue = DrainQueue::new();
-    /// let n = Actor::builder(0)
+    /// let n = Actor::builder()
     ///     .executor(queue.handle())
     ///     .on_undelivered(move |message| tx.send(message).unwrap())
-    ///     .spawn()?;
+    ///     .spawn(0)?;
     /// n.send(|n| *n += 5)?;
     /// n.stop();
     /// queue.run_until_idle();
@@ -170,12 +145,12 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn on_undelivered(mut self, hook: impl Fn(Undelivered<S>) + Send + Sync + 'static) -> Self {
-        self.plan.on_undelivered = Some(Box::new(hook));
+        self.plan.hooks.on_undelivered = Some(Box::new(hook));
         self
     }
 
-    /// Called once, when the actor is closed, stopped or its last handle dropped and everything
-    /// accepted is done: with the state, and with what ended it.
+    /// Called once for each actor, when it is closed, stopped or its last handle dropped and
+    /// everything accepted is done: with the state, and with the cause.
     ///
     /// The thread that ran the last turn calls it, or the one that ended an idle actor. A panic in
     /// it is caught and ignored.
@@ -187,86 +162,59 @@ impl<S: Send + 'static> ActorBuilder<S> {
     ///
     /// let (tx, rx) = mpsc::channel();
     /// let hook = move |state, cause| tx.send((state, cause)).unwrap();
-    /// let n = Actor::builder(1).on_end(hook).spawn()?;
+    /// let n = Actor::builder().on_end(hook).spawn(1)?;
     /// n.send(|_| panic!("oops"))?;
     /// assert_eq!(rx.recv()?, (1, EndCause::Stopped(StopCause::Panicked("oops".into()))));
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
-    pub fn on_end(mut self, hook: impl FnOnce(S, EndCause) + Send + 'static) -> Self {
+    pub fn on_end(mut self, hook: impl Fn(S, EndCause) + Send + Sync + 'static) -> Self {
         self.plan.hooks.on_end = Some(Box::new(hook));
         self
     }
 
-    /// Called with the state before the first turn of every batch; with
-    /// [`on_batch_end`](Self::on_batch_end), to load and store the state once for many messages, or
-    /// to handle together what the messages have put into it.
+    /// Called with the state after the last turn of every batch, and with the number of turns: to
+    /// store the state once for many messages, or to handle together what the messages have put
+    /// into it.
     ///
     /// A batch is what one thread runs without looking for more: it takes all messages that wait,
     /// and the batch is over when they have been run. It is over earlier if the drainer lets go
     /// because its budget is used up, or because other actors are waiting for this thread. What
     /// arrives meanwhile is for the next batch. Closures of [`with`](Actor::with) are turns, too.
     ///
-    /// Each call of this hook is followed by one of `on_batch_end`, by the same thread, before any
-    /// other thread gets at the state: also if this hook or a turn panics, or if the actor is
-    /// stopped. A batch without a turn, because the actor was stopped before, has neither.
+    /// A batch with a turn ends once, on the thread of its last turn, before any other thread gets
+    /// at the state: also if a turn panics or the actor is stopped. Callers that wait for one of the
+    /// turns may have their answers by then. After a panic the hook gets the state as the panic left
+    /// it, or, with [`PanicPolicy::Restart`], the fresh one. Turns that panicked are counted,
+    /// messages that were given back are not. A message that was cancelled while it waited may be
+    /// counted.
     ///
     /// A hook that panics is treated like a turn that panics: the panic hook is called, and the
-    /// policy decides whether the actor goes on (the messages of the batch are run) or stops (they
-    /// are given back).
+    /// policy decides whether the actor goes on or stops.
     ///
-    /// With hooks, every message goes through the mailbox: the short cut for an idle actor is not
-    /// taken, a [`call`](Actor::call) always allocates. Other actors pay nothing for it.
-    ///
-    /// # Examples
-    /// ```
-    /// use turnwise::Actor;
-    ///
-    /// #[derive(Default)]
-    /// struct Ledger { loads: u32, stores: u32, sum: u32 }
-    ///
-    /// let ledger = Actor::builder(Ledger::default())
-    ///     .on_batch_start(|ledger| ledger.loads += 1)
-    ///     .on_batch_end(|ledger, _turns| ledger.stores += 1)
-    ///     .spawn()?;
-    /// ledger.send_many((1..=5).map(|n| move |ledger: &mut Ledger| ledger.sum += n))?;
-    /// assert_eq!(ledger.with(|ledger| (ledger.loads, ledger.stores, ledger.sum))?, (2, 1, 15));
-    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
-    /// ```
-    pub fn on_batch_start(mut self, hook: impl FnMut(&mut S) + Send + 'static) -> Self {
-        self.plan.hooks.on_batch_start = Some(Box::new(hook));
-        self
-    }
-
-    /// Called with the state after the last turn of every batch, and with the number of turns: see
-    /// [`on_batch_start`](Self::on_batch_start).
-    ///
-    /// The turns have been run by then, and those that wait for one of them may have their answers.
-    /// After a panic the hook gets the state as the panic left it, or, with
-    /// [`PanicPolicy::Restart`], the fresh one, which no `on_batch_start` has seen. Turns that
-    /// panicked are counted, messages that were given back are not; one that was cancelled while it
-    /// waited may be, for its place is passed.
+    /// With this hook, every message goes through the mailbox: the short cut for an idle actor is
+    /// not taken, a [`call`](Actor::call) always allocates. Other actors pay nothing for it.
     ///
     /// # Examples
-    /// Messages that are handled together: each puts itself into a `Vec`, and the hook handles all.
+    /// Each message puts a row into a `Vec`, and the hook writes all of them at once.
     /// ```
     /// use turnwise::Actor;
     ///
     /// #[derive(Default)]
     /// struct Rows { gathered: Vec<u32>, written: Vec<Vec<u32>> }
     ///
-    /// let rows = Actor::builder(Rows::default())
+    /// let rows = Actor::<Rows>::builder()
     ///     .on_batch_end(|rows, _| {
     ///         let batch = std::mem::take(&mut rows.gathered);
     ///         if !batch.is_empty() {
     ///             rows.written.push(batch); // one write for all
     ///         }
     ///     })
-    ///     .spawn()?;
+    ///     .spawn(Rows::default())?;
     /// rows.send_many((1..=3).map(|n| move |rows: &mut Rows| rows.gathered.push(n)))?;
     /// assert_eq!(rows.with(|rows| rows.written.clone())?, [[1, 2, 3]]);
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
-    pub fn on_batch_end(mut self, hook: impl FnMut(&mut S, u64) + Send + 'static) -> Self {
+    pub fn on_batch_end(mut self, hook: impl Fn(&mut S, u64) + Send + Sync + 'static) -> Self {
         self.plan.hooks.on_batch_end = Some(Box::new(hook));
         self
     }
@@ -294,7 +242,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// Shall what becomes of its messages be counted, for [`Actor::stats`]?
     ///
     /// Every message of such an actor goes through the mailbox, as it does with
-    /// [hooks](Self::on_batch_start), and each batch and each refusal takes a lock of a few
+    /// an [`on_batch_end`](Self::on_batch_end) hook, and each batch and each refusal takes a lock of a few
     /// instructions. Other actors pay nothing. (What an actor [discards](Actor::discarded) is
     /// counted in any case.)
     pub fn counted(mut self, counted: bool) -> Self {
@@ -326,7 +274,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// of it is ignored.
     ///
     /// Every message of such an actor goes through the mailbox, as it does with
-    /// [hooks](Self::on_batch_start). Other actors pay for a look at a bit of the handle, where a
+    /// an [`on_batch_end`](Self::on_batch_end) hook. Other actors pay for a look at a bit of the handle, where a
     /// message does not run on the spot; without the feature, nothing.
     ///
     /// # Examples
@@ -334,7 +282,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// use tracing::info_span;
     /// use turnwise::Actor;
     ///
-    /// let stock = Actor::builder(vec![3, 1, 2]).name("stock").traced(true).spawn()?;
+    /// let stock = Actor::builder().name("stock").traced(true).spawn(vec![3, 1, 2])?;
     /// let request = info_span!("request", id = 7);
     /// // A span `turn` with actor="stock" and outcome="done", which follows from `request`.
     /// let largest = request.in_scope(|| stock.call(|stock| stock.iter().copied().max()));
@@ -347,7 +295,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
         self
     }
 
-    /// Makes the actor.
+    /// Makes one actor with this state.
     ///
     /// # Errors
     /// A capacity of 0, or one too large to be exact. A budget of no turns or no time.
@@ -356,51 +304,50 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// ```
     /// use turnwise::{Actor, BuildError, Overflow};
     ///
-    /// let error = Actor::builder(()).capacity(0, Overflow::Reject).spawn().unwrap_err();
+    /// let error = Actor::builder().capacity(0, Overflow::Reject).spawn(()).unwrap_err();
     /// assert_eq!(error, BuildError::CapacityZero);
     /// ```
-    pub fn spawn(self) -> Result<Actor<S>, BuildError> {
-        let limits = self.limits()?;
-        Ok(self.made(limits))
+    pub fn spawn(self, state: S) -> Result<Actor<S>, BuildError> {
+        let Spawner { built } = self.build()?;
+        Ok(Actor { handle: Strong::of_built(state, built) })
     }
 
-    pub(crate) fn new(state: S) -> Self {
-        ActorBuilder { state, capacity: None, budget: None, plan: Plan::PLAIN }
+    /// Checks the configuration and makes a [`Spawner`] of it, from which actors are spawned.
+    ///
+    /// # Errors
+    /// A capacity of 0, or one too large to be exact. A budget of no turns or no time.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::{Actor, PanicPolicy};
+    ///
+    /// let numbers = Actor::builder().panic_policy(PanicPolicy::restart(|| 10)).build()?;
+    /// let (one, two) = (numbers.spawn(1), numbers.spawn(2));
+    /// one.send(|_| panic!("oops"))?;
+    /// assert_eq!((one.with(|n| *n)?, two.with(|n| *n)?), (10, 2));
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn build(self) -> Result<Spawner<S>, BuildError> {
+        let ActorBuilder { capacity, budget, plan } = self;
+        let limit = match capacity {
+            None => UNBOUNDED,
+            Some(0) => return Err(BuildError::CapacityZero),
+            Some(asked) if asked > MAX_CAPACITY as usize => {
+                return Err(BuildError::CapacityTooLarge { asked, largest: MAX_CAPACITY as usize });
+            }
+            Some(messages) => messages as u32,
+        };
+        let default = if plan.settings.has_executor() { Budget::POSTED } else { Budget::INLINE };
+        let budget = budget.unwrap_or(default);
+        if budget.is_zero() {
+            return Err(BuildError::BudgetZero);
+        }
+        let settings = Settings { limit, budget, ..plan.settings };
+        Ok(Spawner { built: Cell::build(Plan { settings, ..plan }) })
     }
 
-    /// Gives the state back, and forgets the rest.
-    pub(super) fn into_state(self) -> S {
-        self.state
-    }
-
-    /// The limits that were asked for, if there can be such.
-    pub(super) fn limits(&self) -> Result<Limits, BuildError> {
-        Limits::of(self.capacity, self.budget, &self.plan.settings)
-    }
-
-    /// Makes the actor, with limits that were found good. Runs no user code.
-    pub(super) fn made(self, Limits { capacity, budget }: Limits) -> Actor<S> {
-        let settings = Settings { limit: capacity, budget, ..self.plan.settings };
-        Actor { handle: Strong::planned(self.state, Plan { settings, ..self.plan }) }
-    }
-
-    /// Another clock than the machine's, unless one was chosen.
-    pub(super) fn clock_unless_set(mut self, clock: Option<&Arc<dyn Clock>>) -> Self {
-        self.plan.settings.clock_unless_set(clock);
-        self
-    }
-
-    /// Drops `guard` when the actor has ended: after its end hook, and after its state.
-    pub(super) fn after_end(mut self, guard: impl Send + 'static) -> Self {
-        let hook = self.plan.hooks.on_end.take();
-        self.on_end(move |state, cause| {
-            panic::ignore(|| match hook {
-                Some(hook) => hook(state, cause),
-                None => drop(state),
-            });
-            // Wakers, and hooks of other actors: not while this thread unwinds.
-            drop(guard);
-        })
+    pub(crate) fn new() -> Self {
+        ActorBuilder { capacity: None, budget: None, plan: Plan::PLAIN }
     }
 }
 

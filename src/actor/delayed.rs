@@ -30,7 +30,7 @@ impl<S: Send + 'static> Actor<S> {
     ///
     /// let clock = VirtualClock::new();
     /// let timers = Timers::by_hand(clock.clone());
-    /// let n = Actor::builder(0).timers(timers.clone()).spawn()?;
+    /// let n = Actor::builder().timers(timers.clone()).spawn(0)?;
     /// n.send_after(Duration::from_secs(60), |n| *n += 1).forget();
     /// clock.advance(Duration::from_secs(60));
     /// timers.run_due();
@@ -105,7 +105,7 @@ impl<S: Send + 'static> Actor<S> {
     ///
     /// let clock = VirtualClock::new();
     /// let timers = Timers::by_hand(clock.clone());
-    /// let log = Actor::builder(Log(0)).timers(timers.clone()).spawn()?;
+    /// let log = Actor::builder().timers(timers.clone()).spawn(Log(0))?;
     /// let flushing = log.tell_every(Every::step(Duration::from_secs(1)), Flush)?;
     /// clock.advance(Duration::from_secs(3));
     /// timers.run_due();

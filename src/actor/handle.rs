@@ -101,21 +101,19 @@ impl<S: Send + 'static> Actor<S> {
         Actor { handle: Strong::new(state) }
     }
 
-    /// An actor with a name, a capacity, an executor, a panic policy or hooks.
+    /// Configures actors with a name, a capacity, an executor, a panic policy or hooks.
     ///
     /// # Examples
     /// ```
     /// use turnwise::{Actor, Overflow};
     ///
-    /// let inbox = Actor::builder(Vec::<u32>::new())
-    ///     .name("inbox")
-    ///     .capacity(1000, Overflow::Reject)
-    ///     .spawn()?;
+    /// let inbox =
+    ///     Actor::builder().name("inbox").capacity(1000, Overflow::Reject).spawn(vec![1, 2])?;
     /// assert_eq!(inbox.name(), Some("inbox"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn builder(state: S) -> ActorBuilder<S> {
-        ActorBuilder::new(state)
+    pub fn builder() -> ActorBuilder<S> {
+        ActorBuilder::new()
     }
 
     /// Sends a closure. Never waits: if the actor is idle the closure is run here and now,
@@ -352,7 +350,7 @@ impl<S: Send + 'static> Actor<S> {
     /// use std::time::Duration;
     /// use turnwise::{Actor, Overflow};
     ///
-    /// let n = Actor::builder(0).capacity(1, Overflow::Reject).spawn()?;
+    /// let n = Actor::builder().capacity(1, Overflow::Reject).spawn(0)?;
     /// n.waiting().send(|n| *n += 1).wait()?;
     /// n.waiting().send(|n| *n += 1).within(Duration::from_millis(500))?;
     /// assert_eq!(n.waiting().call(|n| *n).wait()?, 2);
@@ -478,7 +476,7 @@ impl<S: Send + 'static> Actor<S> {
     /// use turnwise::Actor;
     ///
     /// let queue = DrainQueue::new();
-    /// let n = Actor::builder(0).executor(queue.handle()).spawn()?;
+    /// let n = Actor::builder().executor(queue.handle()).spawn(0)?;
     /// n.send(|n| *n += 1)?;
     /// assert!(!n.closed().within(Duration::ZERO)?);
     /// n.close();
@@ -517,7 +515,7 @@ impl<S: Send + 'static> Actor<S> {
     /// use turnwise::{Actor, Promise, VirtualClock};
     ///
     /// let clock = VirtualClock::new();
-    /// let waiting = Actor::builder(Vec::<Promise<u32>>::new()).clock(clock.clone()).spawn()?;
+    /// let waiting = Actor::builder().clock(clock.clone()).spawn(Vec::<Promise<u32>>::new())?;
     /// let (promise, reply) = waiting.promise();
     /// waiting.send(move |waiting| waiting.push(promise))?;
     /// let late = std::thread::spawn(move || reply.within(Duration::from_secs(3600)));
@@ -580,7 +578,7 @@ impl<S> Actor<S> {
     /// use turnwise::executor::DrainQueue;
     ///
     /// let queue = DrainQueue::new();
-    /// let n = Actor::builder(0).executor(queue.handle()).spawn()?;
+    /// let n = Actor::builder().executor(queue.handle()).spawn(0)?;
     /// n.send(|n| *n += 1)?;
     /// n.send(|n| *n += 1)?;
     /// assert_eq!(n.len(), 2);
@@ -615,7 +613,7 @@ impl<S> Actor<S> {
     /// ```
     /// use turnwise::{Actor, PanicPolicy};
     ///
-    /// let n = Actor::builder(0).counted(true).panic_policy(PanicPolicy::Resume).spawn()?;
+    /// let n = Actor::builder().counted(true).panic_policy(PanicPolicy::Resume).spawn(0)?;
     /// n.send(|n| *n += 1)?;
     /// n.send(|_| panic!("oops"))?;
     /// n.close();

@@ -268,7 +268,7 @@ impl<M, R> Recipient<M, R> {
     ///     }
     /// }
     ///
-    /// let sum = Actor::builder(Sum(0)).capacity(1, Overflow::Reject).spawn()?.reply_recipient();
+    /// let sum = Actor::builder().capacity(1, Overflow::Reject).spawn(Sum(0))?.reply_recipient();
     /// sum.waiting().tell(2).wait()?;
     /// assert_eq!(sum.waiting().ask(3).within(Duration::from_secs(1)).unwrap(), 5);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

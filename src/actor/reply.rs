@@ -295,7 +295,7 @@ impl<R, M> Reply<R, M> {
     /// use turnwise::{Actor, WaitError};
     ///
     /// let queue = DrainQueue::new(); // not run
-    /// let n = Actor::builder(0).executor(queue.handle()).spawn()?;
+    /// let n = Actor::builder().executor(queue.handle()).spawn(0)?;
     /// let answer = n.call(|n| *n).within(Duration::from_millis(5));
     /// assert!(matches!(answer, Err(WaitError::Cancelled(_))));
     /// # Ok::<(), turnwise::BuildError>(())
@@ -319,7 +319,7 @@ impl<R, M> Reply<R, M> {
     /// use turnwise::{Actor, WaitError};
     ///
     /// let queue = DrainQueue::new(); // not run
-    /// let n = Actor::builder(0).executor(queue.handle()).spawn()?;
+    /// let n = Actor::builder().executor(queue.handle()).spawn(0)?;
     /// let runtime = tokio::runtime::Builder::new_current_thread().build()?; // no timers of its own
     /// let answer = runtime.block_on(n.call(|n| *n).within_async(Duration::from_millis(5)));
     /// assert!(matches!(answer, Err(WaitError::Cancelled(_))));

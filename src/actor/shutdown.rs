@@ -304,7 +304,7 @@ impl Closing {
     ///
     /// let queue = DrainQueue::new();
     /// let system = System::new();
-    /// let n = system.spawn(Actor::builder(0).name("n").executor(queue.handle()))?;
+    /// let n = system.spawn(Actor::builder().name("n").executor(queue.handle()), 0)?;
     /// n.send(|n| *n += 1)?; // nobody runs this in time
     /// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     /// let report =

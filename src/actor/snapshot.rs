@@ -102,9 +102,9 @@ impl System {
     ///
     /// let queue = DrainQueue::new();
     /// let system = System::new();
-    /// let till = Actor::builder(0).name("till").counted(true).executor(queue.handle());
-    /// let till = system.spawn(till)?;
-    /// let log = system.spawn(Actor::builder(Vec::<u32>::new()).name("log"))?;
+    /// let till = Actor::builder().name("till").counted(true).executor(queue.handle());
+    /// let till = system.spawn(till, 0)?;
+    /// let log = system.spawn(Actor::builder().name("log"), Vec::<u32>::new())?;
     /// till.send(|n| *n += 1)?;
     ///
     /// let snapshot = system.snapshot();

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::registry::{Member, Shared};
 use super::shutdown::{Closing, ShutdownReport, shut_down, stop_all};
 use super::standing::show;
-use super::{Actor, ActorBuilder, Template};
+use super::{Actor, ActorBuilder, Spawner};
 use crate::cell::refs::Strong;
 use crate::error::{BuildError, Reason};
 use crate::sync::Exclusive;
@@ -46,8 +46,8 @@ use crate::time::{Clock, Limit};
 ///
 /// let pool = ThreadPool::new()?;
 /// let system = System::new();
-/// let log = system.spawn(Actor::builder(Vec::new()).name("log"))?;
-/// let hits = system.spawn(Actor::builder(0).executor(pool.handle()))?;
+/// let log = system.spawn(Actor::builder().name("log"), Vec::new())?;
+/// let hits = system.spawn(Actor::builder().executor(pool.handle()), 0)?;
 /// hits.send(|n| *n += 1)?;
 /// let asked = hits.call(|n| *n);
 ///
@@ -127,16 +127,13 @@ impl System {
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn actor<S: Send + 'static>(&self, state: S) -> Result<Actor<S>, SpawnError<S>> {
-        self.spawn(Actor::builder(state)).map_err(|error| {
-            let (builder, reason) = error.into_parts();
-            SpawnError::new(builder.into_state(), reason)
-        })
+        self.spawn_with(None, state)
     }
 
-    /// An actor of this system, as described by its builder. Takes a short lock.
+    /// An actor of this system, configured by a builder. Takes a short lock.
     ///
     /// # Errors
-    /// The builder comes back if the system has been shut down, or if no actor can be built like
+    /// The state comes back if the system has been shut down, or if no actor can be built like
     /// that.
     ///
     /// # Examples
@@ -144,37 +141,27 @@ impl System {
     /// use turnwise::{Actor, Overflow, System};
     ///
     /// let system = System::new();
-    /// let builder = Actor::builder(Vec::<u32>::new()).name("inbox").capacity(100, Overflow::Reject);
-    /// let inbox = system.spawn(builder)?;
+    /// let builder = Actor::builder().name("inbox").capacity(100, Overflow::Reject);
+    /// let inbox = system.spawn(builder, Vec::<u32>::new())?;
     /// assert_eq!(inbox.name(), Some("inbox"));
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn spawn<S: Send + 'static>(
         &self,
         builder: ActorBuilder<S>,
-    ) -> Result<Actor<S>, SpawnError<ActorBuilder<S>>> {
-        let limits = match builder.limits() {
-            Ok(limits) => limits,
-            Err(error) => return Err(SpawnError::new(builder, SpawnReason::Build(error))),
-        };
-        let shared = self.shared();
-        // Under the registry's lock: the end hook is boxed there, and nothing of the user's is
-        // called.
-        let mut builder = Some(builder);
-        let spawned = shared.spawn(|membership| {
-            let builder = builder.take().expect("an actor is made once");
-            builder.clock_unless_set(shared.own_clock()).after_end(membership).made(limits)
-        });
-        spawned.ok_or_else(|| {
-            SpawnError::new(builder.expect("nothing was made"), SpawnReason::ShutDown)
-        })
+        state: S,
+    ) -> Result<Actor<S>, SpawnError<S>> {
+        match builder.build() {
+            Ok(spawner) => self.spawn_with(Some(&spawner), state),
+            Err(error) => Err(SpawnError::new(state, SpawnReason::Build(error))),
+        }
     }
 
-    /// An actor of this system, made from a template; one that brings no clock gets the system's.
-    /// Takes a short lock.
+    /// An actor of this system, made by a [`Spawner`]. One without a clock of its own gets the
+    /// system's. Takes a short lock.
     ///
-    /// A system knows each of its actors, and is told of its end: so one of these costs some three
-    /// hundred bytes more than one that [`Template::spawn`] makes.
+    /// A system registers each of its actors, which costs about 300 bytes more than
+    /// [`Spawner::spawn`].
     ///
     /// # Errors
     /// The state comes back if the system has been shut down.
@@ -182,10 +169,10 @@ impl System {
     /// # Examples
     /// ```
     /// use std::time::Duration;
-    /// use turnwise::{System, Template};
+    /// use turnwise::{Actor, System};
     ///
     /// let system = System::new();
-    /// let counters = Template::builder().name("counter").build()?;
+    /// let counters = Actor::builder().name("counter").build()?;
     /// let one = system.spawn_from(&counters, 1)?;
     /// assert_eq!((one.with(|n| *n)?, system.actors()), (1, 1));
     /// assert_eq!(system.shutdown(Duration::ZERO)?.ended, 1);
@@ -194,16 +181,24 @@ impl System {
     /// ```
     pub fn spawn_from<S: Send + 'static>(
         &self,
-        template: &Template<S>,
+        spawner: &Spawner<S>,
+        state: S,
+    ) -> Result<Actor<S>, SpawnError<S>> {
+        self.spawn_with(Some(spawner), state)
+    }
+
+    fn spawn_with<S: Send + 'static>(
+        &self,
+        spawner: Option<&Spawner<S>>,
         state: S,
     ) -> Result<Actor<S>, SpawnError<S>> {
         let shared = self.shared();
         let mut state = Some(state);
         let spawned = shared.spawn(|membership| {
             let state = state.take().expect("an actor is made once");
+            let built = spawner.map(|spawner| spawner.built.clone());
             let guard = Box::new(membership);
-            let clock = shared.own_clock();
-            Actor { handle: Strong::guarded(state, template.pattern(), guard, clock) }
+            Actor { handle: Strong::guarded(state, built, guard, shared.own_clock()) }
         });
         spawned
             .ok_or_else(|| SpawnError::new(state.expect("nothing was made"), SpawnReason::ShutDown))
@@ -225,7 +220,7 @@ impl System {
     ///
     /// let queue = DrainQueue::new();
     /// let system = System::new();
-    /// let n = system.spawn(Actor::builder(0).executor(queue.handle()))?;
+    /// let n = system.spawn(Actor::builder().executor(queue.handle()), 0)?;
     /// n.send(|n| *n += 1)?;
     /// system.shutdown(Duration::ZERO); // no time for that
     /// queue.run_until_idle();
@@ -282,7 +277,7 @@ impl System {
     ///
     /// let queue = DrainQueue::new();
     /// let system = System::new();
-    /// let n = system.spawn(Actor::builder(0).executor(queue.handle()))?;
+    /// let n = system.spawn(Actor::builder().executor(queue.handle()), 0)?;
     /// n.send(|n| *n += 1)?; // nobody has run this yet
     /// let report = system.shutdown(Duration::ZERO)?; // no time for that
     /// assert_eq!((report.ended, report.stopped, report.running.len()), (0, 0, 1));
@@ -301,8 +296,8 @@ impl System {
     /// let pool = ThreadPool::new()?;
     /// let stages = vec![System::new(), System::new()];
     /// let (tx, rx) = mpsc::channel();
-    /// let sum = stages[0].spawn(Actor::builder(0).on_end(move |sum, _| tx.send(sum).unwrap()))?;
-    /// let source = stages[1].spawn(Actor::builder(sum).executor(pool.handle()))?;
+    /// let sum = stages[0].spawn(Actor::builder().on_end(move |sum, _| tx.send(sum).unwrap()), 0)?;
+    /// let source = stages[1].spawn(Actor::builder().executor(pool.handle()), sum)?;
     /// source.send(|sum| sum.send(|n| *n += 1).unwrap())?;
     ///
     /// for stage in stages.iter().rev() {
@@ -335,7 +330,7 @@ impl System {
     ///
     /// let queue = DrainQueue::new();
     /// let system = System::new();
-    /// let n = system.spawn(Actor::builder(0).executor(queue.handle()))?;
+    /// let n = system.spawn(Actor::builder().executor(queue.handle()), 0)?;
     /// n.send(|n| *n += 1)?;
     /// let mut closing = pin!(system.shutdown_async());
     /// let mut cx = Context::from_waker(Waker::noop());
@@ -385,7 +380,7 @@ impl fmt::Debug for Shown<'_> {
 ///
 /// let queue = DrainQueue::new();
 /// let system = System::new();
-/// let till = system.spawn(Actor::builder(0).name("till").executor(queue.handle()))?;
+/// let till = system.spawn(Actor::builder().name("till").executor(queue.handle()), 0)?;
 /// till.send(|n| *n += 1)?;
 /// assert_eq!(
 ///     format!("{system:?}"),
@@ -415,7 +410,7 @@ impl fmt::Debug for System {
 /// use turnwise::{Actor, Overflow, SpawnReason, System};
 ///
 /// let system = System::new();
-/// let refused = system.spawn(Actor::builder("state").capacity(0, Overflow::Reject)).unwrap_err();
+/// let refused = system.spawn(Actor::builder().capacity(0, Overflow::Reject), "state").unwrap_err();
 /// assert!(matches!(refused.reason(), SpawnReason::Build(_)));
 /// let builder = refused.into_refused().capacity(1, Overflow::Reject);
 ///

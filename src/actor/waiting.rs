@@ -223,8 +223,8 @@ impl<M> Sending<M> {
     /// use turnwise::{Actor, Overflow, Reason};
     ///
     /// let queue = DrainQueue::new(); // not run
-    /// let builder = Actor::builder(0).executor(queue.handle()).capacity(1, Overflow::Reject);
-    /// let n = builder.spawn()?;
+    /// let builder = Actor::builder().executor(queue.handle()).capacity(1, Overflow::Reject);
+    /// let n = builder.spawn(0)?;
     /// n.send(|n| *n += 1)?;
     /// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     /// let sent = n.waiting().send(|n| *n += 1).within_async(Duration::from_millis(5));

@@ -1,18 +1,16 @@
-//! The hooks around a batch.
+//! The end of a batch.
 //!
 //! A **batch** goes from an owner's first turn to the moment at which its private list is at its
 //! end, or at which it lets go with a rest of it left (out of budget, or giving way to this
 //! thread's list). What arrives meanwhile belongs to the next batch. So a batch is finite, whatever
 //! is sent, and it is over before the mailbox is released, left pending, or looked at for more.
 //!
-//! - P1: every hook is called by the owner, between two turns, and does not unwind: a panic goes to
-//!   the panic hook and the policy ([`Owner::step`]).
-//! - P2: a batch that has started ends once, before the mailbox is let go: also when it was
-//!   stopped.
+//! - P1: the hook is called by the owner, between two turns, and does not unwind: a panic goes to
+//!   the panic hook and the policy ([`Owner::end_batch`]).
+//! - P2: a batch with a turn ends once, before the mailbox is let go, also if it was stopped.
 
 #![forbid(unsafe_code)]
 
-use super::header::Step;
 use super::owner::Owner;
 
 /// The batch of one owner.
@@ -20,20 +18,14 @@ use super::owner::Owner;
 pub(crate) struct Hooked {
     /// A message has come.
     begun: bool,
-    /// The hook before the first turn was called.
-    started: bool,
     turns: u64,
     given_back: u64,
 }
 
 impl Hooked {
-    /// Does what comes before a turn; false if the actor has stopped, so that there is none.
-    pub(crate) fn before_turn(&mut self, owner: &mut Owner) -> bool {
+    /// Counts the turn that comes; false if the actor has stopped, so that there is none.
+    pub(crate) fn before_turn(&mut self, owner: &Owner) -> bool {
         self.begun = true;
-        if !self.started && !owner.is_stopped() {
-            self.started = true;
-            owner.step(Step::Start);
-        }
         let runs = !owner.is_stopped();
         self.turns += u64::from(runs);
         runs
@@ -44,13 +36,13 @@ impl Hooked {
         self.given_back += 1;
     }
 
-    /// Ends a batch that has started: the next turn starts another one.
+    /// Ends a batch that has begun: the next turn begins another one.
     #[inline]
     pub(crate) fn end(&mut self, owner: &mut Owner) {
         if self.begun {
-            let Hooked { started, turns, given_back, .. } = std::mem::take(self);
-            if started {
-                owner.step(Step::End(turns));
+            let Hooked { turns, given_back, .. } = std::mem::take(self);
+            if turns > 0 {
+                owner.end_batch(turns);
             }
             owner.header().report_batch(turns, given_back);
         }

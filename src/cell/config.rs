@@ -1,4 +1,4 @@
-//! What is said about an actor when it is built.
+//! Actor configuration: settings, hooks and the panic policy.
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +11,7 @@ use super::restarts::Restarts;
 use crate::budget::Budget;
 use crate::error::{EndCause, TurnPanic};
 use crate::mailbox::word::UNBOUNDED;
+use crate::panic;
 use crate::time::{Clock, Timers};
 
 /// What becomes of an actor when one of its turns panics, or a hook of a batch, which counts as a
@@ -33,15 +34,15 @@ pub enum PanicPolicy<S> {
     /// The actor goes on with the state as the panic left it.
     Resume,
     /// The actor goes on with a fresh state from this factory; if that panics too, it stops.
-    Restart(Box<dyn FnMut() -> S + Send>),
-    /// The actor is restarted with a fresh state from this factory, so often, and after a rest: see
-    /// [`restart_within`](Self::restart_within).
-    RestartWithin(Restarts, Box<dyn FnMut() -> S + Send>),
+    Restart(Box<dyn Fn() -> S + Send + Sync>),
+    /// The actor is restarted with a fresh state from this factory, a limited number of times and
+    /// after a delay: see [`restart_within`](Self::restart_within).
+    RestartWithin(Restarts, Box<dyn Fn() -> S + Send + Sync>),
 }
 
 impl<S> PanicPolicy<S> {
     /// [`PanicPolicy::Restart`] with this factory.
-    pub fn restart(factory: impl FnMut() -> S + Send + 'static) -> Self {
+    pub fn restart(factory: impl Fn() -> S + Send + Sync + 'static) -> Self {
         PanicPolicy::Restart(Box::new(factory))
     }
 
@@ -77,10 +78,10 @@ impl<S> PanicPolicy<S> {
     /// let timers = Timers::by_hand(clock.clone());
     /// let restarts = Restarts::at_most(1, Duration::from_secs(60))
     ///     .backoff(Duration::from_secs(1), Duration::from_secs(10));
-    /// let link = Actor::builder("first")
+    /// let link = Actor::builder()
     ///     .timers(timers.clone())
     ///     .panic_policy(PanicPolicy::restart_within(restarts, || "second"))
-    ///     .spawn()?;
+    ///     .spawn("first")?;
     ///
     /// link.send(|_| panic!("lost"))?;
     /// let asked = link.call(|link| *link); // accepted, and waits
@@ -95,7 +96,10 @@ impl<S> PanicPolicy<S> {
     /// assert_eq!(refused, Err(AskError::from(Reason::Stopped(gave_up))));
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
-    pub fn restart_within(restarts: Restarts, factory: impl FnMut() -> S + Send + 'static) -> Self {
+    pub fn restart_within(
+        restarts: Restarts,
+        factory: impl Fn() -> S + Send + Sync + 'static,
+    ) -> Self {
         PanicPolicy::RestartWithin(restarts, Box::new(factory))
     }
 }
@@ -111,97 +115,35 @@ impl<S> fmt::Debug for PanicPolicy<S> {
     }
 }
 
-/// What becomes of an actor of a [`Template`](crate::Template) when one of its turns panics: a
-/// [`PanicPolicy`] that many actors share.
-#[derive(Default)]
-#[non_exhaustive]
-pub enum SharedPolicy<S> {
-    /// The actor stops: [`PanicPolicy::Stop`].
-    #[default]
-    Stop,
-    /// The actor goes on with the state as the panic left it.
-    Resume,
-    /// The actor goes on with a fresh state from this factory; if that panics too, it stops.
-    Restart(Box<dyn Fn() -> S + Send + Sync>),
-    /// The actor is restarted with a fresh state from this factory, so often, and after a rest; each
-    /// actor's restarts count by themselves: [`PanicPolicy::restart_within`].
-    RestartWithin(Restarts, Box<dyn Fn() -> S + Send + Sync>),
-}
-
-impl<S> SharedPolicy<S> {
-    /// [`SharedPolicy::Restart`] with this factory.
-    pub fn restart(factory: impl Fn() -> S + Send + Sync + 'static) -> Self {
-        SharedPolicy::Restart(Box::new(factory))
-    }
-
-    /// [`SharedPolicy::RestartWithin`] with this factory.
-    pub fn restart_within(
-        restarts: Restarts,
-        factory: impl Fn() -> S + Send + Sync + 'static,
-    ) -> Self {
-        SharedPolicy::RestartWithin(restarts, Box::new(factory))
-    }
-}
-
-impl<S> fmt::Debug for SharedPolicy<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SharedPolicy::Stop => "Stop",
-            SharedPolicy::Resume => "Resume",
-            SharedPolicy::Restart(_) => "Restart",
-            SharedPolicy::RestartWithin(..) => "RestartWithin",
-        })
-    }
-}
-
-/// What the owner calls at certain moments, with the state it owns.
+/// The hooks and the panic policy of a built configuration. Several owners call them at a time.
 pub(crate) struct Hooks<S> {
     pub(crate) policy: PanicPolicy<S>,
-    /// A turn panicked.
     pub(crate) on_panic: Option<PanicHook>,
-    /// The actor has ended.
     pub(crate) on_end: Option<EndHook<S>>,
-    /// A batch begins.
-    pub(crate) on_batch_start: Option<BatchStartHook<S>>,
-    /// A batch ends.
     pub(crate) on_batch_end: Option<BatchEndHook<S>>,
-}
-
-/// Told of every panic; by the owner.
-pub(crate) type PanicHook = Box<dyn FnMut(&TurnPanic) + Send>;
-/// Given the state, and why the actor has ended; once, by the owner.
-pub(crate) type EndHook<S> = Box<dyn FnOnce(S, EndCause) + Send>;
-/// Called with the state before the first turn of a batch; by the owner.
-pub(crate) type BatchStartHook<S> = Box<dyn FnMut(&mut S) + Send>;
-/// Called with the state and the number of turns after the last turn of a batch; by the owner.
-pub(crate) type BatchEndHook<S> = Box<dyn FnMut(&mut S, u64) + Send>;
-impl<S> Hooks<S> {
-    pub(crate) const NONE: Self = Hooks {
-        policy: PanicPolicy::Stop,
-        on_panic: None,
-        on_end: None,
-        on_batch_start: None,
-        on_batch_end: None,
-    };
-}
-
-/// The same, for actors that share them: several owners call them at a time.
-pub(crate) struct SharedHooks<S> {
-    pub(crate) policy: SharedPolicy<S>,
-    pub(crate) on_panic: Option<SharedPanicHook>,
-    pub(crate) on_end: Option<SharedEndHook<S>>,
-    pub(crate) on_batch_start: Option<SharedBatchStartHook<S>>,
-    pub(crate) on_batch_end: Option<SharedBatchEndHook<S>>,
     pub(crate) on_undelivered: Option<UndeliveredHook<S>>,
 }
 
-pub(crate) type SharedPanicHook = Box<dyn Fn(&TurnPanic) + Send + Sync>;
-pub(crate) type SharedEndHook<S> = Box<dyn Fn(S, EndCause) + Send + Sync>;
-pub(crate) type SharedBatchStartHook<S> = Box<dyn Fn(&mut S) + Send + Sync>;
-pub(crate) type SharedBatchEndHook<S> = Box<dyn Fn(&mut S, u64) + Send + Sync>;
-
-/// Told of every message that was accepted and is not handled; by any thread.
+/// Called with every panic, by the owner.
+pub(crate) type PanicHook = Box<dyn Fn(&TurnPanic) + Send + Sync>;
+/// Called once an actor has ended, by its owner: with the state and the cause.
+pub(crate) type EndHook<S> = Box<dyn Fn(S, EndCause) + Send + Sync>;
+/// Called after the last turn of a batch, by the owner: with the state and the number of turns.
+pub(crate) type BatchEndHook<S> = Box<dyn Fn(&mut S, u64) + Send + Sync>;
+/// Called with every message that was accepted and is not handled, by any thread.
 pub(crate) type UndeliveredHook<S> = Box<dyn Fn(Undelivered<S>) + Send + Sync>;
+
+impl<S> Hooks<S> {
+    /// Drops them. User code, one by one: a panic of one of them affects no other.
+    pub(super) fn free(&mut self) {
+        let Hooks { policy, on_panic, on_end, on_batch_end, on_undelivered } = self;
+        panic::ignore(|| drop(std::mem::replace(policy, PanicPolicy::Stop)));
+        panic::ignore(|| drop(on_panic.take()));
+        panic::ignore(|| drop(on_end.take()));
+        panic::ignore(|| drop(on_batch_end.take()));
+        panic::ignore(|| drop(on_undelivered.take()));
+    }
+}
 
 /// A message that was accepted and is not handled: its actor was stopped, or its mailbox was full.
 #[non_exhaustive]
@@ -307,40 +249,19 @@ impl Settings {
     }
 }
 
-/// What is said about an actor.
+/// Settings and hooks, before they are built.
 pub(crate) struct Plan<S> {
     pub(crate) settings: Settings,
     pub(crate) hooks: Hooks<S>,
-    pub(crate) on_undelivered: Option<UndeliveredHook<S>>,
 }
 
 impl<S> Plan<S> {
-    pub(crate) const PLAIN: Self =
-        Plan { settings: Settings::PLAIN, hooks: Hooks::NONE, on_undelivered: None };
-
-    /// Is a hook set, or a policy chosen?
-    pub(crate) fn has_hooks(&self) -> bool {
-        let Hooks { policy, on_panic, on_end, on_batch_start, on_batch_end } = &self.hooks;
-        let around = on_batch_start.is_some() || on_batch_end.is_some();
-        let rare = on_panic.is_some() || on_end.is_some() || self.on_undelivered.is_some();
-        !matches!(policy, PanicPolicy::Stop) || around || rare
-    }
-}
-
-/// What is said about many actors.
-pub(crate) struct SharedPlan<S> {
-    pub(crate) settings: Settings,
-    pub(crate) hooks: SharedHooks<S>,
-}
-
-impl<S> SharedPlan<S> {
-    pub(crate) const PLAIN: Self = SharedPlan {
+    pub(crate) const PLAIN: Self = Plan {
         settings: Settings::PLAIN,
-        hooks: SharedHooks {
-            policy: SharedPolicy::Stop,
+        hooks: Hooks {
+            policy: PanicPolicy::Stop,
             on_panic: None,
             on_end: None,
-            on_batch_start: None,
             on_batch_end: None,
             on_undelivered: None,
         },

@@ -1,5 +1,5 @@
 //! How many handles an actor has, and how many hold its memory: B2 and B3 of [`super::header`]; and
-//! how many share what was said about them ([`super::pattern`]).
+//! how many share a built configuration ([`super::built`]).
 //!
 //! - GONE: `fetch_sub` Release -> Acquire fence at 0, for each count, or an Acquire load that finds
 //!   one reference left (B5). What follows the last one comes after all that the others did.
@@ -149,6 +149,18 @@ impl Uses {
     /// The memory is given back now.
     pub(crate) fn end(&self) {
         self.life.end();
+    }
+
+    /// Links a dead object to the next one that is to be freed.
+    pub(super) fn link_freed(&self, next: u64) {
+        // Ordering: Relaxed. The object is dead, and this thread's.
+        self.count.swap(next, Relaxed);
+    }
+
+    /// The link of a dead object that was linked.
+    pub(super) fn next_freed(&self) -> u64 {
+        // Ordering: Relaxed. This thread has written it.
+        self.count.load(Relaxed)
     }
 
     /// How many there are; stale on return.

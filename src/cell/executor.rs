@@ -18,7 +18,7 @@ use crate::enrolled::Enrolled;
 ///
 /// let (tx, rx) = mpsc::channel::<Drain>();
 /// let worker = std::thread::spawn(move || rx.into_iter().for_each(Drain::run));
-/// let n = Actor::builder(0).executor(move |drain| tx.send(drain).unwrap()).spawn()?;
+/// let n = Actor::builder().executor(move |drain| tx.send(drain).unwrap()).spawn(0)?;
 /// n.send(|n| *n += 1)?; // runs on the worker
 /// assert_eq!(n.call(|n| *n).wait()?, 1);
 /// drop(n);

@@ -8,9 +8,8 @@
 //! state keeps clones of the handle off the word's line.
 //!
 //! `flags` holds the saved list while the mailbox is pending, and bits that only an owner changes,
-//! STOP and POSTED aside. What was said when the actor was built lies behind `config`: in a static
-//! for a plain actor, in an allocation of its own if it came from a builder, in one that is shared
-//! by all actors of a template. What few actors need (waiting threads, the cause of a stop) is an
+//! STOP and POSTED aside. The configuration lies behind `config`: in a static for a plain actor, else
+//! in an allocation that all actors of one builder share. What few actors need (waiting threads, the cause of a stop) is an
 //! allocation that takes its place there when somebody watches the actor or it stops by a panic: a
 //! [`Fork`], with the settings once more.
 //!
@@ -105,10 +104,8 @@ pub(crate) struct Config {
 pub(super) enum Kind {
     /// Nothing: it is the static one of its type.
     Plain,
-    /// An allocation of this one cell, with its hooks.
-    Own,
-    /// An allocation that is shared, with hooks that are, too.
-    Shared,
+    /// An allocation that is shared ([`built`](super::built)), with its hooks.
+    Built,
     /// A [`Fork`].
     Fork,
 }
@@ -318,15 +315,6 @@ pub(super) struct Told {
     pub(super) stats: Option<Box<Stats>>,
 }
 
-/// What is done between two turns.
-#[derive(Clone, Copy)]
-pub(crate) enum Step {
-    /// A batch begins.
-    Start,
-    /// It ends, after this many turns.
-    End(u64),
-}
-
 /// What became of an actor whose turn panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recovered {
@@ -338,9 +326,11 @@ pub(crate) enum Recovered {
     GaveUp(u32),
 }
 
-/// The functions of one state type. All but `free` are for the owner of the mailbox.
+/// The functions of one state type. All but those that free are for the owner of the mailbox.
 pub(super) struct VTable {
     pub(super) counts: usize,
+    /// Where a built configuration has its count.
+    pub(super) uses: usize,
     /// The name of the state's type.
     pub(super) name: fn() -> &'static str,
     pub(super) moves: Option<Move>,
@@ -348,8 +338,11 @@ pub(super) struct VTable {
     pub(super) recover: unsafe fn(*const Header, &TurnPanic) -> Recovered,
     /// Makes the state anew, in a turn. May unwind.
     pub(super) restart: unsafe fn(*const Header, *const ()),
-    pub(super) step: unsafe fn(*const Header, Step),
+    /// Calls the hook of a batch that ends after this many turns. May unwind.
+    pub(super) end_batch: unsafe fn(*const Header, u64),
     pub(super) free: unsafe fn(*const Header),
+    /// Frees a built configuration of this state type.
+    pub(super) free_built: unsafe fn(NonNull<Config>),
 }
 
 global! {
@@ -403,7 +396,7 @@ impl Header {
         unsafe {
             match (*config).kind {
                 Kind::Fork => (*config.cast::<Fork>()).base.as_ptr(),
-                Kind::Plain | Kind::Own | Kind::Shared => config,
+                Kind::Plain | Kind::Built => config,
             }
         }
     }
@@ -569,17 +562,16 @@ impl Header {
         self.flags.fetch_and(FLAGS, Relaxed) & !FLAGS
     }
 
-    /// Links a dead cell to the next one that is to be freed.
-    pub(super) fn link_freed(&self, next: *const Header) {
-        let next = next.expose_provenance() as u64;
-        // Ordering: Relaxed. Both cells are dead, and this thread's.
+    /// Links a dead cell to the next object that is to be freed.
+    pub(super) fn link_freed(&self, next: u64) {
+        // Ordering: Relaxed. The cell is dead, and this thread's.
         self.flags.swap(next, Relaxed);
     }
 
-    /// The next one, of a dead cell that was linked.
-    pub(super) fn next_freed(&self) -> *const Header {
-        // Ordering: Relaxed, as above.
-        std::ptr::with_exposed_provenance(self.flags.load(Relaxed) as usize)
+    /// The link of a dead cell that was linked.
+    pub(super) fn next_freed(&self) -> u64 {
+        // Ordering: Relaxed. This thread has written it.
+        self.flags.load(Relaxed)
     }
 
     /// Why the actor was stopped, if it was.

@@ -8,18 +8,19 @@
 //! | [`Weak<S>`](refs::Weak)      | a `Ref` that knows the state's type                      | the same                    | the same                          |
 //! | [`Owner`](owner::Owner)      | the right to run the mailbox, on this thread             | the step that wins it       | release, or being left pending    |
 //! | [`Resting`](owner::Resting)  | the same, on no thread: before a restart, in a turn that waits | its owner                   | becoming an owner again           |
-//! | [`PatternRef`](pattern)      | one count of what a template's actors share              | a template, clone; a cell   | its drop; the last frees          |
+//! | [`BuiltRef`](built)          | one count of a built configuration                       | a builder, clone; a cell    | its drop; the last frees          |
 //! | [`Sole`](refs::Sole)         | a cell that nobody else can reach                        | the drop of the last handle | being freed                       |
 //! | [`Drain`](executor::Drain)   | a `Ref` and the SCHEDULED bit: one entry in an executor  | `schedule`                  | being run, or dropped             |
 
 pub(crate) mod batch;
+pub(crate) mod built;
 pub(crate) mod config;
 pub(crate) mod counts;
 pub(crate) mod executor;
 pub(crate) mod header;
 pub(crate) mod message;
 pub(crate) mod owner;
-pub(crate) mod pattern;
+pub(crate) mod reclaim;
 pub(crate) mod refs;
 pub(crate) mod report;
 pub(crate) mod resident;

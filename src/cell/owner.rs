@@ -15,8 +15,9 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use super::executor::Executor;
-use super::header::{AWAITS, ENDED, Header, Move, Recovered, SAVED, STOP, Step, restart};
-use super::refs::{Queued, Ref, Scheduled, Strong, Weak, free};
+use super::header::{AWAITS, ENDED, Header, Move, Recovered, SAVED, STOP, restart};
+use super::reclaim::{Dead, reclaim};
+use super::refs::{Queued, Ref, Scheduled, Strong, Weak};
 use super::resident::Env;
 use super::typed::Cell;
 use crate::error::{StopCause, TurnPanic};
@@ -206,7 +207,7 @@ impl Scheduled {
             Unscheduled::Stale => None,
             Unscheduled::Dead => {
                 // SAFETY: B6: nobody else is left.
-                unsafe { free(cell) };
+                unsafe { reclaim(Dead::Cell(cell)) };
                 None
             }
         }
@@ -515,13 +516,14 @@ impl Owner {
         resting
     }
 
-    /// Calls a hook of a batch. Its panic is treated like that of a turn.
-    pub(crate) fn step(&mut self, step: Step) {
-        let f = self.header().config().vtable.step;
+    /// Calls the hook of a batch that ends after this many turns. Its panic is treated like that of
+    /// a turn.
+    pub(crate) fn end_batch(&mut self, turns: u64) {
+        let end_batch = self.header().config().vtable.end_batch;
         let cell = self.cell.as_ptr();
         // SAFETY: this is the owner of a mailbox of that type; its state is there, for the actor
         // ends only after its last batch, and nothing borrows it.
-        if let Err(payload) = panic::catch(|| unsafe { f(cell, step) }) {
+        if let Err(payload) = panic::catch(|| unsafe { end_batch(cell, turns) }) {
             self.recover(&payload, false);
             panic::discard(payload);
         }

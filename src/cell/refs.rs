@@ -5,7 +5,6 @@
 //! for it (B6). What dropping the last handle does stands above, where drains are
 //! ([`crate::send::close`]).
 
-use std::cell::Cell as Slot;
 use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZero;
@@ -13,14 +12,13 @@ use std::ptr::NonNull;
 
 use std::sync::Arc;
 
-use super::config::Plan;
+use super::built::BuiltRef;
 use super::executor::Drain;
 use super::header::{Guard, Header, Kind, counts};
 use super::owner::Held;
-use super::pattern::PatternRef;
+use super::reclaim::{Dead, reclaim};
 use super::typed::Cell;
 use crate::mailbox::word::Snapshot;
-use crate::sync::thread_plain;
 use crate::time::Clock;
 
 /// What keeps a cell's memory.
@@ -277,49 +275,9 @@ impl Drop for Ref {
                 return;
             }
             // SAFETY: B3: nobody is left.
-            unsafe { free(self.0) }
+            unsafe { reclaim(Dead::Cell(self.0)) }
         }
     }
-}
-
-thread_plain! {
-    /// The cells that this thread is about to free: null if it frees none, dangling if it frees the
-    /// last one.
-    static FREED: Slot<*const Header> = Slot::new(std::ptr::null());
-}
-
-/// Frees a cell, and those whose last reference goes with it, one after the other: a hook may hold
-/// the last reference to the next actor, and so on without an end.
-///
-/// # Safety
-/// Nobody is left (B3), and the state was taken out.
-#[cold]
-pub(super) unsafe fn free(cell: NonNull<Header>) {
-    const LAST: NonNull<Header> = NonNull::dangling();
-    FREED.with(|freed| {
-        let next = freed.get();
-        if !next.is_null() {
-            // SAFETY: nobody is left, so the links of dead cells are this thread's.
-            unsafe { cell.as_ref().link_freed(next) };
-            freed.set(cell.as_ptr());
-            return;
-        }
-        freed.set(LAST.as_ptr());
-        let mut cell = cell;
-        loop {
-            // SAFETY: the caller's word, or that of the call that put it on the list. `free` does
-            // not unwind: the user code in it is caught.
-            unsafe { (cell.as_ref().config().vtable.free)(cell.as_ptr()) };
-            let Some(next) = NonNull::new(freed.get().cast_mut()).filter(|next| *next != LAST)
-            else {
-                freed.set(std::ptr::null());
-                return;
-            };
-            // SAFETY: a dead cell on this thread's list.
-            freed.set(unsafe { next.as_ref().next_freed() });
-            cell = next;
-        }
-    });
 }
 
 /// One of the handles that keep an actor going: the cell's address, with [`HAS_EXECUTOR`] and
@@ -346,27 +304,23 @@ impl<S> Strong<S> {
         unsafe { Self::tagged(Cell::create(state), 0) }
     }
 
-    pub(crate) fn planned(state: S, plan: Plan<S>) -> Self {
-        // SAFETY: the new cell's one handle.
-        unsafe { Self::of(Cell::create_planned(state, plan)) }
-    }
-
-    /// One of a template's actors.
+    /// An actor of this configuration.
     #[inline]
-    pub(crate) fn of_pattern(state: S, pattern: &PatternRef<S>) -> Self {
+    pub(crate) fn of_built(state: S, built: BuiltRef<S>) -> Self {
         // SAFETY: the new cell's one handle.
-        unsafe { Self::of(Cell::create_of(state, pattern.clone())) }
+        unsafe { Self::of(Cell::create_of(state, built)) }
     }
 
-    /// The same, with what is dropped when it has ended, and a clock unless the pattern has one.
+    /// An actor with something that is dropped when it has ended, of this configuration, or a plain
+    /// one; and with this clock, unless its configuration has one.
     pub(crate) fn guarded(
         state: S,
-        pattern: &PatternRef<S>,
+        built: Option<BuiltRef<S>>,
         guard: Box<dyn Guard>,
         clock: Option<&Arc<dyn Clock>>,
     ) -> Self {
         // SAFETY: the new cell's one handle.
-        unsafe { Self::of(Cell::create_guarded(state, pattern.clone(), guard, clock)) }
+        unsafe { Self::of(Cell::create_guarded(state, built, guard, clock)) }
     }
 
     /// # Safety
@@ -514,13 +468,13 @@ impl<S> Sole<S> {
             let base = NonNull::from(self.0.as_ref().config());
             let alone = match base.as_ref().kind {
                 Kind::Plain => true,
-                Kind::Shared => PatternRef::<S>::give_up_unless_last(base),
-                Kind::Own | Kind::Fork => false,
+                Kind::Built => BuiltRef::<S>::give_up_unless_last(base),
+                Kind::Fork => false,
             };
             if alone {
                 Cell::<S>::free_memory(self.0.as_ptr().cast());
             } else {
-                free(self.0);
+                reclaim(Dead::Cell(self.0));
             }
         }
     }

@@ -53,7 +53,7 @@ global! {
 /// use turnwise::executor::DrainQueue;
 ///
 /// let queue = DrainQueue::new();
-/// let n = Actor::builder(0).executor(queue.handle()).spawn()?;
+/// let n = Actor::builder().executor(queue.handle()).spawn(0)?;
 /// n.send(|n| *n += 1)?;
 /// n.stop();
 /// queue.run_until_idle();

@@ -5,14 +5,10 @@ use std::mem::{MaybeUninit, offset_of};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::config::{
-    Hooks, PanicPolicy, Plan, Settings, SharedPlan, SharedPolicy, UndeliveredHook,
-};
+use super::built::{Built, BuiltRef};
+use super::config::{Hooks, PanicPolicy, Plan, Settings, UndeliveredHook};
 use super::counts::Counts;
-use super::header::{
-    Config, ENDED, Fork, Guard, Header, Kind, Move, Recovered, Step, Traits, VTable,
-};
-use super::pattern::{Pattern, PatternRef};
+use super::header::{Config, ENDED, Fork, Guard, Header, Kind, Move, Recovered, Traits, VTable};
 use super::resident::Env;
 use super::restarts::Restarts;
 use crate::error::TurnPanic;
@@ -29,38 +25,18 @@ pub(crate) struct Cell<S> {
     counts: Counts,
 }
 
-/// A base of one cell alone.
-#[repr(C)]
-struct Own<S> {
-    config: Config,
-    /// Without hooks, there is none.
-    more: Option<Box<More<S>>>,
-}
-
-struct More<S> {
-    hooks: UnsafeCell<Hooks<S>>,
-    on_undelivered: Option<UndeliveredHook<S>>,
-}
-
-/// The hooks of a cell.
-enum HooksOf<'a, S> {
-    None,
-    /// The owner's, as the state is (B1).
-    Own(&'a More<S>),
-    /// Those of all actors of its template.
-    Shared(&'a Pattern<S>),
-}
-
 impl<S> Cell<S> {
     const VTABLE: &'static VTable = &VTable {
         counts: offset_of!(Cell<S>, counts),
+        uses: Built::<S>::USES,
         name: std::any::type_name::<S>,
         moves: Self::MOVES,
         end: Self::end,
         recover: Self::recover,
         restart: Self::restart,
-        step: Self::step,
+        end_batch: Self::end_batch,
         free: Self::free,
+        free_built: BuiltRef::<S>::free,
     };
     /// Nothing has nowhere to go, and a large state lies in other lines than the word anyway.
     const MOVES: Option<Move> = match size_of::<S>() {
@@ -81,32 +57,28 @@ impl<S> Cell<S> {
         Self::create_with(state, std::ptr::from_ref(Self::PLAIN).cast_mut())
     }
 
-    /// The same, with more to say about it.
-    pub(crate) fn create_planned(state: S, plan: Plan<S>) -> *const Header {
-        Self::create_with(state, Self::own(plan))
+    /// A configuration that cells can be made from.
+    pub(crate) fn build(plan: Plan<S>) -> BuiltRef<S> {
+        BuiltRef::new(Self::VTABLE, plan)
     }
 
-    /// What many cells are made from.
-    pub(crate) fn pattern(plan: SharedPlan<S>) -> PatternRef<S> {
-        PatternRef::new(Self::VTABLE, plan)
-    }
-
-    /// A new cell with one handle, idle, that keeps this count of its pattern.
+    /// A new cell with one handle, idle, that keeps this count of its configuration.
     #[inline]
-    pub(crate) fn create_of(state: S, pattern: PatternRef<S>) -> *const Header {
-        Self::create_with(state, pattern.into_base().as_ptr())
+    pub(crate) fn create_of(state: S, built: BuiltRef<S>) -> *const Header {
+        Self::create_with(state, built.into_base().as_ptr())
     }
 
-    /// The same, which drops `guard` when the actor has ended, and has this clock unless its
-    /// pattern says otherwise.
+    /// A new cell with one handle, idle: plain, or of this configuration. It drops `guard` when the
+    /// actor has ended, and has this clock unless its configuration has one.
     pub(crate) fn create_guarded(
         state: S,
-        pattern: PatternRef<S>,
+        built: Option<BuiltRef<S>>,
         guard: Box<dyn Guard>,
         clock: Option<&Arc<dyn Clock>>,
     ) -> *const Header {
-        // SAFETY: a pattern is no fork; the cell that is made here keeps it.
-        let config = unsafe { Fork::guarded(pattern.into_base(), guard, clock) };
+        let base = built.map_or(NonNull::from(Self::PLAIN), BuiltRef::into_base);
+        // SAFETY: it is no fork, and the cell that is made here keeps it.
+        let config = unsafe { Fork::guarded(base, guard, clock) };
         Self::create_with(state, config)
     }
 
@@ -120,55 +92,17 @@ impl<S> Cell<S> {
         cell.cast()
     }
 
-    fn own(plan: Plan<S>) -> *mut Config {
-        let has_hooks = plan.has_hooks();
-        let Plan { settings, hooks, on_undelivered } = plan;
-        let around = hooks.on_batch_start.is_some() || hooks.on_batch_end.is_some();
-        let observed = around || settings.counted || settings.is_traced();
-        let rests = matches!(hooks.policy, PanicPolicy::RestartWithin(..));
-        let asks = settings.asks_executor();
-        let traits = Traits { observed, told_of_end: hooks.on_end.is_some(), rests, asks };
-        let config = Config::new(Self::VTABLE, Kind::Own, traits, settings);
-        let more = || Box::new(More { hooks: UnsafeCell::new(hooks), on_undelivered });
-        let own = Own { config, more: has_hooks.then(more) };
-        Box::into_raw(Box::new(own)).cast()
-    }
-
-    /// Gives up what a cell was made with. Never unwinds: what that drops is user code, whose panic
-    /// concerns nobody.
+    /// Gives up what a cell was made with. Never unwinds.
     ///
     /// # Safety
     /// `base` is that of a cell of this type, which does not use it again.
     unsafe fn give_up(base: *mut Config) {
-        // SAFETY: the caller's word: B4.
+        // SAFETY: B4: the cell's base is there until it is given up.
         match unsafe { (*base).kind } {
             Kind::Plain => {}
-            Kind::Own => {
-                // SAFETY: it came from `own` of this type, and is given up once. The box goes last:
-                // what is dropped before is user code.
-                let mut own = unsafe { Box::from_raw(base.cast::<Own<S>>()) };
-                if let Some(mut more) = own.more.take() {
-                    let on_undelivered = more.on_undelivered.take();
-                    // SAFETY: the box is this call's own.
-                    let hooks = unsafe {
-                        more.hooks.with_mut(|hooks| std::mem::replace(&mut *hooks, Hooks::NONE))
-                    };
-                    // One by one: the panic of one does not concern the others.
-                    let Hooks { policy, on_panic, on_end, on_batch_start, on_batch_end } = hooks;
-                    panic::ignore(|| drop(policy));
-                    panic::ignore(|| drop(on_panic));
-                    panic::ignore(|| drop(on_end));
-                    panic::ignore(|| drop(on_batch_start));
-                    panic::ignore(|| drop(on_batch_end));
-                    panic::ignore(|| drop(on_undelivered));
-                }
-                own.config.free();
-            }
-            Kind::Shared => {
-                // SAFETY: C1: the cell has one count, of a pattern of this type, given up here.
-                drop(unsafe { PatternRef::<S>::from_base(NonNull::new_unchecked(base)) });
-            }
-            Kind::Fork => unreachable!("a fork is nobody's base"),
+            // SAFETY: C1: the cell has one count, of a configuration of this type.
+            Kind::Built => drop(unsafe { BuiltRef::<S>::from_base(base) }),
+            Kind::Fork => unreachable!("a fork is no base"),
         }
     }
 
@@ -230,23 +164,19 @@ impl<S> Cell<S> {
         }
     }
 
-    /// The hooks.
+    /// The hooks, if the cell has any.
     ///
     /// # Safety
     /// The cell is alive for as long as the result is used, and of this state type.
     #[inline]
-    unsafe fn hooks<'a>(cell: *const Header) -> HooksOf<'a, S> {
-        // SAFETY: the caller's word.
+    unsafe fn hooks<'a>(cell: *const Header) -> Option<&'a Hooks<S>> {
+        // SAFETY: the cell is alive.
         let base = unsafe { (*cell).base() };
-        // SAFETY: B4, and each kind says what the base is, of this type.
-        unsafe {
-            match (*base).kind {
-                Kind::Own => {
-                    (*base.cast::<Own<S>>()).more.as_deref().map_or(HooksOf::None, HooksOf::Own)
-                }
-                Kind::Shared => HooksOf::Shared(&*base.cast::<Pattern<S>>()),
-                Kind::Plain | Kind::Fork => HooksOf::None,
-            }
+        // SAFETY: B4: the base lives as long as the cell.
+        match unsafe { (*base).kind } {
+            // SAFETY: B4, and it is a built configuration of the cell's type.
+            Kind::Built => Some(unsafe { &(*base.cast::<Built<S>>()).hooks }),
+            Kind::Plain | Kind::Fork => None,
         }
     }
 
@@ -255,12 +185,8 @@ impl<S> Cell<S> {
     /// # Safety
     /// The cell is alive for as long as the result is used, and of this state type.
     pub(crate) unsafe fn on_undelivered<'a>(cell: *const Header) -> Option<&'a UndeliveredHook<S>> {
-        // SAFETY: the caller's word.
-        match unsafe { Self::hooks(cell) } {
-            HooksOf::None => None,
-            HooksOf::Own(more) => more.on_undelivered.as_ref(),
-            HooksOf::Shared(pattern) => pattern.hooks.on_undelivered.as_ref(),
-        }
+        // SAFETY: the same contract.
+        unsafe { Self::hooks(cell) }?.on_undelivered.as_ref()
     }
 
     /// Takes the state out, tells the end hook, drops what is left. Never unwinds.
@@ -276,25 +202,14 @@ impl<S> Cell<S> {
         // SAFETY: B1: the caller owns it, and ENDED was not set before, so the state is there;
         // ENDED says from now on that it is not.
         let state = unsafe { (*typed).state.with_mut(|state| (*state).assume_init_read()) };
-        // SAFETY: the caller owns it.
-        match unsafe { Self::hooks(cell) } {
-            HooksOf::None => panic::ignore(|| drop(state)),
-            HooksOf::Own(more) => {
-                // SAFETY: the caller owns it; the hook runs after the borrow.
-                let hook = unsafe { more.hooks.with_mut(|hooks| (*hooks).on_end.take()) };
+        // SAFETY: the owner keeps the cell, which is of this type.
+        let on_end = unsafe { Self::hooks(cell) }.and_then(|hooks| hooks.on_end.as_ref());
+        match on_end {
+            Some(hook) => {
                 let cause = this.end_cause();
-                panic::ignore(|| match hook {
-                    Some(hook) => hook(state, cause),
-                    None => drop(state),
-                });
+                panic::ignore(|| hook(state, cause));
             }
-            HooksOf::Shared(pattern) => {
-                let cause = this.end_cause();
-                panic::ignore(|| match &pattern.hooks.on_end {
-                    Some(hook) => hook(state, cause),
-                    None => drop(state),
-                });
-            }
+            None => panic::ignore(|| drop(state)),
         }
         if let Some(fork) = this.fork() {
             // SAFETY: B4; what guards is the owner's.
@@ -308,35 +223,16 @@ impl<S> Cell<S> {
     /// # Safety
     /// The caller owns this mailbox, of this state type, between two turns; its state is there.
     unsafe fn recover(cell: *const Header, panic: &TurnPanic) -> Recovered {
-        // SAFETY: the caller owns it.
-        let after = match unsafe { Self::hooks(cell) } {
-            HooksOf::None => After::Stop,
-            // SAFETY: the caller owns it. User code in here cannot reach the hooks: only a turn of
-            // this mailbox does, and none comes now.
-            HooksOf::Own(more) => unsafe {
-                more.hooks.with_mut(|hooks| {
-                    if let Some(on_panic) = &mut (*hooks).on_panic {
-                        panic::ignore(|| on_panic(panic));
-                    }
-                    match &mut (*hooks).policy {
-                        PanicPolicy::Stop => After::Stop,
-                        PanicPolicy::Resume => After::Resume,
-                        PanicPolicy::Restart(factory) => made_by(factory),
-                        PanicPolicy::RestartWithin(restarts, _) => After::Restart(*restarts),
-                    }
-                })
-            },
-            HooksOf::Shared(pattern) => {
-                if let Some(on_panic) = &pattern.hooks.on_panic {
-                    panic::ignore(|| on_panic(panic));
-                }
-                match &pattern.hooks.policy {
-                    SharedPolicy::Stop => After::Stop,
-                    SharedPolicy::Resume => After::Resume,
-                    SharedPolicy::Restart(factory) => made_by(factory),
-                    SharedPolicy::RestartWithin(restarts, _) => After::Restart(*restarts),
-                }
-            }
+        // SAFETY: the owner keeps the cell, which is of this type.
+        let hooks = unsafe { Self::hooks(cell) };
+        if let Some(on_panic) = hooks.and_then(|hooks| hooks.on_panic.as_ref()) {
+            panic::ignore(|| on_panic(panic));
+        }
+        let after = match hooks.map(|hooks| &hooks.policy) {
+            None | Some(PanicPolicy::Stop) => After::Stop,
+            Some(PanicPolicy::Resume) => After::Resume,
+            Some(PanicPolicy::Restart(factory)) => made_by(factory),
+            Some(PanicPolicy::RestartWithin(restarts, _)) => After::Restart(*restarts),
         };
         match after {
             After::Stop => Recovered::Stopped,
@@ -368,65 +264,28 @@ impl<S> Cell<S> {
     /// The caller owns this mailbox, of this state type, and its state is there, as `env` says; no
     /// other turn is under way.
     unsafe fn restart(cell: *const Header, env: *const ()) {
-        // SAFETY: the caller owns it.
-        let fresh = match unsafe { Self::hooks(cell) } {
-            HooksOf::None => None,
-            // SAFETY: the caller owns it. User code in here cannot reach the hooks: only another
-            // turn of this mailbox does, and none comes now.
-            HooksOf::Own(more) => unsafe {
-                more.hooks.with_mut(|hooks| match &mut (*hooks).policy {
-                    PanicPolicy::RestartWithin(_, factory) => Some(factory()),
-                    _ => None,
-                })
-            },
-            HooksOf::Shared(pattern) => match &pattern.hooks.policy {
-                SharedPolicy::RestartWithin(_, factory) => Some(factory()),
-                _ => None,
-            },
-        };
-        if let Some(fresh) = fresh {
-            // SAFETY: the caller's word.
+        // SAFETY: the owner keeps the cell, which is of this type.
+        let policy = unsafe { Self::hooks(cell) }.map(|hooks| &hooks.policy);
+        if let Some(PanicPolicy::RestartWithin(_, factory)) = policy {
+            let fresh = factory();
+            // SAFETY: `env` is that of the caller's turn, and no other borrow of the state lives.
             let old =
                 unsafe { Env::with_state(env, |state: &mut S| std::mem::replace(state, fresh)) };
             panic::ignore(|| drop(old));
         }
     }
 
-    /// Calls a hook of a batch. May unwind.
+    /// Calls the hook of a batch that ends after this many turns. May unwind.
     ///
     /// # Safety
     /// The caller owns this mailbox, of this state type, between two turns, and nothing borrows its
     /// state, which is there.
-    unsafe fn step(cell: *const Header, step: Step) {
-        // SAFETY: the caller's word.
-        match unsafe { Self::hooks(cell) } {
-            HooksOf::None => {}
-            // SAFETY: the caller's word. What is called in here reaches the hooks only by a turn of
-            // this mailbox, which does not come now.
-            HooksOf::Own(more) => unsafe {
-                more.hooks.with_mut(|hooks| match step {
-                    Step::Start => {
-                        if let Some(hook) = &mut (*hooks).on_batch_start {
-                            Self::with_state(cell, hook);
-                        }
-                    }
-                    Step::End(turns) => {
-                        if let Some(hook) = &mut (*hooks).on_batch_end {
-                            Self::with_state(cell, |state| hook(state, turns));
-                        }
-                    }
-                });
-            },
-            // SAFETY: the caller's word.
-            HooksOf::Shared(pattern) => unsafe {
-                match (step, &pattern.hooks.on_batch_start, &pattern.hooks.on_batch_end) {
-                    (Step::Start, Some(hook), _) => Self::with_state(cell, hook),
-                    (Step::End(turns), _, Some(hook)) => {
-                        Self::with_state(cell, |state| hook(state, turns));
-                    }
-                    _ => {}
-                }
-            },
+    unsafe fn end_batch(cell: *const Header, turns: u64) {
+        // SAFETY: the owner keeps the cell, which is of this type.
+        let hooks = unsafe { Self::hooks(cell) };
+        if let Some(hook) = hooks.and_then(|hooks| hooks.on_batch_end.as_ref()) {
+            // SAFETY: B1: between two turns of its own the owner may borrow the state.
+            unsafe { Self::with_state(cell, |state| hook(state, turns)) };
         }
     }
 

@@ -53,7 +53,7 @@ impl Default for Blocking {
 /// use turnwise::{Actor, ThreadPool, blocking};
 ///
 /// let pool = ThreadPool::new()?;
-/// let config = Actor::builder(String::new()).executor(pool.handle()).spawn()?;
+/// let config = Actor::builder().executor(pool.handle()).spawn(String::new())?;
 /// let length = config.call(|text| {
 ///     *text = blocking(|| std::fs::read_to_string("Cargo.toml")).unwrap_or_default();
 ///     text.len()

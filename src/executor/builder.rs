@@ -82,7 +82,7 @@ impl PoolBuilder {
     /// use turnwise::{Actor, AskError, Reason, ThreadPool};
     ///
     /// let pool = ThreadPool::builder().threads(1).blocking(Blocking::Refuse).build()?;
-    /// let one = Actor::builder(1).executor(pool.handle()).spawn()?;
+    /// let one = Actor::builder().executor(pool.handle()).spawn(1)?;
     /// let (promise, reply) = turnwise::promise::<()>();
     /// let (tell, told) = std::sync::mpsc::channel();
     /// one.send(move |_| tell.send(reply.wait()).unwrap())?; // waits on a worker of this pool

@@ -22,7 +22,7 @@ impl ThreadPool {
     /// ```
     /// use turnwise::{Actor, ThreadPool};
     ///
-    /// let n = Actor::builder(1).executor(ThreadPool::global().clone()).spawn()?;
+    /// let n = Actor::builder().executor(ThreadPool::global().clone()).spawn(1)?;
     /// assert_eq!(n.call(|n| *n).wait()?, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -37,7 +37,7 @@ use crate::time::Limit;
 /// use turnwise::executor::DrainQueue;
 ///
 /// let queue = DrainQueue::new();
-/// let log = Actor::builder(Vec::new()).executor(queue.handle()).spawn()?;
+/// let log = Actor::builder().executor(queue.handle()).spawn(Vec::new())?;
 /// log.send(|log| log.push("one"))?;
 /// log.send(|log| log.push("two"))?;
 /// let seen = log.call(|log| log.clone());
@@ -126,7 +126,7 @@ impl DrainQueue {
     /// let order_of = |seed| {
     ///     let queue = DrainQueue::seeded(seed);
     ///     let seen = Actor::new(Vec::new());
-    ///     let actor = |n| Actor::builder(n).executor(queue.handle()).spawn().unwrap();
+    ///     let actor = |n| Actor::builder().executor(queue.handle()).spawn(n).unwrap();
     ///     let actors: Vec<_> = (0..6).map(actor).collect();
     ///     for actor in &actors {
     ///         let seen = seen.clone();
@@ -175,7 +175,7 @@ impl DrainQueue {
     /// use turnwise::executor::DrainQueue;
     ///
     /// let queue = DrainQueue::new();
-    /// let n = Actor::builder(0).executor(queue.handle()).budget(2).spawn()?;
+    /// let n = Actor::builder().executor(queue.handle()).budget(2).spawn(0)?;
     /// for _ in 0..3 {
     ///     n.send(|n| *n += 1)?;
     /// }
@@ -267,7 +267,7 @@ impl DrainQueue {
     /// use turnwise::executor::DrainQueue;
     ///
     /// let queue = Arc::new(DrainQueue::new());
-    /// let main = Actor::builder(queue.clone()).executor(queue.handle()).spawn()?;
+    /// let main = Actor::builder().executor(queue.handle()).spawn(queue.clone())?;
     /// std::thread::spawn(move || main.send(|queue| queue.close()).unwrap());
     /// assert_eq!(queue.run_until_closed(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

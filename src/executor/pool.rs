@@ -42,7 +42,7 @@ use crate::time::Limit;
 /// use turnwise::{Actor, ThreadPool};
 ///
 /// let pool = ThreadPool::builder().threads(2).thread_name("ledger").build()?;
-/// let sum = Actor::builder(0_u64).executor(pool.handle()).spawn()?;
+/// let sum = Actor::builder().executor(pool.handle()).spawn(0_u64)?;
 /// for n in 1..=100 {
 ///     sum.send(move |sum| *sum += n)?; // run by a worker
 /// }
@@ -116,7 +116,7 @@ impl ThreadPool {
     ///
     /// let pool = ThreadPool::new()?;
     /// let pool_handle = pool.handle();
-    /// let n = Actor::builder(0).executor(pool.handle()).spawn()?;
+    /// let n = Actor::builder().executor(pool.handle()).spawn(0)?;
     /// let asked = n.call(|n| *n);
     /// assert!(pool.shutdown(Duration::from_secs(10)).is_complete());
     /// assert_eq!(asked.wait(), Ok(0));

@@ -173,7 +173,7 @@ pub(super) mod tests {
     fn pending() -> (Actor<()>, Drain) {
         let (tell, told) = mpsc::channel();
         let give = move |drain| drop(tell.send(drain));
-        let actor = Actor::builder(()).executor(give).spawn().unwrap();
+        let actor = Actor::builder().executor(give).spawn(()).unwrap();
         actor.send(|_| ()).unwrap();
         (actor, told.recv().unwrap())
     }

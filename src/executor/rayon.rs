@@ -31,7 +31,7 @@ use crate::sync::Mutex;
 /// use turnwise::Actor;
 /// use turnwise::executor::Rayon;
 ///
-/// let n = Actor::builder(1).executor(Rayon::global()).spawn()?;
+/// let n = Actor::builder().executor(Rayon::global()).spawn(1)?;
 /// n.send(|n| *n += 1)?;
 /// assert_eq!(n.call(|n| *n).wait()?, 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -28,7 +28,7 @@ use crate::sync::atomic::Ordering::{Acquire, Release};
 /// use turnwise::executor::Tokio;
 ///
 /// let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
-/// let n = Actor::builder(1).executor(Tokio::new(runtime.handle().clone())).spawn()?;
+/// let n = Actor::builder().executor(Tokio::new(runtime.handle().clone())).spawn(1)?;
 /// let two = runtime.block_on(async { n.call(|n| *n + 1).await })?;
 /// assert_eq!(two, 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

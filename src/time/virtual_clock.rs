@@ -36,7 +36,7 @@ use crate::wait_list::{Waiter, Waiters};
 /// use turnwise::{Actor, VirtualClock};
 ///
 /// let clock = VirtualClock::new();
-/// let n = Actor::builder(0).clock(clock.clone()).spawn()?;
+/// let n = Actor::builder().clock(clock.clone()).spawn(0)?;
 ///
 /// let waiting = thread::spawn(move || n.wait_ended(Duration::from_secs(3600)));
 /// clock.wait_for_sleepers(1); // it waits now
@@ -134,7 +134,7 @@ impl VirtualClock {
     ///
     /// let clock = VirtualClock::new();
     /// assert_eq!(clock.next_wake(), None);
-    /// let n = Actor::builder(0).clock(clock.clone()).spawn()?;
+    /// let n = Actor::builder().clock(clock.clone()).spawn(0)?;
     /// let waiting = thread::spawn(move || n.wait_ended(Duration::from_secs(60)));
     /// clock.wait_for_sleepers(1);
     /// assert_eq!(clock.next_wake(), Some(Duration::from_secs(60)));

@@ -34,7 +34,7 @@ pub(crate) fn size_from_env(variable: &str, otherwise: usize) -> usize {
 /// An actor whose callers run everything, however long it takes: when a call returns, nothing is
 /// left.
 pub(crate) fn tireless<S: Send + 'static>(state: S) -> Actor<S> {
-    Actor::builder(state).budget(Budget::UNLIMITED).spawn().expect("no limit is a good one")
+    Actor::builder().budget(Budget::UNLIMITED).spawn(state).expect("no limit is a good one")
 }
 
 /// Runs `f` inside a turn: what it sends to idle actors waits there until `f` is over, or until
@@ -46,8 +46,8 @@ pub(crate) fn in_turn<R: Send>(f: impl FnOnce() -> R + Send) -> R {
 /// An actor that is run by the queue alone, and that does everything that waits in one drain.
 pub(crate) fn queued<S: Send + 'static>(state: S) -> (DrainQueue, Actor<S>) {
     let queue = DrainQueue::new();
-    let builder = Actor::builder(state).executor(queue.handle()).budget(Budget::UNLIMITED);
-    (queue, builder.spawn().expect("no limit is a good one"))
+    let builder = Actor::builder().executor(queue.handle()).budget(Budget::UNLIMITED);
+    (queue, builder.spawn(state).expect("no limit is a good one"))
 }
 
 /// Asks an actor that is run by this queue alone, runs the queue, and waits for the answer.

@@ -4,6 +4,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -90,9 +91,10 @@ pub(crate) fn resuming<S: Send + 'static>(builder: ActorBuilder<S>) -> ActorBuil
 /// Calls `hook` with the text of every panic.
 pub(crate) fn on_panic<S: Send + 'static>(
     builder: ActorBuilder<S>,
-    mut hook: impl FnMut(&str) + Send + 'static,
+    hook: impl FnMut(&str) + Send + 'static,
 ) -> ActorBuilder<S> {
-    builder.on_panic(move |panic| hook(panic.text()))
+    let hook = Mutex::new(hook);
+    builder.on_panic(move |panic| hook.lock().unwrap()(panic.text()))
 }
 
 /// Calls `hook` for every message that is given back.
@@ -111,9 +113,11 @@ pub(crate) fn on_end<S: Send + 'static>(
     builder: ActorBuilder<S>,
     hook: impl FnOnce() + Send + 'static,
 ) -> ActorBuilder<S> {
+    let hook = Mutex::new(Some(hook));
     builder.on_end(move |state, _| {
         drop(state);
-        hook();
+        let hook = hook.lock().unwrap().take();
+        hook.expect("one actor")();
     })
 }
 

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use hashbrown::DefaultHashBuilder;
 use turnwise::time::{Timer, Timers};
-use turnwise::{Actor, Clock, MonotonicClock, Template};
+use turnwise::{Actor, Clock, MonotonicClock, Spawner};
 
 use crate::estimate::Estimates;
 use crate::keep::Keeper;
@@ -215,7 +215,7 @@ pub(crate) struct Registry<K, S> {
     hasher: DefaultHashBuilder,
     make: Make<K, S>,
     /// None: the mailboxes are plain.
-    template: Option<Template<Slot<K, S>>>,
+    spawner: Option<Spawner<Slot<K, S>>>,
     pub(crate) clock: Option<Arc<dyn Clock>>,
     /// The mailboxes are run by an executor.
     pub(crate) elsewhere: bool,
@@ -346,17 +346,17 @@ impl<K, S> Registry<K, S> {
 impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     pub(crate) fn new(
         make: Make<K, S>,
-        template: Option<Template<Slot<K, S>>>,
+        spawner: Option<Spawner<Slot<K, S>>>,
         clock: Option<Arc<dyn Clock>>,
         elsewhere: bool,
     ) -> Arc<Self> {
-        Self::with(make, template, clock, elsewhere, More::NONE)
+        Self::with(make, spawner, clock, elsewhere, More::NONE)
     }
 
     /// With timers, a time that keys stay for, somebody who is told of overruns.
     pub(crate) fn with(
         make: Make<K, S>,
-        template: Option<Template<Slot<K, S>>>,
+        spawner: Option<Spawner<Slot<K, S>>>,
         clock: Option<Arc<dyn Clock>>,
         elsewhere: bool,
         more: More<K>,
@@ -370,7 +370,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             shards: (0..shards()).map(shard).collect(),
             hasher: DefaultHashBuilder::default(),
             make,
-            template,
+            spawner,
             clock,
             elsewhere,
             timers,
@@ -384,8 +384,8 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     /// A mailbox. Runs no user code.
     fn spawn(&self, key: Option<Arc<K>>) -> Actor<Slot<K, S>> {
         let slot = Slot { key, state: None };
-        match &self.template {
-            Some(template) => template.spawn(slot),
+        match &self.spawner {
+            Some(spawner) => spawner.spawn(slot),
             None => Actor::new(slot),
         }
     }

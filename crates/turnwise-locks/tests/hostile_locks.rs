@@ -118,7 +118,7 @@ fn a_pool_of_one_thread_goes_on() {
         let (locks, inside) = (Locks::new(), Arc::new(AtomicUsize::new(0)));
         let holder = locks.lock(1).wait().unwrap();
         let actors: Vec<_> =
-            (0..4).map(|_| Actor::builder(()).executor(pool.handle()).spawn().unwrap()).collect();
+            (0..4).map(|_| Actor::builder().executor(pool.handle()).spawn(()).unwrap()).collect();
         let replies: Vec<_> = actors
             .iter()
             .map(|actor| {

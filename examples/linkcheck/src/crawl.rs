@@ -76,12 +76,12 @@ impl<L: Line> Crawl<L> {
         let count = lines.len();
         let host = |(number, line)| {
             let host = Host::new(line, (number, count), rules.clone(), timers.clone());
-            built(Actor::builder(host).name(format!("host {number}")), &executor)
+            built(Actor::builder().name(format!("host {number}")), host, &executor)
         };
         let hosts: Vec<_> = lines.into_iter().enumerate().map(host).collect::<Result<_, _>>()?;
         let (done, found) = promise();
         let book = Book::new(hosts.clone(), done, watch);
-        let book = built(Actor::builder(book).name("book"), &executor)?;
+        let book = built(Actor::builder().name("book"), book, &executor)?;
         // One that is refused drops the promise: then `found` says so.
         drop(book.tell(Start(pages)));
         Ok(Crawl { hosts, _book: book, found })
@@ -101,10 +101,11 @@ impl<L: Line> Crawl<L> {
 
 fn built<S: Send + 'static>(
     builder: ActorBuilder<S>,
+    state: S,
     executor: &Option<Arc<dyn Executor>>,
 ) -> Result<Actor<S>, BuildError> {
     match executor {
-        Some(executor) => builder.executor(executor.clone()).spawn(),
-        None => builder.spawn(),
+        Some(executor) => builder.executor(executor.clone()).spawn(state),
+        None => builder.spawn(state),
     }
 }

@@ -90,7 +90,7 @@ impl Service for Turnwise {
             }),
             false => PanicPolicy::Stop,
         };
-        let actor = Actor::builder(Hall::new(seats))
+        let actor = Actor::builder()
             .name(name)
             .capacity(room, Overflow::Reject)
             .panic_policy(policy)
@@ -101,7 +101,7 @@ impl Service for Turnwise {
                 }
             })
             .on_end(move |hall, _| log.say(Event::Ended(hall.report())));
-        Turnwise(actor.spawn().expect("a capacity that there is"))
+        Turnwise(actor.spawn(Hall::new(seats)).expect("a capacity that there is"))
     }
 
     async fn reserve(&self, seats: u32) -> Result<Ticket, Failure> {

@@ -88,7 +88,7 @@ impl<S: Send + 'static> Link<S> {
         (system, place): (&System, &Place),
         (name, actors, capacity): (&'static str, usize, usize),
         state: impl Fn() -> S,
-        finish: impl Fn(S) + Clone + Send + 'static,
+        finish: impl Fn(S) + Clone + Send + Sync + 'static,
     ) -> Result<Arc<Self>, Failure> {
         let zero = || AtomicU64::new(0);
         let (accepted, handled, waited, lost) = (zero(), zero(), zero(), zero());
@@ -103,13 +103,13 @@ impl<S: Send + 'static> Link<S> {
         });
         let spawn = |n| {
             let (finish, lost) = (finish.clone(), gauge.clone());
-            let builder: ActorBuilder<S> = Actor::builder(state())
+            let builder: ActorBuilder<S> = Actor::builder()
                 .name(format!("{name} {n}"))
                 .capacity(capacity, Overflow::Reject)
                 .on_undelivered(move |_| _ = lost.lost.fetch_add(1, Relaxed))
                 .on_end(move |state, _| finish(state));
-            // The builder comes back with the error, and is not needed.
-            system.spawn(place.run(builder)).map_err(|error| error.reason().clone())
+            // The state comes back with the error, and is not needed.
+            system.spawn(place.run(builder), state()).map_err(|error| error.reason().clone())
         };
         let actors = (0..actors).map(spawn).collect::<Result<_, _>>()?;
         Ok(Arc::new(Link { actors, gauge }))

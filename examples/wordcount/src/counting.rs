@@ -64,7 +64,7 @@ impl Job<'_> {
 /// An actor per shard: a reader leaves its words and reads on, whoever else is counting in that
 /// shard. (If the actors run elsewhere, it always leaves them.)
 pub(crate) fn turnwise(job: &Job<'_>) -> Result<Counts, Failure> {
-    let shard = |_| job.place.run(Actor::builder(Counts::new())).spawn();
+    let shard = |_| job.place.run(Actor::builder()).spawn(Counts::new());
     let shards = (0..job.shards).map(shard).collect::<Result<Vec<_>, _>>()?;
     job.read(job.shards, |piece| {
         let Piece { text, words } = piece;

@@ -39,11 +39,11 @@ mod wait_list;
 pub use actor::{
     AbortHandle, Activity, Actor, ActorBuilder, ActorSnapshot, Asking, AsyncContext, AsyncHandler,
     AsyncTurn, Closing, Context, Ending, Handler, Posted, Promise, Recipient, Reply, Sending,
-    ShutdownReport, SpawnError, SpawnReason, System, SystemSnapshot, Template, TemplateBuilder,
-    WaitError, Waiting, WaitingRecipient, WeakActor, WeakRecipient, Within, promise, promise_on,
+    ShutdownReport, SpawnError, SpawnReason, Spawner, System, SystemSnapshot, WaitError, Waiting,
+    WaitingRecipient, WeakActor, WeakRecipient, Within, promise, promise_on,
 };
 pub use budget::Budget;
-pub use cell::config::{Overflow, PanicPolicy, SharedPolicy, Undelivered};
+pub use cell::config::{Overflow, PanicPolicy, Undelivered};
 pub use cell::executor::{Drain, Executor};
 pub use error::{
     ActorName, AskError, BuildError, EndCause, Reason, SendError, StopCause, TurnPanic,

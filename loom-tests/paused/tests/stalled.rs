@@ -108,11 +108,11 @@ fn plain() -> Actor<State> {
 }
 
 fn described() -> Actor<State> {
-    Actor::builder(State::default())
+    Actor::builder()
         .name("described")
         .panic_policy(PanicPolicy::Resume)
         .capacity(60, Overflow::Reject)
-        .spawn()
+        .spawn(State::default())
         .unwrap()
 }
 
@@ -293,7 +293,7 @@ fn sends_go_on_while_the_one_who_hands_a_drain_over_is_stopped() {
     let mut steps = Vec::new();
     for k in 0..1000 {
         let gate = Gate::new();
-        let actor = Actor::builder(State::default()).budget(64).spawn().unwrap();
+        let actor = Actor::builder().budget(64).spawn(State::default()).unwrap();
         let thread = thread::spawn({
             let (gate, actor, place) = (gate.clone(), actor.clone(), place.clone());
             move || {
@@ -328,9 +328,9 @@ fn ended_meanwhile(call: fn(Actor<State>), runs_all: bool) {
         for k in 0..1000 {
             let handled = Arc::new(AtomicU64::new(0));
             let (ended, end) = mpsc::channel();
-            let actor = Actor::builder(State::default())
+            let actor = Actor::builder()
                 .on_end(move |_, _| ended.send(()).unwrap())
-                .spawn()
+                .spawn(State::default())
                 .unwrap();
             let gate = Gate::new();
             let mut turn = behind_a_turn.then(|| Turn::start(&actor));

@@ -1,24 +1,23 @@
-//! The hooks around a batch.
+//! The end of a batch.
 
 use super::*;
 
-/// The hooks of a batch belong to the ownership: what they write is seen by the next owner's, and
-/// they come in pairs.
-pub(super) fn batch_in_pairs() {
-    let open = Written::new();
-    let (start, end) = (open.clone(), open.clone());
+/// The hook of a batch belongs to the ownership: what it writes is seen by the next owner's. Each
+/// turn is in one batch that ends.
+pub(super) fn batch_ends() {
+    let (ends, turns) = (Written::new(), Arc::new(AtomicU32::new(0)));
+    let (end, counted) = (ends.clone(), turns.clone());
     let shared = Shared::built(|builder| {
-        builder
-            .on_batch_start(move |_| {
-                start.write();
-                assert_eq!(start.read() % 2, 1);
-            })
-            .on_batch_end(move |_, _| end.write())
+        builder.on_batch_end(move |_, turns| {
+            end.write();
+            counted.fetch_add(turns as u32, Relaxed);
+        })
     });
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
     shared.send::<OWN>(0, 2);
     thread.join();
     shared.actor.with(|_| ()).expect("open");
-    assert_eq!(open.read() % 2, 0);
+    assert_ne!(ends.read(), 0);
+    assert_eq!(turns.load(Relaxed), 4);
     shared.finish();
 }

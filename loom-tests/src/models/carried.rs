@@ -162,13 +162,13 @@ pub(super) fn drain_dropped_in_a_turn() {
     let theirs = queue.clone();
     let books = Books::new();
     let unrun = books.clone();
-    let builder = Actor::builder(Log::new(&books)).executor(move |drain| theirs.push(drain));
+    let builder = Actor::builder().executor(move |drain| theirs.push(drain));
     let builder = builder.on_undelivered(move |message| {
         assert!(!SENDING.with(std::cell::Cell::get), "given back inside a turn");
         add(&unrun.unrun);
         drop(message);
     });
-    let actor = Arc::new(builder.spawn().expect("plain"));
+    let actor = Arc::new(builder.spawn(Log::new(&books)).expect("plain"));
     let shared = Shared { actor, books, queue: Some(queue) };
     shared.send::<OWN>(0, 1);
     let other = Shared::new();

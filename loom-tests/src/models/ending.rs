@@ -8,13 +8,13 @@ use crate::sync::reached;
 
 /// An actor whose end hook is counted and gets the state.
 fn with_end(books: &Arc<Books>) -> (Actor<Log>, Arc<Written>) {
-    let (builder, ends) = counts_ends(Actor::builder(Log::new(books)));
+    let (builder, ends) = counts_ends(Actor::builder());
     let unrun = books.clone();
     let builder = builder.on_undelivered(move |message| {
         add(&unrun.unrun);
         drop(message);
     });
-    (builder.spawn().expect("a plain actor"), ends)
+    (builder.spawn(Log::new(books)).expect("a plain actor"), ends)
 }
 
 pub(super) fn counts_ends(builder: ActorBuilder<Log>) -> (ActorBuilder<Log>, Arc<Written>) {
@@ -253,9 +253,8 @@ pub(super) fn r10_end_comes_last() {
     let books = Books::new();
     let (first, second) = (Written::new(), Written::new());
     let seen = (first.clone(), second.clone());
-    let builder = Actor::builder(Log::new(&books))
-        .on_end(move |_, _| assert_eq!(seen.0.read() + seen.1.read(), 2));
-    let actor = builder.spawn().expect("plain");
+    let builder = Actor::builder().on_end(move |_, _| assert_eq!(seen.0.read() + seen.1.read(), 2));
+    let actor = builder.spawn(Log::new(&books)).expect("plain");
     let theirs = actor.clone();
     let thread = spawn(move || {
         first.write();
@@ -329,7 +328,7 @@ pub(super) fn r10_chain_of_states() {
 pub(super) fn r7_lost_is_counted() {
     let queue = Arc::new(Queue::default());
     let theirs = queue.clone();
-    let actor = Actor::builder(()).executor(move |drain| theirs.push(drain)).spawn();
+    let actor = Actor::builder().executor(move |drain| theirs.push(drain)).spawn(());
     let actor = actor.expect("good settings");
     assert!(actor.send(|()| ()).is_ok());
     let other = actor.clone();

@@ -29,10 +29,10 @@ pub(super) fn free_chain() {
     let all = Books::new();
     let keeps = |next: Option<WeakActor<Log>>| {
         let deep = Deep(next);
-        let builder = Actor::builder(Log::new(&all)).on_panic(move |_| {
+        let builder = Actor::builder().on_panic(move |_| {
             let _ = &deep;
         });
-        builder.spawn().expect("plain")
+        builder.spawn(Log::new(&all)).expect("plain")
     };
     let third = keeps(None);
     let second = keeps(Some(third.downgrade()));

@@ -31,7 +31,7 @@ mod room;
 mod scheduled;
 mod shutdown;
 mod slots;
-mod templates;
+mod spawners;
 mod timers;
 mod turns;
 mod waiting;
@@ -237,7 +237,7 @@ pub(crate) const MODELS: &[Model] = models![
     TWO workers::worker_wakes_the_next,
     ONE workers::worker_leaves_its_place,
     TWO workers::standby_is_not_the_helper,
-    ALL batch::batch_in_pairs,
+    ALL batch::batch_ends,
     THREE carried::posted_by_two,
     THREE carried::drain_dropped_in_a_turn ["run meanwhile", "stopped"],
     TWO hand_over::hand_over_waiter_leaves ["left with a rest"],
@@ -246,12 +246,12 @@ pub(crate) const MODELS: &[Model] = models![
     THREE hand_over::hand_over_idle_sleeps,
     ALL hand_over::hand_over_deferred_taken,
     ALL freeing::free_chain,
-    ALL templates::c1_made_and_freed,
-    THREE templates::c1_forked_by_two ["both wait"],
-    ALL templates::c1_forked_and_freed,
-    ALL templates::b5_alone_or_not ["upgraded"],
-    ALL templates::b5_drain_is_out ["run"],
-    ALL templates::b5_chain,
+    ALL spawners::c1_made_and_freed,
+    THREE spawners::c1_forked_by_two ["both wait"],
+    ALL spawners::c1_forked_and_freed,
+    ALL spawners::b5_alone_or_not ["upgraded"],
+    ALL spawners::b5_drain_is_out ["run"],
+    ALL spawners::b5_chain,
     THREE shutdown::shutdown_against_a_send ["handled", "refused"],
     ALL shutdown::shutdown_against_an_end ["found", "gone before"],
     THREE shutdown::shutdown_against_a_spawn ["refused", "ended with it"],
@@ -611,11 +611,15 @@ impl Shared {
     fn built(f: impl FnOnce(ActorBuilder<Log>) -> ActorBuilder<Log>) -> Self {
         let books = Books::new();
         let unrun = books.clone();
-        let builder = f(Actor::builder(Log::new(&books))).on_undelivered(move |message| {
+        let builder = f(Actor::builder()).on_undelivered(move |message| {
             add(&unrun.unrun);
             drop(message);
         });
-        Shared { actor: Arc::new(builder.spawn().expect("good settings")), books, queue: None }
+        Shared {
+            actor: Arc::new(builder.spawn(Log::new(&books)).expect("good settings")),
+            books,
+            queue: None,
+        }
     }
 
     /// One whose drains wait in a queue, with other settings of its own.

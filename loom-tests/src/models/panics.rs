@@ -169,10 +169,9 @@ pub(super) fn r11_in_drops() {
     }
     let books = Books::new();
     let queue = Queue::of_the_fallback();
-    let builder = Actor::builder(Fragile { log: Log::new(&books), _touchy: Touchy })
-        .panic_policy(PanicPolicy::Resume)
-        .budget(Budget::UNLIMITED);
-    let actor = Arc::new(builder.spawn().expect("plain"));
+    let builder = Actor::builder().panic_policy(PanicPolicy::Resume).budget(Budget::UNLIMITED);
+    let actor =
+        Arc::new(builder.spawn(Fragile { log: Log::new(&books), _touchy: Touchy }).expect("plain"));
     let theirs = actor.clone();
     let thread = spawn(move || {
         let touchy = Touchy;
@@ -204,10 +203,12 @@ pub(super) fn r11_in_drops() {
 pub(super) fn r11_restarts() {
     let books = Books::new();
     let fresh = books.clone();
-    let builder = Actor::builder(Log::new(&books)).panic_policy(PanicPolicy::restart(move || {
-        Log { books: fresh.clone(), last: [7; 4], _track: Track::new(()) }
+    let builder = Actor::builder().panic_policy(PanicPolicy::restart(move || Log {
+        books: fresh.clone(),
+        last: [7; 4],
+        _track: Track::new(()),
     }));
-    let actor = Arc::new(builder.spawn().expect("plain"));
+    let actor = Arc::new(builder.spawn(Log::new(&books)).expect("plain"));
     let shared = Shared { actor, books: books.clone(), queue: None };
     let thread = shared.spawn(|shared| {
         assert!(shared.actor.send(|_| Planned::panic()).is_ok());

@@ -79,7 +79,7 @@ fn witnessed() -> (Actor<Log>, Arc<Books>) {
     let theirs = ended_elsewhere.clone();
     let unrun = books.clone();
     let witness = Witness { ended_elsewhere };
-    let builder = Actor::builder(Log::new(&books))
+    let builder = Actor::builder()
         .on_end(move |state, _| {
             if !runs_its_list() {
                 add(&theirs);
@@ -91,7 +91,7 @@ fn witnessed() -> (Actor<Log>, Arc<Books>) {
             add(&unrun.unrun);
             drop(message);
         });
-    (builder.spawn().expect("a plain actor"), books)
+    (builder.spawn(Log::new(&books)).expect("a plain actor"), books)
 }
 
 /// LEFT, both ways: an entry is out in a turn that goes on, while another thread takes the mailbox
@@ -532,8 +532,8 @@ pub(super) fn r8_dropped_against_a_sender() {
 /// next.
 pub(super) fn r8_run_in_the_call() {
     let books = Books::new();
-    let builder = Actor::builder(Log::new(&books)).executor(|drain: Drain| drain.run());
-    let actor = builder.spawn().expect("good settings");
+    let builder = Actor::builder().executor(|drain: Drain| drain.run());
+    let actor = builder.spawn(Log::new(&books)).expect("good settings");
     let (theirs, their_books) = (actor.clone(), books.clone());
     let thread = spawn(move || {
         send_all::<OWN>(&theirs, &their_books, 1, 1);

@@ -21,7 +21,7 @@ impl Member {
     fn of(system: &System, books: &Arc<Books>, queue: Arc<Queue>) -> Self {
         let ends = Written::new();
         let (theirs, unrun, executor) = (ends.clone(), books.clone(), queue.clone());
-        let builder = Actor::builder(Log::new(books)).on_end(move |state, _| {
+        let builder = Actor::builder().on_end(move |state, _| {
             theirs.write();
             drop(state);
         });
@@ -29,7 +29,8 @@ impl Member {
             add(&unrun.unrun);
             drop(message);
         });
-        let spawned = system.spawn(builder.executor(move |drain| executor.push(drain)));
+        let spawned =
+            system.spawn(builder.executor(move |drain| executor.push(drain)), Log::new(books));
         let spawned = spawned.map_err(|error| {
             let (builder, reason) = error.into_parts();
             drop(builder);
@@ -75,7 +76,7 @@ pub(super) fn shutdown_against_a_send() {
 pub(super) fn shutdown_against_an_end() {
     let (system, ends) = (System::new(), Written::new());
     let theirs = ends.clone();
-    let spawned = system.spawn(Actor::builder(()).on_end(move |(), _| theirs.write()));
+    let spawned = system.spawn(Actor::builder().on_end(move |(), _| theirs.write()), ());
     let actor = spawned.expect("it is open");
     let thread = spawn(move || drop(actor));
     // It would sleep for ever.
@@ -143,7 +144,7 @@ pub(super) fn shutdown_by_two() {
 pub(super) fn shutdown_of_each_other() {
     let systems = Arc::new([System::new(), System::new()]);
     let [first, second] = [0, 1].map(|i: usize| {
-        let spawned = systems[i].spawn(Actor::builder(()));
+        let spawned = systems[i].spawn(Actor::builder(), ());
         spawned.expect("it is open")
     });
     let theirs = systems.clone();

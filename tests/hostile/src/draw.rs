@@ -26,7 +26,7 @@ struct Profile {
     /// In a hundred: actors that are bounded; whose budget is small.
     bounded: u32,
     small_budget: u32,
-    /// The same: actors that are made from a template; bodies in which an entry becomes stale.
+    /// The same: actors that are made from a spawner; bodies in which an entry becomes stale.
     kin: u32,
     stale: u32,
     /// The same: steps that have to do with timers, or are attempts.
@@ -102,17 +102,17 @@ pub fn program(seed: u64, only: &str) -> Option<Program> {
     let profile = &all.get(weighted(&mut rng, &weights))?.1;
     let actors = rng.usize(profile.actors.0..=profile.actors.1);
     let systems = if rng.u32(..100) < 30 { rng.usize(1..=2) } else { 0 };
-    let templates = rng.usize(1..=2);
+    let spawners = rng.usize(1..=2);
     let awaits = (0..actors).map(|_| profile.awaits > 0 && rng.u32(..100) < 70).collect();
     let (places, next, to) = (Vec::new(), 0, 0);
-    let mut draw = Draw { rng, profile, actors, systems, templates, places, awaits, next, to };
+    let mut draw = Draw { rng, profile, actors, systems, spawners, places, awaits, next, to };
     draw.places = (0..3).map(|_| draw.place()).collect();
     let mut programs_actors = Vec::<Actor>::new();
     for at in 0..actors {
         let own = draw.actor(at);
-        let first = |actor: &&Actor| own.template.is_some() && actor.template == own.template;
+        let first = |actor: &&Actor| own.spawner.is_some() && actor.spawner == own.spawner;
         programs_actors.push(match programs_actors.iter().find(first) {
-            // All but this is the template's.
+            // All but this is the spawner's.
             Some(first) => {
                 let (late, system, holds) = (own.late, own.system, own.holds);
                 Actor { late, system, holds, ..first.clone() }
@@ -126,7 +126,7 @@ pub fn program(seed: u64, only: &str) -> Option<Program> {
         seed,
         profile: profile.name,
         systems,
-        templates,
+        spawners,
         actors: programs_actors,
         awaits: draw.awaits.clone(),
         threads,
@@ -161,7 +161,7 @@ struct Draw {
     profile: &'static Profile,
     actors: usize,
     systems: usize,
-    templates: usize,
+    spawners: usize,
     places: Vec<PlaceKind>,
     awaits: Vec<bool>,
     next: u32,
@@ -238,7 +238,7 @@ impl Draw {
             panicked: self.chance(50).then(|| self.mischief(1)),
             undelivered: self.chance(40).then(|| self.mischief(1)),
             rescues: self.chance(40),
-            batch: self.chance(15).then(|| (self.mischief(1), self.mischief(1))),
+            batch: self.chance(15).then(|| self.mischief(1)),
         };
         let turns = self.rng.u32(1..=3);
         let most = [
@@ -255,10 +255,10 @@ impl Draw {
         };
         let rests = matches!(on_panic, OnPanic::Within { .. });
         let plain = !rests && self.chance(12);
-        let template = self.chance(self.profile.kin).then(|| self.rng.usize(..self.templates));
+        let spawner = self.chance(self.profile.kin).then(|| self.rng.usize(..self.spawners));
         let actor = Actor {
-            template,
-            late: template.is_some() && self.chance(40),
+            spawner,
+            late: spawner.is_some() && self.chance(40),
             plain,
             runs,
             room,
@@ -429,7 +429,7 @@ impl Draw {
             Deed::ForgetFuture { slot },
             Deed::DropHandle { of },
             Deed::DropAll { of },
-            Deed::DropTemplate { template: self.rng.usize(..self.templates) },
+            Deed::DropTemplate { spawner: self.rng.usize(..self.spawners) },
             Deed::Close { of },
             Deed::Stop { of },
             Deed::Settle { slot, how: Settles::Keep },
@@ -758,8 +758,8 @@ impl Draw {
             31 => Deed::Look { of: to, system: self.rng.usize(..2) },
             32 => Deed::StopWeak { of: to },
             33 => Deed::Spawn { of: to },
-            34 => Deed::DropTemplate { template: self.rng.usize(..self.templates) },
-            35 => Deed::ForgetTemplate { template: self.rng.usize(..self.templates) },
+            34 => Deed::DropTemplate { spawner: self.rng.usize(..self.spawners) },
+            35 => Deed::ForgetTemplate { spawner: self.rng.usize(..self.spawners) },
             36 => Deed::DropAll { of: to },
             _ => Deed::Pause { micros: self.one(&[0, 0, 10, 100, 500]) },
         }

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::hint::black_box;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{self, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,8 +16,8 @@ use turnwise::executor::{Blocking, DrainQueue, Rayon, Tokio};
 use turnwise::{
     Actor, AskError, Asking, Budget, Clock, Closing, Context, EndCause, Ending, Executor, Handler,
     MonotonicClock, Overflow, PanicPolicy, Promise, Reason, Recipient, Reply, Restarts, SendError,
-    Sending, SharedPolicy, ShutdownReport, ThreadPool, Undelivered, WaitError, WeakActor,
-    WeakRecipient, Within, promise, promise_on,
+    Sending, ShutdownReport, ThreadPool, Undelivered, WaitError, WeakActor, WeakRecipient, Within,
+    promise, promise_on,
 };
 pub use turnwise::{Drain, Limit, System, VirtualClock, blocking};
 
@@ -35,7 +35,7 @@ use crate::user::{Answer, Last, Mail, OddClock, State, World, caught, is_claimed
 pub type Handle = Actor<State>;
 pub type Weak = WeakActor<State>;
 pub type WeakWay = WeakRecipient<Mail>;
-pub type Template = turnwise::Template<State>;
+pub type Spawner = turnwise::Spawner<State>;
 
 /// Does a poll run turns of nobody, or only none of an actor with an executor?
 pub const POLL_RUNS_NOBODY: bool = true;
@@ -131,7 +131,7 @@ pub fn check_name(world: &World, at: usize, said: Option<&str>, _context: &str) 
 /// The name that an actor is built with.
 fn name(world: &World, at: usize) -> Option<String> {
     let actor = &world.program.actors[at];
-    let name = || actor.template.map_or(format!("actor {at}"), |at| format!("template {at}"));
+    let name = || actor.spawner.map_or(format!("actor {at}"), |at| format!("spawner {at}"));
     (!actor.plain).then(name)
 }
 
@@ -1084,7 +1084,7 @@ impl Clock for OddClock {
     }
 }
 
-/// What is said alike to the builder of an actor and to that of a template.
+/// What is said alike to the builder of an actor and to that of a spawner.
 macro_rules! described {
     ($builder:expr, $world:expr, $at:expr) => {{
         let (world, at): (&Arc<World>, usize) = ($world, $at);
@@ -1140,9 +1140,9 @@ macro_rules! described {
             }
         };
         builder = builder.counted(plan.counted);
-        // A template's hooks and policy are called for any of its actors: whose state they are
+        // A spawner's hooks and policy are called for any of its actors: whose state they are
         // given, or whose turn was the last here.
-        let own = plan.template.is_none().then_some(at);
+        let own = plan.spawner.is_none().then_some(at);
         if let Some(body) = plan.hooks.end.clone() {
             let (world, token) = (world.clone(), world.token(Kind::Hook, at, None));
             builder = builder.on_end(move |state, cause| {
@@ -1177,33 +1177,24 @@ macro_rules! described {
                 world.user(&body);
             });
         }
-        if let Some((before, after)) = plan.hooks.batch.clone() {
-            let (first, last) = (world.clone(), world.clone());
-            let token = world.token(Kind::Hook, at, None);
-            builder = builder.on_batch_start(move |state: &mut State| {
-                let _token = &token;
-                let at = state.at();
-                first.entries[at].batches.fetch_add(1, SeqCst);
-                let _turn = state.hook(at);
-                first.user(&before);
-            });
+        if let Some(body) = plan.hooks.batch.clone() {
+            let (world, token) = (world.clone(), world.token(Kind::Hook, at, None));
             builder = builder.on_batch_end(move |state: &mut State, _| {
-                let at = state.at();
-                last.entries[at].batches.fetch_sub(1, SeqCst);
-                let _turn = state.batch_end(at);
-                last.user(&after);
+                let _token = &token;
+                let _turn = state.batch_end(state.at());
+                world.user(&body);
             });
         }
         builder
     }};
 }
 
-/// The fresh state of an actor, or of a template's whose turn was the last here.
+/// The fresh state of an actor, or of a spawner's whose turn was the last here.
 fn restart(world: &Arc<World>, at: usize, token: &Token) -> State {
     let (_token, plan) = (token, &world.program.actors[at]);
     if let OnPanic::Within { .. } = plan.on_panic {
         // It is called in a turn of its own, wherever that comes.
-        let is_own = plan.template.is_none();
+        let is_own = plan.spawner.is_none();
         if is_own {
             world.entries[at].record.restarts(world, at);
         }
@@ -1211,7 +1202,7 @@ fn restart(world: &Arc<World>, at: usize, token: &Token) -> State {
         world.user(&plan.hooks.restart);
         return if is_own { world.state(at) } else { world.fresh_state() };
     }
-    let of = if plan.template.is_some() { Last::here().0 } else { at };
+    let of = if plan.spawner.is_some() { Last::here().0 } else { at };
     world.user(&plan.hooks.restart);
     world.state(of)
 }
@@ -1225,24 +1216,24 @@ fn restarts(policy: OnPanic) -> Restarts {
     Restarts::at_most(most, micros(within)).backoff(micros(first), micros(longest))
 }
 
-/// Makes a template of the program, as the first of its actors is described.
-pub fn template(world: &Arc<World>, first: usize) -> Option<Template> {
+/// Makes a spawner of the program, as the first of its actors is described.
+pub fn spawner(world: &Arc<World>, first: usize) -> Option<Spawner> {
     let plan = &world.program.actors[first];
-    let builder = Template::builder();
+    let builder = Actor::builder();
     if plan.plain {
         return builder.build().ok();
     }
     let policy = match plan.on_panic {
-        OnPanic::Stop => SharedPolicy::Stop,
-        OnPanic::Resume => SharedPolicy::Resume,
+        OnPanic::Stop => PanicPolicy::Stop,
+        OnPanic::Resume => PanicPolicy::Resume,
         OnPanic::Restart => {
             let (world, token) = (world.clone(), world.token(Kind::Hook, first, None));
-            SharedPolicy::restart(move || restart(&world, first, &token))
+            PanicPolicy::restart(move || restart(&world, first, &token))
         }
         OnPanic::Within { .. } => {
             let (world, token) = (world.clone(), world.token(Kind::Hook, first, None));
             let restarts = restarts(plan.on_panic);
-            SharedPolicy::restart_within(restarts, move || restart(&world, first, &token))
+            PanicPolicy::restart_within(restarts, move || restart(&world, first, &token))
         }
     };
     described!(builder.panic_policy(policy), world, first).build().ok()
@@ -1252,14 +1243,14 @@ pub fn template(world: &Arc<World>, first: usize) -> Option<Template> {
 pub fn build(world: &Arc<World>, at: usize) -> Option<Handle> {
     let plan = &world.program.actors[at];
     let spawns = |system: usize| world.systems[system].lock().unwrap().clone();
-    if let Some(template) = plan.template {
-        let template = world.templates[template].lock().unwrap().clone()?;
-        if template.name() != name(world, at).as_deref() {
-            finding("a wrong name", &format!("{template:?} of actor {at}"));
+    if let Some(spawner) = plan.spawner {
+        let spawner = world.spawners[spawner].lock().unwrap().clone()?;
+        if spawner.name() != name(world, at).as_deref() {
+            finding("a wrong name", &format!("{spawner:?} of actor {at}"));
         }
         return match plan.system {
-            Some(system) => spawns(system)?.spawn_from(&template, world.state(at)).ok(),
-            None => Some(template.spawn(world.state(at))),
+            Some(system) => spawns(system)?.spawn_from(&spawner, world.state(at)).ok(),
+            None => Some(spawner.spawn(world.state(at))),
         };
     }
     if plan.plain {
@@ -1281,11 +1272,11 @@ pub fn build(world: &Arc<World>, at: usize) -> Option<Handle> {
             PanicPolicy::restart_within(restarts, move || restart(&world, at, &token))
         }
     };
-    let builder = Actor::builder(world.state(at)).panic_policy(policy);
+    let builder = Actor::builder().panic_policy(policy);
     let builder = described!(builder, world, at);
     match plan.system {
-        Some(system) => spawns(system)?.spawn(builder).ok(),
-        None => builder.spawn().ok(),
+        Some(system) => spawns(system)?.spawn(builder, world.state(at)).ok(),
+        None => builder.spawn(world.state(at)).ok(),
     }
 }
 
@@ -1306,7 +1297,7 @@ fn undelivered(world: &Arc<World>, at: usize, message: Undelivered<State>) {
         _ => return,
     };
     let actors = &world.program.actors;
-    let kin = actors[at].template.is_some() && actors[mail.to()].template == actors[at].template;
+    let kin = actors[at].spawner.is_some() && actors[mail.to()].spawner == actors[at].spawner;
     if mark(mail.id(), HOOKED) & RUN != 0 || mail.to() != at && !kin {
         finding("a message was undelivered that had run", &crate::ledger::described(mail.id()));
     }
@@ -1347,7 +1338,7 @@ pub fn chain(actors: u32, by: Link, place: ChainPlace, stack: usize) {
         happens();
         let state =
             Bead { next: if by == Link::State { held.take() } else { None }, gone: gone.clone() };
-        let mut builder = Actor::builder(state);
+        let mut builder = Actor::builder();
         builder = match (place, &pool) {
             (ChainPlace::Gone, _) => builder.executor(drop::<Drain>),
             (ChainPlace::Queue, _) => builder.executor(queue.handle()),
@@ -1355,16 +1346,22 @@ pub fn chain(actors: u32, by: Link, place: ChainPlace, stack: usize) {
             (_, None) => builder,
         };
         builder = match (by, held.take()) {
-            (Link::EndHook, Some(next)) => builder.on_end(move |_, _| drop(next)),
-            (Link::WeakInPanicHook, Some(next)) => builder.on_panic(move |_| {
-                let _ = &next;
-            }),
+            (Link::EndHook, Some(next)) => {
+                let next = Mutex::new(Some(next));
+                builder.on_end(move |_, _| drop(next.lock().unwrap().take()))
+            }
+            (Link::WeakInPanicHook, Some(next)) => {
+                let next = Mutex::new(next);
+                builder.on_panic(move |_| {
+                    let _ = &next;
+                })
+            }
             (_, next) => {
                 held = next;
                 builder
             }
         };
-        let Ok(actor) = builder.spawn() else { return };
+        let Ok(actor) = builder.spawn(state) else { return };
         if by == Link::Message {
             let next = held.take();
             let _ = actor.send(move |bead| drop(std::mem::replace(&mut bead.next, next)));

@@ -299,15 +299,15 @@ pub enum Deed {
     DropAll {
         of: usize,
     },
-    /// Makes an actor of a template, unless that was done.
+    /// Makes an actor of a spawner, unless that was done.
     Spawn {
         of: usize,
     },
     DropTemplate {
-        template: usize,
+        spawner: usize,
     },
     ForgetTemplate {
-        template: usize,
+        spawner: usize,
     },
     ForgetHandle {
         of: usize,
@@ -553,7 +553,7 @@ pub enum Time {
 pub struct Actor {
     /// Made from that: what is said here is the same for all of its actors, but the system and what
     /// the state holds.
-    pub template: Option<usize>,
+    pub spawner: Option<usize>,
     /// Made by a step.
     pub late: bool,
     /// Made by `new`: nothing of all the rest is said.
@@ -583,7 +583,7 @@ pub struct Hooks {
     pub undelivered: Option<Body>,
     /// What is undelivered is run elsewhere, or sent once more.
     pub rescues: bool,
-    pub batch: Option<(Body, Body)>,
+    pub batch: Option<Body>,
 }
 
 #[derive(Clone)]
@@ -597,8 +597,8 @@ pub struct Program {
     pub virtual_system: bool,
     /// It has timers of its own.
     pub timed: bool,
-    /// How many templates there are.
-    pub templates: usize,
+    /// How many spawners there are.
+    pub spawners: usize,
     pub actors: Vec<Actor>,
     /// Which of them have turns that may wait.
     pub awaits: Vec<bool>,
@@ -690,14 +690,10 @@ impl Steps for Actor {
         let hooks = &mut self.hooks;
         f(&mut hooks.state_dropped);
         f(&mut hooks.restart);
-        [&mut hooks.end, &mut hooks.panicked, &mut hooks.undelivered]
+        [&mut hooks.end, &mut hooks.panicked, &mut hooks.undelivered, &mut hooks.batch]
             .into_iter()
             .flatten()
             .for_each(&mut *f);
-        if let Some((before, after)) = &mut hooks.batch {
-            f(before);
-            f(after);
-        }
     }
 }
 
@@ -712,7 +708,7 @@ impl Program {
         self.actors.iter_mut().for_each(|actor| actor.bodies(&mut |body| within(body, f)));
     }
 
-    /// The numbers of its steps. Actors of a template have theirs in common.
+    /// The numbers of its steps. Actors of a spawner have theirs in common.
     pub fn steps(&mut self) -> Vec<u32> {
         let (mut all, mut known) = (Vec::new(), HashSet::new());
         self.each_body(&mut |body| {
@@ -721,10 +717,9 @@ impl Program {
         all
     }
 
-    /// The actors that are made from a template.
-    pub fn kin(&self, template: usize) -> impl Iterator<Item = usize> + '_ {
-        let of =
-            move |(at, actor): (usize, &Actor)| (actor.template == Some(template)).then_some(at);
+    /// The actors that are made from a spawner.
+    pub fn kin(&self, spawner: usize) -> impl Iterator<Item = usize> + '_ {
+        let of = move |(at, actor): (usize, &Actor)| (actor.spawner == Some(spawner)).then_some(at);
         self.actors.iter().enumerate().filter_map(of)
     }
 
@@ -817,13 +812,12 @@ impl fmt::Debug for Bell {
 
 impl fmt::Debug for Hooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (before, after) = self.batch.as_ref().map(|(before, after)| (before, after)).unzip();
         let named: Vec<_> = [
             ("end", self.end.is_some()),
             ("panic", self.panicked.is_some()),
             ("undelivered", self.undelivered.is_some()),
             ("rescues", self.rescues),
-            ("batch", before.is_some()),
+            ("batch", self.batch.is_some()),
         ]
         .into_iter()
         .filter(|(_, there)| *there)
@@ -838,8 +832,7 @@ impl fmt::Debug for Hooks {
                 ("end", self.end.as_ref()),
                 ("panicked", self.panicked.as_ref()),
                 ("undelivered", self.undelivered.as_ref()),
-                ("batch begins", before),
-                ("batch ends", after),
+                ("batch ends", self.batch.as_ref()),
             ],
         )
     }

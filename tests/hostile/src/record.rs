@@ -12,7 +12,7 @@ use crate::timing;
 use crate::user::World;
 
 thread_local! {
-    /// A state that a template's factory has just made. The state that it replaces is the next to
+    /// A state that a spawner's factory has just made. The state that it replaces is the next to
     /// be dropped here, and says whose it is.
     static FRESH: RefCell<Option<Arc<Who>>> = const { RefCell::new(None) };
 }
@@ -75,7 +75,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The panic hook of an actor without a template is told.
+    /// The panic hook of an actor without a spawner is told.
     pub fn panicked(&self, world: &World, at: usize) {
         self.told.fetch_add(1, SeqCst);
         let plan = &world.program.actors[at];
@@ -142,7 +142,7 @@ impl Record {
         if stats.discarded != discarded || stats.undelivered < discarded {
             says("undelivered");
         }
-        let exact = plan.hooks.panicked.is_some() && plan.template.is_none();
+        let exact = plan.hooks.panicked.is_some() && plan.spawner.is_none();
         if exact && stats.panicked != self.told.load(SeqCst) {
             says("panicked");
         }

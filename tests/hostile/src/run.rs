@@ -271,9 +271,9 @@ fn drop_handles(world: &Arc<World>) {
             caught(|| drop(actor));
             caught(|| drop(weak));
         }
-        for template in &world.templates {
-            let template = template.lock().unwrap().take();
-            caught(|| drop(template));
+        for spawner in &world.spawners {
+            let spawner = spawner.lock().unwrap().take();
+            caught(|| drop(spawner));
         }
     }
 }

@@ -99,8 +99,6 @@ pub struct Entry {
     pub made: AtomicBool,
     /// How often its end hook was told.
     pub ends: AtomicI32,
-    /// Batches that have begun and not ended.
-    pub batches: AtomicI32,
     /// Turns that have panicked, less what the panic hook was told.
     pub panics: AtomicI32,
     pub record: Record,
@@ -135,7 +133,7 @@ pub struct World {
     pub entries: Vec<Entry>,
     pub places: Vec<Mutex<Option<Arc<Place>>>>,
     pub systems: Vec<Mutex<Option<Arc<face::System>>>>,
-    pub templates: Vec<Mutex<Option<face::Template>>>,
+    pub spawners: Vec<Mutex<Option<face::Spawner>>>,
     futures: [Mutex<Option<Kept>>; FUTURES],
     owed: [Mutex<Option<Owed>>; FUTURES],
     ways: [Mutex<Option<(usize, Route)>>; FUTURES],
@@ -195,7 +193,7 @@ impl World {
             entries: program.actors.iter().map(|_| Entry::default()).collect(),
             places: places.collect(),
             systems: systems.into_iter().map(Mutex::new).collect(),
-            templates: (0..program.templates).map(|_| Mutex::default()).collect(),
+            spawners: (0..program.spawners).map(|_| Mutex::default()).collect(),
             futures: Default::default(),
             owed: Default::default(),
             ways: Default::default(),
@@ -211,10 +209,10 @@ impl World {
             runs_in_executor: AtomicBool::new(false),
             program,
         });
-        for template in 0..world.templates.len() {
-            let first = world.program.kin(template).next();
-            let made = first.and_then(|first| face::template(&world, first));
-            *world.templates[template].lock().unwrap() = made;
+        for spawner in 0..world.spawners.len() {
+            let first = world.program.kin(spawner).next();
+            let made = first.and_then(|first| face::spawner(&world, first));
+            *world.spawners[spawner].lock().unwrap() = made;
         }
         // The last first: those before hold handles of those behind.
         for at in (0..world.entries.len()).rev().filter(|at| !world.program.actors[*at].late) {
@@ -238,8 +236,8 @@ impl World {
 
     /// The actors that share with this one what was said about it.
     fn kin(&self, at: usize) -> Vec<usize> {
-        let template = self.program.actors[at].template;
-        template.map_or(vec![at], |template| self.program.kin(template).collect())
+        let spawner = self.program.actors[at].spawner;
+        spawner.map_or(vec![at], |spawner| self.program.kin(spawner).collect())
     }
 
     pub fn token(&self, kind: Kind, owner: usize, group: Option<u32>) -> Token {
@@ -288,7 +286,7 @@ impl World {
         self.entries[at].leaky.store(true, SeqCst);
     }
 
-    /// May its hooks stay? They are its template's, if it has one.
+    /// May its hooks stay? They are its spawner's, if it has one.
     pub fn is_storage_leaky(&self, at: usize) -> bool {
         let leaky = |at: usize| self.entries[at].storage_leaky.load(SeqCst) || self.is_leaky(at);
         self.kin(at).into_iter().any(leaky)
@@ -300,12 +298,9 @@ impl World {
         if !entry.made.load(SeqCst) || self.is_leaky(at) {
             return;
         }
-        let (ends, batches) = (entry.ends.load(SeqCst), entry.batches.load(SeqCst));
+        let ends = entry.ends.load(SeqCst);
         if hooks.end.is_some() && ends != 1 {
             finding("an end hook was not told once", &format!("actor {at}: {ends} times"));
-        }
-        if batches != 0 {
-            finding("a batch has no end", &format!("actor {at}: {batches} more begin"));
         }
         // A destructor may panic in a turn that is over for us.
         if hooks.panicked.is_some() && entry.panics.load(SeqCst) > 0 {
@@ -358,7 +353,7 @@ impl World {
         State { who, world: self.clone(), is_real: true, _holds: holds }
     }
 
-    /// A new state of an actor of a template, which is known when its old one goes.
+    /// A new state of an actor of a spawner, which is known when its old one goes.
     pub fn fresh_state(self: &Arc<Self>) -> State {
         State { who: Who::fresh(), world: self.clone(), is_real: true, _holds: None }
     }
@@ -641,14 +636,14 @@ impl World {
                 drop((weak, actor));
             }
             Deed::Spawn { of } => self.make(*of),
-            Deed::DropTemplate { template } => {
-                let template = self.templates[*template].lock().unwrap().take();
-                drop(template);
+            Deed::DropTemplate { spawner } => {
+                let spawner = self.spawners[*spawner].lock().unwrap().take();
+                drop(spawner);
             }
-            Deed::ForgetTemplate { template } => {
-                let kept = self.templates[*template].lock().unwrap().clone();
+            Deed::ForgetTemplate { spawner } => {
+                let kept = self.spawners[*spawner].lock().unwrap().clone();
                 if let Some(kept) = kept {
-                    let kin = self.program.kin(*template);
+                    let kin = self.program.kin(*spawner);
                     kin.for_each(|at| self.entries[at].storage_leaky.store(true, SeqCst));
                     std::mem::forget(kept);
                 }
@@ -1359,11 +1354,6 @@ impl State {
                 finding("a turn on a state that has panicked", &format!("actor {to}"));
             }
         }
-        self.hook(to)
-    }
-
-    /// A turn, or what else gets the state, begins here.
-    pub fn hook(&mut self, to: usize) -> Turn {
         self.hook_of(to, true)
     }
 
@@ -1472,7 +1462,7 @@ impl Drop for State {
         }
         let at = self.at();
         let Some(entry) = self.world.entries.get(at) else {
-            return finding("a fresh state was dropped at once", "of a template");
+            return finding("a fresh state was dropped at once", "of a spawner");
         };
         if entry.running.load(SeqCst) {
             finding("a state was dropped in its turn", &format!("actor {at}"));
@@ -1500,7 +1490,7 @@ pub struct Turn {
     _was: Was,
 }
 
-/// The actor whose turn was the last on this thread: a template's hook that is told of a panic is
+/// The actor whose turn was the last on this thread: a spawner's hook that is told of a panic is
 /// told of one of this actor. It is the same after this is dropped.
 pub struct Last(pub usize);
 

@@ -2,5 +2,5 @@
 use turnwise::Actor;
 
 fn main() {
-    Actor::builder(0).on_panic(|text: &str| println!("{text}")).spawn().unwrap();
+    Actor::builder().on_panic(|text: &str| println!("{text}")).spawn(0).unwrap();
 }

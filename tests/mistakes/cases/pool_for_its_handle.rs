@@ -3,5 +3,5 @@ use turnwise::{Actor, ThreadPool};
 
 fn main() {
     let pool = ThreadPool::new().unwrap();
-    Actor::builder(0).executor(pool).spawn().unwrap();
+    Actor::builder().executor(pool).spawn(0).unwrap();
 }

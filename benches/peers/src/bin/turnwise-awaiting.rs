@@ -62,8 +62,8 @@ struct Row {
 
 fn queued() -> (Actor<u64>, DrainQueue) {
     let queue = DrainQueue::new();
-    let builder = Actor::builder(0).executor(queue.handle()).budget(Budget::UNLIMITED);
-    (builder.spawn().expect("no limit is a good one"), queue)
+    let builder = Actor::builder().executor(queue.handle()).budget(Budget::UNLIMITED);
+    (builder.spawn(0).expect("no limit is a good one"), queue)
 }
 
 fn idle() -> Row {
@@ -115,7 +115,7 @@ fn busy() -> Row {
 fn on_the_pool() -> Row {
     const WAITING: u64 = 100;
     let pool = ThreadPool::builder().threads(1).build().expect("a thread");
-    let spawn = || Actor::builder(0_u64).executor(pool.handle()).spawn().expect("a good one");
+    let spawn = || Actor::builder().executor(pool.handle()).spawn(0_u64).expect("a good one");
     let (plain, turns) = (spawn(), spawn());
     let kept = Arc::new(pool);
     let pool = kept.clone();
@@ -173,7 +173,7 @@ fn wakes() -> Row {
     let (actor, queue) = queued();
     let tokio_actor = {
         let executor = Tokio::new(turn_runtime.handle().clone());
-        Actor::builder(0_u64).executor(executor).spawn().expect("a good one")
+        Actor::builder().executor(executor).spawn(0_u64).expect("a good one")
     };
     Row {
         name: "suspend, wake, resume: one thread",
@@ -220,7 +220,7 @@ fn wakes() -> Row {
 fn wakes_elsewhere() -> Row {
     let two = Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
     let pool = ThreadPool::builder().threads(1).build().expect("a thread");
-    let actor = Actor::builder(0_u64).executor(pool.handle()).spawn().expect("a good one");
+    let actor = Actor::builder().executor(pool.handle()).spawn(0_u64).expect("a good one");
     Row {
         name: "the same, the receiver on a thread of its own",
         bar: "1.0",
@@ -341,8 +341,8 @@ fn askers(name: &'static str, bar: &'static str, eight_of_them: bool) -> Row {
     let mutex = Arc::new(Mutex::new(0_u64));
     let (bare, on_tokio, on_pool) = (
         Actor::new(0_u64),
-        Actor::builder(0_u64).executor(Tokio::new(runtime.handle().clone())).spawn().expect("good"),
-        Actor::builder(0_u64).executor(pool.handle()).spawn().expect("good"),
+        Actor::builder().executor(Tokio::new(runtime.handle().clone())).spawn(0_u64).expect("good"),
+        Actor::builder().executor(pool.handle()).spawn(0_u64).expect("good"),
     );
     let kameo = runtime.block_on(async { kameo_peer::Counter::spawn(()) });
     let (ractor, _) = runtime

@@ -93,9 +93,9 @@ impl<const BOUND: usize> Peer for TurnwiseBounded<BOUND> {
 
     async fn spawn(_place: usize, state: State<Self>) -> Self {
         TurnwiseBounded(
-            Actor::builder(state)
+            Actor::builder()
                 .capacity(BOUND, Overflow::Reject)
-                .spawn()
+                .spawn(state)
                 .expect("the bound is within the limits"),
         )
     }
@@ -128,7 +128,7 @@ impl Peer for TurnwisePool {
     );
 
     async fn spawn(_place: usize, state: State<Self>) -> Self {
-        let actor = Actor::builder(state).executor(hosts::pool().handle()).spawn();
+        let actor = Actor::builder().executor(hosts::pool().handle()).spawn(state);
         TurnwisePool(actor.expect("no capacity was asked for"))
     }
     #[inline]

@@ -408,10 +408,10 @@ where
         // The desk ends a pass at the group by itself; the budget has the thread that drains give
         // the rest to others then, and not in the midst of a pass.
         let turns = u32::try_from(group).unwrap_or(u32::MAX);
-        let mut actor = Actor::builder(desk.map_err(OpenError::Load)?)
+        let mut actor = Actor::builder()
             .name("admission")
             .budget(Budget::turns(turns))
-            .on_batch_end(|desk, _| desk.batch_ends());
+            .on_batch_end(|desk: &mut Desk<_, L>, _| desk.batch_ends());
         actor = match &time {
             Time::Machine => actor,
             Time::Timers(timers) => actor.clock(timers.clock().clone()),
@@ -419,7 +419,7 @@ where
         if let Some(executor) = executor {
             actor = actor.executor(executor);
         }
-        let actor = actor.spawn().map_err(OpenError::Build)?;
+        let actor = actor.spawn(desk.map_err(OpenError::Load)?).map_err(OpenError::Build)?;
         Ok(Admission { actor, board, time, group: (group, longest) })
     }
 }

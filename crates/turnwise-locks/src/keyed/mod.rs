@@ -13,9 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use turnwise::time::Timers;
-use turnwise::{
-    Actor, AskError, AsyncTurn, Clock, Executor, Limit, Reason, SharedPolicy, Template,
-};
+use turnwise::{Actor, AskError, AsyncTurn, Clock, Executor, Limit, PanicPolicy, Reason};
 
 pub use error::{Cut, NotStarted, RunError, TryRun};
 pub use run::Run;
@@ -1002,17 +1000,17 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
         // They are to stay: nothing fires any more whose timers are gone.
         more.timers = more.timers.or_else(|| clock.as_ref().map(Timers::of));
         let elsewhere = executor.is_some();
-        let template = (elsewhere || clock.is_some()).then(|| {
-            let mut template = Template::builder().panic_policy(SharedPolicy::Resume);
+        let spawner = (elsewhere || clock.is_some()).then(|| {
+            let mut spawner = Actor::builder().panic_policy(PanicPolicy::Resume);
             if let Some(executor) = executor {
-                template = template.executor(executor);
+                spawner = spawner.executor(executor);
             }
             if let Some(clock) = &clock {
-                template = template.clock(clock.clone());
+                spawner = spawner.clock(clock.clone());
             }
-            template.build().unwrap_or_else(|error| unreachable!("no limit is a good one: {error}"))
+            spawner.build().unwrap_or_else(|error| unreachable!("no limit is a good one: {error}"))
         });
-        Keyed { registry: Registry::with(make, template, clock, elsewhere, more) }
+        Keyed { registry: Registry::with(make, spawner, clock, elsewhere, more) }
     }
 }
 

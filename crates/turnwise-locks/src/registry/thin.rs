@@ -71,8 +71,8 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
 
     fn spawn_with(&self, state: S) -> Actor<Slot<K, S>> {
         let slot = Slot::alone(state);
-        match &self.template {
-            Some(template) => template.spawn(slot),
+        match &self.spawner {
+            Some(spawner) => spawner.spawn(slot),
             None => Actor::new(slot),
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use turnwise::time::Timers;
-use turnwise::{Clock, Executor, Template};
+use turnwise::{Actor, Clock, Executor, Spawner};
 
 use super::SlotPool;
 use super::desk::Desk;
@@ -31,7 +31,7 @@ struct Common {
     lease: Option<Duration>,
     clean_first: bool,
     timers: Option<Timers>,
-    helper: Option<Template<()>>,
+    helper: Option<Spawner<()>>,
 }
 
 /// Why a pool was not made, or not resized.
@@ -180,8 +180,8 @@ impl<T: 'static, E: 'static> SlotPoolBuilder<T, E> {
     /// holds up no other if there are threads enough. Without this, or if the executor is gone, the
     /// process's [pool](turnwise::ThreadPool::global).
     pub fn executor(mut self, executor: impl Executor + 'static) -> Self {
-        match Template::builder().executor(executor).build() {
-            Ok(template) => self.common.helper = Some(template),
+        match Actor::builder().executor(executor).build() {
+            Ok(spawner) => self.common.helper = Some(spawner),
             Err(_) => unreachable!("nothing was said of limits"),
         }
         self

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use turnwise::time::{Timer, Timers};
-use turnwise::{Actor, Template};
+use turnwise::{Actor, Spawner};
 
 use super::job::Cuttable;
 use super::view::{PoolView, SlotId, SlotState, SlotView};
@@ -17,7 +17,7 @@ pub(super) struct Desk {
     pub(super) permits: Semaphore,
     pub(super) timers: Timers,
     /// Where expired holds are dealt with. None: in the process's pool.
-    pub(super) helper: Option<Template<()>>,
+    pub(super) helper: Option<Spawner<()>>,
     /// Numbers are cleaned up before their first use.
     pub(super) clean_first: bool,
     numbers: Arc<Mutex<Numbers>>,
@@ -160,7 +160,7 @@ impl Desk {
     pub(super) fn new(
         slots: usize,
         timers: Timers,
-        helper: Option<Template<()>>,
+        helper: Option<Spawner<()>>,
         clean_first: bool,
     ) -> Arc<Self> {
         let (tray, free, cells) = (Tray::of(slots as u64), Lowest::default(), Vec::new());

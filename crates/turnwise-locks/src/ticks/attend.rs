@@ -79,13 +79,11 @@ pub(super) fn attend(
 ) -> Attendance {
     let shared = shared.clone();
     let TickNumber(seen) = shared.schedule.tick_at((shared.wall)());
-    let mut attendant = Actor::builder(Attendant { job: Arc::from(job), missed, f, seen })
-        .name("attendance")
-        .panic_policy(PanicPolicy::Resume);
+    let mut attendant = Actor::builder().name("attendance").panic_policy(PanicPolicy::Resume);
     if let Some(executor) = shared.executor.clone() {
         attendant = attendant.executor(executor);
     }
-    let attendant = match attendant.spawn() {
+    let attendant = match attendant.spawn(Attendant { job: Arc::from(job), missed, f, seen }) {
         Ok(attendant) => attendant,
         Err(_) => unreachable!("nothing was said that could be wrong"),
     };

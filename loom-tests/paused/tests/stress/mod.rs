@@ -308,12 +308,12 @@ fn close(size: Size) {
     let counts = Counts::new();
     let ended = Arc::new(AtomicU64::new(0));
     let hook = ended.clone();
-    let actor = Actor::builder(State::default())
+    let actor = Actor::<State>::builder()
         .on_end(move |state, cause| {
             assert!(cause.stop_cause().is_none());
             hook.fetch_add(state.turns + 1, Relaxed);
         })
-        .spawn()
+        .spawn(State::default())
         .unwrap();
     until(
         size,
@@ -334,7 +334,7 @@ fn stop(size: Size) {
     for with_hook in [true, false] {
         let counts = Counts::new();
         let given_back = Arc::new(AtomicU64::new(0));
-        let mut builder = Actor::builder(State::default());
+        let mut builder = Actor::builder();
         if with_hook {
             let given_back = given_back.clone();
             builder = builder.on_undelivered(move |message| {
@@ -342,7 +342,7 @@ fn stop(size: Size) {
                 drop(message);
             });
         }
-        let actor = builder.spawn().unwrap();
+        let actor = builder.spawn(State::default()).unwrap();
         until(
             size,
             &counts,
@@ -507,7 +507,7 @@ fn bounded(size: Size) {
     const CAPACITY: usize = 3;
     let counts = Counts::new();
     let actor =
-        Actor::builder(State::default()).capacity(CAPACITY, Overflow::Reject).spawn().unwrap();
+        Actor::builder().capacity(CAPACITY, Overflow::Reject).spawn(State::default()).unwrap();
     let (accepted, refused): (Vec<u64>, Vec<u64>) = on_threads(size, {
         let (actor, counts) = (actor.clone(), counts.clone());
         move |me| {
@@ -543,7 +543,7 @@ fn bounded(size: Size) {
 
 fn panics(size: Size) {
     let counts = Counts::new();
-    let actor = Actor::builder(State::default()).panic_policy(PanicPolicy::Resume).spawn().unwrap();
+    let actor = Actor::builder().panic_policy(PanicPolicy::Resume).spawn(State::default()).unwrap();
     let panicked = on_threads(size, {
         let (actor, counts) = (actor.clone(), counts.clone());
         move |me| {
@@ -665,7 +665,7 @@ impl Hand {
     fn actor<S: Send + 'static>(&self, state: S) -> Actor<S> {
         let drains = self.0.clone();
         let execute = move |drain: Drain| assert!(drains.send(|all| all.push(drain)).is_ok());
-        Actor::builder(state).executor(execute).spawn().unwrap()
+        Actor::builder().executor(execute).spawn(state).unwrap()
     }
 
     /// Runs what waits.
@@ -702,10 +702,10 @@ fn executor(size: Size) {
     let rounds = size.rounds / 10 + 8;
     let (counts, threads) = (Counts::new(), Threads(Actor::new(Vec::new())));
     let runner = threads.clone();
-    let actor = Actor::builder(State::default())
+    let actor = Actor::builder()
         .executor(move |drain: Drain| runner.start(move || drain.run()))
         .budget(3)
-        .spawn()
+        .spawn(State::default())
         .unwrap();
     let neighbour = Actor::new(State::default());
     on_threads(size, {
@@ -742,7 +742,7 @@ fn executor_gone(size: Size) {
             0..3 => runner.start(move || drain.run()),
             _ => drop(drain),
         };
-        let actor = Actor::builder(State::default()).executor(execute).budget(2).spawn().unwrap();
+        let actor = Actor::builder().executor(execute).budget(2).spawn(State::default()).unwrap();
         on_threads(size, {
             let (actor, counts) = (actor.clone(), counts.clone());
             move |me| {
@@ -771,7 +771,7 @@ fn executor_gone(size: Size) {
 fn waiting_for_room(size: Size) {
     let rounds = size.rounds / 4 + 8;
     let counts = Counts::new();
-    let actor = Actor::builder(State::default()).capacity(2, Overflow::Reject).spawn().unwrap();
+    let actor = Actor::builder().capacity(2, Overflow::Reject).spawn(State::default()).unwrap();
     on_threads(size, {
         let (actor, counts) = (actor.clone(), counts.clone());
         move |me| {
@@ -943,10 +943,10 @@ fn system(size: Size) {
         let system = Arc::new(System::new());
         let actors = [(); 2].map(|()| {
             let (runner, ended) = (threads.clone(), ended.clone());
-            let builder = Actor::builder(State::default())
+            let builder = Actor::builder()
                 .executor(move |drain: Drain| runner.start(move || drain.run()))
                 .on_end(move |_, _| _ = ended.fetch_add(1, Relaxed));
-            system.spawn(builder).unwrap()
+            system.spawn(builder, State::default()).unwrap()
         });
         on_threads(size, {
             let (system, counts, actors) = (system.clone(), counts.clone(), actors.clone());
@@ -981,10 +981,10 @@ fn virtual_clock(size: Size) {
     let counts = Counts::new();
     let (clock, hand) = (VirtualClock::new(), Hand::new());
     let drains = hand.0.clone();
-    let actor = Actor::builder(State::default())
+    let actor = Actor::builder()
         .clock(clock.clone())
         .executor(move |drain: Drain| assert!(drains.send(|all| all.push(drain)).is_ok()))
-        .spawn()
+        .spawn(State::default())
         .unwrap();
     let busy = Arc::new(AtomicU64::new(size.threads as u64 - 1));
     on_threads(size, {

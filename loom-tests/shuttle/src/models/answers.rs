@@ -23,7 +23,7 @@ impl Wake for Comes {
 pub(super) fn answers() {
     let (workers, tokens) = (Workers::default(), Tokens::default());
     let worker = workers.start();
-    let actor = Actor::builder(0_u64).executor(workers.clone()).spawn().expect("it is right");
+    let actor = Actor::builder().executor(workers.clone()).spawn(0_u64).expect("it is right");
     let (kept, keeps) = promise::<u64>();
     let is_kept = any(2) == 0;
     let waits = spawn(move || keeps.wait());

@@ -3,10 +3,6 @@
 use super::*;
 use crate::sync::panic;
 
-/// Hooks that count the batches of one actor: each that begins ends.
-#[derive(Clone, Default)]
-struct Batches(Arc<AtomicU64>, Arc<AtomicU64>);
-
 fn add(count: &AtomicU64) {
     count.fetch_add(1, Relaxed);
 }
@@ -15,26 +11,25 @@ fn add(count: &AtomicU64) {
 /// runs. From three threads, turns go down it, three deep by `with`, by questions, by messages that
 /// are sent and posted, with a panic somewhere. All are answered, and nothing that was sent is lost.
 pub(super) fn chain() {
-    let (workers, batches, made) =
-        (Workers::default(), Batches::default(), Arc::new(AtomicU64::new(0)));
+    let (workers, made) = (Workers::default(), Arc::new(AtomicU64::new(0)));
+    let turns = Arc::new(AtomicU64::new(0));
     let worker = workers.start();
     let first = Actor::new(0_u64);
-    let (begin, end) = (batches.clone(), batches.clone());
-    let goes_on = Actor::builder(0_u64)
+    let counted = turns.clone();
+    let goes_on = Actor::builder()
         .panic_policy(PanicPolicy::Resume)
-        .on_batch_start(move |_| add(&begin.0))
-        .on_batch_end(move |_, _| add(&end.1))
-        .spawn()
+        .on_batch_end(move |_, turns| _ = counted.fetch_add(turns, Relaxed))
+        .spawn(0_u64)
         .expect("it is right");
     let anew = made.clone();
-    let made_anew = Actor::builder(0_u64)
+    let made_anew = Actor::builder()
         .panic_policy(PanicPolicy::restart(move || {
             add(&anew);
             0
         }))
-        .spawn()
+        .spawn(0_u64)
         .expect("it is right");
-    let last = Actor::builder(0_u64).executor(workers.clone()).spawn().expect("it is right");
+    let last = Actor::builder().executor(workers.clone()).spawn(0_u64).expect("it is right");
     let threads: Vec<_> = (0..3)
         .map(|_| {
             let (first, goes_on) = (first.clone(), goes_on.clone());
@@ -117,7 +112,7 @@ pub(super) fn chain() {
     workers.close();
     worker.join();
     fallback::join_all();
-    assert_eq!(batches.0.load(Relaxed), batches.1.load(Relaxed), "a batch that begins ends");
+    assert_eq!(turns.load(Relaxed), all.goes_on + 2, "each turn is in a batch that ends");
 }
 
 /// What a thread has sent, by receiver.

@@ -14,7 +14,7 @@ fn told<R>(answer: Result<R, AskError>) -> Option<Cycle> {
 /// Five, whose names are their numbers.
 fn five() -> Vec<Actor<u64>> {
     let name = |at: usize| ["0", "1", "2", "3", "4"][at];
-    (0..5).map(|at| Actor::builder(0).name(name(at)).spawn().expect("it is right")).collect()
+    (0..5).map(|at| Actor::builder().name(name(at)).spawn(0).expect("it is right")).collect()
 }
 
 /// Three to five threads, each in a turn of an actor of its own. When all are there, each waits for

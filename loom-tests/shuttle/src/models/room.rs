@@ -8,10 +8,10 @@ use super::*;
 pub(super) fn room() {
     let (workers, tokens) = (Workers::default(), Tokens::default());
     let worker = workers.start();
-    let actor: Actor<[u64; 3]> = Actor::builder([0; 3])
+    let actor: Actor<[u64; 3]> = Actor::builder()
         .executor(workers.clone())
         .capacity(1 + any(2), Overflow::Reject)
-        .spawn()
+        .spawn([0; 3])
         .expect("it is right");
     let senders: Vec<_> = (0..3)
         .map(|me| {

@@ -52,7 +52,7 @@ pub(super) fn turns() {
     let actors: Vec<Actor<Count>> = (0..4)
         .map(|at| match at % 2 {
             0 => Actor::new(Count(0)),
-            _ => Actor::builder(Count(0)).executor(workers.clone()).spawn().expect("it is right"),
+            _ => Actor::builder().executor(workers.clone()).spawn(Count(0)).expect("it is right"),
         })
         .collect();
     let askers: Vec<_> = (0..4)

@@ -1,11 +1,11 @@
-//! What the actors of a template share, and the drop of a last handle that finds itself alone.
+//! What the actors of a spawner share, and the drop of a last handle that finds itself alone.
 
-use super::super::actor::Template;
-use super::super::cell::config::SharedPolicy;
+use super::super::actor::Spawner;
+use super::super::cell::config::PanicPolicy;
 use super::*;
 use crate::sync::reached;
 
-/// What a hook of a template keeps: it has to be dropped once, after all that was done before each
+/// What a hook of a spawner keeps: it has to be dropped once, after all that was done before each
 /// of the actors went.
 struct Kept {
     done: [Arc<Written>; 2],
@@ -20,22 +20,22 @@ impl Drop for Kept {
     }
 }
 
-/// A template that goes on after a panic and keeps that.
-fn template(done: &[Arc<Written>; 2]) -> (Template<Log>, Arc<AtomicU32>) {
+/// A spawner that goes on after a panic and keeps that.
+fn spawner(done: &[Arc<Written>; 2]) -> (Spawner<Log>, Arc<AtomicU32>) {
     let drops = Arc::new(AtomicU32::new(0));
     let kept = Kept { done: done.clone(), drops: drops.clone(), _track: Track::new(()) };
-    let builder = Template::builder().panic_policy(SharedPolicy::Resume).on_panic(move |_| {
+    let builder = Actor::builder().panic_policy(PanicPolicy::Resume).on_panic(move |_| {
         let _ = &kept;
     });
     (builder.build().expect("no limits"), drops)
 }
 
-/// C1 and GONE: two threads make an actor each from one template, and let go of it and of the
-/// template; whoever is last frees what was shared, after all that the other one did.
+/// C1 and GONE: two threads make an actor each from one spawner, and let go of it and of the
+/// spawner; whoever is last frees what was shared, after all that the other one did.
 pub(super) fn c1_made_and_freed() {
     let (done, all) = ([Written::new(), Written::new()], Books::new());
-    let (template, drops) = template(&done);
-    let (theirs, their_books) = (template.clone(), all.clone());
+    let (spawner, drops) = spawner(&done);
+    let (theirs, their_books) = (spawner.clone(), all.clone());
     let their_done = done[1].clone();
     let thread = spawn(move || {
         let actor = theirs.spawn(Log::new(&their_books));
@@ -43,8 +43,8 @@ pub(super) fn c1_made_and_freed() {
         their_done.write();
         drop(actor);
     });
-    let actor = template.spawn(Log::new(&all));
-    drop(template);
+    let actor = spawner.spawn(Log::new(&all));
+    drop(spawner);
     done[0].write();
     drop(actor);
     thread.join();
@@ -52,13 +52,13 @@ pub(super) fn c1_made_and_freed() {
     assert_eq!(drops.load(Relaxed), 1, "what the hook kept");
 }
 
-/// C1, B4 and CONFIG: two threads that wait for the end of one actor need what its template does
+/// C1, B4 and CONFIG: two threads that wait for the end of one actor need what its spawner does
 /// not have; one of them makes it, both find it, and what was shared outlives it.
 pub(super) fn c1_forked_by_two() {
     let (done, all) = ([Written::new(), Written::new()], Books::new());
-    let (template, drops) = template(&done);
-    let actor = template.spawn(Log::new(&all));
-    drop(template);
+    let (spawner, drops) = spawner(&done);
+    let actor = spawner.spawn(Log::new(&all));
+    drop(spawner);
     let (theirs, their_done) = (actor.clone(), done[1].clone());
     let thread = spawn(move || {
         if room::poll(&mut theirs.ended()).is_pending() {
@@ -81,13 +81,13 @@ pub(super) fn c1_forked_by_two() {
 }
 
 /// C1 and B4: an actor gets something of its own on one thread while the other makes and drops one
-/// that has nothing but the template.
+/// that has nothing but the spawner.
 pub(super) fn c1_forked_and_freed() {
     let (done, all) = ([Written::new(), Written::new()], Books::new());
-    let (template, drops) = template(&done);
-    let (actor, other) = (template.spawn(Log::new(&all)), template.spawn(Log::new(&all)));
-    assert!(format!("{template:?}").contains("uses"));
-    drop(template);
+    let (spawner, drops) = spawner(&done);
+    let (actor, other) = (spawner.spawn(Log::new(&all)), spawner.spawn(Log::new(&all)));
+    assert!(format!("{spawner:?}").contains("uses"));
+    drop(spawner);
     let their_done = done[1].clone();
     let thread = spawn(move || {
         assert!(room::poll(&mut other.ended()).is_pending());

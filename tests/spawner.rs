@@ -1,4 +1,4 @@
-//! Templates: what is said once holds for all that are made from it, each for itself.
+//! Spawners: one configuration holds for all actors that are made from it, each for itself.
 
 mod common;
 
@@ -12,8 +12,8 @@ use common::{Held, Tally, block_on, in_turn, must_end, on_small_stack, quiet_pan
 use turnwise::executor::DrainQueue;
 use turnwise::time::{Every, Timers};
 use turnwise::{
-    Actor, AskError, Budget, BuildError, Context, EndCause, Handler, Limit, Overflow, Reason,
-    SharedPolicy, StopCause, System, Template, TemplateBuilder, ThreadPool, TurnPanic, Undelivered,
+    Actor, ActorBuilder, AskError, Budget, BuildError, Context, EndCause, Handler, Limit, Overflow,
+    PanicPolicy, Reason, Spawner, StopCause, System, ThreadPool, TurnPanic, Undelivered,
     VirtualClock,
 };
 
@@ -48,12 +48,12 @@ impl Drop for Bomb {
     }
 }
 
-fn built<S: Send + 'static>(builder: TemplateBuilder<S>) -> Template<S> {
+fn built<S: Send + 'static>(builder: ActorBuilder<S>) -> Spawner<S> {
     builder.build().expect("good limits")
 }
 
-fn plain() -> Template<u32> {
-    built(Template::builder())
+fn plain() -> Spawner<u32> {
+    built(Actor::builder())
 }
 
 fn panics(n: &Actor<u32>) {
@@ -66,8 +66,8 @@ fn panicked() -> StopCause {
 
 #[test]
 fn each_actor_has_a_state_and_a_mailbox_of_its_own() {
-    let template = plain();
-    let all: Vec<_> = (0..100).map(|n| template.spawn(n)).collect();
+    let spawner = plain();
+    let all: Vec<_> = (0..100).map(|n| spawner.spawn(n)).collect();
     for actor in &all {
         actor.send(|n| *n += 1000).unwrap();
     }
@@ -86,46 +86,45 @@ fn each_actor_has_a_state_and_a_mailbox_of_its_own() {
 
 #[test]
 fn limits_are_checked_when_it_is_made() {
-    let asked = |messages| Template::<u32>::builder().capacity(messages, Overflow::Reject).build();
+    let asked = |messages| Actor::<u32>::builder().capacity(messages, Overflow::Reject).build();
     assert_eq!(asked(0).unwrap_err(), BuildError::CapacityZero);
     assert!(matches!(asked(70_000).unwrap_err(), BuildError::CapacityTooLarge { .. }));
     assert!(asked(32_765).is_ok());
-    let budget = Template::<u32>::builder().budget(0).build();
+    let budget = Actor::<u32>::builder().budget(0).build();
     assert_eq!(budget.unwrap_err(), BuildError::BudgetZero);
 }
 
 #[test]
-fn names_and_capacities_are_those_of_the_template() {
-    let template = built(Template::builder().name("account").capacity(7, Overflow::Reject));
-    assert_eq!(template.name(), Some("account"));
-    let actor = template.spawn(0_u32);
+fn names_and_capacities_are_those_of_the_spawner() {
+    let spawner = built(Actor::builder().name("account").capacity(7, Overflow::Reject));
+    assert_eq!(spawner.name(), Some("account"));
+    let actor = spawner.spawn(0_u32);
     assert_eq!((actor.name(), actor.capacity()), (Some("account"), Some(7)));
     // The same once it has something of its own.
     assert_eq!(actor.wait_ended(Duration::ZERO), Ok(false));
     panics(&actor);
     assert_eq!(actor.stop_cause(), Some(panicked()));
     assert_eq!((actor.name(), actor.capacity()), (Some("account"), Some(7)));
-    let shown = format!("{template:?} {actor:?} {:?}", Template::<u32>::builder().name("b"));
-    for part in ["Template", "account", "capacity: Some(7)", "uses: 2", "TemplateBuilder", "\"b\""]
-    {
+    let shown = format!("{spawner:?} {actor:?} {:?}", Actor::<u32>::builder().name("b"));
+    for part in ["Spawner", "account", "capacity: Some(7)", "uses: 2", "ActorBuilder", "\"b\""] {
         assert!(shown.contains(part), "{part} in {shown}");
     }
 }
 
 #[test]
 fn it_is_dropped_with_the_last_that_needs_it() {
-    for first in ["template", "actors"] {
+    for first in ["spawner", "actors"] {
         let drops = Drops::default();
         let dropped = drops.one();
-        let template = built(Template::builder().on_panic(move |_| _ = &dropped));
-        let also = template.clone();
-        let (one, two) = (template.spawn(1_u32), also.spawn(2));
+        let spawner = built(Actor::builder().on_panic(move |_| _ = &dropped));
+        let also = spawner.clone();
+        let (one, two) = (spawner.spawn(1_u32), also.spawn(2));
         // One of them has an allocation of its own.
         panics(&one);
         assert_eq!(one.stop_cause(), Some(panicked()));
         let weak = two.downgrade();
-        if first == "template" {
-            drop((template, also));
+        if first == "spawner" {
+            drop((spawner, also));
             assert_eq!(two.with(|n| *n), Ok(2));
             drop(one);
             drop(two);
@@ -134,7 +133,7 @@ fn it_is_dropped_with_the_last_that_needs_it() {
         } else {
             drop((one, two, weak, also));
             assert_eq!(drops.count(), 0);
-            drop(template);
+            drop(spawner);
         }
         assert_eq!(drops.count(), 1, "the {first} first");
     }
@@ -145,18 +144,18 @@ fn panics_of_hooks_that_are_dropped_concern_nobody() {
     let drops = Drops::default();
     let bomb = || Bomb(drops.clone());
     let (a, b, c, d) = (bomb(), bomb(), bomb(), bomb());
-    let template = built(
-        Template::builder()
+    let spawner = built(
+        Actor::builder()
             .on_panic(move |_| _ = &a)
-            .on_batch_start(move |_| _ = &b)
+            .on_batch_end(move |_, _| _ = &b)
             .on_undelivered(move |_| _ = &c)
-            .panic_policy(SharedPolicy::restart(move || {
+            .panic_policy(PanicPolicy::restart(move || {
                 let _ = &d;
                 0
             })),
     );
-    let actor = template.spawn(1_u32);
-    drop(template);
+    let actor = spawner.spawn(1_u32);
+    drop(spawner);
     assert_eq!(actor.with(|n| *n), Ok(1));
     drop(actor);
     assert_eq!(drops.count(), 4);
@@ -167,14 +166,14 @@ fn the_policies_hold_for_each_by_itself() {
     let factory = AtomicUsize::new(100);
     let made = move || factory.fetch_add(1, SeqCst) as u32;
     for (policy, after) in [
-        (SharedPolicy::Stop, None),
-        (SharedPolicy::Resume, Some(7)),
-        (SharedPolicy::restart(made), Some(100)),
-        (SharedPolicy::restart(|| quiet_panic("no state")), None),
+        (PanicPolicy::Stop, None),
+        (PanicPolicy::Resume, Some(7)),
+        (PanicPolicy::restart(made), Some(100)),
+        (PanicPolicy::restart(|| quiet_panic("no state")), None),
     ] {
         let shown = format!("{policy:?}");
-        let template = built(Template::builder().panic_policy(policy));
-        let (one, two) = (template.spawn(1), template.spawn(2));
+        let spawner = built(Actor::builder().panic_policy(policy));
+        let (one, two) = (spawner.spawn(1), spawner.spawn(2));
         one.send(|n| {
             *n = 7;
             quiet_panic("oops")
@@ -190,9 +189,9 @@ fn the_policies_hold_for_each_by_itself() {
 fn a_restart_makes_a_state_each_time() {
     let count = Arc::new(AtomicUsize::new(0));
     let made = count.clone();
-    let policy = SharedPolicy::restart(move || made.fetch_add(1, SeqCst) as u32 + 10);
-    let template = built(Template::builder().panic_policy(policy));
-    let (one, two) = (template.spawn(1), template.spawn(2));
+    let policy = PanicPolicy::restart(move || made.fetch_add(1, SeqCst) as u32 + 10);
+    let spawner = built(Actor::builder().panic_policy(policy));
+    let (one, two) = (spawner.spawn(1), spawner.spawn(2));
     for actor in [&one, &two, &one] {
         panics(actor);
     }
@@ -211,9 +210,9 @@ fn the_panic_hook_is_told_each_time_and_may_panic() {
             .unwrap();
         quiet_panic("in the hook")
     };
-    let builder = Template::builder().on_panic(hook).panic_policy(SharedPolicy::Resume);
-    let template = built(builder);
-    let all: Vec<_> = (0..3).map(|n| template.spawn(n)).collect();
+    let builder = Actor::builder().on_panic(hook).panic_policy(PanicPolicy::Resume);
+    let spawner = built(builder);
+    let all: Vec<_> = (0..3).map(|n| spawner.spawn(n)).collect();
     all.iter().for_each(panics);
     assert_eq!(told.try_iter().collect::<Vec<_>>(), ["oops"; 3]);
     assert!(all.iter().all(|actor| actor.with(|_| ()).is_ok()));
@@ -222,11 +221,11 @@ fn the_panic_hook_is_told_each_time_and_may_panic() {
 #[test]
 fn the_end_hook_is_told_once_of_each() {
     let (tell, told) = mpsc::channel();
-    let template = built(Template::builder().on_end(move |n, cause| {
+    let spawner = built(Actor::builder().on_end(move |n, cause| {
         tell.send((n, cause)).unwrap();
         quiet_panic("in the hook")
     }));
-    let all: Vec<_> = (0..4_u32).map(|n| template.spawn(n)).collect();
+    let all: Vec<_> = (0..4_u32).map(|n| spawner.spawn(n)).collect();
     all[1].close();
     all[2].stop();
     panics(&all[3]);
@@ -241,7 +240,7 @@ fn the_end_hook_is_told_once_of_each() {
         (3, EndCause::Stopped(panicked())),
     ];
     assert_eq!(ended, causes);
-    drop(template);
+    drop(spawner);
     assert_eq!(told.try_iter().count(), 0);
 }
 
@@ -249,35 +248,31 @@ fn the_end_hook_is_told_once_of_each() {
 fn batches_begin_and_end_for_each_by_itself() {
     #[derive(Default)]
     struct Rows {
-        starts: u32,
         ends: u32,
         turns: u64,
         sum: u32,
     }
-    let template =
-        built(Template::builder().on_batch_start(|rows: &mut Rows| rows.starts += 1).on_batch_end(
-            |rows: &mut Rows, turns| {
-                rows.ends += 1;
-                rows.turns += turns;
-            },
-        ));
-    let (one, two) = (template.spawn(Rows::default()), template.spawn(Rows::default()));
+    let spawner = built(Actor::builder().on_batch_end(|rows: &mut Rows, turns| {
+        rows.ends += 1;
+        rows.turns += turns;
+    }));
+    let (one, two) = (spawner.spawn(Rows::default()), spawner.spawn(Rows::default()));
     one.send_many((1..=5).map(|n| move |rows: &mut Rows| rows.sum += n)).unwrap();
-    let seen = |rows: &mut Rows| (rows.starts, rows.ends, rows.turns, rows.sum);
-    assert_eq!(one.with(seen), Ok((2, 1, 5, 15)));
-    assert_eq!(two.with(seen), Ok((1, 0, 0, 0)));
-    assert_eq!(two.with(seen), Ok((2, 1, 1, 0)));
+    let seen = |rows: &mut Rows| (rows.ends, rows.turns, rows.sum);
+    assert_eq!(one.with(seen), Ok((1, 5, 15)));
+    assert_eq!(two.with(seen), Ok((0, 0, 0)));
+    assert_eq!(two.with(seen), Ok((1, 1, 0)));
 }
 
 #[test]
 fn a_batch_hook_that_panics_is_a_turn_that_panics() {
-    let hook = |n: &mut u32| {
-        if *n == 1 {
+    let hook = |n: &mut u32, _| {
+        if *n == 2 {
             quiet_panic("oops")
         }
     };
-    let template = built(Template::builder().on_batch_start(hook));
-    let (one, two) = (template.spawn(1), template.spawn(2));
+    let spawner = built(Actor::builder().on_batch_end(hook));
+    let (one, two) = (spawner.spawn(1), spawner.spawn(2));
     one.send(|n| *n += 1).unwrap();
     two.send(|n| *n += 1).unwrap();
     assert_eq!((one.stop_cause(), two.with(|n| *n)), (Some(panicked()), Ok(3)));
@@ -287,13 +282,13 @@ fn a_batch_hook_that_panics_is_a_turn_that_panics() {
 fn what_is_not_delivered_goes_to_the_hook() {
     let (tell, told) = mpsc::channel();
     let queue = DrainQueue::new();
-    let template = built(
-        Template::builder()
+    let spawner = built(
+        Actor::builder()
             .executor(queue.handle())
             .capacity(1, Overflow::DropNewest)
             .on_undelivered(move |message| tell.send(message).unwrap()),
     );
-    let (one, two) = (template.spawn(0_u32), template.spawn(0));
+    let (one, two) = (spawner.spawn(0_u32), spawner.spawn(0));
     one.send(|n| *n += 1).unwrap();
     two.send(|n| *n += 10).unwrap();
     two.send(|n| *n += 100).unwrap(); // no room is left for it but that of the one that will run
@@ -315,9 +310,9 @@ fn what_is_not_delivered_goes_to_the_hook() {
 #[test]
 fn capacities_are_exact_and_each_has_its_own() {
     let queue = DrainQueue::new();
-    let builder = Template::builder().executor(queue.handle()).capacity(2, Overflow::Reject);
-    let template = built(builder);
-    let (one, two) = (template.spawn(0_u32), template.spawn(0));
+    let builder = Actor::builder().executor(queue.handle()).capacity(2, Overflow::Reject);
+    let spawner = built(builder);
+    let (one, two) = (spawner.spawn(0_u32), spawner.spawn(0));
     let fill = |actor: &Actor<u32>| (0..9).filter(|_| actor.send(|n| *n += 1).is_ok()).count();
     let room = fill(&one);
     assert_eq!(fill(&two), room);
@@ -335,8 +330,8 @@ fn capacities_are_exact_and_each_has_its_own() {
 
 #[test]
 fn each_can_be_waited_for_and_stopped() {
-    let template = built(Template::builder().name("watched"));
-    let all: Vec<_> = (0..4_u32).map(|n| template.spawn(n)).collect();
+    let spawner = built(Actor::builder().name("watched"));
+    let all: Vec<_> = (0..4_u32).map(|n| spawner.spawn(n)).collect();
     let held: Vec<_> = all.iter().map(Held::hold).collect();
     let waiting: Vec<_> = all
         .iter()
@@ -367,7 +362,7 @@ fn each_can_be_waited_for_and_stopped() {
 #[test]
 fn limits_are_measured_on_its_clock() {
     let clock = VirtualClock::new();
-    let actor = built(Template::builder().clock(clock.clone())).spawn(0_u32);
+    let actor = built(Actor::builder().clock(clock.clone())).spawn(0_u32);
     waits_by(actor, clock);
 }
 
@@ -384,8 +379,8 @@ fn waits_by(actor: Actor<u32>, clock: VirtualClock) {
 #[test]
 fn its_executor_runs_them_and_may_go() {
     let queue = DrainQueue::new();
-    let template = built(Template::builder().executor(queue.handle()).budget(Budget::UNLIMITED));
-    let all: Vec<_> = (0..10_u32).map(|n| template.spawn(n)).collect();
+    let spawner = built(Actor::builder().executor(queue.handle()).budget(Budget::UNLIMITED));
+    let all: Vec<_> = (0..10_u32).map(|n| spawner.spawn(n)).collect();
     all.iter().for_each(|actor| actor.send(|n| *n += 1).unwrap());
     assert_eq!((queue.len(), all[0].len()), (10, 1));
     queue.run_until_idle();
@@ -396,7 +391,7 @@ fn its_executor_runs_them_and_may_go() {
         assert_eq!(reply.wait(), Err(AskError::from(GONE)));
         assert_eq!(actor.stop_cause(), Some(StopCause::ExecutorGone));
     }
-    let late = template.spawn(0);
+    let late = spawner.spawn(0);
     assert_eq!(late.send(|_| ()).unwrap_err().reason(), &GONE);
 }
 
@@ -408,7 +403,7 @@ fn many_threads_make_use_and_drop_them() {
         let sum = Arc::new(AtomicUsize::new(0));
         let (ended, dropped) = (sum.clone(), drops.one());
         let tally = Tally::default();
-        let template = built(Template::builder().on_end(move |n: usize, _| {
+        let spawner = built(Actor::builder().on_end(move |n: usize, _| {
             let _ = &dropped;
             ended.fetch_add(n, SeqCst);
         }));
@@ -417,11 +412,11 @@ fn many_threads_make_use_and_drop_them() {
         let take = Arc::new(Mutex::new(take));
         thread::scope(|scope| {
             for _ in 0..threads {
-                let (template, give, take) = (template.clone(), give.clone(), take.clone());
+                let (spawner, give, take) = (spawner.clone(), give.clone(), take.clone());
                 let tally = &tally;
                 scope.spawn(move || {
                     for n in 0..each {
-                        let actor = template.spawn(0);
+                        let actor = spawner.spawn(0);
                         let token = tally.token();
                         let count = move |n: &mut usize| {
                             *n += 1;
@@ -440,7 +435,7 @@ fn many_threads_make_use_and_drop_them() {
             }
         });
         assert_eq!(drops.count(), 0);
-        drop((template, give, take));
+        drop((spawner, give, take));
         tally.check_all_handled();
         assert_eq!((sum.load(SeqCst), drops.count()), (threads * each, 1));
     });
@@ -452,9 +447,9 @@ fn the_last_two_go_at_the_same_time() {
         for _ in 0..size(500, 20_000) {
             let drops = Drops::default();
             let dropped = drops.one();
-            let template = built(Template::builder().on_panic(move |_| _ = &dropped));
-            let (one, two) = (template.spawn(1_u32), template.spawn(2));
-            drop(template);
+            let spawner = built(Actor::builder().on_panic(move |_| _ = &dropped));
+            let (one, two) = (spawner.spawn(1_u32), spawner.spawn(2));
+            drop(spawner);
             let gate = Arc::new(common::Gate::new(2));
             let theirs = gate.clone();
             let thread = thread::spawn(move || {
@@ -473,9 +468,9 @@ fn the_last_two_go_at_the_same_time() {
 fn on_a_pool_every_message_is_handled() {
     must_end(|| {
         let pool = ThreadPool::builder().threads(2).build().unwrap();
-        let template = built(Template::builder().executor(pool.handle()));
+        let spawner = built(Actor::builder().executor(pool.handle()));
         let tally = Tally::default();
-        let all: Vec<_> = (0..size(1_000, 50_000)).map(|_| template.spawn(0_u32)).collect();
+        let all: Vec<_> = (0..size(1_000, 50_000)).map(|_| spawner.spawn(0_u32)).collect();
         for actor in all.iter().chain(&all) {
             let token = tally.token();
             let count = move |n: &mut u32| {
@@ -494,15 +489,15 @@ fn on_a_pool_every_message_is_handled() {
 // Systems.
 
 #[test]
-fn a_system_ends_what_it_made_from_a_template() {
+fn a_system_ends_what_it_made_from_a_spawner() {
     let (tell, told) = mpsc::channel();
-    let template = built(Template::builder().on_end(move |n, cause| {
+    let spawner = built(Actor::builder().on_end(move |n, cause| {
         tell.send((n, cause)).unwrap();
     }));
     let system = System::new();
     let (one, two) =
-        (system.spawn_from(&template, 1_u32).unwrap(), system.spawn_from(&template, 2).unwrap());
-    let free = template.spawn(3);
+        (system.spawn_from(&spawner, 1_u32).unwrap(), system.spawn_from(&spawner, 2).unwrap());
+    let free = spawner.spawn(3);
     assert_eq!(system.actors(), 2);
     drop(one);
     assert_eq!(system.actors(), 1);
@@ -513,7 +508,7 @@ fn a_system_ends_what_it_made_from_a_template() {
         told.try_iter().collect::<Vec<_>>(),
         [(1, EndCause::Dropped), (2, EndCause::Closed)]
     );
-    let refused = system.spawn_from(&template, 4).unwrap_err();
+    let refused = system.spawn_from(&spawner, 4).unwrap_err();
     assert_eq!(refused.into_refused(), 4);
 }
 
@@ -522,7 +517,7 @@ fn a_systems_clock_is_for_those_without_one() {
     let (theirs, own) = (VirtualClock::new(), VirtualClock::new());
     let system = System::with_clock(theirs.clone());
     let without = system.spawn_from(&plain(), 0).unwrap();
-    let with = built(Template::builder().clock(own.clone()));
+    let with = built(Actor::builder().clock(own.clone()));
     let with = system.spawn_from(&with, 0_u32).unwrap();
     for (actor, clock) in [(without, theirs), (with, own)] {
         waits_by(actor, clock);
@@ -532,9 +527,9 @@ fn a_systems_clock_is_for_those_without_one() {
 #[test]
 fn a_system_that_is_dropped_stops_them() {
     let drops = Drops::default();
-    let template = built(Template::<Dropped>::builder().name("member"));
+    let spawner = built(Actor::<Dropped>::builder().name("member"));
     let system = System::new();
-    let actor = system.spawn_from(&template, drops.one()).unwrap();
+    let actor = system.spawn_from(&spawner, drops.one()).unwrap();
     assert_eq!(actor.name(), Some("member"));
     drop(system);
     assert_eq!((actor.stop_cause(), drops.count()), (Some(StopCause::Requested), 1));
@@ -563,12 +558,12 @@ type Maker<S> = Box<dyn Fn(S) -> Actor<S> + Send>;
 
 /// The ways to make an actor that is dropped in silence.
 fn makers<S: Send + 'static>() -> Vec<(&'static str, Maker<S>)> {
-    let template = built(Template::builder().name("of a template"));
-    let watched = template.clone();
+    let spawner = built(Actor::builder().name("of a spawner"));
+    let watched = spawner.clone();
     vec![
         ("plain", Box::new(Actor::new)),
-        ("built", Box::new(|state| Actor::builder(state).name("built").spawn().unwrap())),
-        ("of a template", Box::new(move |state| template.spawn(state))),
+        ("built", Box::new(|state| Actor::builder().name("built").spawn(state).unwrap())),
+        ("of a spawner", Box::new(move |state| spawner.spawn(state))),
         (
             "watched",
             Box::new(move |state| {
@@ -628,8 +623,8 @@ fn what_a_dropped_state_sends_runs_after_it() {
 fn a_state_that_panics_in_its_drop_hurts_nobody() {
     for (name, make) in makers() {
         let drops = Drops::default();
-        let template = built(Template::builder().name("neighbour"));
-        let neighbour = template.spawn(1_u32);
+        let spawner = built(Actor::builder().name("neighbour"));
+        let neighbour = spawner.spawn(1_u32);
         drop(make(Bomb(drops.clone())));
         assert_eq!(drops.count(), 1, "{name}");
         // This thread is inside of nothing.
@@ -661,25 +656,52 @@ fn hooks_that_hold_the_next_go_in_constant_stack() {
     on_small_stack(|| {
         let len = size(5_000, 100_000);
         let drops = Drops::default();
-        // Each template is kept by its one actor alone, and keeps the next one.
+        // Each spawner is kept by its one actor alone, and keeps the next one.
         let mut next: Option<Actor<u32>> = None;
         for _ in 0..len {
             let (held, dropped) = (next.take(), drops.one());
-            let template = built(Template::builder().on_panic(move |_| _ = (&held, &dropped)));
-            next = Some(template.spawn(0));
+            let spawner = built(Actor::builder().on_panic(move |_| _ = (&held, &dropped)));
+            next = Some(spawner.spawn(0));
         }
         drop(next);
         assert_eq!(drops.count(), len);
     });
 }
 
+/// What the hook of a chain's next link holds.
+#[allow(dead_code, reason = "it is held, and dropped")]
+enum Link {
+    Spawner(Spawner<u32>),
+    Actor(Actor<u32>),
+}
+
+#[test]
+fn hooks_that_hold_the_next_spawner_go_in_constant_stack() {
+    let links: [fn(Spawner<u32>) -> Link; 2] =
+        [Link::Spawner, |spawner| Link::Actor(spawner.spawn(0))];
+    for mixed in [false, true] {
+        on_small_stack(move || {
+            let len = size(5_000, 100_000);
+            let drops = Drops::default();
+            let mut next: Option<Link> = None;
+            for n in 0..len {
+                let (held, dropped) = (Mutex::new(next.take()), drops.one());
+                let spawner = built(Actor::builder().on_panic(move |_| _ = (&held, &dropped)));
+                next = Some(links[if mixed { n % 2 } else { 0 }](spawner));
+            }
+            drop(next);
+            assert_eq!(drops.count(), len, "mixed: {mixed}");
+        });
+    }
+}
+
 #[test]
 fn panics_of_a_builders_hooks_concern_nobody() {
     let drops = Drops::default();
     let (a, b, c) = (Bomb(drops.clone()), Bomb(drops.clone()), Bomb(drops.clone()));
-    let builder = Actor::builder(0);
-    let builder = builder.on_panic(move |_| _ = &a).on_batch_start(move |_| _ = &b);
-    drop(builder.on_undelivered(move |_| _ = &c).spawn().unwrap());
+    let builder = Actor::builder();
+    let builder = builder.on_panic(move |_| _ = &a).on_batch_end(move |_, _| _ = &b);
+    drop(builder.on_undelivered(move |_| _ = &c).spawn(0).unwrap());
     assert_eq!(drops.count(), 3);
 }
 
@@ -687,14 +709,14 @@ fn panics_of_a_builders_hooks_concern_nobody() {
 fn an_executors_state_is_dropped_by_it() {
     let drops = Drops::default();
     let queue = DrainQueue::new();
-    let template = built(Template::builder().executor(queue.handle()));
-    drop(template.spawn(drops.one()));
+    let spawner = built(Actor::builder().executor(queue.handle()));
+    drop(spawner.spawn(drops.one()));
     assert_eq!((drops.count(), queue.len()), (0, 1));
     queue.run_until_idle();
     assert_eq!(drops.count(), 1);
     // Nothing is to be run of one whose state has no drop.
-    let template = built(Template::builder().executor(queue.handle()));
-    drop(template.spawn(0_u32));
+    let spawner = built(Actor::builder().executor(queue.handle()));
+    drop(spawner.spawn(0_u32));
     assert_eq!(queue.len(), 0);
 }
 
@@ -703,10 +725,10 @@ fn the_last_handle_goes_as_a_weak_one_does() {
     must_end(|| {
         let drops = Drops::default();
         let rounds = size(2_000, 20_000);
-        let template = built(Template::builder().name("raced"));
+        let spawner = built(Actor::builder().name("raced"));
         for round in 0..rounds {
             let state = drops.one();
-            let actor = if round % 2 == 0 { Actor::new(state) } else { template.spawn(state) };
+            let actor = if round % 2 == 0 { Actor::new(state) } else { spawner.spawn(state) };
             let weak = actor.downgrade();
             let gate = Arc::new(common::Gate::new(2));
             let theirs = gate.clone();
@@ -735,19 +757,16 @@ fn the_last_handle_goes_as_a_weak_one_does() {
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Says what its actors' timers are, in one of the ways there are.
-type Timed = fn(TemplateBuilder<u32>, &VirtualClock, &Timers) -> TemplateBuilder<u32>;
+type Timed = fn(ActorBuilder<u32>, &VirtualClock, &Timers) -> ActorBuilder<u32>;
 
 #[test]
 fn delayed_messages_of_its_timers() {
     let (clock, system) = (VirtualClock::new(), System::new());
     let timers = Timers::by_hand(clock.clone());
-    let template = built(Template::builder().clock(VirtualClock::new()).timers(timers.clone()));
-    let all = [
-        template.spawn(0),
-        template.spawn(0),
-        system.spawn_from(&template, 0).expect("it is open"),
-    ];
-    waits_by(template.spawn(0), clock.clone());
+    let spawner = built(Actor::builder().clock(VirtualClock::new()).timers(timers.clone()));
+    let all =
+        [spawner.spawn(0), spawner.spawn(0), system.spawn_from(&spawner, 0).expect("it is open")];
+    waits_by(spawner.spawn(0), clock.clone());
     for (n, actor) in (1..).zip(&all) {
         actor.send_after(n * HOUR, move |sum| *sum += n).forget();
     }
@@ -769,7 +788,7 @@ fn delayed_messages_of_its_timers() {
     timers.run_due();
     assert!(!ticking.is_armed() && timers.is_empty());
     let late = all[1].send_after(HOUR, |_| unreachable!());
-    drop((all, system, template));
+    drop((all, system, spawner));
     clock.advance(HOUR);
     assert_eq!((timers.run_due(), late.is_armed()), (1, false));
     assert_eq!(timers.undelivered(), 2);
@@ -797,8 +816,8 @@ fn delayed_messages_of_its_clock() {
         for timed in by_clock {
             let clock = VirtualClock::new();
             let other = Timers::by_hand(VirtualClock::new());
-            let template = built(timed(Template::builder(), &clock, &other));
-            let (one, two) = (template.spawn(0), template.spawn(0));
+            let spawner = built(timed(Actor::builder(), &clock, &other));
+            let (one, two) = (spawner.spawn(0), spawner.spawn(0));
             one.send_after(HOUR, |sum| *sum += 1).forget();
             two.send_after(HOUR, |sum| *sum += 1).forget();
             assert!(other.is_empty());
