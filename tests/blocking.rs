@@ -3,16 +3,24 @@
 
 mod common;
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc;
+use std::task::{Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
 use common::{Held, Tally, block_on, must_end, size, until};
 use turnwise::executor::Blocking;
-use turnwise::{Actor, AskError, Cycle, Overflow, Reason, ThreadPool, WaitError, promise};
+use turnwise::{
+    Actor, AskError, Clock, Cycle, Drain, Overflow, Promise, Reason, Reply, ThreadPool, WaitError,
+    promise,
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// Blocks inside a turn on an actor that is busy until a message, sent in the same turn to a third
 /// actor, has run.
@@ -259,5 +267,97 @@ fn what_needs_no_wait_is_refused_no_worker() {
             (reply.wait(), matches!(none, Err(WaitError::TimedOut(_))))
         });
         assert_eq!(looks.wait(), Ok((Ok(1), true)));
+    });
+}
+
+// What is sent while a thread hands off what it has sent, or later, is not kept by it either.
+
+/// An actor that keeps a promise when it is told to.
+fn keeper() -> (Actor<Option<Promise<()>>>, Reply<()>) {
+    let (promise, kept) = promise();
+    (Actor::new(Some(promise)), kept)
+}
+
+fn tell(promise: &mut Option<Promise<()>>) {
+    promise.take().unwrap().keep(());
+}
+
+#[test]
+fn an_executor_that_sends_while_a_list_is_handed_off() {
+    must_end(|| {
+        let (keeper, kept) = keeper();
+        let called = AtomicBool::new(false);
+        let runs_in_the_call = Actor::builder(()).executor(move |drain: Drain| {
+            if called.swap(true, SeqCst) {
+                keeper.send(tell).unwrap();
+            }
+            drain.run();
+        });
+        let actor = runs_in_the_call.spawn().unwrap();
+        // Its first drain is deferred here, and comes back to the executor by the wait.
+        let turn = |()| {
+            actor.send(|()| ()).unwrap();
+            assert_eq!(kept.within(MINUTE).ok(), Some(()));
+        };
+        Actor::new(()).with(|state| turn(*state)).unwrap();
+    });
+}
+
+#[test]
+fn a_waker_that_sends_as_it_is_dropped_by_the_wait() {
+    struct Sends(Actor<Option<Promise<()>>>);
+    impl Wake for Sends {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for Sends {
+        fn drop(&mut self) {
+            self.0.send(tell).unwrap();
+        }
+    }
+    must_end(|| {
+        let (keeper, mut kept) = keeper();
+        let turn = move |_: &mut ()| {
+            let waker = Waker::from(Arc::new(Sends(keeper)));
+            let polled = Pin::new(&mut kept).poll(&mut std::task::Context::from_waker(&waker));
+            assert!(polled.is_pending());
+            drop(waker);
+            assert_eq!(kept.within(MINUTE).ok(), Some(()));
+        };
+        Actor::new(()).with(turn).unwrap();
+    });
+}
+
+#[test]
+fn a_clock_that_sends_before_it_parks() {
+    #[derive(Debug)]
+    struct Sends(Actor<Option<Promise<()>>>, AtomicBool);
+    impl Clock for Sends {
+        fn now(&self) -> Duration {
+            Duration::ZERO
+        }
+        fn park_until(&self, _: Duration) {
+            if !self.1.swap(true, SeqCst) {
+                self.0.send(tell).unwrap();
+            }
+            thread::park();
+        }
+    }
+    must_end(|| {
+        let (keeper, kept) = keeper();
+        let slow = Actor::builder(()).clock(Sends(keeper, AtomicBool::new(false)));
+        let slow = slow.spawn().unwrap();
+        let asked = slow.clone();
+        let (begin, begun) = mpsc::channel();
+        let busy = thread::spawn(move || {
+            let turn = move |_: &mut ()| {
+                begin.send(()).unwrap();
+                kept.wait().unwrap();
+            };
+            slow.with(turn).unwrap();
+        });
+        begun.recv().unwrap();
+        let turn = move |_: &mut ()| asked.call(|()| ()).within(MINUTE).unwrap();
+        Actor::new(()).with(turn).unwrap();
+        busy.join().unwrap();
     });
 }

@@ -85,7 +85,11 @@ pub(crate) struct Reserved(Option<&'static dyn Compensation>);
 
 /// This thread sleeps, or is about to; until this is dropped.
 #[must_use]
-pub(crate) struct Away(Option<(&'static dyn Compensation, u64)>);
+pub(crate) struct Away {
+    left: Option<(&'static dyn Compensation, u64)>,
+    /// Of a thread inside a turn: its list is closed meanwhile, whatever a clock's code sends.
+    before: Option<Leaves>,
+}
 
 /// Waits a moment, if this thread has nothing else to do, until `is_needed`.
 #[inline]
@@ -112,9 +116,9 @@ pub(crate) fn reserve() -> Result<Reserved, WouldBlock> {
 impl Reserved {
     /// Gives everything away: this thread is about to sleep.
     pub(crate) fn leave(mut self, local: &Local) -> Away {
-        before_sleep(local);
+        let before = closes_list(local);
         let left = self.0.take().and_then(|worker| Some((worker, worker.leave()?)));
-        Away(left)
+        Away { left, before }
     }
 }
 
@@ -128,10 +132,26 @@ impl Drop for Reserved {
 
 impl Drop for Away {
     fn drop(&mut self) {
-        if let Some((worker, left)) = self.0.take() {
+        if let Some((worker, left)) = self.left.take() {
             worker.come_back(left);
         }
+        if let Some(before) = self.before {
+            with_local(|local| local.leave_to(before));
+        }
     }
+}
+
+/// Schedules what this thread has deferred, if it is inside a turn, and closes its list: it is about
+/// to sleep.
+fn closes_list(local: &Local) -> Option<Leaves> {
+    local.in_turn().then(|| {
+        FALLBACK.before_block();
+        let before = local.leave_to(Leaves::Blocks);
+        if local.owes_anything() {
+            hand_off(local);
+        }
+        before
+    })
 }
 
 /// Schedules what this thread has deferred, if it is inside a turn: it may be about to sleep.
@@ -211,7 +231,6 @@ pub(crate) fn relieve_anyway(local: &Local) -> Away {
         if let Some(worker) = worker() {
             worker.share();
         }
-        before_sleep(local);
-        Away(None)
+        Away { left: None, before: closes_list(local) }
     })
 }

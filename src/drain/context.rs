@@ -134,6 +134,8 @@ pub(crate) enum Leaves {
 struct Fifo<const N: usize> {
     first: Cell<usize>,
     near: Cell<usize>,
+    /// How many places there are in the thread-local: none while the queue is closed.
+    places: Cell<usize>,
     ring: [Cell<*mut ()>; N],
     /// Is something in the allocation?
     is_far: Cell<bool>,
@@ -143,31 +145,38 @@ struct Fifo<const N: usize> {
 impl<const N: usize> Fifo<N> {
     const fn new() -> Self {
         let ring = [const { Cell::new(null_mut()) }; N];
-        let (first, near) = (Cell::new(0), Cell::new(0));
+        let (first, near, places) = (Cell::new(0), Cell::new(0), Cell::new(N));
         let (is_far, far) = (Cell::new(false), Cell::new(null_mut()));
-        Fifo { first, near, ring, is_far, far }
+        Fifo { first, near, places, ring, is_far, far }
     }
 
+    /// False if the queue is closed: it is to be emptied now.
     #[inline]
-    fn push(&self, raw: NonNull<()>) {
+    fn push(&self, raw: NonNull<()>) -> bool {
         let near = self.near.get();
-        if near < N && !self.is_far.get() {
+        if near < self.places.get() && !self.is_far.get() {
             self.ring[(self.first.get() + near) % N].set(raw.as_ptr());
             self.near.set(near + 1);
+            true
         } else {
-            self.push_far(raw);
+            self.push_far(raw)
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn push_far(&self, raw: NonNull<()>) {
+    fn push_far(&self, raw: NonNull<()>) -> bool {
         if self.far.get().is_null() {
             self.far.set(Box::into_raw(Box::default()));
         }
         // SAFETY: it is a box of ours, which this thread alone reaches.
         unsafe { &mut *self.far.get() }.push_back(raw);
         self.is_far.set(true);
+        self.places.get() > 0
+    }
+
+    fn close(&self, closed: bool) {
+        self.places.set(if closed { 0 } else { N });
     }
 
     #[inline]
@@ -210,8 +219,6 @@ pub(crate) struct Local {
     hints: Fifo<HINTS>,
     known: [Cell<usize>; KNOWN],
     leaves: Cell<Leaves>,
-    /// The turn that has just returned to its owner without being done.
-    suspended: Cell<Option<TurnPtr>>,
     /// The innermost turn that is polled.
     polled: Cell<Option<TurnPtr>>,
 }
@@ -224,7 +231,6 @@ thread_plain! {
         hints: Fifo::new(),
         known: [const { Cell::new(0) }; KNOWN],
         leaves: Cell::new(Leaves::Here),
-        suspended: Cell::new(None),
         polled: Cell::new(None),
     };
 }
@@ -332,9 +338,17 @@ impl Local {
 
     /// Schedules by `f`, which leaves what an executor gives back in the call to this.
     pub(crate) fn leaving(&self, to: Leaves, f: impl FnOnce()) {
-        let before = self.leaves.replace(to);
+        let before = self.leave_to(to);
         f();
-        self.leaves.set(before);
+        self.leave_to(before);
+    }
+
+    /// Leaves what an executor gives back in a call to this, from now on. A thread that is about to
+    /// sleep keeps nothing: its list is closed.
+    pub(super) fn leave_to(&self, to: Leaves) -> Leaves {
+        self.list.close(to == Leaves::Blocks);
+        self.hints.close(to == Leaves::Blocks);
+        self.leaves.replace(to)
     }
 
     /// Where goes what an executor runs or drops in the call that it is scheduled by?
@@ -359,17 +373,6 @@ impl Local {
     /// Is it the turn that is polled here? Then this thread is its owner's.
     pub(crate) fn is_polling(&self, turn: TurnPtr) -> bool {
         self.polled.get() == Some(turn)
-    }
-
-    /// The turn that runs returns to its owner, and is not done.
-    pub(crate) fn suspend(&self, turn: TurnPtr) {
-        self.suspended.set(Some(turn));
-    }
-
-    /// Has the message that has just been run begun a turn that is not done?
-    #[inline]
-    pub(crate) fn suspended(&self) -> Option<TurnPtr> {
-        self.suspended.take()
     }
 
     /// Does the list have an entry? Hints wait until it has none.
@@ -408,38 +411,32 @@ impl Local {
         self.hints.tidy();
     }
 
-    /// Puts a pending mailbox at the end of the list; a hint among the hints, unless the mailbox is
-    /// known to stand somewhere.
+    /// Puts a hint among the hints, unless its mailbox is known to stand somewhere. The reference is
+    /// made if it is needed. False if the list is closed.
     #[inline]
-    pub(crate) fn defer(&self, queued: Queued) {
-        match queued {
-            Queued::Entry(_) => self.append(queued),
-            Queued::Hint(cell) => self.hint_by(cell.addr(), || cell),
-        }
-    }
-
-    /// The same for a hint, with a reference that is made if it is needed.
-    #[inline]
-    pub(crate) fn hint_by(&self, mailbox: usize, cell: impl FnOnce() -> Ref) {
+    #[must_use = "what stands in a closed list is to be handed off"]
+    pub(super) fn hint_by(&self, mailbox: usize, cell: impl FnOnce() -> Ref) -> bool {
         let known = self.known(mailbox);
-        if known.replace(mailbox) != mailbox {
-            self.owed.set(self.owed.get() + 1);
-            self.hints.push(Queued::Hint(cell()).into_raw());
+        if known.replace(mailbox) == mailbox {
+            return true;
         }
+        self.owed.set(self.owed.get() + 1);
+        self.hints.push(Queued::Hint(cell()).into_raw())
     }
 
-    /// Puts either at the end of the list.
+    /// Puts an entry, or a hint, at the end of the list. False if the list is closed.
     #[inline]
-    pub(crate) fn append(&self, queued: Queued) {
+    #[must_use = "what stands in a closed list is to be handed off"]
+    pub(super) fn append(&self, queued: Queued) -> bool {
         self.known(queued.addr()).set(queued.addr());
         self.owed.set(self.owed.get() + 1);
-        self.list.push(queued.into_raw());
+        self.list.push(queued.into_raw())
     }
 
     /// Puts the hints at the end of the list: they have waited for its end for long.
     pub(crate) fn age_hints(&self) {
         while let Some(raw) = self.hints.pop() {
-            self.list.push(raw);
+            let _ = self.list.push(raw);
         }
     }
 

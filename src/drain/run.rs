@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use super::blocking::{goes_on, linger};
 use super::context::{Frame, Local};
+use super::deferred::defer;
 use super::rest::lie_down;
 use super::run_list::within_budget;
 use super::schedule::{enrolls, hand_over, hands_off};
@@ -44,7 +45,7 @@ use crate::envelope::awaited::resumed;
 use crate::envelope::restart::Restart;
 use crate::error::Reason;
 use crate::mailbox::chunk::Row;
-use crate::mailbox::node::{NodePtr, Taken};
+use crate::mailbox::node::{NodePtr, Ran, Taken};
 use crate::mailbox::word::{CLOSED, ORPHAN, UNBOUNDED};
 use crate::panic::{self, Payload};
 
@@ -256,7 +257,7 @@ impl Drive<'_> {
         match leave {
             // What comes on this thread may take long: an executor's actor does not wait for that.
             Leave::Defer if !owner.header().has_executor() => {
-                local.defer(owner.leave_scheduled());
+                defer(local, owner.leave_scheduled());
             }
             Leave::Defer | Leave::HandOff => hand_over(local, owner),
         }
@@ -342,21 +343,20 @@ impl Drive<'_> {
             let run = if PLAIN { !stopped } else { self.before_turn(owner, taken) };
             self.in_hand = Some((taken, run));
             // SAFETY: E1: this mailbox's own message, run or discarded once, with its own cell.
-            unsafe {
+            let ran = unsafe {
                 if run {
-                    taken.run(env.as_ptr());
+                    taken.run(env.as_ptr())
                 } else {
                     if !PLAIN && self.observed && !taken.resumes() {
                         self.hooked.gives_back();
                     }
                     taken.discard(env.as_ptr());
+                    Ran::Done
                 }
-            }
-            if !PLAIN {
-                if let Some(turn) = self.local.suspended() {
-                    self.suspended(taken);
-                    return Err(turn);
-                }
+            };
+            if let Ran::Suspended(turn) = ran {
+                self.suspended(taken);
+                return Err(TurnPtr(turn.cast()));
             }
             self.finish(owner, taken);
             if !owner.has_more() {

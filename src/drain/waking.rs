@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
 use super::context::{Leaves, Local, with_local};
-use super::deferred::{drain, hand_off, settle};
+use super::deferred::{defer, drain, hand_off, settle};
 use super::schedule::hand_over;
 use crate::cell::header::{AWAITS, STOP};
 use crate::cell::owner::{Owner, Resting};
@@ -102,7 +102,7 @@ fn go_on(turn: TurnPtr, resting: Resting) {
     with_local(|local| {
         let here = local.leaves() == Leaves::Here;
         if local.in_turn() && here && !owner.header().has_executor() {
-            local.defer(owner.leave_scheduled());
+            defer(local, owner.leave_scheduled());
         } else if local.in_turn() {
             hand_over(local, owner);
         } else {

@@ -28,7 +28,7 @@ use crate::drain::context::with_local;
 use crate::drain::waits_for;
 use crate::drain::waking::with_waker;
 use crate::error::{ActorName, AskError, Reason, TurnPanic};
-use crate::mailbox::node::{Envelope, NodePtr, VTable};
+use crate::mailbox::node::{Envelope, NodePtr, Ran, VTable};
 use crate::mailbox::oneshot::{Answerer, Asker, Question, oneshot};
 use crate::panic::{self, Payload};
 use crate::sync::cell::UnsafeCell;
@@ -224,11 +224,11 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
         })
     }
 
-    /// The turn is pending: it keeps itself, and its owner is told.
-    fn suspend(self) {
+    /// The turn is pending: it keeps itself, and its owner goes on with it.
+    fn suspend(self) -> Ran {
         let turn = self.turn();
         std::mem::forget(self);
-        with_local(|local| local.suspend(turn));
+        Ran::Suspended(turn.0.cast())
     }
 
     /// The turn is over.
@@ -306,19 +306,20 @@ impl<S: Send + 'static, L: AsyncMessage<S>> Awaited<S, L> {
 impl<S: 'static, L: AsyncMessage<S>> Awaited<S, L> {
     /// # Safety
     /// E1.
-    unsafe fn run(payload: *mut u8, env: *const ()) {
+    unsafe fn run(payload: *mut u8, env: *const ()) -> Ran {
         // SAFETY: E1: the payload is an `Awaited<S, L>`, and the owner alone reaches it.
         let this = unsafe { &mut *payload.cast::<Self>() };
-        let Some(turn) = &this.turn else { return };
+        let Some(turn) = &this.turn else { return Ran::Done };
         // SAFETY: E1.
         let polled = unsafe { turn.poll(env) };
-        let Some(turn) = this.turn.take() else { return };
+        let Some(turn) = this.turn.take() else { return Ran::Done };
         match polled {
-            Polled::Pending => turn.suspend(),
+            Polled::Pending => return turn.suspend(),
             // SAFETY: E1.
             Polled::Over(answer) => unsafe { turn.finish(env, answer) },
             Polled::Cancelled => {}
         }
+        Ran::Done
     }
 
     /// # Safety

@@ -2,7 +2,7 @@
 
 use crate::cell::header::restart;
 use crate::cell::resident::Env;
-use crate::mailbox::node::{Envelope, Taken, VTable};
+use crate::mailbox::node::{Envelope, Ran, Taken, VTable};
 use crate::panic::{self, Payload};
 
 /// The message of an owner that rests, in the place of the one that panicked.
@@ -16,9 +16,10 @@ impl Restart {
 
     /// # Safety
     /// E1.
-    unsafe fn run(_: *mut u8, env: *const ()) {
+    unsafe fn run(_: *mut u8, env: *const ()) -> Ran {
         // SAFETY: E1: the owner's cell and state, in a turn. Nothing lies in the node.
         unsafe { restart(Env::cell(env), env) }
+        Ran::Done
     }
 
     /// # Safety

@@ -6,7 +6,7 @@
 //! at once, and keeps its side of the oneshot, in which the message stays until its turn.
 
 use crate::error::Reason;
-use crate::mailbox::node::{Envelope, VTable};
+use crate::mailbox::node::{Envelope, Ran, VTable};
 use crate::mailbox::oneshot::{Answerer, Question};
 use crate::mailbox::seats::SeatKind;
 use crate::panic::{self, Payload};
@@ -75,13 +75,14 @@ impl<E: Envelope> Seated<E> {
 
     /// # Safety
     /// E1. If it unwinds, `panicked` follows.
-    unsafe fn run(payload: *mut u8, env: *const ()) {
+    unsafe fn run(payload: *mut u8, env: *const ()) -> Ran {
         // SAFETY: E1: the payload is a `Seated<E>`.
         let this = unsafe { &mut *payload.cast::<Self>() };
-        let Some(answerer) = &this.answerer else { return };
+        let Some(answerer) = &this.answerer else { return Ran::Done };
         // SAFETY: E1; `admit` has accepted the message, and kept the answerer for that reason.
-        unsafe { (E::VTABLE.run)(answerer.question().cast(), env) }
+        let ran = unsafe { (E::VTABLE.run)(answerer.question().cast(), env) };
         this.answerer.take().into_iter().for_each(Answerer::leave);
+        ran
     }
 
     /// # Safety

@@ -21,6 +21,7 @@
 
 use std::alloc::Layout;
 use std::mem::offset_of;
+use std::ptr::NonNull;
 
 use crate::mailbox::chunk::{Row, bump, unbump};
 use crate::mailbox::word::FLAGS;
@@ -33,7 +34,7 @@ use crate::sync::config::SLOT;
 /// what the owner hands through.
 pub(crate) struct VTable {
     /// Runs the message, moving it out. If it unwinds, `panicked` follows.
-    pub(crate) run: unsafe fn(payload: *mut u8, env: *const ()),
+    pub(crate) run: unsafe fn(payload: *mut u8, env: *const ()) -> Ran,
     /// The message was accepted but will not be run: gives it back, moving it out.
     pub(crate) discard: unsafe fn(payload: *mut u8, env: *const ()),
     /// `run` has unwound with this panic: tells whoever waits for the message.
@@ -44,6 +45,16 @@ pub(crate) struct VTable {
     resumes: bool,
 }
 
+/// What came of a message that was run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a turn that is suspended keeps the mailbox"]
+pub(crate) enum Ran {
+    /// Its turn is over.
+    Done,
+    /// Its turn is suspended, and has this address.
+    Suspended(NonNull<()>),
+}
+
 /// A type that can be put into a node.
 pub(crate) trait Envelope: Sized {
     const VTABLE: &'static VTable;
@@ -51,7 +62,7 @@ pub(crate) trait Envelope: Sized {
 
 impl VTable {
     pub(crate) const fn of<M>(
-        run: unsafe fn(*mut u8, *const ()),
+        run: unsafe fn(*mut u8, *const ()) -> Ran,
         discard: unsafe fn(*mut u8, *const ()),
         panicked: unsafe fn(*mut u8, *const (), Payload),
     ) -> Self {
@@ -281,7 +292,7 @@ impl Taken {
     /// `env` is what this mailbox's messages expect; the message was not run or discarded before.
     /// On unwinding `panicked` must follow.
     #[inline]
-    pub(crate) unsafe fn run(self, env: *const ()) {
+    pub(crate) unsafe fn run(self, env: *const ()) -> Ran {
         // SAFETY: N1: the payload is there; the rest is the caller's word.
         unsafe { (self.vtable.run)(self.payload(), env) }
     }

@@ -13,7 +13,7 @@
 //! | `start`  | drainer | queued -> running        | the question is the drainer's; refused if cancelled               |
 //! | `cancel` | asker   | queued -> cancelled      | the question is the asker's; refused otherwise                    |
 //! | `finish` | drainer | running -> done          | the answer is the asker's; WAITING was set: takes the waiter, wakes it |
-//! | `watch`  | asker   | - -> WAITING             | refused if done; a waiter from before is taken back first         |
+//! | `watch`  | asker   | - -> WAITING             | refused if done; a waiter from before, or a late one, is taken back |
 //! | drop     | asker   | WAITING -> -             | unless it is done, the waiter is taken back; then `leave`         |
 //! | `leave`  | each    | - -> LEFT                | LEFT was set: frees; an asker drops the answer first, if it is done |
 //!
@@ -21,7 +21,8 @@
 //! - Q2: the answer is the drainer's until `done`, the asker's afterwards; the drainer's still if
 //!   the asker had left before. Whose it is, drops it: the cell may stay for long.
 //! - Q3: the waiter's slot is the asker's while WAITING is clear and it is not done; the drainer's
-//!   from `finish` on, if WAITING was set then.
+//!   from `finish` on, if WAITING was set then, and the asker's if not. A waiter that comes too late
+//!   goes at once.
 //! - ANSWER: `finish` Release -> `is_done` Acquire. - WAITER: `watch` Release -> `finish` Acquire.
 //! - LEAVE: `leave` Release -> `leave` Acquire. The side that frees comes after all that the other
 //!   did.
@@ -296,8 +297,12 @@ impl<R, P> Asker<R, P> {
         let before = cell.waiter.with_mut(|slot| unsafe { (*slot).replace(waiter) });
         // Ordering: Release, writer side of WAITER.
         let in_time = cell.state.fetch_or(WAITING, Release) & PHASE != DONE;
-        // A waker's drop is user code: it comes last.
+        // SAFETY: Q3: WAITING was clear when it was done, so the slot is the asker's still.
+        let late = || cell.waiter.with_mut(|slot| unsafe { (*slot).take() });
+        let late = if in_time { None } else { late() };
+        // A waker's drop is user code: it comes last. The drainer's side may keep the cell for long.
         panic::ignore(|| drop(before));
+        panic::ignore(|| drop(late));
         in_time
     }
 

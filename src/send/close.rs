@@ -6,7 +6,7 @@ use crate::cell::header::AWAITS;
 use crate::cell::owner::{Owed, stop};
 use crate::cell::refs::{Queued, Ref, Sole, Strong};
 use crate::drain::context::{Depth, with_local};
-use crate::drain::deferred::{drain, settle};
+use crate::drain::deferred::{defer, defer_entry, drain, settle};
 use crate::drain::rest::end_rest;
 use crate::drain::schedule::{enter, schedule};
 use crate::drain::waking::cut_stopped;
@@ -74,11 +74,11 @@ impl<S> Strong<S> {
                 (Some(Owed::Scheduled(entry)), Some(cell)) if self.has_executor() => {
                     enter(local, &cell, entry);
                 }
-                (Some(Owed::Scheduled(entry)), _) => local.defer(Queued::Entry(entry)),
+                (Some(Owed::Scheduled(entry)), _) => defer_entry(local, entry),
                 // The executor comes to the entry.
                 (Some(Owed::Schedule), _) if self.has_executor() => {}
                 (Some(Owed::Schedule), Some(cell)) if posted => schedule(local, &cell),
-                (Some(Owed::Schedule), Some(cell)) => local.defer(Queued::Hint(cell)),
+                (Some(Owed::Schedule), Some(cell)) => defer(local, Queued::Hint(cell)),
                 _ => {}
             }
             settle(local);

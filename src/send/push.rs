@@ -4,9 +4,9 @@
 //! push left owing ([`Owed`]) is done: drained here, deferred on this thread, or scheduled.
 
 use crate::cell::owner::Owed;
-use crate::cell::refs::{Queued, Strong};
+use crate::cell::refs::Strong;
 use crate::drain::context::Local;
-use crate::drain::deferred::{drain, settle};
+use crate::drain::deferred::{defer_entry, drain, hint_by, settle};
 use crate::drain::schedule::{enter, is_executor_gone, schedule};
 use crate::error::{Reason, SendError, StopCause};
 use crate::mailbox::list::Links;
@@ -97,7 +97,7 @@ impl<S: 'static> Strong<S> {
     pub(super) fn defer_one(&self, local: &Local, node: NodePtr) -> Result<(), Snapshot> {
         match self.leave_first(node) {
             Ok(entry) => {
-                local.append(Queued::Entry(entry));
+                defer_entry(local, entry);
                 Ok(())
             }
             Err(seen) => {
@@ -172,12 +172,12 @@ impl<S: 'static> Strong<S> {
                 settle(local);
             }
             // Only a thread inside a turn has left the message pending for itself.
-            Owed::Scheduled(entry) => local.defer(Queued::Entry(entry)),
+            Owed::Scheduled(entry) => defer_entry(local, entry),
             // The executor comes to the entry.
             Owed::Schedule if self.has_executor() => {}
             Owed::Schedule if by == By::Sender => {
                 // The thread that has the entry may be busy for long.
-                local.hint_by(self.addr(), || self.to_ref());
+                hint_by(local, self.addr(), || self.to_ref());
             }
             Owed::Schedule => {
                 schedule(local, self);

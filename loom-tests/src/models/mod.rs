@@ -110,6 +110,7 @@ pub(crate) const MODELS: &[Model] = models![
     ALL replies::r5_woken,
     ALL replies::r5_polled,
     ALL replies::r5_waiter_replaced,
+    ALL replies::r5_late_waiter ["in time", "too late"],
     ALL replies::r5_taken_back,
     THREE replies::r5_questions,
     ALL bounded::r6_exact_alone,

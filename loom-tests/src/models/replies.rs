@@ -1,7 +1,9 @@
 //! R5: the oneshot. Its two sides start, cancel, answer, wait and leave in any order.
 
 use std::future::poll_fn;
-use std::task::Waker;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
 
 use super::super::actor::promise;
 use super::super::error::AskError;
@@ -182,6 +184,33 @@ pub(super) fn r5_waiter_replaced() {
     check(asker.take());
     drop(asker);
     thread.join();
+}
+
+/// Q3: a waiter that comes too late is dropped by its asker, in the call, and by nobody later: its
+/// drop is user code.
+pub(super) fn r5_late_waiter() {
+    struct Late(Arc<AtomicBool>);
+    impl Wake for Late {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for Late {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let (answerer, mut asker) = oneshot(question());
+    let thread = drainer(answerer);
+    let gone = Arc::new(AtomicBool::new(false));
+    let waker = Waker::from(Arc::new(Late(gone.clone())));
+    if asker.watch(Waiter::Task(waker)) {
+        reached("in time");
+    } else {
+        reached("too late");
+        assert!(gone.load(Ordering::Relaxed), "it stays in the cell");
+    }
+    drop(asker);
+    thread.join();
+    assert!(gone.load(Ordering::Relaxed));
 }
 
 /// A question that was not accepted is taken back out of its cell.
