@@ -308,10 +308,10 @@ impl Closing {
     /// n.send(|n| *n += 1)?; // nobody runs this in time
     /// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     /// let report =
-    ///     runtime.block_on(system.shutdown_async().within_async(Duration::from_millis(5)));
+    ///     runtime.block_on(system.shutdown_async().within_async(Duration::from_millis(5)))?;
     /// assert_eq!(report.running, ["n"]);
     /// queue.run_until_idle(); // gives the message back, and ends the actor
-    /// assert!(system.shutdown(Duration::ZERO).is_complete());
+    /// assert!(system.shutdown(Duration::ZERO)?.is_complete());
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn within_async(self, limit: impl Into<Limit>) -> Within<Self> {

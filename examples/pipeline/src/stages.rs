@@ -291,6 +291,8 @@ impl Pipeline {
     pub(crate) fn finish(self, limit: Limit) -> (Found, ShutdownReport) {
         let Pipeline { systems, readers, gauges: _, parts } = self;
         let begun = Instant::now();
+        // Some end by themselves as the stage before them ends: counted before.
+        let all: usize = systems.iter().map(System::actors).sum();
         let mut report = ShutdownReport::default();
         for stage in &systems {
             let left = match limit {
@@ -298,10 +300,10 @@ impl Pipeline {
                 limit => limit,
             };
             let stage = stage.shutdown(left).expect("this is outside of all turns");
-            report.ended += stage.ended;
             report.stopped += stage.stopped;
             report.running.extend(stage.running);
         }
+        report.ended = all - report.stopped - report.running.len();
         drop(readers);
         // An actor that is still inside a turn leaves its part too late.
         let mut found = Found::default();
