@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 use std::any::Any;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 pub(crate) use crate::sync::panic::catch;
@@ -20,6 +21,19 @@ pub(crate) type Payload = Box<dyn Any + Send>;
 pub(crate) fn ignore(f: impl FnOnce()) {
     if let Err(payload) = catch(f) {
         discard(payload);
+    }
+}
+
+/// Calls `f` with what the caller has given away. If it panics, that is dropped before the panic goes
+/// on: with the last handle of an actor goes the actor, and no hook is called while a thread unwinds.
+#[inline]
+pub(crate) fn owning<T, R>(mut value: T, f: impl FnOnce(&mut T) -> R) -> (T, R) {
+    match catch(|| f(&mut value)) {
+        Ok(result) => (value, result),
+        Err(payload) => {
+            ignore(|| drop(value));
+            resume_unwind(payload)
+        }
     }
 }
 

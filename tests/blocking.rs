@@ -287,13 +287,13 @@ fn an_executor_that_sends_while_a_list_is_handed_off() {
     must_end(|| {
         let (keeper, kept) = keeper();
         let called = AtomicBool::new(false);
-        let runs_in_the_call = Actor::builder(()).executor(move |drain: Drain| {
+        let runs_in_the_call = Actor::builder().executor(move |drain: Drain| {
             if called.swap(true, SeqCst) {
                 keeper.send(tell).unwrap();
             }
             drain.run();
         });
-        let actor = runs_in_the_call.spawn().unwrap();
+        let actor = runs_in_the_call.spawn(()).unwrap();
         // Its first drain is deferred here, and comes back to the executor by the wait.
         let turn = |()| {
             actor.send(|()| ()).unwrap();
@@ -344,8 +344,8 @@ fn a_clock_that_sends_before_it_parks() {
     }
     must_end(|| {
         let (keeper, kept) = keeper();
-        let slow = Actor::builder(()).clock(Sends(keeper, AtomicBool::new(false)));
-        let slow = slow.spawn().unwrap();
+        let slow = Actor::builder().clock(Sends(keeper, AtomicBool::new(false)));
+        let slow = slow.spawn(()).unwrap();
         let asked = slow.clone();
         let (begin, begun) = mpsc::channel();
         let busy = thread::spawn(move || {

@@ -7,13 +7,18 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use common::{Held, Tally, block_on, in_turn, must_end, quiet_panic, size};
-use turnwise::{Actor, AskError, PanicPolicy, Reason, StopCause, TurnPanic};
+use common::{Held, Tally, block_on, in_turn, must_end, poll_once, quiet_panic, size};
+use turnwise::executor::DrainQueue;
+use turnwise::time::Timers;
+use turnwise::{
+    Actor, AskError, Clock, MonotonicClock, Overflow, PanicPolicy, Reason, StopCause, System,
+    TurnPanic, VirtualClock,
+};
 
 /// Panics when it is dropped, unless that is while another panic unwinds.
 struct PanicsInDrop;
@@ -581,4 +586,177 @@ fn panics_under_load_lose_nothing() {
     assert_eq!((handled, reports.load(SeqCst)), (tally.handled(), tally.dropped()));
     assert_eq!(tally.dropped(), 4 * each.div_ceil(3));
     check_alive(&actor);
+}
+
+/// Says of its thread, when it is called or dropped, whether that unwinds.
+#[derive(Clone)]
+struct Says(mpsc::Sender<bool>);
+
+impl Says {
+    fn say(&self) {
+        _ = self.0.send(thread::panicking());
+    }
+}
+
+impl Wake for Says {
+    fn wake(self: Arc<Self>) {
+        self.say();
+    }
+}
+
+impl Drop for Says {
+    fn drop(&mut self) {
+        self.say();
+    }
+}
+
+/// A clock that panics at that look, counted from 0.
+#[derive(Debug)]
+struct Breaks(AtomicUsize, usize);
+
+impl Clock for Breaks {
+    fn now(&self) -> Duration {
+        if self.0.fetch_add(1, SeqCst) == self.1 {
+            quiet_panic("a clock");
+        }
+        MonotonicClock.now()
+    }
+}
+
+/// A writer that panics.
+struct Broken;
+
+impl std::fmt::Write for Broken {
+    fn write_str(&mut self, _: &str) -> std::fmt::Result {
+        quiet_panic("a writer")
+    }
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// An actor whose hooks, end and state say whether their thread unwinds; its clock panics at that
+/// look.
+fn saying(says: &Says, look: usize) -> Actor<Says> {
+    let (end, undelivered) = (says.clone(), says.clone());
+    Actor::builder()
+        .clock(Breaks(AtomicUsize::new(0), look))
+        .on_end(move |state, _| {
+            end.say();
+            drop(state);
+        })
+        .on_undelivered(move |_| undelivered.say())
+        .spawn(says.clone())
+        .unwrap()
+}
+
+/// What makes user code panic in a call that is given the last handle, or something like it.
+const CALLS: &[(&str, fn(Says))] = &[
+    ("the end of an actor", |says| {
+        for look in 0..2 {
+            let ended = saying(&says, look).ended();
+            assert!(catch_unwind(AssertUnwindSafe(|| ended.within(HOUR))).is_err());
+        }
+        let ended = saying(&says, 0).ended();
+        assert!(catch_unwind(AssertUnwindSafe(|| ended.within_async(HOUR))).is_err());
+    }),
+    ("a reply that has been polled", |says| {
+        for look in 0..3 {
+            let queue = DrainQueue::new();
+            let clock = Breaks(AtomicUsize::new(0), look / 2);
+            let actor = Actor::builder().clock(clock).executor(queue.handle()).spawn(0).unwrap();
+            let mut reply = actor.call(|n| *n);
+            let waker = Waker::from(Arc::new(says.clone()));
+            let pinned = std::pin::Pin::new(&mut reply);
+            assert!(pinned.poll(&mut Context::from_waker(&waker)).is_pending());
+            drop(waker);
+            let waits = AssertUnwindSafe(|| match look {
+                0 => drop(reply.within_async(HOUR)),
+                1 => drop(reply.wait_timeout(HOUR)),
+                _ => drop(reply.within(HOUR)),
+            });
+            assert!(catch_unwind(waits).is_err());
+        }
+    }),
+    ("the end of a system", |says| {
+        let system = System::with_clock(Breaks(AtomicUsize::new(0), 0));
+        let _actor = system.actor(says.clone()).unwrap();
+        let closing = system.shutdown_async();
+        drop(system);
+        assert!(catch_unwind(AssertUnwindSafe(|| closing.within_async(HOUR))).is_err());
+    }),
+    ("an end hook of a member", |says| {
+        let system = System::new();
+        let builder = Actor::builder().on_end(|_, _| quiet_panic("a hook"));
+        let actor = system.spawn(builder, 0).unwrap();
+        let held = Held::hold(&actor);
+        let mut closing = system.shutdown_async();
+        let waker = Waker::from(Arc::new(says));
+        let pinned = std::pin::Pin::new(&mut closing);
+        assert!(pinned.poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(actor);
+        held.let_go();
+        assert!(block_on(closing).is_ok());
+    }),
+    ("a delayed message", |says| {
+        /// Drops the last handle but the timer's, and panics.
+        struct Last(Option<Actor<Says>>);
+        impl Drop for Last {
+            fn drop(&mut self) {
+                drop(self.0.take());
+                quiet_panic("a message");
+            }
+        }
+        let clock = VirtualClock::new();
+        for gone in [true, false] {
+            let timers = Timers::by_hand(clock.clone());
+            let (end, hook) = (says.clone(), says.clone());
+            let actor = Actor::builder()
+                .timers(timers.clone())
+                .on_end(move |state, _| {
+                    end.say();
+                    drop(state);
+                })
+                .on_panic(move |_| hook.say())
+                .spawn(says.clone())
+                .unwrap();
+            actor.close();
+            let message = Last((!gone).then(|| actor.clone()));
+            actor.send_after(Duration::ZERO, move |_| drop(message)).forget();
+            drop(actor);
+            assert_eq!((timers.run_due(), timers.undelivered()), (1, 1));
+        }
+    }),
+    ("a writer", |says| {
+        let system = System::new();
+        let actor = system.actor(says).unwrap();
+        let write = || std::fmt::write(&mut Broken, format_args!("{system:?} {actor:?}"));
+        assert!(catch_unwind(AssertUnwindSafe(write)).is_err());
+        drop((actor, system));
+    }),
+    ("a full mailbox's clock", |says| {
+        let builder = Actor::builder().capacity(1, Overflow::Reject);
+        let actor = builder.clock(Breaks(AtomicUsize::new(0), 0)).spawn(0).unwrap();
+        let mut idle = actor.idle();
+        let held = Held::hold(&actor);
+        let waker = Waker::from(Arc::new(says));
+        let pinned = std::pin::Pin::new(&mut idle);
+        assert!(pinned.poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(waker);
+        assert!(catch_unwind(AssertUnwindSafe(|| idle.within(HOUR))).is_err());
+        held.let_go();
+        assert!(poll_once(&mut actor.idle()).is_ready());
+    }),
+];
+
+#[test]
+fn no_code_of_others_is_called_while_a_thread_unwinds() {
+    must_end(|| {
+        for (name, call) in CALLS {
+            let (tell, told) = mpsc::channel();
+            call(Says(tell));
+            let unwinding: Vec<_> = told.iter().collect();
+            assert!(!unwinding.is_empty(), "{name}");
+            assert!(!unwinding.contains(&true), "{name}: {unwinding:?}");
+        }
+    });
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Actor, Handler};
+use super::{Actor, Handler, Posted};
 #[cfg(feature = "tracing")]
 use crate::cell::span::Origin;
-use crate::error::Reason;
+use crate::error::{Reason, SendError};
 use crate::panic;
 use crate::time::timers::Accepted;
 use crate::time::{Every, Timer, TimerError, Timers};
@@ -42,17 +42,7 @@ impl<S: Send + 'static> Actor<S> {
     where
         F: FnOnce(&mut S) + Send + 'static,
     {
-        let actor = self.downgrade();
-        let (timers, kept) = self.timers();
-        #[cfg(feature = "tracing")]
-        let origin = self.handle.origin();
-        timers.message_after(delay, move || {
-            let _kept = kept;
-            let send = |actor: Actor<S>| actor.posted().send(message).is_ok();
-            #[cfg(feature = "tracing")]
-            let send = from(origin, send);
-            actor.upgrade().is_some_and(send)
-        })
+        self.post_after(delay, message, |posted, message| posted.send(message))
     }
 
     /// As [`send_after`](Self::send_after), for a message that the state [handles](Handler).
@@ -63,17 +53,7 @@ impl<S: Send + 'static> Actor<S> {
     where
         S: Handler<M>,
     {
-        let actor = self.downgrade();
-        let (timers, kept) = self.timers();
-        #[cfg(feature = "tracing")]
-        let origin = self.handle.origin();
-        timers.message_after(delay, move || {
-            let _kept = kept;
-            let send = |actor: Actor<S>| actor.posted().tell(message).is_ok();
-            #[cfg(feature = "tracing")]
-            let send = from(origin, send);
-            actor.upgrade().is_some_and(send)
-        })
+        self.post_after(delay, message, |posted, message| posted.tell(message))
     }
 
     /// Sends a clone of the message at each tick of [`every`](Every), as
@@ -124,13 +104,30 @@ impl<S: Send + 'static> Actor<S> {
         timers.messages_every(every, move |_| {
             let _kept = &kept;
             let Some(actor) = actor.upgrade() else { return Accepted::NeverAgain };
-            let Err(refused) = actor.posted().tell(message.clone()) else { return Accepted::Yes };
-            let (message, reason) = refused.into_parts();
-            panic::ignore(|| drop(message));
-            match reason {
-                Reason::Closed | Reason::Stopped(_) => Accepted::NeverAgain,
-                _ => Accepted::No,
-            }
+            accepted(actor.posted().tell(message.clone()))
+        })
+    }
+
+    fn post_after<M: Send + 'static>(
+        &self,
+        delay: Duration,
+        message: M,
+        post: fn(Posted<'_, S>, M) -> Result<(), SendError<M>>,
+    ) -> Timer {
+        let actor = self.downgrade();
+        let (timers, kept) = self.timers();
+        #[cfg(feature = "tracing")]
+        let origin = self.handle.origin();
+        timers.message_after(delay, move || {
+            let _kept = kept;
+            let Some(actor) = actor.upgrade() else {
+                panic::ignore(|| drop(message));
+                return false;
+            };
+            let send = |actor: &Actor<S>| accepted(post(actor.posted(), message));
+            #[cfg(feature = "tracing")]
+            let send = from(origin, send);
+            send(&actor) == Accepted::Yes
         })
     }
 
@@ -140,6 +137,17 @@ impl<S: Send + 'static> Actor<S> {
         let timers = config.service();
         let kept = config.timers.is_none() && config.clock.is_some();
         (timers.clone(), kept.then_some(timers))
+    }
+}
+
+/// What became of a message. One that was refused is dropped: before a handle, which may be the last.
+fn accepted<M>(sent: Result<(), SendError<M>>) -> Accepted {
+    let Err(refused) = sent else { return Accepted::Yes };
+    let (message, reason) = refused.into_parts();
+    panic::ignore(|| drop(message));
+    match reason {
+        Reason::Closed | Reason::Stopped(_) => Accepted::NeverAgain,
+        _ => Accepted::No,
     }
 }
 

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use super::Actor;
 use super::within::{Over, Within};
 use crate::error::Reason;
+use crate::panic;
 use crate::send::wait::{Awaited, NotWaited};
 use crate::time::Limit;
 use crate::wait_list::Place;
@@ -65,7 +66,8 @@ impl<S: Send + 'static> Ending<S> {
     /// # Ok::<(), turnwise::Reason>(())
     /// ```
     pub fn within(self, limit: impl Into<Limit>) -> Result<bool, Reason> {
-        self.actor.wait_until(self.awaited, limit.into())
+        let limit = limit.into();
+        panic::owning(self, |this| this.actor.wait_until(this.awaited, limit)).1
     }
 
     /// [`within`](Self::within) for a task: a future with the same outcomes. The time counts from
@@ -85,9 +87,13 @@ impl<S: Send + 'static> Ending<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn within_async(self, limit: impl Into<Limit>) -> Within<Self> {
-        let header = self.actor.handle.header();
-        let at = self.actor.handle.deadline(limit.into()).moment();
-        Within::new(Over::at(at, || header.config().service()), self)
+        let limit = limit.into();
+        let (this, over) = panic::owning(self, |this| {
+            let handle = &this.actor.handle;
+            let at = handle.deadline(limit).moment();
+            Over::at(at, || handle.header().config().service())
+        });
+        Within::new(over, this)
     }
 }
 

@@ -13,6 +13,7 @@ use crate::cell::refs::{Ref, Strong};
 use crate::drain::blocking::before_pending;
 use crate::error::{ActorName, AskError, Cycle, Reason, SendError, Who, Withdrawn};
 use crate::mailbox::oneshot::{Answerer, Asker, Promised, oneshot};
+use crate::panic;
 use crate::send::message::Answer;
 use crate::send::wait::{Answered, Hold, poll_for, wait_for_promise};
 use crate::sync::Exclusive;
@@ -234,16 +235,11 @@ impl<R, M> Reply<R, M> {
     /// # Ok::<(), turnwise::AskError>(())
     /// ```
     pub fn wait_timeout(self, limit: impl Into<Limit>) -> Result<R, WaitError<R, M>> {
-        let at = self.moment(limit.into());
-        match self.inner {
-            Inner::Pending(mut asker, source) => match source.wait_for(&mut asker, at) {
-                Ok(Some(answer)) => answer.map_err(WaitError::Ask),
-                Ok(None) => {
-                    Err(WaitError::TimedOut(Reply { inner: Inner::Pending(asker, source) }))
-                }
-                Err(error) => Err(WaitError::Ask(error)),
-            },
-            inner => wait_slow(inner).map_err(WaitError::Ask),
+        let limit = limit.into();
+        match panic::owning(self, |this| this.wait_by_ref(limit)) {
+            (_, Ok(Some(answer))) => Ok(answer),
+            (this, Ok(None)) => Err(WaitError::TimedOut(this)),
+            (_, Err(error)) => Err(WaitError::Ask(error)),
         }
     }
 
@@ -301,8 +297,9 @@ impl<R, M> Reply<R, M> {
     /// # Ok::<(), turnwise::BuildError>(())
     /// ```
     pub fn within(self, limit: impl Into<Limit>) -> Result<R, WaitError<R, M>> {
-        let at = self.moment(limit.into());
-        self.until(at)
+        let limit = limit.into();
+        let (this, at) = panic::owning(self, |this| this.moment(limit));
+        this.until(at)
     }
 
     /// [`within`](Self::within) for a task: a future with the same outcomes. The time counts from
@@ -326,18 +323,21 @@ impl<R, M> Reply<R, M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn within_async(self, limit: impl Into<Limit>) -> Within<Self> {
-        Within::new(self.over(limit.into()), self)
+        let limit = limit.into();
+        let (this, over) = panic::owning(self, |this| this.over(limit));
+        Within::new(over, this)
     }
 
     pub(crate) fn until(self, at: Option<Duration>) -> Result<R, WaitError<R, M>> {
-        let Inner::Pending(mut asker, source) = self.inner else {
+        let Inner::Pending(asker, source) = self.inner else {
             return wait_slow(self.inner).map_err(WaitError::Ask);
         };
-        let refused = match source.wait_for(&mut asker, at) {
+        let waits = |(asker, source): &mut (_, Source)| source.wait_for(asker, at);
+        let ((mut asker, source), refused) = match panic::owning((asker, source), waits) {
             // This thread must not wait: it takes the question back at once.
-            Err(error) => Some(error),
-            Ok(Some(answer)) => return answer.map_err(WaitError::Ask),
-            Ok(None) => None,
+            (pending, Err(error)) => (pending, Some(error)),
+            (_, Ok(Some(answer))) => return answer.map_err(WaitError::Ask),
+            (pending, Ok(None)) => (pending, None),
         };
         if let Some(message) = asker.cancel() {
             return Err(match refused {

@@ -315,13 +315,16 @@ impl Closing {
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn within_async(self, limit: impl Into<Limit>) -> Within<Self> {
-        let shared = self.system.shared();
-        let at = Cutoff::new(shared.clock(), limit.into()).moment();
-        let over = Over::at(at, || match shared.own_clock() {
-            Some(clock) => Timers::of(clock),
-            None => Timers::global().clone(),
+        let limit = limit.into();
+        let (this, over) = panic::owning(self, |this| {
+            let shared = this.system.shared();
+            let at = Cutoff::new(shared.clock(), limit).moment();
+            Over::at(at, || match shared.own_clock() {
+                Some(clock) => Timers::of(clock),
+                None => Timers::global().clone(),
+            })
         });
-        Within::new(over, self)
+        Within::new(over, this)
     }
 
     /// The time is over: stops what is left.

@@ -352,15 +352,6 @@ impl Default for System {
     }
 }
 
-/// Members, one after the other.
-struct Members<'a>(&'a [Arc<dyn Member>]);
-
-impl fmt::Debug for Members<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|member| Shown(&**member))).finish()
-    }
-}
-
 struct Shown<'a>(&'a dyn Member);
 
 impl fmt::Debug for Shown<'_> {
@@ -392,11 +383,15 @@ impl fmt::Debug for Shown<'_> {
 /// ```
 impl fmt::Debug for System {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the lock: whoever is written to is the user's.
+        // Before anything is written: a writer is the user's, and so are the hooks that may go with
+        // a member.
         let members = self.shared().members();
+        let shown = members.iter().map(|member| format!("{:?}", Shown(&**member)));
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        drop(members);
         f.debug_struct("System")
             .field("shut_down", &self.is_shut_down())
-            .field("actors", &Members(&members))
+            .field("actors", &format_args!("[{shown}]"))
             .field("discarded", &self.discarded())
             .finish()
     }
