@@ -58,8 +58,6 @@ fn main() {
             entry += &format!("#[path = {path:?}]\npub(crate) mod {module};\n");
         }
         entry += "pub(crate) use face::*;\n";
-        entry +=
-            "pub(crate) const FALLBACK: &dyn cell::executor::Fallback = &fallback::Fallback;\n";
         write(&out.join(format!("{tree}.rs")), &entry);
     }
     let rows = bugs.iter().map(|Bug { name, model, first, .. }| {
@@ -71,8 +69,7 @@ fn main() {
 }
 
 /// What the models have of the executors: see `src/executor.rs`.
-const EXECUTOR: [&str; 9] =
-    ["alarm", "compensation", "idle", "lifo_slot", "manual", "place", "queues", "shared", "worker"];
+const EXECUTOR: [&str; 1] = ["manual"];
 
 /// Those that are included from the product.
 fn modules_by_path(text: &str) -> BTreeSet<String> {

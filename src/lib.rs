@@ -18,9 +18,11 @@ mod enrolled;
 mod envelope;
 mod error;
 pub mod executor;
+mod fallback;
 pub mod guide;
 mod mailbox;
 mod panic;
+mod pool;
 mod send;
 mod sync;
 pub mod time;
@@ -59,7 +61,3 @@ pub use time::{Clock, Deadline, Limit, MonotonicClock, VirtualClock};
 pub fn in_turn() -> bool {
     drain::context::with_local(drain::context::Local::in_turn)
 }
-
-/// Where drains go whose actor has no executor: the one thing of the executors that the floors
-/// below them know of. The models have another.
-pub(crate) const FALLBACK: &dyn cell::executor::Fallback = &executor::Fallback;

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
-use super::cell::executor::{self, Drain, Executor};
+use super::cell::executor::Drain;
 
 /// A place where drains wait.
 pub trait Later {
@@ -30,21 +30,17 @@ fn place() -> Option<Arc<dyn Later>> {
     PLACE.with_borrow(|place| place.as_ref()?.upgrade())
 }
 
-pub(crate) struct Fallback;
-
-impl Executor for Fallback {
-    fn execute(&self, drain: Drain) {
-        match place() {
-            Some(place) => place.put(drain),
-            None => drain.run(),
-        }
-    }
-
-    /// Without such a place, no other thread goes on with anything: an actor without an executor of
-    /// its own has no budget.
-    fn is_closed(&self) -> bool {
-        place().is_none()
+pub(crate) fn execute(drain: Drain, _: bool) {
+    match place() {
+        Some(place) => place.put(drain),
+        None => drain.run(),
     }
 }
 
-impl executor::Fallback for Fallback {}
+/// Without such a place, no other thread goes on with anything: an actor without an executor of its
+/// own has no budget.
+pub(crate) fn is_closed() -> bool {
+    place().is_none()
+}
+
+pub(crate) fn before_block() {}

@@ -122,19 +122,22 @@ fn locks() -> PathBuf {
     sources().join("../crates/turnwise-locks/src")
 }
 
-/// The files of the executors that the models do not run as a whole (`src/executor.rs` says why)
-/// may only use relaxed operations, but for these.
+/// The files of the executors that the models do not run (`src/executor.rs` says why), and those of
+/// the pool that reach its queues, may only use relaxed operations, but for these.
 const NOT_HERE: [(&str, &str); 1] =
     [("executor/tokio.rs", "a flag that says that a runtime is gone: it needs a runtime")];
 
-/// Is this file of the executors one that the models do not have, or not as a whole? Or one of the
-/// locks, whose counters are the standard library's: they, too, may be relaxed.
+/// Is this file one that the models do not have, or not as a whole? Or one of the locks, whose counters are the standard library's: they, too, may be relaxed.
 fn is_not_here(file: &str) -> bool {
     if locks().join(file).exists() && !sources().join(file).exists() {
         return true;
     }
-    let here = ["alarm.rs", "idle.rs", "lifo_slot.rs", "manual.rs"];
-    file.strip_prefix("executor/").is_some_and(|name| !here.contains(&name))
+    let has = |floor: &str, here: &[&str]| {
+        file.strip_prefix(floor).is_some_and(|name| !here.contains(&name))
+    };
+    has("executor/", &["manual.rs"])
+        || has("fallback/", &[])
+        || has("pool/", &["alarm.rs", "idle.rs", "lifo_slot.rs"])
 }
 
 /// Every atomic operation in the sources must have been used.

@@ -59,6 +59,8 @@ floors! {
     mod mailbox;
     #[path = "../../src/panic.rs"]
     mod panic;
+    #[path = "../../src/pool/mod.rs"]
+    mod pool;
     #[path = "../../src/send/mod.rs"]
     mod send;
     #[path = "../../src/time.rs"]
@@ -89,9 +91,6 @@ floors! {
     #[path = "../../crates/turnwise-locks/src/table.rs"]
     mod table;
 }
-
-/// Where drains go whose actor has no executor.
-pub(crate) const FALLBACK: &dyn cell::executor::Fallback = &fallback::Fallback;
 
 mod models;
 

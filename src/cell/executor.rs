@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::enrolled::Enrolled;
+use crate::pool::PoolId;
 
 /// Where drains run that are not run by their sender: a thread pool, a runtime, an event loop.
 ///
@@ -70,20 +71,9 @@ pub trait Executor: Send + Sync {
 
     /// Is it this pool, and not something in front of it? Nobody else can implement this.
     #[doc(hidden)]
-    fn is(&self, _: ThisPool) -> bool {
+    fn is(&self, _: PoolId) -> bool {
         false
     }
-}
-
-/// A pool of this crate's, by the address of what its threads share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ThisPool(pub(crate) usize);
-
-/// Where drains go whose actor has no executor.
-pub(crate) trait Fallback: Executor {
-    /// This thread is about to block inside a turn: what it has scheduled before must not wait for
-    /// it.
-    fn before_block(&self) {}
 }
 
 /// A shared executor is the same executor.
@@ -104,7 +94,7 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
         (**self).enrolled()
     }
 
-    fn is(&self, pool: ThisPool) -> bool {
+    fn is(&self, pool: PoolId) -> bool {
         (**self).is(pool)
     }
 }
@@ -144,11 +134,6 @@ impl Drain {
     /// now; it comes once.
     pub(crate) unsafe fn from_raw(raw: NonNull<()>) -> Self {
         Drain { entry: Some(raw) }
-    }
-
-    /// The drain as an address, for a queue that holds such.
-    pub(crate) fn into_raw(mut self) -> *mut () {
-        self.take().map_or(std::ptr::null_mut(), NonNull::as_ptr)
     }
 
     /// What it stands for, once: the caller owns that now.

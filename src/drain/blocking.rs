@@ -6,97 +6,38 @@
 //! ([`super::deferred::hand_off`]).
 //!
 //! The worker of a pool has more to give away: the drains that wait behind the turn, one of which
-//! it may be waiting for. Its pool compensates for it ([`Compensation`]), as ForkJoinPool's managed
-//! blockers do: the pool is asked before the wait, so that a thread stands by (or the wait is
-//! refused), and told when it is over.
-//!
-//! - P1: a pool's worker stays where it is until the thread is no worker any more.
+//! it may be waiting for. Its pool compensates for it ([`crate::pool`]).
 
-use std::cell::Cell;
-use std::ptr::NonNull;
+#![forbid(unsafe_code)]
+
 use std::task::Waker;
 
 use super::context::{Leaves, Local, with_local};
 use super::deferred::{hand_off, schedule_if_pending, settle, take_on_if_pending};
 use super::waits_for;
 use super::waking::{is_turn, polled_by};
-use crate::FALLBACK;
-use crate::cell::executor::ThisPool;
 use crate::cell::header::Header;
 use crate::cell::refs::Ref;
 use crate::error::Cycle;
-use crate::sync::{hint, thread_plain};
-
-/// The wait is refused: nobody could take over this worker's work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WouldBlock;
-
-/// A worker of a pool, as the thread that is one sees it.
-pub(crate) trait Compensation {
-    /// Sees to it that a thread stands by. False: there is nothing to take over.
-    fn reserve(&self) -> Result<bool, WouldBlock>;
-    /// The thread that stands by is not needed.
-    fn cancel(&self);
-    /// This thread is about to sleep: the one that stands by takes over. The answer is for
-    /// [`come_back`](Self::come_back); there is none if there is nothing to take over any more.
-    fn leave(&self) -> Option<u64>;
-    /// This thread is awake again.
-    fn come_back(&self, left: u64);
-    /// This thread is about to sleep, and nobody takes over: others may take what they can.
-    fn share(&self);
-    /// Has this thread nothing else to do, and is it worth its while to wait a moment for the next
-    /// message of an actor?
-    fn lingers(&self) -> bool;
-    /// Whose worker it is.
-    fn pool(&self) -> ThisPool;
-    /// The drain that this thread runs has spent its budget: does it begin the next one with the
-    /// same actor, because nothing else waits for it?
-    fn goes_on(&self) -> bool;
-    /// It has waited, and a message has come, or none.
-    fn has_lingered(&self, for_one: bool);
-}
-
-thread_plain! {
-    static WORKER: Cell<Option<NonNull<dyn Compensation>>> = Cell::new(None);
-}
-
-/// Runs `f` with this thread as that worker.
-pub(crate) fn on_worker<R>(worker: &(dyn Compensation + 'static), f: impl FnOnce() -> R) -> R {
-    struct Leaves;
-    impl Drop for Leaves {
-        fn drop(&mut self) {
-            WORKER.with(|at| at.set(None));
-        }
-    }
-    WORKER.with(|at| at.set(Some(NonNull::from(worker))));
-    let _leaves = Leaves;
-    f()
-}
-
-fn worker() -> Option<&'static dyn Compensation> {
-    // SAFETY: P1: borrowed during `on_worker`, which is below us on this thread's stack; what is
-    // made of it stays on the stack too.
-    WORKER.with(Cell::get).map(|worker| unsafe { worker.as_ref() })
-}
-
-/// A thread stands by, if one is needed: this one may go to sleep.
-#[must_use]
-pub(crate) struct Reserved(Option<&'static dyn Compensation>);
+use crate::fallback;
+use crate::pool::{self, Reserved, WouldBlock, reserve};
 
 /// This thread sleeps, or is about to; until this is dropped.
 #[must_use]
 pub(crate) struct Away {
-    left: Option<(&'static dyn Compensation, u64)>,
-    /// Of a thread inside a turn: its list is closed meanwhile, whatever a clock's code sends.
-    before: Option<Leaves>,
+    _place: pool::Away,
+    /// Dropped after it.
+    _list: ClosedList,
 }
 
-/// Waits a moment, if this thread has nothing else to do, until `is_needed`.
-#[inline]
-pub(crate) fn linger(is_needed: impl FnMut() -> bool) {
-    if let Some(worker) = worker() {
-        if worker.lingers() {
-            worker.has_lingered(hint::soon(is_needed));
+/// The list of a thread inside a turn is closed, whatever a clock's code sends; until this is
+/// dropped. Holds what the list was before.
+struct ClosedList(Option<Leaves>);
+
+impl Drop for ClosedList {
+    fn drop(&mut self) {
+        if let Some(before) = self.0 {
+            with_local(|local| local.leave_to(before));
         }
     }
 }
@@ -104,54 +45,27 @@ pub(crate) fn linger(is_needed: impl FnMut() -> bool) {
 /// Would this actor's drain, whose budget is spent, come back to this thread at once?
 pub(crate) fn goes_on(header: &Header) -> bool {
     let Some(executor) = header.config().executor.as_deref() else { return false };
-    worker().is_some_and(|worker| executor.is(worker.pool()) && worker.goes_on())
+    pool::goes_on(|pool| executor.is(pool))
 }
 
-/// Asks whether this thread may go to sleep. Needed where the wait cannot be given up later.
-pub(crate) fn reserve() -> Result<Reserved, WouldBlock> {
-    let Some(worker) = worker() else { return Ok(Reserved(None)) };
-    Ok(Reserved(worker.reserve()?.then_some(worker)))
-}
-
-impl Reserved {
-    /// Gives everything away: this thread is about to sleep.
-    pub(crate) fn leave(mut self, local: &Local) -> Away {
-        let before = closes_list(local);
-        let left = self.0.take().and_then(|worker| Some((worker, worker.leave()?)));
-        Away { left, before }
-    }
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        if let Some(worker) = self.0.take() {
-            worker.cancel();
-        }
-    }
-}
-
-impl Drop for Away {
-    fn drop(&mut self) {
-        if let Some((worker, left)) = self.left.take() {
-            worker.come_back(left);
-        }
-        if let Some(before) = self.before {
-            with_local(|local| local.leave_to(before));
-        }
-    }
+/// Gives everything away: this thread is about to sleep.
+pub(crate) fn leave(local: &Local, reserved: Reserved) -> Away {
+    let list = close_list(local);
+    Away { _place: reserved.leave(), _list: list }
 }
 
 /// Schedules what this thread has deferred, if it is inside a turn, and closes its list: it is about
 /// to sleep.
-fn closes_list(local: &Local) -> Option<Leaves> {
-    local.in_turn().then(|| {
-        FALLBACK.before_block();
+fn close_list(local: &Local) -> ClosedList {
+    let before = local.in_turn().then(|| {
+        fallback::before_block();
         let before = local.leave_to(Leaves::Blocks);
         if local.owes_anything() {
             hand_off(local);
         }
         before
-    })
+    });
+    ClosedList(before)
 }
 
 /// Schedules what this thread has deferred, if it is inside a turn: it may be about to sleep.
@@ -159,7 +73,7 @@ fn before_sleep(local: &Local) {
     if !local.in_turn() {
         return;
     }
-    FALLBACK.before_block();
+    fallback::before_block();
     if local.owes_anything() {
         local.leaving(Leaves::Blocks, || hand_off(local));
     }
@@ -222,15 +136,13 @@ fn lies_down(local: &Local, waker: &Waker) -> bool {
 
 /// Gives everything away: this thread is about to sleep, if it may.
 pub(crate) fn relieve(local: &Local) -> Result<Away, WouldBlock> {
-    Ok(reserve()?.leave(local))
+    Ok(leave(local, reserve()?))
 }
 
 /// The same for a sleep that this crate cannot refuse.
 pub(crate) fn relieve_anyway(local: &Local) -> Away {
     relieve(local).unwrap_or_else(|WouldBlock| {
-        if let Some(worker) = worker() {
-            worker.share();
-        }
-        Away { left: None, before: closes_list(local) }
+        let place = pool::Away::sharing();
+        Away { _place: place, _list: close_list(local) }
     })
 }

@@ -152,7 +152,7 @@ fn taken_out(drain: &mut Drain) -> Option<Queued> {
 
 /// Runs drains one after the other, on a thread that is inside no turn: `first`, and for as long as
 /// there are, what `next` has.
-pub(crate) fn run_drains(first: Drain, mut next: impl FnMut() -> Option<Drain>) {
+pub(super) fn run_drains(first: Drain, mut next: impl FnMut() -> Option<Drain>) {
     let mut first = first;
     let Some(first) = taken_out(&mut first) else { return };
     let next = || next().and_then(|mut drain| taken_out(&mut drain));

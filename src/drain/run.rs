@@ -28,7 +28,7 @@
 
 use std::time::Duration;
 
-use super::blocking::{goes_on, linger};
+use super::blocking::goes_on;
 use super::context::{Frame, Local};
 use super::deferred::defer;
 use super::rest::lie_down;
@@ -48,6 +48,7 @@ use crate::mailbox::chunk::Row;
 use crate::mailbox::node::{NodePtr, Ran, Taken};
 use crate::mailbox::word::{CLOSED, ORPHAN, UNBOUNDED};
 use crate::panic::{self, Payload};
+use crate::pool::linger;
 
 struct Drive<'a> {
     local: &'a Local,

@@ -6,7 +6,6 @@
 //! of freed nodes, the meter) is the list's. They are so few that the budget would not look at them
 //! before they are done. Everything else is driven.
 
-use super::blocking::linger;
 use super::context::{Frame, Lent, Local};
 use super::run::{drive, drive_on, drive_panicked};
 use super::schedule::{hands_off, schedule};
@@ -20,6 +19,7 @@ use crate::mailbox::list::Batch;
 use crate::mailbox::node::{NodePtr, Ran, Taken};
 use crate::mailbox::word::Snapshot;
 use crate::panic::{self, Payload};
+use crate::pool::linger;
 use crate::time::MonotonicClock;
 
 pub(super) fn within_budget(header: &Header) -> Meter<'static> {

@@ -10,7 +10,7 @@
 //! posted, or whose drain has spent its budget, by a drain of its own (POSTED beside the word, and
 //! a reference).
 //!
-//! A drain goes to the actor's executor; to the fallback ([`crate::FALLBACK`]), if there is none or
+//! A drain goes to the actor's executor; to the fallback ([`crate::fallback`]), if there is none or
 //! it has refused [`ATTEMPTS`] times. So it always gets somewhere, and whoever submits it never
 //! waits.
 //!
@@ -21,12 +21,12 @@
 
 use super::context::{Leaves, Local};
 use super::waking::cut_stopped;
-use crate::FALLBACK;
 use crate::cell::executor::Drain;
 use crate::cell::header::Header;
 use crate::cell::owner::{Owed, Owner};
 use crate::cell::refs::{Kept, Queued, Ref, Scheduled};
 use crate::error::StopCause;
+use crate::fallback;
 use crate::panic;
 use crate::sync::thread;
 
@@ -35,7 +35,7 @@ const ATTEMPTS: u32 = 3;
 
 /// Can another thread go on with this actor?
 pub(crate) fn hands_off(header: &Header) -> bool {
-    header.config().executor.is_some() || !FALLBACK.is_closed()
+    header.config().executor.is_some() || !fallback::is_closed()
 }
 
 /// Is the executor that this actor depends on gone?
@@ -96,7 +96,7 @@ pub(crate) fn schedule(local: &Local, kept: &impl Kept) {
         }
     } else if kept.header().raise_posted() {
         let drain = Queued::Hint(kept.to_ref()).into_drain();
-        local.work(|| submit(kept.header(), drain));
+        local.work(|| submit(local, kept.header(), drain));
     }
 }
 
@@ -118,7 +118,7 @@ pub(super) fn hand_over(local: &Local, owner: Owner) {
 pub(crate) fn enter(local: &Local, kept: &impl Kept, entry: Scheduled) {
     let drain = Queued::Entry(entry).into_drain();
     // Whatever the executor does in this call, nothing runs on top of it.
-    local.work(|| submit(kept.header(), drain));
+    local.work(|| submit(local, kept.header(), drain));
 }
 
 /// Sends a pending mailbox to the fallback, because its executor is gone or runs everything in the
@@ -126,13 +126,13 @@ pub(crate) fn enter(local: &Local, kept: &impl Kept, entry: Scheduled) {
 pub(crate) fn schedule_elsewhere(local: &Local, kept: &impl Kept) {
     if kept.header().raise_posted() {
         let drain = Queued::Hint(kept.to_ref()).into_drain();
-        let submit = || panic::ignore(|| FALLBACK.execute(drain));
+        let submit = || panic::ignore(|| fall_back(local, drain));
         local.leaving(Leaves::Here, || local.work(submit));
     }
 }
 
 /// Gives a drain to the first that takes it. An executor that panics has dropped it.
-fn submit(header: &Header, mut drain: Drain) {
+fn submit(local: &Local, header: &Header, mut drain: Drain) {
     if let Some(executor) = header.config().executor.as_deref() {
         for attempt in 1..=ATTEMPTS {
             drain = match panic::catch(|| executor.try_execute(drain)) {
@@ -145,5 +145,10 @@ fn submit(header: &Header, mut drain: Drain) {
             }
         }
     }
-    panic::ignore(|| FALLBACK.execute(drain));
+    panic::ignore(|| fall_back(local, drain));
+}
+
+/// Gives a drain to the fallback.
+fn fall_back(local: &Local, drain: Drain) {
+    fallback::execute(drain, local.leaves() == Leaves::Blocks);
 }

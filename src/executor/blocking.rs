@@ -2,6 +2,7 @@
 
 use crate::drain::blocking::relieve_anyway;
 use crate::drain::context::with_local;
+use crate::pool::Config;
 
 /// What a [`ThreadPool`](crate::ThreadPool) does when a turn on one of its workers is about to
 /// wait: for another actor, for room, for an answer.
@@ -32,7 +33,7 @@ pub enum Blocking {
 impl Default for Blocking {
     /// [`Blocking::Compensate`] with 256 threads at most.
     fn default() -> Self {
-        Blocking::Compensate { most: 256 }
+        Blocking::Compensate { most: Config::MOST }
     }
 }
 

@@ -4,17 +4,10 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
-use std::thread::available_parallelism;
 
 use super::blocking::Blocking;
-use super::idle::MOST_WORKERS;
-use super::monitor::start_monitor;
-use super::place::Place;
 use super::pool::ThreadPool;
-use super::queues::Queues;
-use super::shared::Shared;
-use super::worker::start;
+use crate::pool::{Config, Pool};
 
 impl ThreadPool {
     /// A pool with a worker for each processor that this program may use.
@@ -34,43 +27,33 @@ impl ThreadPool {
 
     /// A pool with names, another size, or another way with turns that block.
     pub fn builder() -> PoolBuilder {
-        PoolBuilder {
-            threads: None,
-            name: "turnwise".into(),
-            stack_size: None,
-            blocking: Blocking::default(),
-        }
+        PoolBuilder(Config::default())
     }
 }
 
 /// Describes a [`ThreadPool`] before it is started: see [`ThreadPool::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "nothing is started before `build`"]
-pub struct PoolBuilder {
-    threads: Option<usize>,
-    name: String,
-    stack_size: Option<usize>,
-    blocking: Blocking,
-}
+pub struct PoolBuilder(Config);
 
 impl PoolBuilder {
     /// The number of workers, and so of turns that run at a time. Without this, one for each
     /// processor that this program may use.
     pub fn threads(mut self, workers: usize) -> Self {
-        self.threads = Some(workers);
+        self.0.workers = workers;
         self
     }
 
     /// What the threads are called, with a number behind it. Without this, `turnwise`.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
+        self.0.name = name.into();
         self
     }
 
     /// The size of each thread's stack, in bytes, 128 KiB at least: a worker needs some of it
     /// itself. Without this, the standard library's.
     pub fn stack_size(mut self, bytes: usize) -> Self {
-        self.stack_size = Some(bytes.max(128 * 1024));
+        self.0.stack_size = Some(bytes.max(128 * 1024));
         self
     }
 
@@ -91,7 +74,10 @@ impl PoolBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn blocking(mut self, blocking: Blocking) -> Self {
-        self.blocking = blocking;
+        self.0.most = match blocking {
+            Blocking::Compensate { most } => Some(most),
+            Blocking::Refuse => None,
+        };
         self
     }
 
@@ -108,48 +94,22 @@ impl PoolBuilder {
     /// assert!(matches!(ThreadPool::builder().threads(0).build(), Err(PoolError::NoThreads)));
     /// ```
     pub fn build(self) -> Result<ThreadPool, PoolError> {
-        match self.start()? {
-            (shared, None) => Ok(ThreadPool { shared }),
-            (shared, Some(error)) => {
-                shared.see_off();
+        let largest = Config::LARGEST;
+        match self.0.workers {
+            0 => return Err(PoolError::NoThreads),
+            asked if asked > largest => return Err(PoolError::TooManyThreads { asked, largest }),
+            _ => {}
+        }
+        if self.0.name.contains('\0') {
+            return Err(PoolError::InvalidName);
+        }
+        match Pool::start(self.0) {
+            (pool, None) => Ok(ThreadPool(pool)),
+            (pool, Some(error)) => {
+                pool.cut_off();
                 Err(PoolError::Spawn(error))
             }
         }
-    }
-
-    /// The pool, and why it has fewer threads than it should, if it has.
-    pub(super) fn start(self) -> Result<(Arc<Shared>, Option<io::Error>), PoolError> {
-        let most = MOST_WORKERS;
-        let threads = self
-            .threads
-            .unwrap_or_else(|| available_parallelism().map_or(1, |n| n.get()).min(most));
-        match threads {
-            0 => return Err(PoolError::NoThreads),
-            asked if asked > most => {
-                return Err(PoolError::TooManyThreads { asked, largest: most });
-            }
-            _ => {}
-        }
-        if self.name.contains('\0') {
-            return Err(PoolError::InvalidName);
-        }
-        let most = match self.blocking {
-            Blocking::Compensate { most } => Some(most),
-            Blocking::Refuse => None,
-        };
-        let (queues, own) = Queues::new(threads);
-        let shared =
-            Arc::new(Shared::new(queues, most, self.name.into_boxed_str(), self.stack_size));
-        let places = own.into_iter().enumerate().map(|(number, queue)| Place::new(number, queue));
-        // Every place is added, also when a thread cannot be started: one that comes later may take
-        // it.
-        let mut error = None;
-        for place in places {
-            error =
-                shared.threads.add_worker(place, |number| start(&shared, number)).err().or(error);
-        }
-        let error = start_monitor(&shared).err().or(error);
-        Ok((shared, error))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The pool of the process, and where drains go that have no executor of their own.
+//! The pool of the process, as an executor: it is what actors without one fall back to.
 
 #![forbid(unsafe_code)]
 
@@ -6,9 +6,10 @@ use std::sync::OnceLock;
 
 use super::builder::{PoolBuilder, PoolError};
 use super::pool::{PoolHandle, ThreadPool};
-use crate::cell::executor::{Drain, Executor};
+use crate::fallback;
 
-static GLOBAL: OnceLock<PoolHandle> = OnceLock::new();
+/// The handle that is lent out.
+static HANDLE: OnceLock<PoolHandle> = OnceLock::new();
 
 impl ThreadPool {
     /// The pool of the whole process. The first call starts it, with a worker for each processor
@@ -27,7 +28,7 @@ impl ThreadPool {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn global() -> &'static PoolHandle {
-        GLOBAL.get_or_init(start_what_can_be)
+        HANDLE.get_or_init(|| PoolHandle(fallback::pool().clone()))
     }
 }
 
@@ -47,54 +48,13 @@ impl PoolBuilder {
     /// # Ok::<(), turnwise::executor::PoolError>(())
     /// ```
     pub fn build_global(self) -> Result<&'static PoolHandle, PoolError> {
-        if GLOBAL.get().is_some() {
+        if fallback::has_pool() {
             return Err(PoolError::GlobalExists);
         }
         let pool = self.build()?;
         // Dropped, it ends at once if another one was quicker.
-        GLOBAL.set(pool.handle()).map_err(|_| PoolError::GlobalExists)?;
+        fallback::set_pool(pool.0.clone()).map_err(|_| PoolError::GlobalExists)?;
         std::mem::forget(pool);
         Ok(ThreadPool::global())
-    }
-}
-
-/// The pool with as many threads as can be had.
-fn start_what_can_be() -> PoolHandle {
-    match ThreadPool::builder().start() {
-        Ok((shared, error)) => PoolHandle { shared, lacks_threads: error.is_some() },
-        Err(_) => unreachable!("the default is a good one"),
-    }
-}
-
-/// Where a drain goes whose actor has no executor: to the tokio runtime that this thread is in
-/// (with the feature `tokio`), else to the pool of the process.
-#[derive(Debug)]
-pub(crate) struct Fallback;
-
-impl crate::cell::executor::Fallback for Fallback {
-    #[cfg(feature = "tokio")]
-    fn before_block(&self) {
-        super::tokio::before_block();
-    }
-}
-
-impl Executor for Fallback {
-    fn execute(&self, drain: Drain) {
-        #[cfg(feature = "tokio")]
-        let Err(drain) =
-            super::tokio::spawn_here(drain, |drain| ThreadPool::global().execute(drain))
-        else {
-            return;
-        };
-        ThreadPool::global().execute(drain);
-    }
-
-    /// Is there no thread that would run a drain, and none to be had?
-    fn is_closed(&self) -> bool {
-        #[cfg(feature = "tokio")]
-        if super::tokio::is_here() {
-            return false;
-        }
-        !ThreadPool::global().has_threads()
     }
 }

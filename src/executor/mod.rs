@@ -36,28 +36,17 @@
 //! itself. In a [`ThreadPool`], what waits behind it is moved to other workers after some
 //! milliseconds.
 
-// From below, each knowing only those before it: idle, lifo_slot, alarm; queues, place;
-// compensation; shared; worker; monitor; pool; builder; global. The others (blocking, manual,
-// rayon, tokio) stand by themselves, but that rayon uses `queues::take`, and global the runtime of
-// tokio. `idle` and `lifo_slot` know nothing of drains, and are compiled by the models too.
-mod alarm;
+// From below, each knowing only those before it: blocking, pool; builder; global. The others
+// (manual, rayon, tokio) stand by themselves.
 mod blocking;
 mod builder;
-mod compensation;
 mod global;
-mod idle;
-mod lifo_slot;
 mod manual;
-mod monitor;
-mod place;
 mod pool;
-mod queues;
 #[cfg(feature = "rayon")]
 mod rayon;
-mod shared;
 #[cfg(feature = "tokio")]
 mod tokio;
-mod worker;
 
 #[cfg(feature = "rayon")]
 pub use self::rayon::Rayon;
@@ -65,6 +54,5 @@ pub use self::rayon::Rayon;
 pub use self::tokio::Tokio;
 pub use blocking::{Blocking, blocking};
 pub use builder::{PoolBuilder, PoolError};
-pub(crate) use global::Fallback;
 pub use manual::{DrainQueue, QueueHandle};
 pub use pool::{PoolHandle, Shutdown, ThreadPool};

@@ -4,15 +4,13 @@
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::Arc;
 use std::time::Instant;
 
-use super::shared::Shared;
-use super::worker::{is_closed, schedule, start, works_for};
-use crate::cell::executor::{Drain, Executor, ThisPool};
+use crate::cell::executor::{Drain, Executor};
 use crate::drain::blocking::relieve_anyway;
 use crate::drain::context::with_local;
 use crate::enrolled::Enrolled;
+use crate::pool::{Pool, PoolId};
 use crate::time::Limit;
 
 /// A work-stealing thread pool for actors: an [`Executor`] by its [`handle`](Self::handle).
@@ -50,9 +48,7 @@ use crate::time::Limit;
 /// assert!(pool.shutdown(Duration::from_secs(10)).is_complete());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct ThreadPool {
-    pub(super) shared: Arc<Shared>,
-}
+pub struct ThreadPool(pub(super) Pool<Drain>);
 
 /// The way into a [`ThreadPool`]: an [`Executor`], cheap to clone (one atomic addition). It does
 /// not keep the pool going.
@@ -62,42 +58,35 @@ pub struct ThreadPool {
 /// it is, too, with two exceptions: a thread that has just begun such a block may be waited for,
 /// and waking a sleeping worker takes a lock.
 #[derive(Clone)]
-pub struct PoolHandle {
-    pub(super) shared: Arc<Shared>,
-    /// The system gave fewer threads than it should have.
-    pub(super) lacks_threads: bool,
-}
+pub struct PoolHandle(pub(super) Pool<Drain>);
 
 impl Executor for PoolHandle {
     fn execute(&self, drain: Drain) {
-        schedule(&self.shared, drain);
-        if self.lacks_threads {
-            self.has_threads();
-        }
+        self.0.submit(drain);
     }
 
     fn is_closed(&self) -> bool {
-        is_closed(&self.shared)
+        self.0.is_closed()
     }
 
     fn enrolled(&self) -> Option<&Enrolled<Drain>> {
-        Some(&self.shared.enrolled)
+        Some(self.0.enrolled())
     }
 
-    fn is(&self, pool: ThisPool) -> bool {
-        pool == self.shared.id()
+    fn is(&self, pool: PoolId) -> bool {
+        pool == self.0.id()
     }
 }
 
 impl ThreadPool {
     /// The executor to build actors with.
     pub fn handle(&self) -> PoolHandle {
-        PoolHandle { shared: self.shared.clone(), lacks_threads: false }
+        PoolHandle(self.0.clone())
     }
 
     /// How many workers it has. Wait-free.
     pub fn threads(&self) -> usize {
-        self.shared.queues.workers()
+        self.0.workers()
     }
 
     /// Ends the pool, and waits for it, for `limit` at most. Blocks.
@@ -125,10 +114,10 @@ impl ThreadPool {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(self, limit: impl Into<Limit>) -> Shutdown {
-        let shared = self.shared.clone();
+        let pool = self.0.clone();
         // Closes it.
         drop(self);
-        if works_for(&shared) {
+        if pool.is_current() {
             return Shutdown::Inside;
         }
         let deadline = match limit.into() {
@@ -138,8 +127,8 @@ impl ThreadPool {
             Limit::Within(limit) => Instant::now().checked_add(limit),
         };
         let _away = with_local(relieve_anyway);
-        let ended = shared.threads.wait_all_gone(deadline);
-        if ended && !shared.threads.has_cut() { Shutdown::Complete } else { cut_off(&shared) }
+        let ended = pool.wait_all_gone(deadline);
+        if ended && !pool.has_cut() { Shutdown::Complete } else { cut_off(&pool) }
     }
 
     /// Ends the pool without running what is queued: its actors stop with
@@ -156,13 +145,13 @@ impl ThreadPool {
     /// # Ok::<(), turnwise::executor::PoolError>(())
     /// ```
     pub fn shutdown_now(self) -> Shutdown {
-        cut_off(&self.shared)
+        cut_off(&self.0)
     }
 }
 
-fn cut_off(pool: &Shared) -> Shutdown {
-    pool.see_off();
-    let (dropped, threads) = pool.threads.dropped_and_left();
+fn cut_off(pool: &Pool<Drain>) -> Shutdown {
+    pool.cut_off();
+    let (dropped, threads) = pool.dropped_and_left();
     Shutdown::Cut { dropped, threads }
 }
 
@@ -175,7 +164,7 @@ impl RefUnwindSafe for PoolHandle {}
 
 impl Drop for ThreadPool {
     fn drop(&mut self) {
-        self.shared.idle.close();
+        self.0.close();
     }
 }
 
@@ -210,7 +199,7 @@ impl Shutdown {
 impl PoolHandle {
     /// How many workers the pool has. Wait-free.
     pub fn threads(&self) -> usize {
-        self.shared.queues.workers()
+        self.0.workers()
     }
 
     /// Is this thread one of the pool's? Wait-free.
@@ -222,40 +211,18 @@ impl PoolHandle {
     /// # Ok::<(), turnwise::executor::PoolError>(())
     /// ```
     pub fn is_current(&self) -> bool {
-        works_for(&self.shared)
-    }
-
-    /// Has the pool a thread at all? Tries to start one if not.
-    pub(super) fn has_threads(&self) -> bool {
-        !self.lacks_threads || self.shared.threads.have_any(|number| start(&self.shared, number))
+        self.0.is_current()
     }
 }
 
 impl fmt::Debug for ThreadPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.shared.fmt(f)
+        self.0.fmt(f)
     }
 }
 
 impl fmt::Debug for PoolHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.shared.fmt(f)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pool_that_lacks_threads_tries_again() {
-        for (stack, has) in [(1 << 20, true), (1 << 60, false)] {
-            let builder = ThreadPool::builder().threads(1).stack_size(stack);
-            let (shared, error) = builder.start().unwrap();
-            assert_eq!(error.is_none(), has);
-            let handle = PoolHandle { shared, lacks_threads: true };
-            assert_eq!(handle.has_threads(), has);
-            handle.shared.see_off();
-        }
+        self.0.fmt(f)
     }
 }

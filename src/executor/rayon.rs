@@ -12,8 +12,8 @@ use std::sync::{Arc, Weak};
 
 use crossbeam_deque::Injector;
 
-use super::queues::take;
 use crate::cell::executor::{Drain, Executor};
+use crate::pool::queues::take;
 use crate::sync::Mutex;
 
 /// An [`Executor`] that runs drains in rayon's global pool, or in one of the program's own. With

@@ -8,15 +8,14 @@ use std::task::{Context, Poll};
 use crate::budget::Until;
 use crate::cell::header::Ext;
 use crate::cell::refs::{Ref, Strong};
-use crate::drain::blocking::{
-    WouldBlock, before_pending, before_pending_for, is_pending_for, relieve, told,
-};
+use crate::drain::blocking::{before_pending, before_pending_for, is_pending_for, relieve, told};
 use crate::drain::context::with_local;
 use crate::drain::deferred::drain_until;
 use crate::drain::waits_for::{What, falls_asleep, own_circle};
 use crate::error::{AskError, Cycle, Reason};
 use crate::mailbox::oneshot::Asker;
 use crate::mailbox::word::{CLOSED, Snapshot};
+use crate::pool::WouldBlock;
 use crate::sync::{hint, thread};
 use crate::time::{Cutoff, Limit};
 use crate::wait_list::{Place, Waiter, Waiters};

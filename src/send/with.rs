@@ -3,7 +3,7 @@
 use crate::budget::Until;
 use crate::cell::owner::Owed;
 use crate::cell::refs::Strong;
-use crate::drain::blocking::{Reserved, reserve};
+use crate::drain::blocking::leave;
 use crate::drain::context::{Depth, Local, with_local};
 use crate::drain::deferred::{drain_until, settle};
 use crate::drain::schedule::enter;
@@ -14,6 +14,7 @@ use crate::mailbox::list::Links;
 use crate::mailbox::node::{NodeOf, NodePtr};
 use crate::mailbox::word::{Entry, Snapshot};
 use crate::panic::Payload;
+use crate::pool::{Reserved, reserve};
 use crate::sync::{hint, thread};
 use crate::time::{Cutoff, Limit, MonotonicClock};
 
@@ -154,7 +155,7 @@ impl<S: 'static> Strong<S> {
         if hint::done_soon(|| message.is_done()) {
             return;
         }
-        let _away = reserved.map(|reserved| reserved.leave(local));
+        let _away = reserved.map(|reserved| leave(local, reserved));
         if message.sleep(thread::current()) {
             while !message.is_done() {
                 thread::park();

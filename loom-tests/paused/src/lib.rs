@@ -28,6 +28,9 @@ mod mailbox;
 #[path = "../../../src/panic.rs"]
 mod panic;
 pub mod pause;
+#[path = "../../../src/pool/mod.rs"]
+#[allow(dead_code, reason = "the executors, which use it, are not here")]
+mod pool;
 #[path = "../../../src/send/mod.rs"]
 mod send;
 mod sync;
@@ -50,6 +53,3 @@ pub use error::{
 };
 pub use fallback::{Later, later};
 pub use time::{Clock, Limit, MonotonicClock, VirtualClock};
-
-/// Where drains go whose actor has no executor.
-pub(crate) const FALLBACK: &dyn cell::executor::Fallback = &fallback::Fallback;

@@ -55,6 +55,7 @@ pub(crate) mod atomic {
 
     macro_rules! number {
         ($name:ident, $value:ty, $counted:expr) => {
+            #[derive(Default)]
             pub(crate) struct $name(std::$name);
 
             #[allow(dead_code, reason = "not every operation is used on every type")]
@@ -65,6 +66,7 @@ pub(crate) mod atomic {
 
                 steps! {
                     load(; order) -> $value;
+                    store(value: $value; order) -> ();
                     swap(value: $value; order) -> $value;
                     fetch_add(value: $value; order) -> $value;
                     fetch_or(value: $value; order) -> $value;
@@ -115,6 +117,7 @@ pub(crate) mod atomic {
 
         steps! {
             load(; order) -> *mut T;
+            swap(value: *mut T; order) -> *mut T;
             compare_exchange(current: *mut T, new: *mut T; success, failure) -> Result<*mut T, *mut T>;
         }
     }
@@ -302,7 +305,13 @@ impl<T> Exclusive<T> {
     }
 }
 
+pub(crate) mod queue {
+    pub(crate) use crossbeam_deque::{Injector, Steal, Stealer, Worker};
+}
+
 pub(crate) use crossbeam_utils::{Backoff, CachePadded};
+pub(crate) use parking_lot::Condvar;
+pub(crate) use std::time::Instant;
 
 /// A lock with a step before it is asked for and one while it is held.
 #[derive(Default)]

@@ -3,23 +3,23 @@
 
 use std::cell::RefCell;
 
-use super::cell::executor::{self, Drain, Executor};
+use super::cell::executor::Drain;
 use crate::sync::thread::{Joiner, spawn};
 
 std::thread_local! {
     static DRAINS: RefCell<Vec<Joiner<()>>> = const { RefCell::new(Vec::new()) };
 }
 
-pub(crate) struct Fallback;
-
-impl Executor for Fallback {
-    fn execute(&self, drain: Drain) {
-        let thread = spawn(|| drain.run());
-        DRAINS.with_borrow_mut(|drains| drains.push(thread));
-    }
+pub(crate) fn execute(drain: Drain, _: bool) {
+    let thread = spawn(|| drain.run());
+    DRAINS.with_borrow_mut(|drains| drains.push(thread));
 }
 
-impl executor::Fallback for Fallback {}
+pub(crate) fn is_closed() -> bool {
+    false
+}
+
+pub(crate) fn before_block() {}
 
 /// The schedule ends when all drains have.
 pub(crate) fn join_all() {

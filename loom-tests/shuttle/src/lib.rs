@@ -30,7 +30,4 @@ use bugs::BUGS;
 #[allow(warnings, clippy::all, reason = "a generated copy, linted where it ships")]
 pub(crate) mod floors {
     include!(concat!(env!("OUT_DIR"), "/floors.rs"));
-
-    /// Where drains go whose actor has no executor.
-    pub(crate) const FALLBACK: &dyn cell::executor::Fallback = &fallback::Fallback;
 }

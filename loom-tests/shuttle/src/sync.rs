@@ -90,6 +90,9 @@ pub(crate) mod hint {
 #[path = "../../src/sync/panic.rs"]
 pub(crate) mod panic;
 
+#[path = "../../src/sync/queue.rs"]
+pub(crate) mod queue;
+
 pub(crate) mod alloc;
 
 /// Nothing lies in a cache line here.

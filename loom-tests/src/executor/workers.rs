@@ -1,18 +1,14 @@
-//! A pool of the product's workers: what its builder makes, without the monitor.
+//! The pool as an executor, without the monitor; and the threads of a pool alone.
 
 use std::io;
-use std::sync::Arc;
 
 use super::super::cell::executor::{Drain, Executor};
-use super::compensation::{Job, Threads};
-use super::place::Place;
-use super::queues::Queues;
-use super::shared::Shared;
-use super::worker::{is_closed, schedule, start};
+use super::super::pool::compensation::{Next, Threads};
+use super::super::pool::{self, Config};
 
 /// A pool, and the way into it.
 #[derive(Clone)]
-pub(crate) struct Pool(Arc<Shared>);
+pub(crate) struct Pool(pool::Pool<Drain>);
 
 // SAFETY: loom's threads are coroutines of one thread, and what is shared is checked by it.
 unsafe impl Sync for Pool {}
@@ -22,39 +18,35 @@ unsafe impl Send for Pool {}
 impl Pool {
     /// With so many threads beyond the workers at most.
     pub(crate) fn new(workers: usize, most: usize) -> Self {
-        let (queues, own) = Queues::new(workers);
-        let shared = Arc::new(Shared::new(queues, Some(most), "".into(), None));
-        for (number, queue) in own.into_iter().enumerate() {
-            let place = Place::new(number, queue);
-            let started = shared.threads.add_worker(place, |number| start(&shared, number));
-            started.expect("loom has threads");
-        }
-        Pool(shared)
+        let config = Config { workers, most: Some(most), name: String::new(), stack_size: None };
+        let (pool, error) = pool::Pool::start_workers(config);
+        assert!(error.is_none(), "loom has threads");
+        Pool(pool)
     }
 
     /// It ends when nothing is left to do.
     pub(crate) fn close(&self) {
-        self.0.idle.close();
+        self.0.close();
     }
 
     /// Waits until no thread is left.
     pub(crate) fn wait(&self) {
-        assert!(self.0.threads.wait_all_gone(None));
+        assert!(self.0.wait_all_gone(None));
     }
 
     /// Drains that were dropped un-run.
     pub(crate) fn dropped(&self) -> usize {
-        self.0.threads.dropped_and_left().0
+        self.0.dropped_and_left().0
     }
 }
 
 impl Executor for Pool {
     fn execute(&self, drain: Drain) {
-        schedule(&self.0, drain);
+        self.0.submit(drain);
     }
 
     fn is_closed(&self) -> bool {
-        is_closed(&self.0)
+        self.0.is_closed()
     }
 }
 
@@ -80,13 +72,13 @@ impl Standby {
 
     /// What such a thread does: with the number of a place, or helping.
     pub(crate) fn live(&self, ended: impl Fn() -> bool, mut work: impl FnMut(Option<u32>)) {
-        while let Some(job) = self.0.next_job(&ended) {
-            match job {
-                Job::Place(place) => {
+        while let Some(next) = self.0.next(&ended) {
+            match next {
+                Next::Place(place) => {
                     work(Some(place));
                     self.0.becomes_spare();
                 }
-                Job::Help => {
+                Next::Help => {
                     work(None);
                     self.0.has_helped();
                 }

@@ -3,8 +3,8 @@
 
 use std::ptr::null_mut;
 
-use super::super::executor::idle::{Idle, Woken};
-use super::super::executor::lifo_slot::LifoSlot;
+use super::super::pool::idle::{Idle, Woken};
+use super::super::pool::lifo_slot::LifoSlot;
 use super::*;
 use crate::sync::reached;
 use crate::sync::thread::{current, park};

@@ -2,8 +2,8 @@
 
 use super::super::actor::{SpawnReason, System};
 use super::super::error::{Reason, StopCause};
-use super::super::executor::alarm::Alarm;
 use super::super::executor::manual::DrainQueue;
+use super::super::pool::alarm::Alarm;
 use super::super::time::Limit;
 use super::clock::LIMIT;
 use super::*;

@@ -1,7 +1,7 @@
-//! The thread that looks after workers which are stuck in their turns.
+//! The thread that looks after workers which are stuck in their jobs.
 //!
-//! A turn that waits by this crate's means gives its worker's place away, and what waits behind it
-//! goes on. A turn that takes long, or blocks in another way, does not. So while the pool is busy,
+//! A job that says so before it waits gives its worker's place away, and what waits behind it
+//! goes on. A job that takes long, or blocks in another way, does not. So while the pool is busy,
 //! its monitor looks every few milliseconds at each worker's tick. A worker whose tick has not
 //! moved for [`STUCK`] looks is *stuck*; a shorter time may mean that the system has given its
 //! processor away:
@@ -10,8 +10,8 @@
 //! - If all workers are stuck, none sleeps or searches, and work waits, then a thread that stands
 //!   by is called to help: it runs what waits, without a place, until there is nothing left or a
 //!   worker goes on. The longer nothing moves, the more are called; each takes twice as long as the
-//!   one before it, half a second at most, for the turns may be long and not blocked at all. With
-//!   [`Blocking::Refuse`](super::Blocking::Refuse), none is.
+//!   one before it, half a second at most, for the jobs may be long and not blocked at all. In
+//!   a pool that may have no more threads than workers, none is.
 //!
 //! While the pool sleeps, and has slept for [`LINGER`] looks, so does the monitor: a worker that is
 //! woken then wakes it.
@@ -22,6 +22,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::Job;
 use super::shared::Shared;
 use super::worker::{builder, start};
 use crate::panic;
@@ -38,7 +39,7 @@ const LINGER: u32 = 32;
 const SLOWEST_CALL: Duration = Duration::from_millis(500);
 
 /// Starts the monitor of a pool.
-pub(super) fn start_monitor(pool: &Arc<Shared>) -> io::Result<()> {
+pub(super) fn start_monitor<J: Job>(pool: &Arc<Shared<J>>) -> io::Result<()> {
     let theirs = pool.clone();
     pool.threads.start_monitor(|| {
         let monitor = builder(pool, "monitor");
@@ -46,8 +47,8 @@ pub(super) fn start_monitor(pool: &Arc<Shared>) -> io::Result<()> {
     })
 }
 
-struct Monitor {
-    pool: Arc<Shared>,
+struct Monitor<J: Job> {
+    pool: Arc<Shared<J>>,
     /// What each worker's tick was at the last look, and for how many looks it has been that.
     ticks: Box<[(u32, u32)]>,
     helped: u32,
@@ -62,12 +63,12 @@ enum Seen {
     Asleep,
     /// Something moves, or waits.
     Busy,
-    /// Workers are in their turns, nothing has moved, and nothing waits.
+    /// Workers are in their jobs, nothing has moved, and nothing waits.
     Still,
 }
 
-impl Monitor {
-    fn new(pool: Arc<Shared>) -> Self {
+impl<J: Job> Monitor<J> {
+    fn new(pool: Arc<Shared<J>>) -> Self {
         let ticks = vec![(0, 0); pool.queues.workers()].into();
         Monitor { pool, ticks, helped: 0, moved: Instant::now() }
     }
@@ -121,7 +122,7 @@ impl Monitor {
             }
         }
         if exposed {
-            // Outside of all locks: in a pool that has just ended, this drops drains, which runs
+            // Outside of all locks: in a pool that has just ended, this drops jobs, which runs
             // user code.
             panic::ignore(|| pool.announce());
         }
@@ -153,13 +154,16 @@ impl Monitor {
 #[cfg(test)]
 mod tests {
     use super::super::alarm::Alarm;
-    use super::super::queues::{Queues, tests::drain};
+    use super::super::queues::{
+        Queues,
+        tests::{Token, job},
+    };
     use super::*;
 
     const LONG_AGO: Duration = Duration::from_secs(1);
 
-    /// A pool without threads, whose workers are all in their turns, and its monitor.
-    fn monitor(workers: usize, most: Option<usize>) -> Monitor {
+    /// A pool without threads, whose workers are all in their jobs, and its monitor.
+    fn monitor(workers: usize, most: Option<usize>) -> Monitor<Token> {
         let queues = Queues::new(workers).0;
         Monitor::new(Arc::new(Shared::new(queues, most, "test".into(), None)))
     }
@@ -208,7 +212,7 @@ mod tests {
             [(1, None, false), (1, Some(0), false), (1, Some(1), true), (2, None, true)]
         {
             let mut monitor = monitor(workers, most);
-            assert!(monitor.pool.queues.of(0).slot.put(drain()).is_none());
+            assert!(monitor.pool.queues.of(0).slot.put(job()).is_none());
             // No thread is called for it so soon.
             for _ in 0..STUCK {
                 assert!(!monitor.pool.queues.has_work());
@@ -220,13 +224,13 @@ mod tests {
     }
 
     /// Has a look called a thread?
-    fn calls(monitor: &mut Monitor) -> bool {
+    fn calls(monitor: &mut Monitor<Token>) -> bool {
         let before = monitor.pool.threads.dropped_and_left().1;
         let _ = monitor.look();
         monitor.pool.threads.dropped_and_left().1 > before
     }
 
-    fn see_off(monitor: &Monitor) {
+    fn see_off(monitor: &Monitor<Token>) {
         monitor.pool.see_off();
         assert!(monitor.pool.threads.wait_all_gone(None));
     }
@@ -234,7 +238,7 @@ mod tests {
     #[test]
     fn a_thread_is_called_if_nobody_comes() {
         let mut monitor = monitor(2, Some(1));
-        monitor.pool.queues.injector.push(drain());
+        monitor.pool.queues.injector.push(job());
         for _ in 1..STUCK {
             monitor.moved = earlier();
             assert!(!calls(&mut monitor));
@@ -251,12 +255,12 @@ mod tests {
     #[test]
     fn the_more_help_the_longer_it_takes_to_call_another() {
         let mut monitor = monitor(1, Some(7));
-        monitor.pool.queues.injector.push(drain());
+        monitor.pool.queues.injector.push(job());
         // Called, but they never come, and there may be no more: a call moves the time alone.
         (0..8).for_each(|_| monitor.pool.threads.call_help(|_| Ok(())));
         assert_eq!(monitor.pool.threads.helpers(), 8);
         (0..STUCK).for_each(|_| _ = monitor.look());
-        let calls_after = |monitor: &mut Monitor, time| {
+        let calls_after = |monitor: &mut Monitor<Token>, time| {
             monitor.moved = Instant::now().checked_sub(time).expect("the clock runs already");
             let before = monitor.moved;
             let _ = monitor.look();

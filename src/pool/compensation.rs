@@ -1,7 +1,7 @@
 //! The threads of a pool: how many there are, which stand by, and which places are free.
 //!
-//! A thread that has a place is a worker. A worker that is about to sleep in a turn leaves its
-//! place to a thread that stands by, and goes on after its wait without one, until the turn is
+//! A thread that has a place is a worker. A worker that is about to sleep in a job leaves its
+//! place to a thread that stands by, and goes on after its wait without one, until the job is
 //! over; if no thread has taken the place meanwhile, it takes it back. A thread that stands by may
 //! also be asked to help out without a place, while workers are stuck.
 //!
@@ -19,23 +19,23 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use crate::drain::blocking::WouldBlock;
+use super::current::WouldBlock;
 use crate::sync::{Condvar, Instant, Mutex};
 
 /// How long a thread stands by for nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a thread of the pool is to do next.
-pub(super) enum Job<P> {
+pub(crate) enum Next<P> {
     /// To work at a place.
     Place(P),
     /// To run what waits, without a place.
     Help,
 }
 
-/// The threads of a pool with places of this kind. One lock, taken when a turn blocks and when
+/// The threads of a pool with places of this kind. One lock, taken when a job blocks and when
 /// threads start and end; not for work.
-pub(super) struct Threads<P> {
+pub(crate) struct Threads<P> {
     state: Mutex<State<P>>,
     /// A spare has something to do.
     called: Condvar,
@@ -60,9 +60,9 @@ struct State<P> {
     helpers: usize,
     /// Threads ever started, for their names.
     started: usize,
-    /// Drains dropped un-run.
+    /// Jobs dropped un-run.
     dropped: usize,
-    /// Were turns suspended at the end?
+    /// Were jobs enrolled at the end?
     cut: bool,
     monitor: bool,
 }
@@ -84,7 +84,7 @@ impl<P> State<P> {
 }
 
 impl<P> Threads<P> {
-    pub(super) fn new(workers: usize, most: Option<usize>) -> Self {
+    pub(crate) fn new(workers: usize, most: Option<usize>) -> Self {
         let state = State {
             threads: 0,
             spares: 0,
@@ -108,7 +108,7 @@ impl<P> Threads<P> {
     }
 
     /// Adds a place, and a thread for it. Without a thread, the place stays free.
-    pub(super) fn add_worker(
+    pub(crate) fn add_worker(
         &self,
         place: P,
         start: impl FnOnce(usize) -> io::Result<()>,
@@ -119,13 +119,13 @@ impl<P> Threads<P> {
     }
 
     /// Starts a thread if there is none; true if there is one now.
-    pub(super) fn have_any(&self, start: impl FnOnce(usize) -> io::Result<()>) -> bool {
+    pub(crate) fn have_any(&self, start: impl FnOnce(usize) -> io::Result<()>) -> bool {
         let mut state = self.state.lock();
         state.threads > 0 || state.start(start).is_ok()
     }
 
     /// Sees to it that a spare is there for this caller alone (W2).
-    pub(super) fn reserve(
+    pub(crate) fn reserve(
         &self,
         start: impl Fn(usize) -> io::Result<()>,
     ) -> Result<(), WouldBlock> {
@@ -136,7 +136,7 @@ impl<P> Threads<P> {
     }
 
     /// Has a spare help out without a place, if one is to be had.
-    pub(super) fn call_help(&self, start: impl Fn(usize) -> io::Result<()>) {
+    pub(crate) fn call_help(&self, start: impl Fn(usize) -> io::Result<()>) {
         {
             let mut state = self.state.lock();
             if self.have_spare(&mut state, start).is_err() {
@@ -149,12 +149,12 @@ impl<P> Threads<P> {
     }
 
     /// May threads help without a place?
-    pub(super) fn may_help(&self) -> bool {
+    pub(crate) fn may_help(&self) -> bool {
         self.most.is_some_and(|most| most > 0)
     }
 
     /// Threads that help, or were called to.
-    pub(super) fn helpers(&self) -> usize {
+    pub(crate) fn helpers(&self) -> usize {
         self.state.lock().helpers
     }
 
@@ -174,12 +174,12 @@ impl<P> Threads<P> {
     }
 
     /// What was reserved is not needed.
-    pub(super) fn cancel(&self) {
+    pub(crate) fn cancel(&self) {
         self.state.lock().reserved -= 1;
     }
 
     /// Leaves a place, by what was reserved; the number is for [`take_back`](Self::take_back).
-    pub(super) fn leave(&self, place: P) -> u64 {
+    pub(crate) fn leave(&self, place: P) -> u64 {
         let left = {
             let mut state = self.state.lock();
             state.reserved -= 1;
@@ -193,19 +193,19 @@ impl<P> Threads<P> {
     }
 
     /// Takes a place back that no thread has taken over yet.
-    pub(super) fn take_back(&self, left: u64) -> Option<P> {
+    pub(crate) fn take_back(&self, left: u64) -> Option<P> {
         let mut state = self.state.lock();
         let at = state.free.iter().position(|(number, _)| *number == left)?;
         state.free.remove(at).map(|(_, place)| place)
     }
 
-    /// This thread has lost its place, and its turn is over: it stands by.
-    pub(super) fn becomes_spare(&self) {
+    /// This thread has lost its place, and its job is over: it stands by.
+    pub(crate) fn becomes_spare(&self) {
         self.state.lock().spares += 1;
     }
 
     /// This thread has helped, and stands by again.
-    pub(super) fn has_helped(&self) {
+    pub(crate) fn has_helped(&self) {
         let mut state = self.state.lock();
         state.helpers -= 1;
         state.spares += 1;
@@ -213,19 +213,19 @@ impl<P> Threads<P> {
 
     /// Stands by until there is something to do; `None` if that takes too long, or the pool has
     /// ended.
-    pub(super) fn next_job(&self, ended: impl Fn() -> bool) -> Option<Job<P>> {
+    pub(crate) fn next(&self, ended: impl Fn() -> bool) -> Option<Next<P>> {
         let mut state = self.state.lock();
         let mut patient = true;
         loop {
             // Longest left first: a place with work in it that no thread runs.
             if let Some((_, place)) = state.free.pop_front() {
                 state.spares -= 1;
-                return Some(Job::Place(place));
+                return Some(Next::Place(place));
             }
             if state.help > 0 {
                 state.help -= 1;
                 state.spares -= 1;
-                return Some(Job::Help);
+                return Some(Next::Help);
             }
             if (ended() || !patient) && state.has_spare() {
                 state.spares -= 1;
@@ -236,26 +236,26 @@ impl<P> Threads<P> {
     }
 
     /// The pool has ended: no thread stands by any longer.
-    pub(super) fn dismiss(&self) {
+    pub(crate) fn dismiss(&self) {
         // Under the lock, so that none is between its look and its wait.
         drop(self.state.lock());
         self.called.notify_all();
     }
 
     /// A thread ends.
-    pub(super) fn thread_ends(&self) {
+    pub(crate) fn thread_ends(&self) {
         self.ends(|state| state.threads -= 1);
     }
 
     /// The monitor starts, by `start`, or ends.
-    pub(super) fn start_monitor(&self, start: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    pub(crate) fn start_monitor(&self, start: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let mut state = self.state.lock();
         start()?;
         state.monitor = true;
         Ok(())
     }
 
-    pub(super) fn monitor_ends(&self) {
+    pub(crate) fn monitor_ends(&self) {
         self.ends(|state| state.monitor = false);
     }
 
@@ -271,7 +271,7 @@ impl<P> Threads<P> {
     }
 
     /// Waits until no thread is left, or the time is over (false).
-    pub(super) fn wait_all_gone(&self, deadline: Option<Instant>) -> bool {
+    pub(crate) fn wait_all_gone(&self, deadline: Option<Instant>) -> bool {
         let mut state = self.state.lock();
         while state.threads > 0 || state.monitor {
             match deadline {
@@ -283,23 +283,23 @@ impl<P> Threads<P> {
         true
     }
 
-    /// A drain is dropped un-run.
-    pub(super) fn count_dropped(&self) {
+    /// A job is dropped un-run.
+    pub(crate) fn count_dropped(&self) {
         self.state.lock().dropped += 1;
     }
 
-    /// A turn was suspended when the pool ended.
-    pub(super) fn count_cut(&self) {
+    /// A job was enrolled when the pool ended.
+    pub(crate) fn count_cut(&self) {
         self.state.lock().cut = true;
     }
 
     /// Was one?
-    pub(super) fn has_cut(&self) -> bool {
+    pub(crate) fn has_cut(&self) -> bool {
         self.state.lock().cut
     }
 
-    /// Drains that were dropped un-run until now, and threads that are left.
-    pub(super) fn dropped_and_left(&self) -> (usize, usize) {
+    /// Jobs that were dropped un-run until now, and threads that are left.
+    pub(crate) fn dropped_and_left(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.dropped, state.threads)
     }
@@ -336,21 +336,21 @@ mod tests {
             threads.add_worker(place, counts(started)).unwrap();
         }
         for place in 0..workers {
-            assert_eq!(place_of(threads.next_job(|| true)), Some(place));
+            assert_eq!(place_of(threads.next(|| true)), Some(place));
         }
         assert_eq!(started.get(), workers);
         threads
     }
 
-    fn place_of(job: Option<Job<usize>>) -> Option<usize> {
+    fn place_of(job: Option<Next<usize>>) -> Option<usize> {
         match job {
-            Some(Job::Place(place)) => Some(place),
+            Some(Next::Place(place)) => Some(place),
             _ => None,
         }
     }
 
-    fn is_help(job: &Option<Job<usize>>) -> bool {
-        matches!(job, Some(Job::Help))
+    fn is_help(job: &Option<Next<usize>>) -> bool {
+        matches!(job, Some(Next::Help))
     }
 
     /// W2, W4.
@@ -391,8 +391,8 @@ mod tests {
         assert_eq!((started.get(), threads.helpers()), (4, 1));
         assert_eq!(threads.reserve(counts(&started)), Err(WouldBlock));
         // The place comes before the call.
-        assert_eq!(place_of(threads.next_job(|| true)), Some(0));
-        assert!(is_help(&threads.next_job(|| true)));
+        assert_eq!(place_of(threads.next(|| true)), Some(0));
+        assert!(is_help(&threads.next(|| true)));
         // One is reserved, three run something.
         assert_eq!(threads.reserve(counts(&started)), Err(WouldBlock));
         threads.becomes_spare();
@@ -408,8 +408,8 @@ mod tests {
         threads.call_help(counts(&started));
         threads.call_help(counts(&started));
         assert_eq!((started.get(), threads.helpers()), (3, 2));
-        assert!(is_help(&threads.next_job(|| true)));
-        assert!(is_help(&threads.next_job(|| true)));
+        assert!(is_help(&threads.next(|| true)));
+        assert!(is_help(&threads.next(|| true)));
         assert_eq!(threads.helpers(), 2);
         threads.has_helped();
         assert_eq!(threads.helpers(), 1);
@@ -418,8 +418,8 @@ mod tests {
         // Both stand by again, and one after the other may go.
         threads.call_help(counts(&started));
         assert_eq!((started.get(), threads.helpers()), (3, 1));
-        assert!(is_help(&threads.next_job(|| true)));
-        assert!(threads.next_job(|| true).is_none());
+        assert!(is_help(&threads.next(|| true)));
+        assert!(threads.next(|| true).is_none());
         threads.thread_ends();
         // Who has gone stands by no longer.
         threads.reserve(counts(&started)).unwrap();
@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(threads.take_back(left[1]), Some(1));
         assert_eq!(threads.take_back(left[1]), None, "once");
         // The one that was left first is taken over.
-        assert_eq!(place_of(threads.next_job(|| true)), Some(0));
+        assert_eq!(place_of(threads.next(|| true)), Some(0));
         assert_eq!(threads.take_back(left[0]), None);
         assert_eq!(threads.take_back(left[2]), Some(2));
         assert_eq!(started.get(), 6);
@@ -450,12 +450,12 @@ mod tests {
         let started = Cell::new(0);
         let threads = Threads::new(2, Some(2));
         threads.add_worker(0, counts(&started)).unwrap();
-        assert_eq!(place_of(threads.next_job(|| true)), Some(0));
+        assert_eq!(place_of(threads.next(|| true)), Some(0));
         assert!(threads.add_worker(1, refuses).is_err());
         threads.reserve(counts(&started)).unwrap();
         let left = threads.leave(0);
         assert_eq!(threads.take_back(left), Some(0));
-        assert_eq!(place_of(threads.next_job(|| true)), Some(1));
+        assert_eq!(place_of(threads.next(|| true)), Some(1));
     }
 
     #[test]
@@ -515,7 +515,7 @@ mod tests {
                     true
                 };
                 let begun = Instant::now();
-                let job = place_of(threads.next_job(ended));
+                let job = place_of(threads.next(ended));
                 assert!(begun.elapsed() < PATIENCE, "nobody has called it");
                 job
             });
@@ -544,7 +544,7 @@ mod tests {
         let threads = at_work(1, Some(1), &Cell::new(0));
         threads.becomes_spare();
         let begun = Instant::now();
-        assert!(threads.next_job(|| false).is_none());
+        assert!(threads.next(|| false).is_none());
         assert!(begun.elapsed() >= PATIENCE);
     }
 }

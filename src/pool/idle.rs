@@ -7,7 +7,7 @@
 //!
 //! | bits 0-15 SEARCHERS | 16-31 SLEEPERS    | 32 CLOSING                | 33 ENDED               | 34-63 AWAY                |
 //! |---------------------|-------------------|---------------------------|------------------------|---------------------------|
-//! | look for work       | stand in the list | ends when nothing is left | none looks any more    | in a turn without a place |
+//! | look for work       | stand in the list | ends when nothing is left | none looks any more    | in a job without a place |
 //!
 //! | call           | word                                 | then                                                          |
 //! |----------------|--------------------------------------|---------------------------------------------------------------|
@@ -36,7 +36,7 @@
 //!      `sleep` comes after p, and looks if none searches (1), or else leaves it to the searcher
 //!      (3).
 //! - END: a pool that is closing has ended when all its workers sleep, each is sure that it found
-//!   nothing (`settled`), and no thread is away: in a turn, with no place among the workers. A
+//!   nothing (`settled`), and no thread is away: in a job, with no place among the workers. A
 //!   thread that is away announces before it comes back, so nothing is left when it has. A thread
 //!   that puts work in from outside reads the word afterwards, as in NEED: either it sees ENDED, or
 //!   the thread that ended the pool sees the work.
@@ -69,7 +69,7 @@ impl Snapshot {
     pub(crate) fn sleepers(self) -> u64 {
         (self.0 / SLEEPER) & FIELD
     }
-    /// Threads in a turn that have no place among the workers.
+    /// Threads in a job that have no place among the workers.
     pub(crate) fn away(self) -> u64 {
         self.0 / AWAY
     }
@@ -233,14 +233,14 @@ impl Idle {
         self.after_sleep()
     }
 
-    /// A thread begins, or goes on with, turns that it has no place for.
+    /// A thread begins, or goes on with, jobs that it has no place for.
     pub(crate) fn leave(&self) {
         let _beds = self.beds.lock();
         // Ordering: Relaxed. Read under the lock by the thread that ends the pool, else a hint.
         self.word.fetch_add(AWAY, Relaxed);
     }
 
-    /// It has a place again, or its turns are over and all it had to announce is announced.
+    /// It has a place again, or its jobs are over and all it had to announce is announced.
     pub(crate) fn come_back(&self) {
         let ended = {
             let mut beds = self.beds.lock();

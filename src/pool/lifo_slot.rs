@@ -2,7 +2,7 @@
 //! is warm.
 //!
 //! Its worker puts and takes. A thief takes: when it finds nothing else, when the worker is stuck
-//! in a turn, or when the pool has ended.
+//! in a job, or when the pool has ended.
 //!
 //! - SLOT: `put` Release -> `take` Acquire, and `put` Acquire for what was there. The thread that
 //!   gets the pointer sees what it points to.

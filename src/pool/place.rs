@@ -1,43 +1,43 @@
-//! A worker's place: its own end of a queue, and the order in which it takes drains.
+//! A worker's place: its own end of a queue, and the order in which it takes jobs.
 //!
-//! | a drain comes                            | to                                                            | announced            |
-//! |------------------------------------------|---------------------------------------------------------------|----------------------|
-//! | from a turn of this pool                 | the worker's slot; what was there, to the tail of its queue   | if the slot was taken |
-//! | from itself, out of budget               | the injector, behind all; its own empty queue, if few wait    | if others wait       |
-//! | from outside, or a turn without a place  | the injector                                                  | always               |
+//! | a job comes                           | to                                                          | announced             |
+//! |---------------------------------------|-------------------------------------------------------------|-----------------------|
+//! | from a job of this pool               | the worker's slot; what was there, to the tail of its queue | if the slot was taken |
+//! | from itself: it has had its time      | the injector, behind all; its own empty queue, if few wait  | if others wait        |
+//! | from outside, or a job without a place | the injector                                               | always                |
 //!
-//! If none waits, an actor of this pool that is out of budget does not come here at all: its drain
-//! goes on as the next one ([`OwnPlace::goes_on`]).
+//! If none waits, a job that has had its time need not come here at all: it goes on as the next one
+//! ([`OwnPlace::goes_on`]).
 //!
 //! A worker looks into its slot, its queue, the injector; then it searches the other queues, and
-//! last their slots; then it sleeps. After [`WARM`] drains from the slot in a row the slot's goes
-//! to the tail of the queue, and each [`INJECTOR_EVERY`]th drain comes from the injector if one is
-//! there, so neither two actors that send to each other nor a full queue keeps others waiting.
+//! last their slots; then it sleeps. After [`WARM`] jobs from the slot in a row the slot's goes to
+//! the tail of the queue, and each [`INJECTOR_EVERY`]th job comes from the injector if one is there,
+//! so neither two jobs that schedule each other nor a full queue keeps others waiting.
 //!
 //! A searcher takes what is alone in a queue after it has given its processor away once: that
 //! queue's worker may be about to come to it, and may be the very one whose processor the system
-//! has given to the searcher. It would not go on for milliseconds, and what it has in hand may be a
-//! quiet actor. For the same reason what is out of budget stays in its worker's queue, behind what
-//! has come from outside, where few wait: in the injector, whoever is woken for those finds it.
+//! has given to the searcher. It would not go on for milliseconds, and what it has in hand may be
+//! short. For the same reason what has had its time stays in its worker's queue, behind what has
+//! come from outside, where few wait: in the injector, a worker that is woken for those finds it.
 //!
 //! What lies in a slot is not announced, for its worker comes to it next: it waits for the end of
-//! the turn that sent it, unless another worker searches anyway, or the turn blocks, or the
+//! the job that sent it, unless another worker searches anyway, or the job blocks, or the
 //! [monitor](super::monitor) finds it.
 //!
 //! - P1: a place is borrowed only inside the methods of [`OwnPlace`], and these reach the queues
-//!   alone: nothing that they can call announces, sweeps, drops or runs a drain, wakes a worker, or
+//!   alone: nothing that they can call announces, sweeps, drops or runs a job, wakes a worker, or
 //!   takes a lock. What is owed after a step is its answer.
 
 #![forbid(unsafe_code)]
 
 use std::cell::RefCell;
 
+use super::Job;
 use super::queues::{Queues, Remote, take};
-use crate::cell::executor::Drain;
 use crate::sync::queue::Worker;
 use crate::sync::thread;
 
-/// Drains from the slot in a row.
+/// Jobs from the slot in a row.
 const WARM: u32 = 3;
 /// The injector's share; prime, so that it does not beat with anything.
 const INJECTOR_EVERY: u32 = 61;
@@ -45,45 +45,45 @@ const INJECTOR_EVERY: u32 = 61;
 const ROUNDS: usize = 3;
 
 /// A worker's place.
-pub(super) struct Place {
+pub(super) struct Place<J: Job> {
     number: usize,
-    queue: Worker<Drain>,
-    /// Drains begun here, and looks that found none; wraps.
+    queue: Worker<J>,
+    /// Jobs begun here, and looks that found none; wraps.
     tick: u32,
-    /// Drains run from the slot one after the other.
+    /// Jobs run from the slot one after the other.
     warm: u32,
     /// Where the next search begins.
     random: u64,
 }
 
 /// The place of a thread that may have one (P1).
-pub(super) struct OwnPlace(RefCell<Option<Place>>);
+pub(super) struct OwnPlace<J: Job>(RefCell<Option<Place<J>>>);
 
 /// What a look into one's own place came to.
-pub(super) enum Own {
+pub(super) enum Own<J> {
     /// The thread has no place any more.
     Lost,
-    /// A drain to run.
-    Found(Drain),
+    /// A job to run.
+    Found(J),
     /// The same, and there are more where others look.
-    FoundMore(Drain),
+    FoundMore(J),
     /// Nothing: the place has this number.
     Nothing(usize),
 }
 
-/// What became of a drain that a turn has scheduled.
+/// What became of a job that another has scheduled.
 #[must_use = "what is owed is to be done when the place is not borrowed any more"]
-pub(super) enum Scheduled {
+pub(super) enum Scheduled<J> {
     /// This worker comes to it.
     Kept,
     /// Others may take it, and are to be told.
     Announce,
     /// There is no place to put it.
-    NoPlace(Drain),
+    NoPlace(J),
 }
 
-impl Place {
-    pub(super) fn new(number: usize, queue: Worker<Drain>) -> Self {
+impl<J: Job> Place<J> {
+    pub(super) fn new(number: usize, queue: Worker<J>) -> Self {
         Place {
             number,
             queue,
@@ -93,75 +93,75 @@ impl Place {
         }
     }
 
-    /// A drain of its own, or from outside; and whether more has come into its queue.
-    fn next(&mut self, queues: &Queues) -> (Option<Drain>, bool) {
+    /// A job of its own, or from outside; and whether more has come into its queue.
+    fn next(&mut self, queues: &Queues<J>) -> (Option<J>, bool) {
         self.tick = self.tick.wrapping_add(1);
         queues.of(self.number).begins(self.tick);
         if self.tick % INJECTOR_EVERY == 0 {
-            if let Some(drain) = take(|| queues.injector.steal()) {
-                return (Some(drain), false);
+            if let Some(job) = take(|| queues.injector.steal()) {
+                return (Some(job), false);
             }
         }
         let mut more = false;
         match queues.of(self.number).slot.take() {
-            Some(drain) if self.warm < WARM => {
+            Some(job) if self.warm < WARM => {
                 self.warm += 1;
-                return (Some(drain), false);
+                return (Some(job), false);
             }
-            Some(drain) => more = self.put_last(queues, drain),
+            Some(job) => more = self.put_last(queues, job),
             None => {}
         }
         self.warm = 0;
-        if let Some(drain) = self.queue.pop() {
-            return (Some(drain), more);
+        if let Some(job) = self.queue.pop() {
+            return (Some(job), more);
         }
-        let drain = take(|| queues.injector.steal_batch_and_pop(&self.queue));
-        (drain, more || !self.queue.is_empty())
+        let job = take(|| queues.injector.steal_batch_and_pop(&self.queue));
+        (job, more || !self.queue.is_empty())
     }
 
     /// Does nothing wait for this worker?
-    fn has_time(&self, queues: &Queues) -> bool {
+    fn has_time(&self, queues: &Queues<J>) -> bool {
         !queues.waits_behind(self.number) && queues.injector.is_empty()
     }
 
-    /// Puts a drain behind others that wait here; some from outside come into the queue before it.
+    /// Puts a job behind others that wait here; some from outside come into the queue before it.
     /// True if it is not alone there; alone, it is next here, and another worker would only carry
     /// it to another cache.
-    fn put_last(&self, queues: &Queues, drain: Drain) -> bool {
+    fn put_last(&self, queues: &Queues<J>, job: J) -> bool {
         let _ = take(|| queues.injector.steal_batch(&self.queue));
         let alone = self.queue.is_empty();
-        self.queue.push(drain);
+        self.queue.push(job);
         !alone
     }
 
-    /// Puts a drain that is out of budget behind those that wait. What is outside is taken in first,
-    /// if the queue here is empty; if that was all, the drain stays here.
-    fn put_behind(&mut self, queues: &Queues, drain: Drain) -> Scheduled {
+    /// Puts a job that has had its time behind those that wait. What is outside is taken in first,
+    /// if the queue here is empty; if that was all, the job stays here.
+    fn put_behind(&mut self, queues: &Queues<J>, job: J) -> Scheduled<J> {
         if self.queue.is_empty() {
             let _ = take(|| queues.injector.steal_batch(&self.queue));
             if queues.injector.is_empty() {
                 let alone = self.queue.is_empty();
-                self.queue.push(drain);
+                self.queue.push(job);
                 return if alone { Scheduled::Kept } else { Scheduled::Announce };
             }
         }
-        queues.injector.push(drain);
+        queues.injector.push(job);
         Scheduled::Announce
     }
 
     /// Looks everywhere.
-    fn search(&mut self, queues: &Queues) -> Option<Drain> {
+    fn search(&mut self, queues: &Queues<J>) -> Option<J> {
         for round in 0..ROUNDS {
-            if let Some(drain) = take(|| queues.injector.steal_batch_and_pop(&self.queue)) {
-                return Some(drain);
+            if let Some(job) = take(|| queues.injector.steal_batch_and_pop(&self.queue)) {
+                return Some(job);
             }
             let mut some = false;
             for remote in self.others(queues).filter(|remote| remote.has_some()) {
                 // What is alone there, its worker may be about to come to.
                 if round == 0 && remote.queue.len() == 1 {
                     some = true;
-                } else if let Some(drain) = take(|| remote.queue.steal_batch_and_pop(&self.queue)) {
-                    return Some(drain);
+                } else if let Some(job) = take(|| remote.queue.steal_batch_and_pop(&self.queue)) {
+                    return Some(job);
                 }
             }
             if some {
@@ -173,7 +173,10 @@ impl Place {
     }
 
     /// The other places, from a random one on.
-    fn others<'a>(&mut self, queues: &'a Queues) -> impl Iterator<Item = &'a Remote> + use<'a> {
+    fn others<'a>(
+        &mut self,
+        queues: &'a Queues<J>,
+    ) -> impl Iterator<Item = &'a Remote<J>> + use<'a, J> {
         // Xorshift: which one comes first only has to differ.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -187,7 +190,7 @@ impl Place {
     }
 }
 
-impl OwnPlace {
+impl<J: Job> OwnPlace<J> {
     pub(super) fn none() -> Self {
         OwnPlace(RefCell::new(None))
     }
@@ -196,18 +199,18 @@ impl OwnPlace {
         self.0.borrow().is_some()
     }
 
-    pub(super) fn set(&self, place: Place) {
+    pub(super) fn set(&self, place: Place<J>) {
         let before = self.0.replace(Some(place));
         debug_assert!(before.is_none(), "a thread has one place at most");
     }
 
     /// Does nothing wait for this worker?
-    pub(super) fn has_time(&self, queues: &Queues) -> bool {
+    pub(super) fn has_time(&self, queues: &Queues<J>) -> bool {
         self.0.borrow().as_ref().is_some_and(|place| place.has_time(queues))
     }
 
-    /// The same at the end of a drain, which then goes on as the next one.
-    pub(super) fn goes_on(&self, queues: &Queues) -> bool {
+    /// The same at the end of a job, which then goes on as the next one.
+    pub(super) fn goes_on(&self, queues: &Queues<J>) -> bool {
         let mut place = self.0.borrow_mut();
         let Some(place) = place.as_mut().filter(|place| place.has_time(queues)) else {
             return false;
@@ -217,68 +220,68 @@ impl OwnPlace {
         true
     }
 
-    pub(super) fn take(&self) -> Option<Place> {
+    pub(super) fn take(&self) -> Option<Place<J>> {
         self.0.take()
     }
 
-    /// Looks for the next drain in the place, and outside.
+    /// Looks for the next job in the place, and outside.
     #[inline(always)]
-    pub(super) fn next(&self, queues: &Queues) -> Own {
+    pub(super) fn next(&self, queues: &Queues<J>) -> Own<J> {
         let mut place = self.0.borrow_mut();
         let Some(place) = place.as_mut() else { return Own::Lost };
         match place.next(queues) {
-            (Some(drain), false) => Own::Found(drain),
-            (Some(drain), true) => Own::FoundMore(drain),
+            (Some(job), false) => Own::Found(job),
+            (Some(job), true) => Own::FoundMore(job),
             (None, _) => Own::Nothing(place.number),
         }
     }
 
     /// Looks everywhere, as a searcher.
-    pub(super) fn search(&self, queues: &Queues) -> Own {
+    pub(super) fn search(&self, queues: &Queues<J>) -> Own<J> {
         let mut place = self.0.borrow_mut();
         let Some(place) = place.as_mut() else { return Own::Lost };
         match place.search(queues) {
-            Some(drain) => {
+            Some(job) => {
                 place.tick = place.tick.wrapping_add(1);
                 queues.of(place.number).begins(place.tick);
-                Own::Found(drain)
+                Own::Found(job)
             }
             None => Own::Nothing(place.number),
         }
     }
 
-    /// Takes in what the running turn has scheduled. `again`: it is the turn's own actor, which has
-    /// used up its budget.
+    /// Takes in what the running job has scheduled. `again`: it is that job itself, which has had
+    /// its time.
     #[inline(always)]
-    pub(super) fn schedule(&self, queues: &Queues, drain: Drain, again: bool) -> Scheduled {
+    pub(super) fn schedule(&self, queues: &Queues<J>, job: J, again: bool) -> Scheduled<J> {
         let mut place = self.0.borrow_mut();
-        let Some(place) = place.as_mut() else { return Scheduled::NoPlace(drain) };
+        let Some(place) = place.as_mut() else { return Scheduled::NoPlace(job) };
         if again {
-            return place.put_behind(queues, drain);
+            return place.put_behind(queues, job);
         }
-        let Some(before) = queues.of(place.number).slot.put(drain) else { return Scheduled::Kept };
+        let Some(before) = queues.of(place.number).slot.put(job) else { return Scheduled::Kept };
         place.queue.push(before);
         Scheduled::Announce
     }
 
     /// Puts what lies in the slot where others can take it. True if they are to be told.
     #[must_use = "others are to be told"]
-    pub(super) fn empty_slot(&self, queues: &Queues) -> bool {
+    pub(super) fn empty_slot(&self, queues: &Queues<J>) -> bool {
         let place = self.0.borrow();
         let Some(place) = place.as_ref() else { return false };
-        let Some(drain) = queues.of(place.number).slot.take() else { return false };
-        place.queue.push(drain);
+        let Some(job) = queues.of(place.number).slot.take() else { return false };
+        place.queue.push(job);
         true
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::queues::tests::drain;
+    use super::super::queues::tests::{Token, job};
     use super::*;
 
     /// The first place of so many, and the other workers' queues.
-    fn first_of(workers: usize) -> (Queues, OwnPlace, Vec<Worker<Drain>>) {
+    fn first_of(workers: usize) -> (Queues<Token>, OwnPlace<Token>, Vec<Worker<Token>>) {
         let (queues, mut own) = Queues::new(workers);
         let place = OwnPlace::none();
         place.set(Place::new(0, own.remove(0)));
@@ -286,10 +289,10 @@ mod tests {
     }
 
     /// What is found: its number, and whether there is more.
-    fn next(place: &OwnPlace, queues: &Queues) -> Option<(usize, bool)> {
+    fn next(place: &OwnPlace<Token>, queues: &Queues<Token>) -> Option<(usize, bool)> {
         match place.next(queues) {
-            Own::Found(drain) => Some((drain.number(), false)),
-            Own::FoundMore(drain) => Some((drain.number(), true)),
+            Own::Found(job) => Some((job.id(), false)),
+            Own::FoundMore(job) => Some((job.id(), true)),
             Own::Nothing(number) => {
                 assert_eq!(number, 0);
                 None
@@ -298,7 +301,7 @@ mod tests {
         }
     }
 
-    fn announced(scheduled: Scheduled) -> bool {
+    fn announced(scheduled: Scheduled<Token>) -> bool {
         match scheduled {
             Scheduled::Kept => false,
             Scheduled::Announce => true,
@@ -310,9 +313,9 @@ mod tests {
     fn the_slot_is_first_three_times_in_a_row() {
         let (queues, place, _) = first_of(2);
         let put = || {
-            let drain = drain();
-            let number = drain.number();
-            (number, announced(place.schedule(&queues, drain, false)))
+            let job = job();
+            let number = job.id();
+            (number, announced(place.schedule(&queues, job, false)))
         };
         let (waits, first) = (put(), put());
         assert!(!waits.1 && first.1, "the second has put the first into the queue");
@@ -340,17 +343,17 @@ mod tests {
     fn a_drain_goes_on_if_nothing_waits() {
         let (queues, place, _) = first_of(2);
         assert!(place.goes_on(&queues));
-        assert!(!announced(place.schedule(&queues, drain(), false)));
+        assert!(!announced(place.schedule(&queues, job(), false)));
         assert!(!place.goes_on(&queues), "one is in the slot");
         assert!(next(&place, &queues).is_some());
-        assert!(!announced(place.schedule(&queues, drain(), true)));
+        assert!(!announced(place.schedule(&queues, job(), true)));
         assert!(!place.goes_on(&queues), "one is in the queue");
         assert!(next(&place, &queues).is_some());
-        queues.injector.push(drain());
+        queues.injector.push(job());
         assert!(!place.goes_on(&queues), "one is outside");
         assert!(next(&place, &queues).is_some());
         assert!(place.goes_on(&queues));
-        assert_eq!(queues.tick(0), 5, "each drain is a sign of life");
+        assert_eq!(queues.tick(0), 5, "each job is a sign of life");
         drop(place.take());
         assert!(!place.goes_on(&queues), "it has no place");
     }
@@ -358,14 +361,14 @@ mod tests {
     #[test]
     fn each_61st_comes_from_outside() {
         let (queues, place, _) = first_of(1);
-        (0..150).for_each(|_| _ = announced(place.schedule(&queues, drain(), false)));
-        let outside = [drain(), drain()];
-        let numbers = [outside[0].number(), outside[1].number()];
-        outside.into_iter().for_each(|drain| queues.injector.push(drain));
+        (0..150).for_each(|_| _ = announced(place.schedule(&queues, job(), false)));
+        let outside = [job(), job()];
+        let numbers = [outside[0].id(), outside[1].id()];
+        outside.into_iter().for_each(|job| queues.injector.push(job));
         let found = (0..150).map(|_| place.next(&queues)).collect::<Vec<_>>();
         let at = |number| {
-            let is_it = |own: &Own| match own {
-                Own::Found(drain) | Own::FoundMore(drain) => drain.number() == number,
+            let is_it = |own: &Own<Token>| match own {
+                Own::Found(job) | Own::FoundMore(job) => job.id() == number,
                 _ => false,
             };
             found.iter().position(is_it)
@@ -376,16 +379,16 @@ mod tests {
     #[test]
     fn a_batch_from_outside_is_told() {
         let (queues, place, _) = first_of(1);
-        queues.injector.push(drain());
+        queues.injector.push(job());
         assert!(matches!(place.next(&queues), Own::Found(_)));
-        (0..6).for_each(|_| queues.injector.push(drain()));
+        (0..6).for_each(|_| queues.injector.push(job()));
         assert!(matches!(place.next(&queues), Own::FoundMore(_)));
     }
 
     #[test]
     fn what_is_out_of_budget_goes_behind_what_waits() {
         let (queues, place, _) = first_of(1);
-        let again = || announced(place.schedule(&queues, drain(), true));
+        let again = || announced(place.schedule(&queues, job(), true));
         assert!(!again(), "it is alone");
         assert!(queues.waits_behind(0) && queues.injector.is_empty());
         assert!(again() && again());
@@ -399,14 +402,14 @@ mod tests {
     fn the_few_from_outside_are_taken_in_first() {
         let (queues, place, _) = first_of(2);
         let again = || {
-            let drain = drain();
-            let number = drain.number();
-            (number, announced(place.schedule(&queues, drain, true)))
+            let job = job();
+            let number = job.id();
+            (number, announced(place.schedule(&queues, job, true)))
         };
         let outside = || {
-            let drain = drain();
-            let number = drain.number();
-            queues.injector.push(drain);
+            let job = job();
+            let number = job.id();
+            queues.injector.push(job);
             number
         };
         let waits = outside();
@@ -429,14 +432,14 @@ mod tests {
         let (queues, place, others) = first_of(3);
         // Where a search begins is random.
         for _ in 0..32 {
-            let drains = [drain(), drain(), drain()];
-            let numbers = drains.each_ref().map(Drain::number);
-            let [alone, first, second] = drains;
+            let jobs = [job(), job(), job()];
+            let numbers = jobs.each_ref().map(Job::id);
+            let [alone, first, second] = jobs;
             others[0].push(alone);
             others[1].push(first);
             others[1].push(second);
             let found = (0..3).map(|_| match place.search(&queues) {
-                Own::Found(drain) => drain.number(),
+                Own::Found(job) => job.id(),
                 _ => panic!("there is something"),
             });
             let found = found.collect::<Vec<_>>();
@@ -449,7 +452,7 @@ mod tests {
     fn a_slot_is_emptied_into_the_queue() {
         let (queues, place, _) = first_of(1);
         assert!(!place.empty_slot(&queues));
-        assert!(!announced(place.schedule(&queues, drain(), false)));
+        assert!(!announced(place.schedule(&queues, job(), false)));
         assert!(!queues.has_work());
         assert!(place.empty_slot(&queues));
         assert!(queues.has_work() && !place.empty_slot(&queues));
@@ -462,7 +465,7 @@ mod tests {
         assert!(!none.is_some() && none.take().is_none() && !none.empty_slot(&queues));
         assert!(matches!(none.next(&queues), Own::Lost));
         assert!(matches!(none.search(&queues), Own::Lost));
-        assert!(matches!(none.schedule(&queues, drain(), false), Scheduled::NoPlace(_)));
+        assert!(matches!(none.schedule(&queues, job(), false), Scheduled::NoPlace(_)));
         let (_queues, place, _) = first_of(1);
         assert!(place.is_some() && place.take().is_some() && !place.is_some());
     }
@@ -471,26 +474,26 @@ mod tests {
     fn a_search_looks_at_everybody_else() {
         let (queues, place, others) = first_of(4);
         let search = || match place.search(&queues) {
-            Own::Found(drain) => Some(drain.number()),
+            Own::Found(job) => Some(job.id()),
             Own::Nothing(0) => None,
             _ => panic!("it has a place"),
         };
         // Where it begins is random.
         for round in 0..32 {
             for victim in 1..4 {
-                let [queued, kept] = [drain(), drain()];
-                let expected = [queued.number(), kept.number()];
+                let [queued, kept] = [job(), job()];
+                let expected = [queued.id(), kept.id()];
                 others[victim - 1].push(queued);
                 assert!(queues.of(victim).slot.put(kept).is_none());
                 assert_eq!([search(), search()], expected.map(Some), "slots are last");
                 assert_eq!(queues.tick(0), round * 9 + victim as u32 * 3 - 1);
-                let outside = drain();
-                let number = outside.number();
+                let outside = job();
+                let number = outside.id();
                 queues.injector.push(outside);
                 assert_eq!(search(), Some(number));
             }
         }
-        assert!(queues.of(0).slot.put(drain()).is_none());
+        assert!(queues.of(0).slot.put(job()).is_none());
         assert_eq!(search(), None, "its own slot it has seen");
     }
 
@@ -499,18 +502,18 @@ mod tests {
         let (queues, place, others) = first_of(4);
         let first = |_| {
             let pushed = others.iter().map(|other| {
-                let drain = drain();
-                let number = drain.number();
-                other.push(drain);
+                let job = job();
+                let number = job.id();
+                other.push(job);
                 number
             });
             let pushed = pushed.collect::<Vec<_>>();
             let found = (0..3).map(|_| match place.search(&queues) {
-                Own::Found(drain) => drain,
+                Own::Found(job) => job,
                 _ => panic!("there is something"),
             });
             let found = found.collect::<Vec<_>>();
-            pushed.iter().position(|number| *number == found[0].number()).unwrap()
+            pushed.iter().position(|number| *number == found[0].id()).unwrap()
         };
         let begun = (0..64).map(first).collect::<Vec<_>>();
         for victim in 0..3 {

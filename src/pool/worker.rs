@@ -1,27 +1,24 @@
-//! A thread of the pool: finds a drain, runs it, again. And what is scheduled from inside of one,
-//! or blocks there.
+//! A thread of the pool: finds a job, runs it, again. And what is scheduled from inside of one, or
+//! blocks there.
 
 use std::cell::Cell;
 use std::io;
-use std::ptr::null;
 use std::sync::Arc;
 
-use super::compensation::Job;
+use super::Job;
+use super::compensation::Next;
+use super::current::{Current, Worker, WouldBlock};
 use super::idle::Woken;
 use super::place::{Own, OwnPlace, Scheduled};
 use super::shared::Shared;
-use crate::cell::executor::{Drain, ThisPool};
-use crate::drain::blocking::{Compensation, WouldBlock, on_worker};
-use crate::drain::deferred::run_drains;
 use crate::panic;
 use crate::sync::thread::Builder;
-use crate::sync::thread_plain;
 
 /// A thread of the pool.
-struct Thread {
-    pool: Arc<Shared>,
-    place: OwnPlace,
-    /// The drain it is running.
+struct Thread<J: Job> {
+    pool: Arc<Shared<J>>,
+    place: OwnPlace<J>,
+    /// The job it is running.
     in_hand: Cell<usize>,
     /// How often in a row it has waited for a message that did not come.
     in_vain: Cell<u32>,
@@ -30,46 +27,45 @@ struct Thread {
 /// After so many times, a thread waits for a message at every so-manieth occasion only.
 const IN_VAIN: u32 = 8;
 
-thread_plain! {
-    /// The thread of a pool that this one is; it lies in the frame of [`run`].
-    static THREAD: Cell<*const Thread> = Cell::new(null());
-}
-
 /// This thread, if it is one of that pool's.
-fn with_thread_of<R>(pool: &Shared, f: impl FnOnce(Option<&Thread>) -> R) -> R {
-    // SAFETY: set by `run`, in whose frame it lies, and which is below us on this thread's stack.
-    let thread = THREAD.with(|at| unsafe { at.get().as_ref() });
-    f(thread.filter(|thread| std::ptr::eq(Arc::as_ptr(&thread.pool), pool)))
+#[inline(always)]
+fn with_thread_of<J: Job, R>(pool: &Shared<J>, f: impl FnOnce(Option<&Thread<J>>) -> R) -> R {
+    let worker = Current::of(pool.id());
+    // SAFETY: C1: it is there while `f` runs, which keeps nothing of it. It is a thread of this very
+    // pool: a pool is known by its address, `run` gives that of the pool that the thread keeps, and
+    // no other is at that address as long as this one is borrowed. So its jobs are J.
+    f(worker.map(|worker| unsafe { worker.cast::<Thread<J>>().as_ref() }))
 }
 
 /// Is this thread one of that pool's?
-pub(super) fn works_for(pool: &Shared) -> bool {
+pub(super) fn works_for<J: Job>(pool: &Shared<J>) -> bool {
     with_thread_of(pool, |thread| thread.is_some())
 }
 
-/// Takes a drain in.
-pub(super) fn schedule(pool: &Shared, drain: Drain) {
+/// Takes a job in.
+#[inline]
+pub(super) fn schedule<J: Job>(pool: &Shared<J>, job: J) {
     with_thread_of(pool, |thread| match thread {
-        Some(thread) => thread.schedule(drain),
-        None if pool.idle.look().is_closing() => pool.drop_unrun(drain),
-        None => pool.inject(drain),
+        Some(thread) => thread.schedule(job),
+        None if pool.idle.look().is_closing() => pool.drop_unrun(job),
+        None => pool.inject(job),
     });
 }
 
 /// Will the pool drop what this thread gives it?
-pub(super) fn is_closed(pool: &Shared) -> bool {
+pub(super) fn is_closed<J: Job>(pool: &Shared<J>) -> bool {
     let now = pool.idle.look();
     now.is_ended() || now.is_closing() && !works_for(pool)
 }
 
 /// Starts a thread of the pool, by its number: one that stands by.
-pub(super) fn start(pool: &Arc<Shared>, number: usize) -> io::Result<()> {
+pub(super) fn start<J: Job>(pool: &Arc<Shared<J>>, number: usize) -> io::Result<()> {
     let theirs = pool.clone();
     builder(pool, number).spawn(move || run(theirs)).map(drop)
 }
 
 /// A thread's name and stack.
-pub(super) fn builder(pool: &Shared, what: impl std::fmt::Display) -> Builder {
+pub(super) fn builder<J: Job>(pool: &Shared<J>, what: impl std::fmt::Display) -> Builder {
     let builder = Builder::new().name(format!("{}-{what}", pool.name));
     match pool.stack_size {
         Some(bytes) => builder.stack_size(bytes),
@@ -78,28 +74,19 @@ pub(super) fn builder(pool: &Shared, what: impl std::fmt::Display) -> Builder {
 }
 
 /// What a thread of the pool does from its start to its end.
-fn run(pool: Arc<Shared>) {
+fn run<J: Job>(pool: Arc<Shared<J>>) {
     let thread =
         Thread { pool, place: OwnPlace::none(), in_hand: Cell::new(0), in_vain: Cell::new(0) };
-    struct Leaves;
-    impl Drop for Leaves {
-        fn drop(&mut self) {
-            THREAD.with(|at| at.set(null()));
-        }
-    }
-    THREAD.with(|at| at.set(&raw const thread));
-    let leaves = Leaves;
-    on_worker(&thread, || thread.live());
-    drop(leaves);
+    Current::set(thread.pool.id(), &thread, || thread.live());
     thread.pool.threads.thread_ends();
 }
 
-impl Thread {
+impl<J: Job> Thread<J> {
     fn live(&self) {
         let pool = &self.pool;
-        while let Some(job) = pool.threads.next_job(|| pool.is_ended()) {
-            match job {
-                Job::Place(place) => {
+        while let Some(next) = pool.threads.next(|| pool.is_ended()) {
+            match next {
+                Next::Place(place) => {
                     self.place.set(place);
                     self.work();
                     // The pool has ended; or its place was taken over while it slept.
@@ -111,7 +98,7 @@ impl Thread {
                     }
                     pool.threads.becomes_spare();
                 }
-                Job::Help => {
+                Next::Help => {
                     pool.idle.leave();
                     self.help();
                     pool.threads.has_helped();
@@ -121,7 +108,7 @@ impl Thread {
         }
     }
 
-    /// Runs drains until the place is lost, or the pool has ended.
+    /// Runs jobs until the place is lost, or the pool has ended.
     fn work(&self) {
         let pool = &self.pool;
         let mut searching = false;
@@ -140,10 +127,10 @@ impl Thread {
             }
             match own {
                 Own::Lost => return,
-                Own::Found(drain) => self.run_all(drain),
-                Own::FoundMore(drain) => {
+                Own::Found(job) => self.run_all(job),
+                Own::FoundMore(job) => {
                     pool.announce();
-                    self.run_all(drain);
+                    self.run_all(job);
                 }
                 Own::Nothing(number) => {
                     match pool
@@ -163,57 +150,57 @@ impl Thread {
     fn help(&self) {
         let pool = &self.pool;
         while pool.is_short() && !pool.is_ended() {
-            let Some(drain) = pool.queues.take_any() else { return };
+            let Some(job) = pool.queues.take_any() else { return };
             pool.queues.helps();
-            self.run(drain);
+            self.run(job);
         }
     }
 
-    fn run(&self, drain: Drain) {
-        self.in_hand.set(drain.number());
-        panic::ignore(|| drain.run());
+    fn run(&self, job: J) {
+        self.in_hand.set(job.id());
+        panic::ignore(|| J::run_all(job, || None));
         self.in_hand.set(0);
     }
 
-    /// Runs a drain, and those that wait behind it at this worker's place.
-    fn run_all(&self, drain: Drain) {
+    /// Runs a job, and those that wait behind it at this worker's place.
+    fn run_all(&self, job: J) {
         let pool = &self.pool;
-        self.in_hand.set(drain.number());
+        self.in_hand.set(job.id());
         let next = || {
             self.in_hand.set(0);
             if pool.is_ended() {
                 return None;
             }
-            let drain = match self.place.next(&pool.queues) {
+            let job = match self.place.next(&pool.queues) {
                 Own::Lost | Own::Nothing(_) => return None,
-                Own::Found(drain) => drain,
-                Own::FoundMore(drain) => {
+                Own::Found(job) => job,
+                Own::FoundMore(job) => {
                     pool.announce();
-                    drain
+                    job
                 }
             };
-            self.in_hand.set(drain.number());
-            Some(drain)
+            self.in_hand.set(job.id());
+            Some(job)
         };
-        panic::ignore(|| run_drains(drain, next));
+        panic::ignore(|| J::run_all(job, next));
         self.in_hand.set(0);
     }
 
-    fn schedule(&self, drain: Drain) {
+    fn schedule(&self, job: J) {
         let pool = &self.pool;
         if pool.is_ended() {
-            return pool.drop_unrun(drain);
+            return pool.drop_unrun(job);
         }
-        let again = drain.number() == self.in_hand.get();
-        match self.place.schedule(&pool.queues, drain, again) {
+        let again = job.id() == self.in_hand.get();
+        match self.place.schedule(&pool.queues, job, again) {
             Scheduled::Kept => {}
             Scheduled::Announce => pool.announce(),
-            Scheduled::NoPlace(drain) => pool.inject(drain),
+            Scheduled::NoPlace(job) => pool.inject(job),
         }
     }
 }
 
-impl Compensation for Thread {
+impl<J: Job> Worker for Thread<J> {
     fn reserve(&self) -> Result<bool, WouldBlock> {
         let has_place = self.place.is_some();
         if has_place {
@@ -253,10 +240,6 @@ impl Compensation for Thread {
             return false;
         }
         self.place.has_time(&self.pool.queues) && !self.pool.idle.look().is_closing()
-    }
-
-    fn pool(&self) -> ThisPool {
-        self.pool.id()
     }
 
     fn goes_on(&self) -> bool {

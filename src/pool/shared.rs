@@ -9,28 +9,28 @@ use super::compensation::Threads;
 use super::idle::Idle;
 use super::place::Place;
 use super::queues::Queues;
-use crate::cell::executor::{Drain, ThisPool};
+use super::{Job, PoolId};
 use crate::enrolled::Enrolled;
 use crate::panic;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::Relaxed;
 
-pub(super) struct Shared {
+pub(super) struct Shared<J: Job> {
     pub(super) idle: Idle,
-    pub(super) queues: Queues,
-    pub(super) threads: Threads<Place>,
+    pub(super) queues: Queues<J>,
+    pub(super) threads: Threads<Place<J>>,
     pub(super) alarm: Alarm,
-    pub(super) enrolled: Enrolled<Drain>,
-    /// Are workers stuck in their turns, so that threads without a place are to help? Said by the
+    pub(super) enrolled: Enrolled<J>,
+    /// Are workers stuck in their jobs, so that threads without a place are to help? Said by the
     /// monitor.
     short: AtomicU32,
     pub(super) name: Box<str>,
     pub(super) stack_size: Option<usize>,
 }
 
-impl Shared {
+impl<J: Job> Shared<J> {
     pub(super) fn new(
-        queues: Queues,
+        queues: Queues<J>,
         most: Option<usize>,
         name: Box<str>,
         stack_size: Option<usize>,
@@ -49,8 +49,8 @@ impl Shared {
     }
 
     /// Which pool it is.
-    pub(super) fn id(&self) -> ThisPool {
-        ThisPool(std::ptr::from_ref(self).addr())
+    pub(super) fn id(&self) -> PoolId {
+        PoolId(std::ptr::from_ref(self).addr())
     }
 
     pub(super) fn is_ended(&self) -> bool {
@@ -75,22 +75,22 @@ impl Shared {
         }
     }
 
-    /// Takes in a drain that comes from no worker's place.
-    pub(super) fn inject(&self, drain: Drain) {
-        self.queues.injector.push(drain);
+    /// Takes in a job that comes from no worker's place.
+    pub(super) fn inject(&self, job: J) {
+        self.queues.injector.push(job);
         self.announce();
     }
 
-    /// Drops a drain: its actor stops with `ExecutorGone`.
-    pub(super) fn drop_unrun(&self, drain: Drain) {
+    /// Drops a job un-run.
+    pub(super) fn drop_unrun(&self, job: J) {
         self.threads.count_dropped();
-        panic::ignore(|| drop(drain));
+        panic::ignore(|| drop(job));
     }
 
     /// The pool has ended: drops what is queued.
     pub(super) fn sweep(&self) {
-        while let Some(drain) = self.queues.take_any() {
-            self.drop_unrun(drain);
+        while let Some(job) = self.queues.take_any() {
+            self.drop_unrun(job);
         }
     }
 
@@ -102,16 +102,16 @@ impl Shared {
         self.threads.dismiss();
         self.alarm.end();
         self.sweep();
-        for drain in enrolled {
-            if drain.is_suspended() {
+        for job in enrolled {
+            if job.is_suspended() {
                 self.threads.count_cut();
             }
-            panic::ignore(|| drop(drain));
+            panic::ignore(|| drop(job));
         }
     }
 }
 
-impl fmt::Debug for Shared {
+impl<J: Job> fmt::Debug for Shared<J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let now = self.idle.look();
         f.debug_struct("ThreadPool")

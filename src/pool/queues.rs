@@ -1,55 +1,56 @@
-//! Where drains wait in a pool: the injector, and each worker's queue and slot, as other threads
-//! reach them.
+//! Where jobs wait in a pool: the injector, and each worker's queue and slot, as other
+//! threads reach them.
 //!
-//! Nothing here runs a drain, drops one, or tells a worker of one. A method that puts a drain where
+//! Nothing here runs a job, drops one, or tells a worker of one. A method that puts a job where
 //! others look says so by its answer.
 
+use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 
+use super::Job;
 use super::lifo_slot::LifoSlot;
-use crate::cell::executor::Drain;
 use crate::sync::CachePadded;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::queue::{Injector, Steal, Stealer, Worker};
 
 /// The queues of a pool.
-pub(super) struct Queues {
-    pub(super) injector: Injector<Drain>,
-    remotes: Box<[CachePadded<Remote>]>,
-    /// Drains run by threads without a place; wraps.
+pub(super) struct Queues<J: Job> {
+    pub(super) injector: Injector<J>,
+    remotes: Box<[CachePadded<Remote<J>>]>,
+    /// Jobs run by threads without a place; wraps.
     helped: AtomicU32,
 }
 
 /// What others reach of a worker's place.
-pub(super) struct Remote {
-    pub(super) queue: Stealer<Drain>,
-    pub(super) slot: DrainSlot,
-    /// Drains that the worker has begun; wraps.
+pub(super) struct Remote<J: Job> {
+    pub(super) queue: Stealer<J>,
+    pub(super) slot: JobSlot<J>,
+    /// Jobs that the worker has begun; wraps.
     tick: AtomicU32,
 }
 
-impl Remote {
+impl<J: Job> Remote<J> {
     /// Does a thief find something in its queue? Two loads: an attempt that finds nothing costs a
     /// fence too, which counts where there are many queues.
     pub(super) fn has_some(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// Its worker begins another drain.
+    /// Its worker begins another job.
     pub(super) fn begins(&self, tick: u32) {
         // Ordering: Relaxed. A sign of life: nothing is read through it.
         self.tick.store(tick, Relaxed);
     }
 }
 
-impl Queues {
+impl<J: Job> Queues<J> {
     /// The queues of that many workers, and each worker's own end.
-    pub(super) fn new(workers: usize) -> (Self, Vec<Worker<Drain>>) {
+    pub(super) fn new(workers: usize) -> (Self, Vec<Worker<J>>) {
         let own = (0..workers).map(|_| Worker::new_fifo()).collect::<Vec<_>>();
-        let remote = |queue: &Worker<Drain>| Remote {
+        let remote = |queue: &Worker<J>| Remote {
             queue: queue.stealer(),
-            slot: DrainSlot(LifoSlot::new()),
+            slot: JobSlot(LifoSlot::new(), PhantomData),
             tick: AtomicU32::new(0),
         };
         let remotes = own.iter().map(|queue| CachePadded::new(remote(queue))).collect();
@@ -60,7 +61,7 @@ impl Queues {
         self.remotes.len()
     }
 
-    pub(super) fn of(&self, number: usize) -> &Remote {
+    pub(super) fn of(&self, number: usize) -> &Remote<J> {
         &self.remotes[number]
     }
 
@@ -69,34 +70,34 @@ impl Queues {
         !self.injector.is_empty() || self.remotes.iter().any(|remote| remote.has_some())
     }
 
-    /// Takes a drain from anywhere, as a thread without a place does. What came from outside is
+    /// Takes a job from anywhere, as a thread without a place does. What came from outside is
     /// first.
-    pub(super) fn take_any(&self) -> Option<Drain> {
+    pub(super) fn take_any(&self) -> Option<J> {
         let some = || self.remotes.iter().filter(|remote| remote.has_some());
         let queues = || some().find_map(|remote| take(|| remote.queue.steal()));
         let slots = || self.remotes.iter().find_map(|remote| remote.slot.take());
         take(|| self.injector.steal()).or_else(queues).or_else(slots)
     }
 
-    /// A thread without a place begins a drain.
+    /// A thread without a place begins a job.
     pub(super) fn helps(&self) {
         // Ordering: Relaxed. A sign of life, as in `begins`.
         self.helped.fetch_add(1, Relaxed);
     }
 
-    /// How many drains threads without a place have begun; wraps.
+    /// How many jobs threads without a place have begun; wraps.
     pub(super) fn helped(&self) -> u32 {
         // Ordering: Relaxed, as above.
         self.helped.load(Relaxed)
     }
 
-    /// How many drains that worker has begun; wraps.
+    /// How many jobs that worker has begun; wraps.
     pub(super) fn tick(&self, number: usize) -> u32 {
         // Ordering: Relaxed, as above.
         self.remotes[number].tick.load(Relaxed)
     }
 
-    /// Does a drain wait that only this worker is sure to come to?
+    /// Does a job wait that only this worker is sure to come to?
     pub(super) fn waits_behind(&self, number: usize) -> bool {
         let remote = &self.remotes[number];
         !remote.slot.0.is_empty() || !remote.queue.is_empty()
@@ -110,45 +111,45 @@ impl Queues {
         let mut moved = false;
         // No more than what is there now: the worker may be running again, and put more in.
         for _ in 0..remote.queue.len() {
-            let Some(drain) = take(|| remote.queue.steal()) else { break };
-            self.injector.push(drain);
+            let Some(job) = take(|| remote.queue.steal()) else { break };
+            self.injector.push(job);
             moved = true;
         }
-        if let Some(drain) = remote.slot.take() {
-            self.injector.push(drain);
+        if let Some(job) = remote.slot.take() {
+            self.injector.push(job);
             moved = true;
         }
         moved
     }
 }
 
-/// A [`LifoSlot`] for a drain.
-pub(super) struct DrainSlot(LifoSlot<()>);
+/// A [`LifoSlot`] for a job.
+pub(super) struct JobSlot<J: Job>(LifoSlot<()>, PhantomData<fn(J) -> J>);
 
-impl DrainSlot {
-    pub(super) fn put(&self, drain: Drain) -> Option<Drain> {
-        Self::drain(self.0.put(drain.into_raw()))
+impl<J: Job> JobSlot<J> {
+    pub(super) fn put(&self, job: J) -> Option<J> {
+        Self::job(self.0.put(job.into_raw().map_or(null_mut(), NonNull::as_ptr)))
     }
 
-    pub(super) fn take(&self) -> Option<Drain> {
-        Self::drain(self.0.take())
+    pub(super) fn take(&self) -> Option<J> {
+        Self::job(self.0.take())
     }
 
-    fn drain(raw: *mut ()) -> Option<Drain> {
-        // SAFETY: SLOT: the slot holds nothing but what `put` made of drains, and gives each out
+    fn job(raw: *mut ()) -> Option<J> {
+        // SAFETY: SLOT: the slot holds nothing but what `put` made of jobs, and gives each out
         // once.
-        NonNull::new(raw).map(|raw| unsafe { Drain::from_raw(raw) })
+        NonNull::new(raw).map(|raw| unsafe { J::from_raw(raw) })
     }
 }
 
-impl Drop for DrainSlot {
+impl<J: Job> Drop for JobSlot<J> {
     fn drop(&mut self) {
-        drop(Self::drain(self.0.put(null_mut())));
+        drop(Self::job(self.0.put(null_mut())));
     }
 }
 
 /// Tries again while others are in the way: each of them has taken something.
-pub(super) fn take<T>(steal: impl Fn() -> Steal<T>) -> Option<T> {
+pub(crate) fn take<T>(steal: impl Fn() -> Steal<T>) -> Option<T> {
     loop {
         match steal() {
             Steal::Success(taken) => return Some(taken),
@@ -160,35 +161,53 @@ pub(super) fn take<T>(steal: impl Fn() -> Steal<T>) -> Option<T> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::sync::mpsc;
+    use std::sync::Arc;
 
     use super::*;
-    use crate::{Actor, StopCause};
 
-    /// The drain of an actor that has a message.
-    pub(in crate::executor) fn drain() -> Drain {
-        pending().1
+    /// A job that does nothing. Its memory is counted.
+    #[derive(Debug)]
+    pub(in crate::pool) struct Token(Arc<()>);
+
+    impl Job for Token {
+        fn id(&self) -> usize {
+            Arc::as_ptr(&self.0).addr()
+        }
+
+        fn into_raw(self) -> Option<NonNull<()>> {
+            NonNull::new(Arc::into_raw(self.0).cast_mut())
+        }
+
+        unsafe fn from_raw(raw: NonNull<()>) -> Self {
+            // SAFETY: it comes from `into_raw`, once.
+            Token(unsafe { Arc::from_raw(raw.as_ptr()) })
+        }
+
+        fn is_suspended(&self) -> bool {
+            false
+        }
+
+        fn run_all(first: Self, mut next: impl FnMut() -> Option<Self>) {
+            drop(first);
+            while next().is_some() {}
+        }
     }
 
-    fn pending() -> (Actor<()>, Drain) {
-        let (tell, told) = mpsc::channel();
-        let give = move |drain| drop(tell.send(drain));
-        let actor = Actor::builder().executor(give).spawn(()).unwrap();
-        actor.send(|_| ()).unwrap();
-        (actor, told.recv().unwrap())
+    pub(in crate::pool) fn job() -> Token {
+        Token(Arc::new(()))
     }
 
     #[test]
     fn what_waits_behind_a_worker_is_moved() {
         let (queues, own) = Queues::new(2);
         assert!(!queues.waits_behind(0) && !queues.has_work() && !queues.expose(0));
-        own[0].push(drain());
+        own[0].push(job());
         assert!(queues.waits_behind(0) && !queues.waits_behind(1) && queues.has_work());
-        own[0].push(drain());
+        own[0].push(job());
         assert!(queues.expose(0));
         assert!(!queues.waits_behind(0) && own[0].is_empty());
         assert_eq!(queues.injector.len(), 2);
-        assert!(queues.of(1).slot.put(drain()).is_none());
+        assert!(queues.of(1).slot.put(job()).is_none());
         assert!(queues.waits_behind(1) && queues.expose(1) && !queues.waits_behind(1));
         assert_eq!(queues.injector.len(), 3);
         assert!(!queues.expose(0) && !queues.expose(1));
@@ -198,19 +217,19 @@ pub(super) mod tests {
     #[test]
     fn a_thread_without_a_place_takes_from_anywhere() {
         let (queues, own) = Queues::new(3);
-        let [outside, queued, kept] = [drain(), drain(), drain()];
-        let expected = [outside.number(), queued.number(), kept.number()];
+        let [outside, queued, kept] = [job(), job(), job()];
+        let expected = [outside.id(), queued.id(), kept.id()];
         assert!(queues.of(1).slot.put(kept).is_none());
         assert!(!queues.has_work(), "nobody looks for what lies in a slot");
         own[2].push(queued);
         queues.injector.push(outside);
         let taken = std::iter::from_fn(|| queues.take_any());
-        assert_eq!(taken.map(|drain| drain.number()).collect::<Vec<_>>(), expected);
+        assert_eq!(taken.map(|job| job.id()).collect::<Vec<_>>(), expected);
     }
 
     #[test]
     fn signs_of_life_are_counted() {
-        let (queues, _own) = Queues::new(2);
+        let (queues, _own) = Queues::<Token>::new(2);
         queues.of(1).begins(7);
         assert_eq!([0, 1].map(|number| queues.tick(number)), [0, 7]);
         (0..3).for_each(|_| queues.helps());
@@ -220,10 +239,11 @@ pub(super) mod tests {
 
     #[test]
     fn a_drain_left_in_a_slot_is_dropped() {
-        let (actor, drain) = pending();
+        let job = job();
+        let memory = Arc::downgrade(&job.0);
         let (queues, own) = Queues::new(1);
-        assert!(queues.of(0).slot.put(drain).is_none());
+        assert!(queues.of(0).slot.put(job).is_none());
         drop((queues, own));
-        assert_eq!(actor.stop_cause(), Some(StopCause::ExecutorGone));
+        assert_eq!(memory.strong_count(), 0);
     }
 }

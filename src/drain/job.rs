@@ -1,0 +1,36 @@
+//! A drain as what a pool runs.
+
+use std::ptr::NonNull;
+
+use super::deferred::run_drains;
+use crate::cell::executor::Drain;
+use crate::pool::Job;
+
+impl Job for Drain {
+    #[inline]
+    fn id(&self) -> usize {
+        self.number()
+    }
+
+    #[inline]
+    fn into_raw(mut self) -> Option<NonNull<()>> {
+        self.take()
+    }
+
+    #[inline]
+    unsafe fn from_raw(raw: NonNull<()>) -> Self {
+        // SAFETY: it was taken out of a drain by `into_raw`, and comes back once: the drain that is
+        // made here stands for what that one stood for.
+        unsafe { Drain::from_raw(raw) }
+    }
+
+    fn is_suspended(&self) -> bool {
+        Drain::is_suspended(self)
+    }
+
+    /// On a thread that is inside no turn.
+    #[inline]
+    fn run_all(first: Self, next: impl FnMut() -> Option<Self>) {
+        run_drains(first, next);
+    }
+}

@@ -1,0 +1,58 @@
+//! Where drains go whose actor has no executor, or one that does not take them: to the tokio
+//! runtime that the thread is in (with the feature `tokio`), else to the pool of the process.
+//!
+//! The models have another of these.
+
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "tokio")]
+mod runtime;
+
+use std::sync::OnceLock;
+
+use crate::cell::executor::Drain;
+use crate::pool::{Config, Pool};
+
+/// The pool of the process.
+static POOL: OnceLock<Pool<Drain>> = OnceLock::new();
+
+/// The pool of the process, started with as many threads as can be had if it is not running.
+pub(crate) fn pool() -> &'static Pool<Drain> {
+    POOL.get_or_init(|| Pool::start(Config::default()).0)
+}
+
+/// Is it running?
+pub(crate) fn has_pool() -> bool {
+    POOL.get().is_some()
+}
+
+/// Makes this one the pool of the process, unless one is running: then it comes back.
+pub(crate) fn set_pool(pool: Pool<Drain>) -> Result<(), Pool<Drain>> {
+    POOL.set(pool)
+}
+
+/// Has a drain run by another thread. `blocks`: this one is about to block.
+pub(crate) fn execute(drain: Drain, blocks: bool) {
+    #[cfg(feature = "tokio")]
+    let Err(drain) = runtime::spawn(drain, blocks, |drain| pool().submit(drain)) else {
+        return;
+    };
+    #[cfg(not(feature = "tokio"))]
+    let _ = blocks;
+    pool().submit(drain);
+}
+
+/// Is there no thread that would run a drain, and none to be had?
+pub(crate) fn is_closed() -> bool {
+    #[cfg(feature = "tokio")]
+    if runtime::is_here() {
+        return false;
+    }
+    !pool().has_threads()
+}
+
+/// This thread is about to block inside a turn: what it has scheduled before must not wait for it.
+pub(crate) fn before_block() {
+    #[cfg(feature = "tokio")]
+    runtime::before_block();
+}

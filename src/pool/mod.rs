@@ -1,0 +1,221 @@
+//! A work-stealing pool of threads: it runs jobs, and knows nothing of what they are.
+//!
+//! From below, each knowing only those before it: [`alarm`], [`current`], [`idle`], [`lifo_slot`];
+//! [`queues`], [`compensation`]; [`place`]; `shared`; `worker`; `monitor`; this file.
+//!
+//! A [`Job`] is one pointer wide. A job that is scheduled from a job on a worker is run by that
+//! worker next, with its memory warm; others are run in the order in which they came. A job that
+//! is about to sleep says so ([`current`]), and another thread takes its worker's place.
+
+use std::fmt;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+pub(crate) mod alarm;
+pub(crate) mod compensation;
+mod current;
+pub(crate) mod idle;
+pub(crate) mod lifo_slot;
+mod monitor;
+mod place;
+pub(crate) mod queues;
+mod shared;
+mod worker;
+
+pub(crate) use current::{Away, Reserved, WouldBlock, goes_on, linger, reserve};
+
+use crate::enrolled::Enrolled;
+use crate::sync::Instant;
+use idle::MOST_WORKERS;
+use monitor::start_monitor;
+use place::Place;
+use queues::Queues;
+use shared::Shared;
+use worker::{is_closed, schedule, start, works_for};
+
+/// What a pool runs. To drop one un-run says that its pool is gone.
+pub(crate) trait Job: Sized + Send + 'static {
+    /// Which job it is. The one that a worker runs and one that is scheduled by it are the same if
+    /// they have the same number; it is not 0.
+    fn id(&self) -> usize;
+
+    /// The job as an address; none if nothing of it is left to run.
+    fn into_raw(self) -> Option<NonNull<()>>;
+
+    /// The job again.
+    ///
+    /// # Safety
+    /// `raw` came from [`into_raw`](Self::into_raw) of this type, and comes back once.
+    unsafe fn from_raw(raw: NonNull<()>) -> Self;
+
+    /// Is it one that was [enrolled](Pool::enrolled), and has not been run to its end?
+    fn is_suspended(&self) -> bool;
+
+    /// Runs jobs one after the other: `first`, and for as long as there are, what `next` has.
+    fn run_all(first: Self, next: impl FnMut() -> Option<Self>);
+}
+
+/// Which pool it is, by the address of what its threads share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolId(usize);
+
+impl PoolId {
+    /// No pool's.
+    const NONE: Self = PoolId(0);
+}
+
+/// How a pool is to be.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// At least one, and at most [`LARGEST`](Self::LARGEST).
+    pub(crate) workers: usize,
+    /// The most threads beyond the workers; `None` if waits are refused.
+    pub(crate) most: Option<usize>,
+    /// What its threads are called, without a NUL.
+    pub(crate) name: String,
+    pub(crate) stack_size: Option<usize>,
+}
+
+impl Config {
+    /// The most workers that a pool can have.
+    pub(crate) const LARGEST: usize = MOST_WORKERS;
+
+    /// The most threads beyond the workers, unless another number is asked for.
+    pub(crate) const MOST: usize = 256;
+}
+
+impl Default for Config {
+    /// A worker for each processor that this program may use.
+    fn default() -> Self {
+        let workers = available_parallelism().map_or(1, |n| n.get()).min(Self::LARGEST);
+        let name = "turnwise".into();
+        Config { workers, most: Some(Self::MOST), name, stack_size: None }
+    }
+}
+
+/// The way into a pool. It does not keep the pool going.
+pub(crate) struct Pool<J: Job> {
+    shared: Arc<Shared<J>>,
+    /// The system gave fewer threads than it should have.
+    lacks_threads: bool,
+}
+
+impl<J: Job> Clone for Pool<J> {
+    fn clone(&self) -> Self {
+        Pool { shared: self.shared.clone(), lacks_threads: self.lacks_threads }
+    }
+}
+
+impl<J: Job> Pool<J> {
+    /// Starts a pool; and why it has fewer threads than it should, if it has.
+    pub(crate) fn start(config: Config) -> (Self, Option<io::Error>) {
+        let (pool, error) = Self::start_workers(config);
+        let error = start_monitor(&pool.shared).err().or(error);
+        (Pool { lacks_threads: error.is_some(), ..pool }, error)
+    }
+
+    /// A pool that no monitor looks after.
+    pub(crate) fn start_workers(config: Config) -> (Self, Option<io::Error>) {
+        let Config { workers, most, name, stack_size } = config;
+        let (queues, own) = Queues::new(workers);
+        let shared = Arc::new(Shared::new(queues, most, name.into_boxed_str(), stack_size));
+        // Every place is added, also when a thread cannot be started: one that comes later may take
+        // it.
+        let mut error = None;
+        for (number, queue) in own.into_iter().enumerate() {
+            let place = Place::new(number, queue);
+            let started = shared.threads.add_worker(place, |number| start(&shared, number));
+            error = started.err().or(error);
+        }
+        (Pool { shared, lacks_threads: error.is_some() }, error)
+    }
+
+    /// Takes a job in.
+    #[inline]
+    pub(crate) fn submit(&self, job: J) {
+        schedule(&self.shared, job);
+        if self.lacks_threads {
+            self.has_threads();
+        }
+    }
+
+    /// Has it a thread at all? Tries to start one if not.
+    pub(crate) fn has_threads(&self) -> bool {
+        !self.lacks_threads || self.shared.threads.have_any(|number| start(&self.shared, number))
+    }
+
+    /// Will it drop what this thread gives it?
+    pub(crate) fn is_closed(&self) -> bool {
+        is_closed(&self.shared)
+    }
+
+    pub(crate) fn id(&self) -> PoolId {
+        self.shared.id()
+    }
+
+    pub(crate) fn workers(&self) -> usize {
+        self.shared.queues.workers()
+    }
+
+    /// Is this thread one of its own?
+    pub(crate) fn is_current(&self) -> bool {
+        works_for(&self.shared)
+    }
+
+    /// Begins a graceful end: it takes nothing more from outside.
+    pub(crate) fn close(&self) {
+        self.shared.idle.close();
+    }
+
+    /// Waits until no thread is left, or the time is over (false).
+    pub(crate) fn wait_all_gone(&self, deadline: Option<Instant>) -> bool {
+        self.shared.threads.wait_all_gone(deadline)
+    }
+
+    /// What its jobs keep here until it has ended.
+    pub(crate) fn enrolled(&self) -> &Enrolled<J> {
+        &self.shared.enrolled
+    }
+
+    /// Was a job enrolled when it ended?
+    pub(crate) fn has_cut(&self) -> bool {
+        self.shared.threads.has_cut()
+    }
+
+    /// Ends it, and drops what is queued.
+    pub(crate) fn cut_off(&self) {
+        self.shared.see_off();
+    }
+
+    /// Jobs that were dropped un-run until now, and threads that are left.
+    pub(crate) fn dropped_and_left(&self) -> (usize, usize) {
+        self.shared.threads.dropped_and_left()
+    }
+}
+
+impl<J: Job> fmt::Debug for Pool<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shared.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::queues::tests::Token;
+    use super::*;
+
+    #[test]
+    fn a_pool_that_lacks_threads_tries_again() {
+        for (stack, has) in [(1 << 20, true), (1 << 60, false)] {
+            let name = "test".into();
+            let config = Config { workers: 1, most: None, name, stack_size: Some(stack) };
+            let (pool, error) = Pool::<Token>::start(config);
+            assert_eq!(error.is_none(), has);
+            let pool = Pool { lacks_threads: true, ..pool };
+            assert_eq!(pool.has_threads(), has);
+            pool.cut_off();
+        }
+    }
+}
