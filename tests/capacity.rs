@@ -10,9 +10,13 @@ use std::time::Duration;
 
 use common::{Held, Tally, asked, in_turn, must_end, quiet_panic, size};
 use turnwise::executor::DrainQueue;
-use turnwise::{Actor, ActorName, AskError, Budget, BuildError, Overflow, PanicPolicy, Reason};
+use turnwise::{
+    Actor, ActorName, AskError, Budget, BuildError, Overflow, PanicPolicy, Promise, Reason, promise,
+};
 
-const LARGEST: usize = 32_765;
+const LARGEST: usize = (u32::MAX >> 1) as usize;
+/// From here on, `len` says "at least".
+const SATURATED: usize = 32_767;
 const FULL: AskError = AskError::Refused(Reason::Full, ActorName::ANY);
 
 fn with_room_for<S: Send + 'static>(state: S, messages: usize) -> Actor<S> {
@@ -33,20 +37,23 @@ fn impossible_capacities_are_errors_with_the_limit() {
         let error = spawn(asked).unwrap_err();
         assert_eq!(error, BuildError::CapacityTooLarge { asked, largest: LARGEST });
         let text = error.to_string();
-        assert!(text.contains("32765") && text.contains(&asked.to_string()), "{error}");
+        assert!(
+            text.contains(&LARGEST.to_string()) && text.contains(&asked.to_string()),
+            "{error}"
+        );
     }
     assert_eq!(Actor::new(()).capacity(), None);
 }
 
 #[test]
 fn exactly_the_capacity_is_accepted_while_nobody_runs() {
-    for room in [1, 2, 3, 1_000, LARGEST] {
+    for room in [1, 2, 3, 1_000, 40_000] {
         let queue = DrainQueue::new();
         let builder = Actor::builder().capacity(room, Overflow::Reject);
         let actor = builder.executor(queue.handle()).spawn(0).unwrap();
         for round in 1..=2 {
             (0..room).for_each(|_| actor.send(|n| *n += 1).unwrap());
-            assert_eq!(actor.len(), room);
+            assert_eq!(actor.len(), room.min(SATURATED));
             for _ in 0..3 {
                 let refused = actor.send(|n| *n += 1).unwrap_err();
                 assert_eq!(refused.reason(), &Reason::Full);
@@ -60,11 +67,11 @@ fn exactly_the_capacity_is_accepted_while_nobody_runs() {
 
 #[test]
 fn exactly_the_capacity_is_accepted_while_a_turn_runs() {
-    for room in [1, 2, 1_000, LARGEST] {
+    for room in [1, 2, 1_000, 40_000] {
         let actor = with_room_for(0, room);
         let held = Held::hold(&actor);
         (0..room).for_each(|_| actor.send(|n| *n += 1).unwrap());
-        assert_eq!(actor.len(), room + 1);
+        assert_eq!(actor.len(), (room + 1).min(SATURATED));
         let refused = actor.send(|n| *n += 100).unwrap_err();
         assert_eq!(refused.reason(), &Reason::Full);
         assert_eq!(actor.posted().send(|_| ()).unwrap_err().reason(), &Reason::Full);
@@ -290,4 +297,72 @@ fn with_and_call_agree_where_only_the_executor_runs() {
     assert_eq!(log.call(|log| log.clone()).wait(), Err(FULL));
     assert_eq!((queue.run_until_idle(), log.len()), (1, 0));
     assert_eq!(asked(&queue, &log, |log| log.clone()), ['A']);
+}
+
+/// An actor with nothing in its mailbox but a turn that waits, and what wakes that.
+fn in_a_turn_that_waits(
+    overflow: Overflow,
+    room: usize,
+) -> (DrainQueue, Actor<Vec<u32>>, Promise<()>) {
+    let queue = DrainQueue::new();
+    let builder = Actor::builder().executor(queue.handle()).capacity(room, overflow);
+    let log = builder.spawn(Vec::new()).unwrap();
+    let (go, gone) = promise::<()>();
+    let turn = log.run(async move |log: &mut Vec<u32>| {
+        let _ = gone.await;
+        log.push(0);
+    });
+    drop(turn);
+    queue.run_until_idle();
+    (queue, log, go)
+}
+
+#[test]
+fn a_turn_that_was_woken_takes_no_place() {
+    for room in [1, 3] {
+        let (queue, log, go) = in_a_turn_that_waits(Overflow::Reject, room);
+        go.keep(());
+        // Woken, and not polled yet.
+        assert!(format!("{log:?}").contains("0 queued"), "{log:?}");
+        for n in 1..=room as u32 {
+            log.send(move |log| log.push(n)).unwrap();
+        }
+        assert_eq!(log.send(|_| ()).unwrap_err().reason(), &Reason::Full);
+        assert_eq!(log.len(), room + 1);
+        queue.run_until_idle();
+        assert_eq!(asked(&queue, &log, |log| log.len()), room + 1);
+    }
+}
+
+#[test]
+fn beside_a_turn_that_was_woken_nothing_is_dropped() {
+    let (queue, log, go) = in_a_turn_that_waits(Overflow::DropNewest, 1);
+    go.keep(());
+    log.send(|log| log.push(1)).unwrap();
+    queue.run_until_idle();
+    assert_eq!(log.discarded(), 0);
+    assert_eq!(asked(&queue, &log, |log| log.clone()), [0, 1]);
+}
+
+#[test]
+fn a_sender_finds_the_room_that_it_makes_beside_a_woken_turn() {
+    must_end(|| {
+        let log = with_room_for(Vec::new(), 1);
+        let (go, gone) = promise::<()>();
+        let turn = log.run(async move |log: &mut Vec<u32>| {
+            let _ = gone.await;
+            log.push(0);
+        });
+        log.send(|log| log.push(1)).unwrap();
+        assert_eq!(log.send(|_| ()).unwrap_err().reason(), &Reason::Full);
+        in_turn(|| {
+            // This thread has promised to run it; another one comes first. The turn goes on, and makes
+            // no room itself.
+            go.keep(());
+            let sends = || log.send(|log| log.push(2)).unwrap();
+            thread::scope(|scope| scope.spawn(sends).join().unwrap());
+        });
+        assert_eq!(log.with(|log| log.clone()), Ok(vec![0, 1, 2]));
+        assert_eq!(turn.wait(), Ok(()));
+    });
 }

@@ -37,7 +37,7 @@ fn every_error_says_what_happened() {
         ),
         (&Reason::WouldBlock, "a pool's worker would have to wait, with nobody to take its place"),
         (&Reason::Busy, "the actor is busy"),
-        (&Reason::HasExecutor, "the actor is run by its executor alone"),
+        (&Reason::HasExecutor, "the actor is run by its executor"),
         (&AskError::from(Reason::Full), "the mailbox is full"),
         (
             &AskError::from(Reason::Stopped(panicked())),

@@ -2,19 +2,20 @@
 
 mod common;
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, mpsc};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{CountWakes, Gate, Held, Tally, asked, block_on, must_end, poll_once, size, until};
 use turnwise::executor::DrainQueue;
 use turnwise::{
-    Actor, ActorName, AskError, Clock, Cycle, Handler, Limit, Overflow, Reason, StopCause,
-    Undelivered, WaitError,
+    Actor, ActorName, AskError, Clock, Cycle, Handler, Limit, Overflow, Promise, Reason, StopCause,
+    Undelivered, WaitError, promise,
 };
 
 const FULL: AskError = AskError::Refused(Reason::Full, ActorName::ANY);
@@ -577,4 +578,208 @@ fn actors_that_only_send_to_each_other_never_hang() {
             peer.waiting().call(|peer| peer.0.clear()).wait().unwrap();
         }
     });
+}
+
+/// Sends when it is woken.
+struct Newcomer(Actor<Log>);
+
+impl Wake for Newcomer {
+    fn wake(self: Arc<Self>) {
+        self.0.send(|log| log.push(77)).unwrap();
+    }
+}
+
+/// Those that wait for room beside a turn that waits are overtaken by no newcomer, as the turn goes on
+/// and after it.
+#[test]
+fn beside_a_turn_that_waits_nobody_is_overtaken() {
+    for (capacity, turn_waits) in [(1, false), (1, true), (4, false), (4, true)] {
+        let queue = DrainQueue::new();
+        let builder = Actor::builder().executor(queue.handle());
+        let log = builder.capacity(capacity, Overflow::Reject).spawn(Log::new()).unwrap();
+        let (go, gone) = promise::<()>();
+        let turn = turn_waits.then(|| {
+            let turn = log.run(async move |_: &mut Log| _ = gone.await);
+            queue.run_until_idle();
+            turn
+        });
+        let newcomer = |log: &Actor<Log>, n: u32| {
+            let sent = log.send(move |log| log.push(n));
+            sent.map_err(|refused| refused.into_reason())
+        };
+        for n in 0..capacity as u32 {
+            // As soon as it runs, one that waits has its place.
+            let itself = log.clone();
+            log.send(move |log: &mut Log| {
+                log.push(n);
+                if n == 0 {
+                    assert_eq!(newcomer(&itself, 99), Err(Reason::Full));
+                }
+            })
+            .unwrap();
+        }
+        let mut waits = log.waiting().send(|log| log.push(50));
+        assert!(poll_once(&mut waits).is_pending());
+        // One comes as soon as the mailbox is let go.
+        let mut idle = log.idle();
+        let waker = Waker::from(Arc::new(Newcomer(log.clone())));
+        assert!(Pin::new(&mut idle).poll(&mut Context::from_waker(&waker)).is_pending());
+        go.keep(());
+        assert_eq!(newcomer(&log, 98), Err(Reason::Full));
+        queue.run_until_idle();
+        assert!(matches!(poll_once(&mut waits), Poll::Ready(Ok(()))));
+        let expected: Log = (0..capacity as u32).chain([50, 77]).collect();
+        assert_eq!(asked_for_log(&queue, &log), expected, "{capacity}, {turn_waits}");
+        turn.into_iter().for_each(|turn| assert_eq!(turn.wait(), Ok(())));
+    }
+}
+
+/// A waiter leaves the queue by one step, however many stand before it and after it.
+#[test]
+fn many_give_up_in_any_order() {
+    must_end(|| {
+        let waiters = size(10_000, 400_000);
+        for latest_first in [true, false] {
+            let (log, held) = full(1);
+            let mut waiting: Vec<_> =
+                (0..waiters).map(|_| log.waiting().send(|log| log.push(9))).collect();
+            let last = log.waiting().send(|log| log.push(1));
+            if latest_first {
+                while waiting.pop().is_some() {}
+            }
+            drop(waiting);
+            held.let_go();
+            last.wait().unwrap();
+            assert_eq!(seen(&log), [0, 1]);
+        }
+    });
+}
+
+/// Numbers that a seed gives.
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 32) as usize % n
+    }
+}
+
+/// What the capacity promises, as a list of what waits in the mailbox and a list of those that wait for
+/// room, against the actor.
+#[derive(Default)]
+struct Spec {
+    /// The turn that waits, if there is one.
+    turn: Option<Promise<()>>,
+    /// It has been woken.
+    woken: bool,
+    inside: VecDeque<u32>,
+    outside: VecDeque<u32>,
+    ran: Log,
+}
+
+impl Spec {
+    /// A message comes into the mailbox, or does not.
+    fn accepts(&mut self, capacity: usize, n: u32) -> bool {
+        let fits = self.inside.len() < capacity && self.outside.is_empty();
+        if fits {
+            self.inside.push_back(n);
+        }
+        fits
+    }
+
+    /// The executor runs everything that can be run.
+    fn run(&mut self) {
+        if self.turn.is_some() && !self.woken {
+            return;
+        }
+        if std::mem::take(&mut self.woken) {
+            self.turn = None;
+        }
+        while let Some(n) = self.inside.pop_front() {
+            self.ran.push(n);
+            self.inside.extend(self.outside.pop_front());
+        }
+    }
+}
+
+/// Full never beside a free place, nobody overtaken: random sends, waits, polls, drops and forgotten
+/// futures, turns that wait and are woken, against a list.
+#[test]
+fn a_mailbox_with_a_capacity_is_a_list() {
+    for seed in 0..size(300, 20_000) as u64 {
+        let mut rng = Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let capacity = 1 + rng.below(3);
+        let queue = DrainQueue::new();
+        let builder = Actor::builder().executor(queue.handle());
+        let log = builder.capacity(capacity, Overflow::Reject).spawn(Log::new()).unwrap();
+        let mut spec = Spec::default();
+        let mut waits = Vec::new();
+        for n in 0..60 {
+            match rng.below(8) {
+                0 | 1 => {
+                    let sent = log.send(move |log| log.push(n)).is_ok();
+                    assert_eq!(sent, spec.accepts(capacity, n), "seed {seed}, message {n}");
+                }
+                2 | 3 => {
+                    let mut sending = log.waiting().send(move |log: &mut Log| log.push(n));
+                    let is_in = spec.accepts(capacity, n);
+                    if rng.below(2) == 0 {
+                        assert_eq!(poll_once(&mut sending).is_ready(), is_in, "seed {seed}, {n}");
+                    }
+                    if !is_in {
+                        spec.outside.push_back(n);
+                        waits.push((n, sending));
+                    }
+                }
+                4 if !waits.is_empty() => {
+                    let (n, mut sending) = waits.swap_remove(rng.below(waits.len()));
+                    let is_in = !spec.outside.contains(&n);
+                    match rng.below(3) {
+                        0 => {
+                            drop(sending);
+                            spec.outside.retain(|&waits| waits != n);
+                        }
+                        1 => std::mem::forget(sending),
+                        _ => {
+                            assert_eq!(poll_once(&mut sending).is_ready(), is_in, "seed {seed}");
+                            if !is_in {
+                                waits.push((n, sending));
+                            }
+                        }
+                    }
+                }
+                5 if spec.turn.is_none() && spec.inside.is_empty() => {
+                    let (go, gone) = promise::<()>();
+                    drop(log.run(async move |_: &mut Log| _ = gone.await));
+                    queue.run_until_idle();
+                    spec.turn = Some(go);
+                }
+                6 if !spec.woken => {
+                    if let Some(go) = spec.turn.take() {
+                        go.keep(());
+                        spec.turn = Some(promise().0);
+                        spec.woken = true;
+                    }
+                }
+                7 => {
+                    queue.run_until_idle();
+                    spec.run();
+                }
+                _ => {}
+            }
+            let begun = usize::from(spec.turn.is_some());
+            assert_eq!(log.len(), spec.inside.len() + begun, "seed {seed}");
+        }
+        if let Some(go) = spec.turn.take() {
+            go.keep(());
+            (spec.turn, spec.woken) = (Some(promise().0), true);
+        }
+        queue.run_until_idle();
+        spec.run();
+        assert!(waits.iter_mut().all(|(_, sending)| poll_once(sending).is_ready()), "seed {seed}");
+        assert_eq!(asked_for_log(&queue, &log), spec.ran, "seed {seed}");
+    }
 }

@@ -400,6 +400,24 @@ fn the_capacity_holds_while_an_actor_rests() {
 }
 
 #[test]
+fn a_restart_whose_rest_is_over_takes_no_place() {
+    must_end(|| {
+        let (stage, queue) = (Stage::new(), DrainQueue::new());
+        let builder = stage.builder(9).executor(queue.handle()).capacity(1, Overflow::Reject);
+        let actor = builder.spawn(State::default()).unwrap();
+        actor.send(oops).unwrap();
+        queue.run_until_idle();
+        stage.pass(SECOND);
+        // It is to be made anew, and nobody has come to it yet.
+        actor.send(run(1)).unwrap();
+        assert_eq!(actor.send(run(9)).unwrap_err().into_reason(), Reason::Full);
+        queue.run_until_idle();
+        let now = common::asked(&queue, &actor, |state| state.clone());
+        assert_eq!(now, State { number: 1, ran: vec![1] });
+    });
+}
+
+#[test]
 fn every_kind_of_turn_may_panic() {
     must_end(|| {
         let stage = Stage::new();

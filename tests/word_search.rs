@@ -4,12 +4,12 @@
 //! Each agent runs a small program (sends, posts, close, waits, ...) one shared access at a time;
 //! the search visits every interleaving once per state. The transitions are the real ones of
 //! `src/mailbox/word.rs`, with COUNT saturated at 3; what an owner does between them is written
-//! again here, step for step as in `src/drain/run.rs`, with the seats of those that wait for room,
-//! the mailbox's one entry (SCHEDULED), the hints beside it, and the drains of an executor (POSTED).
+//! again here, step for step as in `src/drain/run.rs`, with the mailbox's one entry (SCHEDULED), the
+//! hints beside it, and the drains of an executor (POSTED). Room is not the word's matter: that is
+//! for the models of `loom-tests`, and for `tests/full_mailbox.rs`.
 //!
-//! Checked in every state: one owner, COUNT below saturation exact, capacity exact, messages run in
-//! the order in which they were accepted and each once, none that was taken back, nothing touched
-//! after it was freed, the end-of-life step once and after the last message. Checked at the end:
+//! Checked in every state: one owner, COUNT below saturation exact, messages run in the order in
+//! which they were accepted and each once, nothing touched after it was freed, the end-of-life step once and after the last message. Checked at the end:
 //! from every state a good end can be reached, so nothing strands, and nobody spins or sleeps for
 //! ever.
 //!
@@ -45,14 +45,12 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
 use sync::config::COUNT_MAX;
-use word::{CLOSED, Duty, Entry, ORPHAN, Refusal, Snapshot, UNBOUNDED, Unscheduled, Word};
+use word::{CLOSED, Duty, Entry, ORPHAN, Refusal, Snapshot, Unscheduled, Word};
 
 /// Those with a program, and the executor.
 const AGENTS: usize = 4;
 /// Messages of one agent.
 const PER_AGENT: usize = 5;
-/// From so many messages on, a sender that has found room takes no other seat.
-const RETRIES: u8 = 2;
 const NODES: usize = (AGENTS - 1) * PER_AGENT;
 /// Where a node's number stands in its address.
 const NODE_SHIFT: u32 = 5;
@@ -69,12 +67,6 @@ enum Op {
     Nested,
     /// A message of a caller that must not sleep: it drains at once, or not at all.
     Only,
-    /// A send that waits for room.
-    Wait,
-    /// The same; its time may be over.
-    Within,
-    /// The same, and what waits is forgotten: its seat stays.
-    Forget,
     Close,
     /// From inside a turn.
     CloseNested,
@@ -84,30 +76,12 @@ enum Op {
     WaitEnded,
 }
 
-impl Op {
-    fn waits_for_room(self) -> bool {
-        matches!(self, Wait | Within | Forget)
-    }
-}
-
 /// A wrong form of a step, to see the search find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// `take` and `set_pending` subtract from a saturated COUNT too.
-    PlainSubtraction,
     /// `release` succeeds only if COUNT is the number of turns done.
     ReleaseDemandsDone,
-    /// Who releases a watched word does not look at the seats once more.
-    NoAttend,
-    /// Who releases a watched word wakes those that wait, and looks at no seat at all.
-    NoLookAtSeats,
-    /// The owner ends the actor and lets the seats in then.
-    EndsBeforeSeats,
-    /// A seat is let in whether there is room or not.
-    AdmitsWithoutRoom,
-    /// A seat is let in without asking whether its message was taken back.
-    LetsInTheCancelled,
     /// A drain says that none is out only after it has found the mailbox not pending.
     LowersLate,
     /// What is left is posted before it is pending.
@@ -128,7 +102,6 @@ enum Fault {
 struct Scenario {
     name: &'static str,
     programs: &'static [&'static [Op]],
-    limit: u32,
     /// One more handle is kept for ever, so the last drop rescues nobody.
     kept: bool,
     /// Handles are dropped inside a turn.
@@ -160,31 +133,6 @@ impl List {
         self.len -= 1;
         Some(first)
     }
-    /// Takes a node out, if it is there.
-    fn remove(&mut self, node: u8) -> bool {
-        let Some(at) = self.nodes[..usize::from(self.len)].iter().position(|&n| n == node) else {
-            return false;
-        };
-        self.nodes.copy_within(at + 1.., at);
-        self.nodes[NODES - 1] = 0;
-        self.len -= 1;
-        true
-    }
-}
-
-/// What an owner comes back to when it has looked at the seats.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Back {
-    /// The first turn, or letting go: a drive begins.
-    Start,
-    /// The next turn.
-    Turn,
-    /// Letting go, by what it saw.
-    LetGo(Snapshot),
-    /// Letting go, to take what waits.
-    Take,
-    /// Leaving the mailbox pending.
-    Leave(Way),
 }
 
 /// Where an agent stands: the shared access that it does next.
@@ -196,31 +144,16 @@ enum At {
     ReleaseOne,
     RaiseClosed,
     Turn,
-    LookFirst,
-    LookAtSeats,
-    SettleWatched,
     Run,
-    Admit(Back),
-    Lock(Back),
-    PushSeat(Back),
-    RefuseSeats(Back),
-    Accept(Back),
-    Answer(Back),
-    LookAgain(Back, bool),
-    Reload,
     Guess,
-    /// What `let_go` has seen, before and after the seats.
+    /// What `let_go` has seen.
     Decide(Snapshot),
-    Decided(Snapshot),
     Release(Snapshot),
     WakeReleased {
         watched: bool,
         closed: bool,
     },
-    LookReleased,
-    Attend,
     Take,
-    LookLeaving(Way),
     Save(Way),
     Leave(Way, bool),
     Schedule,
@@ -238,23 +171,6 @@ enum At {
     WaitStay,
     Sleep,
     WaitRemove,
-    SeatAdd,
-    SeatMark,
-    SeatHelp,
-    SeatFirst,
-    SeatStay(bool),
-    SeatWatch,
-    SeatSleep,
-    SeatAnswer {
-        over: bool,
-    },
-    SeatCancel {
-        over: bool,
-    },
-    SeatRemove {
-        over: bool,
-    },
-    SeatLetIn,
     Orphan,
     Over,
     // The executor's thread.
@@ -275,30 +191,12 @@ enum Way {
     HandOff,
 }
 
-// The phases of a seat's message; an ordinary one has none.
-const QUEUED: u8 = 1;
-const ACCEPTED: u8 = 2;
-const LET_IN: u8 = 3;
-const REFUSED: u8 = 4;
-const CANCELLED: u8 = 5;
-const PHASE: u8 = 7;
-/// Its sender sleeps until it is answered.
-const WATCHED: u8 = 8;
-
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Agent {
     op: u8,
     at: At,
     batch: List,
     done: u8,
-    /// It has a seat.
-    seated: bool,
-    /// Seats in the owner's hand.
-    taken: List,
-    /// They are turned away.
-    refuses: bool,
-    /// Somebody waits for room, as the owner saw last.
-    waited: bool,
     /// The mailbox's entry stands in this thread's list.
     listed: bool,
     /// A hint does.
@@ -334,11 +232,6 @@ struct World {
     queued: u8,
     /// The executor has the entry.
     entered: bool,
-    /// Those that wait for room, the first one first.
-    seats: List,
-    /// An owner goes through them.
-    locked: bool,
-    phases: [u8; NODES],
     agents: [Agent; AGENTS],
     // What the checks know, and no agent.
     accepted: List,
@@ -359,10 +252,6 @@ impl World {
             at: At::Over,
             batch: List::default(),
             done: 0,
-            seated: false,
-            taken: List::default(),
-            refuses: false,
-            waited: false,
             listed: false,
             hinted: false,
             entry: false,
@@ -386,9 +275,6 @@ impl World {
             posted: false,
             queued: 0,
             entered: false,
-            seats: List::default(),
-            locked: false,
-            phases: [0; NODES],
             agents: [agent; AGENTS],
             accepted: List::default(),
             owner: None,
@@ -486,13 +372,6 @@ impl Step<'_> {
     fn run(&mut self, node: u8) {
         let oldest = self.world.accepted.pop();
         self.check(oldest == Some(node), "a message is run out of order, twice, or unaccepted");
-        let phase = &mut self.world.phases[usize::from(node)];
-        let (is_empty, asked) = (*phase & PHASE == CANCELLED, *phase & PHASE);
-        if is_empty {
-            // The seat of one that has given up: there is nothing in it.
-            *phase = 0;
-        }
-        self.check([0, LET_IN, CANCELLED].contains(&asked), "a message is run that nobody let in");
         self.check(
             self.world.owner == Some(self.me as u8),
             "a message is run by one who does not own",
@@ -518,23 +397,15 @@ impl Step<'_> {
     fn drive(&mut self, done: u8) {
         let agent = self.agent();
         agent.done = done;
-        agent.waited = false;
-        let bounded = self.scenario.limit != UNBOUNDED;
-        self.go(if bounded { At::LookFirst } else { self.first_turn() });
-    }
-
-    fn first_turn(&self) -> At {
-        let batch = self.world.agents[self.me].batch;
-        if batch.len > 0 { At::Turn } else { At::Guess }
+        agent.at = if agent.batch.len > 0 { At::Turn } else { At::Guess };
     }
 
     /// `take_over`, then drive.
-    /// `kept`: turns that are none, counted by the step.
-    fn take_over(&mut self, top: u64, kept: u64) {
+    fn take_over(&mut self, top: u64) {
         self.own();
         self.agent().batch = std::mem::take(&mut self.world.saved);
         self.append_newest_first(top);
-        self.drive(kept as u8);
+        self.drive(0);
     }
 
     /// What comes after a drive, or when there was none.
@@ -548,8 +419,6 @@ impl Step<'_> {
             agent.at = At::RefDone;
         } else if agent.listed || agent.hinted {
             agent.at = At::Unlist;
-        } else if agent.seated {
-            agent.at = At::SeatFirst;
         } else if is_executor {
             agent.at = At::Idle;
         } else {
@@ -626,43 +495,28 @@ impl Step<'_> {
             self.world.links[usize::from(node)] = top + 1;
             top = node;
         }
-        // What the capacity is about, as the checks know it. The first message of one that takes
-        // over is as good as running.
         let free = self.world.owner.is_none();
-        let unsettled = self.unsettled();
-        let waiting = (self.world.accepted.len + unsettled).saturating_sub(u8::from(!free));
-        let limit = self.scenario.limit;
-        let drains = free && !matches!(entry, Entry::Leave | Entry::Post);
-        // The place that it leaves is for those that wait for room, if somebody may.
-        let drains = drains && !(self.world.word.is_pending() && self.world.word.is_watched());
-        let fits = u32::from(waiting) + u32::from(n) <= limit.saturating_add(u32::from(drains));
         let was_closed = self.world.word.has(CLOSED);
         let seen = self.world.word;
         let mut link = None;
         let nodes = (address(top), n.into());
-        match self.on_word(|word| word.push(seen, nodes, limit, entry, |head| link = Some(head))) {
+        match self.on_word(|word| word.push(seen, nodes, entry, |head| link = Some(head))) {
             Err(refusal) => {
                 self.check(self.world.word == seen, "a refused send has changed the word");
                 let closed = refusal == Refusal::Closed;
                 self.check(closed == was_closed, "closed is the wrong answer, or the missing one");
                 let busy = refusal == Refusal::Busy;
                 self.check(!busy || (!free && entry == Entry::DrainOnly), "it is not busy");
-                self.check(was_closed || busy || !fits, "there was room");
+                self.check(was_closed || busy, "there was no reason");
                 for node in first..=top {
                     self.world.links[usize::from(node)] = 0;
                 }
                 // They are their sender's again.
                 self.agent().sent -= n;
-                match self.op() {
-                    Some(op) if op.waits_for_room() && refusal == Refusal::Full => {
-                        self.go(At::SeatAdd);
-                    }
-                    _ => self.after(),
-                }
+                self.after();
             }
             Ok(duty) => {
                 self.check(!was_closed, "a closed mailbox accepts");
-                self.check(fits, "there was no room");
                 let link = link.expect("a push links") >> NODE_SHIFT;
                 self.world.links[usize::from(first)] = link as u8;
                 (first..=top).for_each(|node| self.world.accepted.push(node));
@@ -672,8 +526,7 @@ impl Step<'_> {
                         self.append_newest_first(address(top));
                         self.drive(0);
                     }
-                    Duty::TakeOver => self.take_over(address(top), 0),
-                    Duty::TakeOverWatched => self.take_over(address(top), 1),
+                    Duty::TakeOver => self.take_over(address(top)),
                     Duty::Scheduled | Duty::Schedule => self.see_to_it(duty, nested),
                     Duty::Nothing => self.after(),
                 }
@@ -699,9 +552,7 @@ impl Step<'_> {
                 self.own();
                 self.drive(1);
             }
-            Some((Duty::TakeOver | Duty::TakeOverWatched, before)) => {
-                self.take_over(before.head(), before.kept());
-            }
+            Some((Duty::TakeOver, before)) => self.take_over(before.head()),
             Some((Duty::Nothing, _)) | None => self.after(),
         }
     }
@@ -710,15 +561,6 @@ impl Step<'_> {
     fn unsettled(&self) -> u8 {
         let done = |owner| self.world.agents[usize::from(owner)].done;
         self.world.owner.map_or(0, done) + self.world.phantom
-    }
-
-    /// `take` and `set_pending` with the settling of the fault.
-    fn settle_wrongly(&mut self) {
-        if self.fault == Fault::PlainSubtraction {
-            let done = std::mem::take(&mut self.agent().done);
-            let possible = u64::from(done).min(self.world.word.count());
-            self.on_word(|word| (0..possible).for_each(|_| _ = word.settle_one(true)));
-        }
     }
 
     fn released(&mut self) {
@@ -733,7 +575,6 @@ impl Step<'_> {
     /// Does the step; what it is called.
     fn go_on(&mut self, way: Way) -> &'static str {
         let at = self.world.agents[self.me].at;
-        let bounded = self.scenario.limit != UNBOUNDED;
         let bit = 1 << self.me;
         match at {
             At::Begin => match self.op() {
@@ -775,10 +616,6 @@ impl Step<'_> {
                 Some(Op::Only) => {
                     self.push(Entry::DrainOnly, false, 1);
                     "pushes if it can drain"
-                }
-                Some(Op::Wait | Op::Within | Op::Forget) => {
-                    self.push(self.entry(false), false, 1);
-                    "pushes, or has to wait"
                 }
                 Some(Op::Close) => {
                     self.raise(CLOSED, false, false);
@@ -843,42 +680,9 @@ impl Step<'_> {
             }
 
             // The turns of an owner.
-            At::Turn if !bounded || self.world.agents[self.me].done == 0 => {
+            At::Turn => {
                 self.go(At::Run);
                 self.go_on(way)
-            }
-            At::Turn if self.world.agents[self.me].waited => {
-                let several = (self.scenario.limit / 2).max(1);
-                let enough = u32::from(self.agent().done) >= several;
-                self.go(if enough { At::Admit(Back::Turn) } else { At::Run });
-                self.go_on(way)
-            }
-            At::Turn => {
-                let settled = self.on_word(|word| word.settle_one(false));
-                self.agent().done -= u8::from(settled);
-                self.go(if settled { At::Turn } else { At::LookAtSeats });
-                "settles one, unless it is watched"
-            }
-            At::LookFirst => {
-                let waited = self.is_waited_for();
-                self.agent().waited = waited;
-                // Without a list, nothing runs next: letting go sees to those that wait.
-                let admits = waited && self.agent().batch.len > 0;
-                self.go(if admits { At::Admit(Back::Start) } else { self.first_turn() });
-                "begins, and looks whether somebody waits for room"
-            }
-            At::LookAtSeats => {
-                let waited = self.is_waited_for();
-                self.agent().waited = waited;
-                self.go(if waited { At::Turn } else { At::SettleWatched });
-                "looks whether somebody waits for room"
-            }
-            At::SettleWatched => {
-                let settled = self.on_word(|word| word.settle_one(true));
-                self.check(settled, "it was allowed");
-                self.agent().done -= 1;
-                self.go(At::Turn);
-                "settles one that is watched"
             }
             At::Run => {
                 if let Some(node) = self.agent().batch.pop() {
@@ -893,100 +697,6 @@ impl Step<'_> {
                 if way == Way::On { "runs one" } else { "runs one, and gives way" }
             }
 
-            // The seats, by their owner.
-            At::Admit(back) => {
-                let now = self.on_word(|word| word.load());
-                let ended_first = self.fault == Fault::EndsBeforeSeats;
-                let closed = now.has(CLOSED | ORPHAN) && !ended_first;
-                self.go(if closed { At::RefuseSeats(back) } else { At::Lock(back) });
-                "looks whether it is closed"
-            }
-            At::RefuseSeats(back) => {
-                let agent = self.agent();
-                (agent.waited, agent.refuses) = (false, true);
-                let taken = std::mem::take(&mut self.world.seats);
-                self.agent().taken = taken;
-                if taken.len > 0 {
-                    self.go(At::Accept(back))
-                } else {
-                    self.admitted(back, false)
-                }
-                "takes all seats"
-            }
-            At::Lock(back) => {
-                self.agent().refuses = false;
-                self.world.locked = self.world.seats.len > 0;
-                let locked = self.world.locked;
-                self.go(if locked { At::PushSeat(back) } else { At::LookAgain(back, false) });
-                "locks the seats"
-            }
-            At::PushSeat(back) => {
-                let node = self.world.seats.nodes[0];
-                let done = self.agent().done;
-                let careless = self.fault == Fault::AdmitsWithoutRoom;
-                // Before a turn, the next one needs no place. If none runs next, a turn that is
-                // done keeps its own: newcomers take one message for running.
-                let runs = matches!(back, Back::Start | Back::Turn | Back::Take);
-                let kept = u8::from(!runs && done > 0);
-                let settles = done > kept;
-                let most = u64::from(self.scenario.limit)
-                    + u64::from(runs)
-                    + u64::from(kept)
-                    + u64::from(careless);
-                let mut link = 0;
-                let admitted = self
-                    .on_word(|word| word.admit(address(node), settles, most, |head| link = head));
-                if admitted {
-                    self.world.links[usize::from(node)] = (link >> NODE_SHIFT) as u8;
-                    self.world.accepted.push(node);
-                    self.world.seats.pop();
-                    let agent = self.agent();
-                    agent.done -= u8::from(settles);
-                    agent.taken.push(node);
-                }
-                if !admitted || self.world.seats.len == 0 {
-                    self.world.locked = false;
-                    let some = self.agent().taken.len > 0;
-                    self.go(if some { At::Accept(back) } else { At::LookAgain(back, false) });
-                }
-                "pushes a seat, or finds no room"
-            }
-            At::Accept(back) => {
-                let node = self.agent().taken.nodes[0];
-                let refuses = self.agent().refuses;
-                let careless = self.fault == Fault::LetsInTheCancelled;
-                let phase = &mut self.world.phases[usize::from(node)];
-                let is_there = *phase & PHASE == QUEUED;
-                if is_there || careless {
-                    *phase = *phase & WATCHED | ACCEPTED;
-                    self.check(is_there, "a message is let in that was taken back");
-                    self.go(At::Answer(back));
-                } else {
-                    if refuses {
-                        *phase = 0;
-                    }
-                    self.next_seat(back);
-                }
-                "asks whether the message is still there"
-            }
-            At::Answer(back) => {
-                let node = self.agent().taken.nodes[0];
-                let answer = if self.agent().refuses { REFUSED } else { LET_IN };
-                let phase = &mut self.world.phases[usize::from(node)];
-                let watched = *phase & WATCHED != 0;
-                *phase = answer;
-                if watched {
-                    self.world.tokens |= 1 << (usize::from(node) / PER_AGENT);
-                }
-                self.next_seat(back);
-                if answer == LET_IN { "lets one in" } else { "turns one away" }
-            }
-            At::LookAgain(back, changed) => {
-                self.agent().waited = self.is_waited_for();
-                self.admitted(back, changed);
-                "looks whether more wait for room"
-            }
-
             // Letting go.
             At::Guess => {
                 let done = u64::from(self.agent().done);
@@ -999,47 +709,26 @@ impl Step<'_> {
                 }
                 "tries to let go"
             }
-            At::Decide(seen) => {
-                let ends_first = self.fault == Fault::EndsBeforeSeats
-                    && seen.has(CLOSED | ORPHAN)
-                    && self.world.ended == 0;
-                let looks = seen.is_watched() && self.fault != Fault::NoLookAtSeats && !ends_first;
-                self.go(if looks { At::Admit(Back::LetGo(seen)) } else { At::Decided(seen) });
-                if looks || seen.head() == 0 { self.go_on(Way::On) } else { "finds more" }
-            }
-            At::Reload => {
-                let seen = self.on_word(|word| word.load());
-                self.go(At::Decided(seen));
-                "reads the word again"
-            }
-            At::Decided(seen) if seen.head() != 0 && way != Way::On => {
+            At::Decide(seen) if seen.head() != 0 && way != Way::On => {
                 self.leave(way);
                 self.go_on(Way::On);
                 "gives way"
             }
-            At::Decided(seen) if seen.head() != 0 => {
-                let waited = self.agent().waited;
-                self.go(if waited { At::Admit(Back::Take) } else { At::Take });
-                self.go_on(Way::On)
+            At::Decide(seen) if seen.head() != 0 => {
+                self.go(At::Take);
+                "finds more"
             }
             At::Take => {
                 // The look and the step that follows are as good as one: a step of another agent in
                 // between makes it look again.
-                self.settle_wrongly();
                 let done = std::mem::take(&mut self.agent().done);
                 let seen = self.world.word;
                 let before = self.on_word(|word| word.take(seen, done.into()));
-                self.agent().done = before.kept_of(done.into()) as u8;
                 self.append_newest_first(before.head());
                 self.go(At::Turn);
                 "takes"
             }
-            At::LookLeaving(way) => {
-                let waited = self.is_waited_for();
-                self.go(if waited { At::Admit(Back::Leave(way)) } else { At::Save(way) });
-                "looks for seats before it leaves"
-            }
-            At::Decided(seen) if seen.has(CLOSED | ORPHAN) => {
+            At::Decide(seen) if seen.has(CLOSED | ORPHAN) => {
                 let now = self.on_word(|word| word.look());
                 if now.head() == 0 && self.world.ended == 0 {
                     self.check(self.world.accepted.len == 0, "it ends before the last message");
@@ -1051,41 +740,15 @@ impl Step<'_> {
                 }
                 "looks, and ends it"
             }
-            At::Decided(seen) | At::Release(seen) => {
+            At::Decide(seen) | At::Release(seen) => {
                 self.release(seen);
                 "lets go by what it saw"
             }
             At::WakeReleased { watched, closed } => {
                 self.wake(watched, closed);
-                if watched && self.fault != Fault::NoAttend && self.fault != Fault::NoLookAtSeats {
-                    self.go(At::LookReleased);
-                } else {
-                    self.give_up_storage();
-                    self.after();
-                }
+                self.give_up_storage();
+                self.after();
                 "wakes after letting go"
-            }
-            At::LookReleased => {
-                if self.world.seats.len > 0 {
-                    self.go(At::Attend);
-                } else {
-                    self.give_up_storage();
-                    self.after();
-                }
-                "looks for seats after letting go"
-            }
-            At::Attend => {
-                if self.on_word(|word| word.attend()) {
-                    self.own();
-                    self.agent().done = 1;
-                    self.give_up_storage();
-                    let seen = self.world.word;
-                    self.go(At::Decide(seen));
-                } else {
-                    self.give_up_storage();
-                    self.after();
-                }
-                "attends to those that came too late"
             }
             At::Save(way) => {
                 let list = std::mem::take(&mut self.agent().batch);
@@ -1106,7 +769,6 @@ impl Step<'_> {
                 "saves its list"
             }
             At::Leave(way, scheduled) => {
-                self.settle_wrongly();
                 let done = std::mem::take(&mut self.agent().done);
                 self.agent().ways -= 1;
                 self.on_word(|word| word.set_pending(done.into(), scheduled));
@@ -1176,7 +838,7 @@ impl Step<'_> {
             }
             At::UseEntry if self.fault == Fault::EntryUsedUpLate => {
                 match self.on_word(|word| word.take_over()) {
-                    Some(before) => self.take_over(before.head(), before.kept()),
+                    Some(before) => self.take_over(before.head()),
                     None => self.go(At::EntryUsedUp),
                 }
                 "runs an entry that is still out"
@@ -1189,7 +851,7 @@ impl Step<'_> {
                     false => self.on_word(|word| word.unschedule()),
                 };
                 match used_up {
-                    Unscheduled::Owns(before) => self.take_over(before.head(), before.kept()),
+                    Unscheduled::Owns(before) => self.take_over(before.head()),
                     Unscheduled::Stale => self.after(),
                     Unscheduled::Dead => {
                         self.free();
@@ -1257,7 +919,7 @@ impl Step<'_> {
             }
             At::WaitStay => {
                 let stay = if self.op() == Some(Op::WaitIdle) {
-                    self.on_word(|word| word.watch(|_| true).is_ok())
+                    self.on_word(|word| word.watch())
                 } else {
                     let now = self.on_word(|word| word.meet());
                     !(now.has(CLOSED) && now.count() == 0)
@@ -1275,99 +937,6 @@ impl Step<'_> {
                 self.world.mourners &= !bit;
                 self.go(At::Begin);
                 "leaves the list"
-            }
-
-            // Waiting for room.
-            At::SeatAdd => {
-                let node = self.new_node();
-                self.world.phases[usize::from(node)] = QUEUED;
-                self.world.seats.push(node);
-                self.agent().seated = true;
-                self.go(At::SeatMark);
-                "takes a seat"
-            }
-            At::SeatMark => {
-                let _ = self.on_word(|word| word.watch(|now| !now.has(CLOSED)).is_ok());
-                self.go(if self.scenario.has_executor { At::SeatFirst } else { At::SeatHelp });
-                "sets WATCH for the seats that follow"
-            }
-            At::SeatHelp => {
-                self.take_pending_or(|step| step.go(At::SeatFirst));
-                "helps before it waits for room"
-            }
-            At::SeatFirst => {
-                let (seats, node) = (self.world.seats, self.last_node());
-                self.go(At::SeatStay(seats.len > 0 && seats.nodes[0] == node));
-                "looks whether it is the first"
-            }
-            At::SeatStay(first) => {
-                let limit = u64::from(self.scenario.limit);
-                let stays = |now: Snapshot| !now.has(CLOSED) && (!first || now.waiting() >= limit);
-                let stays = self.on_word(|word| word.watch(stays).is_ok());
-                self.go(if stays { At::SeatWatch } else { At::SeatAnswer { over: false } });
-                "sets WATCH, or finds room"
-            }
-            At::SeatWatch => {
-                let node = usize::from(self.last_node());
-                let done = matches!(self.world.phases[node] & PHASE, LET_IN | REFUSED);
-                if !done {
-                    self.world.phases[node] |= WATCHED;
-                }
-                self.go(if done { At::SeatAnswer { over: false } } else { At::SeatSleep });
-                "waits for an answer"
-            }
-            At::SeatSleep if self.op() == Some(Op::Forget) => {
-                // The handle in the seat is never dropped.
-                self.world.handles += 1;
-                self.agent().seated = false;
-                self.after();
-                "forgets its seat"
-            }
-            At::SeatSleep => {
-                self.world.tokens &= !bit;
-                self.go(At::SeatAnswer { over: way != Way::On });
-                if way == Way::On { "is woken in its seat" } else { "has no more time" }
-            }
-            At::SeatAnswer { over } => {
-                let node = usize::from(self.last_node());
-                if matches!(self.world.phases[node] & PHASE, LET_IN | REFUSED) {
-                    self.answered();
-                } else {
-                    self.go(At::SeatCancel { over });
-                }
-                "looks for its answer"
-            }
-            At::SeatCancel { over } => {
-                let node = usize::from(self.last_node());
-                let phase = &mut self.world.phases[node];
-                if *phase & PHASE == QUEUED {
-                    *phase = CANCELLED;
-                    self.go(At::SeatRemove { over });
-                } else {
-                    *phase |= if *phase & PHASE == ACCEPTED { WATCHED } else { 0 };
-                    self.go(At::SeatLetIn);
-                }
-                "takes its message back"
-            }
-            At::SeatRemove { over } => {
-                let node = self.last_node();
-                if self.world.seats.remove(node) {
-                    self.world.phases[usize::from(node)] = 0;
-                    self.agent().sent -= 1;
-                }
-                self.world.tokens &= !bit;
-                self.agent().seated = false;
-                // Two that give up again and again could go on for ever: at last, its time is over.
-                if over || self.agent().sent >= RETRIES {
-                    self.after()
-                } else {
-                    self.go(At::Begin)
-                }
-                "leaves its seat"
-            }
-            At::SeatLetIn => {
-                self.answered();
-                "is answered after all"
             }
 
             At::Orphan => {
@@ -1420,15 +989,9 @@ impl Step<'_> {
         (self.me * PER_AGENT) as u8 + self.world.agents[self.me].sent - 1
     }
 
-    /// Does somebody wait for room, as the owner can see?
-    fn is_waited_for(&self) -> bool {
-        self.world.word.is_watched() && self.world.seats.len > 0
-    }
-
     /// Something is left, and this thread must not go on with it.
     fn leave(&mut self, way: Way) {
-        let bounded = self.scenario.limit != UNBOUNDED;
-        self.go(if bounded { At::LookLeaving(way) } else { At::Save(way) });
+        self.go(At::Save(way));
     }
 
     fn posts_too_early(&self, way: Way) -> bool {
@@ -1440,44 +1003,9 @@ impl Step<'_> {
         self.go(if self.scenario.has_executor { At::WaitAdd } else { At::Help });
     }
 
-    /// A sender that waited for room has its answer.
-    fn answered(&mut self) {
-        let node = usize::from(self.last_node());
-        let answer = std::mem::take(&mut self.world.phases[node]) & PHASE;
-        if answer == REFUSED {
-            self.agent().sent -= 1;
-        }
-        self.world.tokens &= !(1 << self.me);
-        self.agent().seated = false;
-        self.after();
-    }
-
-    /// The owner is done with the first seat in its hand.
-    fn next_seat(&mut self, back: Back) {
-        self.agent().taken.pop();
-        let (left, refuses) = (self.agent().taken.len, self.agent().refuses);
-        match (left, refuses) {
-            (0, true) => self.admitted(back, true),
-            (0, false) => self.go(At::LookAgain(back, true)),
-            _ => self.go(At::Accept(back)),
-        }
-    }
-
-    /// The owner has looked at the seats.
-    fn admitted(&mut self, back: Back, changed: bool) {
-        self.go(match back {
-            Back::Start => self.first_turn(),
-            Back::Turn => At::Run,
-            Back::Take => At::Take,
-            Back::Leave(way) => At::Save(way),
-            Back::LetGo(_) if changed => At::Reload,
-            Back::LetGo(seen) => At::Decided(seen),
-        });
-    }
-
     fn take_pending_or(&mut self, not: impl FnOnce(&mut Self)) {
         match self.on_word(|word| word.take_over()) {
-            Some(before) => self.take_over(before.head(), before.kept()),
+            Some(before) => self.take_over(before.head()),
             None => not(self),
         }
     }
@@ -1500,7 +1028,7 @@ impl Step<'_> {
                 let done = std::mem::take(&mut self.agent().done);
                 let before = self.on_word(|word| word.take(seen, done.into()));
                 self.append_newest_first(before.head());
-                self.drive(before.kept_of(done.into()) as u8);
+                self.drive(0);
             }
             Some(next) if !seen.has(CLOSED) && !seen.is_watched() => {
                 match self.on_word(|word| word.release_from(seen, next)) {
@@ -1543,17 +1071,12 @@ impl Step<'_> {
         let pending = owner.is_some() != word.is_pending() || idle_word || orphan_done;
         let idle = word.count() > 0 || (owner.is_none() && word.head() == 0 && !word.is_watched());
         let ended = !(word.has(CLOSED) && word.count() == 0) || world.ended == 1;
-        // What the owner comes to next is as good as running.
-        let waiting = count.saturating_sub(u8::from(owner.is_some()));
-        let exempt = word.has(CLOSED | ORPHAN);
-        let fits = exempt || u32::from(waiting) <= self.scenario.limit;
         let late = self.fault == Fault::EntryUsedUpLate;
         self.check(one || late, "the word does not say whether the entry is out");
         self.check(pending, "neither owned, nor pending, nor idle: or two of them");
         self.check(self.fault != Fault::None || exact, "COUNT below saturation is not exact");
         self.check(self.fault != Fault::None || idle, "COUNT is 0, but it is not idle");
         self.check(ended, "it is closed and idle, but has not ended");
-        self.check(fits, "more wait than there is room for");
     }
 }
 
@@ -1566,8 +1089,8 @@ impl World {
 
     /// Nothing is left to do, and everything is done.
     fn is_good_end(&self, scenario: &Scenario) -> bool {
-        let run = self.accepted.len == 0 && self.word.count() == 0 && self.seats.len == 0;
-        let gone = self.freed && self.ended == 1 && self.seats.len == 0;
+        let run = self.accepted.len == 0 && self.word.count() == 0;
+        let gone = self.freed && self.ended == 1;
         self.is_over() && if scenario.kept { run && self.storage == 1 } else { gone }
     }
 
@@ -1580,28 +1103,9 @@ impl World {
             (true, false, _) => &WAYS[..2],
             (true, true, _) => WAYS,
         };
-        let unbounded = scenario.limit == UNBOUNDED;
         let woken = self.tokens & 1 << me != 0;
-        let node = (me * PER_AGENT + usize::from(agent.sent)).saturating_sub(1).min(NODES - 1);
-        let answered = matches!(self.phases[node] & PHASE, LET_IN | REFUSED);
-        let op = scenario.programs.get(me).and_then(|ops| ops.get(usize::from(agent.op)));
         match agent.at {
             At::Over => &[],
-            // The seats are locked by another one.
-            At::SeatAdd
-            | At::SeatFirst
-            | At::SeatRemove { .. }
-            | At::LookFirst
-            | At::LookAtSeats
-            | At::LookLeaving(_)
-            | At::LookAgain(..)
-            | At::LookReleased
-            | At::Lock(_)
-            | At::RefuseSeats(_)
-                if self.locked =>
-            {
-                &[]
-            }
             At::Idle if self.queued == 0 && !self.entered => &[],
             At::Idle => match (self.entered, self.queued > 0) {
                 (true, true) => WAYS,
@@ -1613,20 +1117,9 @@ impl World {
                 &[Way::On, Way::HandOff]
             }
             At::Sleep if !woken => &[],
-            // Its time may be over, too.
-            At::SeatSleep if op == Some(&Op::Within) => match woken {
-                true => &WAYS[..2],
-                false => &WAYS[1..2],
-            },
-            At::SeatSleep if op == Some(&Op::Forget) => &WAYS[..1],
-            At::SeatSleep if !woken => &[],
-            At::SeatLetIn if !answered => &[],
             At::Run if agent.batch.len > 1 => ways,
-            // It runs one at once.
-            At::Turn if agent.batch.len > 1 && (agent.waited || agent.done == 0 || unbounded) => {
-                ways
-            }
-            At::Decided(seen) if seen.head() != 0 => ways,
+            At::Turn if agent.batch.len > 1 => ways,
+            At::Decide(seen) if seen.head() != 0 => ways,
             _ => &WAYS[..1],
         }
     }
@@ -1770,8 +1263,7 @@ fn trace(states: &[Rc<World>], reached: &[Reached], end: usize) -> String {
 }
 
 use Op::{
-    Close, CloseIfIdle, CloseNested, Forget, Nested, Only, Post, Send, SendTwo, Stop, Wait,
-    WaitEnded, WaitIdle, Within,
+    Close, CloseIfIdle, CloseNested, Nested, Only, Post, Send, SendTwo, Stop, WaitEnded, WaitIdle,
 };
 
 /// Every step there is.
@@ -1783,7 +1275,6 @@ const STEPS: &[&str] = &[
     "leaves a message to the executor",
     "pushes from inside a turn",
     "pushes if it can drain",
-    "pushes, or has to wait",
     "closes",
     "closes from inside a turn",
     "closes if idle",
@@ -1793,31 +1284,15 @@ const STEPS: &[&str] = &[
     "pushes",
     "runs its own message",
     "tries to let go after one",
-    "settles one, unless it is watched",
-    "begins, and looks whether somebody waits for room",
-    "looks whether somebody waits for room",
-    "settles one that is watched",
     "runs one",
     "runs one, and gives way",
-    "looks whether it is closed",
-    "takes all seats",
-    "locks the seats",
-    "pushes a seat, or finds no room",
-    "asks whether the message is still there",
-    "lets one in",
-    "turns one away",
-    "looks whether more wait for room",
     "tries to let go",
     "finds more",
-    "reads the word again",
     "gives way",
     "takes",
-    "looks for seats before it leaves",
     "looks, and ends it",
     "lets go by what it saw",
     "wakes after letting go",
-    "looks for seats after letting go",
-    "attends to those that came too late",
     "saves its list",
     "leaves it pending",
     "schedules",
@@ -1837,19 +1312,6 @@ const STEPS: &[&str] = &[
     "meets the owner",
     "is woken",
     "leaves the list",
-    "takes a seat",
-    "sets WATCH for the seats that follow",
-    "helps before it waits for room",
-    "looks whether it is the first",
-    "sets WATCH, or finds room",
-    "waits for an answer",
-    "forgets its seat",
-    "is woken in its seat",
-    "has no more time",
-    "looks for its answer",
-    "takes its message back",
-    "leaves its seat",
-    "is answered after all",
     "says that it was the last",
     "takes a drain",
     "says that no drain is out",
@@ -1859,7 +1321,6 @@ const STEPS: &[&str] = &[
 const PLAIN: Scenario = Scenario {
     name: "",
     programs: &[],
-    limit: UNBOUNDED,
     kept: false,
     drop_nested: false,
     ways: 0,
@@ -1895,66 +1356,6 @@ const SATURATION: &[Scenario] = &[
         ..POSTED
     },
 ];
-const ROOM: &[Scenario] = &[
-    Scenario {
-        name: "waiting for room",
-        programs: &[&[Send], &[SendTwo], &[Wait]],
-        limit: 1,
-        ..KEPT
-    },
-    Scenario {
-        name: "waiting for room, watched",
-        programs: &[&[Send, Nested], &[Wait], &[WaitIdle]],
-        limit: 1,
-        ..KEPT
-    },
-    Scenario {
-        name: "waiting for room, close",
-        programs: &[&[SendTwo, Close], &[Wait], &[WaitEnded]],
-        limit: 1,
-        ..PLAIN
-    },
-    Scenario {
-        name: "waiting for room, for a while",
-        programs: &[&[Nested], &[Within], &[Send]],
-        limit: 1,
-        ways: 1,
-        ..KEPT
-    },
-    Scenario {
-        name: "waiting for room, forgotten",
-        programs: &[&[SendTwo, Send], &[Forget], &[Close]],
-        limit: 1,
-        ..KEPT
-    },
-    Scenario {
-        name: "waiting for room, all at once",
-        programs: &[&[Send, Send], &[Wait], &[WaitIdle]],
-        limit: 1,
-        ways: 1,
-        ..KEPT
-    },
-    Scenario {
-        name: "waiting for room, posted",
-        programs: &[&[Post], &[Wait, WaitIdle], &[Send]],
-        limit: 1,
-        ..POSTED
-    },
-    Scenario {
-        name: "waiting for room of an executor",
-        programs: &[&[Send], &[Wait, Stop], &[Send]],
-        limit: 1,
-        ..ONLY
-    },
-];
-// The second one sees that it is not the first, and the first one leaves.
-const BEHIND: &[Scenario] = &[Scenario {
-    name: "waiting for room, behind another",
-    programs: &[&[Send], &[Within], &[Wait]],
-    limit: 1,
-    kept: true,
-    ..ONLY
-}];
 const SCHEDULED: &[Scenario] = &[
     Scenario {
         name: "an executor",
@@ -2021,12 +1422,6 @@ const ENTRIES: &[Scenario] = &[
         ways: 1,
         ..POSTED
     },
-    Scenario {
-        name: "an entry, and room for one",
-        programs: &[&[Nested, Nested], &[Wait], &[Send, WaitIdle]],
-        limit: 1,
-        ..PLAIN
-    },
 ];
 const OTHERS: &[Scenario] = &[
     Scenario { name: "two senders", programs: &[&[Send, Send], &[Send, Send]], ..KEPT },
@@ -2065,33 +1460,6 @@ const OTHERS: &[Scenario] = &[
         ..POSTED
     },
     Scenario {
-        name: "room for one",
-        programs: &[&[Send, Send], &[Nested], &[Post]],
-        limit: 1,
-        kept: true,
-        ways: 1,
-        ..POSTED
-    },
-    Scenario {
-        name: "room for one, waiting",
-        programs: &[&[Send, SendTwo], &[Send, WaitIdle], &[Nested]],
-        limit: 1,
-        ..PLAIN
-    },
-    Scenario {
-        name: "room for one, watched",
-        programs: &[&[Nested, Send, Send], &[SendTwo, Only, Send], &[WaitIdle]],
-        limit: 1,
-        ..KEPT
-    },
-    Scenario {
-        name: "room for one, close",
-        programs: &[&[Post, Close], &[Send, WaitEnded], &[Nested]],
-        limit: 1,
-        ways: 1,
-        ..POSTED
-    },
-    Scenario {
         name: "all sorts",
         programs: &[&[Send, SendTwo], &[Nested, WaitIdle], &[Only]],
         ways: 1,
@@ -2106,14 +1474,6 @@ const OTHERS: &[Scenario] = &[
 
 /// The same with more to do, for a search of minutes (`TURNWISE_SEARCH_ALL`).
 const BIG: &[Scenario] = &[
-    Scenario {
-        name: "big: room for one",
-        programs: &[&[Send, Send], &[Send, Nested], &[Post]],
-        limit: 1,
-        kept: true,
-        ways: 1,
-        ..POSTED
-    },
     Scenario {
         name: "big: all sorts",
         programs: &[&[Send, SendTwo], &[Nested, WaitIdle, Send], &[Nested, Only]],
@@ -2142,44 +1502,17 @@ const BIG: &[Scenario] = &[
         ..POSTED
     },
     Scenario {
-        name: "big: waiting for room, for a while",
-        programs: &[&[Nested, Send], &[Within, Send], &[Send]],
-        limit: 1,
-        ways: 1,
-        ..PLAIN
-    },
-    // The second one sees that it is not the first, and the first one leaves.
-    Scenario {
-        name: "big: waiting for room, behind another",
-        programs: &[&[Send, WaitIdle], &[Within], &[Wait]],
-        limit: 1,
-        kept: true,
-        ..ONLY
-    },
-    Scenario {
-        name: "big: waiting for room, posted",
-        programs: &[&[Post, Send], &[Wait, WaitIdle], &[Send]],
-        limit: 1,
-        ..POSTED
-    },
-    Scenario {
         name: "big: an entry, posts",
         programs: &[&[Nested, Nested], &[Post], &[Send]],
         ways: 1,
         ..POSTED
-    },
-    Scenario {
-        name: "big: waiting for room of an executor",
-        programs: &[&[Send, Send], &[Wait, Stop], &[Send]],
-        limit: 1,
-        ..ONLY
     },
 ];
 
 fn scenarios() -> impl Iterator<Item = &'static Scenario> {
     let all = std::env::var_os("TURNWISE_SEARCH_ALL").is_some();
     let big = if all { BIG } else { &[] };
-    [OTHERS, SATURATION, SCHEDULED, ENTRIES, ROOM, BEHIND, big].into_iter().flatten()
+    [OTHERS, SATURATION, SCHEDULED, ENTRIES, big].into_iter().flatten()
 }
 
 #[test]
@@ -2215,39 +1548,8 @@ fn first_failure(fault: Fault, scenarios: &[Scenario]) -> &'static str {
 const STRANDED: &str = "no good end can be reached any more";
 
 #[test]
-fn a_saturated_count_that_is_subtracted_from_is_found() {
-    let claim = first_failure(Fault::PlainSubtraction, SATURATION);
-    let claims = ["there are two owners", "neither owned, nor pending, nor idle: or two of them"];
-    assert!(claims.contains(&claim), "{claim}");
-}
-
-#[test]
 fn a_release_that_demands_the_exact_count_is_found() {
     assert_eq!(first_failure(Fault::ReleaseDemandsDone, SATURATION), STRANDED);
-}
-
-#[test]
-fn a_seat_that_comes_while_a_watched_word_is_let_go() {
-    assert_eq!(first_failure(Fault::NoAttend, BEHIND), STRANDED);
-    assert_eq!(first_failure(Fault::NoLookAtSeats, ROOM), STRANDED);
-}
-
-#[test]
-fn an_end_before_the_seats_is_found() {
-    let claim = first_failure(Fault::EndsBeforeSeats, ROOM);
-    assert_eq!(claim, "a message is run after the end");
-}
-
-#[test]
-fn a_seat_that_is_let_in_without_room_is_found() {
-    let claim = first_failure(Fault::AdmitsWithoutRoom, ROOM);
-    assert_eq!(claim, "more wait than there is room for");
-}
-
-#[test]
-fn a_seat_that_is_let_in_after_it_was_given_up_is_found() {
-    let claim = first_failure(Fault::LetsInTheCancelled, ROOM);
-    assert_eq!(claim, "a message is let in that was taken back");
 }
 
 #[test]

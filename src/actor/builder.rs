@@ -12,7 +12,7 @@ use crate::cell::executor::Executor;
 use crate::cell::refs::Strong;
 use crate::cell::typed::Cell;
 use crate::error::{BuildError, EndCause, TurnPanic};
-use crate::mailbox::word::{MAX_CAPACITY, UNBOUNDED};
+use crate::mailbox::semaphore::{MAX_CAPACITY, UNBOUNDED};
 use crate::time::{Clock, Timers};
 
 /// Configures actors: see [`Actor::builder`].
@@ -39,7 +39,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// At most this many messages wait, the running one not counted; `overflow` says what happens
     /// to one more.
     ///
-    /// The limit is exact at every moment, for up to 32,765 messages.
+    /// The limit is exact at every moment.
     pub fn capacity(mut self, messages: usize, overflow: Overflow) -> Self {
         self.capacity = Some(messages);
         self.plan.settings.overflow = overflow;
@@ -329,7 +329,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// ```
     pub fn build(self) -> Result<Spawner<S>, BuildError> {
         let ActorBuilder { capacity, budget, plan } = self;
-        let limit = match capacity {
+        let capacity = match capacity {
             None => UNBOUNDED,
             Some(0) => return Err(BuildError::CapacityZero),
             Some(asked) if asked > MAX_CAPACITY as usize => {
@@ -342,7 +342,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
         if budget.is_zero() {
             return Err(BuildError::BudgetZero);
         }
-        let settings = Settings { limit, budget, ..plan.settings };
+        let settings = Settings { capacity, budget, ..plan.settings };
         Ok(Spawner { built: Cell::build(Plan { settings, ..plan }) })
     }
 

@@ -588,7 +588,7 @@ impl<S> Actor<S> {
     /// ```
     #[expect(clippy::len_without_is_empty, reason = "`is_idle` is the question that makes sense")]
     pub fn len(&self) -> usize {
-        self.handle.header().word.load().count() as usize
+        self.handle.header().len() as usize
     }
 
     /// The name it was built with.

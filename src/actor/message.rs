@@ -91,7 +91,7 @@ impl<S> Context<'_, S> {
 
     /// Messages that wait behind this one: late by at most a batch, "at least" from 32,766 on.
     pub fn waiting(&self) -> usize {
-        self.turn.header().word.load().waiting() as usize
+        self.turn.header().waiting() as usize
     }
 }
 

@@ -68,7 +68,7 @@ impl ActorSnapshot {
             name: member.name(),
             activity: standing.activity(),
             queued: standing.queued(),
-            waiting_for_room: standing.seats,
+            waiting_for_room: standing.waiters,
             closed: standing.is_closed(),
             stopped: header.stop_cause(),
             discarded: header.discarded(),

@@ -14,8 +14,10 @@ pub(super) struct Standing {
     now: Snapshot,
     has_executor: bool,
     turn_waits: bool,
+    /// Messages that wait.
+    queued: u64,
     /// Senders that wait for room.
-    pub(super) seats: usize,
+    pub(super) waiters: usize,
     ended: Option<EndCause>,
 }
 
@@ -27,7 +29,8 @@ impl Standing {
             now,
             has_executor: header.has_executor(),
             turn_waits: header.is_turn_waiting(),
-            seats: header.ext().map_or(0, |ext| ext.room.len()),
+            queued: header.waiting(),
+            waiters: header.ext().map_or(0, |ext| ext.room.waiters()),
             ended: header.has(ENDED).then(|| header.end_cause()),
         }
     }
@@ -44,7 +47,7 @@ impl Standing {
 
     /// Messages that wait.
     pub(super) fn queued(&self) -> usize {
-        self.now.waiting() as usize
+        self.queued as usize
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -68,8 +71,8 @@ impl fmt::Debug for Standing {
             Activity::Waiting => f.write_str("a turn waits")?,
             activity => Display::fmt(&activity, f)?,
         }
-        if self.seats > 0 {
-            write!(f, ", {} waiting for room", self.seats)?;
+        if self.waiters > 0 {
+            write!(f, ", {} waiting for room", self.waiters)?;
         }
         if self.is_closed() {
             f.write_str(", closed")?;

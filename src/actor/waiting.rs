@@ -22,7 +22,7 @@ use crate::error::{AskError, Cycle, Reason, SendError, Withdrawn};
 use crate::mailbox::node::Envelope;
 use crate::mailbox::oneshot::{Asker, oneshot};
 use crate::send::push::By;
-use crate::send::room::Seat;
+use crate::send::room::Waits;
 use crate::time::{Cutoff, Limit, Timers};
 
 /// An actor whose senders wait for room: see [`Actor::waiting`].
@@ -82,8 +82,8 @@ impl<S> fmt::Debug for Waiting<'_, S> {
     }
 }
 
-/// A seat of any actor; `T` is what its owner gets if the message is not accepted.
-trait Sits<T>: Send + Sync {
+/// One that waits for room in any actor; `T` is what it gets if its message is not accepted.
+trait InLine<T>: Send + Sync {
     /// Waits until this moment of the actor's clock.
     fn wait(self: Box<Self>, at: Option<Duration>) -> Result<(), T>;
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), T>>;
@@ -93,38 +93,38 @@ trait Sits<T>: Send + Sync {
     fn service(&self) -> Timers;
 }
 
-/// A seat, and what becomes of its message if that is not accepted.
-struct Sitting<S: 'static, E: Envelope, F> {
-    seat: Seat<S, E>,
+/// One that waits, and what becomes of its message if that is not accepted.
+struct Place<S: 'static, E: Envelope, F> {
+    waits: Waits<S, E>,
     refused: F,
 }
 
-impl<S, E, T, F> Sits<T> for Sitting<S, E, F>
+impl<S, E, T, F> InLine<T> for Place<S, E, F>
 where
     S: Send + 'static,
     E: Envelope + Send,
     F: Fn(&Header, E, Reason) -> T + Send + Sync,
 {
     fn wait(self: Box<Self>, at: Option<Duration>) -> Result<(), T> {
-        let Sitting { seat, refused } = *self;
-        let handle = seat.handle().clone();
-        let sent = seat.wait(Cutoff::at(handle.header().clock(), at));
+        let Place { waits, refused } = *self;
+        let handle = waits.handle().clone();
+        let sent = waits.wait(Cutoff::at(handle.header().clock(), at));
         sent.map_err(|(message, reason)| refused(handle.header(), message, reason))
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), T>> {
-        let Sitting { seat, refused } = self;
-        let sent = std::task::ready!(seat.poll(cx));
-        let header = seat.handle().header();
+        let Place { waits, refused } = self;
+        let sent = std::task::ready!(waits.poll(cx));
+        let header = waits.handle().header();
         Poll::Ready(sent.map_err(|(message, reason)| refused(header, message, reason)))
     }
 
     fn moment(&self, limit: Limit) -> Option<Duration> {
-        self.seat.handle().deadline(limit).moment()
+        self.waits.handle().deadline(limit).moment()
     }
 
     fn service(&self) -> Timers {
-        self.seat.handle().header().config().service()
+        self.waits.handle().header().config().service()
     }
 }
 
@@ -138,7 +138,7 @@ enum State<M> {
     Sent,
     /// Boxed, so that a message that was refused is not in the way of one that was sent.
     Refused(Box<SendError<M>>),
-    Waits(Box<dyn Sits<SendError<M>>>),
+    Waits(Box<dyn InLine<SendError<M>>>),
 }
 
 impl<M: 'static> Sending<M> {
@@ -166,18 +166,16 @@ impl<M: 'static> Sending<M> {
             header.report_refused(&reason, 1);
             SendError::new(back(tell.message), reason, header.who())
         };
-        let state = match handle.send_or_sit(Tell::new(message), By::Sender) {
+        let state = match handle.send_or_wait(Tell::new(message)) {
             Ok(Ok(())) => State::Sent,
+            Ok(Err((tell, Reason::Full))) => {
+                handle.drop_newest(tell.message);
+                State::Sent
+            }
             Ok(Err((tell, reason))) => {
                 State::Refused(Box::new(refused(handle.header(), tell, reason)))
             }
-            Err(seat) if handle.drops_newest() => {
-                if let Some(tell) = seat.into_message() {
-                    handle.drop_newest(tell.message);
-                }
-                State::Sent
-            }
-            Err(seat) => State::Waits(Box::new(Sitting { seat, refused })),
+            Err(waits) => State::Waits(Box::new(Place { waits, refused })),
         };
         Sending { state }
     }
@@ -202,9 +200,9 @@ impl<M> Sending<M> {
         match self.state {
             State::Sent => Ok(()),
             State::Refused(error) => Err(*error),
-            State::Waits(seat) => {
-                let at = seat.moment(limit.into());
-                seat.wait(at)
+            State::Waits(waiter) => {
+                let at = waiter.moment(limit.into());
+                waiter.wait(at)
             }
         }
     }
@@ -233,7 +231,7 @@ impl<M> Sending<M> {
     /// ```
     pub fn within_async(self, limit: impl Into<Limit>) -> Within<Self> {
         let over = match &self.state {
-            State::Waits(seat) => Over::at(seat.moment(limit.into()), || seat.service()),
+            State::Waits(waiter) => Over::at(waiter.moment(limit.into()), || waiter.service()),
             State::Sent | State::Refused(_) => Over::NEVER,
         };
         Within::new(over, self)
@@ -250,8 +248,8 @@ impl<M> Future for Sending<M> {
 
     /// Runs no turn. Polled again after it was ready, it is ready with `Ok`.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let State::Waits(seat) = &mut self.state {
-            let sent = std::task::ready!(seat.poll(cx));
+        if let State::Waits(waiter) = &mut self.state {
+            let sent = std::task::ready!(waiter.poll(cx));
             self.state = State::Sent;
             return Poll::Ready(sent);
         }
@@ -262,7 +260,7 @@ impl<M> Future for Sending<M> {
     }
 }
 
-// Nothing in it is pinned: messages and seats are moved freely.
+// Nothing in it is pinned: messages are moved freely.
 impl<M> Unpin for Sending<M> {}
 
 impl<M> fmt::Debug for Sending<M> {
@@ -275,8 +273,8 @@ impl<M> fmt::Debug for Sending<M> {
 /// A question on its way into a mailbox that may be full, and to its answer: see [`Waiting`].
 #[must_use = "dropping it withdraws the question"]
 pub struct Asking<R, M = ()> {
-    /// Before `reply`: a question that is withdrawn leaves its seat first.
-    seat: Option<Box<dyn Sits<Reason>>>,
+    /// Before `reply`: a question that is withdrawn leaves the queue first.
+    waiter: Option<Box<dyn InLine<Reason>>>,
     reply: Reply<R, M>,
 }
 
@@ -289,7 +287,7 @@ impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
         // If there is room, it is a question like any other.
         let message = match handle.ask(message, By::Sender) {
             Err((message, Reason::Full)) if !handle.drops_newest() => message,
-            answer => return Asking { seat: None, reply: Reply::of(handle, answer, back) },
+            answer => return Asking { waiter: None, reply: Reply::of(handle, answer, back) },
         };
         #[cfg(feature = "tracing")]
         if let Some(origin) = handle.origin() {
@@ -306,7 +304,7 @@ impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
         L: Message<S, Answer = R, Payload = M>,
     {
         let (answerer, asker) = oneshot(Asked::new(message));
-        Self::seated(handle, Ask::<S, L>::new(answerer), asker)
+        Self::sent(handle, Ask::<S, L>::new(answerer), asker)
     }
 
     /// The same for a turn that may wait.
@@ -333,13 +331,13 @@ impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
         if handle.drops_newest() {
             let answer = handle.ask_async(turn, asker, By::Sender);
             let reply = Reply::of(handle, answer, AsyncMessage::payload);
-            return Asking { seat: None, reply };
+            return Asking { waiter: None, reply };
         }
-        Self::seated(handle, turn, asker)
+        Self::sent(handle, turn, asker)
     }
 
-    /// Sends a question, or has it sit down.
-    fn seated<S, E>(handle: &Strong<S>, question: E, asker: Asker<R, M>) -> Self
+    /// Sends a question, or has it wait for room.
+    fn sent<S, E>(handle: &Strong<S>, question: E, asker: Asker<R, M>) -> Self
     where
         S: Send + 'static,
         E: Answers + Send + 'static,
@@ -353,15 +351,15 @@ impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
             }
             reason
         };
-        let seat = match handle.send_or_sit(question, By::Sender) {
+        let waiter = match handle.send_or_wait(question) {
             Ok(Ok(())) => None,
             Ok(Err((question, reason))) => {
                 refused(handle.header(), question, reason);
                 None
             }
-            Err(seat) => Some(Box::new(Sitting { seat, refused }) as Box<dyn Sits<Reason>>),
+            Err(waits) => Some(Box::new(Place { waits, refused }) as Box<dyn InLine<Reason>>),
         };
-        Asking { seat, reply }
+        Asking { waiter, reply }
     }
 }
 
@@ -371,9 +369,9 @@ impl<R, M> Asking<R, M> {
     /// # Errors
     /// As [`Reply::wait`].
     pub fn wait(mut self) -> Result<R, AskError> {
-        if let Some(seat) = self.seat.take() {
+        if let Some(waiter) = self.waiter.take() {
             // A question that is refused is answered with the reason.
-            let _ = seat.wait(None);
+            let _ = waiter.wait(None);
         }
         self.reply.wait()
     }
@@ -403,8 +401,8 @@ impl<R, M> Asking<R, M> {
     }
 
     pub(super) fn until(mut self, at: Option<Duration>) -> Result<R, WaitError<R, M>> {
-        if let Some(seat) = self.seat.take() {
-            if let Err(Reason::Full) = seat.wait(at) {
+        if let Some(waiter) = self.waiter.take() {
+            if let Err(Reason::Full) = waiter.wait(at) {
                 let who = self.reply.who();
                 return match self.reply.cancel() {
                     Ok(message) => Err(WaitError::Cancelled(Withdrawn::new(message, who))),
@@ -421,10 +419,10 @@ impl<R, M> Future for Asking<R, M> {
 
     /// Runs no turn. Polled again after it was ready, it is ready with [`AskError::Taken`].
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some(seat) = &mut self.seat {
+        if let Some(waiter) = &mut self.waiter {
             // A question that is refused is answered with the reason.
-            let _ = std::task::ready!(seat.poll(cx));
-            self.seat = None;
+            let _ = std::task::ready!(waiter.poll(cx));
+            self.waiter = None;
         }
         Pin::new(&mut self.reply).poll(cx)
     }

@@ -10,7 +10,7 @@ use super::executor::Executor;
 use super::restarts::Restarts;
 use crate::budget::Budget;
 use crate::error::{EndCause, TurnPanic};
-use crate::mailbox::word::UNBOUNDED;
+use crate::mailbox::semaphore::UNBOUNDED;
 use crate::panic;
 use crate::time::{Clock, Timers};
 
@@ -179,7 +179,8 @@ pub enum Overflow {
 /// What is said about an actor of any state. A clone refers to the same things.
 #[derive(Clone)]
 pub(crate) struct Settings {
-    pub(crate) limit: u32,
+    /// The most messages that wait, or [`UNBOUNDED`].
+    pub(crate) capacity: u32,
     pub(crate) name: Option<Arc<str>>,
     /// Where drains go. Without one, to the fallback.
     pub(crate) executor: Option<Arc<dyn Executor>>,
@@ -198,7 +199,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     pub(crate) const PLAIN: Self = Settings {
-        limit: UNBOUNDED,
+        capacity: UNBOUNDED,
         name: None,
         executor: None,
         counted: false,

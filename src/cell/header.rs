@@ -49,9 +49,9 @@ use super::counts::Counts;
 use super::restarts::Rests;
 use super::stats::Stats;
 use super::turn::Keeper;
-use crate::error::{EndCause, StopCause, TurnPanic, Who};
-use crate::mailbox::seats::Seats;
-use crate::mailbox::word::{CLOSED, UNBOUNDED, Word};
+use crate::error::{EndCause, Reason, StopCause, TurnPanic, Who};
+use crate::mailbox::semaphore::{Semaphore, UNBOUNDED};
+use crate::mailbox::word::{CLOSED, Word};
 use crate::panic;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
@@ -148,9 +148,9 @@ impl Fork {
         let Config { vtable, kind, traits, few, direct, settings } = unsafe { base.as_ref() };
         debug_assert_ne!(*kind, Kind::Fork);
         let (vtable, traits, few, direct) = (*vtable, *traits, *few, *direct);
-        let settings = settings.clone();
+        let (settings, ext) = (settings.clone(), Ext::new(settings.capacity));
         let config = Config { vtable, kind: Kind::Fork, traits, few, direct, settings };
-        Fork { config, base, ext: Ext::new(), guard: UnsafeCell::new(None) }
+        Fork { config, base, ext, guard: UnsafeCell::new(None) }
     }
 
     /// The same, for a cell to be: with what is dropped at its end, and another clock unless one
@@ -178,7 +178,7 @@ impl Fork {
     pub(super) unsafe fn empty(fork: NonNull<Fork>) {
         // SAFETY: this thread alone reaches it.
         let fork = unsafe { &mut *fork.as_ptr() };
-        let ext = std::mem::replace(&mut fork.ext, Ext::new());
+        let ext = std::mem::replace(&mut fork.ext, Ext::new(UNBOUNDED));
         panic::ignore(|| drop(ext));
         fork.config.free();
     }
@@ -201,14 +201,14 @@ impl Config {
         settings: Settings,
     ) -> Self {
         let first_look = settings.budget.first_look();
-        let few = if traits.observed || settings.limit != UNBOUNDED {
+        let few = if traits.observed || settings.capacity != UNBOUNDED {
             0
         } else if first_look < FEW {
             first_look
         } else {
             FEW
         };
-        let direct = settings.limit == UNBOUNDED && !traits.asks;
+        let direct = settings.capacity == UNBOUNDED && !traits.asks;
         Config { vtable, kind, traits, few: few as u8, direct, settings }
     }
 
@@ -237,7 +237,12 @@ impl Config {
 
     /// The largest number of waiting messages, if there is one.
     pub(crate) fn capacity(&self) -> Option<usize> {
-        (self.limit != UNBOUNDED).then_some(self.limit as usize)
+        self.is_bounded().then_some(self.settings.capacity as usize)
+    }
+
+    /// Is there such a number?
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.settings.capacity != UNBOUNDED
     }
 
     /// Is something done around turns?
@@ -279,8 +284,8 @@ pub(crate) struct Ext {
     pub(crate) idle_waiters: Waiters,
     /// Those that wait for the end: woken then.
     pub(crate) end_waiters: Waiters,
-    /// Those that wait for room.
-    pub(crate) room: Seats,
+    /// Room for messages, and those that wait for it.
+    pub(crate) room: Semaphore,
     /// Messages that were dropped for want of a hook.
     pub(super) discarded: AtomicU64,
     pub(super) told: Mutex<Told>,
@@ -293,11 +298,11 @@ pub(crate) struct Ext {
 }
 
 impl Ext {
-    fn new() -> Self {
+    fn new(capacity: u32) -> Self {
         Ext {
             idle_waiters: Waiters::default(),
             end_waiters: Waiters::default(),
-            room: Seats::default(),
+            room: Semaphore::new(capacity),
             discarded: AtomicU64::new(0),
             told: Mutex::default(),
             rests: Rests::default(),
@@ -431,12 +436,54 @@ impl Header {
     }
 
     /// CLOSED was raised, by a step that sees those that wait for it (MEETING): wakes them. They
-    /// stand in one list with those that wait for the end, who look again.
+    /// stand in one list with those that wait for the end, who look again. Those that wait for room
+    /// have their messages back.
     #[cold]
     pub(crate) fn tell_closed(&self) {
         if let Some(ext) = self.ext() {
+            self.refuse_waiters();
             ext.end_waiters.wake_all();
         }
+    }
+
+    /// Those that wait for room in a closed mailbox have their messages back.
+    #[cold]
+    pub(crate) fn refuse_waiters(&self) {
+        if let Some(ext) = self.ext() {
+            ext.room.close().for_each(|waiter| waiter.refuse(self.why_closed()));
+        }
+    }
+
+    /// Why nothing is accepted any more.
+    pub(crate) fn why_closed(&self) -> Reason {
+        self.stop_cause().map_or(Reason::Closed, Reason::Stopped)
+    }
+
+    /// The owner takes a message up, which has waited with a permit.
+    #[inline]
+    pub(crate) fn release_permit(&self) {
+        if let Some(ext) = self.ext() {
+            ext.room.release(&self.word, || self.why_closed());
+        }
+    }
+
+    /// The permits of its messages, if that is how they are counted.
+    fn permits(&self) -> Option<u64> {
+        let bounded = self.config().is_bounded();
+        // No message has needed a permit yet.
+        bounded.then(|| self.ext().map_or(0, |ext| ext.room.held()))
+    }
+
+    /// Messages accepted and not done. Stale on return.
+    pub(crate) fn len(&self) -> u64 {
+        let count = self.word.load().count();
+        self.permits().map_or(count, |waiting| count.min(waiting + 1))
+    }
+
+    /// Messages that wait. Stale on return.
+    pub(crate) fn waiting(&self) -> u64 {
+        let waiting = self.word.load().waiting();
+        self.permits().map_or(waiting, |permits| waiting.min(permits))
     }
 
     /// The largest number of waiting messages, if there is one.

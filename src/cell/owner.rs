@@ -124,11 +124,10 @@ impl<S> Strong<S> {
         &self,
         seen: Snapshot,
         Links { first, top, len }: Links,
-        limit: u32,
         entry: Entry,
     ) -> Result<Owed, Refusal> {
         let link = |head| first.set_next(head);
-        let duty = self.header().word.push(seen, (top, len), limit, entry, link)?;
+        let duty = self.header().word.push(seen, (top, len), entry, link)?;
         Ok(match duty {
             Duty::Nothing => Owed::Nothing,
             // SAFETY: the step has raised SCHEDULED.
@@ -137,9 +136,7 @@ impl<S> Strong<S> {
             // SAFETY: O1: the push has won it; from idle, what it pushed is private.
             Duty::Drain => Owed::Drain(unsafe { Owner::new(self.ptr(), Batch::of(top), 0) }),
             // SAFETY: O1: the push has won it; what it pushed is linked to the head it replaced.
-            Duty::TakeOver => Owed::Drain(unsafe { Owner::of_pending(self.ptr(), top, 0) }),
-            // SAFETY: as above.
-            Duty::TakeOverWatched => Owed::Drain(unsafe { Owner::of_pending(self.ptr(), top, 1) }),
+            Duty::TakeOver => Owed::Drain(unsafe { Owner::of_pending(self.ptr(), top) }),
         })
     }
 
@@ -172,10 +169,8 @@ unsafe fn raise(
         Duty::Schedule => Owed::Schedule,
         // SAFETY: O1: the step has won it; it counted for one turn, which is none.
         Duty::Drain => Owed::Drain(unsafe { Owner::claimed(cell) }),
-        Duty::TakeOver | Duty::TakeOverWatched => {
-            // SAFETY: O1: the step has won it.
-            Owed::Drain(unsafe { Owner::taken_over(cell, before) })
-        }
+        // SAFETY: O1: the step has won it.
+        Duty::TakeOver => Owed::Drain(unsafe { Owner::of_pending(cell, before.head()) }),
     })
 }
 
@@ -191,7 +186,7 @@ impl Ref {
     pub(crate) fn take_over(&self) -> Option<Owner> {
         let before = self.header().word.take_over()?;
         // SAFETY: O1: the step has won it.
-        Some(unsafe { Owner::taken_over(self.ptr(), before) })
+        Some(unsafe { Owner::of_pending(self.ptr(), before.head()) })
     }
 }
 
@@ -203,7 +198,7 @@ impl Scheduled {
         // SAFETY: B6, up to this step.
         match unsafe { cell.as_ref() }.word.unschedule() {
             // SAFETY: O1: the step has won it.
-            Unscheduled::Owns(before) => Some(unsafe { Owner::taken_over(cell, before) }),
+            Unscheduled::Owns(before) => Some(unsafe { Owner::of_pending(cell, before.head()) }),
             Unscheduled::Stale => None,
             Unscheduled::Dead => {
                 // SAFETY: B6: nobody else is left.
@@ -249,7 +244,7 @@ impl Claimed {
         let cell = self.cell;
         std::mem::forget(self);
         // SAFETY: O1: there was one owner, and there is one.
-        unsafe { Owner::taken_over(cell, before) }
+        unsafe { Owner::of_pending(cell, before.head()) }
     }
 
     /// The right to run what is left of its turns, and more.
@@ -335,23 +330,14 @@ impl Owner {
     }
 
     /// # Safety
-    /// As for [`new`](Self::new), by a step that found the mailbox pending.
+    /// As for [`new`](Self::new), by a step that found the mailbox pending, with `head`.
     #[inline]
-    pub(super) unsafe fn taken_over(cell: NonNull<Header>, before: Snapshot) -> Self {
-        // SAFETY: the caller's word.
-        unsafe { Owner::of_pending(cell, before.head(), before.kept()) }
-    }
-
-    /// # Safety
-    /// As for [`new`](Self::new), by a step that found the mailbox pending, with `head`, and
-    /// counted `kept` turns that are none.
-    #[inline]
-    unsafe fn of_pending(cell: NonNull<Header>, head: u64, kept: u64) -> Self {
+    unsafe fn of_pending(cell: NonNull<Header>, head: u64) -> Self {
         // SAFETY: the mailbox is this caller's, and the saved list with it.
         let mut batch = Batch::from_saved(unsafe { cell.as_ref() }.saved());
         batch.append_newest_first(head);
         // SAFETY: the caller's word.
-        unsafe { Owner::new(cell, batch, kept) }
+        unsafe { Owner::new(cell, batch, 0) }
     }
 
     #[inline(always)]
@@ -379,6 +365,11 @@ impl Owner {
         self.batch.pop()
     }
 
+    /// The message that is taken up next; it stays in the list.
+    pub(crate) fn first(&self) -> Option<Taken> {
+        self.batch.first()
+    }
+
     #[inline(always)]
     pub(crate) fn has_more(&self) -> bool {
         !self.batch.is_empty()
@@ -401,31 +392,18 @@ impl Owner {
         self.done += 1;
     }
 
-    /// Settles one turn at once; false, with nothing done, if the mailbox is watched and that is
-    /// not `allowed`.
-    #[inline]
-    pub(crate) fn settle_one(&mut self, allowed: bool) -> bool {
-        let settled = self.header().word.settle_one(allowed);
-        self.done -= u64::from(settled);
-        settled
-    }
-
     /// Takes what waits, and settles what is done.
     pub(crate) fn take(&mut self, seen: Snapshot) {
         let done = std::mem::take(&mut self.done);
         let before = self.header().word.take(seen, done);
-        self.done = before.kept_of(done);
         self.batch.append_newest_first(before.head());
     }
 
-    /// Pushes a node that waits for room, in place of a turn that is done if there are more than
-    /// `kept`. False if COUNT would be more than `most` then.
-    pub(crate) fn admit(&mut self, node: NodePtr, kept: u64, most: u64) -> bool {
-        let settles = self.done > kept;
-        let link = |head| node.set_next(head);
-        let admitted = self.header().word.admit(node.addr(), settles, most, link);
-        self.done -= u64::from(settles && admitted);
-        admitted
+    /// Settles what is done: the mailbox is not run for a time.
+    pub(crate) fn settle(&mut self) {
+        if self.done > 0 {
+            self.take(self.header().word.load());
+        }
     }
 
     // Stop, panic, end. No turn is under way.
@@ -582,33 +560,26 @@ impl Owner {
         }
     }
 
-    /// Lets go from `seen`, which is watched or closed, and wakes those that wait for that. If
-    /// somebody waits for room who came too late to be seen before, and nobody runs the mailbox
-    /// meanwhile, it is the caller's again.
+    /// Lets go from `seen`, which is watched or closed, and wakes those that wait for that.
     pub(crate) fn release_met(
         self,
         seen: Snapshot,
         next: Snapshot,
-    ) -> Result<Option<Self>, (Self, Snapshot)> {
+    ) -> Result<(), (Self, Snapshot)> {
         // For what follows the release.
         let cell = self.to_ref();
         if let Err(now) = self.header().word.release_met(seen, next) {
             return Err((self, now));
         }
         self.gone::<()>().ok();
-        let header = cell.header();
-        let Some(ext) = header.ext() else { return Ok(None) };
+        let Some(ext) = cell.header().ext() else { return Ok(()) };
         if seen.is_watched() {
             ext.idle_waiters.wake_all();
         }
         if seen.has(CLOSED) {
             ext.end_waiters.wake_all();
         }
-        if seen.is_watched() && !ext.room.is_empty() && header.word.attend() {
-            // SAFETY: O1: the step has won it, and counted for one turn, which is none.
-            return Ok(Some(unsafe { Owner::claimed(cell.ptr()) }));
-        }
-        Ok(None)
+        Ok(())
     }
 
     /// Leaves a mailbox whose last handle is gone and whose actor has ended: it is not run again.

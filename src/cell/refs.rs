@@ -280,16 +280,18 @@ impl Drop for Ref {
     }
 }
 
-/// One of the handles that keep an actor going: the cell's address, with [`HAS_EXECUTOR`] and
-/// [`OBSERVED`] in its lowest bits. They are in the handle so that a send knows them without
-/// looking at the cell: the word's line comes over by the claim alone.
+/// One of the handles that keep an actor going: the cell's address, with [`HAS_EXECUTOR`],
+/// [`OBSERVED`] and [`BOUNDED`] in its lowest bits. They are in the handle so that a send knows them
+/// without looking at the cell: the word's line comes over by the claim alone.
 pub(crate) struct Strong<S>(NonNull<Header>, PhantomData<fn(S) -> S>);
 
 /// The actor is run by its executor, and by nothing else.
 const HAS_EXECUTOR: usize = 1;
 /// Something is done around turns: no message is run but by a drain.
 const OBSERVED: usize = 2;
-const TAGS: usize = HAS_EXECUTOR | OBSERVED;
+/// Its mailbox has a capacity.
+const BOUNDED: usize = 4;
+const TAGS: usize = HAS_EXECUTOR | OBSERVED | BOUNDED;
 const _: () = assert!(align_of::<Header>() > TAGS);
 
 // SAFETY: the state is touched by one thread at a time (B1) and sent from one to the next;
@@ -331,8 +333,9 @@ impl<S> Strong<S> {
         let config = unsafe { (*cell).config() };
         let executor = if config.has_executor() { HAS_EXECUTOR } else { 0 };
         let observed = if config.is_observed() { OBSERVED } else { 0 };
+        let bounded = if config.is_bounded() { BOUNDED } else { 0 };
         // SAFETY: as above, and these are its tags.
-        unsafe { Self::tagged(cell, executor | observed) }
+        unsafe { Self::tagged(cell, executor | observed | bounded) }
     }
 
     /// # Safety
@@ -348,11 +351,27 @@ impl<S> Strong<S> {
         self.0.addr().get() & HAS_EXECUTOR != 0
     }
 
-    /// Is there neither an executor nor anything around its turns? Then a message is run on the
-    /// spot if the mailbox is idle.
+    /// Is a message run on the spot if the mailbox is idle? Not if there is an executor, or something
+    /// around its turns, or if somebody waits for room, whom nobody overtakes.
     #[inline(always)]
-    pub(crate) fn is_plain(&self) -> bool {
-        self.0.addr().get() & TAGS == 0
+    pub(crate) fn runs_on_the_spot(&self) -> bool {
+        match self.0.addr().get() & TAGS {
+            0 => true,
+            BOUNDED => !self.is_waited_for(),
+            _ => false,
+        }
+    }
+
+    /// Has its mailbox a capacity?
+    #[inline(always)]
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.0.addr().get() & BOUNDED != 0
+    }
+
+    /// Does somebody wait for room?
+    #[inline]
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.is_bounded() && self.header().ext().is_some_and(|ext| ext.room.is_waited_for())
     }
 
     /// Where a message that this thread sends now comes from, if the actor is traced.

@@ -12,7 +12,7 @@ pub(crate) mod context;
 pub(crate) mod deferred;
 mod job;
 pub(crate) mod rest;
-mod run;
+pub(crate) mod run;
 mod run_list;
 pub(crate) mod schedule;
 pub(crate) mod waits_for;

@@ -7,7 +7,6 @@
 //! | what is left, at the end of the private list  | step                                              |
 //! |-----------------------------------------------|---------------------------------------------------|
 //! | nothing, no flag                              | `release` by its first guess                      |
-//! | those that wait for room                      | `admit`, or turned away if the mailbox is closed  |
 //! | messages in HEAD                              | `take`, and on with them                          |
 //! | nothing, CLOSED or ORPHAN, not yet ended      | the end-of-life step, once, then look again       |
 //! | nothing, ORPHAN, ended                        | `bury`: the handles' reference is given up        |
@@ -43,10 +42,9 @@ use crate::cell::resident::Env;
 use crate::cell::turn::TurnPtr;
 use crate::envelope::awaited::resumed;
 use crate::envelope::restart::Restart;
-use crate::error::Reason;
 use crate::mailbox::chunk::Row;
 use crate::mailbox::node::{NodePtr, Ran, Taken};
-use crate::mailbox::word::{CLOSED, ORPHAN, UNBOUNDED};
+use crate::mailbox::word::{CLOSED, ORPHAN};
 use crate::panic::{self, Payload};
 use crate::pool::linger;
 
@@ -61,9 +59,8 @@ struct Drive<'a> {
     in_hand: Option<(Taken, bool)>,
     /// This thread is inside no other turn.
     outermost: bool,
+    /// Messages that wait hold permits.
     bounded: bool,
-    /// Somebody waits for room, as of the last look: free places are theirs.
-    waited: bool,
     hooked: Hooked,
     observed: bool,
 }
@@ -102,15 +99,6 @@ enum Broken {
     Panicked(Option<Duration>),
     /// It waits.
     Suspended(TurnPtr),
-}
-
-/// What comes after a seat is let in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
-    /// A message runs: it needs no place.
-    Runs,
-    /// The mailbox may be left pending: all that is in it waits.
-    None,
 }
 
 /// Runs an owner's messages, then whatever has arrived meanwhile, as far as `meter` allows, and
@@ -157,30 +145,11 @@ fn drive_with(
     let outermost = local.is_outermost();
     local.drive(|frame| {
         let config = owner.header().config();
-        let (bounded, observed) = (config.limit != UNBOUNDED, config.is_observed());
-        let hooked = Hooked::default();
-        let waited = bounded && is_waited_for(&owner);
-        let in_hand = None;
-        let mut drive = Drive {
-            local,
-            frame,
-            row,
-            meter,
-            in_hand,
-            outermost,
-            bounded,
-            waited,
-            hooked,
-            observed,
-        };
-        let rest = frame.lend(&mut owner, |owner| {
-            let rest = before(&mut drive, owner);
-            // Without a list, nothing runs next: letting go sees to those that wait.
-            if rest.is_none() && drive.waited && owner.has_more() {
-                drive.admit(owner, Next::Runs);
-            }
-            rest
-        });
+        let (bounded, observed) = (config.is_bounded(), config.is_observed());
+        let (hooked, in_hand) = (Hooked::default(), None);
+        let mut drive =
+            Drive { local, frame, row, meter, in_hand, outermost, bounded, hooked, observed };
+        let rest = frame.lend(&mut owner, |owner| before(&mut drive, owner));
         drive.run(match rest {
             None => Step::Turns(owner),
             Some(rest) => Step::Rest(owner, rest),
@@ -188,10 +157,10 @@ fn drive_with(
     });
 }
 
-/// Does somebody wait for room?
-fn is_waited_for(owner: &Owner) -> bool {
-    let room = owner.header().ext().map(|ext| &ext.room);
-    owner.header().word.load().is_watched() && room.is_some_and(|room| !room.is_empty())
+/// Has a message of a mailbox with a capacity waited with a permit? What goes on with a turn, or
+/// makes the state anew, has none.
+pub(crate) fn holds_permit(taken: Taken) -> bool {
+    !taken.resumes() && !Restart::is(taken)
 }
 
 impl Drive<'_> {
@@ -249,9 +218,6 @@ impl Drive<'_> {
     /// Leaves the mailbox pending, where it is at home or where it must go.
     fn leave(&mut self, mut owner: Owner, leave: Leave) -> Step {
         let (frame, local) = (self.frame, self.local);
-        if self.bounded && is_waited_for(&owner) {
-            frame.lend(&mut owner, |owner| self.admit(owner, Next::None));
-        }
         if matches!(leave, Leave::HandOff) {
             frame.lend(&mut owner, |owner| owner.header().report_hand_off());
         }
@@ -338,8 +304,8 @@ impl Drive<'_> {
         // In this order (NEWS).
         let (mut news, mut stopped) = (stops(), owner.is_stopped());
         while let Some(taken) = owner.pop() {
-            if self.bounded && owner.unsettled() > 0 {
-                self.settle_before_turn(owner);
+            if self.bounded && holds_permit(taken) {
+                owner.header().release_permit();
             }
             let run = if PLAIN { !stopped } else { self.before_turn(owner, taken) };
             self.in_hand = Some((taken, run));
@@ -406,7 +372,7 @@ impl Drive<'_> {
         let lies_down = frame.lend(&mut owner, |owner| {
             let waits = !turn.is_woken() && !waits_for::lies_down(owner.header(), turn);
             waits && {
-                self.settle_all(owner);
+                owner.settle();
                 turn.register(owner.header()) && enrolls(owner)
             }
         });
@@ -468,82 +434,9 @@ impl Drive<'_> {
             return Step::Turns(owner);
         }
         owner.put_first(NodePtr::new(Restart));
-        frame.lend(&mut owner, |owner| self.settle_all(owner));
+        owner.settle();
         lie_down(self.local, owner, rest);
         Step::Done
-    }
-
-    /// The number of messages that wait is exact for the time that nobody runs the mailbox, too.
-    fn settle_all(&mut self, owner: &mut Owner) {
-        while owner.unsettled() > 0 && self.bounded {
-            if is_waited_for(owner) {
-                let _ = self.admit(owner, Next::Runs) || owner.settle_one(true);
-            } else if !owner.settle_one(false) && !is_waited_for(owner) {
-                // Watched by others: those that wait for idle.
-                owner.settle_one(true);
-            }
-        }
-        if owner.unsettled() > 0 {
-            let now = owner.header().word.load();
-            owner.take(now);
-        }
-    }
-
-    // Room (R6).
-
-    /// The number of waiting messages is exact at every turn. But when somebody waits for room, a
-    /// place that is free is that one's: places are handed over, several at a time, and never seen
-    /// free.
-    fn settle_before_turn(&mut self, owner: &mut Owner) {
-        while !self.waited && owner.unsettled() > 0 {
-            if !owner.settle_one(false) {
-                self.waited = is_waited_for(owner);
-                if !self.waited {
-                    // Watched by others: those that wait for idle.
-                    owner.settle_one(true);
-                }
-            }
-        }
-        let several = u64::from(owner.header().config().limit / 2).max(1);
-        if owner.unsettled() >= several {
-            self.admit(owner, Next::Runs);
-        }
-    }
-
-    /// Lets in as many as there are places for, and turns all away if the mailbox is closed. False
-    /// if that changed nothing.
-    #[cold]
-    fn admit(&mut self, owner: &mut Owner, next: Next) -> bool {
-        let cell = owner.to_ref();
-        let header = cell.header();
-        let Some(room) = header.ext().map(|ext| &ext.room) else { return false };
-        let now = header.word.load();
-        if now.has(CLOSED | ORPHAN) {
-            self.waited = false;
-            let seats = room.take_while(|_| true);
-            let some = !seats.is_empty();
-            for seat in seats {
-                let reason = header.stop_cause().map_or(Reason::Closed, Reason::Stopped);
-                // SAFETY: S1: out of the queue, so this is the holder; its message is moved out.
-                unsafe {
-                    let alone = seat.node.alone();
-                    (seat.kind.refuse)(alone.payload(), reason);
-                    alone.free(self.row);
-                }
-            }
-            return some;
-        }
-        // If none runs next, a turn that is done keeps its place: newcomers take one message for
-        // running.
-        let kept = u64::from(next == Next::None && owner.unsettled() > 0);
-        let most = u64::from(header.config().limit) + u64::from(next == Next::Runs) + kept;
-        let seats = room.take_while(|node| owner.admit(node, kept, most));
-        for seat in &seats {
-            // SAFETY: S1, and pushed above: only this owner takes.
-            unsafe { (seat.kind.admit)(seat.node.alone().payload()) }
-        }
-        self.waited = is_waited_for(owner);
-        !seats.is_empty()
     }
 
     // Letting go.
@@ -555,17 +448,10 @@ impl Drive<'_> {
         }
         let Err((mut owner, mut seen)) = owner.release_guess() else { return Step::Done };
         loop {
-            // It may be left pending yet.
-            if seen.is_watched() && frame.lend(&mut owner, |owner| self.admit(owner, Next::None)) {
-                seen = owner.header().word.load();
-            }
             if seen.head() != 0 {
                 return match frame.lend(&mut owner, |owner| self.gives_way(owner)) {
                     Some(leave) => Step::Leave(owner, leave),
                     None => {
-                        if self.waited {
-                            frame.lend(&mut owner, |owner| self.admit(owner, Next::Runs));
-                        }
                         let now = owner.header().word.load();
                         owner.take(now);
                         Step::Turns(owner)
@@ -590,14 +476,10 @@ impl Drive<'_> {
             let released = if seen.has(CLOSED) || seen.is_watched() {
                 owner.release_met(seen, next)
             } else {
-                owner.release_from(seen, next).map(|()| None)
+                owner.release_from(seen, next)
             };
             (owner, seen) = match released {
-                Ok(None) => return Step::Done,
-                Ok(Some(again)) => {
-                    let seen = again.header().word.load();
-                    (again, seen)
-                }
+                Ok(()) => return Step::Done,
                 Err(busy) => busy,
             };
         }

@@ -7,7 +7,6 @@
 //! | [`Ask`](ask::Ask)               | a oneshot          | the asker, by the oneshot  | dropped; the asker is told    | the asker is told       |
 //! | [`Awaited`](awaited::Awaited)   | a oneshot          | the asker, by the oneshot  | dropped; the asker is told    | the asker is told       |
 //! | [`Borrowed`](borrowed::Borrowed)| the caller's frame | the caller, in the frame   | stays with the caller         | resumed on the caller   |
-//! | [`Seated`](seated::Seated)      | a oneshot          | as what it holds           | as what it holds              | as what it holds        |
 //!
 //! - E1: a message's functions are called by the owner of the mailbox it was pushed to, whose cell
 //!   is of the state type in its type, with an [`Env`](crate::cell::resident::Env) of it.
@@ -17,7 +16,6 @@ pub(crate) mod awaited;
 pub(crate) mod borrowed;
 pub(crate) mod lent;
 pub(crate) mod restart;
-pub(crate) mod seated;
 pub(crate) mod tell;
 
 use crate::cell::header::Header;

@@ -67,6 +67,11 @@ impl Batch {
         }
     }
 
+    /// The oldest, which stays.
+    pub(crate) fn first(&self) -> Option<Taken> {
+        (self.head != 0).then(|| NodePtr::at(self.head).alone())
+    }
+
     /// Takes the oldest, and has the next one fetched into the cache.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Taken> {

@@ -1,5 +1,5 @@
 //! The mailbox: one word ([`word`]), messages in nodes ([`node`], [`list`]), the nodes' memory
-//! ([`chunk`]), the queue of those that wait for room ([`seats`]), and one answer ([`oneshot`]).
+//! ([`chunk`]), room for messages ([`semaphore`]), and one answer ([`oneshot`]).
 //!
 //! This floor knows no actor, no state, no thread that drains and no executor. Nodes hang newest
 //! first from the word's HEAD; an owner takes them all at once and reverses them into a private
@@ -18,8 +18,9 @@
 //! | to defer    | to put a pending mailbox on this thread's own list, which is run after the turn          |
 //! | fallback    | where a pending mailbox goes whose actor has no executor                                 |
 //! | settled     | COUNT says that a turn is done                                                           |
-//! | seat        | a message that waits for room                                                            |
-//! | to admit    | to push the messages of seats, in place of turns that are done                           |
+//! | permit      | room for one message that waits in a mailbox with a capacity                             |
+//! | waiter      | one that waits for a permit, with its message                                            |
+//! | to take up  | to take a message off the private list, for its turn                                     |
 //! | idle        | no message runs or waits                                                                 |
 //! | entry       | what stands for a pending mailbox in a thread's list or in an executor; there is one     |
 //! | hint        | a reference beside it, by which the mailbox may be taken over too                        |
@@ -40,16 +41,16 @@
 //! - **R4, borrowed messages.** The node of `with` lies in the caller's frame, and is reached
 //!   through one pointer until its completion is stored: the drainer's last access to it. It is
 //!   never handed to a hook: one that does not run is answered, and its caller drops the closure.
-//! - **R5, cancel.** A question lies in a oneshot, and so does a message that waits for room. One
-//!   compare-and-swap decides between running (or being let in) and being withdrawn; the winner
-//!   alone touches the message. A withdrawn one keeps its place until that is passed.
-//! - **R6, capacity** counts waiting messages, not the running one, and is decided in the very
-//!   compare-and-swap that pushes. The owner of a bounded mailbox settles each turn before the next
-//!   one. While somebody waits for room, places that become free are handed over to seats in their
-//!   order, by the step that settles: no other sender ever sees them free.
+//! - **R5, cancel.** A question lies in a oneshot. One compare-and-swap decides between running and
+//!   being withdrawn; the winner alone touches the question. A withdrawn one keeps its place until
+//!   that is passed.
+//! - **R6, capacity** counts waiting messages, not the running one: each holds a permit from its
+//!   acceptance to the beginning of its turn, and a turn that has begun holds none. While somebody
+//!   waits for room, no permit is free: the owner that gives one back pushes the message of the
+//!   first that waits. A sender looks for such waiters before it claims an idle mailbox.
 //! - **R7, close** is one raised flag: what was pushed before runs, what comes after is refused.
-//!   The end-of-life step is done once, by the owner, when everything accepted is done and every
-//!   seat has been turned away. **Stop** is raised before close and looked at before each turn:
+//!   The end-of-life step is done once, by the owner, when everything accepted is done. Whoever
+//!   closes gives those that wait for room their messages back. **Stop** is raised before close and looked at before each turn:
 //!   what waits is given back.
 //! - **R8, pending.** A mailbox has one entry, and SCHEDULED in the word says that it is out: in a
 //!   thread's list, or in an executor. The step that leaves the mailbox pending raises SCHEDULED,
@@ -73,13 +74,11 @@
 //! - **R11, panic.** User code is called through [`panic`](crate::panic) alone. What an owner has
 //!   in hand lies outside of what may unwind, no user code runs while a thread unwinds, and the
 //!   mailbox is let go before a panic is resumed on its caller.
-//! - **R12** is kept for turns that wait (RUN 01 and 10).
+//! - **R12** is kept for turns that wait.
 //! - **R13, no waiting.** No thread waits for another one, but in calls that say so. No spin but
 //!   the bounded back-off of a failed compare-and-swap.
-//! - **R14, watch.** Whoever waits for idle or for room stands in a list, then sets WATCH, on a
-//!   word with COUNT > 0. WATCH stays until the release, which wakes those that wait for idle.
-//!   Whoever releases a watched word looks once more for seats that came too late to be seen
-//!   (`attend`).
+//! - **R14, watch.** Whoever waits for idle stands in a list, then sets WATCH, on a word with
+//!   COUNT > 0. WATCH stays until the release, which wakes those that wait for idle.
 //!
 //! [`Owner`]: crate::cell::owner::Owner
 
@@ -87,7 +86,7 @@ pub(crate) mod chunk;
 pub(crate) mod list;
 pub(crate) mod node;
 pub(crate) mod oneshot;
-pub(crate) mod seats;
+pub(crate) mod semaphore;
 pub(crate) mod word;
 
 #[cfg(not(target_pointer_width = "64"))]

@@ -6,14 +6,18 @@
 //! between the two steps of a send, in which an owner spins (counted, not yet queued) or a second
 //! owner slips in (queued and run, not yet counted).
 //!
-//! | 63 .. 49  | 48        | 47 .. 5  | 4     | 3      | 2      | 1 .. 0 |
-//! |-----------|-----------|----------|-------|--------|--------|--------|
-//! | COUNT `c` | SCHEDULED | HEAD `h` | WATCH | ORPHAN | CLOSED | RUN    |
+//! | 63 .. 49  | 48        | 47 .. 5  | 4     | 3      | 2      | 1    | 0       |
+//! |-----------|-----------|----------|-------|--------|--------|------|---------|
+//! | COUNT `c` | SCHEDULED | HEAD `h` | WATCH | ORPHAN | CLOSED | none | PENDING |
 //!
 //! COUNT is the number of messages accepted and not settled, the running one included. HEAD is the
 //! newest waiting node, 0 for none: the address of the node itself, for nodes are 32-byte aligned
-//! and lie below 2^48. RUN is 00 running (or idle, if `c` = 0), 01 woken, 10 suspended, 11 pending.
-//! `S` is [`COUNT_MAX`]: `c` = `S` means "at least". `f` stands for the flags.
+//! and lie below 2^48. Without PENDING the mailbox is running, or idle, if `c` = 0. `S` is
+//! [`COUNT_MAX`]: `c` = `S` means "at least". `f` stands for the flags.
+//!
+//! A mailbox is as large as it has to be: room is a matter of permits, in front of it
+//! ([`super::semaphore`]). So the word need not tell a turn that has begun and goes on from a
+//! message that waits: the one holds no permit, the other does.
 //!
 //! SCHEDULED, in the table `E`, says that the mailbox's one *entry* is out: in a thread's list, or
 //! in an executor. All steps keep it but those that name it.
@@ -22,47 +26,37 @@
 //! |---------------------|----------------------|-----------------------------------|----------------------------------------------|
 //! | `claim`             | `0, -, 0`            | `1, -, 0`                         | runs its message, never stored, and drains   |
 //! |                     | `0, -, E`            | `1, -, E`                         | the same                                     |
-//! | `push` n, to drain  | `0, -, f`            | `n, -, f` RUN 00                  | `Drain`: its messages are private, run them  |
-//! |                     | `c, h, f` pending    | `min(c+n+k,S), -, f` RUN 00       | `TakeOver`: the saved list, `h`, its own     |
+//! | `push` n, to drain  | `0, -, f`            | `n, -, f` not pending             | `Drain`: its messages are private, run them  |
+//! |                     | `c, h, f` pending    | `min(c+n,S), -, f` not pending    | `TakeOver`: the saved list, `h`, its own     |
 //! |                     | `c, h, f` else       | `min(c+n,S), node->h, f`          | `Nothing`                                    |
 //! | `push` n, to leave  | `0, -, f`            | `n, node, f + E` pending          | `Scheduled`, or `Schedule` if E was raised   |
 //! |                     | `c, h, f` pending    | `min(c+n,S), node->h, f + E`      | the same                                     |
 //! |                     | `c, h, f` else       | `min(c+n,S), node->h, f`          | `Nothing`                                    |
 //! | `push` n, to post   | as to leave          | as to leave, without raising E    | `Schedule`                                   |
-//! | `push`, any         | closed, or full      | same                              | refused, with its message                    |
+//! | `push`, any         | closed               | same                              | refused, with its message                    |
 //! | `leave_first`       | `0, -, 0`            | `1, node, E` pending              | `Scheduled`                                  |
 //! | `raise` a flag      | as `push` with n = 0 | from `c` = 0 it becomes 1         | as `push`; `None` if it was raised already   |
-//! | `take_over`         | `c, h, f` pending    | `min(c+k,S), -, f` RUN 00         | owns; `h` comes after the saved list         |
+//! | `take_over`         | `c, h, f` pending    | `c, -, f` not pending             | owns; `h` comes after the saved list         |
 //! | `unschedule`        | `c, h, f + E` pending| as `take_over`, without E         | owns                                         |
 //! |                     | `c, h, f + E` else   | `c, h, f`                         | nothing: the entry was stale                 |
 //! |                     | DEAD                 | same                              | frees the cell                               |
 //! | `unschedule_few`    | `c, h, E` pending    | `c, -, 0`                         | owns, as by `unschedule`; `c` are few        |
 //! | `schedule`          | `c, h, f` pending    | `c, h, f + E`                     | the entry; `None` if E was raised            |
-//! | `take` after `done` | `c, h, f`            | `c==S ? S : c-done+k, -, f`       | runs `h`, reversed                           |
-//! | `settle_one`        | `c, h, f` not WATCH  | `c-1, h, f`                       | (R6) if watched, looks at the waiters first  |
-//! | `admit`             | `c, h, f`            | `c, node->h, f`                   | in place of a turn that is done; wakes it    |
-//! |                     | room, no turn done   | `c+1, node->h, f`                 | wakes the one that it has let in             |
+//! | `take` after `done` | `c, h, f`            | `c==S ? S : c-done, -, f`         | runs `h`, reversed                           |
 //! | `release`           | `c, -, f` not ORPHAN | `0, -, f & (CLOSED + E)`          | touches it no more; wakes if WATCH was set   |
-//! | `set_pending`, done | `c, h, f` RUN 00     | `c==S ? S : c-done, h, f` pending | touches it no more but to schedule it        |
+//! | `set_pending`, done | `c, h, f` running    | `c==S ? S : c-done, h, f` pending | touches it no more but to schedule it        |
 //! |                     | the same, without E  | the same, with E                  | the entry                                    |
 //! | `watch`             | `c, h, f`, c > 0     | `c, h, f + WATCH`                 | is woken by the owner                        |
-//! | `attend`            | `0, -, f`            | `1, -, f + WATCH`                 | owns, with a turn that is none               |
-//! |                     | `c, h, f`, c > 0     | `c, h, f + WATCH`                 | nothing: the owner will look                 |
 //! | `is_left_to_entry`  | `c, -, f + E` orphan | DEAD                              | nothing: the entry frees the cell            |
 //!
 //! - COUNT is no condition of `release`: a private list run to its end and `h` = 0 mean that
 //!   everything accepted has been run. `S` is left only so; therefore a `c` below `S` was never `S`
 //!   since the last idle and is exact.
 //! - All flags are zero on the fast path: `claim` and the first try of `release` are one
-//!   compare-and-swap each, and any flag fails them. RUN 01 and 10 are laid out for turns that
-//!   wait; woken on an idle word is noise, and `push` and `raise` clear it.
-//! - `k` is 1 if the word is watched, else 0: a turn that is none, done already. Of a full mailbox,
-//!   the message that is to run leaves a place, and that belongs to those that wait for room.
-//! - WATCH stays until the release, so an owner that is watched looks before every step that frees
-//!   a place. Setting it again does not change the word, and so does not fail a release that has
-//!   looked already: the one who releases a watched word looks once more afterwards (`attend`).
-//! - HANDOVER: `release`, `set_pending` Release -> `claim`, `push`, `raise`, `take_over`, `attend`
-//!   Acquire. The next owner sees all that the last one did.
+//!   compare-and-swap each, and any flag fails them.
+//! - WATCH stays until the release, which wakes those that wait for idle.
+//! - HANDOVER: `release`, `set_pending` Release -> `claim`, `push`, `raise`, `take_over` Acquire.
+//!   The next owner sees all that the last one did.
 //! - MESSAGE: `push` Release -> `take`, `take_over`, `push` (TakeOver), `raise` (TakeOver) Acquire.
 //!   Later pushes are read-modify-writes and continue the release sequence, so the owner sees every
 //!   node below HEAD, not only the newest.
@@ -94,17 +88,10 @@ const SCHEDULED: u64 = 1 << 48;
 const DEAD: u64 = u64::MAX;
 /// The low bits that a node's address leaves free.
 pub(crate) const FLAGS: u64 = 31;
-const RUN: u64 = 3;
-const PENDING: u64 = 3;
+const PENDING: u64 = 1;
 pub(crate) const CLOSED: u64 = 4;
 pub(crate) const ORPHAN: u64 = 8;
 const WATCH: u64 = 16;
-
-/// The largest capacity whose limit is exact: the running message and one refused step must stay
-/// below saturation.
-pub(crate) const MAX_CAPACITY: u32 = COUNT_MAX as u32 - 2;
-/// The limit of a mailbox without one.
-pub(crate) const UNBOUNDED: u32 = u32::MAX;
 
 /// A value of the word, read once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -138,15 +125,12 @@ pub(crate) enum Duty {
     /// It was pending: the caller owns it; its private list is the saved one, then the HEAD it
     /// replaced, then what it pushed.
     TakeOver,
-    /// The same, and it was watched: a turn that is none is done and not settled.
-    TakeOverWatched,
 }
 
 /// Why nothing was pushed; the word is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Closed,
-    Full,
     /// Somebody else runs it ([`Entry::DrainOnly`]).
     Busy,
 }
@@ -188,13 +172,14 @@ impl Snapshot {
     }
     #[inline]
     pub(crate) fn is_pending(self) -> bool {
-        self.0 & RUN == PENDING
+        self.has(PENDING)
     }
     #[inline]
     pub(crate) fn is_watched(self) -> bool {
         self.has(WATCH)
     }
-    /// Messages that wait: all but the running one.
+    /// Messages that wait: all but the running one. Of a pending mailbox, a turn that has begun is
+    /// one of them.
     #[inline]
     pub(crate) fn waiting(self) -> u64 {
         if self.is_pending() { self.count() } else { self.count().saturating_sub(1) }
@@ -231,33 +216,19 @@ impl Snapshot {
     /// `push` of a chain of `n` nodes whose newest is at `top`; the chain's oldest node must link
     /// to [`Snapshot::head`].
     #[inline]
-    pub(crate) fn push(
-        self,
-        top: u64,
-        n: u64,
-        limit: u32,
-        entry: Entry,
-    ) -> Result<(Snapshot, Duty), Refusal> {
+    pub(crate) fn push(self, top: u64, n: u64, entry: Entry) -> Result<(Snapshot, Duty), Refusal> {
         if self.has(CLOSED) {
             return Err(Refusal::Closed);
         }
-        // Who becomes the owner runs the first one at once: it does not wait.
-        let owns = !entry.leaves() && (self.count() == 0 || self.is_pending());
-        if entry == Entry::DrainOnly && !owns {
+        if entry == Entry::DrainOnly && self.count() > 0 && !self.is_pending() {
             return Err(Refusal::Busy);
-        }
-        // But the place that it leaves belongs to those that wait for room, if somebody may.
-        let free = owns && !(self.is_pending() && self.is_watched());
-        let room = u64::from(limit) + u64::from(free);
-        if limit != UNBOUNDED && self.waiting() + n > room {
-            return Err(Refusal::Full);
         }
         let count = (self.count() + n).min(COUNT_MAX);
         Ok(self.enter(count, top, entry))
     }
 
-    /// `push` of one node without a limit that leaves nothing owing: the same value as there, in
-    /// fewer steps. `None` if it would, or refuse.
+    /// `push` of one node that leaves nothing owing: the same value as there, in fewer steps. `None`
+    /// if it would, or refuse.
     #[inline(always)]
     fn push_busy(self, node: u64, entry: Entry) -> Option<Snapshot> {
         let entry_comes = entry == Entry::Leave && self.is_scheduled();
@@ -265,7 +236,7 @@ impl Snapshot {
         let one = if self.count() == COUNT_MAX { 0 } else { ONE };
         let next = Snapshot((self.0 & !HEAD).wrapping_add(one) | node);
         let pushed = (owns_nothing && self.count() > 0 && !self.has(CLOSED)).then_some(next);
-        let by_the_table = || self.push(node, 1, UNBOUNDED, entry).map(|(next, _)| next).ok();
+        let by_the_table = || self.push(node, 1, entry).map(|(next, _)| next).ok();
         debug_assert!(pushed.is_none() || pushed == by_the_table());
         pushed
     }
@@ -281,7 +252,7 @@ impl Snapshot {
 
     #[inline]
     fn enter(self, count: u64, top: u64, entry: Entry) -> (Snapshot, Duty) {
-        let kept = self.flags() & !RUN;
+        let kept = self.flags() & !PENDING;
         if self.count() > 0 && !self.is_pending() {
             return (Snapshot::new(count, top, self.flags()), Duty::Nothing);
         }
@@ -294,41 +265,19 @@ impl Snapshot {
         if self.count() == 0 {
             return (Snapshot::new(count, 0, kept), Duty::Drain);
         }
-        let duty = if self.is_watched() { Duty::TakeOverWatched } else { Duty::TakeOver };
-        (Snapshot::new(count, 0, kept).keeping(), duty)
+        (Snapshot::new(count, 0, kept), Duty::TakeOver)
     }
 
     /// `take_over`; `None` if it is not pending: anybody may have taken it over.
     #[inline]
     pub(crate) fn take_over(self) -> Option<Snapshot> {
-        self.is_pending().then(|| Snapshot(self.0 & !(HEAD | RUN)).keeping())
-    }
-
-    /// With what is counted in excess.
-    #[inline]
-    fn keeping(self) -> Snapshot {
-        let saturated = self.count() == COUNT_MAX;
-        if self.is_watched() && !saturated { Snapshot(self.0 + ONE) } else { self }
-    }
-
-    /// Of `done` turns, what `take` leaves unsettled: somebody may have begun to wait for room
-    /// since the owner's last look, and the place of the turn that was done last is theirs.
-    #[inline]
-    pub(crate) fn kept_of(self, done: u64) -> u64 {
-        self.kept().min(done)
-    }
-
-    /// What taking a pending mailbox over counts in excess, for those that wait for room: turns
-    /// that are none, and that the owner settles like those that are done.
-    #[inline]
-    pub(crate) fn kept(self) -> u64 {
-        u64::from(self.is_watched())
+        self.is_pending().then_some(Snapshot(self.0 & !(HEAD | PENDING)))
     }
 
     /// `take` after `done` turns.
     #[inline]
     pub(crate) fn take(self, done: u64) -> Snapshot {
-        Snapshot::new(self.settled(done - self.kept_of(done)), 0, self.flags())
+        Snapshot::new(self.settled(done), 0, self.flags())
     }
 
     /// `release`, with the private list at its end; `None` if messages wait or the last handle has
@@ -339,29 +288,12 @@ impl Snapshot {
             .then(|| Snapshot::new(0, 0, self.flags() & (CLOSED | SCHEDULED)))
     }
 
-    /// `admit` of one node, which must link to [`Snapshot::head`], in place of a turn that is done
-    /// if there is one; at `most` so many messages then run or wait.
-    #[inline]
-    pub(crate) fn admit(self, node: u64, settles: bool, most: u64) -> Option<Snapshot> {
-        let count = self.count() + u64::from(!settles);
-        (count <= most).then(|| Snapshot::new(count, node, self.flags()))
-    }
-
-    /// `attend`: the next value, and whether the caller then owns.
-    #[inline]
-    pub(crate) fn attend(self) -> (Snapshot, bool) {
-        match self.count() {
-            0 => (Snapshot::new(1, 0, self.flags() & !RUN | WATCH), true),
-            _ => (Snapshot(self.0 | WATCH), false),
-        }
-    }
-
     /// `set_pending` after `done` turns, with something left to run; `scheduled`: with an entry.
     #[inline]
     pub(crate) fn set_pending(self, done: u64, scheduled: bool) -> Snapshot {
         debug_assert!(!(scheduled && self.is_scheduled()), "two entries");
         let scheduled = if scheduled { SCHEDULED } else { 0 };
-        Snapshot::new(self.settled(done), self.head(), self.flags() & !RUN | PENDING | scheduled)
+        Snapshot::new(self.settled(done), self.head(), self.flags() | PENDING | scheduled)
     }
 
     /// `schedule`; `None` if it is not pending, or an entry is out.
@@ -389,7 +321,7 @@ impl std::fmt::Debug for Snapshot {
         f.debug_struct("Snapshot")
             .field("count", &self.count())
             .field("head", &format_args!("{:#x}", self.head()))
-            .field("run", &(self.0 & RUN))
+            .field("pending", &self.is_pending())
             .field("closed", &self.has(CLOSED))
             .field("orphan", &self.has(ORPHAN))
             .field("watch", &self.has(WATCH))
@@ -507,7 +439,7 @@ impl Word {
         }
     }
 
-    /// `push` of one node without a limit, for as long as somebody else owns the mailbox and takes
+    /// `push` of one node, for as long as somebody else owns the mailbox and takes
     /// messages, or, by `entry`, if it is left to an entry that is out; else the word as it was
     /// seen last.
     ///
@@ -547,14 +479,13 @@ impl Word {
         &self,
         seen: Snapshot,
         (top, n): (u64, u64),
-        limit: u32,
         entry: Entry,
         mut link: impl FnMut(u64),
     ) -> Result<Duty, Refusal> {
         let backoff = Backoff::new();
         let mut now = seen;
         loop {
-            let (next, duty) = now.push(top, n, limit, entry)?;
+            let (next, duty) = now.push(top, n, entry)?;
             link(if duty == Duty::Drain { 0 } else { now.head() });
             let swapped = match duty {
                 // Ordering: Release, writer side of MESSAGE. The mailbox stays somebody else's:
@@ -564,7 +495,7 @@ impl Word {
                 }
                 // Ordering: Acquire, reader side of HANDOVER, and of MESSAGE for what waits below.
                 // The chain stays private.
-                Duty::Drain | Duty::TakeOver | Duty::TakeOverWatched => {
+                Duty::Drain | Duty::TakeOver => {
                     self.0.compare_exchange(now.0, next.0, Acquire, Relaxed)
                 }
             };
@@ -731,57 +662,6 @@ impl Word {
         Snapshot(self.0.fetch_or(0, Release))
     }
 
-    /// One turn of a bounded mailbox settled, with more on the private list; false, with nothing
-    /// changed, if the mailbox is watched and that is not `allowed`.
-    pub(crate) fn settle_one(&self, allowed: bool) -> bool {
-        let mut now = self.load();
-        while allowed || !now.is_watched() {
-            // Ordering: Relaxed. Ownership and nodes stay where they are; as a read-modify-write it
-            // continues every release sequence.
-            match self.0.compare_exchange(now.0, now.0 - ONE, Relaxed, Relaxed) {
-                Ok(_) => return true,
-                Err(seen) => now = Snapshot(seen),
-            }
-        }
-        false
-    }
-
-    /// `admit` by the owner; `link` is told the head that the node must link to. False if there is
-    /// no room.
-    pub(crate) fn admit(
-        &self,
-        node: u64,
-        settles: bool,
-        most: u64,
-        mut link: impl FnMut(u64),
-    ) -> bool {
-        let mut now = self.load();
-        while let Some(next) = now.admit(node, settles, most) {
-            link(now.head());
-            // Ordering: Relaxed. Ownership and nodes stay where they are; as a read-modify-write it
-            // continues every release sequence.
-            match self.0.compare_exchange(now.0, next.0, Relaxed, Relaxed) {
-                Ok(_) => return true,
-                Err(seen) => now = Snapshot(seen),
-            }
-        }
-        false
-    }
-
-    /// `attend` by one who has just released a watched word; true if it owns it again.
-    pub(crate) fn attend(&self) -> bool {
-        let mut now = self.load();
-        loop {
-            let (next, owns) = now.attend();
-            // Ordering: Acquire, reader side of HANDOVER, if it owns. If not, the owner finds the
-            // seat under the lock that this caller has held when it saw it.
-            match self.0.compare_exchange(now.0, next.0, Acquire, Relaxed) {
-                Ok(_) => return owns,
-                Err(seen) => now = Snapshot(seen),
-            }
-        }
-    }
-
     /// `set_pending` by the owner, with its saved list in place; `scheduled`: the entry is the
     /// caller's.
     pub(crate) fn set_pending(&self, done: u64, scheduled: bool) {
@@ -800,15 +680,14 @@ impl Word {
         }
     }
 
-    /// `watch` as long as `still` holds; the value it replaced, or the one in which the wait is
-    /// over.
-    pub(crate) fn watch(&self, still: impl Fn(Snapshot) -> bool) -> Result<Snapshot, Snapshot> {
+    /// `watch`; false if nothing runs or waits.
+    pub(crate) fn watch(&self) -> bool {
         let mut now = self.load();
         loop {
-            let Some(next) = now.watch().filter(|_| still(now)) else { return Err(now) };
+            let Some(next) = now.watch() else { return false };
             // Ordering: Release, writer side of MEETING.
             match self.0.compare_exchange(now.0, next.0, Release, Relaxed) {
-                Ok(_) => return Ok(now),
+                Ok(_) => return true,
                 Err(seen) => now = Snapshot(seen),
             }
         }

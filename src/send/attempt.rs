@@ -31,12 +31,22 @@ impl<S: 'static> Strong<S> {
             let now = self.header().word.load();
             return Err(self.refused(1, f, self.why_not(now, || Reason::HasExecutor)));
         }
-        with_local(|local| match self.claim_idle() {
-            Ok(claimed) if self.is_plain() => {
-                Ok(returned(self.run_claimed(local, Depth::Any, claimed, f)))
+        with_local(|local| {
+            let on_the_spot = self.runs_on_the_spot();
+            let claimed = if on_the_spot || !self.is_waited_for() {
+                self.claim_idle()
+            } else {
+                Err(self.header().word.load())
+            };
+            match claimed {
+                Ok(claimed) if on_the_spot => {
+                    Ok(returned(self.run_claimed(local, Depth::Any, claimed, f)))
+                }
+                Ok(claimed) => self.run_observed(local, claimed, f),
+                Err(seen) => {
+                    Err(self.refused(1, f, self.why_not(seen, || busy(local, self.addr()))))
+                }
             }
-            Ok(claimed) => self.run_observed(local, claimed, f),
-            Err(seen) => Err(self.refused(1, f, self.why_not(seen, || busy(local, self.addr())))),
         })
     }
 

@@ -38,16 +38,14 @@ impl<S: 'static> Strong<S> {
         let (answerer, asker) = oneshot(Job::new(f));
         let loan = Loan { cell: &cell, asker: Some(asker) };
         let node = NodePtr::new(Lent::<S, F, R>::new(answerer));
-        let limit = self.header().config().limit;
-        match self.push_nodes(seen, Links::one(node), limit, entry) {
+        match self.put(local, seen, Links::one(node), entry) {
             Ok(owed) => {
                 self.discharge_for(local, owed, &|| loan.is_done());
                 loan.wait()
             }
-            Err(refusal) => {
+            Err(reason) => {
                 // SAFETY: it was made here of this, and pushed nowhere.
                 drop(unsafe { node.take_back::<Lent<S, F, R>>() });
-                let reason = self.reason(refusal);
                 self.header().report_refused(&reason, 1);
                 loan.take_back(reason)
             }

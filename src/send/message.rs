@@ -59,7 +59,7 @@ impl<S: 'static> Strong<S> {
     #[inline(always)]
     pub(crate) fn send<L: Message<S>>(&self, message: L) -> Result<(), SendError<L>> {
         with_local(|local| {
-            if local.in_turn() || !self.is_plain() {
+            if local.in_turn() || !self.runs_on_the_spot() {
                 return self.send_elsewhere(local, message);
             }
             match self.claim() {
@@ -214,7 +214,7 @@ impl<S: 'static> Strong<S> {
     ) -> Result<Answer<L::Answer, L::Payload>, (L, Reason)> {
         with_local(|local| {
             let mut seen = Snapshot::IDLE;
-            if by == By::Sender && !local.in_turn() && self.is_plain() {
+            if by == By::Sender && !local.in_turn() && self.runs_on_the_spot() {
                 match self.claim() {
                     Ok(claimed) => return Ok(self.ask_claimed(local, claimed, message)),
                     Err(now) => seen = now,

@@ -28,13 +28,11 @@ impl<S: 'static> Strong<S> {
     pub(crate) fn reason(&self, refusal: Refusal) -> Reason {
         match refusal {
             Refusal::Busy => Reason::WouldBlock,
-            // A long chain is found too long before anything is read.
-            Refusal::Full if !self.header().word.load().has(CLOSED) => Reason::Full,
-            _ => {
+            Refusal::Closed => {
                 // The push that was refused read the word Relaxed: FAREWELL shows a STOP that was
                 // raised before CLOSED.
                 self.header().word.look();
-                self.header().stop_cause().map_or(Reason::Closed, Reason::Stopped)
+                self.header().why_closed()
             }
         }
     }
@@ -137,14 +135,18 @@ impl<S: 'static> Strong<S> {
         if self.has_executor() || by == By::Poster {
             seen = self.look_at_executor()?;
         }
-        let entry = match by {
+        self.put(local, seen, links, self.entry(local, by))
+    }
+
+    /// What becomes of the mailbox if the message has it run.
+    #[inline(always)]
+    pub(super) fn entry(&self, local: &Local, by: By) -> Entry {
+        match by {
             _ if self.has_executor() => Entry::Leave,
             By::Poster => Entry::Post,
             By::Sender if local.in_turn() => Entry::Leave,
             By::Sender => Entry::Drain,
-        };
-        let limit = self.header().config().limit;
-        self.push_nodes(seen, links, limit, entry).map_err(|refusal| self.reason(refusal))
+        }
     }
 
     /// Before a message would need a new drain, or would wait for a suspended turn: an executor that

@@ -1,155 +1,221 @@
-//! Waiting for room in a full mailbox, first come, first served.
+//! Room in a mailbox with a capacity: permits for what is put in, and waiting for one, first come,
+//! first served ([`crate::mailbox::semaphore`]).
 //!
-//! A sender that waits leaves its message in a oneshot and a node that leads to it in the mailbox's
-//! queue of seats ([`crate::mailbox::seats`]), sets WATCH so that the owner looks there, and
-//! sleeps. The owner pushes the nodes in the order of the queue, in place of turns that are done: a
-//! place that becomes free goes to whoever has waited longest, and no sender that comes later sees
-//! it free.
+//! A sender that waits leaves its message in the queue of the mailbox's semaphore and sleeps. It
+//! has nothing left to do: the owner that has a permit for it pushes the message and wakes it, and
+//! whoever closes the mailbox gives the message back.
 //!
-//! A seat is given up by its drop: whatever unwinds or forgets nothing of it is left in the queue.
-//! One that is forgotten stays there until the actor ends, which gives its message back before the
-//! end.
+//! A waiter gives up when it is dropped: whatever unwinds leaves nothing of it in the queue. One that
+//! is forgotten is let in when it is its turn, as any other.
 
 use std::task::{Context, Poll};
 
 use crate::budget::Until;
+use crate::cell::owner::{Owed, Owner};
 use crate::cell::refs::Strong;
 use crate::drain::blocking::{before_pending, is_pending_for, relieve, told};
-use crate::drain::context::with_local;
-use crate::envelope::seated::{Seated, Seating, Waiting};
+use crate::drain::context::{Local, with_local};
+use crate::drain::deferred::{drain, drain_until};
+use crate::drain::run::holds_permit;
 use crate::error::Reason;
+use crate::mailbox::list::Links;
 use crate::mailbox::node::{Envelope, NodePtr};
-use crate::mailbox::oneshot::{Asker, oneshot};
-use crate::mailbox::word::{CLOSED, Snapshot};
-use crate::panic;
+use crate::mailbox::oneshot::{Asker, Promised, oneshot};
+use crate::mailbox::semaphore::{Acquired, Answer, Semaphore, Unpushed, Waiter as Queued};
+use crate::mailbox::word::{CLOSED, Entry, Refusal, Snapshot};
 use crate::send::push::By;
 use crate::send::wait::Hold;
 use crate::sync::thread;
-use crate::time::Cutoff;
+use crate::time::{Cutoff, Limit, MonotonicClock};
 use crate::wait_list::Waiter;
 
-/// A place in the queue of those that wait for room.
-pub(crate) struct Seat<S: 'static, E: Envelope> {
+/// One that waits for room, whose message lies in the queue.
+pub(crate) struct Waits<S: 'static, E: Envelope> {
     handle: Strong<S>,
-    asker: Asker<Seating<E>, E>,
+    asker: Asker<Answer, ()>,
     number: u64,
+    of: std::marker::PhantomData<fn(E) -> E>,
 }
 
 /// What became of a message: it was sent, or comes back.
 type Sent<E> = Result<(), (E, Reason)>;
 
 impl<S: 'static> Strong<S> {
-    /// Sends a message; if the mailbox is full, a seat in its queue comes back instead.
-    pub(crate) fn send_or_sit<E: Envelope>(
+    fn room(&self) -> &Semaphore {
+        &self.header().ext_made().room
+    }
+
+    /// Puts nodes in, each with a permit, if they need permits.
+    #[inline(always)]
+    pub(super) fn put(
+        &self,
+        local: &Local,
+        seen: Snapshot,
+        links: Links,
+        entry: Entry,
+    ) -> Result<Owed, Reason> {
+        if self.is_bounded() {
+            return self.put_with_permits(local, seen, links, entry);
+        }
+        self.push_nodes(seen, links, entry).map_err(|refusal| self.reason(refusal))
+    }
+
+    #[inline(never)]
+    fn put_with_permits(
+        &self,
+        local: &Local,
+        seen: Snapshot,
+        links: Links,
+        entry: Entry,
+    ) -> Result<Owed, Reason> {
+        let room = self.room();
+        // Whoever must not leave its message to others has the mailbox first.
+        if entry != Entry::DrainOnly && room.try_acquire(links.len) {
+            return self.put_permitted(seen, links, entry);
+        }
+        if self.header().word.load().has(CLOSED) {
+            return Err(self.reason(Refusal::Closed));
+        }
+        match entry {
+            Entry::Leave | Entry::Post => Err(Reason::Full),
+            Entry::Drain | Entry::DrainOnly => self.put_as_owner(local, links, entry),
+        }
+    }
+
+    /// Puts nodes in that have their permits.
+    fn put_permitted(&self, seen: Snapshot, links: Links, entry: Entry) -> Result<Owed, Reason> {
+        self.push_nodes(seen, links, entry).map_err(|refusal| {
+            self.room().give_back(links.len);
+            // The one that closed it may not have seen that there is a semaphore.
+            self.header().refuse_waiters();
+            self.reason(refusal)
+        })
+    }
+
+    /// Puts nodes into a mailbox that has no room, if nobody runs it: whoever takes it over takes a
+    /// message up at once, which makes room for one.
+    #[cold]
+    fn put_as_owner(&self, local: &Local, links: Links, entry: Entry) -> Result<Owed, Reason> {
+        let room = self.room();
+        let is_there = || room.is_waited_for() || room.has(links.len);
+        let deadline = Cutoff::new(&MonotonicClock, Limit::Unlimited);
+        let until = Until { done: &is_there, deadline };
+        for _ in 0..2 {
+            if room.is_waited_for() || !room.has(links.len - 1) {
+                return Err(Reason::Full);
+            }
+            let owner = match self.claim_idle() {
+                Ok(claimed) => claimed.into_owner(),
+                Err(_) => match self.to_ref().take_over() {
+                    Some(owner) => owner,
+                    None => break,
+                },
+            };
+            if owner.first().is_none_or(holds_permit) && room.overdraw(links.len)
+                || room.try_acquire(links.len)
+            {
+                return self.put_by(local, owner, links);
+            }
+            // A turn that has begun goes on first, and makes no room.
+            drain_until(local, owner, &until);
+            if entry == Entry::Drain && room.try_acquire(links.len) {
+                return self.put_permitted(Snapshot::IDLE, links, entry);
+            }
+        }
+        Err(match entry {
+            _ if self.header().word.load().has(CLOSED) => self.reason(Refusal::Closed),
+            Entry::DrainOnly => self.reason(Refusal::Busy),
+            _ => Reason::Full,
+        })
+    }
+
+    /// Puts nodes that have their permits in, by the mailbox's owner, who runs what was there first.
+    fn put_by(&self, local: &Local, mut owner: Owner, links: Links) -> Result<Owed, Reason> {
+        match self.put_permitted(Snapshot::IDLE, links, Entry::Leave) {
+            Ok(_) => {
+                owner.settle();
+                Ok(Owed::Drain(owner))
+            }
+            Err(reason) => {
+                drain(local, owner);
+                Err(reason)
+            }
+        }
+    }
+
+    /// Sends a message; if the mailbox is full, it waits in the queue, and what stands for it there
+    /// comes back instead.
+    pub(crate) fn send_or_wait<E: Envelope + Send>(
         &self,
         message: E,
-        by: By,
-    ) -> Result<Sent<E>, Seat<S, E>> {
-        let mut message = message;
-        loop {
-            message = match with_local(|local| self.push(local, Snapshot::IDLE, message, by)) {
-                Err((message, Reason::Full)) => match self.own_circle() {
-                    Some(cycle) => return Ok(Err((message, Reason::Deadlock(cycle)))),
-                    None => message,
-                },
+    ) -> Result<Sent<E>, Waits<S, E>> {
+        let message =
+            match with_local(|local| self.push(local, Snapshot::IDLE, message, By::Sender)) {
+                Err((message, Reason::Full)) if !self.drops_newest() => message,
                 sent => return Ok(sent),
             };
-            let mut seat = Seat::take(self, message);
-            if seat.stays() {
-                return Err(seat);
+        if let Some(cycle) = self.own_circle() {
+            return Ok(Err((message, Reason::Deadlock(cycle))));
+        }
+        let (sender, asker) = oneshot(Promised);
+        let waiter = Queued::new(Unpushed::new(message), sender);
+        let (waiter, is_closed) = match self.room().acquire(waiter) {
+            Acquired::Waits(number) => {
+                let (handle, of) = (self.clone(), std::marker::PhantomData);
+                return Err(Waits { handle, asker, number, of });
             }
-            // There is room by now, or the mailbox is closed.
-            message = match seat.give_up() {
-                Some(message) => message,
-                None => return Ok(seat.let_in()),
-            };
+            Acquired::Permit(waiter) => (waiter, false),
+            Acquired::Closed(waiter) => (waiter, true),
+        };
+        let message = waiter.into_message();
+        if is_closed {
+            // SAFETY: it was made of an E, just now.
+            let message = unsafe { message.into_message::<E>() };
+            return Ok(Err((message, self.reason(Refusal::Closed))));
+        }
+        let node = message.into_node();
+        // SAFETY: it was made of an E, just now, and is this caller's.
+        Ok(with_local(|local| unsafe { self.send_permitted(local, node) }))
+    }
+
+    /// Sends a message that has its permit.
+    ///
+    /// # Safety
+    /// The node was made of an E, it is the caller's, and is so again only if it comes back.
+    unsafe fn send_permitted<E: Envelope>(&self, local: &Local, node: NodePtr) -> Sent<E> {
+        let entry = self.entry(local, By::Sender);
+        match self.put_permitted(Snapshot::IDLE, Links::one(node), entry) {
+            Ok(owed) => {
+                self.discharge(local, owed, By::Sender);
+                Ok(())
+            }
+            // SAFETY: promised by the caller; it was pushed nowhere.
+            Err(reason) => Err((unsafe { node.take_back::<E>() }, reason)),
         }
     }
 }
 
-impl<S: 'static, E: Envelope> Seat<S, E> {
-    fn take(handle: &Strong<S>, message: E) -> Self {
-        let (answerer, asker) = oneshot(Waiting(message));
-        let node = NodePtr::new(Seated::<E>::new(answerer));
-        let header = handle.header();
-        let number = header.ext_made().room.add(node, Seated::<E>::KIND);
-        Seat { handle: handle.clone(), asker, number }
-    }
-
+impl<S: 'static, E: Envelope> Waits<S, E> {
     pub(crate) fn handle(&self) -> &Strong<S> {
         &self.handle
     }
 
-    /// Withdraws the message, unless it was let in meanwhile.
-    pub(crate) fn into_message(mut self) -> Option<E> {
-        self.give_up()
-    }
-
-    /// Will an owner come to this seat? If not, there is room, or nobody is there to see it.
-    fn stays(&self) -> bool {
-        let header = self.handle.header();
-        let limit = u64::from(header.config().limit);
-        let first = header.ext_made().room.is_first(self.number);
-        let stays = |now: Snapshot| !now.has(CLOSED) && (!first || now.waiting() >= limit);
-        header.word.watch(stays).is_ok()
-    }
-
     fn answer(&mut self) -> Option<Sent<E>> {
-        // A seat is answered with a message or nothing.
-        Some(self.asker.take()?.ok().flatten().map_or(Ok(()), Err))
+        // It is answered with a message or nothing.
+        let refused = self.asker.take()?.ok().flatten();
+        Some(refused.map_or(Ok(()), |(message, reason)| {
+            // SAFETY: it is the message of this waiter.
+            Err((unsafe { message.into_message::<E>() }, reason))
+        }))
     }
 
-    /// Gives up: the message, unless it was let in meanwhile.
-    fn give_up(&mut self) -> Option<E> {
-        let message = self.asker.cancel()?;
-        if let Some(node) = self.handle.header().ext_made().room.remove(self.number) {
-            // SAFETY: S1: taken out of the queue, it is ours; `take` made it of such a message, and
-            // it is pushed nowhere.
-            unsafe { node.take_back::<Seated<E>>() }.abandon();
+    /// Gives up: the message, for this reason, unless it was accepted or refused meanwhile.
+    fn give_up(&mut self, reason: Reason) -> Sent<E> {
+        if let Some(waiter) = self.handle.room().give_up(self.number) {
+            // SAFETY: it is the message of this waiter.
+            return Err((unsafe { waiter.into_message().into_message::<E>() }, reason));
         }
-        Some(message)
-    }
-
-    /// Waits until the message is in, refused, or the time is over ([`Reason::Full`]).
-    pub(crate) fn wait(mut self, deadline: Cutoff<'_>) -> Sent<E> {
-        loop {
-            let ended = self.wait_here(deadline);
-            if let Some(answer) = self.answer() {
-                return answer;
-            }
-            let Some(message) = self.give_up() else { return self.let_in() };
-            match ended {
-                Ended::TimedOut => return Err((message, Reason::Full)),
-                Ended::Refused(reason) => return Err((message, reason)),
-                Ended::Changed => match self.handle.send_or_sit(message, By::Sender) {
-                    Ok(sent) => return sent,
-                    Err(seat) => self = seat,
-                },
-            }
-        }
-    }
-
-    fn wait_here(&mut self, deadline: Cutoff<'_>) -> Ended {
-        if deadline.is_over() {
-            return Ended::TimedOut;
-        }
-        // A thread that waits runs what is pending, if the actor allows that.
-        let done = || self.asker.is_done();
-        self.handle.to_ref().help(&Until { done: &done, deadline });
-        if !self.stays() || !self.asker.watch(Waiter::Thread(thread::current())) {
-            return Ended::Changed;
-        }
-        let Ok(_away) = with_local(relieve) else { return Ended::Refused(Reason::WouldBlock) };
-        let cell = self.handle.to_ref();
-        match cell.sleep_for(&self.asker, deadline, Hold::Nothing) {
-            Err(cycle) => Ended::Refused(Reason::Deadlock(cycle)),
-            Ok(()) if self.asker.is_done() => Ended::Changed,
-            Ok(()) => Ended::TimedOut,
-        }
-    }
-
-    /// The answer of an owner that is just letting this seat in.
-    fn let_in(&mut self) -> Sent<E> {
+        // Whoever has taken it out of the queue is about to answer.
         loop {
             if let Some(answer) = self.answer() {
                 return answer;
@@ -160,50 +226,55 @@ impl<S: 'static, E: Envelope> Seat<S, E> {
         }
     }
 
+    /// Waits until the message is accepted, refused, or the time is over ([`Reason::Full`]).
+    pub(crate) fn wait(mut self, deadline: Cutoff<'_>) -> Sent<E> {
+        let given_up = self.wait_here(deadline);
+        match self.answer() {
+            Some(answer) => answer,
+            None => self.give_up(given_up.unwrap_or(Reason::Full)),
+        }
+    }
+
+    /// Why the wait is given up, if its time is not over.
+    fn wait_here(&mut self, deadline: Cutoff<'_>) -> Option<Reason> {
+        if self.asker.is_done() || deadline.is_over() {
+            return None;
+        }
+        // A thread that waits runs what is pending, if the actor allows that.
+        let cell = self.handle.to_ref();
+        let done = || self.asker.is_done();
+        cell.help(&Until { done: &done, deadline });
+        if !self.asker.watch(Waiter::Thread(thread::current())) {
+            return None;
+        }
+        let Ok(_away) = with_local(relieve) else { return Some(Reason::WouldBlock) };
+        cell.sleep_for(&self.asker, deadline, Hold::Nothing).err().map(Reason::Deadlock)
+    }
+
     /// The same as [`wait`](Self::wait) for a task. Runs no turn.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Sent<E>> {
-        let mailbox = self.handle.addr();
-        loop {
-            if let Some(cycle) = told(cx.waker(), mailbox) {
-                return Poll::Ready(match self.give_up() {
-                    Some(message) => Err((message, Reason::Deadlock(cycle))),
-                    None => self.let_in(),
-                });
-            }
-            // User code first: if it panics, the seat is as it was.
-            let waiter = Waiter::Task(cx.waker().clone());
-            if !self.stays() {
-                // Here, and not when this returns: a waker whose drop panics would cost the
-                // message.
-                panic::ignore(|| drop(waiter));
-            } else if self.asker.watch(waiter) {
-                before_pending(cx.waker());
-                is_pending_for(cx.waker(), mailbox);
-                return Poll::Pending;
-            }
-            if let Some(answer) = self.answer() {
-                return Poll::Ready(answer);
-            }
-            let Some(message) = self.give_up() else { return Poll::Ready(self.let_in()) };
-            match self.handle.send_or_sit(message, By::Poster) {
-                Ok(sent) => return Poll::Ready(sent),
-                Err(seat) => *self = seat,
-            }
+        if let Some(answer) = self.answer() {
+            return Poll::Ready(answer);
         }
+        let mailbox = self.handle.addr();
+        if let Some(cycle) = told(cx.waker(), mailbox) {
+            return Poll::Ready(self.give_up(Reason::Deadlock(cycle)));
+        }
+        // User code first: if it panics, the waiter is as it was.
+        let waiter = Waiter::Task(cx.waker().clone());
+        if self.asker.watch(waiter) {
+            before_pending(cx.waker());
+            is_pending_for(cx.waker(), mailbox);
+            return Poll::Pending;
+        }
+        self.answer().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
-/// How a wait ended.
-enum Ended {
-    /// There is an answer, or room.
-    Changed,
-    TimedOut,
-    /// This thread must not wait.
-    Refused(Reason),
-}
-
-impl<S: 'static, E: Envelope> Drop for Seat<S, E> {
+impl<S: 'static, E: Envelope> Drop for Waits<S, E> {
     fn drop(&mut self) {
-        drop(self.give_up());
+        // One that was accepted or refused meanwhile needs nothing more.
+        let waiter = self.handle.room().give_up(self.number);
+        drop(waiter.map(Queued::into_message));
     }
 }

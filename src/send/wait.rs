@@ -229,7 +229,7 @@ impl<S: 'static> Strong<S> {
     fn stays(&self, awaited: Awaited) -> bool {
         let word = &self.header().word;
         match awaited {
-            Awaited::Idle => word.watch(|_| true).is_ok(),
+            Awaited::Idle => word.watch(),
             Awaited::Closed | Awaited::End => !awaited.is_over(word.meet()),
         }
     }

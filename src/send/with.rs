@@ -30,7 +30,7 @@ impl<S: 'static> Strong<S> {
         R: Send,
     {
         with_local(|local| {
-            if !self.is_plain() {
+            if !self.runs_on_the_spot() {
                 return self.with_elsewhere(local, f);
             }
             match self.claim() {
@@ -100,10 +100,8 @@ impl<S: 'static> Strong<S> {
         // SAFETY: E2: the frame is ours until the push, and from then on both sides use this one
         // pointer.
         let message = unsafe { &*NodeOf::message(frame) };
-        let limit = self.header().config().limit;
-        let owed = self
-            .push_nodes(seen, Links::one(node), limit, entry)
-            .map_err(|refusal| self.refuse(self.reason(refusal)))?;
+        let owed =
+            self.put(local, seen, Links::one(node), entry).map_err(|reason| self.refuse(reason))?;
         // Leaving this frame before the message is done would leave a dangling node in the mailbox.
         let stay = AbortOnUnwind;
         self.discharge_for(local, owed, &|| message.is_done());

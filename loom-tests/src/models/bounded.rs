@@ -2,11 +2,10 @@
 
 use super::super::cell::config::Overflow;
 use super::super::error::Reason;
-use super::super::mailbox::word::MAX_CAPACITY;
 use super::*;
 
-/// The largest capacity that the models use: two, and one where COUNT has two bits.
-const CAPACITY: u32 = if MAX_CAPACITY < 2 { MAX_CAPACITY } else { 2 };
+/// The largest capacity that the models use.
+const CAPACITY: u32 = 2;
 
 impl Shared {
     fn bounded(capacity: u32) -> Self {

@@ -4,7 +4,7 @@
 use super::super::mailbox::chunk::Row;
 use super::super::mailbox::list::Batch;
 use super::super::mailbox::node::{Envelope, NodePtr, Ran, VTable};
-use super::super::mailbox::word::{Duty, Entry, Snapshot, UNBOUNDED, Word};
+use super::super::mailbox::word::{Duty, Entry, Snapshot, Word};
 use super::super::panic::Payload;
 use super::*;
 use crate::sync::reached;
@@ -104,7 +104,7 @@ impl Bare {
             tries += 1;
             node.set_next(head);
         };
-        let duty = self.word.push(seen, (node.addr(), 1), UNBOUNDED, Entry::Drain, link);
+        let duty = self.word.push(seen, (node.addr(), 1), Entry::Drain, link);
         assert_eq!(duty, Ok(Duty::Nothing));
         tries == 1
     }

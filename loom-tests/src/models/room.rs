@@ -1,4 +1,4 @@
-//! Full mailboxes: waiting for room (seats, WATCH, Q1).
+//! Full mailboxes: waiting for room (ROOM-1 to ROOM-5).
 
 use std::future::Future;
 use std::pin::pin;
@@ -7,9 +7,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::super::actor::WaitError;
 use super::super::cell::config::Overflow;
 use super::super::error::{Reason, StopCause};
-use super::super::mailbox::word::Word;
 use super::super::time::Limit;
 use super::clock::{LIMIT, Steps};
+use super::scheduled::in_turn;
 use super::*;
 use crate::sync::panic::Planned;
 use crate::sync::reached;
@@ -43,8 +43,8 @@ impl Shared {
     }
 }
 
-/// A sender who waits is let in by the owner, whether he sits down before or after the owner's last
-/// look.
+/// ROOM-1: a sender who waits is let in by the owner, whether it comes before or after the permit is
+/// released.
 pub(super) fn room_let_in() {
     let shared = Shared::small(Overflow::Reject);
     let thread = shared.spawn(|shared| {
@@ -56,63 +56,8 @@ pub(super) fn room_let_in() {
     shared.finish();
 }
 
-/// A waiting sender that looks again while there is room goes in, whether an owner comes or not:
-/// here none does, for the turn that leaves the room waits for that sender.
-pub(super) fn room_found() {
-    const BEGUN: u8 = 1;
-    const REFUSED: u8 = 2;
-    const SENT: u8 = 3;
-    let shared =
-        Shared::queued(|builder| builder.budget(Budget::UNLIMITED).capacity(1, Overflow::Reject));
-    let stage = Arc::new((Mutex::new(0), Condvar::new()));
-    let (theirs, inside) = (stage.clone(), shared.clone());
-    let first = move |_: &mut Log| {
-        let in_second = stage.clone();
-        let second = move |_: &mut Log| {
-            let (stage, changed) = &*in_second;
-            let mut now = stage.lock();
-            *now = (*now).max(BEGUN);
-            changed.notify_one();
-            while *now != SENT {
-                changed.wait(&mut now);
-            }
-        };
-        if inside.actor.send(second).is_err() {
-            // The sender has the place.
-            let mut now = stage.0.lock();
-            *now = (*now).max(REFUSED);
-            stage.1.notify_one();
-        }
-    };
-    assert!(shared.actor.send(first).is_ok(), "it is empty");
-    let thread = shared.spawn(move |shared| {
-        let (stage, changed) = &*theirs;
-        let mail = Mail::<OWN>::new(&shared.books, 1, 1);
-        let mut sending = shared.actor.waiting().send(mail.message());
-        if poll(&mut sending).is_pending() {
-            let mut now = stage.lock();
-            while *now == 0 {
-                changed.wait(&mut now);
-            }
-            let there_is_room = *now == BEGUN;
-            drop(now);
-            if there_is_room {
-                reached("looked again");
-                assert!(matches!(poll(&mut sending), Poll::Ready(Ok(()))), "there is room");
-            } else {
-                assert!(wait_for(sending).is_ok());
-            }
-        }
-        *stage.lock() = SENT;
-        changed.notify_one();
-    });
-    shared.queue().run_all();
-    thread.join();
-    shared.finish();
-}
-
-/// W1: a sender that begins to wait after the owner's last look is let in before the next turn:
-/// that turn waits for the sender.
+/// ROOM-1: a sender that waits while a turn runs is let in as the next message is taken up: its turn
+/// waits for the sender.
 pub(super) fn room_at_the_next_turn() {
     let shared =
         Shared::queued(|builder| builder.budget(Budget::UNLIMITED).capacity(1, Overflow::Reject));
@@ -151,7 +96,7 @@ pub(super) fn room_given_up() {
         let mut sending = pin!(shared.actor.waiting().send(mail.message()));
         match sending.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(sent) => assert!(sent.is_ok()),
-            Poll::Pending => reached("sat down"),
+            Poll::Pending => reached("waited"),
         }
     });
     shared.fill();
@@ -217,26 +162,10 @@ pub(super) fn limit_or_answer() {
     shared.finish();
 }
 
-/// W1: a sender that sits down when the mailbox is watched already, for somebody who waits for
-/// idle, does not change the word; whoever releases it looks at the seats once more.
-pub(super) fn room_watched_already() {
-    let shared = Shared::full(1);
-    let mut idle = shared.actor.idle();
-    assert!(poll(&mut idle).is_pending());
-    let thread = shared.spawn(|shared| {
-        let mail = Mail::<OWN>::new(&shared.books, 1, 1);
-        assert!(shared.actor.waiting().send(mail.message()).wait().is_ok(), "room is made");
-    });
-    shared.queue().run_all();
-    thread.join();
-    drop(idle);
-    shared.finish();
-}
-
-/// A mailbox is closed from outside while a sender sits down.
+/// ROOM-5: a mailbox is closed from outside while a sender comes to wait.
 pub(super) fn room_closed_from_outside() {
     let shared = Shared::small(Overflow::Reject);
-    let sits = shared.spawn(|shared| {
+    let waits = shared.spawn(|shared| {
         let mail = Mail::<OWN>::new(&shared.books, 1, 1);
         if let Err(refused) = shared.actor.waiting().send(mail.message()).wait() {
             assert_eq!(*refused.reason(), Reason::Closed);
@@ -246,7 +175,7 @@ pub(super) fn room_closed_from_outside() {
     });
     let closes = shared.spawn(|shared| assert!(shared.actor.close()));
     shared.fill();
-    sits.join();
+    waits.join();
     closes.join();
     shared.finish();
 }
@@ -307,7 +236,12 @@ impl Shared {
     }
 
     /// A message that must come after the first one of `before`, with no more waiting than may.
-    fn after(&self, before: usize, from: usize, no: u32) -> impl FnOnce(&mut Log) + Send + use<> {
+    pub(super) fn after(
+        &self,
+        before: usize,
+        from: usize,
+        no: u32,
+    ) -> impl FnOnce(&mut Log) + Send + use<> {
         let (inside, mail) = (self.clone(), Mail::<OWN>::new(&self.books, from, no));
         move |log: &mut Log| {
             assert!(from == before || log.last[before] >= 1, "{from} has overtaken {before}");
@@ -318,7 +252,7 @@ impl Shared {
     }
 
     /// Sends a newcomer's message, which must come after the first one of `before`.
-    fn newcomer(&self, before: usize) {
+    pub(super) fn newcomer(&self, before: usize) {
         match self.actor.send(self.after(before, 0, 9)) {
             Ok(()) => reached("accepted"),
             Err(_) => {
@@ -329,18 +263,17 @@ impl Shared {
     }
 }
 
-/// W2: places that become free go to those that wait, in their order, and never to a newcomer.
+/// ROOM-1, ROOM-3: permits go to those that wait, in their order, and never to a newcomer.
 pub(super) fn room_first_come() {
     let shared = Shared::small(Overflow::Reject);
     let thread = shared.spawn(|shared| {
         let mut first = shared.actor.waiting().send(shared.after(1, 1, 1));
-        // Only a seat that was looked at once is one that an owner comes to.
         if let Poll::Ready(sent) = poll(&mut first) {
             return assert!(sent.is_ok());
         }
         let mut second = shared.actor.waiting().send(shared.after(1, 2, 1));
         if poll(&mut second).is_pending() {
-            reached("sat");
+            reached("waited");
             shared.newcomer(2);
             assert!(wait_for(second).is_ok());
         }
@@ -354,17 +287,17 @@ pub(super) fn room_first_come() {
 /// The same when the mailbox is full and pending.
 pub(super) fn room_pending_first_come() {
     let shared = Shared::full(1);
-    let mut seat = shared.actor.waiting().send(Mail::<OWN>::new(&shared.books, 1, 1).message());
-    assert!(poll(&mut seat).is_pending());
+    let mut waits = shared.actor.waiting().send(Mail::<OWN>::new(&shared.books, 1, 1).message());
+    assert!(poll(&mut waits).is_pending());
     let thread = shared.spawn(|shared| shared.newcomer(1));
     shared.queue().run_all();
-    assert!(wait_for(seat).is_ok());
+    assert!(wait_for(waits).is_ok());
     thread.join();
     shared.finish();
 }
 
-/// W3, Q1: the first of two that wait gives up while it is let in: its place goes to the second,
-/// and no place is lost or won.
+/// ROOM-2: the first of two that wait gives up while it is let in: its permit goes to the second, and
+/// none is lost or won.
 pub(super) fn room_given_up_as_it_is_let_in() {
     let shared = Shared::full(1);
     let books = shared.books.clone();
@@ -388,7 +321,7 @@ pub(super) fn room_given_up_as_it_is_let_in() {
     shared.finish();
 }
 
-/// W4: a limit ends while a seat is being let in: one of the two, and nothing is left behind.
+/// ROOM-2: a limit ends while a sender is being let in: one of the two, and nothing is left behind.
 pub(super) fn room_time_over() {
     let clock = Arc::new(Steps::default());
     let theirs = clock.clone();
@@ -413,8 +346,8 @@ pub(super) fn room_time_over() {
     shared.finish();
 }
 
-/// Seats that nobody looks at again, as those that were forgotten, keep no actor from its end:
-/// their messages are run before that, or given back.
+/// Waiters that nobody looks at again, as those that were forgotten, keep no actor from its end: their
+/// messages are run before that, or given back.
 pub(super) fn room_forgotten() {
     let ended = Written::new();
     let ends = ended.clone();
@@ -426,62 +359,31 @@ pub(super) fn room_forgotten() {
         })
     });
     shared.send_one::<OWN>(0, 1);
-    let mut seats = [1, 2].map(|from| {
+    let mut waiters = [1, 2].map(|from| {
         let (mail, has_ended) = (Mail::<OWN>::new(&shared.books, from, 1), ended.clone());
         shared.actor.waiting().send(move |log: &mut Log| {
             assert_eq!(has_ended.read(), 0, "run after the end");
             log.handle(mail);
         })
     });
-    assert!(seats.iter_mut().all(|seat| poll(seat).is_pending()));
+    assert!(waiters.iter_mut().all(|waiter| poll(waiter).is_pending()));
     let thread = shared.spawn(|shared| shared.queue().run_all());
     shared.actor.close();
     shared.queue().run_all();
     thread.join();
     shared.queue().run_all();
     assert_eq!(ended.read(), 1, "kept from its end");
-    for mut seat in seats {
-        match poll(&mut seat) {
+    for mut waiter in waiters {
+        match poll(&mut waiter) {
             Poll::Ready(Ok(())) => reached("let in"),
             Poll::Ready(Err(refused)) => {
                 assert_eq!(*refused.reason(), Reason::Closed);
                 reached("turned away");
                 add(&shared.books.returned);
             }
-            Poll::Pending => panic!("nobody has seen the seat"),
+            Poll::Pending => panic!("nobody has seen the waiter"),
         }
     }
-    shared.finish();
-}
-
-/// A poll that finds room, or nobody at the mailbox, puts its message in and runs nothing.
-pub(super) fn room_polled() {
-    let shared = Shared::falling_back(|builder| {
-        let builder = builder.budget(Budget::UNLIMITED);
-        builder.capacity(1, Overflow::Reject)
-    });
-    let mail = Mail::<OWN>::new(&shared.books, 0, 1);
-    assert!(shared.actor.posted().send(mail.message()).is_ok(), "it is empty");
-    // Watched already: a seat that is taken after the owner's look fails no release.
-    let mut idle = shared.actor.idle();
-    assert!(poll(&mut idle).is_pending());
-    let thread = shared.spawn(|shared| {
-        let mail = Mail::<OWN>::new(&shared.books, 1, 1);
-        let mut sending = shared.actor.waiting().send(mail.message());
-        loop {
-            SENDING.with(|sending| sending.set(true));
-            let polled = poll(&mut sending);
-            SENDING.with(|sending| sending.set(false));
-            match polled {
-                Poll::Ready(sent) => return assert!(sent.is_ok()),
-                Poll::Pending => park(),
-            }
-        }
-    });
-    shared.queue().run_all();
-    thread.join();
-    shared.queue().run_all();
-    drop(idle);
     shared.finish();
 }
 
@@ -502,36 +404,86 @@ pub(super) fn room_asked() {
     shared.finish();
 }
 
-/// Whoever owns a mailbox again by `attend` sees what those did that owned it in between. With the
-/// word alone: with actors this takes four preemptions of three threads.
-pub(super) fn room_attended() {
-    fn let_go(word: &Word) {
-        while !word.release_one() {
-            let seen = word.load();
-            let next = seen.release().expect("nothing waits");
-            if word.release_met(seen, next).is_ok() {
-                return;
-            }
-        }
-    }
-    let (word, state) = (Arc::new(Word::new()), Written::new());
-    word.claim().expect("it is idle");
-    word.watch(|_| true).expect("it is owned");
-    let (theirs, their_state) = (word.clone(), state.clone());
-    let thread = spawn(move || {
-        if theirs.claim().is_ok() {
-            their_state.write();
-            let_go(&theirs);
+/// ROOM-1: a sender that has its permit has not pushed its message yet, so the mailbox is idle while
+/// somebody waits: a newcomer leaves it to those that do.
+pub(super) fn room_first_come_while_idle() {
+    let shared = Shared::small(Overflow::Reject);
+    let thread = shared.spawn(|shared| in_turn(|| shared.send_one::<OWN>(2, 1)));
+    let mut waits = None;
+    in_turn(|| {
+        let mut sending = shared.actor.waiting().send(shared.after(1, 1, 1));
+        match poll(&mut sending) {
+            Poll::Ready(sent) => assert!(sent.is_ok()),
+            Poll::Pending => waits = Some(sending),
         }
     });
-    let_go(&word);
-    if word.attend() {
-        if state.read() == 1 {
-            reached("run meanwhile");
-        }
-        state.write();
-        let_go(&word);
+    if let Some(sending) = waits {
+        reached("waited");
+        shared.newcomer(1);
+        assert!(wait_for(sending).is_ok());
     }
     thread.join();
-    assert_eq!(word.load().count(), 0, "nobody has let go");
+    shared.finish();
+}
+
+/// ROOM-5: a mailbox is closed while the only permit is on its way, and a sender waits for it. The one
+/// that closes need not have seen that there is a semaphore.
+pub(super) fn room_closed_on_the_way() {
+    let shared = Shared::small(Overflow::Reject);
+    let first = shared.spawn(|shared| in_turn(|| shared.send_one::<OWN>(2, 1)));
+    let waits = shared.spawn(|shared| {
+        let mail = Mail::<OWN>::new(&shared.books, 1, 1);
+        let mut sending = None;
+        in_turn(|| {
+            let mut waits = shared.actor.waiting().send(mail.message());
+            let polled = poll(&mut waits);
+            sending = Some((waits, polled));
+        });
+        let sent = match sending.take() {
+            Some((_, Poll::Ready(sent))) => sent,
+            Some((waits, Poll::Pending)) => wait_for(waits),
+            None => Ok(()),
+        };
+        if let Err(refused) = sent {
+            assert_eq!(*refused.reason(), Reason::Closed);
+            reached("turned away");
+            add(&shared.books.returned);
+        }
+    });
+    shared.actor.close();
+    first.join();
+    waits.join();
+    shared.finish();
+}
+
+/// What a waker does that is user code at its worst: it sends to the actor, waits for room in it, and
+/// looks at it.
+struct Busybody(Shared, Thread);
+
+impl Wake for Busybody {
+    fn wake(self: Arc<Self>) {
+        reached("woken");
+        let Busybody(shared, thread) = &*self;
+        let mail = Mail::<OWN>::new(&shared.books, 2, 1);
+        drop(shared.actor.waiting().send(move |log: &mut Log| log.handle(mail)));
+        if shared.books.dropped.load(Relaxed) > shared.books.returned.load(Relaxed) {
+            add(&shared.books.returned);
+        }
+        let _ = format!("{:?}", shared.actor);
+        thread.unpark();
+    }
+}
+
+/// Wakers are called outside of the lock.
+pub(super) fn room_hostile_wakers() {
+    let shared = Shared::full(1);
+    let mail = Mail::<OWN>::new(&shared.books, 1, 1);
+    let mut waits = shared.actor.waiting().send(mail.message());
+    let waker = Waker::from(Arc::new(Busybody(shared.clone(), current())));
+    assert!(pin!(&mut waits).poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(waker);
+    let thread = shared.spawn(|shared| shared.queue().run_all());
+    assert!(wait_for(waits).is_ok());
+    thread.join();
+    shared.finish();
 }

@@ -551,23 +551,23 @@ fn carried_alone() -> (Actor<Log>, Arc<Books>, Arc<Queue>) {
     (actor, books, queue.expect("it has an executor"))
 }
 
-/// A bounded mailbox whose one place is taken by what an entry stands for, and a seat, which the
-/// entry's owner lets in.
-pub(super) fn r8_entry_and_a_seat() {
+/// A mailbox with a capacity whose one permit is held by what an entry stands for, and a waiter,
+/// which the entry's owner lets in.
+pub(super) fn r8_entry_and_a_waiter() {
     let shared = Shared::built(|builder| builder.capacity(1, Overflow::Reject));
     let thread = shared.spawn(|shared| {
         let mail = Mail::<OWN>::new(&shared.books, 1, 1);
-        let mut seat = None;
+        let mut waits = None;
         // A sender that is in no turn would run what is pending.
         in_turn(|| {
             let mut sending = shared.actor.waiting().send(mail.message());
             match poll(&mut sending) {
                 Poll::Ready(sent) => assert!(sent.is_ok()),
-                Poll::Pending => seat = Some(sending),
+                Poll::Pending => waits = Some(sending),
             }
         });
-        if let Some(sending) = seat {
-            reached("sat");
+        if let Some(sending) = waits {
+            reached("waited");
             assert!(wait_for(sending).is_ok(), "room is made");
         }
     });

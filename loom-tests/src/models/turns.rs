@@ -3,7 +3,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use super::super::actor::Reply;
 use super::super::cell::config::{Overflow, PanicPolicy};
@@ -11,9 +11,11 @@ use super::super::error::{ActorName, AskError};
 use super::super::executor::manual::DrainQueue;
 use super::super::time::Limit;
 use super::ending::counts_ends;
+use super::room::{poll, wait_for};
 use super::*;
 use crate::sync::panic::Planned;
 use crate::sync::reached;
+use crate::sync::thread::{Thread, current};
 
 /// Where a turn leaves its waker: what is done there is not what orders a wake before the poll.
 struct Place {
@@ -68,6 +70,14 @@ impl Place {
 }
 
 impl Shared {
+    /// One that may be left pending, with a capacity.
+    fn by_hand_with_room(capacity: usize) -> Self {
+        Shared::falling_back(|builder| {
+            let builder = builder.capacity(capacity, Overflow::Reject);
+            builder.budget(Budget::UNLIMITED)
+        })
+    }
+
     /// A turn that waits there, then handles message `no` of `from`.
     fn turn(&self, from: usize, no: u32, place: &Arc<Place>) -> Reply<()> {
         let (mail, place) = (Mail::<OWN>::new(&self.books, from, no), place.clone());
@@ -736,11 +746,7 @@ pub(super) fn turn_begun_by_a_list() {
 /// Places while a turn waits: what was done before it is settled, so there is room for as many as
 /// the capacity says, and for no more.
 pub(super) fn turn_leaves_room() {
-    let shared = Shared::falling_back(|builder| {
-        let builder = builder.capacity(1, Overflow::Reject);
-        builder.budget(Budget::UNLIMITED)
-    });
-    let place = Place::new();
+    let (shared, place) = (Shared::by_hand_with_room(1), Place::new());
     let (itself, mine) = (shared.clone(), place.clone());
     let kept = Arc::new(Mutex::new(None));
     let answer = kept.clone();
@@ -754,6 +760,83 @@ pub(super) fn turn_leaves_room() {
     shared.queue().run_all();
     let reply = kept.lock().take().expect("the turn was sent");
     assert_eq!(shared.answered(reply), Ok(()));
+    shared.finish();
+}
+
+/// ROOM-1: a turn that goes on holds no permit, so a mailbox in which nothing else waits has room
+/// between the wake and the poll.
+pub(super) fn turn_woken_takes_no_place() {
+    let (shared, place) = (Shared::by_hand_with_room(1), Place::new());
+    let reply = shared.turn(0, 1, &place);
+    let theirs = place.clone();
+    let thread = shared.spawn(move |_| theirs.wake());
+    shared.send_one::<OWN>(1, 1);
+    assert_eq!(shared.books.returned.load(Relaxed), 0, "full, and nothing waits");
+    thread.join();
+    shared.queue().run_all();
+    assert_eq!(shared.answered(reply), Ok(()));
+    shared.finish();
+}
+
+/// ROOM-1: a turn that goes on gives no permit back either, so no newcomer comes before the sender
+/// that waits for room.
+pub(super) fn turn_beside_a_waiter() {
+    let (shared, place) = (Shared::by_hand_with_room(1), Place::new());
+    let reply = shared.turn(0, 1, &place);
+    shared.send_one::<OWN>(2, 1);
+    let mut waits = shared.actor.waiting().send(shared.after(2, 1, 1));
+    assert!(poll(&mut waits).is_pending());
+    let thread = shared.spawn(|shared| shared.newcomer(1));
+    place.wake();
+    shared.queue().run_all();
+    assert!(wait_for(waits).is_ok());
+    thread.join();
+    assert_eq!(shared.answered(reply), Ok(()));
+    shared.finish();
+}
+
+/// A waker whose drop runs another actor.
+struct Errand(Shared, Thread);
+
+impl Wake for Errand {
+    fn wake(self: Arc<Self>) {
+        self.1.unpark();
+    }
+}
+
+impl Drop for Errand {
+    fn drop(&mut self) {
+        if self.0.run_one() {
+            reached("ran another");
+        }
+    }
+}
+
+/// ROOM-2, E5: a turn that may wait comes to wait for room, by a waker whose drop runs another actor
+/// that has had such a turn: neither takes the other's turn for its own.
+pub(super) fn turn_that_waits_for_room() {
+    let (shared, other) = (Shared::by_hand_with_room(1), Shared::by_hand());
+    let place = Place::new();
+    drop(other.actor.run(async |_: &mut Log| ()));
+    assert!(other.leave::<OWN>(1, 1) && shared.leave::<OWN>(2, 1));
+    let (mail, theirs) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone());
+    let mut asking = shared.actor.waiting().run(async move |log: &mut Log| {
+        let mail = mail;
+        theirs.wait().await;
+        log.handle(mail);
+    });
+    let errand = Waker::from(Arc::new(Errand(other.clone(), current())));
+    let polled = Pin::new(&mut asking).poll(&mut Context::from_waker(&errand));
+    drop(errand);
+    assert!(polled.is_pending());
+    let thread = shared.spawn(move |shared| {
+        shared.queue().run_all();
+        place.wake();
+        shared.queue().run_all();
+    });
+    assert_eq!(wait_for(asking), Ok(()));
+    thread.join();
+    other.finish();
     shared.finish();
 }
 

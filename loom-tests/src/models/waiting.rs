@@ -57,9 +57,9 @@ pub(super) fn r14_wait_idle_against_sends() {
     shared.finish();
 }
 
-/// MEETING in a bounded mailbox: the watch stays until the release, whatever is settled before.
+/// MEETING in a bounded mailbox: the watch stays until the release.
 pub(super) fn r14_wait_idle_bounded() {
-    let capacity = super::super::mailbox::word::MAX_CAPACITY.min(2) as usize;
+    let capacity = 2;
     let shared = Shared::falling_back(|builder| {
         let builder = builder.capacity(capacity, Overflow::Reject);
         builder.budget(Budget::UNLIMITED)

@@ -1,0 +1,337 @@
+//! Room in a mailbox with a capacity: a fair semaphore in front of it.
+//!
+//! A message that is put into such a mailbox holds one *permit*, from the moment it is accepted to
+//! the beginning of its turn. The running message holds none, and neither does a turn that has
+//! begun and goes on. So "how many wait?" is answered by who holds a permit, and the word of the
+//! mailbox ([`super::word`]) knows no limit.
+//!
+//! | 63 .. 1                                      | 0                                |
+//! |----------------------------------------------|----------------------------------|
+//! | FREE + 1: permits that nobody holds, and one | WAITED: the queue is not empty   |
+//!
+//! | call             | from                | to                  | then                                   |
+//! |------------------|---------------------|---------------------|----------------------------------------|
+//! | `try_acquire` n  | `f >= n`, not W     | `f - n`             | the permits are the caller's           |
+//! |                  | else                | same                | refused                                |
+//! | `overdraw` n     | `f >= n - 1`, not W | `f - n`             | as above; for an idle mailbox's owner  |
+//! | `acquire`        | `f > 0`             | `f - 1`             | the permit is the caller's             |
+//! |                  | `f <= 0`            | W                   | the caller is the last in the queue    |
+//! | `release`        | `f < 0`, or not W   | `f + 1`             |                                        |
+//! |                  | `f >= 0`, W         | W while more wait   | the permit is the first waiter's       |
+//! | `give_up`        | W                   | W while more wait   |                                        |
+//!
+//! - ROOM-1, fair: while somebody waits, no permit is free. WAITED is raised and lowered under the
+//!   lock of the queue, together with the queue: a release finds the waiter, or the waiter finds
+//!   the permit. A permit that is released goes to the first waiter without ever being free.
+//! - ROOM-2, a waiter lies in the queue with its message, in the message's own node. Whoever takes
+//!   it out of the queue, under the lock, is the node's holder: the owner that has a permit for it
+//!   and pushes it, whoever closes the mailbox, or the sender that gives up. The first two answer
+//!   the sender after that, outside of the lock.
+//! - ROOM-3, permits are released by the mailbox's owner, one at a time, as it takes messages up
+//!   ([`release`](Semaphore::release)). So those that are let in are pushed in the order of the
+//!   queue, and the mailbox is not idle meanwhile. A sender that is refused because the mailbox is
+//!   closed gives its permits back to nobody: then none is needed any more.
+//! - ROOM-4, FREE is -1 only while the owner of a mailbox that was idle has not taken its first
+//!   message up yet.
+//! - ROOM-5, closed: no waiter comes into the queue of a closed mailbox once that was emptied.
+//!
+//! All steps of the word are relaxed: they are read-modify-writes of one location, which decide,
+//! and nothing is read through them. A waiter's message passes by the lock, one that is accepted by
+//! the mailbox's word.
+
+use std::collections::BTreeMap;
+
+use crate::error::Reason;
+use crate::mailbox::node::{Envelope, NodePtr};
+use crate::mailbox::oneshot::{Answerer, Promised};
+use crate::mailbox::word::{Duty, Entry, Word};
+use crate::panic;
+use crate::sync::Mutex;
+use crate::sync::atomic::AtomicU64;
+use crate::sync::atomic::Ordering::Relaxed;
+
+/// The capacity of a mailbox without one.
+pub(crate) const UNBOUNDED: u32 = u32::MAX;
+/// The largest capacity.
+pub(crate) const MAX_CAPACITY: u32 = u32::MAX >> 1;
+
+/// The queue is not empty.
+const WAITED: u64 = 1;
+/// One permit.
+const PERMIT: u64 = 2;
+
+/// A message that was pushed nowhere, in its node.
+pub(crate) struct Unpushed {
+    node: NodePtr,
+    free: unsafe fn(NodePtr),
+}
+
+// SAFETY: it is the only holder of its node (N1), whose message is `Send` by the bound of `new`.
+unsafe impl Send for Unpushed {}
+
+impl Unpushed {
+    pub(crate) fn new<E: Envelope + Send>(message: E) -> Self {
+        Unpushed { node: NodePtr::new(message), free: free::<E> }
+    }
+
+    /// The node, which is the caller's.
+    pub(crate) fn into_node(self) -> NodePtr {
+        let node = self.node;
+        std::mem::forget(self);
+        node
+    }
+
+    /// The message.
+    ///
+    /// # Safety
+    /// It was made of an E.
+    pub(crate) unsafe fn into_message<E: Envelope>(self) -> E {
+        // SAFETY: this is the node's holder, which was pushed nowhere and is forgotten here; what it
+        // is made of is the caller's promise.
+        unsafe { self.into_node().take_back::<E>() }
+    }
+}
+
+impl Drop for Unpushed {
+    fn drop(&mut self) {
+        // SAFETY: this is the node's holder, and the function is that of its message's type.
+        unsafe { (self.free)(self.node) }
+    }
+}
+
+/// # Safety
+/// The node is the caller's, was made of an E, and is not used again.
+unsafe fn free<E: Envelope>(node: NodePtr) {
+    // SAFETY: promised by the caller in the same terms.
+    let message = unsafe { node.take_back::<E>() };
+    panic::ignore(|| drop(message));
+}
+
+/// What one that waits is answered: nothing if its message was accepted, else the message and why
+/// it was not.
+pub(crate) type Answer = Option<(Unpushed, Reason)>;
+
+/// One that waits for a permit.
+pub(crate) struct Waiter {
+    message: Unpushed,
+    sender: Answerer<Promised, Answer>,
+}
+
+impl Waiter {
+    pub(crate) fn new(message: Unpushed, sender: Answerer<Promised, Answer>) -> Self {
+        Waiter { message, sender }
+    }
+
+    /// Its message, which its sender has back without an answer.
+    pub(crate) fn into_message(self) -> Unpushed {
+        self.sender.leave();
+        self.message
+    }
+
+    /// Pushes the message, with a permit, and wakes its sender. By the owner of the mailbox. If
+    /// that is closed, the message goes back, and so does the permit.
+    fn enter(self, room: &Semaphore, word: &Word, why: impl FnOnce() -> Reason) {
+        let Waiter { message, sender } = self;
+        let node = message.node;
+        let link = |head| node.set_next(head);
+        // Ordering: the push is the writer side of MESSAGE for what the lock of the queue has
+        // carried here.
+        match word.push(word.load(), (node.addr(), 1), Entry::Leave, link) {
+            Ok(duty) => {
+                debug_assert_eq!(duty, Duty::Nothing, "the caller owns the mailbox");
+                let _pushed = message.into_node();
+                answer(sender, None);
+            }
+            Err(_) => {
+                room.give_back(1);
+                answer(sender, Some((message, why())));
+            }
+        }
+    }
+
+    /// Gives the message back.
+    pub(crate) fn refuse(self, reason: Reason) {
+        answer(self.sender, Some((self.message, reason)));
+    }
+}
+
+/// Wakes the sender: user code.
+fn answer(sender: Answerer<Promised, Answer>, answer: Answer) {
+    // A sender that gives up takes itself out of the queue, and withdraws nothing.
+    let begun = sender.accept();
+    debug_assert!(begun, "a waiter is answered once");
+    sender.finish(Ok(answer));
+}
+
+/// The room of one mailbox.
+pub(crate) struct Semaphore {
+    word: AtomicU64,
+    capacity: u32,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// By their numbers, which say who came first.
+    waiters: BTreeMap<u64, Waiter>,
+    /// The number of the last one.
+    last: u64,
+    is_closed: bool,
+}
+
+/// What became of an attempt to [`acquire`](Semaphore::acquire).
+pub(crate) enum Acquired {
+    /// There is a permit.
+    Permit(Waiter),
+    /// The waiter is in the queue, by this number.
+    Waits(u64),
+    /// The mailbox is closed.
+    Closed(Waiter),
+}
+
+impl Semaphore {
+    pub(crate) fn new(capacity: u32) -> Self {
+        let free = (u64::from(capacity) + 1) * PERMIT;
+        Semaphore { word: AtomicU64::new(free), capacity, queue: Mutex::default() }
+    }
+
+    /// Does somebody wait? Whoever comes after a waiter sees it.
+    #[inline]
+    pub(crate) fn is_waited_for(&self) -> bool {
+        // Ordering: Relaxed. Nothing is read through it, and one who comes after a waiter reads
+        // what that has written, or something newer.
+        self.word.load(Relaxed) & WAITED != 0
+    }
+
+    /// Are n permits free? Stale on return.
+    pub(crate) fn has(&self, n: u64) -> bool {
+        // Ordering: Relaxed. A hint: whoever acts on it takes them.
+        self.word.load(Relaxed) / PERMIT > n
+    }
+
+    /// How many permits are held: messages that wait in the mailbox. Stale on return.
+    pub(crate) fn held(&self) -> u64 {
+        // Ordering: Relaxed. A figure for users.
+        let free = self.word.load(Relaxed) / PERMIT;
+        (u64::from(self.capacity) + 1).saturating_sub(free)
+    }
+
+    /// How many wait.
+    pub(crate) fn waiters(&self) -> usize {
+        if self.is_waited_for() { self.queue.lock().waiters.len() } else { 0 }
+    }
+
+    /// Takes n permits, unless somebody waits.
+    #[inline]
+    pub(crate) fn try_acquire(&self, n: u64) -> bool {
+        self.take(n, n + 1)
+    }
+
+    /// The same for the owner of a mailbox that was idle, whose first message is one of these: its
+    /// turn needs no permit, and begins by giving one back.
+    pub(crate) fn overdraw(&self, n: u64) -> bool {
+        self.take(n, n)
+    }
+
+    #[inline]
+    fn take(&self, n: u64, least: u64) -> bool {
+        let mut now = self.word.load(Relaxed);
+        while now & WAITED == 0 && now / PERMIT >= least {
+            // Ordering: Relaxed. It only decides.
+            match self.word.compare_exchange(now, now - n * PERMIT, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(seen) => now = seen,
+            }
+        }
+        false
+    }
+
+    /// Takes a permit, or the last place in the queue.
+    pub(crate) fn acquire(&self, waiter: Waiter) -> Acquired {
+        let mut queue = self.queue.lock();
+        if queue.is_closed {
+            return Acquired::Closed(waiter);
+        }
+        let mut now = self.word.load(Relaxed);
+        loop {
+            // Without a waiter, as with one, none is free at 1.
+            let (next, free) =
+                if now / PERMIT > 1 { (now - PERMIT, true) } else { (now | WAITED, false) };
+            // Ordering: Relaxed. It only decides; what the queue holds is the lock's.
+            match self.word.compare_exchange(now, next, Relaxed, Relaxed) {
+                Ok(_) if free => return Acquired::Permit(waiter),
+                Ok(_) => break,
+                Err(seen) => now = seen,
+            }
+        }
+        queue.last += 1;
+        let number = queue.last;
+        queue.waiters.insert(number, waiter);
+        Acquired::Waits(number)
+    }
+
+    /// Gives one permit back, as the owner of the mailbox takes a message up; to the first that
+    /// waits, whose message it pushes. Runs user code: that of the waker.
+    #[inline]
+    pub(crate) fn release(&self, word: &Word, why: impl FnOnce() -> Reason) {
+        let mut now = self.word.load(Relaxed);
+        while now & WAITED == 0 || now < PERMIT {
+            debug_assert!(now / PERMIT <= u64::from(self.capacity), "released and not acquired");
+            // Ordering: Relaxed. It only decides.
+            match self.word.compare_exchange(now, now + PERMIT, Relaxed, Relaxed) {
+                Ok(_) => return,
+                Err(seen) => now = seen,
+            }
+        }
+        self.hand_on(word, why);
+    }
+
+    /// [`release`](Self::release) to one that waits, if it still does.
+    #[cold]
+    fn hand_on(&self, word: &Word, why: impl FnOnce() -> Reason) {
+        let first = {
+            let mut queue = self.queue.lock();
+            let first = queue.waiters.pop_first();
+            match first {
+                Some(_) => self.lower_if_empty(&queue),
+                None => self.give_back(1),
+            }
+            first
+        };
+        if let Some((_, waiter)) = first {
+            waiter.enter(self, word, why);
+        }
+    }
+
+    /// Gives permits back for which nobody may wait: under the lock, or of a closed mailbox.
+    pub(crate) fn give_back(&self, n: u64) {
+        // Ordering: Relaxed. It only decides.
+        self.word.fetch_add(n * PERMIT, Relaxed);
+    }
+
+    /// Takes a waiter out of the queue again, if it is still there: its message is the caller's.
+    pub(crate) fn give_up(&self, number: u64) -> Option<Waiter> {
+        let mut queue = self.queue.lock();
+        let waiter = queue.waiters.remove(&number)?;
+        self.lower_if_empty(&queue);
+        Some(waiter)
+    }
+
+    fn lower_if_empty(&self, queue: &Queue) {
+        if queue.waiters.is_empty() {
+            // Ordering: Relaxed. It only decides; the queue is the lock's.
+            self.word.fetch_and(!WAITED, Relaxed);
+        }
+    }
+
+    /// The mailbox was closed: nobody comes into the queue any more, and those that are in it are
+    /// the caller's, to be refused.
+    pub(crate) fn close(&self) -> impl Iterator<Item = Waiter> + use<> {
+        let mut queue = self.queue.lock();
+        let left = Queue { is_closed: true, ..Queue::default() };
+        let Queue { waiters, .. } = std::mem::replace(&mut *queue, left);
+        self.lower_if_empty(&queue);
+        drop(queue);
+        waiters.into_values()
+    }
+}
