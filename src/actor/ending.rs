@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use super::Actor;
 use super::within::{Over, Within};
@@ -121,5 +121,19 @@ impl<S: Send + 'static> Drop for Ending<S> {
 impl<S: Send + 'static> fmt::Debug for Ending<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ending").field("awaited", &self.awaited).finish_non_exhaustive()
+    }
+}
+
+impl<S: Send + 'static> Future for Within<Ending<S>> {
+    type Output = Result<bool, Reason>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Within { inner, over } = &mut *self;
+        let Some(inner) = inner else { return Poll::Ready(Ok(false)) };
+        if let Poll::Ready(ended) = Pin::new(inner).poll(cx) {
+            return Poll::Ready(ended.map(|()| true));
+        }
+        ready!(over.poll(cx));
+        Poll::Ready(Ok(false))
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use super::reply::promise_of;
 use super::{Actor, Promise, Reply, WeakActor};
 use crate::cell::config::Undelivered;
-use crate::cell::message::Message;
+use crate::cell::message::{Closure, Message};
 use crate::cell::owner::InTurn;
 use crate::error::SendError;
 
@@ -139,4 +139,10 @@ impl<M> From<M> for Typed<M> {
 #[cold]
 pub(super) fn message_back<M>(error: SendError<Typed<M>>) -> SendError<M> {
     error.map(|Typed(message)| message)
+}
+
+/// A refused closure, for its sender.
+#[cold]
+pub(super) fn closure_back<F, R>(error: SendError<Closure<F, R>>) -> SendError<F> {
+    error.map(|closure| closure.f)
 }

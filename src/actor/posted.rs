@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::message::{Handler, Typed, message_back};
-use super::{Actor, Reply, closure_back};
+use super::message::{Handler, Typed, closure_back, message_back};
+use super::{Actor, Reply};
 use crate::cell::message::Closure;
 use crate::error::SendError;
 use crate::send::push::By;

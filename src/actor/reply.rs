@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::within::{Over, Within};
+use super::within::{Over, Within, question};
 use crate::cell::config::Settings;
 use crate::cell::refs::{Ref, Strong};
 use crate::drain::blocking::before_pending;
@@ -676,3 +676,5 @@ impl<R, M> std::error::Error for WaitError<R, M> {
         }
     }
 }
+
+question!(Reply);

@@ -35,7 +35,7 @@ use std::future::Future;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use super::registry::Shared;
 use super::system::System;
@@ -393,5 +393,19 @@ impl Drop for Closing {
 impl fmt::Debug for Closing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Closing").field("report", &self.report).finish_non_exhaustive()
+    }
+}
+
+impl Future for Within<Closing> {
+    type Output = Result<ShutdownReport, Reason>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Within { inner, over } = &mut *self;
+        let Some(inner) = inner else { return Poll::Ready(Ok(ShutdownReport::default())) };
+        if let Poll::Ready(report) = Pin::new(&mut *inner).poll(cx) {
+            return Poll::Ready(report);
+        }
+        ready!(over.poll(cx));
+        Poll::Ready(Ok(inner.expire()))
     }
 }

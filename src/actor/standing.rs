@@ -4,10 +4,37 @@
 
 use std::fmt::{self, Display};
 
-use super::snapshot::Activity;
 use crate::cell::header::{ENDED, Header};
 use crate::error::EndCause;
 use crate::mailbox::word::{CLOSED, Snapshot};
+
+/// What an actor is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Activity {
+    /// Nothing runs and nothing waits.
+    Idle,
+    /// Messages wait for a thread: its executor's, or one that sends to it or waits for it.
+    Scheduled,
+    /// Its turns are being run.
+    Running,
+    /// Its turn waits, and no thread is in it ([`Actor::run`](crate::Actor::run)).
+    Waiting,
+    /// Its state is gone.
+    Ended,
+}
+
+impl fmt::Display for Activity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Activity::Idle => "idle",
+            Activity::Scheduled => "scheduled",
+            Activity::Running => "running",
+            Activity::Waiting => "waiting",
+            Activity::Ended => "ended",
+        })
+    }
+}
 
 /// What an actor is doing, and what it waits for.
 pub(super) struct Standing {

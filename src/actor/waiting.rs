@@ -3,11 +3,11 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::message::{Handler, Typed};
-use super::within::{Over, Within};
+use super::within::{Over, Within, question};
 use super::{Actor, Reply, WaitError};
 use crate::cell::header::Header;
 use crate::cell::message::{AsyncMessage, Closure, Message};
@@ -434,5 +434,25 @@ impl<R, M> Unpin for Asking<R, M> {}
 impl<R, M> fmt::Debug for Asking<R, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Asking").field("reply", &self.reply).finish_non_exhaustive()
+    }
+}
+
+question!(Asking);
+
+impl<M> Future for Within<Sending<M>> {
+    type Output = Result<(), SendError<M>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let Some(inner) = &mut this.inner else { return Poll::Ready(Ok(())) };
+        let sent = match Pin::new(&mut *inner).poll(cx) {
+            Poll::Ready(sent) => sent,
+            Poll::Pending => {
+                ready!(this.over.poll(cx));
+                inner.expire()
+            }
+        };
+        this.take();
+        Poll::Ready(sent)
     }
 }

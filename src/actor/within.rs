@@ -8,22 +8,20 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::{Asking, Closing, Ending, Reply, Sending, ShutdownReport, WaitError};
-use crate::error::{AskError, Reason, SendError};
 use crate::time::{Sleep, Timers};
 
-/// A future with a limit: what `within_async` makes of a [`Reply`], a [`Sending`], an [`Asking`],
-/// an [`Ending`] or a [`Closing`].
+/// A future with a limit: what `within_async` makes of a [`Reply`](crate::Reply), a [`Sending`](crate::Sending), an [`Asking`](crate::Asking),
+/// an [`Ending`](crate::Ending) or a [`Closing`](crate::Closing).
 ///
 /// | of | ready with | when the time is over |
 /// |---|---|---|
-/// | [`Reply`], [`Asking`] | the answer | [`WaitError::Cancelled`] with the message, which certainly never runs; or [`WaitError::TimedOut`] with the reply: it is running |
-/// | [`Sending`] | `Ok` | the message, with [`Reason::Full`]: it was certainly not sent |
-/// | [`Ending`] | `Ok(true)` | `Ok(false)` |
-/// | [`Closing`] | the report | the report: what had not ended was stopped |
+/// | [`Reply`](crate::Reply), [`Asking`](crate::Asking) | the answer | [`WaitError::Cancelled`](crate::WaitError::Cancelled) with the message, which certainly never runs; or [`WaitError::TimedOut`](crate::WaitError::TimedOut) with the reply: it is running |
+/// | [`Sending`](crate::Sending) | `Ok` | the message, with [`Reason::Full`](crate::Reason::Full): it was certainly not sent |
+/// | [`Ending`](crate::Ending) | `Ok(true)` | `Ok(false)` |
+/// | [`Closing`](crate::Closing) | the report | the report: what had not ended was stopped |
 ///
 /// What is ready when it is polled is not late, however long nobody has polled. A limit of zero is
 /// one look, by the first poll; a limit too large for the clock is none.
@@ -31,7 +29,7 @@ use crate::time::{Sleep, Timers};
 /// Polling it runs no turn. It may be polled by `&mut` in a `select!` loop: a branch that was not
 /// taken loses nothing, and the time goes on. Dropping it is dropping what it was made of: a
 /// question that has room keeps its place, one that waits for room is withdrawn. Polled again after
-/// it was ready, it is ready with [`AskError::Taken`]; of a `Sending`, with `Ok`; of the others,
+/// it was ready, it is ready with [`AskError::Taken`](crate::AskError::Taken); of a `Sending`, with `Ok`; of the others,
 /// with the same.
 ///
 /// # Examples
@@ -48,8 +46,8 @@ use crate::time::{Sleep, Timers};
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Within<T> {
     /// Before its limit: whoever is woken by what it waits for is not woken for nothing later.
-    inner: Option<T>,
-    over: Over,
+    pub(super) inner: Option<T>,
+    pub(super) over: Over,
 }
 
 /// When the time is over.
@@ -73,7 +71,7 @@ impl Over {
         })
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.0 {
             When::Never => Poll::Pending,
             When::Now => Poll::Ready(()),
@@ -88,7 +86,7 @@ impl<T> Within<T> {
     }
 
     /// It is ready: nothing wakes the task for it any more.
-    fn take(&mut self) -> Option<T> {
+    pub(super) fn take(&mut self) -> Option<T> {
         self.over = Over::NEVER;
         self.inner.take()
     }
@@ -111,7 +109,7 @@ macro_rules! question {
                         this.take();
                         return Poll::Ready(answer.map_err(WaitError::Ask));
                     }
-                    ready!(this.over.poll(cx));
+                    std::task::ready!(this.over.poll(cx));
                 }
                 let taken = Err(WaitError::Ask(AskError::Taken));
                 Poll::Ready(this.take().map_or(taken, |inner| inner.until(Some(Duration::ZERO))))
@@ -120,54 +118,7 @@ macro_rules! question {
     };
 }
 
-question!(Reply);
-question!(Asking);
-
-impl<M> Future for Within<Sending<M>> {
-    type Output = Result<(), SendError<M>>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let Some(inner) = &mut this.inner else { return Poll::Ready(Ok(())) };
-        let sent = match Pin::new(&mut *inner).poll(cx) {
-            Poll::Ready(sent) => sent,
-            Poll::Pending => {
-                ready!(this.over.poll(cx));
-                inner.expire()
-            }
-        };
-        this.take();
-        Poll::Ready(sent)
-    }
-}
-
-impl<S: Send + 'static> Future for Within<Ending<S>> {
-    type Output = Result<bool, Reason>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Within { inner, over } = &mut *self;
-        let Some(inner) = inner else { return Poll::Ready(Ok(false)) };
-        if let Poll::Ready(ended) = Pin::new(inner).poll(cx) {
-            return Poll::Ready(ended.map(|()| true));
-        }
-        ready!(over.poll(cx));
-        Poll::Ready(Ok(false))
-    }
-}
-
-impl Future for Within<Closing> {
-    type Output = Result<ShutdownReport, Reason>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Within { inner, over } = &mut *self;
-        let Some(inner) = inner else { return Poll::Ready(Ok(ShutdownReport::default())) };
-        if let Poll::Ready(report) = Pin::new(&mut *inner).poll(cx) {
-            return Poll::Ready(report);
-        }
-        ready!(over.poll(cx));
-        Poll::Ready(Ok(inner.expire()))
-    }
-}
+pub(super) use question;
 
 impl<T: fmt::Debug> fmt::Debug for Within<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use super::PoolId;
+use super::job::PoolId;
 use crate::sync::{hint, thread_plain};
 
 /// The wait is refused: no thread could take over this worker's work.

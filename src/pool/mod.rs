@@ -1,15 +1,14 @@
 //! A work-stealing pool of threads: it runs jobs, and knows nothing of what they are.
 //!
-//! From below, each knowing only those before it: [`alarm`], [`current`], [`idle`], [`lifo_slot`];
-//! [`queues`], [`compensation`]; [`place`]; `shared`; `worker`; `monitor`; this file.
+//! From below, each knowing only those before it: [`alarm`], `job`, [`idle`], [`lifo_slot`]; `current`;
+//! [`queues`], [`compensation`]; `place`; `shared`; `worker`; `monitor`; this file.
 //!
 //! A [`Job`] is one pointer wide. A job that is scheduled from a job on a worker is run by that
 //! worker next, with its memory warm; others are run in the order in which they came. A job that
-//! is about to sleep says so ([`current`]), and another thread takes its worker's place.
+//! is about to sleep says so ([`reserve`]), and another thread takes its worker's place.
 
 use std::fmt;
 use std::io;
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
@@ -17,6 +16,7 @@ pub(crate) mod alarm;
 pub(crate) mod compensation;
 mod current;
 pub(crate) mod idle;
+mod job;
 pub(crate) mod lifo_slot;
 mod monitor;
 mod place;
@@ -25,6 +25,8 @@ mod shared;
 mod worker;
 
 pub(crate) use current::{Away, Reserved, WouldBlock, goes_on, linger, reserve};
+pub(crate) use job::Job;
+pub(crate) use job::PoolId;
 
 use crate::enrolled::Enrolled;
 use crate::sync::Instant;
@@ -34,37 +36,6 @@ use place::Place;
 use queues::Queues;
 use shared::Shared;
 use worker::{is_closed, schedule, start, works_for};
-
-/// What a pool runs. To drop one un-run says that its pool is gone.
-pub(crate) trait Job: Sized + Send + 'static {
-    /// Which job it is. The one that a worker runs and one that is scheduled by it are the same if
-    /// they have the same number; it is not 0.
-    fn id(&self) -> usize;
-
-    /// The job as an address; none if nothing of it is left to run.
-    fn into_raw(self) -> Option<NonNull<()>>;
-
-    /// The job again.
-    ///
-    /// # Safety
-    /// `raw` came from [`into_raw`](Self::into_raw) of this type, and comes back once.
-    unsafe fn from_raw(raw: NonNull<()>) -> Self;
-
-    /// Is it one that was [enrolled](Pool::enrolled), and has not been run to its end?
-    fn is_suspended(&self) -> bool;
-
-    /// Runs jobs one after the other: `first`, and for as long as there are, what `next` has.
-    fn run_all(first: Self, next: impl FnMut() -> Option<Self>);
-}
-
-/// Which pool it is, by the address of what its threads share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolId(usize);
-
-impl PoolId {
-    /// No pool's.
-    const NONE: Self = PoolId(0);
-}
 
 /// How a pool is to be.
 #[derive(Clone, Debug)]

@@ -22,7 +22,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Job;
+use super::job::Job;
 use super::shared::Shared;
 use super::worker::{builder, start};
 use crate::panic;

@@ -32,7 +32,7 @@
 
 use std::cell::RefCell;
 
-use super::Job;
+use super::job::Job;
 use super::queues::{Queues, Remote, take};
 use crate::sync::queue::Worker;
 use crate::sync::thread;

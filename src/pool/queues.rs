@@ -7,7 +7,7 @@
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 
-use super::Job;
+use super::job::Job;
 use super::lifo_slot::LifoSlot;
 use crate::sync::CachePadded;
 use crate::sync::atomic::AtomicU32;

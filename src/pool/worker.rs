@@ -5,10 +5,10 @@ use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 
-use super::Job;
 use super::compensation::Next;
 use super::current::{Current, Worker, WouldBlock};
 use super::idle::Woken;
+use super::job::Job;
 use super::place::{Own, OwnPlace, Scheduled};
 use super::shared::Shared;
 use crate::panic;

@@ -1,0 +1,34 @@
+//! What a pool runs, and which pool it is.
+
+use std::ptr::NonNull;
+
+/// What a pool runs. To drop one un-run says that its pool is gone.
+pub(crate) trait Job: Sized + Send + 'static {
+    /// Which job it is. The one that a worker runs and one that is scheduled by it are the same if
+    /// they have the same number; it is not 0.
+    fn id(&self) -> usize;
+
+    /// The job as an address; none if nothing of it is left to run.
+    fn into_raw(self) -> Option<NonNull<()>>;
+
+    /// The job again.
+    ///
+    /// # Safety
+    /// `raw` came from [`into_raw`](Self::into_raw) of this type, and comes back once.
+    unsafe fn from_raw(raw: NonNull<()>) -> Self;
+
+    /// Is it one that was [enrolled](super::Pool::enrolled), and has not been run to its end?
+    fn is_suspended(&self) -> bool;
+
+    /// Runs jobs one after the other: `first`, and for as long as there are, what `next` has.
+    fn run_all(first: Self, next: impl FnMut() -> Option<Self>);
+}
+
+/// Which pool it is, by the address of what its threads share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolId(pub(super) usize);
+
+impl PoolId {
+    /// No pool's.
+    pub(super) const NONE: Self = PoolId(0);
+}
