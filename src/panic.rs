@@ -1,8 +1,8 @@
 //! The one door to code that is not the crate's own.
 //!
 //! Closures, handlers, hooks, wakers, clocks, executors and every `Drop` of a user's value may
-//! panic. Whoever calls them on behalf of somebody else calls them through [`catch`], and decides
-//! what the panic means; [`ignore`] is for those whose panic means nothing to anyone. No caller of
+//! panic. A call on behalf of another party goes through [`catch`], and decides what the panic
+//! means; [`ignore`] is for panics without a meaning, [`owning`] for those of the caller. No caller of
 //! either holds a lock or a borrow meanwhile. `docs/user-code.md` lists every such place.
 
 #![forbid(unsafe_code)]
@@ -16,7 +16,7 @@ pub(crate) use crate::sync::panic::catch;
 /// What a panic carries.
 pub(crate) type Payload = Box<dyn Any + Send>;
 
-/// Runs user code whose panic concerns nobody.
+/// Runs user code, and ignores its panic.
 #[inline]
 pub(crate) fn ignore(f: impl FnOnce()) {
     if let Err(payload) = catch(f) {

@@ -154,12 +154,12 @@ impl<'a> Cutoff<'a> {
         self.at
     }
 
-    /// The same, to be compared with others; none if it is never.
+    /// The end of the wait, to be compared with others; none if it has none.
     pub(crate) fn end(self) -> Option<End> {
         self.at.map(|at| End { clock: self.clock.identity(), at })
     }
 
-    /// Is the time over?
+    /// Returns true if the time is over.
     pub(crate) fn is_over(self) -> bool {
         self.at.is_some_and(|at| at.is_zero() || self.clock.now() >= at)
     }
@@ -193,7 +193,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Does it come before the other one? `None`: they are by different clocks.
+    /// Returns true if it comes before the other one; `None` if they are by different clocks.
     pub(crate) fn is_before(self, other: End) -> Option<bool> {
         (self.clock == other.clock).then_some(self.at < other.at)
     }

@@ -1,4 +1,4 @@
-//! Who sleeps, and how to wake it.
+//! Threads and tasks that sleep, and how to wake them.
 //!
 //! A list is a slab: a waiter is found by its slot, so adding, moving and removing one take the
 //! same few steps however many wait. No waker is called, cloned or dropped under the lock.
@@ -19,7 +19,7 @@ pub(crate) enum Waiter {
 }
 
 impl Waiter {
-    /// Wakes it. A waker that panics hurts nobody else.
+    /// Wakes it. The panic of a waker is ignored.
     pub(crate) fn wake(self) {
         panic::ignore(|| match self {
             Waiter::Thread(thread) => thread.unpark(),

@@ -140,7 +140,8 @@ impl<S: Send + 'static> Actor<S> {
     }
 }
 
-/// What became of a message. One that was refused is dropped: before a handle, which may be the last.
+/// Says what became of a message. One that was refused is dropped here, before the handle that it was
+/// sent by: that may be the last.
 fn accepted<M>(sent: Result<(), SendError<M>>) -> Accepted {
     let Err(refused) = sent else { return Accepted::Yes };
     let (message, reason) = refused.into_parts();
@@ -151,7 +152,7 @@ fn accepted<M>(sent: Result<(), SendError<M>>) -> Accepted {
     }
 }
 
-/// The same from the span that a timer was armed in, if the actor is traced.
+/// Sends from the span that a timer was armed in, if the actor is traced.
 #[cfg(feature = "tracing")]
 fn from<A, R>(origin: Option<Origin>, send: impl FnOnce(A) -> R) -> impl FnOnce(A) -> R {
     move |actor| match origin {

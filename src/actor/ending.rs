@@ -18,7 +18,7 @@ use crate::wait_list::Place;
 ///
 /// It keeps a handle, so it keeps the actor going. Polling it runs no turn. Dropping it leaves
 /// nothing behind. Polled again after it was ready, it looks again: closed and ended stay so, and
-/// whoever waits for idle waits for the next time.
+/// `idle` waits for the next time.
 #[must_use = "it does nothing unless it is awaited, or waited for"]
 pub struct Ending<S: Send + 'static> {
     actor: Actor<S>,

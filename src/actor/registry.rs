@@ -89,7 +89,7 @@ impl dyn Member {
     }
 }
 
-/// What a system and its actors share.
+/// Shared by a system and its actors.
 pub(super) struct Shared {
     /// Without one, the machine's.
     clock: Option<Arc<dyn Clock>>,
@@ -104,7 +104,7 @@ struct Registry {
     last: u64,
     /// By number, in the order in which they came.
     members: BTreeMap<u64, Arc<dyn Member>>,
-    /// What those have discarded that have ended.
+    /// Messages that members which have ended had discarded.
     discarded: u64,
 }
 
@@ -169,7 +169,7 @@ impl Shared {
         wanted.map(|(number, _)| *number).collect()
     }
 
-    /// That member, if it has not ended.
+    /// The member of this number, if it has not ended.
     pub(super) fn member(&self, number: u64) -> Option<Arc<dyn Member>> {
         self.registry.lock().members.get(&number).cloned()
     }
@@ -179,7 +179,7 @@ impl Shared {
         self.registry.lock().members.first_key_value().map(|(_, member)| member.clone())
     }
 
-    /// Have all of them ended?
+    /// Returns true if all of them have ended.
     pub(super) fn has_ended(&self) -> bool {
         self.registry.lock().members.is_empty()
     }

@@ -169,6 +169,9 @@ impl Course {
     /// Closes the actors that are idle, and the others if `all`. Idle ones may end here until the
     /// time is over; from then on the others are left to be stopped.
     fn close(&mut self, all: bool, is_over: impl Fn() -> bool) {
+        if self.to_close.is_empty() {
+            return;
+        }
         let mut over = false;
         while !self.to_close.is_empty() {
             self.close_some(!over && !self.elsewhere, all && !over);
@@ -305,7 +308,7 @@ impl Closing {
     /// let queue = DrainQueue::new();
     /// let system = System::new();
     /// let n = system.spawn(Actor::builder().name("n").executor(queue.handle()), 0)?;
-    /// n.send(|n| *n += 1)?; // nobody runs this in time
+    /// n.send(|n| *n += 1)?; // its queue is not run in time
     /// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     /// let report =
     ///     runtime.block_on(system.shutdown_async().within_async(Duration::from_millis(5)))?;

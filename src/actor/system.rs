@@ -29,14 +29,14 @@ use crate::time::{Clock, Limit};
 /// what they have accepted until a deadline, or by the drop of the system's last handle, which
 /// stops them. The system keeps no actor going, and forgets those that have ended.
 ///
-/// Clones are handles to the same system. Its actors hold none: whoever wants a system to end with
-/// one of its actors keeps a clone in that actor's state and no other.
+/// Clones are handles to the same system. Its actors hold none: a system that is to end with one of
+/// its actors has its only clone in that actor's state.
 ///
 /// # Dropping
 /// The drop of the last clone stops all actors of the system: what waits is given back, each asker
 /// gets an error, and turns that run end in their own time. It waits for nothing, so a drop never
 /// hangs. Outside of turns it runs undelivered hooks and end hooks of
-/// actors that have no executor and that nobody is running; inside a turn, these are run when the
+/// actors that have no executor and are not being run; inside a turn, these are run when the
 /// turn is over. After a complete shutdown there is nothing to do.
 ///
 /// # Examples
@@ -64,7 +64,7 @@ pub struct System {
     scope: Arc<Scope>,
 }
 
-/// What the clones of a system share: the last one drops it.
+/// Shared by the clones of a system: the last one drops it.
 struct Scope {
     shared: Arc<Shared>,
 }
@@ -278,7 +278,7 @@ impl System {
     /// let queue = DrainQueue::new();
     /// let system = System::new();
     /// let n = system.spawn(Actor::builder().executor(queue.handle()), 0)?;
-    /// n.send(|n| *n += 1)?; // nobody has run this yet
+    /// n.send(|n| *n += 1)?; // waits in the queue
     /// let report = system.shutdown(Duration::ZERO)?; // no time for that
     /// assert_eq!((report.ended, report.stopped, report.running.len()), (0, 0, 1));
     /// queue.run_until_idle(); // gives the message back, and ends the actor

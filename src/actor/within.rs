@@ -23,8 +23,8 @@ use crate::time::{Sleep, Timers};
 /// | [`Ending`](crate::Ending) | `Ok(true)` | `Ok(false)` |
 /// | [`Closing`](crate::Closing) | the report | the report: what had not ended was stopped |
 ///
-/// What is ready when it is polled is not late, however long nobody has polled. A limit of zero is
-/// one look, by the first poll; a limit too large for the clock is none.
+/// What is ready when it is polled is not late, however long the future was not polled. A limit of
+/// zero is one look, by the first poll; a limit too large for the clock is none.
 ///
 /// Polling it runs no turn. It may be polled by `&mut` in a `select!` loop: a branch that was not
 /// taken loses nothing, and the time goes on. Dropping it is dropping what it was made of: a
@@ -45,7 +45,7 @@ use crate::time::{Sleep, Timers};
 /// ```
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Within<T> {
-    /// Before its limit: whoever is woken by what it waits for is not woken for nothing later.
+    /// Before its limit: a task that is woken by what it waits for is not woken by the limit later.
     pub(super) inner: Option<T>,
     pub(super) over: Over,
 }

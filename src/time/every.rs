@@ -54,7 +54,7 @@ impl Every {
         Every { first: delay, ..self }
     }
 
-    /// At most so many overdue ticks are run one after the other; the older ones are dropped. 5
+    /// At most this many overdue ticks are run one after the other; the older ones are dropped. 5
     /// without this. Zero counts as one: the latest tick is never dropped.
     pub const fn catch_up(self, most: u32) -> Self {
         Every { most: if most == 0 { 1 } else { most }, ..self }
@@ -168,7 +168,7 @@ impl<F: FnMut(Tick) -> Accepted + Send> Job for Periodic<F> {
     }
 }
 
-/// So many nanoseconds, which a duration can hold.
+/// A number of nanoseconds, which a duration can hold.
 fn duration(nanos: u128) -> Duration {
     const SECOND: u128 = 1_000_000_000;
     let seconds = u64::try_from(nanos / SECOND).unwrap_or(u64::MAX);

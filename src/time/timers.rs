@@ -1,15 +1,15 @@
 //! What is armed, in the order in which it is due.
 //!
-//! One lock holds the armed timers in a map, by due time and then by the number of the arming. Who
-//! is in the map is armed, who is not will not fire: firing, cancelling and resetting are each the
-//! removal of one key, so they exclude each other, and nothing that is cancelled stays behind.
+//! One lock holds the armed timers in a map, by due time and then by the number of the arming. A timer
+//! in the map is armed, any other will not fire: firing, cancelling and resetting are each the removal
+//! of one key, so they exclude each other, and nothing that is cancelled stays behind.
 //!
 //! - T1: a timer leaves the map before its function runs. What the function arms, cancels or resets
 //!   is another key.
 //! - T2: no user code under the lock: clocks are read before it is taken, functions run and are
 //!   dropped after it was let go. A timer's own place is changed under the queue's lock alone.
 //! - T3: the thread writes down that it lies down in the same step in which it has seen what is due
-//!   next; whoever arms something sooner finds it there, and wakes it.
+//!   next; a thread that arms something sooner finds it there, and wakes it.
 //! - T4: the last clone of a service ends it: what is armed then never fires, and is dropped.
 
 #![forbid(unsafe_code)]
@@ -57,7 +57,7 @@ pub struct Timers {
     owner: Arc<Owner>,
 }
 
-/// What the clones share: dropping it ends the service.
+/// Shared by the clones: dropping it ends the service.
 struct Owner {
     shared: Arc<Shared>,
 }
@@ -76,7 +76,7 @@ struct Queue {
     last: u64,
     service: Service,
     /// The thread, if it lies down and has not been woken, and when it gets up. That may be sooner
-    /// than anything is due: most timers are cancelled, and the next one armed then wakes nobody.
+    /// than anything is due: most timers are cancelled, and the next one armed then wakes no thread.
     lying: Option<(Thread, Due)>,
     /// Delayed messages that were not accepted.
     undelivered: u64,
@@ -136,7 +136,7 @@ enum Place {
 
 /// What a timer does.
 pub(super) trait Job: Send + Sync {
-    /// Does it fire more than once?
+    /// Returns true if it fires more than once.
     fn comes_again(&self) -> bool {
         false
     }
@@ -156,7 +156,7 @@ pub(super) trait Job: Send + Sync {
 /// What came of firing.
 #[derive(Clone, Copy)]
 pub(super) struct Fired {
-    /// Was a message not accepted?
+    /// A message was not accepted.
     pub(super) lost: bool,
     /// When it is due again.
     pub(super) next: Option<Due>,
@@ -207,7 +207,7 @@ impl Queue {
             let due = first.key().due.moment().filter(|due| *due <= now)?;
             let entry = first.remove();
             if let Some(later) = entry.job.put_off(due, now) {
-                // The caller looks at what is first, so nobody has to be woken.
+                // The caller looks at what is first, so no thread has to be woken.
                 let lying = self.lying.take();
                 let _ = self.insert(later, entry);
                 self.lying = lying;
@@ -386,13 +386,15 @@ impl Timers {
     pub fn of(clock: &Arc<dyn Clock>) -> Timers {
         let address = Arc::as_ptr(clock).cast::<()>().addr();
         let mut services = OF_CLOCKS.lock();
-        services.retain(|(_, owner)| owner.strong_count() > 0);
-        let found = services.iter().find(|(of, _)| *of == address);
-        if let Some(owner) = found.and_then(|(_, owner)| owner.upgrade()) {
+        if let Some(owner) = services.by_clock.get(&address).and_then(Weak::upgrade) {
             return Timers { owner };
         }
         let timers = Timers::started_later(clock.clone());
-        services.push((address, Arc::downgrade(&timers.owner)));
+        services.by_clock.insert(address, Arc::downgrade(&timers.owner));
+        if services.by_clock.len() >= services.sweep_at {
+            services.by_clock.retain(|_, owner| owner.strong_count() > 0);
+            services.sweep_at = SWEEP_FROM.max(2 * services.by_clock.len());
+        }
         timers
     }
 
@@ -435,7 +437,7 @@ impl Timers {
         })
     }
 
-    /// The same, for a function that says whether its message was accepted.
+    /// [`after`](Self::after), for a function that says whether its message was accepted.
     pub(crate) fn message_after(
         &self,
         delay: Duration,
@@ -506,7 +508,7 @@ impl Timers {
         })
     }
 
-    /// The same, for a function that says whether its message was accepted.
+    /// [`every`](Self::every), for a function that says whether its message was accepted.
     pub(crate) fn messages_every(
         &self,
         every: Every,
@@ -543,7 +545,7 @@ impl Timers {
         Sleep::new(self.clone(), Due::after(self.now(), delay))
     }
 
-    /// The same for a moment of this service's clock.
+    /// [`sleep`](Self::sleep) until a moment of this service's clock.
     pub(crate) fn sleep_until(&self, at: Duration) -> Sleep {
         Sleep::new(self.clone(), Due::At(at))
     }
@@ -579,7 +581,7 @@ impl Timers {
         self.shared().queue.lock().armed.len()
     }
 
-    /// Is nothing armed? Stale on return.
+    /// Returns true if nothing is armed. Stale on return.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -760,9 +762,9 @@ impl Timer {
     ///
     /// let clock = VirtualClock::new();
     /// let timers = Timers::by_hand(clock.clone());
-    /// let patience = timers.after(Duration::from_secs(60), || println!("nobody came"));
+    /// let patience = timers.after(Duration::from_secs(60), || println!("too late"));
     /// clock.advance(Duration::from_secs(59));
-    /// assert!(patience.reset(Duration::from_secs(60))); // somebody came
+    /// assert!(patience.reset(Duration::from_secs(60))); // a customer came
     /// assert_eq!(timers.next_due(), Some(Duration::from_secs(119)));
     /// ```
     pub fn reset(&self, delay: Duration) -> bool {
@@ -785,12 +787,12 @@ impl Timer {
         true
     }
 
-    /// Will it fire (again), as things are? Stale on return. Takes a short lock.
+    /// Returns true if it will fire (again), as things are. Stale on return. Takes a short lock.
     pub fn is_armed(&self) -> bool {
         !matches!(*self.entry.place.lock(), Place::Over)
     }
 
-    /// Leaves the timer armed, with nobody to cancel it.
+    /// Leaves the timer armed, without a handle to cancel it.
     pub fn forget(self) {}
 }
 
@@ -800,8 +802,18 @@ impl fmt::Debug for Timer {
     }
 }
 
+/// The services of clocks that were brought along without one.
+struct OfClocks {
+    /// By the address of the clock, which stays taken as long as its service is there.
+    by_clock: BTreeMap<usize, Weak<Owner>>,
+    /// With this many entries, those of services that have ended are removed.
+    sweep_at: usize,
+}
+
+/// Fewer entries than these are not worth a look.
+const SWEEP_FROM: usize = 64;
+
 global! {
-    /// The services of clocks that were brought along without one, by the address of the clock. It
-    /// stays taken as long as its service is there.
-    static OF_CLOCKS: Mutex<Vec<(usize, Weak<Owner>)>> = Mutex::new(Vec::new());
+    static OF_CLOCKS: Mutex<OfClocks> =
+        Mutex::new(OfClocks { by_clock: BTreeMap::new(), sweep_at: SWEEP_FROM });
 }
