@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::task::{Context, Wake, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use turnwise::executor::DrainQueue;
@@ -988,4 +988,30 @@ fn a_service_that_ends_inside_of_another_ones_end_is_over_at_once() {
     drop(outer);
     assert_eq!(told.recv(), Ok(false));
     assert!(!armed.cancel());
+}
+
+#[test]
+fn the_service_of_a_clock_is_found_in_the_same_time_however_many_there_are() {
+    const EACH: usize = 300;
+    let mut kept = Vec::new();
+    let mut times: Vec<_> = (0..100)
+        .map(|_| {
+            let begun = Instant::now();
+            kept.extend((0..EACH).map(|_| {
+                let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
+                Timers::of(&clock)
+            }));
+            begun.elapsed()
+        })
+        .collect();
+    let last = times.split_off(95).into_iter().min().unwrap();
+    let first = times.into_iter().take(5).max().unwrap();
+    // A walk through all of them makes that some twenty times.
+    assert!(last < 6 * first, "{last:?} with 30,000 of them, {first:?} with 1,500");
+    // And those that have gone are forgotten.
+    drop(kept);
+    let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
+    let (timers, again) = (Timers::of(&clock), Timers::of(&clock));
+    timers.after(SECOND, || ()).forget();
+    assert_eq!(again.len(), 1);
 }
