@@ -256,7 +256,6 @@ const WAYS: &[Way] = &[
     ("waiting ask_async", 1, |till| drop(till.waiting().ask_async(COIN))),
     ("recipient tell", 1, |till| till.recipient().tell(COIN).unwrap()),
     ("recipient ask", 1, |till| till.recipient().ask(COIN).forget()),
-    ("recipient waiting", 1, |till| till.reply_recipient().waiting().tell(COIN).wait().unwrap()),
     ("inside a turn", 1, |till| in_turn(|| till.send(add).unwrap())),
 ];
 

@@ -34,7 +34,7 @@ pub use builder::ActorBuilder;
 pub use ending::Ending;
 pub use message::{Context, Handler};
 pub use posted::Posted;
-pub use recipient::{Recipient, WaitingRecipient, WeakRecipient};
+pub use recipient::Recipient;
 pub use reply::{Promise, Reply, WaitError, promise, promise_on};
 pub use shutdown::{Closing, ShutdownReport};
 pub use snapshot::{ActorSnapshot, SystemSnapshot};

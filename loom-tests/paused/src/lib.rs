@@ -43,7 +43,7 @@ pub use actor::{
     AbortHandle, Activity, Actor, ActorBuilder, ActorSnapshot, Asking, AsyncContext, AsyncHandler,
     AsyncTurn, Closing, Context, Ending, Handler, Posted, Promise, Recipient, Reply, Sending,
     ShutdownReport, SpawnError, SpawnReason, Spawner, System, SystemSnapshot, WaitError, Waiting,
-    WaitingRecipient, WeakActor, WeakRecipient, Within, promise, promise_on,
+    WeakActor, Within, promise, promise_on,
 };
 pub use budget::Budget;
 pub use cell::config::{Overflow, PanicPolicy, Undelivered};

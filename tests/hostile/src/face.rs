@@ -16,8 +16,8 @@ use turnwise::executor::{Blocking, DrainQueue, Rayon, Tokio};
 use turnwise::{
     Actor, AskError, Asking, Budget, Clock, Closing, Context, EndCause, Ending, Executor, Handler,
     MonotonicClock, Overflow, PanicPolicy, Promise, Reason, Recipient, Reply, Restarts, SendError,
-    Sending, ShutdownReport, ThreadPool, Undelivered, WaitError, WeakActor, WeakRecipient, Within,
-    promise, promise_on,
+    Sending, ShutdownReport, ThreadPool, Undelivered, WaitError, WeakActor, Within, promise,
+    promise_on,
 };
 pub use turnwise::{Drain, Limit, System, VirtualClock, blocking};
 
@@ -34,7 +34,6 @@ use crate::user::{Answer, Last, Mail, OddClock, State, World, caught, is_claimed
 
 pub type Handle = Actor<State>;
 pub type Weak = WeakActor<State>;
-pub type WeakWay = WeakRecipient<Mail>;
 pub type Spawner = turnwise::Spawner<State>;
 
 /// Does a poll run turns of nobody, or only none of an actor with an executor?
@@ -346,16 +345,16 @@ pub fn wait_ended(actor: &Handle, limit: Limit) {
 #[derive(Clone)]
 pub enum Route {
     Recipient(Recipient<Mail>),
-    Asks(Recipient<Mail, Answer>),
-    Weak(WeakWay),
+    Asks(Recipient<Mail>),
+    Weak(Weak),
 }
 
 impl Route {
     pub fn new(actor: &Handle, way: Way) -> Self {
         match way {
             Way::Recipient => Route::Recipient(actor.recipient()),
-            Way::Asks => Route::Asks(actor.reply_recipient()),
-            Way::Weak => Route::Weak(actor.recipient().downgrade()),
+            Way::Asks => Route::Asks(actor.recipient()),
+            Way::Weak => Route::Weak(actor.downgrade()),
         }
     }
 
@@ -378,9 +377,7 @@ impl Route {
                 }
                 _ => {
                     let limit = Limit::Within(Duration::from_micros(100));
-                    if let Err(WaitError::Cancelled(back)) =
-                        recipient.waiting().ask(mail).within(limit)
-                    {
+                    if let Err(WaitError::Cancelled(back)) = recipient.ask(mail).within(limit) {
                         came_back(back.into_message().id());
                         mark(id, BACK);
                     }
@@ -388,12 +385,9 @@ impl Route {
                 }
             },
             Route::Weak(weak) => {
-                let Some(recipient) = weak.upgrade() else { return Some(false) };
-                if recipient.downgrade() != *weak {
-                    finding("a recipient is lost", &format!("{weak:?}"));
-                }
+                let Some(actor) = weak.upgrade() else { return Some(false) };
                 let again = mail.goes_again();
-                Some(retried(recipient.tell(mail), (id, again), |mail| recipient.tell(mail)))
+                Some(retried(actor.tell(mail), (id, again), |mail| actor.tell(mail)))
             }
         }
     }
@@ -405,8 +399,7 @@ impl Route {
                 let _ = (recipient.name(), recipient.is_closed(), recipient.stop_cause());
             }
             Route::Asks(recipient) => {
-                let (weak, _) = (recipient.downgrade(), format!("{recipient:?}"));
-                let _ = (weak.upgrade().is_some_and(|same| same == *recipient), weak.name());
+                let _ = (recipient.clone() == *recipient, format!("{recipient:?}"));
             }
             Route::Weak(weak) => drop((weak.name(), format!("{weak:?}"))),
         }

@@ -185,7 +185,7 @@ fn phases(world: &Arc<World>, patience: Duration) -> bool {
             }
             let now = alive(|_, _| false);
             if let Some(gone) = left.iter().find(|id| !now.contains(id)) {
-                finding("a weak recipient keeps its actor", &about(world, *gone));
+                finding("a weak handle keeps its actor", &about(world, *gone));
             }
         }
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use cooked_waker::{IntoWaker, Wake, WakeRef};
 
 use crate::face::{
-    self, Asked, Done, Handle, Limit, Order, Outcome, Owed, Place, Route, Underway, Weak, WeakWay,
+    self, Asked, Done, Handle, Limit, Order, Outcome, Owed, Place, Route, Underway, Weak,
 };
 use crate::ledger::{
     ACCEPTED, BACK, CLAIMED, DROPPED, FORGIVEN, KEPT, Kind, NOBODY, RUN, SETTLED, TOLD, Token,
@@ -138,7 +138,7 @@ pub struct World {
     owed: [Mutex<Option<Owed>>; FUTURES],
     ways: [Mutex<Option<(usize, Route)>>; FUTURES],
     /// They keep no actor, and so stay until the actors without handles have ended.
-    pub weak_ways: Mutex<Option<Vec<WeakWay>>>,
+    pub weak_ways: Mutex<Option<Vec<Weak>>>,
     pub clock: face::VirtualClock,
     pub clockwork: Clockwork,
     pub desk: Desk,
