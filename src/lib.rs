@@ -45,7 +45,7 @@ pub use error::{
     Withdrawn,
 };
 pub use executor::{ThreadPool, blocking};
-pub use time::{Clock, Deadline, Limit, MonotonicClock, VirtualClock};
+pub use time::{Clock, Limit, MonotonicClock, VirtualClock};
 
 /// Is this thread inside a turn of some actor, or inside a call of an executor's that a send has
 /// made? A [`send`](Actor::send) leaves its message in the mailbox there, instead of running it.

@@ -6,14 +6,11 @@
 //! | a function, again and again | [`Timers::every`] |
 //! | a task that waits for a time | [`Timers::sleep`] |
 //! | a limit | [`Limit`], on the [`Clock`] of the actor |
-//! | one limit for several waits | [`Deadline`] |
 //! | time in tests | [`VirtualClock`], [`Timers::by_hand`] |
 
 #![forbid(unsafe_code)]
 
 // By path, because the models include this file by path, and would look beside it.
-#[path = "time/deadline.rs"]
-mod deadline;
 #[path = "time/every.rs"]
 mod every;
 #[path = "time/sleep.rs"]
@@ -29,7 +26,6 @@ use std::time::{Duration, Instant};
 
 use crate::sync::thread;
 
-pub use deadline::Deadline;
 pub use every::{Every, Tick, TimerError};
 pub use sleep::Sleep;
 pub use timers::{Timer, Timers};
@@ -125,7 +121,7 @@ impl From<Duration> for Limit {
     }
 }
 
-/// When one wait ends at the latest; [`Deadline`] is the public one, which keeps its clock.
+/// When one wait ends at the latest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cutoff<'a> {
     clock: &'a dyn Clock,
@@ -162,14 +158,6 @@ impl<'a> Cutoff<'a> {
     /// Returns true if the time is over.
     pub(crate) fn is_over(self) -> bool {
         self.at.is_some_and(|at| at.is_zero() || self.clock.now() >= at)
-    }
-
-    /// What is left: nothing once it is over, `None` if it never is.
-    pub(crate) fn remaining(self) -> Option<Duration> {
-        self.at.map(|at| match at.is_zero() {
-            true => at,
-            false => at.saturating_sub(self.clock.now()),
-        })
     }
 
     /// Parks this thread until it is woken, or the time is over (false). May return true without

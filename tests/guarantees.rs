@@ -17,9 +17,9 @@ use common::{Held, Tally, block_on, must_end, poll_once, until};
 use turnwise::executor::{DrainQueue, Shutdown};
 use turnwise::time::{Timer, Timers};
 use turnwise::{
-    Activity, Actor, ActorBuilder, ActorName, AskError, Clock, Context, Deadline, EndCause,
-    Executor, Handler, Limit, Overflow, PanicPolicy, Promise, Reason, Reply, Restarts, StopCause,
-    System, ThreadPool, TurnPanic, VirtualClock, WaitError, blocking, promise, promise_on,
+    Activity, Actor, ActorBuilder, ActorName, AskError, Context, EndCause, Executor, Handler,
+    Limit, Overflow, PanicPolicy, Promise, Reason, Reply, Restarts, StopCause, System, ThreadPool,
+    TurnPanic, VirtualClock, WaitError, blocking, promise, promise_on,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -1192,27 +1192,6 @@ fn drop_of_a_queue_ends_its_actors_here() {
     let gone = StopCause::ExecutorGone;
     assert_eq!(told.try_recv(), Ok((here(), EndCause::Stopped(gone.clone()))));
     assert_eq!(asked.wait(), Err(AskError::from(Reason::Stopped(gone))));
-}
-
-#[test]
-fn deadline_is_one_look_at_its_clock() {
-    #[derive(Debug, Default)]
-    struct Counted(AtomicUsize);
-    impl Clock for Counted {
-        fn now(&self) -> Duration {
-            Duration::from_secs(self.0.fetch_add(1, SeqCst) as u64)
-        }
-    }
-    let counted = Arc::new(Counted::default());
-    let looks = |n: usize| assert_eq!(counted.0.load(SeqCst), n);
-    let deadline = Deadline::on(counted.clone(), Duration::from_secs(3)); // made at 0
-    looks(1);
-    assert!(!deadline.is_over()); // at 1
-    assert_eq!(deadline.remaining(), Some(Duration::from_secs(1))); // at 2
-    assert_eq!(Limit::from(&deadline), Limit::Immediate); // at 3
-    looks(4);
-    assert!(!Deadline::new(HOUR).is_over() && !Deadline::never().is_over());
-    looks(4);
 }
 
 #[test]
