@@ -22,7 +22,7 @@ use crate::sync::{hint, thread_plain};
 pub(crate) struct WouldBlock;
 
 /// A worker of a pool, whatever its jobs are.
-pub(super) trait Worker {
+pub(crate) trait Worker {
     /// Sees to it that a thread stands by. False: there is nothing to take over.
     fn reserve(&self) -> Result<bool, WouldBlock>;
     /// The thread that stands by is not needed.
@@ -45,7 +45,7 @@ pub(super) trait Worker {
 
 /// What a thread is.
 #[derive(Clone, Copy)]
-pub(super) struct Current {
+pub(crate) struct Current {
     /// The pool whose worker it is.
     pool: PoolId,
     worker: Option<NonNull<dyn Worker>>,
@@ -59,7 +59,7 @@ impl Current {
     const NONE: Self = Current { pool: PoolId::NONE, worker: None };
 
     /// Runs `f` with this thread as that worker of that pool.
-    pub(super) fn set<R>(
+    pub(crate) fn set<R>(
         pool: PoolId,
         worker: &(dyn Worker + 'static),
         f: impl FnOnce() -> R,

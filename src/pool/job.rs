@@ -30,5 +30,5 @@ pub struct PoolId(pub(super) usize);
 
 impl PoolId {
     /// No pool's.
-    pub(super) const NONE: Self = PoolId(0);
+    pub(crate) const NONE: Self = PoolId(0);
 }

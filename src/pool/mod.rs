@@ -14,7 +14,7 @@ use std::thread::available_parallelism;
 
 pub(crate) mod alarm;
 pub(crate) mod compensation;
-mod current;
+pub(crate) mod current;
 pub(crate) mod idle;
 mod job;
 pub(crate) mod lifo_slot;

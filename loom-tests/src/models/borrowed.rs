@@ -1,6 +1,11 @@
 //! R4: a message in the frame of a caller who waits.
 
+use std::cell::Cell;
+
 use super::super::error::{AskError, Reason, StopCause};
+use super::super::pool::current::{Current, Worker};
+use super::super::pool::{PoolId, WouldBlock};
+use super::scheduled::in_turn;
 use super::*;
 use crate::sync::reached;
 
@@ -75,6 +80,59 @@ pub(super) fn r4_borrowed_stopped() {
     if let Err(error) = told {
         assert_eq!(error, AskError::from(Reason::Stopped(StopCause::Requested)));
     }
+    thread.join();
+    shared.finish();
+}
+
+/// A worker whose pool lets it wait, until it is about to.
+#[derive(Default)]
+struct Fickle {
+    asked: Cell<bool>,
+}
+
+impl Worker for Fickle {
+    fn reserve(&self) -> Result<bool, WouldBlock> {
+        if self.asked.replace(true) { Err(WouldBlock) } else { Ok(false) }
+    }
+    fn cancel(&self) {}
+    fn leave(&self) -> Option<u64> {
+        None
+    }
+    fn come_back(&self, _: u64) {}
+    fn share(&self) {}
+    fn lingers(&self) -> bool {
+        false
+    }
+    fn goes_on(&self) -> bool {
+        false
+    }
+    fn has_lingered(&self, _: bool) {}
+}
+
+/// E3: a caller inside a turn may not sleep after all, and takes its closure back. Or it has begun:
+/// then its caller waits, and sees what it wrote to the frame.
+pub(super) fn r4_lent() {
+    let shared = Shared::new();
+    let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
+    Current::set(PoolId::NONE, &Fickle::default(), || {
+        in_turn(|| {
+            let mut local = Track::new(0);
+            let lent = shared.actor.with(|_| *local.get_mut() += 1);
+            let written = *local.get_ref();
+            drop(local);
+            match lent {
+                Ok(()) => {
+                    reached("run");
+                    assert_eq!(written, 1);
+                }
+                Err(AskError::Refused(Reason::WouldBlock, _)) => {
+                    reached("taken back");
+                    assert_eq!(written, 0);
+                }
+                other => unreachable!("{other:?}"),
+            }
+        });
+    });
     thread.join();
     shared.finish();
 }

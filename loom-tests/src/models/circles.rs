@@ -167,39 +167,3 @@ pub(super) fn circle_tells_a_turn_that_waits() {
     a.finish();
     b.finish();
 }
-
-/// E3: a thread that lends a closure is told of a circle, while the turn that waits for it is cut:
-/// the closure is taken back, or it has begun and is waited for.
-pub(super) fn circle_is_cut_as_it_is_told() {
-    let [a, b] = pair_by_hand();
-    let (there, asked) = (b.clone(), a.actor.clone());
-    let thread = spawn(move || {
-        let turn = async move |_: &mut Log| told(asked.call(|_| ()).await);
-        let (turn, abort) = there.actor.run_abortable(turn);
-        there.queue().run_all();
-        abort.abort();
-        there.queue().run_all();
-        drop(turn);
-    });
-    let inside = b.actor.clone();
-    let mut local = Track::new(0);
-    let lend = |_: &mut Log| told(inside.with(|_| *local.get_mut() += 1));
-    let cycle = a.actor.with(lend).expect("nobody stops it");
-    let written = *local.get_ref();
-    drop(local);
-    if cycle.is_some() {
-        reached("taken back");
-        assert_eq!(written, 0);
-    } else {
-        reached("run");
-        assert_eq!(written, 1);
-    }
-    thread.join();
-    drop(inside);
-    for _ in 0..2 {
-        a.queue().run_all();
-        b.queue().run_all();
-    }
-    a.finish();
-    b.finish();
-}
