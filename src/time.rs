@@ -47,7 +47,7 @@ pub use virtual_clock::VirtualClock;
 ///     }
 /// }
 /// let hasty = Actor::builder().clock(Doubled).spawn(0)?;
-/// assert!(!hasty.wait_ended(Duration::from_millis(2))?); // after one millisecond
+/// assert!(!hasty.ended().within(Duration::from_millis(2))?); // after one millisecond
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Clock: Send + Sync + fmt::Debug {

@@ -110,10 +110,10 @@ fn an_answer_that_nobody_takes_is_dropped_though_wakers_and_abort_handles_are_le
         if asker_leaves_first {
             drop(turn);
             go.keep(());
-            n.wait_idle().unwrap();
+            n.idle().wait().unwrap();
         } else {
             go.keep(());
-            n.wait_idle().unwrap();
+            n.idle().wait().unwrap();
             drop(turn);
         }
         assert_eq!(Arc::strong_count(&told.0), 1, "asker first: {asker_leaves_first}");
@@ -259,7 +259,7 @@ fn a_turn_is_counted_when_it_is_over() {
     let (turn, abort) = log.run_abortable(async move |_| drop(gone.await));
     abort.abort();
     assert_eq!(turn.wait(), Err(AskError::Aborted(ActorName::ANY)));
-    log.wait_idle().unwrap();
+    log.idle().wait().unwrap();
     assert_eq!(handled(), 2);
 }
 
@@ -276,7 +276,7 @@ fn idle_closed_and_ended_wait_for_the_turn() {
     let (turn, go) = waits(&log);
     let (mut idle, mut closed, mut ended) = (log.idle(), log.closed(), log.ended());
     assert!(!is_ready(&mut idle) && !is_ready(&mut closed) && !is_ready(&mut ended));
-    assert_eq!(log.wait_ended(Limit::Immediate), Ok(false));
+    assert_eq!(log.ended().within(Limit::Immediate), Ok(false));
     assert!(!log.close_if_idle());
     assert!(log.close());
     assert!(is_ready(&mut closed));
@@ -284,7 +284,7 @@ fn idle_closed_and_ended_wait_for_the_turn() {
     assert!(ends.lock().unwrap().is_empty());
     go.keep(());
     turn.wait().unwrap();
-    assert_eq!(log.wait_ended(Duration::from_secs(60)), Ok(true));
+    assert_eq!(log.ended().within(Duration::from_secs(60)), Ok(true));
     assert!(is_ready(&mut ended));
     assert_eq!(*ends.lock().unwrap(), [(vec![1, 9], EndCause::Closed)]);
 }
@@ -336,7 +336,7 @@ fn a_system_that_is_shut_down_in_a_future_waits_for_a_turn() {
     assert!(poll().is_pending());
     go.keep(());
     turn.wait().unwrap();
-    log.wait_ended(Duration::from_secs(60)).unwrap();
+    log.ended().within(Duration::from_secs(60)).unwrap();
     assert!(matches!(poll(), Poll::Ready(report) if report.as_ref().unwrap().ended == 1));
 }
 

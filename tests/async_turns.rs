@@ -222,7 +222,7 @@ fn the_next_turn_starts_after_the_destructors() {
     n.send(move |()| next.lock().unwrap().push("next")).unwrap();
     handle.abort();
     assert_eq!(turn.wait(), Err(AskError::Aborted(ActorName::ANY)));
-    n.wait_idle().unwrap();
+    n.idle().wait().unwrap();
     assert_eq!(*order.lock().unwrap(), ["dropped", "next"]);
 }
 
@@ -303,7 +303,7 @@ fn stop_cuts_close_and_the_last_drop_do_not() {
     assert!(!turn.is_ready());
     go.keep(());
     assert_eq!(turn.wait(), Ok(8));
-    assert_eq!(n.wait_ended(Duration::from_secs(60)), Ok(true));
+    assert_eq!(n.ended().within(Duration::from_secs(60)), Ok(true));
 
     let n = Actor::new(9);
     let (turn, go) = waits_with(&dropped, &n);
@@ -329,7 +329,7 @@ fn a_turn_stops_its_own_actor() {
     let (_never, reply) = promise();
     let turn = n.ask_async(Quit(reply));
     assert_eq!(turn.wait(), Err(AskError::Aborted(ActorName::ANY)));
-    assert_eq!(n.wait_ended(Duration::from_secs(60)), Ok(true));
+    assert_eq!(n.ended().within(Duration::from_secs(60)), Ok(true));
 }
 
 #[test]
@@ -436,7 +436,7 @@ fn batches_stay_open_while_a_turn_waits() {
     assert!(log.lock().unwrap().is_empty());
     go.keep(());
     turn.wait().unwrap();
-    n.wait_idle().unwrap();
+    n.idle().wait().unwrap();
     assert_eq!(*log.lock().unwrap(), ["end 1"]);
 }
 
@@ -641,7 +641,7 @@ fn no_wake_runs_user_code_whatever_the_executor_does() {
             assert_eq!(answer.is_ok(), !gone && name.starts_with("wake"), "{manner:?}, {name}");
             assert_eq!(n.is_closed(), gone, "{manner:?}, {name}");
             n.close();
-            n.wait_ended(Limit::Unlimited).unwrap();
+            n.ended().within(Limit::Unlimited).unwrap();
             let met = lock.0.1.lock().unwrap();
             assert!(met.is_empty(), "{manner:?}, {name}: {met:?} in the call");
         }

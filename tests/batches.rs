@@ -108,7 +108,7 @@ fn every_way_to_a_turn_goes_through_a_batch() {
     other.send(move |()| target.send(turn(7)).unwrap()).unwrap();
     assert_eq!(diary.take(), once(7));
     actor.posted().send(turn(8)).unwrap();
-    actor.wait_idle().unwrap();
+    actor.idle().wait().unwrap();
     assert_eq!(diary.take(), once(8));
     assert_eq!(actor.waiting().call(turn(9)).wait(), Ok(()));
     assert_eq!(diary.take(), once(9));
@@ -238,7 +238,7 @@ fn a_panicking_hook_is_the_policys() {
         expected.extend(if resume { vec![Turn(3), After(1)] } else { vec![GaveBack] });
         assert_eq!(diary.take(), expected, "{resume}");
         // Nothing is lost, and the mailbox is free.
-        actor.wait_idle().unwrap();
+        actor.idle().wait().unwrap();
         let stopped = StopCause::Panicked("hook".into());
         assert_eq!(actor.stop_cause(), (!resume).then(|| stopped.clone()));
         match actor.send(turn(4)) {
@@ -324,7 +324,7 @@ fn hooks_of_many_senders_come_one_at_a_time() {
                 });
             }
         });
-        actor.wait_idle().unwrap();
+        actor.idle().wait().unwrap();
         // A sender that finds room after all may leave an empty seat behind, whose turn is counted.
         assert!(counted.load(SeqCst) >= 4 * per_thread);
         assert_eq!(open.load(SeqCst), 0);
@@ -432,7 +432,7 @@ fn gathered_messages_of_many_senders_keep_their_order() {
             });
         }
     });
-    actor.wait_idle().unwrap();
+    actor.idle().wait().unwrap();
     assert_eq!(actor.with(|seen| seen.count), Ok(4 * per_thread as usize));
 }
 

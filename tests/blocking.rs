@@ -71,14 +71,14 @@ fn a_limited_wait_inside_a_turn_does_not_hang() {
 
 #[test]
 fn waiting_for_idle_inside_a_turn_does_not_hang() {
-    blocks_inside_a_turn(|busy| assert_eq!(busy.wait_idle(), Ok(())));
+    blocks_inside_a_turn(|busy| assert_eq!(busy.idle().wait(), Ok(())));
 }
 
 #[test]
 fn waiting_for_the_end_inside_a_turn_does_not_hang() {
     blocks_inside_a_turn(|busy| {
         busy.close();
-        assert_eq!(busy.wait_ended(Duration::MAX), Ok(true));
+        assert_eq!(busy.ended().within(Duration::MAX), Ok(true));
     });
 }
 
@@ -174,13 +174,13 @@ fn waiting_for_oneself_is_told_at_any_depth() {
     must_end(|| {
         let [one, two] = ["one", "two"].map(|name| Actor::builder().name(name).spawn(()).unwrap());
         let answers = one.with(|()| {
-            two.with(|()| (one.with(|()| ()), one.call(|()| ()).wait(), one.wait_idle())).unwrap()
+            two.with(|()| (one.with(|()| ()), one.call(|()| ()).wait(), one.idle().wait())).unwrap()
         });
         let both = Reason::Deadlock(Cycle::from(["two", "one"]));
         let deadlock = AskError::from(both.clone());
         let expected = (Err(deadlock.clone()), Err(deadlock), Err(both));
         assert_eq!(answers.unwrap(), expected);
-        one.wait_idle().unwrap();
+        one.idle().wait().unwrap();
     });
 }
 

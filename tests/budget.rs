@@ -255,7 +255,7 @@ fn what_an_executor_refuses_is_run_by_the_fallback() {
         for _ in 0..10 {
             assert_ne!(ran_on.recv().unwrap(), here);
         }
-        actor.wait_idle().unwrap();
+        actor.idle().wait().unwrap();
         assert_eq!(actor.with(|n| *n), Ok(10));
         let refused = refused.load(SeqCst);
         assert!(refused >= 3 && refused % 3 == 0, "{refused}");
@@ -374,7 +374,7 @@ fn a_captive_sender_is_let_go_while_others_send() {
         // Without a budget, this would never end.
         let captive = captive.join().unwrap();
         over.store(true, SeqCst);
-        actor.wait_idle().unwrap();
+        actor.idle().wait().unwrap();
         let (handled, by) =
             actor.with(|state| (state.handled, std::mem::take(&mut state.by))).unwrap();
         assert_eq!(handled, sent.load(SeqCst));
@@ -475,7 +475,7 @@ fn a_caller_that_waits_keeps_its_message_to_itself() {
         (0..5).for_each(|_| actor.posted().send(add).unwrap());
         assert_eq!(actor.call(|n| *n).wait(), Ok(16));
         (0..5).for_each(|_| actor.posted().send(add).unwrap());
-        assert_eq!(actor.wait_idle(), Ok(()));
+        assert_eq!(actor.idle().wait(), Ok(()));
         // All was run by the waiting caller: what was handed on is stale, and changes nothing.
         drop(inside);
         drop(held);

@@ -242,7 +242,7 @@ fn the_limit_holds_under_fire_and_nothing_is_lost() {
                     });
                 }
             });
-            actor.wait_idle().unwrap();
+            actor.idle().wait().unwrap();
             tally.check();
             assert_eq!(tally.dropped(), refused.load(SeqCst));
             assert_eq!(actor.with(|n| *n), Ok(tally.handled()));

@@ -157,7 +157,7 @@ fn the_end_hook_may_use_others_and_its_own_handle() {
             inner_log.send(move |log: &mut Vec<_>| log.push(state)).unwrap();
             let me = inner_me.lock().unwrap().take().unwrap();
             let refused = me.send(|_| ()).is_err();
-            let waits = (me.with(|_| ()), me.wait_ended(Duration::MAX));
+            let waits = (me.with(|_| ()), me.ended().within(Duration::MAX));
             *told.lock().unwrap() = Some((me.is_closed(), refused, waits));
         };
         let actor = Actor::builder().on_end(hook).spawn(3).unwrap();
@@ -217,7 +217,7 @@ fn closing_under_fire_handles_what_was_accepted() {
             assert!(actor.close());
         });
         // The pool may be running what was posted.
-        assert_eq!(actor.wait_ended(Duration::MAX), Ok(true));
+        assert_eq!(actor.ended().within(Duration::MAX), Ok(true));
         assert_eq!(*ends.lock().unwrap(), [(tally.handled() - handled_before, EndCause::Closed)]);
     }
     assert_eq!(tally.dropped(), refused.into_inner());
@@ -443,7 +443,7 @@ fn the_cause_that_is_told_is_the_one_that_others_see() {
         let builder = build(Actor::builder());
         let actor = builder.on_end(move |_, _| tx.send(()).unwrap()).spawn(State(1)).unwrap();
         act(actor.clone());
-        assert!(actor.wait_ended(Limit::Unlimited).unwrap(), "{name}");
+        assert!(actor.ended().within(Limit::Unlimited).unwrap(), "{name}");
         ended.try_recv().unwrap();
         assert_eq!(actor.stop_cause(), cause().stop_cause(), "{name}");
     }
@@ -480,7 +480,7 @@ fn with_an_executor_the_end_comes_there() {
     // Handles that are left see it then.
     let (queue, actor) = queued(1);
     assert!(actor.close() && actor.is_closed());
-    assert_eq!(actor.wait_ended(Duration::ZERO), Ok(false));
+    assert_eq!(actor.ended().within(Duration::ZERO), Ok(false));
     queue.run_until_idle();
-    assert_eq!(actor.wait_ended(Duration::ZERO), Ok(true));
+    assert_eq!(actor.ended().within(Duration::ZERO), Ok(true));
 }

@@ -111,10 +111,10 @@ fn wait(kind: Kind, to: &Actor<Seen>) -> Result<(), Cycle> {
                 }
             }
         }
-        Kind::Idle => asked(to.wait_idle().map_err(AskError::from)),
+        Kind::Idle => asked(to.idle().wait().map_err(AskError::from)),
         Kind::End => {
             to.close();
-            asked(to.wait_ended(Limit::Unlimited).map_err(AskError::from))
+            asked(to.ended().within(Limit::Unlimited).map_err(AskError::from))
         }
         Kind::Room => {
             while to.tell(0).is_ok() {}
@@ -182,7 +182,7 @@ fn who_was_told_goes_on_and_its_question_keeps_its_place() {
         });
         assert_eq!(told.iter().filter(|told| told.is_err()).count(), 1);
         for actor in actors {
-            actor.wait_idle().unwrap();
+            actor.idle().wait().unwrap();
             assert_eq!(actor.with(|seen| seen.0.clone()), Ok(vec![1]));
         }
     });

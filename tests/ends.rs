@@ -74,7 +74,7 @@ fn closed_comes_with_every_way_to_close() {
             assert!(poll_once(&mut closed).is_ready(), "{name}: and stays so");
             assert_eq!(block_on(n.closed().within_async(NOW)), Ok(true), "{name}");
             queue.run_until_idle();
-            assert_eq!(n.wait_ended(HOUR), Ok(true), "{name}");
+            assert_eq!(n.ended().within(HOUR), Ok(true), "{name}");
         }
     });
 }

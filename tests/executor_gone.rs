@@ -141,7 +141,7 @@ impl Actors {
             verb(actor, &tally);
             back += 2 * count;
             assert_eq!(tally.returned(), back, "{}", case());
-            assert_eq!(actor.wait_ended(Limit::Unlimited), Ok(true), "{}", case());
+            assert_eq!(actor.ended().within(Limit::Unlimited), Ok(true), "{}", case());
         }
         tally.check();
         drop(self.of);
@@ -271,7 +271,7 @@ fn what_was_accepted_before_goes_to_the_hook() {
         closure_back(n.send(closure(tally.token())));
         refused(handled.wait());
         refused(asked.wait());
-        assert_eq!(n.wait_ended(Limit::Unlimited), Ok(true));
+        assert_eq!(n.ended().within(Limit::Unlimited), Ok(true));
         let undelivered = told.try_iter().collect::<Vec<_>>();
         assert_eq!(undelivered.len(), 2, "a question is answered, and goes to nobody else");
         drop((undelivered, n));
@@ -336,7 +336,7 @@ impl Suspended {
         refused(self.call.wait());
         refused(self.ask.wait());
         refused(self.waits.join().unwrap());
-        assert_eq!(self.actor.wait_ended(Limit::Unlimited), Ok(true));
+        assert_eq!(self.actor.ended().within(Limit::Unlimited), Ok(true));
         assert_eq!(self.ended.recv(), Ok(EndCause::Stopped(StopCause::ExecutorGone)));
         assert_eq!(self.undelivered.load(SeqCst), 1, "the closure that was sent");
         closure_back(self.actor.send(closure(self.tally.token())));
@@ -541,7 +541,7 @@ fn a_turn_that_is_suspended_as_its_executor_ends() {
         });
         assert_eq!(queue.run_until_idle(), 1);
         assert_eq!(turn.wait(), Err(AskError::Aborted(turnwise::ActorName::ANY)));
-        assert_eq!(n.wait_ended(Limit::Unlimited), Ok(true));
+        assert_eq!(n.ended().within(Limit::Unlimited), Ok(true));
         drop(promise);
     });
 }

@@ -175,7 +175,7 @@ fn one_at_a_time_in_the_order_of_each_sender(on: &On) {
             });
         }
     });
-    log.wait_idle().unwrap();
+    log.idle().wait().unwrap();
     assert_eq!(log.with(|(last, count)| (*last, *count)), Ok(([each; SENDERS], SENDERS * each)));
 }
 
@@ -209,7 +209,7 @@ fn a_sender_may_hold_a_lock_that_the_turn_wants(on: &On) {
     let theirs = lock.clone();
     one.send(move |_| *theirs.lock().unwrap() += 1).unwrap();
     drop(held);
-    one.wait_idle().unwrap();
+    one.idle().wait().unwrap();
     assert_eq!(*lock.lock().unwrap(), 1);
 }
 
@@ -260,7 +260,7 @@ fn stop_gives_back_what_waits(on: &On) {
     go.send(()).unwrap();
     blocked.join().unwrap();
     assert_eq!(asked.wait(), Err(AskError::from(Reason::Stopped(StopCause::Requested))));
-    assert!(one.wait_ended(Limit::Unlimited).unwrap());
+    assert!(one.ended().within(Limit::Unlimited).unwrap());
     assert_eq!(told.try_iter().count(), 5);
     assert_eq!(tally.dropped(), 5);
 }
@@ -277,7 +277,7 @@ fn a_full_mailbox_lets_in_those_who_wait(on: &On) {
             });
         }
     });
-    sum.wait_idle().unwrap();
+    sum.idle().wait().unwrap();
     assert_eq!(sum.with(|sum| *sum), Ok(4 * each));
 }
 
@@ -325,7 +325,7 @@ fn turns_may_wait_for_other_actors(on: &On) {
                 lower.send(|n| *n += 1).unwrap();
                 *own = lower.with(|n| *n).unwrap();
                 *own += lower.call(|n| *n).wait().unwrap();
-                lower.wait_idle().unwrap();
+                lower.idle().wait().unwrap();
             })
             .unwrap();
     }
@@ -370,7 +370,7 @@ fn nothing_is_lost_whatever_is_closed_or_stopped(on: &On) {
             }
         });
         one.close();
-        assert!(one.wait_ended(Limit::Unlimited).unwrap());
+        assert!(one.ended().within(Limit::Unlimited).unwrap());
         // A refused message is dropped by its sender; the queue may hold what was stopped a little
         // longer.
         common::until(|| tally.created() == tally.handled() + tally.dropped());
@@ -399,12 +399,12 @@ fn no_other_thread_runs_what_has_an_executor(on: &On) {
         ran.call(turn).within(Duration::from_secs(50)).unwrap();
         let mut polled = ran.call(turn);
         let answered = common::poll_once(&mut polled).is_ready();
-        ran.wait_idle().unwrap();
+        ran.idle().wait().unwrap();
         assert!(answered || common::block_on(polled).is_ok());
         ran.send(turn).unwrap();
         common::block_on(ran.idle()).unwrap();
         ran.send(turn).unwrap();
-        assert_eq!(ran.wait_ended(Duration::ZERO), Ok(false));
+        assert_eq!(ran.ended().within(Duration::ZERO), Ok(false));
         turns += 11;
     }
     ran.send(turn).unwrap();
@@ -735,7 +735,7 @@ mod a_runtime {
                         2 => second.waiting().call(|n| *n).wait().unwrap(),
                         3 => common::block_on(second.call(|n| *n)).unwrap(),
                         4 => {
-                            second.wait_idle().unwrap();
+                            second.idle().wait().unwrap();
                             2
                         }
                         _ => turnwise::blocking(|| seen.recv().unwrap()),

@@ -168,8 +168,8 @@ fn awaits(actor: &Actor<u64>) {
     block_on(actor.call(|turns| *turns)).unwrap();
 }
 
-fn wait_ended(actor: &Actor<u64>) {
-    assert_eq!(actor.wait_ended(Duration::from_millis(100)), Ok(false));
+fn ended_within(actor: &Actor<u64>) {
+    assert_eq!(actor.ended().within(Duration::from_millis(100)), Ok(false));
 }
 
 fn waits_for_so_long(actor: &Actor<u64>) {
@@ -210,7 +210,7 @@ fn wait_comes_back_on_an_executor() {
 /// Finding 8, sibling: the wait for an end that does not come.
 #[test]
 fn wait_ended_comes_back_on_an_executor() {
-    comes_back(late_queue(), 1, wait_ended);
+    comes_back(late_queue(), 1, ended_within);
 }
 
 /// Finding 19: `call().wait()` of one of four actors that send to themselves.
@@ -249,10 +249,10 @@ fn with_comes_back_beside_a_flood() {
     comes_back(places(), 4, with);
 }
 
-/// Finding 19: `wait_ended(100 ms)`.
+/// Finding 19: `ended().within(100 ms)`.
 #[test]
 fn limit_of_wait_ended_holds_beside_a_flood() {
-    comes_back(places(), 4, wait_ended);
+    comes_back(places(), 4, ended_within);
 }
 
 /// Finding 19, sibling: waits for room in a small mailbox that two threads keep full.

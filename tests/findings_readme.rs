@@ -318,7 +318,7 @@ fn executor_alone_runs_its_actors() {
         ("a zero limit", |actor| _ = wait_for(actor.call(|()| ()), Limit::Immediate)),
         ("a limit", |actor| _ = wait_for(actor.call(|()| ()), Duration::from_millis(20))),
         ("ask within", |actor| _ = ask_within(&actor, Duration::from_millis(20), |()| ())),
-        ("wait ended", |actor| _ = actor.wait_ended(Duration::from_millis(20))),
+        ("wait ended", |actor| _ = actor.ended().within(Duration::from_millis(20))),
         ("a poll", |actor| _ = poll_once(&mut actor.call(|()| ()))),
         ("a poll of a send", |actor| _ = poll_once(&mut Box::pin(sending(&actor, |()| ())))),
         ("a send within", |actor| _ = send_within(&actor, Duration::from_millis(20), |()| ())),
@@ -434,10 +434,10 @@ fn pool_of_one_and_a_reply() {
     pool_of_one(0, work, move |_| other.call(|()| ()).wait().unwrap());
 }
 
-/// The same by `wait_idle`.
+/// A wait for idle, in its place.
 #[test]
 fn pool_of_one_and_wait_idle() {
-    pool_of_one(0, |n| *n += 1, |third| third.wait_idle().unwrap());
+    pool_of_one(0, |n| *n += 1, |third| third.idle().wait().unwrap());
 }
 
 /// The same by the wait for an end.
@@ -448,7 +448,7 @@ fn pool_of_one_and_wait_ended() {
     let work = move |(): &mut ()| _ = itself.lock().unwrap().take().map(|third| third.close());
     pool_of_one((), work, move |third| {
         *keeps.lock().unwrap() = Some(third.clone());
-        assert_eq!(third.wait_ended(PATIENCE), Ok(true));
+        assert_eq!(third.ended().within(PATIENCE), Ok(true));
     });
 }
 
@@ -529,7 +529,7 @@ fn pool_of_one_and_a_virtual_clock() {
     let work = move |_: &mut i32| {
         thread::spawn(move || {
             let other = Actor::builder().clock(sleeps).spawn(()).unwrap();
-            other.wait_ended(Duration::from_secs(1))
+            other.ended().within(Duration::from_secs(1))
         });
     };
     pool_of_one(0, work, move |_| {

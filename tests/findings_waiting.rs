@@ -20,7 +20,7 @@ fn spin(rounds: usize) {
 }
 
 /// Finding 6: a sender that waits for room was forgotten. The owner looked at the seats, then let
-/// go; a sender that took its seat in between saw WATCH, which `wait_idle` had set, and stayed; and
+/// go; a sender that took its seat in between saw WATCH, which a wait for idle had set, and stayed; and
 /// after a watched release only those who wait for idleness were woken.
 ///
 /// The gap is as wide as one compare-and-swap, and no code of a user runs in it: this goes round
@@ -62,7 +62,7 @@ fn sender_that_waits_for_room_is_woken() {
                     let (actor, ready) = (&actor, ready.clone());
                     move || {
                         ready.fetch_add(1, SeqCst);
-                        actor.wait_idle().unwrap();
+                        actor.idle().wait().unwrap();
                     }
                 });
                 until(|| ready.load(SeqCst) == 2);

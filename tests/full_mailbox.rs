@@ -542,7 +542,7 @@ fn dropping_under_load_accounts_for_every_message() {
                 scope.spawn(move || (0..rounds).for_each(|_| n.send(|n| *n += 1).unwrap()));
             }
         });
-        n.wait_idle().unwrap();
+        n.idle().wait().unwrap();
         let handled = n.with(|n| *n).unwrap();
         assert_eq!(handled + dropped.load(SeqCst), 3 * rounds);
     }
@@ -574,7 +574,7 @@ fn actors_that_only_send_to_each_other_never_hang() {
         // Each may wake the others: several rounds.
         until(|| peers.iter().all(Actor::is_idle));
         for peer in &peers {
-            peer.wait_idle().unwrap();
+            peer.idle().wait().unwrap();
             peer.waiting().call(|peer| peer.0.clear()).wait().unwrap();
         }
     });

@@ -25,7 +25,7 @@ fn flood(actor: &Actor<usize>, meanwhile: impl FnOnce()) {
     (0..MANY).for_each(|_| actor.send(|n| *n += 1).unwrap());
     meanwhile();
     held.let_go();
-    actor.wait_idle().unwrap();
+    actor.idle().wait().unwrap();
     assert_eq!(actor.call(|n| *n).wait().unwrap(), MANY);
 }
 
@@ -44,7 +44,7 @@ fn what_waits_comes_after_one_budget() {
     let seen = handled.clone();
     quiet.send(move |n| *n = seen.load(Ordering::SeqCst)).unwrap();
     held.let_go();
-    flooded.wait_idle().unwrap();
+    flooded.idle().wait().unwrap();
     assert_eq!(handled.load(Ordering::SeqCst), MANY);
     let before = quiet.call(|n| *n).wait().unwrap();
     assert!(before <= 2 * BUDGET, "{before} turns of another actor came first");

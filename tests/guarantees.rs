@@ -350,7 +350,7 @@ fn posted_never_runs_in_the_call() {
         last.posted().send(move |_| drop(wants.lock())).unwrap();
         drop(last);
         drop(locked);
-        actor.wait_idle().unwrap();
+        actor.idle().wait().unwrap();
         assert_eq!(seen(&actor).len(), 5);
         let queue = DrainQueue::new();
         let actor = on(&queue);
@@ -653,17 +653,20 @@ fn close_if_idle_is_one_step() {
 }
 
 #[test]
-fn wait_idle_and_wait_ended_block() {
+fn idle_and_ended_block() {
     must_end(|| {
         let actor = plain();
-        assert_eq!((actor.wait_idle(), actor.wait_ended(Limit::Immediate)), (Ok(()), Ok(false)));
+        assert_eq!(
+            (actor.idle().wait(), actor.ended().within(Limit::Immediate)),
+            (Ok(()), Ok(false))
+        );
         let held = Held::hold(&actor);
         let waits = thread::spawn({
             let actor = actor.clone();
-            move || (actor.wait_idle(), actor.wait_ended(Limit::Unlimited))
+            move || (actor.idle().wait(), actor.ended().within(Limit::Unlimited))
         });
         actor.close();
-        assert_eq!(actor.wait_ended(Duration::from_millis(1)), Ok(false));
+        assert_eq!(actor.ended().within(Duration::from_millis(1)), Ok(false));
         held.let_go();
         assert_eq!(waits.join().unwrap(), (Ok(()), Ok(true)));
         // A waiter runs a pending actor that has no executor, and no other.
@@ -673,8 +676,8 @@ fn wait_idle_and_wait_ended_block() {
         turns
             .with(|_| {
                 other.send(Seen::here).unwrap();
-                other.wait_idle().unwrap();
-                assert_eq!(left.wait_ended(Duration::from_millis(1)), Ok(false));
+                other.idle().wait().unwrap();
+                assert_eq!(left.ended().within(Duration::from_millis(1)), Ok(false));
             })
             .unwrap();
         assert_eq!((seen(&other), left.len()), (vec![here()], 1));
@@ -1066,11 +1069,11 @@ fn global_pool_starts_on_first_need() {
         let started = threads() - before;
         let workers = ThreadPool::global().threads();
         assert_eq!(started, workers + 1, "its workers, and the one that watches them");
-        actor.wait_idle().unwrap();
+        actor.idle().wait().unwrap();
         for _ in 0..1000 {
             actor.posted().send(Seen::here).unwrap();
         }
-        actor.wait_idle().unwrap();
+        actor.idle().wait().unwrap();
         assert_eq!(threads() - before, started);
         assert_eq!(seen(&actor).len(), 1002);
     });

@@ -66,7 +66,7 @@ fn memory_of_messages_that_are_not_run_comes_back_too() {
         burst(&count, messages);
         count.stop();
         queue.run_until_idle();
-        count.wait_ended(turnwise::Limit::Unlimited).unwrap();
+        count.ended().within(turnwise::Limit::Unlimited).unwrap();
     });
     assert!(cost.peak as isize > 4 * KEPT && cost.bytes <= KEPT, "{cost:?}");
 }
@@ -166,7 +166,7 @@ fn waits_whose_time_is_over_leave_nothing() {
     let clock = Looks(AtomicU64::new(0));
     let actor = Actor::builder().clock(clock).spawn(0_u64).unwrap();
     // The time is over after some looks, so each of them has stood in the list.
-    let wait = || assert_eq!(actor.wait_ended(Duration::from_secs(5)), Ok(false));
+    let wait = || assert_eq!(actor.ended().within(Duration::from_secs(5)), Ok(false));
     wait();
     let waits = size(10_000, 100_000);
     let cost = cost(|| (0..waits).for_each(|_| wait()));

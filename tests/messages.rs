@@ -119,7 +119,7 @@ fn a_limit_behind_a_longer_turn_ends_in_time() {
     assert!(matches!(late, Err(WaitError::Cancelled(_))));
     assert!(took >= Duration::from_millis(100), "{took:?}");
     busy.let_go();
-    n.wait_idle().unwrap();
+    n.idle().wait().unwrap();
     assert!(!ran.load(SeqCst));
 }
 

@@ -252,7 +252,7 @@ fn do_real(act: &Act) {
         }
         Act::Stop(actor) => with_handle(*actor, |handle| tell(Event::Said(handle.stop()))),
         Act::WaitIdle(actor) => {
-            with_handle(*actor, |handle| tell(Event::Waited(handle.wait_idle())))
+            with_handle(*actor, |handle| tell(Event::Waited(handle.idle().wait())))
         }
         Act::Clone(actor) => {
             with_handle(*actor, |handle| real(|real| real.handles[*actor].push(handle.clone())))

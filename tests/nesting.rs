@@ -207,7 +207,7 @@ fn with_beside_an_entry_does_as_without() {
         in_turn(|| {
             if sent_before {
                 actor.send(|()| ()).unwrap();
-                actor.wait_idle().unwrap();
+                actor.idle().wait().unwrap();
             }
             let (again, ran_later) = (actor.clone(), ran.clone());
             let turn = move |(): &mut ()| {

@@ -69,7 +69,7 @@ fn all_ways_of_sending_together_count_exactly() {
                         3 => counter.with(message).unwrap(),
                         4 => counter.send_many([message]).map_err(|_| ()).unwrap(),
                         5 => {
-                            counter.wait_idle().unwrap();
+                            counter.idle().wait().unwrap();
                             counter.waiting().send(message).wait().map_err(|_| ()).unwrap();
                         }
                         6 => counter.clone().send(message).map_err(|_| ()).unwrap(),
@@ -127,6 +127,6 @@ fn a_count_beyond_saturation_loses_nothing() {
     });
     assert_eq!(counter.with(|counter| counter.n).unwrap(), 3 * many);
     // Somebody else may be the one who lets go.
-    counter.wait_idle().unwrap();
+    counter.idle().wait().unwrap();
     assert_eq!(counter.len(), 0);
 }

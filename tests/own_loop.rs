@@ -71,7 +71,7 @@ fn nobody_but_the_loop_runs_the_actor() {
             ran.with(note).unwrap();
             reply.wait().unwrap();
             ran.send(note).unwrap();
-            ran.wait_idle().unwrap();
+            ran.idle().wait().unwrap();
         });
         while weak.upgrade().is_some() {
             queue.run_one();

@@ -65,7 +65,7 @@ fn check_stopped<S: Send + 'static>(actor: &Actor<S>, text: &str) {
     assert!(actor.is_closed() && actor.is_idle(), "{actor:?}");
     assert_eq!(actor.send(|_| ()).unwrap_err().reason(), &Reason::Stopped(cause.clone()));
     assert_eq!(actor.with(|_| ()), Err(AskError::from(Reason::Stopped(cause))));
-    assert_eq!(actor.wait_ended(Duration::ZERO), Ok(true));
+    assert_eq!(actor.ended().within(Duration::ZERO), Ok(true));
     check_thread();
 }
 
@@ -108,7 +108,7 @@ const PLACES: [(&str, fn(&Actor<u32>)); 8] = [
     }),
     ("posted", |actor| {
         actor.posted().send(|_| quiet_panic("x")).unwrap();
-        actor.wait_idle().unwrap();
+        actor.idle().wait().unwrap();
     }),
     ("in the message's drop", |actor| {
         let part = PanicsInDrop;
@@ -238,7 +238,7 @@ fn every_seventh_panics_and_the_others_are_handled() {
                     });
                 }
             });
-            actor.wait_idle().unwrap();
+            actor.idle().wait().unwrap();
             assert_eq!(actor.len(), 0);
             actor.send(|handled| *handled += 1_000).unwrap();
             assert_eq!(actor.with(|handled| *handled).unwrap(), 1_858);

@@ -165,9 +165,9 @@ fn a_pool_that_refuses_says_so_everywhere() {
         let theirs = busy.clone();
         let done = sent(&on(&pool, ()), move || {
             assert_eq!(theirs.with(|n| *n), Err(AskError::from(Reason::WouldBlock)));
-            assert_eq!(theirs.wait_idle(), Err(Reason::WouldBlock));
-            assert_eq!(theirs.wait_ended(Duration::from_secs(100)), Err(Reason::WouldBlock));
-            assert_eq!(theirs.wait_ended(Duration::ZERO), Ok(false));
+            assert_eq!(theirs.idle().wait(), Err(Reason::WouldBlock));
+            assert_eq!(theirs.ended().within(Duration::from_secs(100)), Err(Reason::WouldBlock));
+            assert_eq!(theirs.ended().within(Duration::ZERO), Ok(false));
             let refused =
                 theirs.waiting().send(|n| *n += 100).within(Duration::from_secs(100)).unwrap_err();
             assert_eq!(refused.reason(), &Reason::WouldBlock);
@@ -286,8 +286,8 @@ fn two_that_send_to_each_other_keep_no_third_waiting() {
             assert_eq!(told.recv(), Ok(1));
         }
         stop.store(true, SeqCst);
-        first.wait_idle().unwrap();
-        second.wait_idle().unwrap();
+        first.idle().wait().unwrap();
+        second.idle().wait().unwrap();
         first.with(|first| first.other = None).unwrap();
         end(pool);
     });
@@ -330,7 +330,7 @@ fn one_that_is_never_done_keeps_no_others_waiting() {
         }
         let theirs = endless.clone();
         theirs.send(|endless| endless.own = None).unwrap();
-        endless.wait_idle().unwrap();
+        endless.idle().wait().unwrap();
         end(pool);
     });
 }
@@ -565,7 +565,7 @@ fn shutdown_now_drops_what_waits_behind_a_turn() {
         }
         assert_eq!(busy.stop_cause(), None);
         drop(release);
-        busy.wait_idle().unwrap();
+        busy.idle().wait().unwrap();
         assert_eq!(busy.stop_cause(), None, "its turn was run to the end, and nothing was left");
     });
 }
@@ -699,7 +699,7 @@ fn nothing_is_lost_whenever_a_pool_ends() {
                 actor.close();
             }
             for actor in &actors {
-                assert!(actor.wait_ended(Limit::Unlimited).unwrap());
+                assert!(actor.ended().within(Limit::Unlimited).unwrap());
             }
             drop(actors);
             until(|| tally.created() == tally.handled() + tally.dropped());

@@ -65,7 +65,7 @@ fn a_hop_inside_the_pool_allocates_nothing() {
         };
         play();
         assert_eq!(cost(play).calls, 0);
-        first.wait_idle().unwrap();
+        first.idle().wait().unwrap();
         first.with(|first| first.other = None).unwrap();
         assert!(pool.shutdown(Limit::Unlimited).is_complete());
     });

@@ -83,7 +83,9 @@ fn hooks_that_wait_may_be_run_by_whatever_ends_a_pool() {
             (0..round % 50 * 20).for_each(|_| std::hint::spin_loop());
             let _ = pool.shutdown_now();
             actors.iter().for_each(|actor| _ = actor.stop());
-            actors.iter().for_each(|actor| assert!(actor.wait_ended(Limit::Unlimited).unwrap()));
+            actors
+                .iter()
+                .for_each(|actor| assert!(actor.ended().within(Limit::Unlimited).unwrap()));
             // A hook that has panicked never comes to its end.
             until(|| begun.load(SeqCst) == ended.load(SeqCst));
         }

@@ -59,7 +59,7 @@ fn child_posts() {
         assert_eq!(*held, 0, "it is left for later");
     }
     // A thread that waits may run what has no executor.
-    plain.wait_idle().unwrap();
+    plain.idle().wait().unwrap();
     assert_eq!(*lock.lock().unwrap(), 1);
     assert_eq!((plain.stop_cause(), pooled.stop_cause()), (None, None));
 }

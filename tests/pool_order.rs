@@ -64,8 +64,8 @@ fn a_slot_that_is_never_empty_lets_the_queue_in() {
             .unwrap();
         let left = told.recv().unwrap();
         assert!(left > HITS - 100, "after {} hits", HITS - left);
-        first.wait_idle().unwrap();
-        second.wait_idle().unwrap();
+        first.idle().wait().unwrap();
+        second.idle().wait().unwrap();
         let (cut, is_cut) = mpsc::channel();
         first.send(move |first| cut.send(first.other.take().is_some()).unwrap()).unwrap();
         assert_eq!(is_cut.recv(), Ok(true));
@@ -132,7 +132,7 @@ fn a_queue_that_is_never_empty_lets_outsiders_in() {
         }
         *over.lock().unwrap() = true;
         for own in all {
-            own.wait_idle().unwrap();
+            own.idle().wait().unwrap();
             let (tell, told) = mpsc::channel();
             own.send(move |own| tell.send(own.0.take().is_some()).unwrap()).unwrap();
             told.recv().unwrap();

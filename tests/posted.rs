@@ -51,7 +51,7 @@ fn a_lock_that_the_message_wants_may_be_held() {
         actor.posted().send(|lock| *lock.lock().unwrap() += 1).unwrap();
         drop(held);
     }
-    actor.wait_idle().unwrap();
+    actor.idle().wait().unwrap();
     assert_eq!(*lock.lock().unwrap(), rounds);
 }
 
@@ -121,7 +121,7 @@ fn a_closed_or_full_one_gives_it_back() {
         .unwrap();
     actor.posted().send(|ran| _ = ran.fetch_add(1, SeqCst)).unwrap();
     actor.stop();
-    actor.wait_ended(turnwise::Limit::Unlimited).unwrap();
+    actor.ended().within(turnwise::Limit::Unlimited).unwrap();
     assert_eq!(actor.stop_cause(), Some(StopCause::Requested));
     assert_eq!(ran.load(SeqCst) + back.load(SeqCst), 1);
 }

@@ -152,8 +152,8 @@ fn ended() -> System {
 #[test]
 fn waits_may_be_followed_by_it() {
     fn inside(actor: &Actor<Lonely>) -> anyhow::Result<()> {
-        actor.wait_idle()?;
-        assert!(actor.wait_ended(Limit::Immediate)?);
+        actor.idle().wait()?;
+        assert!(actor.ended().within(Limit::Immediate)?);
         Ok(())
     }
     let actor = Actor::new(lonely(0));
@@ -181,7 +181,7 @@ fn messages_are_dropped_where_an_error_has_no_room() {
     assert_eq!(asked(&actor).map(drop), Err(AskError::from(Reason::Full)));
     assert!(matches!(waited(&actor), Err(WaitError::Ask(AskError::Refused(Reason::Full, _)))));
     held.let_go();
-    actor.wait_idle().unwrap();
+    actor.idle().wait().unwrap();
     assert!(reason(&actor).is_ok() && asked(&actor).is_ok() && waited(&actor).is_ok());
 }
 

@@ -390,7 +390,7 @@ fn a_turn_that_asks_its_own_actor_is_told() {
                 );
                 // One without a limit keeps its place; `with`, and one with a limit, does not run.
                 let ran = u32::from(!cell.limit && cell.verb != With);
-                actor.wait_idle().unwrap();
+                actor.idle().wait().unwrap();
                 assert_eq!(actor.with(|count| count.0), Ok(ran), "{cell:?} {limit:?}");
             }
         }
@@ -413,7 +413,7 @@ fn a_turn_that_waits_for_its_own_room_is_told() {
                     matches!(got, Got::Refused(Reason::Deadlock(_))),
                     "{got:?} {cell:?} {limit:?}"
                 );
-                actor.wait_idle().unwrap();
+                actor.idle().wait().unwrap();
                 assert_eq!(actor.with(|count| count.0), Ok(100), "{cell:?} {limit:?}");
             }
         }

@@ -71,7 +71,7 @@ fn a_post_at_the_edge_is_handled_by_who_waits() {
         if me == 0 {
             actor.posted().send(|()| _ = HANDLED.fetch_add(1, Relaxed)).unwrap();
             // The pool of the process may run both: then this waits for it.
-            actor.wait_idle().unwrap();
+            actor.idle().wait().unwrap();
         } else {
             actor.send(|()| _ = HANDLED.fetch_add(1, Relaxed)).unwrap();
         }
@@ -98,7 +98,7 @@ fn an_ask_and_a_wait_for_idle_at_the_edge_both_end() {
         if me == 0 {
             actor.call(|()| _ = HANDLED.fetch_add(2, Relaxed)).wait().unwrap();
         }
-        actor.wait_idle().unwrap();
+        actor.idle().wait().unwrap();
     };
     rounds(&Actor::new(()), many, send, || HANDLED.load(Relaxed));
 }

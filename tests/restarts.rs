@@ -102,7 +102,7 @@ fn messages_wait_while_an_actor_rests() {
         assert_eq!(stage.made(), 0, "not before its time");
         assert_eq!(stage.pass(Duration::from_nanos(1)), 1);
         assert_eq!(block_on(asked), Ok(State { number: 1, ran: vec![2] }));
-        actor.wait_idle().unwrap();
+        actor.idle().wait().unwrap();
         assert_eq!(stage.timers.len(), 0);
         // And it goes on as if nothing had been.
         assert_eq!(actor.with(|state| state.number), Ok(1));
@@ -230,7 +230,7 @@ fn whoever_waits_for_one_given_up_is_told() {
             assert_eq!(with.join().unwrap(), refused);
         });
         assert_eq!(*back.lock().unwrap(), 1);
-        assert_eq!(actor.wait_ended(MINUTE), Ok(true));
+        assert_eq!(actor.ended().within(MINUTE), Ok(true));
     });
 }
 
@@ -454,7 +454,7 @@ fn every_kind_of_turn_may_panic() {
                 assert_eq!(stage.pass(HOUR), 1, "{name}");
                 let now = state(&actor);
                 assert_eq!(now, State { number: before + 1, ran: vec![1] }, "{name} {hooks}");
-                actor.wait_idle().unwrap();
+                actor.idle().wait().unwrap();
             }
         }
     });
@@ -691,7 +691,7 @@ fn no_message_is_lost_around_a_rest() {
                 }
             });
             actor.close();
-            assert_eq!(actor.wait_ended(MINUTE), Ok(true));
+            assert_eq!(actor.ended().within(MINUTE), Ok(true));
         }
         tally.check();
     });
@@ -714,6 +714,6 @@ fn a_stop_ends_a_factory_that_panics_for_ever() {
             until(|| tries.load(SeqCst) > 100);
             actor.stop();
         });
-        assert_eq!(actor.wait_ended(MINUTE), Ok(true));
+        assert_eq!(actor.ended().within(MINUTE), Ok(true));
     });
 }

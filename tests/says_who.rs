@@ -212,7 +212,7 @@ fn debug_says_what_an_actor_is_doing() {
     actor.close();
     assert_eq!(state(&actor), "running, 2 queued, closed");
     held.let_go();
-    actor.wait_ended(Limit::Unlimited).unwrap();
+    actor.ended().within(Limit::Unlimited).unwrap();
     assert_eq!(state(&actor), "ended: it was closed");
 
     let queue = DrainQueue::new();
@@ -278,7 +278,7 @@ fn debug_of_a_system_shows_its_actors() {
     ];
     assert_eq!(doing, expected);
     held.let_go();
-    busy.wait_idle().unwrap();
+    busy.idle().wait().unwrap();
     let report = system.shutdown(Duration::ZERO).unwrap();
     queue.run_until_idle();
     assert!(!report.is_complete() && idle.is_closed());
@@ -340,7 +340,7 @@ fn messages_that_are_discarded_are_counted() {
     (0..5).for_each(|_| hooked.send(|n| *n += 1).unwrap());
     hooked.stop();
     held.let_go();
-    hooked.wait_ended(Limit::Unlimited).unwrap();
+    hooked.ended().within(Limit::Unlimited).unwrap();
     assert_eq!((hooked.discarded(), came_back.load(SeqCst)), (0, 5));
     assert!(turnwise::discarded() - before >= 14, "others may have discarded some meanwhile");
 }
@@ -446,9 +446,9 @@ fn counters_agree_with_an_instrumented_run() {
         });
         let mut all = 0;
         for (actor, refused) in actors.iter().zip(refused.into_inner().unwrap()) {
-            actor.wait_idle().unwrap();
+            actor.idle().wait().unwrap();
             let handled = actor.with(|count| *count).unwrap();
-            actor.wait_idle().unwrap();
+            actor.idle().wait().unwrap();
             // Those who waited for room may have left as they were let in, and sent again.
             let in_passing = 3 * sent as u64 / 4;
             until(|| actor.stats().unwrap().handled > handled);

@@ -101,7 +101,7 @@ fn names_and_capacities_are_those_of_the_spawner() {
     let actor = spawner.spawn(0_u32);
     assert_eq!((actor.name(), actor.capacity()), (Some("account"), Some(7)));
     // The same once it has something of its own.
-    assert_eq!(actor.wait_ended(Duration::ZERO), Ok(false));
+    assert_eq!(actor.ended().within(Duration::ZERO), Ok(false));
     panics(&actor);
     assert_eq!(actor.stop_cause(), Some(panicked()));
     assert_eq!((actor.name(), actor.capacity()), (Some("account"), Some(7)));
@@ -229,7 +229,7 @@ fn the_end_hook_is_told_once_of_each() {
     all[1].close();
     all[2].stop();
     panics(&all[3]);
-    assert!(all[1].wait_ended(Limit::Unlimited).unwrap());
+    assert!(all[1].ended().within(Limit::Unlimited).unwrap());
     drop(all);
     let mut ended: Vec<_> = told.try_iter().collect();
     ended.sort_by_key(|(n, _)| *n);
@@ -338,8 +338,8 @@ fn each_can_be_waited_for_and_stopped() {
         .cloned()
         .map(|actor| {
             thread::spawn(move || {
-                actor.wait_idle().unwrap();
-                actor.wait_ended(Limit::Unlimited).unwrap()
+                actor.idle().wait().unwrap();
+                actor.ended().within(Limit::Unlimited).unwrap()
             })
         })
         .collect();
@@ -369,7 +369,7 @@ fn limits_are_measured_on_its_clock() {
 /// Whoever waits for this actor waits by this clock.
 fn waits_by(actor: Actor<u32>, clock: VirtualClock) {
     must_end(move || {
-        let waiting = thread::spawn(move || actor.wait_ended(Duration::from_secs(60)));
+        let waiting = thread::spawn(move || actor.ended().within(Duration::from_secs(60)));
         clock.wait_for_sleepers(1);
         clock.advance(Duration::from_secs(60));
         assert_eq!(waiting.join().unwrap(), Ok(false));
@@ -424,7 +424,7 @@ fn many_threads_make_use_and_drop_them() {
                         };
                         actor.send(count).unwrap();
                         if n % 8 == 0 {
-                            let _ = actor.wait_ended(Duration::ZERO);
+                            let _ = actor.ended().within(Duration::ZERO);
                         }
                         if n % 2 == 0 {
                             give.send(actor).unwrap();
@@ -568,7 +568,7 @@ fn makers<S: Send + 'static>() -> Vec<(&'static str, Maker<S>)> {
             "watched",
             Box::new(move |state| {
                 let actor = watched.spawn(state);
-                assert_eq!(actor.wait_ended(Duration::ZERO), Ok(false));
+                assert_eq!(actor.ended().within(Duration::ZERO), Ok(false));
                 assert!(common::poll_once(&mut Box::pin(actor.ended())).is_pending());
                 actor
             }),
@@ -775,12 +775,12 @@ fn delayed_messages_of_its_timers() {
     assert!(cancelled.cancel());
     clock.advance(2 * HOUR);
     assert_eq!(timers.run_due(), 3, "two messages and a tick");
-    all.iter().for_each(|actor| actor.wait_idle().unwrap());
+    all.iter().for_each(|actor| actor.idle().wait().unwrap());
     let sums = || all.each_ref().map(|actor| actor.with(|sum| *sum).unwrap());
     assert_eq!(sums(), [101, 2, 0]);
     clock.advance(HOUR);
     assert_eq!((timers.run_due(), timers.len()), (1, 1));
-    all[2].wait_idle().unwrap();
+    all[2].idle().wait().unwrap();
     assert_eq!(sums(), [101, 2, 3]);
     // An actor that is gone gets nothing, and keeps no service.
     all[0].close();

@@ -198,7 +198,7 @@ fn stop_after_close_gives_back_what_has_not_run() {
     assert!(actor.stop());
     held.let_go();
     assert_eq!(calls.load(SeqCst), 3);
-    assert_eq!(actor.wait_ended(Duration::ZERO), Ok(true));
+    assert_eq!(actor.ended().within(Duration::ZERO), Ok(true));
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn stopping_under_fire_loses_no_message_and_no_asker() {
                 }
             });
             actor.stop();
-            assert_eq!(actor.wait_ended(Duration::MAX), Ok(true));
+            assert_eq!(actor.ended().within(Duration::MAX), Ok(true));
             tally.check();
         }
         let (handled, returned) = (tally.handled(), tally.returned());

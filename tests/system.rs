@@ -209,7 +209,8 @@ fn actors_without_a_clock_get_the_systems() {
             system.spawn(Actor::builder().clock(own.clone()), 0).unwrap(),
         ];
         thread::scope(|scope| {
-            let waiting = actors.each_ref().map(|actor| scope.spawn(|| actor.wait_ended(SECOND)));
+            let waiting =
+                actors.each_ref().map(|actor| scope.spawn(|| actor.ended().within(SECOND)));
             clock.wait_for_sleepers(2);
             own.wait_for_sleepers(1);
             clock.advance(SECOND);
@@ -452,7 +453,7 @@ fn late(plan: fn(turnwise::ActorBuilder<i32>, &ThreadPool) -> turnwise::ActorBui
         let running = vec!["slow".to_owned()];
         assert_eq!((report.ended, report.stopped, report.running), (0, 0, running));
         drop(go);
-        assert!(actor.wait_ended(Limit::Unlimited).unwrap());
+        assert!(actor.ended().within(Limit::Unlimited).unwrap());
         assert_eq!(back.iter().take(5).count(), 5, "the turn was let go, the rest given back");
         promising.let_go();
     });

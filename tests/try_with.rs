@@ -313,7 +313,7 @@ fn waits_for_idle_see_it_end() {
                 .unwrap();
             });
             until(|| inside.load(SeqCst));
-            let waits = scope.spawn(|| n.wait_idle());
+            let waits = scope.spawn(|| n.idle().wait());
             let idle = scope.spawn(|| block_on(n.idle()));
             go.store(true, SeqCst);
             assert_eq!((waits.join().unwrap(), idle.join().unwrap()), (Ok(()), Ok(())));
@@ -481,7 +481,7 @@ fn attempts_beside_senders() {
         }
     });
     for actor in &actors {
-        actor.wait_idle().unwrap();
+        actor.idle().wait().unwrap();
     }
     tally.check();
     assert!(tally.handled() > 0);

@@ -37,7 +37,7 @@ fn every_timed_wait_ends_at_its_moment_of_the_clock() {
             thread::spawn(move || {
                 caller.waiting().call(|_| ()).within(HOUR).is_err_and(is_cancelled)
             }),
-            thread::spawn(move || watcher.wait_ended(HOUR) == Ok(false)),
+            thread::spawn(move || watcher.ended().within(HOUR) == Ok(false)),
         ];
         clock.wait_for_sleepers(waiting.len());
         assert_eq!(clock.next_wake(), Some(HOUR));
@@ -103,7 +103,7 @@ fn timed_waits_end_while_the_only_worker_is_busy() {
                     let asked = busy.call(|_| unreachable!("cancelled"));
                     asked.within(n * SECOND).is_err_and(is_cancelled::<()>)
                 }
-                _ => other.wait_ended(n * SECOND) == Ok(false),
+                _ => other.ended().within(n * SECOND) == Ok(false),
             })
         });
         let mut waiting: Vec<_> = waiting.collect();
@@ -159,7 +159,7 @@ fn many_who_wait_for_sleepers_are_all_told() {
         }
         let wait = || {
             let actor = actor.clone();
-            thread::spawn(move || actor.wait_ended(HOUR))
+            thread::spawn(move || actor.ended().within(HOUR))
         };
         let first = wait();
         assert_eq!(waits.recv().unwrap(), 1);

@@ -80,7 +80,7 @@ fn a_huge_limit_is_no_limit() {
         assert_eq!(actor.call(|n| *n).within(Duration::MAX).unwrap(), 5);
         held.let_go();
         actor.close();
-        assert_eq!(actor.wait_ended(Duration::MAX), Ok(true));
+        assert_eq!(actor.ended().within(Duration::MAX), Ok(true));
     });
 }
 
@@ -340,7 +340,7 @@ fn cancelling_under_fire_runs_a_question_or_drops_it() {
             }
             cancelled
         });
-        actor.wait_idle().unwrap();
+        actor.idle().wait().unwrap();
         tally.check();
         assert_eq!(tally.dropped(), cancelled);
         assert_eq!(actor.with(|n| *n), Ok(tally.handled()));
@@ -374,8 +374,8 @@ fn waiting_for_oneself_fails_at_once() {
                 me.call(|n| *n).wait(),
                 me.call(|n| *n).wait_timeout(Duration::MAX).map_err(|error| error.to_string()),
                 poll(&mut polled, Waker::noop()),
-                me.wait_idle(),
-                me.wait_ended(Duration::MAX),
+                me.idle().wait(),
+                me.ended().within(Duration::MAX),
                 poll_once(&mut me.idle()),
                 poll_once(&mut me.ended()),
             )
@@ -411,13 +411,13 @@ fn a_question_given_up_in_its_own_actor_never_runs() {
 fn waiting_for_idle_runs_what_nobody_runs() {
     must_end(|| {
         let actor = Actor::new(Vec::new());
-        actor.wait_idle().unwrap();
+        actor.idle().wait().unwrap();
         // This thread has promised to run it, and is inside a turn.
         in_turn(|| {
             (0..5).for_each(|_| actor.send(|ran_on| ran_on.push(here())).unwrap());
             let waiter = thread::scope(|scope| {
                 let waits = scope.spawn(|| {
-                    actor.wait_idle().unwrap();
+                    actor.idle().wait().unwrap();
                     here()
                 });
                 waits.join().unwrap()
@@ -441,8 +441,8 @@ fn many_wait_for_idle_and_for_the_end() {
                     scope.spawn(move || {
                         gate.pass();
                         match me {
-                            0 => actor.wait_idle().unwrap(),
-                            1 => assert_eq!(actor.wait_ended(Duration::MAX), Ok(true)),
+                            0 => actor.idle().wait().unwrap(),
+                            1 => assert_eq!(actor.ended().within(Duration::MAX), Ok(true)),
                             2 => block_on(actor.idle()).unwrap(),
                             3 => block_on(actor.ended()).unwrap(),
                             _ => _ = actor.send(|n| *n += 1),
@@ -506,16 +506,16 @@ fn idle_and_ended_are_futures() {
 fn waiting_for_the_end_takes_its_time_and_no_more() {
     must_end(|| {
         let actor = Actor::new(0);
-        assert_eq!(actor.wait_ended(Duration::ZERO), Ok(false));
+        assert_eq!(actor.ended().within(Duration::ZERO), Ok(false));
         let start = Instant::now();
-        assert_eq!(actor.wait_ended(Duration::from_millis(20)), Ok(false));
+        assert_eq!(actor.ended().within(Duration::from_millis(20)), Ok(false));
         assert!(start.elapsed() >= Duration::from_millis(20));
         // Closed, but not ended: a turn still runs.
         let held = Held::hold(&actor);
         actor.close();
-        assert_eq!(actor.wait_ended(Duration::from_millis(1)), Ok(false));
+        assert_eq!(actor.ended().within(Duration::from_millis(1)), Ok(false));
         held.let_go();
-        assert_eq!(actor.wait_ended(Duration::ZERO), Ok(true));
+        assert_eq!(actor.ended().within(Duration::ZERO), Ok(true));
     });
 }
 
@@ -531,7 +531,7 @@ fn waiting_under_fire_always_ends() {
                     for i in 0..each {
                         match (me + i) % 4 {
                             0 if i % 8 == 0 => block_on(actor.idle()).unwrap(),
-                            0 => actor.wait_idle().unwrap(),
+                            0 => actor.idle().wait().unwrap(),
                             1 => block_on(actor.call(|n| *n += 1)).unwrap(),
                             2 => {
                                 let limit = Duration::from_nanos(i % 5_000);
@@ -576,7 +576,7 @@ fn no_caller_runs_an_actor_that_has_an_executor() {
         assert!(matches!(asking, Err(WaitError::Cancelled(_))));
         let (mut idle, mut end) = (actor.idle(), actor.ended());
         assert!(poll_once(&mut idle).is_pending() && poll_once(&mut end).is_pending());
-        assert_eq!(actor.wait_ended(limit), Ok(false));
+        assert_eq!(actor.ended().within(limit), Ok(false));
         in_turn(|| {
             actor.send(count).unwrap();
             assert!(poll_once(&mut actor.call(count)).is_pending());
@@ -605,7 +605,7 @@ fn waiting_callers_sleep_until_the_executor_is_done() {
             |actor| block_on(actor.call(|ran_on| ran_on.push(here()))).unwrap(),
             |actor| {
                 actor.send(|ran_on| ran_on.push(here())).unwrap();
-                actor.wait_idle().unwrap();
+                actor.idle().wait().unwrap();
             },
             |actor| {
                 let sending = actor.waiting().send(|ran_on| ran_on.push(here()));
@@ -672,13 +672,13 @@ fn callers_leave_a_flood_when_their_time_is_over() {
                 timed(&|| _ = actor.call(|_| ()).wait_timeout(limit));
                 timed(&|| _ = actor.call(|_| ()).within(limit));
                 timed(&|| _ = poll_once(&mut actor.call(|_| ())));
-                timed(&|| assert_eq!(actor.wait_ended(limit), Ok(false)));
+                timed(&|| assert_eq!(actor.ended().within(limit), Ok(false)));
                 timed(&|| actor.call(|_| ()).wait().unwrap());
                 timed(&|| actor.with(|_| ()).unwrap());
                 timed(&|| block_on(actor.call(|_| ())).unwrap());
             }
             over.store(true, SeqCst);
-            actors.iter().for_each(|actor| actor.wait_idle().unwrap());
+            actors.iter().for_each(|actor| actor.idle().wait().unwrap());
         }
         let longest = longest.into_inner().unwrap();
         assert!(longest < Duration::from_secs(3), "{longest:?}");

@@ -34,7 +34,7 @@ impl<S: Send + 'static> Actor<S> {
     /// n.send_after(Duration::from_secs(60), |n| *n += 1).forget();
     /// clock.advance(Duration::from_secs(60));
     /// timers.run_due();
-    /// n.wait_idle()?;
+    /// n.idle().wait()?;
     /// assert_eq!(n.with(|n| *n)?, 1);
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
@@ -90,7 +90,7 @@ impl<S: Send + 'static> Actor<S> {
     /// clock.advance(Duration::from_secs(3));
     /// timers.run_due();
     /// assert!(flushing.cancel());
-    /// log.wait_idle()?;
+    /// log.idle().wait()?;
     /// assert_eq!(log.with(|log| log.0)?, 3);
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```

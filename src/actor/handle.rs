@@ -266,7 +266,7 @@ impl<S: Send + 'static> Actor<S> {
     /// *locked -= 1;
     /// clerk.posted().send(|seats| *seats.lock().unwrap() -= 1)?; // `send` would wait for ever
     /// drop(locked);
-    /// clerk.wait_idle()?;
+    /// clerk.idle().wait()?;
     /// assert_eq!(*seats.lock().unwrap(), 8);
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
@@ -340,54 +340,17 @@ impl<S: Send + 'static> Actor<S> {
         self.handle.stop()
     }
 
-    /// Waits until nothing runs or waits in the mailbox; it may be busy again on return. May block.
-    ///
-    /// # Errors
-    /// [`Reason::Deadlock`] inside a turn that the actor waits for, or its own,
-    /// [`Reason::WouldBlock`] on a pool's worker that must not wait.
+    /// The next time that nothing runs or waits in the mailbox: a future, or something to
+    /// [wait for](Ending::wait). It keeps a handle. The actor may be busy again by the time that
+    /// the wait returns.
     ///
     /// # Examples
     /// ```
     /// let n = turnwise::Actor::new(0);
     /// n.send(|n| *n += 1)?;
-    /// n.wait_idle()?;
+    /// n.idle().wait()?; // or `n.idle().await`
     /// assert!(n.is_idle());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn wait_idle(&self) -> Result<(), Reason> {
-        self.wait_until(Awaited::Idle, Limit::Unlimited).map(drop)
-    }
-
-    /// Waits until the actor is closed and everything accepted has been run or given back, its end
-    /// hook included. May block. True if that is so, false if `limit` passed first; a limit of zero
-    /// is one look.
-    ///
-    /// # Errors
-    /// As [`wait_idle`](Self::wait_idle).
-    ///
-    /// # Examples
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// let n = turnwise::Actor::new(0);
-    /// assert!(!n.wait_ended(Duration::ZERO)?);
-    /// n.close();
-    /// assert!(n.wait_ended(Duration::from_secs(1))?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn wait_ended(&self, limit: impl Into<Limit>) -> Result<bool, Reason> {
-        self.wait_until(Awaited::End, limit.into())
-    }
-
-    /// [`wait_idle`](Self::wait_idle) for a task: a future that keeps a handle.
-    ///
-    /// # Examples
-    /// ```
-    /// let n = turnwise::Actor::new(0);
-    /// n.send(|n| *n += 1)?;
-    /// let runtime = tokio::runtime::Builder::new_current_thread().build()?; // or any other
-    /// runtime.block_on(n.idle())?;
-    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn idle(&self) -> Ending<S> {
         Ending::new(self.clone(), Awaited::Idle)
@@ -421,17 +384,19 @@ impl<S: Send + 'static> Actor<S> {
         Ending::new(self.clone(), Awaited::Closed)
     }
 
-    /// [`wait_ended`](Self::wait_ended) for a task: a future that keeps a handle. So an actor that
-    /// is not closed or stopped does not end while the future is there.
+    /// The end of the actor: it is closed or stopped, and everything accepted has been run or given
+    /// back, its end hook included. A future, or something to [wait for](Ending::wait). It keeps a
+    /// handle, so an actor that is not closed or stopped does not end while it is there.
     ///
     /// # Examples
     /// ```
-    /// # use std::future::Future;
+    /// use std::time::Duration;
+    ///
     /// let n = turnwise::Actor::new(0);
+    /// assert!(!n.ended().within(Duration::ZERO)?);
     /// n.close();
-    /// let mut ended = std::pin::pin!(n.ended());
-    /// let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    /// assert!(ended.as_mut().poll(&mut cx).is_ready());
+    /// n.ended().wait()?; // or `n.ended().await`
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn ended(&self) -> Ending<S> {
         Ending::new(self.clone(), Awaited::End)

@@ -92,7 +92,7 @@ impl System {
     /// let clock = VirtualClock::new();
     /// let system = System::with_clock(clock.clone());
     /// let n = system.actor(0)?;
-    /// let waiting = std::thread::spawn(move || n.wait_ended(Duration::from_secs(60)));
+    /// let waiting = std::thread::spawn(move || n.ended().within(Duration::from_secs(60)));
     /// clock.wait_for_sleepers(1);
     /// clock.advance(Duration::from_secs(60));
     /// assert_eq!(waiting.join().unwrap(), Ok(false));

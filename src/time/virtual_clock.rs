@@ -38,7 +38,7 @@ use crate::wait_list::{Waiter, Waiters};
 /// let clock = VirtualClock::new();
 /// let n = Actor::builder().clock(clock.clone()).spawn(0)?;
 ///
-/// let waiting = thread::spawn(move || n.wait_ended(Duration::from_secs(3600)));
+/// let waiting = thread::spawn(move || n.ended().within(Duration::from_secs(3600)));
 /// clock.wait_for_sleepers(1); // it waits now
 /// clock.advance(Duration::from_secs(3599));
 /// assert_eq!(clock.sleepers(), 1, "still");
@@ -135,7 +135,7 @@ impl VirtualClock {
     /// let clock = VirtualClock::new();
     /// assert_eq!(clock.next_wake(), None);
     /// let n = Actor::builder().clock(clock.clone()).spawn(0)?;
-    /// let waiting = thread::spawn(move || n.wait_ended(Duration::from_secs(60)));
+    /// let waiting = thread::spawn(move || n.ended().within(Duration::from_secs(60)));
     /// clock.wait_for_sleepers(1);
     /// assert_eq!(clock.next_wake(), Some(Duration::from_secs(60)));
     /// clock.set(Duration::from_secs(60));

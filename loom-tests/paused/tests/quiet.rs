@@ -111,7 +111,7 @@ fn one_who_waits_for_a_stopped_owner_sleeps() {
     let waits: [fn(Actor<u64>); 3] = [
         |actor| assert!(actor.with(|n| *n).unwrap() >= 1),
         |actor| assert!(actor.call(|n| *n).wait().unwrap() >= 1),
-        |actor| actor.wait_idle().unwrap(),
+        |actor| actor.idle().wait().unwrap(),
     ];
     let (ready, are_ready) = mpsc::channel();
     let waiters: Vec<_> = waits

@@ -205,10 +205,10 @@ fn a_bounded_mailbox_is_no_exception() {
 fn one_who_waits_for_idle_delays_nobody_outside_of_the_waiters_lock() {
     let wait = |actor: Actor<State>| {
         actor.send(|state| state.own += 1).unwrap();
-        actor.wait_idle().unwrap();
+        actor.idle().wait().unwrap();
     };
-    let steps = stopped_behind_a_turn(plain, ("wait_idle", wait), holds_a_cold_lock);
-    println!("wait_idle: {steps} steps");
+    let steps = stopped_behind_a_turn(plain, ("idle", wait), holds_a_cold_lock);
+    println!("idle: {steps} steps");
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn two_who_wait_at_once_stand_in_one_list() {
         let turn = Turn::start(&actor);
         let first = thread::spawn({
             let (gate, actor) = (gate.clone(), actor.clone());
-            move || gate.run(k, || assert!(!actor.wait_ended(Duration::ZERO).unwrap()))
+            move || gate.run(k, || assert!(!actor.ended().within(Duration::ZERO).unwrap()))
         });
         let step = gate.stopped();
         let (woken, is_woken) = mpsc::channel();
@@ -226,7 +226,7 @@ fn two_who_wait_at_once_stand_in_one_list() {
         let second = thread::spawn({
             let (sleeper, actor) = (sleeper.clone(), actor.clone());
             move || {
-                sleeper.run(usize::MAX, || actor.wait_idle().unwrap());
+                sleeper.run(usize::MAX, || actor.idle().wait().unwrap());
                 woken.send(()).unwrap();
             }
         });
@@ -309,7 +309,7 @@ fn sends_go_on_while_the_one_who_hands_a_drain_over_is_stopped() {
         assert_eq!(actor.with(|state| state.others).unwrap(), accepted, "stopped before {step:?}");
         gate.release();
         thread.join().unwrap();
-        actor.wait_idle().unwrap();
+        actor.idle().wait().unwrap();
         let (own, others) = actor.with(|state| (state.own, state.others)).unwrap();
         assert_eq!((own, others), (1, accepted), "stopped before {step:?}");
         match step {
@@ -362,7 +362,7 @@ fn ended_meanwhile(call: fn(Actor<State>), runs_all: bool) {
             let accepted: u64 = senders.into_iter().map(|sender| sender.join().unwrap()).sum();
             gate.release();
             thread.join().unwrap();
-            actor.wait_ended(Duration::MAX).unwrap();
+            actor.ended().within(Duration::MAX).unwrap();
             assert!(end.recv().is_ok(), "the end came");
             assert!(end.recv().is_err(), "the end came once");
             let handled = handled.load(Relaxed);

@@ -107,7 +107,7 @@ pub(super) fn circle_of_what_is_over() {
     });
     assert!(b.actor.with(|_| ()).is_ok());
     thread.join();
-    b.actor.wait_idle().expect("this thread is in no turn");
+    b.actor.idle().wait().expect("this thread is in no turn");
     a.finish();
     b.finish();
 }

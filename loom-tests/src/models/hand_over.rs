@@ -124,7 +124,7 @@ pub(super) fn hand_over_idle_sleeps() {
         shared.run_one();
         shared.run_one();
     });
-    assert_eq!(shared.actor.wait_idle(), Ok(()));
+    assert_eq!(shared.actor.idle().wait(), Ok(()));
     assert_eq!(shared.books.handled.load(Relaxed), 2);
     thread.join();
     shared.finish();

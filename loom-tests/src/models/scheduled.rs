@@ -581,7 +581,7 @@ pub(super) fn r8_entry_and_a_waiter() {
 pub(super) fn r14_wait_idle_scheduled() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| {
-        assert_eq!(shared.actor.wait_idle(), Ok(()));
+        assert_eq!(shared.actor.idle().wait(), Ok(()));
         if shared.books.handled.load(Relaxed) == 1 {
             reached("waited for");
         }

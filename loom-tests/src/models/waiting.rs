@@ -40,7 +40,7 @@ pub(super) fn r14_wait_idle() {
     let thread = shared.spawn(|shared| {
         shared.run_one();
     });
-    assert_eq!(shared.actor.wait_idle(), Ok(()));
+    assert_eq!(shared.actor.idle().wait(), Ok(()));
     assert_eq!(written.read(), 1);
     thread.join();
     shared.finish();
@@ -51,7 +51,7 @@ pub(super) fn r14_wait_idle_against_sends() {
     let shared = Shared::new();
     let first = shared.spawn(|shared| shared.send::<OWN>(1, 1));
     let second = shared.spawn(|shared| shared.send::<OWN>(2, 1));
-    assert_eq!(shared.actor.wait_idle(), Ok(()));
+    assert_eq!(shared.actor.idle().wait(), Ok(()));
     first.join();
     second.join();
     shared.finish();
@@ -70,7 +70,7 @@ pub(super) fn r14_wait_idle_bounded() {
     let thread = shared.spawn(|shared| {
         shared.run_one();
     });
-    assert_eq!(shared.actor.wait_idle(), Ok(()));
+    assert_eq!(shared.actor.idle().wait(), Ok(()));
     thread.join();
     shared.finish();
 }
@@ -94,7 +94,7 @@ pub(super) fn r14_wait_idle_parked() {
         ];
         assert!(shared.actor.send_many(batch).is_ok());
     });
-    assert_eq!(shared.actor.wait_idle(), Ok(()));
+    assert_eq!(shared.actor.idle().wait(), Ok(()));
     thread.join();
     shared.finish();
     second.finish();
@@ -114,7 +114,7 @@ pub(super) fn r14_wait_ended() {
         shared.send::<OWN>(1, 1);
         shared.actor.close();
     });
-    assert_eq!(shared.actor.wait_ended(LONG), Ok(true));
+    assert_eq!(shared.actor.ended().within(LONG), Ok(true));
     assert_eq!(written.read(), 1);
     thread.join();
     shared.finish();
@@ -124,11 +124,11 @@ pub(super) fn r14_wait_ended() {
 pub(super) fn r14_wait_ended_plain() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| {
-        assert_eq!(shared.actor.wait_ended(LONG), Ok(true));
+        assert_eq!(shared.actor.ended().within(LONG), Ok(true));
     });
     shared.send::<OWN>(0, 1);
     shared.actor.close();
-    assert_eq!(shared.actor.wait_ended(LONG), Ok(true));
+    assert_eq!(shared.actor.ended().within(LONG), Ok(true));
     thread.join();
     shared.finish();
 }
@@ -158,7 +158,7 @@ pub(super) fn r14_timed_out() {
         shared.actor.close();
     });
     let ticks = spawn(move || clock.tick());
-    match shared.actor.wait_ended(LIMIT) {
+    match shared.actor.ended().within(LIMIT) {
         Ok(true) => {
             reached("ended");
             assert!(shared.actor.is_closed() && shared.actor.is_idle());

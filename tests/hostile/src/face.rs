@@ -334,11 +334,11 @@ pub fn lend(actor: &Handle, mail: Mail) -> bool {
 }
 
 pub fn wait_idle(actor: &Handle) {
-    let _ = actor.wait_idle();
+    let _ = actor.idle().wait();
 }
 
 pub fn wait_ended(actor: &Handle, limit: Limit) {
-    let _ = actor.wait_ended(limit);
+    let _ = actor.ended().within(limit);
 }
 
 /// Another way into an actor.

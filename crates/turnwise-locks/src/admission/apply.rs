@@ -220,7 +220,7 @@ where
         if in_turn() {
             let is_ready = self.reply.is_ready();
             if let (false, Err(reason @ Reason::Deadlock(_))) =
-                (is_ready, self.actor.wait_ended(Limit::Immediate))
+                (is_ready, self.actor.ended().within(Limit::Immediate))
             {
                 // This thread is inside a turn of the admission: the answer cannot come meanwhile.
                 return Ok(self.give_in(AskError::from(reason)));

@@ -277,7 +277,7 @@ where
     /// ```
     pub fn shutdown(&self, limit: impl Into<Limit>) -> Result<bool, Reason> {
         self.actor.close();
-        self.actor.wait_ended(limit)
+        self.actor.ended().within(limit)
     }
 
     /// Takes no new applications, and refuses those that wait ([`Refused::Gone`]). Those whose turn

@@ -431,11 +431,11 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
                 Some(until) => until.saturating_sub(registry.now()).into(),
                 None => limit,
             };
-            match actor.wait_ended(left) {
+            match actor.ended().within(left) {
                 Ok(true) => report.ended += 1,
                 Ok(false) => {
                     actor.stop();
-                    match actor.wait_ended(Limit::Immediate) {
+                    match actor.ended().within(Limit::Immediate) {
                         Ok(true) => report.stopped += 1,
                         _ => report.running += 1,
                     }

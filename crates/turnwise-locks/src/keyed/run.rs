@@ -55,7 +55,7 @@ where
     K: Send + Sync + 'static,
     S: Send + 'static,
 {
-    match actor.wait_ended(Limit::Immediate) {
+    match actor.ended().within(Limit::Immediate) {
         Err(Reason::Deadlock(cycle)) => Some(cycle),
         _ => None,
     }

@@ -322,7 +322,7 @@ fn close(size: Size) {
         |actor| assert!(actor.close()),
         |reason| *reason == Reason::Closed,
     );
-    assert!(actor.wait_ended(Duration::MAX).unwrap());
+    assert!(actor.ended().within(Duration::MAX).unwrap());
     assert_eq!(actor.with(|_| ()), Err(AskError::from(Reason::Closed)));
     drop(actor);
     let [_, handled, _, dropped] = counts.settle();
@@ -350,7 +350,7 @@ fn stop(size: Size) {
             |actor| assert!(actor.stop()),
             |reason| matches!(reason, Reason::Stopped(_)),
         );
-        assert!(actor.wait_ended(Duration::MAX).unwrap());
+        assert!(actor.ended().within(Duration::MAX).unwrap());
         drop(actor);
         let [_, _, _, dropped] = counts.settle();
         assert_eq!(given_back.load(Relaxed), if with_hook { dropped } else { 0 });
@@ -464,10 +464,10 @@ fn nested(size: Size) {
     });
     // What a pool goes on with may send to one that was found idle.
     while counts.sent.load(Relaxed) != counts.handled.load(Relaxed) {
-        ring.iter().for_each(|actor| actor.wait_idle().unwrap());
+        ring.iter().for_each(|actor| actor.idle().wait().unwrap());
     }
     // All are handled; and now all turns are over.
-    ring.iter().for_each(|actor| actor.wait_idle().unwrap());
+    ring.iter().for_each(|actor| actor.idle().wait().unwrap());
     drop((ring, leaf));
     let [sent, handled, ..] = counts.settle();
     assert_eq!(sent, handled);
@@ -481,8 +481,8 @@ fn waits(size: Size) {
             for n in 1..=size.rounds {
                 actor.send(move |state: &mut State| state.from(me, n)).unwrap();
                 match (n + me as u64) % 8 {
-                    0 => actor.wait_idle().unwrap(),
-                    4 => assert!(!actor.wait_ended(Duration::ZERO).unwrap()),
+                    0 => actor.idle().wait().unwrap(),
+                    4 => assert!(!actor.ended().within(Duration::ZERO).unwrap()),
                     _ => {}
                 }
             }
@@ -493,7 +493,7 @@ fn waits(size: Size) {
         let actor = actor.clone();
         move |me| {
             if me < waiting {
-                assert!(actor.wait_ended(Duration::MAX).unwrap());
+                assert!(actor.ended().within(Duration::MAX).unwrap());
                 assert!(actor.is_closed());
             } else {
                 actor.send(State::turn).unwrap();
@@ -530,7 +530,7 @@ fn bounded(size: Size) {
     })
     .into_iter()
     .unzip();
-    actor.wait_idle().unwrap();
+    actor.idle().wait().unwrap();
     assert_eq!(actor.with(|state| state.turns).unwrap(), accepted.iter().sum::<u64>());
     drop(actor);
     let [_, handled, _, dropped] = counts.settle();
@@ -579,7 +579,7 @@ fn panics(size: Size) {
             panicked
         }
     });
-    actor.wait_idle().unwrap();
+    actor.idle().wait().unwrap();
     assert_eq!(actor.len(), 0);
     drop(actor);
     let [_, _, _, dropped] = counts.settle();
@@ -616,7 +616,7 @@ fn posted_to(size: Size, hand: &Hand, actor: Actor<State>) {
         }
     });
     hand.run();
-    actor.wait_idle().unwrap();
+    actor.idle().wait().unwrap();
     drop(actor);
     hand.run();
     let [sent, handled, ..] = counts.settle();
@@ -726,7 +726,7 @@ fn executor(size: Size) {
             }
         }
     });
-    actor.wait_idle().unwrap();
+    actor.idle().wait().unwrap();
     assert_eq!(actor.with(|state| state.turns).unwrap(), size.threads as u64 * rounds);
     drop(actor);
     threads.join();
@@ -810,7 +810,7 @@ fn waiting_for_room(size: Size) {
             }
         }
     });
-    actor.wait_idle().unwrap();
+    actor.idle().wait().unwrap();
     let turns = actor.with(|state| state.turns).unwrap();
     drop(actor);
     let [_, handled, returned, _] = counts.settle();
