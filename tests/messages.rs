@@ -292,7 +292,7 @@ fn a_promise_is_kept_broken_or_cancelled() {
         reply
     });
     actor.send(|_| std::panic::resume_unwind(Box::new("lost"))).unwrap();
-    assert_eq!(reply.wait_flat(), Err(AskError::Abandoned(ActorName::ANY)));
+    assert_eq!(reply.wait().unwrap().wait(), Err(AskError::Abandoned(ActorName::ANY)));
 }
 
 #[test]

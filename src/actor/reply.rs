@@ -397,25 +397,6 @@ fn wait_slow<R, M>(inner: Inner<R, M>) -> Result<R, AskError> {
     }
 }
 
-impl<R, M> Reply<Reply<R>, M> {
-    /// The answer that was promised in the answer: of a handler that returns a [`Reply`] and
-    /// answers later.
-    ///
-    /// # Errors
-    /// The first reason why there is none.
-    pub async fn flatten(self) -> Result<R, AskError> {
-        self.await?.await
-    }
-
-    /// Waits for the answer that was promised in the answer. May block.
-    ///
-    /// # Errors
-    /// As [`wait`](Reply::wait), of either.
-    pub fn wait_flat(self) -> Result<R, AskError> {
-        self.wait()?.wait()
-    }
-}
-
 /// A promise of an answer, and the reply that will have it: for a handler that does not know the
 /// answer yet.
 ///

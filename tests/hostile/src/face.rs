@@ -559,7 +559,7 @@ impl Asked {
         match self {
             Asked::Closure(reply) | Asked::Promised(reply) if forever => ended(reply.wait()),
             Asked::Typed(reply) if forever => ended(reply.wait()),
-            Asked::Order(reply) if forever => ended(reply.wait_flat()),
+            Asked::Order(reply) if forever => ended(reply.wait().and_then(Reply::wait)),
             Asked::Closure(reply) => answered(
                 reply.wait_timeout(limit),
                 Outcome::Answered,
@@ -832,7 +832,7 @@ pub fn closing(system: &System) -> Underway {
 /// An order as a future, by the crate's own combinator or by ours.
 pub fn flat(asked: Asked, flattens: bool) -> Underway {
     match asked {
-        Asked::Order(reply) if flattens => Underway::Flat(Box::pin(reply.flatten())),
+        Asked::Order(reply) if flattens => Underway::Flat(Box::pin(async { reply.await?.await })),
         asked => Underway::Asked(asked),
     }
 }
