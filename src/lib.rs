@@ -37,7 +37,6 @@ pub use actor::{
 pub use budget::Budget;
 pub use cell::config::{Overflow, PanicPolicy, Undelivered};
 pub use cell::executor::{Drain, Executor};
-pub use cell::report::discarded;
 pub use cell::restarts::Restarts;
 pub use cell::stats::Stats;
 pub use error::{

@@ -59,7 +59,7 @@ pub struct SystemSnapshot {
     pub actors: Vec<ActorSnapshot>,
     /// True if the system has been shut down.
     pub shut_down: bool,
-    /// Messages that were [discarded](System::discarded), by those that have ended too.
+    /// Messages that were [discarded](crate::Actor::discarded), by actors that have ended too.
     pub discarded: u64,
 }
 
@@ -99,7 +99,7 @@ impl System {
         SystemSnapshot {
             actors: members.iter().map(|member| ActorSnapshot::of(&**member)).collect(),
             shut_down: self.is_shut_down(),
-            discarded: self.discarded(),
+            discarded: self.shared().discarded(),
         }
     }
 }

@@ -209,28 +209,6 @@ impl System {
         self.shared().len()
     }
 
-    /// Messages that its actors have [discarded](Actor::discarded), those included that have ended.
-    /// Stale on return.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::time::Duration;
-    /// use turnwise::executor::DrainQueue;
-    /// use turnwise::{Actor, System};
-    ///
-    /// let queue = DrainQueue::new();
-    /// let system = System::new();
-    /// let n = system.spawn(Actor::builder().executor(queue.handle()), 0)?;
-    /// n.send(|n| *n += 1)?;
-    /// system.shutdown(Duration::ZERO); // no time for that
-    /// queue.run_until_idle();
-    /// assert_eq!(system.discarded(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
-    /// ```
-    pub fn discarded(&self) -> u64 {
-        self.shared().discarded()
-    }
-
     /// Returns true if it has been shut down. Once true, true for ever.
     pub fn is_shut_down(&self) -> bool {
         !self.shared().is_open()
@@ -392,7 +370,7 @@ impl fmt::Debug for System {
         f.debug_struct("System")
             .field("shut_down", &self.is_shut_down())
             .field("actors", &format_args!("[{shown}]"))
-            .field("discarded", &self.discarded())
+            .field("discarded", &self.shared().discarded())
             .finish()
     }
 }

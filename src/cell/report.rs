@@ -16,9 +16,7 @@ use super::stats::Stats;
 use crate::error::{Reason, StopCause, TurnPanic};
 #[cfg(feature = "tracing")]
 use crate::panic;
-use crate::sync::atomic::AtomicU64;
 use crate::sync::atomic::Ordering::Relaxed;
-use crate::sync::global;
 
 /// An event, if anybody may listen.
 macro_rules! event {
@@ -33,36 +31,6 @@ macro_rules! event {
             );
         });
     };
-}
-
-global! {
-    /// Messages that were discarded, of all actors.
-    static DISCARDED: AtomicU64 = AtomicU64::new(0);
-}
-
-/// How many messages this program's actors have accepted, not handled, and dropped, because they
-/// have no [undelivered hook](crate::ActorBuilder::on_undelivered): the actor was stopped, or its
-/// mailbox full ([`Overflow::DropNewest`](crate::Overflow::DropNewest)). Wait-free.
-///
-/// [`Actor::discarded`](crate::Actor::discarded) says it of one actor,
-/// [`System::discarded`](crate::System::discarded) of a system.
-///
-/// # Examples
-/// ```
-/// use turnwise::Actor;
-/// use turnwise::executor::DrainQueue;
-///
-/// let queue = DrainQueue::new();
-/// let n = Actor::builder().executor(queue.handle()).spawn(0)?;
-/// n.send(|n| *n += 1)?;
-/// n.stop();
-/// queue.run_until_idle();
-/// assert!(n.discarded() == 1 && turnwise::discarded() >= 1);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn discarded() -> u64 {
-    // Ordering: Relaxed. A number by itself.
-    DISCARDED.load(Relaxed)
 }
 
 impl Header {
@@ -142,9 +110,8 @@ impl Header {
     /// A message that was accepted is about to be dropped: there is no hook.
     #[cold]
     pub(crate) fn report_discarded(&self) {
-        // Ordering: Relaxed. Numbers by themselves.
+        // Ordering: Relaxed. A number by itself.
         self.ext_made().discarded.fetch_add(1, Relaxed);
-        DISCARDED.fetch_add(1, Relaxed);
         event!(WARN, self, "message discarded: accepted, not handled, and no undelivered hook");
     }
 
