@@ -215,7 +215,7 @@ pub(crate) const MODELS: &[Model] = models![
     ONE room::room_closed_from_outside ["turned away"],
     THREE room::room_stopped ["turned away"],
     TWO room::room_first_come ["waited", "accepted", "refused"],
-    TWO room::room_first_come_while_idle ["waited", "accepted", "refused"],
+    TWO room::room_first_come_while_idle ["waited", "refused"],
     THREE room::room_at_the_next_turn ["waited for"],
     THREE room::room_pending_first_come ["accepted", "refused"],
     THREE room::room_given_up_as_it_is_let_in ["withdrawn", "let in"],

@@ -316,7 +316,9 @@ pub(super) fn room_given_up_as_it_is_let_in() {
     } else {
         reached("let in");
     }
+    let before = books.returned.load(Relaxed);
     shared.send_one::<OWN>(0, 2);
+    assert_eq!(books.returned.load(Relaxed), before, "the place is lost");
     assert!(shared.actor.send(|_| ()).is_err(), "one place, two messages");
     shared.finish();
 }
@@ -482,8 +484,12 @@ pub(super) fn room_hostile_wakers() {
     let waker = Waker::from(Arc::new(Busybody(shared.clone(), current())));
     assert!(pin!(&mut waits).poll(&mut Context::from_waker(&waker)).is_pending());
     drop(waker);
+    // Behind it, another one: who looks at the actor has to take the lock.
+    let mut behind = shared.actor.waiting().send(|_: &mut Log| ());
+    assert!(poll(&mut behind).is_pending());
     let thread = shared.spawn(|shared| shared.queue().run_all());
     assert!(wait_for(waits).is_ok());
+    assert!(wait_for(behind).is_ok());
     thread.join();
     shared.finish();
 }
