@@ -78,6 +78,15 @@ pub(super) const SAVED: u64 = !FLAGS;
 /// after as many.
 const FEW: u32 = 8;
 
+/// What a handle says of its cell, in the lowest bits of its address.
+pub(crate) const TAGS: usize = HAS_EXECUTOR | OBSERVED | BOUNDED;
+/// The actor is run by its executor, and by nothing else.
+pub(crate) const HAS_EXECUTOR: usize = 1;
+/// Something is done around turns: no message is run but by a drain.
+pub(crate) const OBSERVED: usize = 2;
+/// Its mailbox has a capacity.
+pub(crate) const BOUNDED: usize = 4;
+
 #[repr(C)]
 pub(crate) struct Header {
     flags: AtomicU64,
@@ -243,6 +252,16 @@ impl Config {
     /// Is there such a number?
     pub(crate) fn is_bounded(&self) -> bool {
         self.settings.capacity != UNBOUNDED
+    }
+
+    /// What handles say of it.
+    pub(super) fn tags(&self) -> usize {
+        let tags = [
+            (self.has_executor(), HAS_EXECUTOR),
+            (self.is_observed(), OBSERVED),
+            (self.is_bounded(), BOUNDED),
+        ];
+        tags.into_iter().filter_map(|(has, tag)| has.then_some(tag)).sum()
     }
 
     /// Is something done around turns?

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::built::BuiltRef;
 use super::executor::Drain;
-use super::header::{Guard, Header, Kind, counts};
+use super::header::{Guard, HAS_EXECUTOR, Header, Kind, TAGS, counts};
 use super::owner::Held;
 use super::reclaim::{Dead, reclaim};
 use super::typed::Cell;
@@ -280,18 +280,11 @@ impl Drop for Ref {
     }
 }
 
-/// One of the handles that keep an actor going: the cell's address, with [`HAS_EXECUTOR`],
-/// [`OBSERVED`] and [`BOUNDED`] in its lowest bits. They are in the handle so that a send knows them
-/// without looking at the cell: the word's line comes over by the claim alone.
+/// One of the handles that keep an actor going: the cell's address, with [`TAGS`] in its lowest bits.
+/// They are in the handle so that a send knows them without looking at the cell: the word's line
+/// comes over by the claim alone.
 pub(crate) struct Strong<S>(NonNull<Header>, PhantomData<fn(S) -> S>);
 
-/// The actor is run by its executor, and by nothing else.
-const HAS_EXECUTOR: usize = 1;
-/// Something is done around turns: no message is run but by a drain.
-const OBSERVED: usize = 2;
-/// Its mailbox has a capacity.
-const BOUNDED: usize = 4;
-const TAGS: usize = HAS_EXECUTOR | OBSERVED | BOUNDED;
 const _: () = assert!(align_of::<Header>() > TAGS);
 
 // SAFETY: the state is touched by one thread at a time (B1) and sent from one to the next;
@@ -331,11 +324,8 @@ impl<S> Strong<S> {
     unsafe fn of(cell: *const Header) -> Self {
         // SAFETY: the caller's word.
         let config = unsafe { (*cell).config() };
-        let executor = if config.has_executor() { HAS_EXECUTOR } else { 0 };
-        let observed = if config.is_observed() { OBSERVED } else { 0 };
-        let bounded = if config.is_bounded() { BOUNDED } else { 0 };
-        // SAFETY: as above, and these are its tags.
-        unsafe { Self::tagged(cell, executor | observed | bounded) }
+        // SAFETY: the caller's cell and handle, with the cell's tags.
+        unsafe { Self::tagged(cell, config.tags()) }
     }
 
     /// # Safety
@@ -351,27 +341,10 @@ impl<S> Strong<S> {
         self.0.addr().get() & HAS_EXECUTOR != 0
     }
 
-    /// Is a message run on the spot if the mailbox is idle? Not if there is an executor, or something
-    /// around its turns, or if somebody waits for room, whom nobody overtakes.
+    /// What the handle says of its cell.
     #[inline(always)]
-    pub(crate) fn runs_on_the_spot(&self) -> bool {
-        match self.0.addr().get() & TAGS {
-            0 => true,
-            BOUNDED => !self.is_waited_for(),
-            _ => false,
-        }
-    }
-
-    /// Has its mailbox a capacity?
-    #[inline(always)]
-    pub(crate) fn is_bounded(&self) -> bool {
-        self.0.addr().get() & BOUNDED != 0
-    }
-
-    /// Does somebody wait for room?
-    #[inline]
-    pub(crate) fn is_waited_for(&self) -> bool {
-        self.is_bounded() && self.header().ext().is_some_and(|ext| ext.room.is_waited_for())
+    pub(crate) fn tags(&self) -> usize {
+        self.0.addr().get() & TAGS
     }
 
     /// Where a message that this thread sends now comes from, if the actor is traced.
@@ -379,7 +352,7 @@ impl<S> Strong<S> {
     #[inline(always)]
     pub(crate) fn origin(&self) -> Option<super::span::Origin> {
         // Whoever is traced is observed.
-        let observed = self.0.addr().get() & OBSERVED != 0;
+        let observed = self.tags() & super::header::OBSERVED != 0;
         if observed { super::span::Origin::of(self.header()) } else { None }
     }
 

@@ -33,12 +33,7 @@ impl<S: 'static> Strong<S> {
         }
         with_local(|local| {
             let on_the_spot = self.runs_on_the_spot();
-            let claimed = if on_the_spot || !self.is_waited_for() {
-                self.claim_idle()
-            } else {
-                Err(self.header().word.load())
-            };
-            match claimed {
+            match self.claim_as_first(on_the_spot) {
                 Ok(claimed) if on_the_spot => {
                     Ok(returned(self.run_claimed(local, Depth::Any, claimed, f)))
                 }

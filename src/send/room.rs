@@ -11,7 +11,8 @@
 use std::task::{Context, Poll};
 
 use crate::budget::Until;
-use crate::cell::owner::{Owed, Owner};
+use crate::cell::header::BOUNDED;
+use crate::cell::owner::{Claimed, Owed, Owner};
 use crate::cell::refs::Strong;
 use crate::drain::blocking::{before_pending, is_pending_for, relieve, told};
 use crate::drain::context::{Local, with_local};
@@ -40,11 +41,46 @@ pub(crate) struct Waits<S: 'static, E: Envelope> {
 /// What became of a message: it was sent, or comes back.
 type Sent<E> = Result<(), (E, Reason)>;
 
-impl<S: 'static> Strong<S> {
+impl<S> Strong<S> {
+    /// Is a message run on the spot if the mailbox is idle? Not if there is an executor, or something
+    /// around its turns, or if somebody waits for room, whom nobody overtakes.
+    #[inline(always)]
+    pub(super) fn runs_on_the_spot(&self) -> bool {
+        match self.tags() {
+            0 => true,
+            BOUNDED => !self.is_waited_for(),
+            _ => false,
+        }
+    }
+
+    /// Has its mailbox a capacity?
+    #[inline(always)]
+    fn is_bounded(&self) -> bool {
+        self.tags() & BOUNDED != 0
+    }
+
+    /// Does somebody wait for room?
+    #[inline]
+    fn is_waited_for(&self) -> bool {
+        self.is_bounded() && self.header().ext().is_some_and(|ext| ext.room.is_waited_for())
+    }
+
     fn room(&self) -> &Semaphore {
         &self.header().ext_made().room
     }
 
+    /// Claims an idle mailbox for one turn, unless somebody waits for room in it. `on_the_spot`: what
+    /// [`runs_on_the_spot`](Self::runs_on_the_spot) has just said.
+    #[inline(always)]
+    pub(super) fn claim_as_first(&self, on_the_spot: bool) -> Result<Claimed, Snapshot> {
+        if !on_the_spot && self.is_waited_for() {
+            return Err(self.header().word.load());
+        }
+        self.claim_idle()
+    }
+}
+
+impl<S: 'static> Strong<S> {
     /// Puts nodes in, each with a permit, if they need permits.
     #[inline(always)]
     pub(super) fn put(
