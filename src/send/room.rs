@@ -104,17 +104,19 @@ impl<S: 'static> Strong<S> {
         links: Links,
         entry: Entry,
     ) -> Result<Owed, Reason> {
-        let room = self.room();
         // Whoever must not leave its message to others has the mailbox first.
-        if entry != Entry::DrainOnly && room.try_acquire(links.len) {
+        if entry != Entry::DrainOnly && self.room().try_acquire(links.len) {
             return self.put_permitted(seen, links, entry);
         }
-        if self.header().word.load().has(CLOSED) {
+        let now = self.header().word.load();
+        if now.has(CLOSED) {
             return Err(self.reason(Refusal::Closed));
         }
+        let is_run = now.count() > 0 && !now.is_pending();
         match entry {
-            Entry::Leave | Entry::Post => Err(Reason::Full),
-            Entry::Drain | Entry::DrainOnly => self.put_as_owner(local, links, entry),
+            Entry::DrainOnly if is_run => Err(self.reason(Refusal::Busy)),
+            Entry::Drain | Entry::DrainOnly if !is_run => self.put_as_owner(local, links, entry),
+            _ => Err(Reason::Full),
         }
     }
 
