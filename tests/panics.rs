@@ -733,7 +733,30 @@ const CALLS: &[(&str, fn(Says))] = &[
         assert!(catch_unwind(AssertUnwindSafe(write)).is_err());
         drop((actor, system));
     }),
-    ("a full mailbox's clock", |says| {
+    ("waits for room", |says| {
+        for look in 0..2 {
+            let full = || {
+                let queue = DrainQueue::new();
+                let builder = Actor::builder().capacity(1, Overflow::Reject);
+                let clock = Breaks(AtomicUsize::new(0), look);
+                let builder = builder.clock(clock).executor(queue.handle());
+                let actor: Actor<u32> = builder.spawn(0).unwrap();
+                actor.send(|_| ()).unwrap();
+                (queue, actor)
+            };
+            let says = || {
+                let says = says.clone();
+                move |_: &mut u32| drop(says)
+            };
+            let (_queue, actor) = full();
+            let sending = actor.waiting().send(says());
+            assert!(catch_unwind(AssertUnwindSafe(|| sending.within(HOUR))).is_err());
+            let (_queue, actor) = full();
+            let asking = actor.waiting().call(says());
+            assert!(catch_unwind(AssertUnwindSafe(|| asking.within(HOUR))).is_err());
+        }
+    }),
+    ("an actor that is waited for", |says| {
         let builder = Actor::builder().capacity(1, Overflow::Reject);
         let actor = builder.clock(Breaks(AtomicUsize::new(0), 0)).spawn(0).unwrap();
         let mut idle = actor.idle();

@@ -21,6 +21,7 @@ use crate::envelope::tell::Tell;
 use crate::error::{AskError, Cycle, Reason, SendError, Withdrawn};
 use crate::mailbox::node::Envelope;
 use crate::mailbox::oneshot::{Asker, oneshot};
+use crate::panic;
 use crate::send::push::By;
 use crate::send::room::Waits;
 use crate::time::{Cutoff, Limit, Timers};
@@ -108,7 +109,8 @@ where
     fn wait(self: Box<Self>, at: Option<Duration>) -> Result<(), T> {
         let Place { waits, refused } = *self;
         let handle = waits.handle().clone();
-        let sent = waits.wait(Cutoff::at(handle.header().clock(), at));
+        let wait = |handle: &mut Strong<S>| waits.wait(Cutoff::at(handle.header().clock(), at));
+        let (handle, sent) = panic::owning(handle, wait);
         sent.map_err(|(message, reason)| refused(handle.header(), message, reason))
     }
 
@@ -201,7 +203,8 @@ impl<M> Sending<M> {
             State::Sent => Ok(()),
             State::Refused(error) => Err(*error),
             State::Waits(waiter) => {
-                let at = waiter.moment(limit.into());
+                let limit = limit.into();
+                let (waiter, at) = panic::owning(waiter, |waiter| waiter.moment(limit));
                 waiter.wait(at)
             }
         }
@@ -230,11 +233,12 @@ impl<M> Sending<M> {
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn within_async(self, limit: impl Into<Limit>) -> Within<Self> {
-        let over = match &self.state {
-            State::Waits(waiter) => Over::at(waiter.moment(limit.into()), || waiter.service()),
+        let limit = limit.into();
+        let (this, over) = panic::owning(self, |this| match &this.state {
+            State::Waits(waiter) => Over::at(waiter.moment(limit), || waiter.service()),
             State::Sent | State::Refused(_) => Over::NEVER,
-        };
-        Within::new(over, self)
+        });
+        Within::new(over, this)
     }
 
     /// The time is over: the message is withdrawn, unless it was let in meanwhile.
@@ -382,8 +386,9 @@ impl<R, M> Asking<R, M> {
     /// # Errors
     /// As [`Reply::within`].
     pub fn within(self, limit: impl Into<Limit>) -> Result<R, WaitError<R, M>> {
-        let at = self.reply.moment(limit.into());
-        self.until(at)
+        let limit = limit.into();
+        let (this, at) = panic::owning(self, |this| this.reply.moment(limit));
+        this.until(at)
     }
 
     /// [`within`](Self::within) for a task: a future with the same outcomes. The time counts from
@@ -393,24 +398,26 @@ impl<R, M> Asking<R, M> {
     /// # Panics
     /// If the clock does; then the question is withdrawn if it has no room yet.
     pub fn within_async(self, limit: impl Into<Limit>) -> Within<Self> {
-        Within::new(self.reply.over(limit.into()), self)
+        let limit = limit.into();
+        let (this, over) = panic::owning(self, |this| this.reply.over(limit));
+        Within::new(over, this)
     }
 
     pub(super) fn own_circle(&self) -> Option<Cycle> {
         self.reply.own_circle()
     }
 
-    pub(super) fn until(mut self, at: Option<Duration>) -> Result<R, WaitError<R, M>> {
-        if let Some(waiter) = self.waiter.take() {
-            if let Err(Reason::Full) = waiter.wait(at) {
-                let who = self.reply.who();
-                return match self.reply.cancel() {
-                    Ok(message) => Err(WaitError::Cancelled(Withdrawn::new(message, who))),
-                    Err(reply) => Err(WaitError::TimedOut(reply)),
-                };
-            }
+    pub(super) fn until(self, at: Option<Duration>) -> Result<R, WaitError<R, M>> {
+        let wait = |this: &mut Self| this.waiter.take().map(|waiter| waiter.wait(at));
+        let (this, waited) = panic::owning(self, wait);
+        if let Some(Err(Reason::Full)) = waited {
+            let who = this.reply.who();
+            return match this.reply.cancel() {
+                Ok(message) => Err(WaitError::Cancelled(Withdrawn::new(message, who))),
+                Err(reply) => Err(WaitError::TimedOut(reply)),
+            };
         }
-        self.reply.until(at)
+        this.reply.until(at)
     }
 }
 

@@ -24,6 +24,7 @@ use crate::mailbox::node::{Envelope, NodePtr};
 use crate::mailbox::oneshot::{Asker, Promised, oneshot};
 use crate::mailbox::semaphore::{Acquired, Answer, Semaphore, Unpushed, Waiter as Queued};
 use crate::mailbox::word::{CLOSED, Entry, Refusal, Snapshot};
+use crate::panic;
 use crate::send::push::By;
 use crate::send::wait::Hold;
 use crate::sync::thread;
@@ -265,11 +266,11 @@ impl<S: 'static, E: Envelope> Waits<S, E> {
     }
 
     /// Waits until the message is accepted, refused, or the time is over ([`Reason::Full`]).
-    pub(crate) fn wait(mut self, deadline: Cutoff<'_>) -> Sent<E> {
-        let given_up = self.wait_here(deadline);
-        match self.answer() {
+    pub(crate) fn wait(self, deadline: Cutoff<'_>) -> Sent<E> {
+        let (mut this, given_up) = panic::owning(self, |this| this.wait_here(deadline));
+        match this.answer() {
             Some(answer) => answer,
-            None => self.give_up(given_up.unwrap_or(Reason::Full)),
+            None => this.give_up(given_up.unwrap_or(Reason::Full)),
         }
     }
 
