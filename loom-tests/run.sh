@@ -8,6 +8,9 @@
 #                                      compare-and-swap is a plain load; and all planted bugs. It
 #                                      finds nearly all that the full run finds, and a merge needs
 #                                      the full run all the same
+#   loom-tests/run.sh --check          compares the executions of each model with executions.txt; in
+#                                      the quick mode, too
+#   loom-tests/run.sh --bless          writes them there
 #   loom-tests/run.sh [--quick] r8 room the models and planted bugs whose names contain one of these
 #
 # The last three lines count; the exit code is 0 only if all is well. A model is given up when it

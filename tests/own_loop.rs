@@ -85,16 +85,25 @@ fn nobody_but_the_loop_runs_the_actor() {
 
 #[test]
 fn a_second_loop_finds_nothing_and_touches_nothing() {
-    let queue = DrainQueue::new();
-    let sum = Actor::builder().executor(queue.handle()).spawn(0).unwrap();
-    let held = Held::hold(&sum);
-    send_ten(&sum);
-    let before = sum.len();
-    assert!(!queue.run_one());
-    assert_eq!((before, sum.len()), (11, 11), "the queue is untouched");
-    held.let_go();
-    queue.run_until_idle();
-    assert_eq!(asked(&queue, &sum, |sum| *sum), 55);
+    must_end(|| {
+        let queue = Arc::new(DrainQueue::new());
+        let sum = Actor::builder().executor(queue.handle()).spawn(0).unwrap();
+        let first = queue.clone();
+        let first = thread::spawn(move || {
+            while !first.run_one() {
+                thread::yield_now();
+            }
+        });
+        let held = Held::hold(&sum);
+        send_ten(&sum);
+        let before = sum.len();
+        assert!(!queue.run_one());
+        assert_eq!((before, sum.len()), (11, 11), "the queue is untouched");
+        held.let_go();
+        first.join().unwrap();
+        queue.run_until_idle();
+        assert_eq!(asked(&queue, &sum, |sum| *sum), 55);
+    });
 }
 
 #[test]

@@ -10,6 +10,7 @@
 // What is built on the published crate finds its names here.
 extern crate self as turnwise;
 
+mod counts;
 mod executor;
 mod face;
 mod fallback;

@@ -4,6 +4,8 @@
 //! |------------------------------|---------------------------------------------------------------|
 //! | none, or parts of names      | the suite, or the models and planted bugs with such names     |
 //! | `--quick`, then the same     | the same in seconds: see below                                |
+//! | `--check`, `--bless`         | compares the executions with [those known](crate::counts), or |
+//! |                              | makes them known; with the others, too                        |
 //! | `orderings`                  | the [gate](crate::gate)                                       |
 //! | `one TREE MODEL` and options | one model in this process, one ordering weakened as `MUTANT`  |
 //! |                              | says: `bug=NAME`, `bound=N`, `fail=load`, `list=sites`        |
@@ -15,6 +17,7 @@
 //! signal (red), 3 (the site to be weakened was never used) or 2 (there is no such thing). A
 //! process that uses too much processor time, or sleeps, is an error: see [`crate::watchdog`].
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
 use std::process::{Command, ExitCode, Stdio};
@@ -22,6 +25,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use crate::counts::{Counts, Key};
 use crate::models::Model;
 use crate::sync::panic::Planned;
 use crate::sync::{self, site};
@@ -113,6 +117,16 @@ pub(crate) struct Outcome {
 impl Job {
     pub(crate) fn new(tree: Tree, model: &'static str) -> Self {
         Job { tree, model, bug: None, bound: None, fail_as_load: false, list: false, mutant: None }
+    }
+
+    /// By what its executions are known.
+    fn key(&self) -> Key {
+        let bounds = match (self.fail_as_load, self.bound) {
+            (true, _) => "as-load",
+            (false, Some(_)) => "quick",
+            (false, None) => "full",
+        };
+        (self.model.to_owned(), self.tree.name(), bounds)
     }
 
     fn command(&self) -> Command {
@@ -223,6 +237,8 @@ struct Totals {
     first: usize,
     /// Those that fell later.
     later: usize,
+    /// Executions of the models that were green.
+    counts: BTreeMap<Key, u64>,
 }
 
 /// Runs jobs that must all come to the same end; adds to the totals.
@@ -233,6 +249,9 @@ fn expect(wanted: Verdict, jobs: &[Job], totals: &mut Totals) {
         let mut passed = verdict == wanted;
         let mut totals = shared.lock().expect("no thread panics with it");
         totals.executions += executions;
+        if (verdict, wanted) == (Verdict::Green, Verdict::Green) {
+            totals.counts.insert(job.key(), executions);
+        }
         let mut end = match (verdict, wanted) {
             (Verdict::Green, Verdict::Green) => format!("{executions} executions"),
             (Verdict::Red, Verdict::Red) => match fell_on {
@@ -275,11 +294,18 @@ pub(crate) fn at_most_quick(bound: Option<usize>) -> Option<usize> {
 /// The suite, or the part of it whose names contain one of `parts`.
 fn suite(parts: &[String]) -> bool {
     let (flags, parts) = parts.iter().partition::<Vec<_>, _>(|part| part.starts_with("--"));
-    if let Some(flag) = flags.iter().find(|flag| **flag != "--quick") {
-        println!("`{flag}` is no option");
-        return false;
+    let (mut quick, mut known) = (false, Counts::Ignored);
+    for flag in flags {
+        match flag.as_str() {
+            "--quick" => quick = true,
+            "--check" => known = Counts::Checked,
+            "--bless" => known = Counts::Blessed,
+            _ => {
+                println!("`{flag}` is no option");
+                return false;
+            }
+        }
     }
-    let quick = !flags.is_empty();
     let chosen =
         |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()));
     let mut totals = Totals::default();
@@ -320,7 +346,8 @@ fn suite(parts: &[String]) -> bool {
     jobs.extend(bugs.map(|bug| Job { bug: Some(bug.name), ..Job::new(Tree::Planted, bug.model) }));
     expect(Verdict::Red, &jobs, &mut totals);
 
-    let Totals { models, executions, passed, failed, first, later } = totals;
+    let Totals { models, executions, passed, failed, first, later, counts } = totals;
+    let as_known = failed == 0 && known.settle(&counts, parts.is_empty());
     let bugs = first + later;
     println!(
         "{bugs} planted bugs red: {first} on the first execution (no interleaving), {later} later"
@@ -328,7 +355,7 @@ fn suite(parts: &[String]) -> bool {
     let how = if quick { ", in the quick mode" } else { "" };
     println!("{passed} passed, {failed} failed{how}");
     println!("{models} models, {executions} executions");
-    failed == 0 && passed > canaries.len()
+    as_known && passed > canaries.len()
 }
 
 /// Runs one model here.

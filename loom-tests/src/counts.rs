@@ -1,0 +1,82 @@
+//! How many executions each model has: a file that says it, and whether that is still so.
+//!
+//! The version of loom is pinned, so a count changes only if the sequence of shared accesses does:
+//! for a move of code, equal counts are the proof that nothing else moved.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What the runner does with the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counts {
+    Ignored,
+    /// A count that is another, or is not in the file, is an error.
+    Checked,
+    /// They are written into the file.
+    Blessed,
+}
+
+/// Model, tree, and at which bounds.
+pub(crate) type Key = (String, &'static str, &'static str);
+
+fn file() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("executions.txt")
+}
+
+const HEAD: &str = "# Executions of each model: `run.sh --bless` writes them, `run.sh --check` compares.\n\
+    # What is changed on purpose is blessed with the reason in the commit.\n";
+
+fn read() -> BTreeMap<(String, String, String), u64> {
+    let text = fs::read_to_string(file()).unwrap_or_default();
+    let line = |line: &str| {
+        let [model, tree, bounds, count] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        Some(((model.into(), tree.into(), bounds.into()), count.parse().ok()?))
+    };
+    text.lines().filter(|line| !line.starts_with('#')).filter_map(line).collect()
+}
+
+impl Counts {
+    /// Compares or writes; false if something is not as the file says. `whole`: every model was run
+    /// at these bounds, so others are gone.
+    pub(crate) fn settle(self, ran: &BTreeMap<Key, u64>, whole: bool) -> bool {
+        if self == Counts::Ignored {
+            return true;
+        }
+        let mut known = read();
+        let owned =
+            |(model, tree, bounds): &Key| (model.clone(), (*tree).to_owned(), (*bounds).to_owned());
+        let at = |key: &(String, String, String)| ran.keys().any(|ran| ran.2 == key.2);
+        let gone: Vec<_> = known.keys().filter(|key| whole && at(key)).cloned().collect();
+        let gone: Vec<_> =
+            gone.into_iter().filter(|key| !ran.keys().any(|ran| owned(ran) == *key)).collect();
+        if self == Counts::Blessed {
+            gone.iter().for_each(|key| _ = known.remove(key));
+            known.extend(ran.iter().map(|(key, count)| (owned(key), *count)));
+            let lines = known.iter().map(|((model, tree, bounds), count)| {
+                format!("{model:<40} {tree:<8} {bounds:<8} {count}\n")
+            });
+            let text = HEAD.to_owned() + &lines.collect::<String>();
+            fs::write(file(), text).expect("executions.txt can be written");
+            return true;
+        }
+        let mut right = gone.is_empty();
+        for (model, tree, bounds) in gone {
+            println!("FAILED {model} {tree} {bounds}: executions.txt has it, and it was not run");
+        }
+        for (key, count) in ran {
+            let (model, tree, bounds) = key;
+            match known.get(&owned(key)) {
+                Some(known) if known == count => continue,
+                Some(known) => {
+                    println!("FAILED {model} {tree} {bounds}: {count} executions, not {known}");
+                }
+                None => println!("FAILED {model} {tree} {bounds}: not in executions.txt"),
+            }
+            right = false;
+        }
+        right
+    }
+}
