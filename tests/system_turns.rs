@@ -779,3 +779,26 @@ fn a_chain_of_systems_in_states_ends_on_a_small_stack() {
     });
     assert!(last.is_closed());
 }
+
+/// Keeps itself going.
+struct KeepsItself(#[allow(dead_code, reason = "it is dropped")] Option<Actor<KeepsItself>>);
+
+#[test]
+fn a_chain_of_systems_in_hooks_ends_on_a_small_stack() {
+    on_small_stack(|| {
+        let last = System::new();
+        let end = last.actor(0).unwrap();
+        let mut next = last;
+        for _ in 0..size(10_000, 100_000) {
+            let system = System::new();
+            let held = std::mem::replace(&mut next, system.clone());
+            let builder = Actor::builder().on_undelivered(move |_| _ = &held);
+            // It ends when its system stops it.
+            let own = system.spawn(builder, KeepsItself(None)).unwrap();
+            let kept = own.clone();
+            own.send(move |own| own.0 = Some(kept)).unwrap();
+        }
+        drop(next);
+        until(|| end.is_closed());
+    });
+}
