@@ -195,18 +195,16 @@ impl fmt::Display for Reason {
 ///
 /// One of them is told ([`Reason::Deadlock`]), and only one, at once: the last, whose wait would have
 /// closed the circle; if waits of it have limits, the one whose limit would end first. The others go
-/// on when it does. A wait that cannot be given up, because a closure that borrows from it has begun
-/// ([`Actor::with`](crate::Actor::with)), is not told. Of limits by [different
-/// clocks](crate::Clock::identity) nobody knows the first: one of them ends.
+/// on when it does. Its question is withdrawn, and never runs: a wait for a question that has begun
+/// is not refused. Of limits by [different clocks](crate::Clock::identity) the first is not known:
+/// one of them ends.
 ///
-/// A wait has a place in a circle if it is inside a turn: for an answer, for room, for an actor to
-/// be idle or to end, by a thread that sleeps, or by a turn that [waits](crate::Actor::run) for this
-/// alone.
+/// A wait has a place in a circle if a thread sleeps in it inside a turn: for an answer, for room,
+/// for an actor to be idle or to end. At most 4,096 turns are followed.
 ///
-/// Nobody is told of what goes through something else: a [`promise`](crate::promise) that nobody's
-/// turn is sure to keep, a lock or a channel, a `block_on` inside a turn, a turn that awaits several
-/// things at once, an executor all of whose threads sleep, a
-/// [`shutdown`](crate::System::shutdown).
+/// A circle that goes through something else is not found: through a [`promise`](crate::promise), a
+/// lock or a channel, a `block_on` inside a turn, a turn that [awaits](crate::Actor::run), an executor
+/// all of whose threads sleep, a [`shutdown`](crate::System::shutdown).
 ///
 /// A thread that calls [`with`](crate::Actor::with) inside a turn may run there, after its own
 /// closure, what others have left in that mailbox. What it runs so may not wait for the turns that
@@ -446,8 +444,9 @@ impl fmt::Display for EndCause {
 #[non_exhaustive]
 pub enum AskError {
     /// The question was not accepted, the actor stopped before its turn, or it may not be waited
-    /// for here ([`Reason::Deadlock`], [`Reason::WouldBlock`]). A question that was accepted keeps
-    /// its place in the mailbox in the last case; in the others it certainly never runs.
+    /// for here ([`Reason::Deadlock`], [`Reason::WouldBlock`]) and was withdrawn. It certainly never
+    /// runs. One that had begun by then goes on: [`Reason::WouldBlock`] is said of it all the same,
+    /// and [`Reason::Deadlock`] by the very turn that it runs in.
     Refused(Reason, ActorName),
     /// The question panicked.
     Panicked(TurnPanic),

@@ -4,20 +4,19 @@ mod common;
 
 use std::fmt::Debug;
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Barrier, Mutex, mpsc};
-use std::task::{Poll, Wake, Waker};
+use std::task::{Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use common::{block_on, must_end, size, size_from_env};
-use futures_util::future::{Either, join, select};
+use common::{must_end, size, size_from_env};
 use turnwise::executor::{DrainQueue, ThreadPool};
 use turnwise::{
     Actor, ActorName, AskError, Budget, Context, Cycle, Drain, Handler, Limit, Overflow,
-    PanicPolicy, Promise, Reason, Reply, SendError, System, VirtualClock, WaitError, promise,
+    PanicPolicy, Reason, SendError, VirtualClock, WaitError, promise,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -173,7 +172,7 @@ fn of_two_turns_that_wait_for_each_other_one_is_told() {
 }
 
 #[test]
-fn who_was_told_goes_on_and_its_question_keeps_its_place() {
+fn a_question_that_is_refused_never_runs() {
     must_end(|| {
         let actors = ["ada", "bob"].map(named);
         let told = meet([Kind::Call; 2], &actors, |_, to| {
@@ -181,11 +180,90 @@ fn who_was_told_goes_on_and_its_question_keeps_its_place() {
             answer.map_err(|error| circle(&error).clone())
         });
         assert_eq!(told.iter().filter(|told| told.is_err()).count(), 1);
-        for actor in actors {
+        let ran = actors.map(|actor| {
             actor.idle().wait().unwrap();
-            assert_eq!(actor.with(|seen| seen.0.clone()), Ok(vec![1]));
+            actor.with(|seen| seen.0.len()).unwrap()
+        });
+        assert_eq!(ran.iter().sum::<usize>(), 1, "{ran:?}");
+    });
+}
+
+/// How a turn asks the next room to let a player in.
+#[derive(Clone, Copy, Debug)]
+enum Door {
+    Call,
+    WaitingCall,
+    ByRef,
+    Timeout,
+    Ask,
+}
+
+/// A turn of a room has one of its players enter another room, and keeps it if that is refused.
+fn moves(door: Door, from: &mut Seen, to: &Actor<Seen>) {
+    let Some(player) = from.0.pop() else { return };
+    let enters = move |room: &mut Seen| room.0.push(player);
+    let entered = match door {
+        Door::Call => to.call(enters).wait(),
+        Door::WaitingCall => to.waiting().call(enters).wait(),
+        Door::ByRef => to.call(enters).wait_by_ref(Limit::Unlimited).map(|_| ()),
+        Door::Timeout => to.call(enters).wait_timeout(HOUR).map_err(|error| match error {
+            WaitError::Ask(error) => error,
+            other => panic!("{other}"),
+        }),
+        Door::Ask => to.ask(player).wait(),
+    };
+    match entered {
+        Ok(()) => {}
+        Err(error) => {
+            circle(&error);
+            from.0.push(player);
+        }
+    }
+}
+
+#[test]
+fn rooms_that_keep_whom_another_room_refuses_lose_nobody() {
+    must_end(|| {
+        for door in [Door::Call, Door::WaitingCall, Door::ByRef, Door::Timeout, Door::Ask] {
+            let rooms = ["north", "east", "south"].map(named);
+            for (at, room) in rooms.iter().enumerate() {
+                let players = (0..20).map(|n| n + 100 * at as u32);
+                room.with(|seen| seen.0.extend(players)).unwrap();
+            }
+            let threads = [0, 1, 2].map(|at| {
+                let (from, to) = (rooms[at].clone(), rooms[(at + 1) % 3].clone());
+                thread::spawn(move || {
+                    for _ in 0..size(200, 2000) {
+                        let to = to.clone();
+                        from.call(move |seen| moves(door, seen, &to)).wait().unwrap();
+                    }
+                })
+            });
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            let mut players =
+                rooms.iter().flat_map(|room| room.with(|seen| seen.0.clone()).unwrap());
+            let mut players = players.by_ref().collect::<Vec<_>>();
+            players.sort_unstable();
+            players.dedup();
+            assert_eq!(players.len(), 60, "{door:?}");
         }
     });
+}
+
+#[test]
+fn a_turn_that_awaits_its_own_actor_is_refused_and_its_question_never_runs() {
+    let queue = DrainQueue::new();
+    let ada = by_hand("ada", &queue);
+    let own = ada.clone();
+    let turn = ada.run(async move |seen| {
+        let mut question = own.ask(1);
+        let told = (&mut question).await.unwrap_err();
+        assert_eq!(circle(&told).actors(), ["ada"]);
+        seen.0.extend(question.cancel().ok());
+    });
+    queue.run_until_idle();
+    assert_eq!(turn.wait(), Ok(()));
+    assert_eq!(common::asked(&queue, &ada, |seen| seen.0.clone()), [1], "it came back, and once");
 }
 
 #[test]
@@ -245,193 +323,10 @@ fn names_stand_in_the_order_of_waiting() {
     });
 }
 
-// Turns that wait.
+// Turns that are suspended.
 
 fn by_hand(name: &str, queue: &DrainQueue) -> Actor<Seen> {
     Actor::builder().name(name).executor(queue.handle()).spawn(Seen::default()).unwrap()
-}
-
-/// Has turns of both await something of the other, one after the other; what they got.
-fn await_each_other<F>(
-    queue: &DrainQueue,
-    actors: [&Actor<Seen>; 2],
-    wait: impl Fn(Actor<Seen>) -> F + Clone + Send + 'static,
-) -> [Result<(), Reason>; 2]
-where
-    F: Future<Output = Result<(), Reason>> + Send,
-{
-    let turns = [0, 1].map(|me| {
-        let (go, gone) = promise::<()>();
-        let other = actors[1 - me].clone();
-        let wait = wait.clone();
-        let turn = actors[me].run(async move |_| {
-            gone.await.unwrap();
-            wait(other).await
-        });
-        (go, turn)
-    });
-    queue.run_until_idle();
-    let turns = turns.map(|(go, turn)| {
-        go.keep(());
-        queue.run_until_idle();
-        turn
-    });
-    turns.map(|turn| {
-        assert!(turn.is_ready(), "it hangs");
-        turn.wait().unwrap()
-    })
-}
-
-fn reason(error: AskError) -> Reason {
-    let AskError::Refused(reason, _) = error else { panic!("{error}") };
-    reason
-}
-
-#[test]
-fn turns_that_await_each_other_are_told() {
-    let queue = DrainQueue::new();
-    let deadlock = || [Ok(()), Err(Reason::Deadlock(Cycle::from(["bob", "ada"])))];
-    let pair = || (by_hand("ada", &queue), by_hand("bob", &queue));
-
-    let (ada, bob) = pair();
-    let told = await_each_other(&queue, [&ada, &bob], |other| async move {
-        other.call(|_| ()).await.map_err(reason)
-    });
-    assert_eq!(told, deadlock());
-
-    let (ada, bob) = pair();
-    let told = await_each_other(&queue, [&ada, &bob], |other| async move { other.idle().await });
-    assert_eq!(told, deadlock());
-
-    let (ada, bob) = pair();
-    let told = await_each_other(&queue, [&ada, &bob], |other| async move {
-        other.close();
-        other.ended().await
-    });
-    assert_eq!(told, deadlock());
-
-    let pair = ["ada", "bob"].map(|name| {
-        let seen = Actor::builder().name(name).executor(queue.handle());
-        seen.capacity(1, Overflow::Reject).spawn(Seen::default()).unwrap()
-    });
-    let told = await_each_other(&queue, [&pair[0], &pair[1]], |other| async move {
-        while other.tell(0).is_ok() {}
-        other.waiting().tell(1).await.map_err(SendError::into_reason)
-    });
-    assert_eq!(told, deadlock());
-}
-
-#[test]
-fn a_turn_that_was_told_may_await_again_or_something_else() {
-    let queue = DrainQueue::new();
-    let (ada, bob) = (by_hand("ada", &queue), by_hand("bob", &queue));
-    let (go, gone) = promise::<()>();
-    let asked = bob.clone();
-    let first = ada.run(async move |_| asked.call(|_| 1).await);
-    let asked = ada.clone();
-    let second = bob.run(async move |_| {
-        let mut question = asked.call(|_| 2);
-        let told = (&mut question).await.unwrap_err();
-        assert_eq!(circle(&told).actors(), ["bob", "ada"]);
-        // It would be told again.
-        assert_eq!((&mut question).await.unwrap_err(), told);
-        gone.await.unwrap();
-        question.cancel().map_err(drop)
-    });
-    queue.run_until_idle();
-    assert!(!first.is_ready() && !second.is_ready());
-    go.keep(());
-    queue.run_until_idle();
-    assert_eq!(second.wait(), Ok(Ok(())), "the question waited still, and was taken back");
-    assert_eq!(first.wait(), Ok(Ok(1)));
-}
-
-#[test]
-fn who_waits_for_several_things_is_not_told() {
-    let queue = DrainQueue::new();
-    let (ada, bob) = (by_hand("ada", &queue), by_hand("bob", &queue));
-    // In either order: what comes later may be what wakes it.
-    for reply_first in [true, false] {
-        let (go, gone) = promise::<()>();
-        let asked = bob.clone();
-        let waits = ada.run(async move |_| {
-            let question = asked.call(|_| ());
-            match reply_first {
-                true => matches!(select(question, gone).await, Either::Right(_)),
-                false => matches!(select(gone, question).await, Either::Left(_)),
-            }
-        });
-        let asked = ada.clone();
-        let other = bob.run(async move |_| asked.call(|_| ()).await);
-        queue.run_until_idle();
-        assert!(!waits.is_ready() && !other.is_ready(), "neither is told");
-        go.keep(());
-        queue.run_until_idle();
-        assert_eq!(waits.wait(), Ok(true));
-        assert_eq!(other.wait(), Ok(Ok(())));
-    }
-    // Both at once: the second answer is not all that can wake it.
-    let asked = bob.clone();
-    let (go, gone) = promise::<()>();
-    let both = ada.run(async move |_| join(asked.call(|_| ()), gone).await);
-    queue.run_until_idle();
-    go.keep(());
-    queue.run_until_idle();
-    assert_eq!(both.wait(), Ok((Ok(()), Ok(()))));
-}
-
-#[test]
-fn a_question_that_is_dropped_is_not_what_its_turn_waits_for() {
-    let queue = DrainQueue::new();
-    let (ada, bob) = (by_hand("ada", &queue), by_hand("bob", &queue));
-    let (go, gone) = promise::<()>();
-    let asked = bob.clone();
-    let waits = ada.run(async move |_| {
-        {
-            let mut question = pin!(asked.call(|_| ()));
-            std::future::poll_fn(|cx| {
-                assert!(question.as_mut().poll(cx).is_pending());
-                Poll::Ready(())
-            })
-            .await;
-        }
-        gone.await
-    });
-    let asked = ada.clone();
-    let other = bob.run(async move |_| asked.call(|_| ()).await);
-    queue.run_until_idle();
-    assert!(!waits.is_ready() && !other.is_ready(), "neither is told");
-    go.keep(());
-    queue.run_until_idle();
-    assert_eq!((waits.wait(), other.wait()), (Ok(Ok(())), Ok(Ok(()))));
-}
-
-#[test]
-fn a_thread_and_a_turn_that_waits() {
-    must_end(|| {
-        let pool = ThreadPool::builder().threads(2).build().unwrap();
-        for _ in 0..size(20, 500) {
-            let [ada, bob] = ["ada", "bob"].map(|name| {
-                let seen = Actor::builder().name(name).executor(pool.handle());
-                seen.spawn(Seen::default()).unwrap()
-            });
-            let both = Arc::new(Barrier::new(2));
-            let (asked, here) = (bob.clone(), both.clone());
-            let awaits = ada.run(async move |_| {
-                here.wait();
-                asked.call(|_| ()).await
-            });
-            let asked = ada.clone();
-            let sleeps = bob.call(move |_| {
-                both.wait();
-                asked.with(|_| ())
-            });
-            let told = [awaits.wait().unwrap(), sleeps.wait().unwrap()];
-            let errors = told.iter().filter_map(|told| told.as_ref().err()).collect::<Vec<_>>();
-            let [error] = errors[..] else { panic!("{told:?}") };
-            assert_eq!(turned(circle(error), "ada"), ["ada", "bob"]);
-        }
-    });
 }
 
 // Limits.
@@ -575,29 +470,6 @@ fn a_turn_that_is_cut_leaves_its_place() {
     }
 }
 
-#[test]
-fn a_system_is_shut_down_while_its_turns_wait_for_each_other() {
-    must_end(|| {
-        let queue = DrainQueue::new();
-        let system = System::new();
-        let spawn = |name: &str| {
-            let seen = Actor::builder().name(name).executor(queue.handle());
-            system.spawn(seen, Seen::default()).unwrap()
-        };
-        let (ada, bob) = (spawn("ada"), spawn("bob"));
-        let told = await_each_other(&queue, [&ada, &bob], |other| async move {
-            other.call(|_| ()).await.map_err(reason)
-        });
-        assert!(matches!(told, [Ok(()), Err(Reason::Deadlock(_))]));
-        let ending = thread::spawn(move || system.shutdown(HOUR).unwrap());
-        while !ending.is_finished() {
-            queue.run_until_idle();
-            thread::yield_now();
-        }
-        assert!(ending.join().unwrap().is_complete());
-    });
-}
-
 // Random graphs.
 
 /// Numbers that look random.
@@ -656,47 +528,6 @@ impl Oracle {
     }
 }
 
-#[test]
-fn random_graphs_of_turns_that_wait_agree_with_a_plain_walk() {
-    let graphs = size_from_env("TURNWISE_GRAPHS", size(3_000, 100_000));
-    let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
-    let mut cycles = 0;
-    let queue = DrainQueue::new();
-    for _ in 0..graphs {
-        let len = 2 + dice.roll(11);
-        let targets = (0..len).map(|me| (me + 1 + dice.roll(len - 1)) % len).collect::<Vec<_>>();
-        let actors = (0..len).map(|i| by_hand(&i.to_string(), &queue)).collect::<Vec<_>>();
-        let told = Arc::new(Mutex::new(vec![None; len]));
-        let mut gates: Vec<Option<Promise<()>>> = Vec::new();
-        let mut turns: Vec<Reply<()>> = Vec::new();
-        for me in 0..len {
-            let (go, gone) = promise::<()>();
-            gates.push(Some(go));
-            let (other, told) = (actors[targets[me]].clone(), told.clone());
-            turns.push(actors[me].run(async move |_| {
-                gone.await.unwrap();
-                let answer = other.call(|_| ()).await;
-                let names = answer.err().map(|error| circle(&error).actors().to_vec());
-                told.lock().unwrap()[me] = names;
-            }));
-        }
-        queue.run_until_idle();
-        let mut oracle = Oracle::new(&targets);
-        let mut left = (0..len).collect::<Vec<_>>();
-        while !left.is_empty() {
-            let who = left.swap_remove(dice.roll(left.len()));
-            gates[who].take().unwrap().keep(());
-            queue.run_until_idle();
-            oracle.begin(who);
-            let over = turns.iter().map(Reply::is_ready).collect::<Vec<_>>();
-            assert_eq!(over, oracle.over, "{targets:?}, after {who}");
-            assert_eq!(*told.lock().unwrap(), oracle.told, "{targets:?}, after {who}");
-        }
-        cycles += oracle.told.iter().flatten().count();
-    }
-    assert!(cycles > graphs / 2, "there was something to find");
-}
-
 /// How many circles there are, if each waits for its target.
 fn circles(targets: &[usize]) -> usize {
     let mut oracle = Oracle::new(targets);
@@ -714,7 +545,7 @@ fn random_graphs_of_threads_have_one_told_a_circle() {
             let len = 2 + dice.roll(6);
             let targets =
                 (0..len).map(|me| (me + 1 + dice.roll(len - 1)) % len).collect::<Vec<_>>();
-            // Turns that wait, threads of their own, and a pool's workers.
+            // Threads of their own, and a pool's workers.
             let actors = (0..len).map(|i| {
                 let seen = Actor::builder().name(i.to_string());
                 if i % 3 == 0 { seen.executor(pool.handle()) } else { seen }
@@ -725,23 +556,14 @@ fn random_graphs_of_threads_have_one_told_a_circle() {
             let all = Arc::new(Barrier::new(len));
             let threads = (0..len).map(|me| {
                 let (actor, other) = (actors[me].clone(), actors[targets[me]].clone());
-                let (all, waits) = (all.clone(), dice.roll(4));
+                let all = all.clone();
                 let kind = [Kind::With, Kind::Call, Kind::CallLimit][dice.roll(3)];
                 thread::spawn(move || {
-                    if waits == 0 {
-                        let turn = actor.run(async move |_| {
-                            // Not on a pool's worker: it would keep it.
-                            thread::spawn(move || all.wait()).join().unwrap();
-                            other.call(|_| ()).await.map_err(|error| circle(&error).clone())
-                        });
-                        block_on(turn).unwrap()
-                    } else {
-                        let turn = |_: &mut Seen| {
-                            turnwise::blocking(|| all.wait());
-                            wait(kind, &other)
-                        };
-                        actor.with(turn).unwrap()
-                    }
+                    let turn = |_: &mut Seen| {
+                        turnwise::blocking(|| all.wait());
+                        wait(kind, &other)
+                    };
+                    actor.with(turn).unwrap()
                 })
             });
             let threads = threads.collect::<Vec<_>>();

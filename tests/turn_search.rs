@@ -161,14 +161,13 @@ struct Bits {
     woken: u64,
     cut: u64,
     lost: u64,
-    alone: u64,
     waker: u64,
     keeper: u64,
 }
 
 impl Bits {
     fn find() -> Self {
-        let none = Bits { parked: 0, woken: 0, cut: 0, lost: 0, alone: 0, waker: 0, keeper: 0 };
+        let none = Bits { parked: 0, woken: 0, cut: 0, lost: 0, waker: 0, keeper: 0 };
         let new = || {
             let _ = Core::new(&VTABLE);
             WORD.get()
@@ -188,10 +187,6 @@ impl Bits {
             woken: after(&|turn| assert!(turn.wake().is_none())),
             cut,
             lost: after(&|turn| assert!(turn.lie_down(Owner).is_err())) - cut,
-            alone: after(&|turn| {
-                turn.retain_waker();
-                turn.awaits(1);
-            }) - waker,
             waker,
             keeper: new(),
         }
@@ -396,10 +391,6 @@ impl Step<'_> {
                 self.clone_waker(at - 3);
                 "keeps a waker"
             }
-            (At::Poll, 5) if self.world.wakers != [false; 2] => {
-                self.on(|turn| turn.awaits(1));
-                "awaits an answer"
-            }
             (At::LookWoken, 0) => {
                 let woken = self.on(TurnPtr::is_woken);
                 self.world.at = match (woken, self.fault) {
@@ -588,8 +579,6 @@ impl Step<'_> {
         );
         self.check(!lies || wakers > 0, "the owner lies where nobody can wake it");
         self.check(!has(bits.lost) || wakers == 0 && has(bits.cut), "lost, though it has wakers");
-        let alone = wakers == 1 && !has(bits.woken) && !has(bits.cut);
-        self.check(!has(bits.alone) || alone, "alone, though something else may wake it");
         self.check(!lies || !world.woken, "a wake is lost");
         self.check(!lies || !world.cut, "a cut is lost");
         self.check(!lies || world.stop != Stop::Over, "a stop does not find the turn");
@@ -691,7 +680,6 @@ const STRANDED: &str = "no good end can be reached any more";
 const STEPS: &[&str] = &[
     "abort",
     "answer",
-    "awaits an answer",
     "begin",
     "clone a waker",
     "cut by a stop",

@@ -11,11 +11,11 @@ use super::within::{Over, Within, question};
 use crate::cell::config::Settings;
 use crate::cell::refs::{Ref, Strong};
 use crate::drain::blocking::before_pending;
-use crate::error::{ActorName, AskError, Cycle, Reason, SendError, Who, Withdrawn};
+use crate::error::{ActorName, AskError, Reason, SendError, Who, Withdrawn};
 use crate::mailbox::oneshot::{Answerer, Asker, Promised, oneshot};
 use crate::panic;
 use crate::send::message::Answer;
-use crate::send::wait::{Answered, Hold, poll_for, wait_for_promise};
+use crate::send::wait::{Answered, Refused, poll_for, wait_for_promise};
 use crate::sync::Exclusive;
 use crate::time::{Clock, Cutoff, Limit, MonotonicClock, Timers};
 
@@ -26,8 +26,7 @@ use crate::time::{Clock, Cutoff, Limit, MonotonicClock, Timers};
 /// of an [`ask`](crate::Actor::ask), nothing for a closure.
 ///
 /// As a future it never runs a turn of any actor. Polled again after it was ready, it is ready with
-/// [`AskError::Taken`]; after [`Reason::Deadlock`] it is still to be had, as after
-/// [`wait_by_ref`](Self::wait_by_ref).
+/// [`AskError::Taken`]. After [`Reason::Deadlock`], [`cancel`](Self::cancel) has the message.
 #[must_use = "an answer that nobody looks at was not worth a question: use `send`"]
 pub struct Reply<R, M = ()> {
     inner: Inner<R, M>,
@@ -88,17 +87,22 @@ impl Source {
         &self,
         asker: &mut Asker<R, M>,
         at: Option<Duration>,
-    ) -> Result<Option<Answered<R>>, AskError> {
+    ) -> Result<Option<Answered<R>>, (AskError, Option<M>)> {
         let deadline = Cutoff::at(self.clock(), at);
         let answer = match &self.actor {
-            Some(cell) => cell.wait_for(asker, deadline, Hold::Nothing),
+            Some(cell) => cell.wait_for(asker, deadline),
             None => wait_for_promise(asker, deadline),
         };
         match answer {
             Ok(Some(Err(error))) => Ok(Some(Err(self.name(error)))),
             Ok(answer) => Ok(answer),
-            Err(reason) => Err(self.name(reason.into())),
+            Err(refused) => Err(self.refused(refused)),
         }
+    }
+
+    #[cold]
+    fn refused<M>(&self, Refused { reason, question }: Refused<M>) -> (AskError, Option<M>) {
+        (self.name(reason.into()), question)
     }
 
     /// The error, with the name of who was asked.
@@ -109,10 +113,6 @@ impl Source {
 
     fn who(&self) -> Option<Who> {
         self.actor.as_ref().map(|cell| cell.header().who())
-    }
-
-    fn own_circle(&self) -> Option<Cycle> {
-        self.actor.as_ref()?.own_circle()
     }
 }
 
@@ -175,14 +175,6 @@ impl<R, M> Reply<R, M> {
         }
     }
 
-    /// The circle that a wait would close, if this thread is inside a turn of the actor that was asked.
-    pub(super) fn own_circle(&self) -> Option<Cycle> {
-        match &self.inner {
-            Inner::Pending(_, source) => source.own_circle(),
-            _ => None,
-        }
-    }
-
     /// Is the answer there? Wait-free.
     pub fn is_ready(&self) -> bool {
         match &self.inner {
@@ -197,8 +189,8 @@ impl<R, M> Reply<R, M> {
     ///
     /// # Errors
     /// [`Reason::Deadlock`] inside a turn that the actor waits for, or would have to (at once, if it is
-    /// its own), [`Reason::WouldBlock`] on a worker that must not wait: the question stays in its
-    /// mailbox. Else the reason why there is no answer.
+    /// its own), [`Reason::WouldBlock`] on a worker that must not wait: the question was withdrawn, and
+    /// never runs, unless it has begun. Else the reason why there is no answer.
     ///
     /// # Examples
     /// ```
@@ -248,7 +240,7 @@ impl<R, M> Reply<R, M> {
     ///
     /// # Errors
     /// [`Reason::Deadlock`] and [`Reason::WouldBlock`] say that this thread cannot wait: the question
-    /// stays in its mailbox, and the reply may be [cancelled](Self::cancel), or waited for elsewhere.
+    /// was withdrawn, and [`cancel`](Self::cancel) has its message, unless it has begun.
     /// Else as [`wait`](Self::wait).
     ///
     /// # Examples
@@ -267,8 +259,11 @@ impl<R, M> Reply<R, M> {
             Inner::Pending(asker, source) => match source.wait_for(asker, at) {
                 Ok(None) => return Ok(None),
                 Ok(Some(answer)) => answer,
-                // This thread must not wait.
-                Err(error) => return Err(error),
+                Err((error, None)) => return Err(error),
+                Err((error, Some(message))) => {
+                    self.inner = Inner::Refused(error.clone(), Exclusive::new(message));
+                    return Err(error);
+                }
             },
             Inner::Refused(error, _) => return Err(error.clone()),
             _ => return wait_slow(std::mem::replace(&mut self.inner, Inner::Taken)).map(Some),
@@ -334,9 +329,10 @@ impl<R, M> Reply<R, M> {
         };
         let waits = |(asker, source): &mut (_, Source)| source.wait_for(asker, at);
         let ((mut asker, source), refused) = match panic::owning((asker, source), waits) {
-            // This thread must not wait: it takes the question back at once.
-            (pending, Err(error)) => (pending, Some(error)),
+            (_, Err((error, Some(_)))) => return Err(WaitError::Ask(error)),
             (_, Ok(Some(answer))) => return answer.map_err(WaitError::Ask),
+            // This thread must not wait for what has begun, or was promised.
+            (pending, Err((error, None))) => (pending, Some(error)),
             (pending, Ok(None)) => (pending, None),
         };
         if let Some(message) = asker.cancel() {
@@ -391,7 +387,7 @@ fn wait_slow<R, M>(inner: Inner<R, M>) -> Result<R, AskError> {
         Inner::Refused(error, _) => Err(error),
         Inner::Pending(mut asker, source) => match source.wait_for(&mut asker, None) {
             Ok(answer) => answer.unwrap_or(Err(AskError::Abandoned(ActorName::ANY))),
-            Err(error) => Err(error),
+            Err((error, _)) => Err(error),
         },
         Inner::Taken => Err(AskError::Taken),
     }
@@ -580,8 +576,13 @@ impl<R, M> Future for Reply<R, M> {
                 let answer = match &source.actor {
                     Some(cell) => match std::task::ready!(cell.poll_for(asker, cx)) {
                         Ok(answer) => answer,
-                        // It may be waited for elsewhere.
-                        Err(reason) => return Poll::Ready(Err(source.name(reason.into()))),
+                        Err(refused) => {
+                            let (error, message) = source.refused(refused);
+                            if let Some(message) = message {
+                                self.inner = Inner::Refused(error.clone(), Exclusive::new(message));
+                            }
+                            return Poll::Ready(Err(error));
+                        }
                     },
                     None => {
                         if !asker.is_done() {

@@ -40,9 +40,7 @@ use std::task::{Context, Poll, ready};
 use super::registry::Shared;
 use super::system::System;
 use super::within::{Over, Within};
-use crate::drain::blocking::{
-    before_pending, is_pending_for, leave_to_others, relieve_anyway, told,
-};
+use crate::drain::blocking::{before_pending, leave_to_others, relieve_anyway};
 use crate::drain::context::with_local;
 use crate::drain::deferred::{give_back_here, settle};
 use crate::error::{Reason, StopCause};
@@ -372,13 +370,8 @@ impl Future for Closing {
             this.leave();
             this.place = Some(this.course.shared.waiters.insert(waiter));
             // REMOVED: in the list before the look.
-            if let Some(first) = this.course.shared.first() {
-                let first = first.cell().addr();
-                if let Some(cycle) = told(cx.waker(), first) {
-                    return Poll::Ready(Err(Reason::Deadlock(cycle)));
-                }
+            if this.course.shared.first().is_some() {
                 before_pending(cx.waker());
-                is_pending_for(cx.waker(), first);
                 return Poll::Pending;
             }
         }

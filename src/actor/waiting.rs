@@ -18,7 +18,7 @@ use crate::envelope::Answers;
 use crate::envelope::ask::{Ask, Asked};
 use crate::envelope::awaited::Awaited;
 use crate::envelope::tell::Tell;
-use crate::error::{AskError, Cycle, Reason, SendError, Withdrawn};
+use crate::error::{AskError, Reason, SendError, Withdrawn};
 use crate::mailbox::node::Envelope;
 use crate::mailbox::oneshot::{Asker, oneshot};
 use crate::panic;
@@ -401,10 +401,6 @@ impl<R, M> Asking<R, M> {
         let limit = limit.into();
         let (this, over) = panic::owning(self, |this| this.reply.over(limit));
         Within::new(over, this)
-    }
-
-    pub(super) fn own_circle(&self) -> Option<Cycle> {
-        self.reply.own_circle()
     }
 
     pub(super) fn until(self, at: Option<Duration>) -> Result<R, WaitError<R, M>> {

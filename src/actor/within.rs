@@ -103,14 +103,11 @@ macro_rules! question {
                 let Some(inner) = &mut this.inner else {
                     return Poll::Ready(Err(WaitError::Ask(AskError::Taken)));
                 };
-                // Inside a turn of the actor that was asked, the question is taken back at once.
-                if inner.own_circle().is_none() {
-                    if let Poll::Ready(answer) = Pin::new(inner).poll(cx) {
-                        this.take();
-                        return Poll::Ready(answer.map_err(WaitError::Ask));
-                    }
-                    std::task::ready!(this.over.poll(cx));
+                if let Poll::Ready(answer) = Pin::new(inner).poll(cx) {
+                    this.take();
+                    return Poll::Ready(answer.map_err(WaitError::Ask));
                 }
+                std::task::ready!(this.over.poll(cx));
                 let taken = Err(WaitError::Ask(AskError::Taken));
                 Poll::Ready(this.take().map_or(taken, |inner| inner.until(Some(Duration::ZERO))))
             }

@@ -73,7 +73,7 @@ impl Ref {
     /// # Safety
     /// The cell is alive during this call, and `cell` is a pointer to all of it.
     #[inline]
-    pub(super) unsafe fn retain(cell: NonNull<Header>) -> Self {
+    pub(crate) unsafe fn retain(cell: NonNull<Header>) -> Self {
         // SAFETY: the caller's word.
         unsafe { counts(cell.as_ptr()) }.retain();
         Ref(cell)

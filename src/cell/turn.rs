@@ -10,8 +10,7 @@
 //! | WOKEN            | woken since the poll began, while the owner was out                  |
 //! | CUT              | the future is dropped where it would be polled                       |
 //! | LOST             | the same, because nobody is left who could wake it                   |
-//! | ALONE            | the only waker there is, and has been since, waits for the one answer |
-//! | WAKERS, 27 bits  | wakers that are out                                                  |
+//! | WAKERS, 28 bits  | wakers that are out                                                  |
 //! | KEEPERS, 32 bits | who else keeps the memory: the mailbox, the stop's way, abort handles |
 //!
 //! | call           | by           | from -> to                     | then                              |
@@ -24,8 +23,7 @@
 //! | `cut`          | abort, stop  | PARKED -> CUT                  | the owner is the caller's         |
 //! |                |              | - -> CUT                       | nothing                           |
 //! | waker dropped  | anybody      | the last one, PARKED -> CUT, LOST | the owner is the caller's      |
-//! | `begin_poll`   | its owner    | WOKEN, ALONE -> -              | polls, or drops                   |
-//! | `awaits`       | its owner    | one waker: - -> ALONE          | the others of these clear it, but for `lie_down` |
+//! | `begin_poll`   | its owner    | WOKEN -> -                     | polls, or drops                   |
 //!
 //! - W1: the place of the owner is that of whoever runs the turn while PARKED is clear, and of
 //!   whoever clears PARKED.
@@ -55,8 +53,7 @@ const PARKED: u64 = 1;
 const WOKEN: u64 = 2;
 const CUT: u64 = 4;
 const LOST: u64 = 8;
-const ALONE: u64 = 16;
-const WAKER: u64 = 1 << 5;
+const WAKER: u64 = 1 << 4;
 const KEEPER: u64 = 1 << 32;
 const WAKERS: u64 = KEEPER - WAKER;
 const KEEPERS: u64 = !(KEEPER - 1);
@@ -77,10 +74,6 @@ struct Kept {
     hooked: Hooked,
     /// A stop finds the turn (W3).
     registered: bool,
-    /// The mailbox that it waits for, while ALONE is set.
-    awaits: usize,
-    /// Its own mailbox, if it has an edge ([`crate::drain::waits_for`]).
-    edge: Option<NonNull<Header>>,
 }
 
 /// What a turn's type knows.
@@ -131,7 +124,6 @@ impl Core {
     }
 
     fn wake(now: u64) -> u64 {
-        let now = now & !ALONE;
         if now & PARKED == 0 { now | WOKEN } else { now & !PARKED }
     }
 
@@ -140,8 +132,8 @@ impl Core {
         // Ordering: Relaxed. What a wake carries comes with the step that clears WOKEN; a cut carries
         // nothing.
         let mut now = self.word.load(Relaxed);
-        if now & (WOKEN | ALONE) != 0 {
-            (now, _) = self.step(|now| now & !(WOKEN | ALONE));
+        if now & WOKEN != 0 {
+            (now, _) = self.step(|now| now & !WOKEN);
         }
         match now {
             _ if now & LOST != 0 => Err(Cut::Lost),
@@ -214,41 +206,6 @@ impl TurnPtr {
         }
     }
 
-    /// It waits for an answer of this mailbox, with a waker that was kept just now. By the owner.
-    pub(crate) fn awaits(self, mailbox: usize) {
-        let is_alone = |now| now & WAKERS == WAKER && now & (WOKEN | CUT) == 0;
-        self.core().step(|now| if is_alone(now) { now | ALONE } else { now & !ALONE });
-        // SAFETY: the owner's.
-        self.core().kept.with_mut(|kept| unsafe { (*kept).awaits = mailbox });
-    }
-
-    /// The mailbox whose answer is all that can wake it. By the owner.
-    pub(crate) fn awaited(self) -> Option<usize> {
-        // SAFETY: the owner's.
-        self.is_alone().then(|| self.core().kept.with_mut(|kept| unsafe { (*kept).awaits }))
-    }
-
-    /// Is one answer all that can wake it, and has not come? Stale on return, if nothing else keeps
-    /// it so.
-    pub(crate) fn is_alone(self) -> bool {
-        // Ordering: Relaxed. Whoever clears it and holds somebody up thereafter takes the lock of the
-        // graph in between, as whoever looks does.
-        self.core().word.load(Relaxed) & ALONE != 0
-    }
-
-    /// Has its mailbox an edge? By the owner.
-    #[inline]
-    pub(crate) fn has_edge(self) -> bool {
-        // SAFETY: the owner's.
-        self.core().kept.with_mut(|kept| unsafe { (*kept).edge.is_some() })
-    }
-
-    /// Notes that its mailbox has an edge, or none any more; what was noted before. By the owner.
-    pub(crate) fn note_edge(self, edge: Option<NonNull<Header>>) -> Option<NonNull<Header>> {
-        // SAFETY: the owner's.
-        self.core().kept.with_mut(|kept| unsafe { std::mem::replace(&mut (*kept).edge, edge) })
-    }
-
     /// Was it woken, or cut, since its poll began? Stale on return. By the owner.
     pub(crate) fn is_woken(self) -> bool {
         // Ordering: Relaxed. A hint: the poll that follows looks again.
@@ -285,7 +242,7 @@ impl TurnPtr {
 
     /// One more waker.
     pub(crate) fn retain_waker(self) {
-        let (to, _) = self.core().step(|now| (now + WAKER) & !ALONE);
+        let (to, _) = self.core().step(|now| now + WAKER);
         if to & WAKERS > WAKERS / 2 {
             overflow();
         }
@@ -295,7 +252,6 @@ impl TurnPtr {
     /// or nobody is left who could do that, it is the caller's.
     pub(crate) fn release_waker(self, wakes: bool) -> Option<Resting> {
         let (to, resting) = self.core().step(|now| {
-            let now = now & !ALONE;
             let left = if wakes { Core::wake(now) } else { now } - WAKER;
             if left & PARKED != 0 && left & WAKERS == 0 {
                 left & !PARKED | CUT | LOST
@@ -370,7 +326,7 @@ impl Keeper {
     /// Has the turn's future dropped where it would be polled; if its owner lies there, it is the
     /// caller's.
     pub(crate) fn cut(&self) -> Option<Resting> {
-        self.turn().core().step(|now| (now | CUT) & !(PARKED | ALONE)).1
+        self.turn().core().step(|now| (now | CUT) & !PARKED).1
     }
 }
 

@@ -14,11 +14,9 @@ use std::task::Waker;
 
 use super::context::{Leaves, Local, with_local};
 use super::deferred::{hand_off, schedule_if_pending, settle, take_on_if_pending};
-use super::waits_for;
-use super::waking::{is_turn, polled_by};
+use super::waking::is_turn;
 use crate::cell::header::Header;
 use crate::cell::refs::Ref;
-use crate::error::Cycle;
 use crate::fallback;
 use crate::pool::{self, Reserved, WouldBlock, reserve};
 
@@ -113,20 +111,6 @@ pub(crate) fn before_pending_for(waker: &Waker, cell: &Ref) {
         before_sleep(local);
         schedule_if_pending(cell);
     });
-}
-
-/// A task that was left pending is woken when something of this mailbox has come, by a waker that it
-/// has just left.
-pub(crate) fn is_pending_for(waker: &Waker, mailbox: usize) {
-    if let Some(turn) = with_local(|local| polled_by(local, waker)) {
-        turn.awaits(mailbox);
-    }
-}
-
-/// The circle that a task is told of, which waits for this mailbox.
-pub(crate) fn told(waker: &Waker, mailbox: usize) -> Option<Cycle> {
-    let turn = with_local(|local| polled_by(local, waker))?;
-    waits_for::told(turn, mailbox)
 }
 
 /// Is it a turn of this thread's that is about to wait?

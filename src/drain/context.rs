@@ -27,7 +27,6 @@ use std::ptr::{NonNull, null, null_mut, without_provenance};
 use crate::cell::header::Header;
 use crate::cell::owner::{Claimed, Held};
 use crate::cell::refs::{Queued, Ref};
-use crate::cell::turn::TurnPtr;
 use crate::sync::thread_plain;
 
 const RING: usize = 32;
@@ -219,8 +218,6 @@ pub(crate) struct Local {
     hints: Fifo<HINTS>,
     known: [Cell<usize>; KNOWN],
     leaves: Cell<Leaves>,
-    /// The innermost turn that is polled.
-    polled: Cell<Option<TurnPtr>>,
 }
 
 thread_plain! {
@@ -231,7 +228,6 @@ thread_plain! {
         hints: Fifo::new(),
         known: [const { Cell::new(0) }; KNOWN],
         leaves: Cell::new(Leaves::Here),
-        polled: Cell::new(None),
     };
 }
 
@@ -270,9 +266,11 @@ impl Local {
         self.frames().filter_map(Frame::mailbox).map(|mailbox| mailbox.addr().get())
     }
 
-    /// The mailboxes that this thread is running, by their headers, the innermost first.
-    pub(crate) fn held_up(&self) -> impl Iterator<Item = NonNull<Header>> + '_ {
-        self.frames().filter_map(Frame::mailbox)
+    /// References to the mailboxes that this thread is running, the innermost first.
+    pub(crate) fn held_up(&self) -> Vec<Ref> {
+        let mailboxes = self.frames().filter_map(Frame::mailbox);
+        // SAFETY: F2: the right to run it is borrowed by a function below us, so the cell is alive.
+        mailboxes.map(|mailbox| unsafe { Ref::retain(mailbox) }).collect()
     }
 
     /// The frames, the innermost first.
@@ -354,25 +352,6 @@ impl Local {
     /// Where goes what an executor runs or drops in the call that it is scheduled by?
     pub(crate) fn leaves(&self) -> Leaves {
         self.leaves.get()
-    }
-
-    /// Polls a turn that may wait.
-    #[inline]
-    pub(crate) fn poll<R>(&self, turn: TurnPtr, f: impl FnOnce() -> R) -> R {
-        /// Also when `f` unwinds.
-        struct Back<'a>(&'a Cell<Option<TurnPtr>>, Option<TurnPtr>);
-        impl Drop for Back<'_> {
-            fn drop(&mut self) {
-                self.0.set(self.1);
-            }
-        }
-        let _back = Back(&self.polled, self.polled.replace(Some(turn)));
-        f()
-    }
-
-    /// Is it the turn that is polled here? Then this thread is its owner's.
-    pub(crate) fn is_polling(&self, turn: TurnPtr) -> bool {
-        self.polled.get() == Some(turn)
     }
 
     /// Does the list have an entry? Hints wait until it has none.

@@ -33,7 +33,6 @@ use super::deferred::defer;
 use super::rest::lie_down;
 use super::run_list::within_budget;
 use super::schedule::{enrolls, hand_over, hands_off};
-use super::waits_for;
 use crate::budget::{Leave, Meter, Surroundings};
 use crate::cell::batch::Hooked;
 use crate::cell::header::{Header, Move, stops};
@@ -363,15 +362,13 @@ impl Drive<'_> {
         unsafe { taken.free(self.row) };
     }
 
-    /// Lies down in a turn that waits. If it was woken meanwhile, waits in a circle, or the actor
-    /// stopped, the turn goes on, before all that waits.
+    /// Lies down in a turn that waits. If it was woken meanwhile, or the actor stopped, the turn goes on, before all that waits.
     #[inline(never)]
     fn wait(&mut self, mut owner: Owner, turn: TurnPtr) -> Step {
         let frame = self.frame;
         turn.keep(std::mem::take(&mut self.hooked));
         let lies_down = frame.lend(&mut owner, |owner| {
-            let waits = !turn.is_woken() && !waits_for::lies_down(owner.header(), turn);
-            waits && {
+            !turn.is_woken() && {
                 owner.settle();
                 turn.register(owner.header()) && enrolls(owner)
             }

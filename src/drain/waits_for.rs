@@ -1,45 +1,47 @@
-//! Who waits for whom: of turns that wait for each other in a circle, one is told.
+//! The graph of waits: of turns that wait for each other in a circle, one is refused.
 //!
-//! A turn that is about to wait for an actor puts an edge into a graph of the whole process, and
-//! looks for a way back. A mailbox has one owner, who does one thing at a time: one edge leaves it at
-//! most, and the look is a walk. Whoever waits outside of a turn holds nobody up, and has no edge.
+//! A thread inside of turns that is about to sleep for an actor puts edges into a graph of the whole
+//! process, and looks for a way back. A mailbox has one owner, who does one thing at a time: one
+//! edge counts for it at most, and the look is a walk. A wait outside of turns holds no turn up, and
+//! has no edge. Neither has a turn that is suspended: it keeps no thread, and a circle of such turns
+//! is not looked for.
 //!
-//! | who                      | its edges                                                            |
-//! |--------------------------|----------------------------------------------------------------------|
-//! | a thread inside of turns | from the innermost one to what it waits for; from each of the others to the one on top of it, without which it cannot go on |
-//! | a turn that lies down    | from it to what it waits for, if nothing else can wake it            |
+//! The edges of a thread lead from its innermost turn to what it waits for, and from each of the
+//! others to the one on top of it, without which it cannot go on.
 //!
-//! | an edge                                     | counts     | may be told | ends by itself               |
-//! |---------------------------------------------|------------|-------------|------------------------------|
-//! | to the turn on top                          | yes        | no          | no                           |
-//! | for an answer, room, an end                 | until it is there | yes  | if it has a limit            |
-//! | for a closure that borrows and has begun    | until it is there | no   | no: its limit is over        |
-//! | of a turn that lies down                    | until it is woken | yes  | no                           |
-//! | of one that was told                        | no         |             |                              |
+//! | an edge                                     | counts            | may be refused | ends by itself    |
+//! |---------------------------------------------|-------------------|----------------|-------------------|
+//! | to the turn on top                          | yes               | no             | no                |
+//! | for an answer, of a question not begun      | until it is there | yes            | if it has a limit |
+//! | for an answer, of a question that has begun | until it is there | no             | if it has a limit |
+//! | for an actor to be idle, or to end          | until it is so    | yes            | if it has a limit |
+//! | of one that was refused                     | no                |                |                   |
 //!
-//! - G1: what an edge leads to is there as long as the edge is in the graph, and is looked at under
-//!   its lock. A thread takes its edges out before it leaves the frames they lead into. A turn's is
-//!   taken out by its owner before the turn is over; its mailbox is owned until then.
+//! - G1: an edge owns what it leads from and to. Its mailbox is the thread's own as long as the edge
+//!   is there (F2 of [`super::context`]): the guard goes before the frames do.
 //! - G2: of the waits that close a circle, the last one sees the others: an edge is put in, and the
 //!   way back looked for, under one lock. It sees none that is over: what is waited for is done by
 //!   the owner of a mailbox that has no edge meanwhile, and comes before the edge that it has next.
-//! - G3: a circle has an edge that may be told. A closure begins after the turn that lent it, and a
-//!   turn on top after the one below: not all the way round.
-//! - G4: whoever is told would not get what it waits for. Without limits, that is so for all of a
-//!   circle, and the last one is told; else for the one whose limit ends first. By different clocks,
-//!   nobody knows which that is; the circle is left alone, until one of the limits is over.
+//! - G3: a circle has an edge that may be refused. A question begins after the turn that asks it, and
+//!   a turn on top after the one below: not all the way round.
+//! - G4: a wait that is refused would not get what it waits for. Without limits, that is so for all
+//!   of a circle, and the last one is refused; else for the one whose limit ends first. If that one
+//!   must not be refused, its limit opens the circle. By different clocks it is not known which that
+//!   is; the circle is left alone, until one of the limits is over.
+//! - G5: a question that is refused never runs: its asker withdraws it first. One that has begun
+//!   meanwhile is waited for again, with a new look.
 //!
-//! The lock is taken by who waits inside a turn, and by nobody else; no user code runs under it.
+//! No user code runs under the lock, which is taken by waits inside of turns alone: what an edge
+//! owns is dropped after it. A walk is bounded, so circles of more than [`LONGEST`] turns are not
+//! found.
+
+#![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::mem::transmute;
-use std::ptr::NonNull;
 
 use super::context::Local;
-use super::waking::wake_kept;
-use crate::cell::header::Header;
-use crate::cell::turn::{Keeper, TurnPtr};
+use crate::cell::refs::Ref;
 use crate::error::Cycle;
 use crate::mailbox::oneshot::Progress;
 use crate::mailbox::word::Snapshot;
@@ -51,15 +53,15 @@ global! {
     static GRAPH: Mutex<Graph> = Mutex::new(Graph(BTreeMap::new()));
 }
 
+/// The most edges that one look follows.
+const LONGEST: usize = 4096;
+
 /// What a thread waits for.
-#[derive(Clone, Copy)]
-pub(crate) enum What<'a> {
-    /// An answer, or room.
-    Answer(Progress<'a>),
-    /// The end of a closure that borrows from the thread's frames.
-    Lent(Progress<'a>),
+pub(crate) enum What {
+    /// An answer.
+    Answer(Progress),
     /// The state of a mailbox.
-    Mailbox(&'a Header, fn(Snapshot) -> bool),
+    Mailbox(Ref, fn(Snapshot) -> bool),
 }
 
 /// Does a wait hold its turn up?
@@ -67,162 +69,131 @@ pub(crate) enum What<'a> {
 enum Standing {
     /// No: what it waits for is there.
     Over,
-    /// It can be given up.
+    /// It can be refused.
     Open,
     /// It cannot.
     Bound,
 }
 
-impl What<'_> {
-    fn standing(self) -> Standing {
-        let is_over = match self {
-            What::Answer(progress) | What::Lent(progress) => progress.is_done(),
-            What::Mailbox(header, is_over) => is_over(header.word.look()),
-        };
+impl What {
+    fn standing(&self) -> Standing {
         match self {
-            _ if is_over => Standing::Over,
-            What::Lent(progress) if progress.has_begun() => Standing::Bound,
-            _ => Standing::Open,
+            What::Answer(progress) if progress.is_done() => Standing::Over,
+            What::Answer(progress) if progress.has_begun() => Standing::Bound,
+            What::Mailbox(cell, is_over) if is_over(cell.header().word.look()) => Standing::Over,
+            What::Answer(_) | What::Mailbox(..) => Standing::Open,
         }
     }
 }
 
-/// The edge that leaves a mailbox.
+/// An edge that leaves a mailbox.
 struct Edge {
-    from: NonNull<Header>,
+    from: Ref,
     to: usize,
-    wait: Wait,
-    /// The circle that whoever waits is told of.
-    told: Option<Cycle>,
+    /// The thread whose frame that mailbox is in, and its part.
+    thread: Thread,
+    local: usize,
+    /// What it sleeps for; `None`: for the turn on top.
+    what: Option<What>,
+    end: Option<End>,
+    /// The circle that it is refused for.
+    refused: Option<Cycle>,
 }
-
-enum Wait {
-    /// For the turn on top of it.
-    Below,
-    /// Of a thread. It lies in its frames (G1).
-    Thread { what: What<'static>, end: Option<End>, thread: Thread },
-    /// Of a turn that lies down.
-    Turn(TurnPtr),
-}
-
-// SAFETY: G1: what it leads to is there, and is looked at by shared references to what is Sync:
-// headers, and the words of turns and questions.
-unsafe impl Send for Edge {}
 
 impl Edge {
     fn standing(&self) -> Standing {
-        match &self.wait {
-            _ if self.told.is_some() => Standing::Over,
-            Wait::Below => Standing::Bound,
-            Wait::Thread { what, .. } => what.standing(),
-            Wait::Turn(turn) if turn.is_alone() => Standing::Open,
-            Wait::Turn(_) => Standing::Over,
-        }
-    }
-
-    /// When it ends by itself, if it does.
-    fn end(&self) -> Option<End> {
-        match self.wait {
-            Wait::Thread { end, .. } if self.standing() == Standing::Open => end,
-            _ => None,
+        match &self.what {
+            _ if self.refused.is_some() => Standing::Over,
+            Some(what) => what.standing(),
+            None => Standing::Bound,
         }
     }
 }
 
-/// By the mailbox that an edge leaves.
-struct Graph(BTreeMap<usize, Edge>);
+/// By the mailbox that they leave. All of one mailbox are of one thread: it has slept in a turn on
+/// top of a sleep, in a clock's code, and the last one counts.
+struct Graph(BTreeMap<usize, Vec<Edge>>);
 
-/// Who has to wake up, because it was told.
-enum Told {
-    Thread(Thread),
-    Turn(Keeper),
-}
+/// A circle, by the mailboxes that stand in it.
+type Circle = Vec<Ref>;
 
 impl Graph {
-    /// The mailboxes of the circle that an edge from the first of `from` to `to` would close, that one
-    /// first; `from` are the frames of a thread, the innermost first.
-    fn circle(&self, from: &[NonNull<Header>], to: usize) -> Option<Vec<NonNull<Header>>> {
-        let mut circle = vec![*from.first()?];
+    fn edge(&self, from: usize) -> Option<&Edge> {
+        self.0.get(&from)?.last()
+    }
+
+    fn edge_mut(&mut self, from: usize) -> Option<&mut Edge> {
+        self.0.get_mut(&from)?.last_mut()
+    }
+
+    /// The mailboxes of the circle that an edge from the first of `from` to `to` would close, that
+    /// one first; `from` are the frames of a thread, the innermost first.
+    fn circle(&self, from: &[Ref], to: usize) -> Option<Circle> {
+        let mut circle = vec![from.first()?.clone()];
         let mut at = to;
-        // One round more than there are edges leads round a circle that this one is not in.
-        for _ in 0..=self.0.len() {
-            if let Some(depth) = from.iter().position(|mailbox| mailbox.addr().get() == at) {
-                circle.extend(from[1..=depth].iter().rev());
+        // A walk that is too long leads round a circle that this one is not in.
+        for _ in 0..LONGEST {
+            if let Some(depth) = from.iter().position(|mailbox| mailbox.addr() == at) {
+                circle.extend(from[1..=depth].iter().rev().cloned());
                 return Some(circle);
             }
-            let edge = self.0.get(&at)?;
+            let edge = self.edge(at)?;
             if edge.standing() == Standing::Over {
                 return None;
             }
-            circle.push(edge.from);
+            circle.push(edge.from.clone());
             at = edge.to;
         }
         None
     }
 
-    /// Which one of a circle is told: one whose wait would be the first to end. The first of them is
-    /// about to wait like this.
-    fn choose(
-        &self,
-        circle: &[NonNull<Header>],
-        standing: Standing,
-        end: Option<End>,
-    ) -> Option<usize> {
-        let mut chosen = (standing == Standing::Open).then_some((0, end));
-        for (at, mailbox) in circle.iter().enumerate().skip(1) {
-            let edge = self.0.get(&mailbox.addr().get());
-            let Some(edge) = edge.filter(|edge| edge.standing() == Standing::Open) else {
-                continue;
+    /// Which one of a circle is refused: the one whose wait would be the first to end, if it may be
+    /// refused. The first of them is about to wait like this.
+    fn choose(&self, circle: &Circle, standing: Standing, end: Option<End>) -> Option<usize> {
+        let mut chosen = None;
+        for (at, mailbox) in circle.iter().enumerate() {
+            let (standing, end) = match self.edge(mailbox.addr()) {
+                _ if at == 0 => (standing, end),
+                Some(edge) => (edge.standing(), edge.end),
+                // A turn of this thread, below the one that is about to wait.
+                None => continue,
             };
-            chosen = match (chosen, edge.end()) {
-                (None, end) => Some((at, end)),
-                (Some((_, None)), Some(end)) => Some((at, Some(end))),
-                (Some((_, Some(first))), Some(end)) if end.is_before(first)? => {
-                    Some((at, Some(end)))
-                }
-                (chosen, _) => chosen,
+            let is_first = match (chosen, end) {
+                // It ends by nothing that could come.
+                (_, None) if standing != Standing::Open => false,
+                (None, _) | (Some((_, _, None)), Some(_)) => true,
+                (Some((_, _, Some(first))), Some(end)) => end.is_before(first)?,
+                (Some(_), None) => false,
             };
+            if is_first {
+                chosen = Some((at, standing, end));
+            }
         }
-        chosen.map(|(at, _)| at)
+        chosen.filter(|(_, standing, _)| *standing == Standing::Open).map(|(at, ..)| at)
     }
 
-    /// One that closes a circle is about to wait like this: the circle, if it is told itself, and who
-    /// else has to wake up, to be told.
-    fn tell(
+    /// One that closes a circle is about to wait like this: an error if it is refused itself; else
+    /// the thread that has to wake up, because it is refused.
+    fn refuse(
         &mut self,
-        circle: &[NonNull<Header>],
+        circle: &Circle,
         standing: Standing,
         end: Option<End>,
-    ) -> Result<Option<Told>, Cycle> {
+    ) -> Result<Option<Thread>, Cycle> {
         let Some(at) = self.choose(circle, standing, end) else { return Ok(None) };
-        let told = cycle([&circle[at..], &circle[..at]].concat());
+        let cycle = cycle(circle[at..].iter().chain(&circle[..at]));
         if at == 0 {
-            return Err(told);
+            return Err(cycle);
         }
-        let Some(edge) = self.0.get_mut(&circle[at].addr().get()) else { return Ok(None) };
-        edge.told = Some(told);
-        Ok(match &edge.wait {
-            Wait::Thread { thread, .. } => Some(Told::Thread(thread.clone())),
-            Wait::Turn(turn) => Some(Told::Turn(Keeper::of(*turn))),
-            Wait::Below => None,
-        })
+        let Some(edge) = self.edge_mut(circle[at].addr()) else { return Ok(None) };
+        edge.refused = Some(cycle);
+        Ok(Some(edge.thread.clone()))
     }
 }
 
-impl Told {
-    fn wake(self) {
-        match self {
-            Told::Thread(thread) => thread.unpark(),
-            Told::Turn(keeper) => wake_kept(&keeper),
-        }
-    }
-}
-
-/// The names of mailboxes of a circle, or of frames of this thread.
-fn cycle(circle: impl IntoIterator<Item = NonNull<Header>>) -> Cycle {
-    // SAFETY: G1: their turns are held up.
-    let names = circle.into_iter().map(|mailbox| unsafe { mailbox.as_ref() }.name().to_owned());
-    Cycle::new(names.collect())
+/// The names of the mailboxes of a circle.
+fn cycle<'a>(circle: impl Iterator<Item = &'a Ref>) -> Cycle {
+    Cycle::new(circle.map(|mailbox| mailbox.header().name().to_owned()).collect())
 }
 
 /// The circle that this thread would close by waiting for that mailbox, if it is inside of its turn.
@@ -230,31 +201,33 @@ pub(crate) fn own_circle(local: &Local, mailbox: usize) -> Option<Cycle> {
     if !local.is_running(mailbox) {
         return None;
     }
-    let frames = local.held_up().collect::<Vec<_>>();
-    let depth = frames.iter().position(|frame| frame.addr().get() == mailbox)?;
-    Some(cycle(std::iter::once(frames[0]).chain(frames[1..=depth].iter().rev().copied())))
+    let frames = local.held_up();
+    let depth = frames.iter().position(|frame| frame.addr() == mailbox)?;
+    Some(cycle(frames[..1].iter().chain(frames[1..=depth].iter().rev())))
 }
 
 /// The edges of a thread that sleeps: until this is dropped, on that thread.
 #[must_use]
-pub(crate) struct Asleep<'a> {
-    /// The mailboxes, and the edges that they had: of a wait on top of which this one is, in a
-    /// clock's code.
-    edges: Vec<(usize, Option<Edge>)>,
-    of: PhantomData<(What<'a>, *const ())>,
+pub(crate) struct Asleep {
+    /// The mailboxes that they leave, the innermost first.
+    edges: Vec<usize>,
+    /// Not Send.
+    of: PhantomData<*const ()>,
 }
 
 /// This thread is about to sleep for something of that mailbox. An error: it would sleep for ever.
 /// It takes its edges out before it looks whether what it waits for is there.
-pub(crate) fn falls_asleep<'a>(
+pub(crate) fn falls_asleep(
     local: &Local,
     to: usize,
-    what: What<'a>,
+    what: What,
     deadline: Cutoff<'_>,
-) -> Result<Asleep<'a>, Cycle> {
-    let from = local.held_up().collect::<Vec<_>>();
-    let mut edges = Vec::new();
-    let Some(&innermost) = from.first() else { return Ok(Asleep { edges, of: PhantomData }) };
+) -> Result<Asleep, Cycle> {
+    let from = local.held_up();
+    let mut edges = Vec::with_capacity(from.len());
+    if from.is_empty() {
+        return Ok(Asleep { edges, of: PhantomData });
+    }
     // A clock is user code.
     let (thread, end) = (thread::current(), deadline.end());
     let mut graph = GRAPH.lock();
@@ -263,116 +236,59 @@ pub(crate) fn falls_asleep<'a>(
         Standing::Over => None,
         Standing::Open | Standing::Bound => graph.circle(&from, to),
     };
-    let told = match circle {
-        Some(circle) => graph.tell(&circle, standing, end)?,
-        None => None,
+    let woken = circle.as_ref().map_or(Ok(None), |circle| graph.refuse(circle, standing, end));
+    let woken = match woken {
+        Ok(woken) => woken,
+        Err(cycle) => {
+            // What is owned here goes after the lock.
+            drop(graph);
+            return Err(cycle);
+        }
     };
-    // SAFETY: G1: the guard, which borrows what is waited for, takes the edge out.
-    let what = unsafe { transmute::<What<'a>, What<'static>>(what) };
-    let mut put = |from: NonNull<Header>, to, wait| {
-        let before = graph.0.insert(from.addr().get(), Edge { from, to, wait, told: None });
-        edges.push((from.addr().get(), before));
-    };
-    put(innermost, to, Wait::Thread { what, end, thread });
-    for frames in from.windows(2) {
-        put(frames[1], frames[0].addr().get(), Wait::Below);
+    let here = std::ptr::from_ref(local).addr();
+    let (mut to, mut what, mut end) = (to, Some(what), end);
+    for from in &from {
+        let mailbox = from.addr();
+        let (what, end, thread) = (what.take(), end.take(), thread.clone());
+        let edge = Edge { from: from.clone(), to, thread, local: here, what, end, refused: None };
+        let before = graph.0.entry(mailbox).or_default();
+        assert!(
+            before.last().is_none_or(|before| before.local == edge.local),
+            "two threads are inside of one mailbox"
+        );
+        before.push(edge);
+        edges.push(mailbox);
+        to = mailbox;
     }
     drop(graph);
-    told.into_iter().for_each(Told::wake);
+    woken.into_iter().for_each(|thread| thread.unpark());
     Ok(Asleep { edges, of: PhantomData })
 }
 
-impl Asleep<'_> {
-    /// The circle that this thread is told of.
-    pub(crate) fn told(&self) -> Option<Cycle> {
-        let (innermost, _) = self.edges.first()?;
-        GRAPH.lock().0.get_mut(innermost)?.told.take()
+impl Asleep {
+    /// The circle that this thread's wait is refused for.
+    pub(crate) fn refused(&self) -> Option<Cycle> {
+        let innermost = self.edges.first()?;
+        GRAPH.lock().edge_mut(*innermost)?.refused.take()
     }
 }
 
-impl Drop for Asleep<'_> {
+impl Drop for Asleep {
     fn drop(&mut self) {
         if self.edges.is_empty() {
             return;
         }
         let mut graph = GRAPH.lock();
-        for (mailbox, before) in self.edges.drain(..) {
-            match before {
-                None => graph.0.remove(&mailbox),
-                Some(edge) => graph.0.insert(mailbox, edge),
-            };
+        let mut gone = Vec::with_capacity(self.edges.len());
+        for mailbox in self.edges.drain(..) {
+            if let Some(edges) = graph.0.get_mut(&mailbox) {
+                gone.extend(edges.pop());
+                if edges.is_empty() {
+                    graph.0.remove(&mailbox);
+                }
+            }
         }
+        drop(graph);
+        drop(gone);
     }
-}
-
-/// A turn of this actor is about to lie down; by its owner. True: it would lie there for ever, and
-/// is to be polled, to be told.
-pub(crate) fn lies_down(header: &Header, turn: TurnPtr) -> bool {
-    let from = NonNull::from(header);
-    let mailbox = from.addr().get();
-    let before = turn.note_edge(None);
-    let Some(to) = turn.awaited() else {
-        if before.is_some() {
-            GRAPH.lock().0.remove(&mailbox);
-        }
-        return false;
-    };
-    let mut graph = GRAPH.lock();
-    let circle = graph.circle(&[from], to);
-    let told = circle.map_or(Ok(None), |circle| graph.tell(&circle, Standing::Open, None));
-    let (other, told) = told.map_or_else(|told| (None, Some(told)), |other| (other, None));
-    let is_told = told.is_some();
-    graph.0.insert(mailbox, Edge { from, to, wait: Wait::Turn(turn), told });
-    drop(graph);
-    turn.note_edge(Some(from));
-    other.into_iter().for_each(Told::wake);
-    is_told
-}
-
-/// A turn is about to be polled, or dropped; by its owner. Its edge goes, unless it has to be told.
-#[inline]
-pub(crate) fn goes_on(turn: TurnPtr) {
-    if turn.has_edge() {
-        leaves(turn);
-    }
-}
-
-#[cold]
-fn leaves(turn: TurnPtr) {
-    let Some(from) = turn.note_edge(None) else { return };
-    let mut graph = GRAPH.lock();
-    let mailbox = from.addr().get();
-    if graph.0.get(&mailbox).is_some_and(|edge| edge.told.is_some()) {
-        turn.note_edge(Some(from));
-    } else {
-        graph.0.remove(&mailbox);
-    }
-}
-
-/// A turn is over; by its owner.
-#[inline]
-pub(crate) fn is_over(turn: TurnPtr) {
-    if turn.has_edge() {
-        goes(turn);
-    }
-}
-
-#[cold]
-fn goes(turn: TurnPtr) {
-    if let Some(from) = turn.note_edge(None) {
-        GRAPH.lock().0.remove(&from.addr().get());
-    }
-}
-
-/// The circle that a turn is told of, which is polled here and waits for that mailbox.
-pub(crate) fn told(turn: TurnPtr, to: usize) -> Option<Cycle> {
-    let from = turn.note_edge(None)?;
-    let mut graph = GRAPH.lock();
-    let edge = graph.0.remove(&from.addr().get())?;
-    if edge.to == to && edge.told.is_some() {
-        return edge.told;
-    }
-    graph.0.insert(from.addr().get(), edge);
-    turn.note_edge(Some(from));
-    None
 }

@@ -36,16 +36,6 @@ pub(crate) fn is_turn(waker: &Waker) -> bool {
     std::ptr::eq(waker.vtable(), &raw const VTABLE)
 }
 
-/// The turn that waits by this waker, if it is the one that this thread polls.
-pub(crate) fn polled_by(local: &Local, waker: &Waker) -> Option<TurnPtr> {
-    if !is_turn(waker) {
-        return None;
-    }
-    // SAFETY: its functions are ours.
-    let turn = unsafe { turn(waker.data()) };
-    local.is_polling(turn).then_some(turn)
-}
-
 fn raw(TurnPtr(core): TurnPtr) -> RawWaker {
     RawWaker::new(core.as_ptr().cast_const().cast(), &VTABLE)
 }
@@ -116,13 +106,6 @@ fn go_on(turn: TurnPtr, resting: Resting) {
             settle(local);
         }
     });
-}
-
-/// Wakes a turn, as one of its wakers would.
-pub(crate) fn wake_kept(keeper: &Keeper) {
-    if let Some(resting) = keeper.turn().wake() {
-        go_on(keeper.turn(), resting);
-    }
 }
 
 /// Has a turn's future dropped at the await that it is at, or comes to.

@@ -24,8 +24,6 @@ use crate::cell::owner::InTurn;
 use crate::cell::resident::Env;
 use crate::cell::turn::{Core, Cut, Keeper, TurnPtr, VTable as TurnVTable};
 use crate::cell::typed::Cell;
-use crate::drain::context::with_local;
-use crate::drain::waits_for;
 use crate::drain::waking::with_waker;
 use crate::error::{ActorName, AskError, Reason, TurnPanic};
 use crate::mailbox::node::{Envelope, NodePtr, Ran, VTable};
@@ -172,7 +170,6 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
         // SAFETY: E1.
         let cell = unsafe { Env::cell(env) };
         let cut = self.turn().begin_poll().err();
-        waits_for::goes_on(self.turn());
         // SAFETY: the mailbox's.
         if self.this().stage.with(|stage| unsafe { *stage }) != Stage::Begun {
             let Some(message) = self.start() else { return Polled::Cancelled };
@@ -212,15 +209,12 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
 
     fn poll_future(&self) -> Poll<L::Answer> {
         with_waker(self.turn(), |waker| {
-            let poll = || {
-                // SAFETY: E4: it is there. It is pinned: it lies in the turn's memory, and is
-                // dropped there.
-                self.this().body.with_mut(|body| unsafe {
-                    let future: &mut L::Future = &mut (*body).future;
-                    Pin::new_unchecked(future).poll(&mut Context::from_waker(waker))
-                })
-            };
-            with_local(|local| local.poll(self.turn(), poll))
+            // SAFETY: E4: it is there. It is pinned: it lies in the turn's memory, and is dropped
+            // there.
+            self.this().body.with_mut(|body| unsafe {
+                let future: &mut L::Future = &mut (*body).future;
+                Pin::new_unchecked(future).poll(&mut Context::from_waker(waker))
+            })
         })
     }
 
@@ -238,7 +232,6 @@ impl<S: 'static, L: AsyncMessage<S>> Held<S, L> {
     unsafe fn finish(self, env: *const (), answer: Result<L::Answer, AskError>) {
         // SAFETY: E1: the owner keeps the cell.
         self.turn().unregister(unsafe { &*Env::cell(env) });
-        waits_for::is_over(self.turn());
         self.answerer().answer(answer);
     }
 

@@ -4,9 +4,9 @@
 //! the asker's [`Reply`] and the drainer. One word decides whether the question runs or is
 //! cancelled, who is told, and who frees.
 //!
-//! | bits 0, 1 PHASE                            | bit 2 WAITING          | bit 3 LEFT                     |
-//! |--------------------------------------------|------------------------|--------------------------------|
-//! | 0 queued, 1 running, 2 done, 3 cancelled   | the asker's waiter is in its slot | one side has left   |
+//! | bits 0, 1 PHASE                            | bit 2 WAITING                     | the rest, SIDES      |
+//! |--------------------------------------------|-----------------------------------|----------------------|
+//! | 0 queued, 1 running, 2 done, 3 cancelled   | the asker's waiter is in its slot | how many keep it     |
 //!
 //! | call     | by      | from -> to               | then                                                              |
 //! |----------|---------|--------------------------|-------------------------------------------------------------------|
@@ -15,7 +15,8 @@
 //! | `finish` | drainer | running -> done          | the answer is the asker's; WAITING was set: takes the waiter, wakes it |
 //! | `watch`  | asker   | - -> WAITING             | refused if done; a waiter from before, or a late one, is taken back |
 //! | drop     | asker   | WAITING -> -             | unless it is done, the waiter is taken back; then `leave`         |
-//! | `leave`  | each    | - -> LEFT                | LEFT was set: frees; an asker drops the answer first, if it is done |
+//! | `leave`  | each    | SIDES - 1                | the last one frees; an asker drops the answer first, if it is done |
+//! | `progress` | asker | SIDES + 1                | a third side, which looks at PHASE alone                          |
 //!
 //! - Q1: `start` and `cancel` exclude each other; the winner alone touches the question.
 //! - Q2: the answer is the drainer's until `done`, the asker's afterwards; the drainer's still if
@@ -45,7 +46,7 @@ const RUNNING: u32 = 1;
 const DONE: u32 = 2;
 const CANCELLED: u32 = 3;
 const WAITING: u32 = 4;
-const LEFT: u32 = 8;
+const SIDE: u32 = 8;
 
 /// The part that the asker knows: he does not know the question's type.
 #[repr(C)]
@@ -110,7 +111,7 @@ pub(crate) fn oneshot<F: Question, R>(question: F) -> (Answerer<F, R>, Asker<R, 
         .expect("alloc never returns null")
         .cast::<Whole<F, R>>();
     let cell = Cell {
-        state: AtomicU32::new(QUEUED),
+        state: AtomicU32::new(QUEUED | 2 * SIDE),
         life: Life::new(),
         waiter: UnsafeCell::new(None),
         answer: UnsafeCell::new(None),
@@ -158,14 +159,14 @@ impl<R, P> Cell<R, P> {
         this.life.check();
         let free = this.free;
         // Ordering: AcqRel, both sides of LEAVE.
-        if this.state.fetch_or(LEFT, AcqRel) & LEFT != 0 {
-            // SAFETY: both sides have left.
+        if this.state.fetch_sub(SIDE, AcqRel) < 2 * SIDE {
+            // SAFETY: all sides have left.
             unsafe { free(cell) }
         }
     }
 
     fn phase_from_queued(&self, to: u32) -> bool {
-        let mut now = QUEUED;
+        let mut now = QUEUED | 2 * SIDE;
         loop {
             // Ordering: Relaxed. It only decides; the question was published by the push (MESSAGE),
             // or written by the asker himself.
@@ -211,7 +212,7 @@ impl<F: Question, R> Answerer<F, R> {
             let waiter = cell.waiter.with_mut(|slot| unsafe { (*slot).take() });
             waiter.into_iter().for_each(Waiter::wake);
         }
-        if before & LEFT != 0 {
+        if before < 2 * SIDE {
             // SAFETY: Q2: the asker had left before it was done.
             let unclaimed = cell.answer.with_mut(|slot| unsafe { (*slot).take() });
             panic::ignore(|| drop(unclaimed));
@@ -271,9 +272,11 @@ impl<R, P> Asker<R, P> {
         self.cell().state.load(Acquire) & PHASE == DONE
     }
 
-    /// How far it is, for whoever looks.
-    pub(crate) fn progress(&self) -> Progress<'_> {
-        Progress(&self.cell().state)
+    /// A look at how far it is, which keeps the cell.
+    pub(crate) fn progress(&self) -> Progress {
+        // Ordering: Relaxed. This side keeps the cell.
+        self.cell().state.fetch_add(SIDE, Relaxed);
+        Progress { state: self.0.cast(), leave: leave::<R, P> }
     }
 
     /// Takes the answer, if it is there.
@@ -322,12 +325,12 @@ impl<R, P> Asker<R, P> {
         let mut now = state.load(Relaxed);
         while now & PHASE != DONE {
             // Ordering: AcqRel, both sides of LEAVE. A failure is the guess of the next attempt.
-            match state.compare_exchange(now, now | LEFT, AcqRel, Relaxed) {
+            match state.compare_exchange(now, now - SIDE, AcqRel, Relaxed) {
                 Err(seen) => now = seen,
                 Ok(was) => {
-                    if was & LEFT != 0 {
+                    if was < 2 * SIDE {
                         let free = self.cell().free;
-                        // SAFETY: both sides have left.
+                        // SAFETY: all sides have left.
                         unsafe { free(self.0) }
                     }
                     return true;
@@ -349,19 +352,44 @@ impl<R, P> Asker<R, P> {
     }
 }
 
-/// A look at how far a question is, as long as its asker is there.
-#[derive(Clone, Copy)]
-pub(crate) struct Progress<'a>(&'a AtomicU32);
+/// A look at how far a question is. It keeps the cell, and nothing else of the two sides' is reached
+/// through it.
+pub(crate) struct Progress {
+    /// The cell, by its first field.
+    state: NonNull<AtomicU32>,
+    leave: unsafe fn(NonNull<AtomicU32>),
+}
 
-impl Progress<'_> {
-    pub(crate) fn is_done(self) -> bool {
+// SAFETY: other threads than that of the asker look at the state, which is atomic.
+unsafe impl Send for Progress {}
+
+/// # Safety
+/// `state` is the first field of a `Cell<R, P>`, and one of its sides is the caller's.
+unsafe fn leave<R, P>(state: NonNull<AtomicU32>) {
+    Cell::<R, P>::leave(state.cast());
+}
+
+impl Progress {
+    fn phase(&self) -> u32 {
+        // SAFETY: this side has not left yet, so the cell is there.
+        let state = unsafe { self.state.as_ref() };
         // Ordering: Relaxed. Nothing is read through it.
-        self.0.load(Relaxed) & PHASE == DONE
+        state.load(Relaxed) & PHASE
     }
 
-    pub(crate) fn has_begun(self) -> bool {
-        // Ordering: Relaxed, as above.
-        self.0.load(Relaxed) & PHASE != QUEUED
+    pub(crate) fn is_done(&self) -> bool {
+        self.phase() == DONE
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.phase() != QUEUED
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        // SAFETY: it is the first field of such a cell, of which this is a side; it leaves once.
+        unsafe { (self.leave)(self.state) }
     }
 }
 

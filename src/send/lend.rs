@@ -15,7 +15,7 @@ use crate::mailbox::node::NodePtr;
 use crate::mailbox::oneshot::{Asker, oneshot};
 use crate::mailbox::word::{Entry, Snapshot};
 use crate::panic;
-use crate::send::wait::Hold;
+use crate::send::wait::Refused;
 use crate::sync::thread;
 use crate::time::{Cutoff, Limit, MonotonicClock};
 use crate::wait_list::Waiter;
@@ -72,13 +72,18 @@ impl<F, R> Loan<'_, F, R> {
     /// Waits for its end.
     fn wait(mut self) -> Result<R, AskError> {
         let Some(asker) = &mut self.asker else { return Err(self.abandoned()) };
-        match self.cell.wait_for(asker, never(), Hold::Borrowed) {
+        match self.cell.wait_for(asker, never()) {
             Ok(Some(Ok(returned))) => self.settle(returned),
             // It is answered with what became of it, and with nothing else.
             Ok(Some(Err(other))) => Err(other.named(|| Some(self.cell.header().who()))),
             // There is no limit.
             Ok(None) => Err(self.abandoned()),
-            Err(reason) => self.take_back(reason),
+            Err(Refused { reason, question: None }) => self.take_back(reason),
+            Err(Refused { reason, question: Some(f) }) => {
+                self.asker = None;
+                drop(f);
+                Err(self.not_run(reason))
+            }
         }
     }
 
@@ -129,7 +134,7 @@ impl<F, R> Loan<'_, F, R> {
             let _away = with_local(relieve_anyway);
             if asker.watch(Waiter::Thread(thread::current())) {
                 // Once it has begun, another one is told.
-                let _ = self.cell.sleep_for(&asker, never(), Hold::Borrowed);
+                let _ = self.cell.sleep_for(&asker, never());
             }
         }
     }

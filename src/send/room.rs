@@ -14,7 +14,7 @@ use crate::budget::Until;
 use crate::cell::header::BOUNDED;
 use crate::cell::owner::{Claimed, Owed, Owner};
 use crate::cell::refs::Strong;
-use crate::drain::blocking::{before_pending, is_pending_for, relieve, told};
+use crate::drain::blocking::{before_pending, relieve};
 use crate::drain::context::{Local, with_local};
 use crate::drain::deferred::{drain, drain_until};
 use crate::drain::run::holds_permit;
@@ -26,7 +26,6 @@ use crate::mailbox::semaphore::{Acquired, Answer, Semaphore, Unpushed, Waiter as
 use crate::mailbox::word::{CLOSED, Entry, Refusal, Snapshot};
 use crate::panic;
 use crate::send::push::By;
-use crate::send::wait::Hold;
 use crate::sync::thread;
 use crate::time::{Cutoff, Limit, MonotonicClock};
 use crate::wait_list::Waiter;
@@ -287,7 +286,7 @@ impl<S: 'static, E: Envelope> Waits<S, E> {
             return None;
         }
         let Ok(_away) = with_local(relieve) else { return Some(Reason::WouldBlock) };
-        cell.sleep_for(&self.asker, deadline, Hold::Nothing).err().map(Reason::Deadlock)
+        cell.sleep_for(&self.asker, deadline).err().map(Reason::Deadlock)
     }
 
     /// The same as [`wait`](Self::wait) for a task. Runs no turn.
@@ -295,15 +294,10 @@ impl<S: 'static, E: Envelope> Waits<S, E> {
         if let Some(answer) = self.answer() {
             return Poll::Ready(answer);
         }
-        let mailbox = self.handle.addr();
-        if let Some(cycle) = told(cx.waker(), mailbox) {
-            return Poll::Ready(self.give_up(Reason::Deadlock(cycle)));
-        }
         // User code first: if it panics, the waiter is as it was.
         let waiter = Waiter::Task(cx.waker().clone());
         if self.asker.watch(waiter) {
             before_pending(cx.waker());
-            is_pending_for(cx.waker(), mailbox);
             return Poll::Pending;
         }
         self.answer().map_or(Poll::Pending, Poll::Ready)

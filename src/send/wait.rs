@@ -8,14 +8,13 @@ use std::task::{Context, Poll};
 use crate::budget::Until;
 use crate::cell::header::Ext;
 use crate::cell::refs::{Ref, Strong};
-use crate::drain::blocking::{before_pending, before_pending_for, is_pending_for, relieve, told};
+use crate::drain::blocking::{before_pending, before_pending_for, relieve};
 use crate::drain::context::with_local;
 use crate::drain::deferred::drain_until;
 use crate::drain::waits_for::{What, falls_asleep, own_circle};
 use crate::error::{AskError, Cycle, Reason};
 use crate::mailbox::oneshot::Asker;
 use crate::mailbox::word::{CLOSED, Snapshot};
-use crate::pool::WouldBlock;
 use crate::sync::{hint, thread};
 use crate::time::{Cutoff, Limit};
 use crate::wait_list::{Place, Waiter, Waiters};
@@ -31,13 +30,19 @@ pub(crate) enum NotWaited {
 /// What was answered.
 pub(crate) type Answered<R> = Result<R, AskError>;
 
-/// What an answer is waited for with.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hold {
-    /// Nothing: the wait may be given up at any time.
-    Nothing,
-    /// What the question borrows: the wait may be given up until it has begun.
-    Borrowed,
+/// Why a question is not waited for any more.
+pub(crate) struct Refused<P> {
+    pub(crate) reason: Reason,
+    /// What it was made of: it was withdrawn, and never runs. `None` if it has begun.
+    pub(crate) question: Option<P>,
+}
+
+impl<P> Refused<P> {
+    /// Withdraws a question, for that reason.
+    #[cold]
+    fn withdraw<R>(asker: &mut Asker<R, P>, reason: Reason) -> Self {
+        Refused { reason, question: asker.cancel() }
+    }
 }
 
 impl Ref {
@@ -57,18 +62,17 @@ impl Ref {
     }
 
     /// Waits for an answer of this actor; `None` when the time is over, with the answer still to
-    /// come. An error: this thread must not wait, with the answer still to come.
+    /// come. An error: this thread must not wait, and the question was withdrawn, unless it has begun.
     pub(crate) fn wait_for<R, P>(
         &self,
         asker: &mut Asker<R, P>,
         deadline: Cutoff<'_>,
-        hold: Hold,
-    ) -> Result<Option<Answered<R>>, Reason> {
+    ) -> Result<Option<Answered<R>>, Refused<P>> {
         if asker.is_done() {
             return Ok(asker.take());
         }
         if let Some(cycle) = self.own_circle() {
-            return Err(Reason::Deadlock(cycle));
+            return Err(Refused::withdraw(asker, Reason::Deadlock(cycle)));
         }
         if deadline.is_over() {
             return Ok(None);
@@ -82,13 +86,17 @@ impl Ref {
         if asker.is_done() {
             return Ok(asker.take());
         }
-        let _away = with_local(relieve).map_err(|WouldBlock| Reason::WouldBlock)?;
+        let Ok(_away) = with_local(relieve) else {
+            return Err(Refused::withdraw(asker, Reason::WouldBlock));
+        };
         if asker.watch(Waiter::Thread(thread::current())) {
-            let slept = self.sleep_for(asker, deadline, hold);
-            return match (asker.take(), slept) {
-                (None, Err(cycle)) => Err(Reason::Deadlock(cycle)),
-                (answer, _) => Ok(answer),
-            };
+            while let Err(cycle) = self.sleep_for(asker, deadline) {
+                // One that has begun meanwhile is waited for again (G5).
+                let refused = Refused::withdraw(asker, Reason::Deadlock(cycle));
+                if refused.question.is_some() {
+                    return Err(refused);
+                }
+            }
         }
         Ok(asker.take())
     }
@@ -98,15 +106,11 @@ impl Ref {
         &self,
         asker: &Asker<R, P>,
         deadline: Cutoff<'_>,
-        hold: Hold,
     ) -> Result<(), Cycle> {
-        let what = match hold {
-            Hold::Nothing => What::Answer(asker.progress()),
-            Hold::Borrowed => What::Lent(asker.progress()),
-        };
+        let what = What::Answer(asker.progress());
         let asleep = with_local(|local| falls_asleep(local, self.addr(), what, deadline))?;
         while !asker.is_done() && deadline.park() {
-            if let Some(cycle) = asleep.told() {
+            if let Some(cycle) = asleep.refused() {
                 return Err(cycle);
             }
         }
@@ -119,31 +123,28 @@ impl Ref {
             deadline.park();
             return Ok(());
         }
-        let what = What::Mailbox(self.header(), awaited.test());
+        let what = What::Mailbox(self.clone(), awaited.test());
         let asleep = with_local(|local| falls_asleep(local, self.addr(), what, deadline))?;
         deadline.park();
-        asleep.told().map_or(Ok(()), Err)
+        asleep.refused().map_or(Ok(()), Err)
     }
 
-    /// The same as [`wait_for`](Self::wait_for) for a task: registers its waker if the answer is not there. Runs no turn.
+    /// [`wait_for`](Self::wait_for) for a task: registers its waker if the answer is not there. Runs
+    /// no turn.
     pub(crate) fn poll_for<R, P>(
         &self,
         asker: &mut Asker<R, P>,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Answered<R>, Reason>> {
+    ) -> Poll<Result<Answered<R>, Refused<P>>> {
         if let Some(answer) = asker.take() {
             return Poll::Ready(Ok(answer));
         }
-        if let Some(cycle) = self.own_circle().or_else(|| told(cx.waker(), self.addr())) {
-            return Poll::Ready(Err(Reason::Deadlock(cycle)));
+        if let Some(cycle) = self.own_circle() {
+            return Poll::Ready(Err(Refused::withdraw(asker, Reason::Deadlock(cycle))));
         }
         // What this thread has deferred is handed off, if it is inside a turn.
         before_pending_for(cx.waker(), self);
-        let polled = poll_for(asker, cx);
-        if polled.is_pending() {
-            is_pending_for(cx.waker(), self.addr());
-        }
-        polled.map(Ok)
+        poll_for(asker, cx).map(Ok)
     }
 }
 
@@ -162,9 +163,11 @@ pub(crate) fn poll_for<R, P>(asker: &mut Asker<R, P>, cx: &mut Context<'_>) -> P
 pub(crate) fn wait_for_promise<R, P>(
     asker: &mut Asker<R, P>,
     deadline: Cutoff<'_>,
-) -> Result<Option<Answered<R>>, Reason> {
+) -> Result<Option<Answered<R>>, Refused<P>> {
     if !asker.is_done() && !deadline.is_over() {
-        let _away = with_local(relieve).map_err(|WouldBlock| Reason::WouldBlock)?;
+        let Ok(_away) = with_local(relieve) else {
+            return Err(Refused { reason: Reason::WouldBlock, question: None });
+        };
         if asker.watch(Waiter::Thread(thread::current())) {
             while !asker.is_done() && deadline.park() {}
         }
@@ -275,8 +278,7 @@ impl<S: 'static> Strong<S> {
             if self.is_over(awaited) {
                 return Poll::Ready(Ok(()));
             }
-            let circle = || self.own_circle().or_else(|| told(cx.waker(), self.addr()));
-            if let Some(cycle) = awaited.comes_after_turn().then(circle).flatten() {
+            if let Some(cycle) = self.own_circle().filter(|_| awaited.comes_after_turn()) {
                 return Poll::Ready(Err(NotWaited::Deadlock(cycle)));
             }
             let waiter = Waiter::Task(cx.waker().clone());
@@ -284,9 +286,6 @@ impl<S: 'static> Strong<S> {
             *entry = Some(awaited.list(self.header().ext_made()).insert(waiter));
             if self.stays(awaited) {
                 before_pending(cx.waker());
-                if awaited.comes_after_turn() {
-                    is_pending_for(cx.waker(), self.addr());
-                }
                 return Poll::Pending;
             }
         }

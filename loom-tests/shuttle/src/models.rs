@@ -197,10 +197,7 @@ const FOUND: &[(&str, &[&str])] = &[
             "turn_answered_before_its_drop",
         ],
     ),
-    (
-        "ring",
-        &["circle_not_looked_for", "circle_looked_for_before", "circle_of_turns_not_looked_for"],
-    ),
+    ("ring", &["circle_not_looked_for", "circle_looked_for_before"]),
     ("relay", &["turn_wake_leaves_the_owner", "turn_registered_for_ever"]),
     ("ways", &["circle_looked_for_before", "r4_sleeper_not_woken"]),
     (

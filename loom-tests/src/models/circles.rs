@@ -18,12 +18,6 @@ fn pair() -> [Shared; 2] {
     ["a", "b"].map(|name| Shared::built(|builder| builder.name(name)))
 }
 
-/// The same, with queues that main runs.
-fn pair_by_hand() -> [Shared; 2] {
-    ["a", "b"]
-        .map(|name| Shared::falling_back(|builder| builder.name(name).budget(Budget::UNLIMITED)))
-}
-
 /// G2: two threads, each in a turn of one, that call the other. If both wait, the last is told.
 pub(super) fn circle_of_two_threads() {
     let [a, b] = pair();
@@ -108,62 +102,6 @@ pub(super) fn circle_of_what_is_over() {
     assert!(b.actor.with(|_| ()).is_ok());
     thread.join();
     b.actor.idle().wait().expect("this thread is in no turn");
-    a.finish();
-    b.finish();
-}
-
-/// A turn that waits, and a thread in a turn: if both wait, the last is told.
-pub(super) fn circle_of_a_turn_that_waits() {
-    let [a, b] = pair_by_hand();
-    let (there, back) = (b.clone(), a.clone());
-    let thread = spawn(move || {
-        let first = there.actor.clone();
-        let cycle = first.with(|_| told(back.actor.call(|_| ()).wait()));
-        if cycle.expect("nobody stops it").is_some() {
-            reached("the thread was told");
-        }
-        back.queue().run_all();
-        there.queue().run_all();
-    });
-    let asked = b.actor.clone();
-    let turn = a.actor.run(async move |_: &mut Log| told(asked.call(|_| ()).await));
-    a.queue().run_all();
-    b.queue().run_all();
-    thread.join();
-    a.queue().run_all();
-    b.queue().run_all();
-    a.queue().run_all();
-    if turn.wait().expect("nobody cuts it").is_some() {
-        reached("the turn was told");
-    }
-    a.finish();
-    b.finish();
-}
-
-/// G3: the last wait is that of a loan that has begun; the turn that waits for its lender is told.
-pub(super) fn circle_tells_a_turn_that_waits() {
-    let [a, b] = pair_by_hand();
-    let (there, back) = (b.clone(), a.clone());
-    // Its closure begins a turn of `b` that waits for `a`, and is a turn of its own.
-    let thread = spawn(move || {
-        let asked = back.actor.clone();
-        let turn = there.actor.run(async move |_: &mut Log| told(asked.call(|_| ()).await));
-        there.queue().run_all();
-        back.queue().run_all();
-        there.queue().run_all();
-        drop(turn);
-    });
-    let inside = b.actor.clone();
-    let cycle = a.actor.with(|_| told(inside.with(|_| ()))).expect("nobody stops it");
-    if cycle.is_some() {
-        reached("the thread was told");
-    }
-    thread.join();
-    drop(inside);
-    for _ in 0..2 {
-        a.queue().run_all();
-        b.queue().run_all();
-    }
     a.finish();
     b.finish();
 }

@@ -301,8 +301,6 @@ pub(crate) const MODELS: &[Model] = models![
     TWO circles::circle_of_two_questions ["the other was told", "was told"],
     TWO circles::circle_with_a_loan_that_has_begun,
     ONE circles::circle_of_what_is_over,
-    ONE circles::circle_of_a_turn_that_waits ["the turn was told"],
-    TWO circles::circle_tells_a_turn_that_waits ["the thread was told"],
     ALL timers::t1_fire_or_cancel ["cancelled", "fired"],
     THREE timers::t1_fire_or_reset_or_cancel ["cancelled", "fired", "moved"],
     ALL timers::t3_sooner_while_it_lies_down,

@@ -18,7 +18,7 @@ fn five() -> Vec<Actor<u64>> {
 }
 
 /// Three to five threads, each in a turn of an actor of its own. When all are there, each waits for
-/// the next one's: asleep in `with`, asleep in `wait`, or lying down. Exactly one is told, of all.
+/// the next one's, asleep in `with` or in `wait`. Exactly one is told, of all.
 pub(super) fn ring() {
     let (actors, many) = (five(), 3 + any(3));
     let inside = Arc::new((Mutex::new(0), Condvar::new()));
@@ -45,9 +45,9 @@ pub(super) fn ring() {
                         next.call(|n| *n += 1).wait()
                     }),
                     _ => own
-                        .run(async move |_: &mut u64| {
+                        .call(move |_| {
                             all_are_there();
-                            next.call(|n| *n += 1).await
+                            next.call(|n| *n += 1).wait()
                         })
                         .wait(),
                 };
@@ -109,22 +109,16 @@ pub(super) fn ways() {
         .iter()
         .map(|way| {
             let [a, b, c] = way.map(|at| actors[at].clone());
-            let kind = any(3);
+            let kind = any(2);
             spawn(move || {
                 told(match kind {
                     0 => {
                         a.with(|_| b.with(|_| c.with(|n| *n += 1))).and_then(|r| r).and_then(|r| r)
                     }
-                    1 => a
+                    _ => a
                         .with(|_| b.call(move |_| c.call(|n| *n += 1).wait()).wait())
                         .and_then(|r| r)
                         .and_then(|r| r),
-                    _ => {
-                        let turn = async move |_: &mut u64| {
-                            b.run(async move |_: &mut u64| c.call(|n| *n += 1).await).await
-                        };
-                        a.run(turn).wait().and_then(|r| r).and_then(|r| r)
-                    }
                 })
             })
         })
