@@ -15,6 +15,8 @@ pub(crate) mod config {
     pub(crate) const HOME: usize = 64;
     /// The saturated COUNT of the word: "at least this many".
     pub(crate) const COUNT_MAX: u64 = 32_767;
+    /// Bits of the number of wakers of a turn.
+    pub(crate) const WAKER_BITS: u32 = 28;
     /// Empty chunks that one thread keeps.
     pub(crate) const CACHED_CHUNKS: usize = 32;
     /// Empty chunks that the depot keeps for all threads together.

@@ -147,7 +147,7 @@ impl Actors {
         drop(self.of);
         assert_eq!(self.handled.0.load(SeqCst), 0);
         assert_eq!(self.undelivered.load(SeqCst), 0, "they have come back");
-        let ends = self.ends.into_iter().collect::<Vec<_>>();
+        let ends = self.ends.try_iter().collect::<Vec<_>>();
         assert_eq!(ends, vec![EndCause::Stopped(StopCause::ExecutorGone); VERBS.len()]);
     }
 }

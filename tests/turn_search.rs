@@ -60,12 +60,15 @@ mod cell {
         }
     }
     pub(crate) mod owner {
+        use crate::mailbox::node::NodePtr;
+
         pub(crate) struct Owner;
         pub(crate) struct Resting;
         impl Owner {
             pub(crate) fn lie_down(self) -> Resting {
                 Resting
             }
+            pub(crate) fn put_back(&mut self, _: NodePtr) {}
         }
         impl Resting {
             pub(crate) fn get_up(self) -> Owner {
@@ -80,6 +83,10 @@ mod mailbox {
     }
 }
 mod sync {
+    pub(crate) mod config {
+        /// Few, so that a test comes to the largest number of them.
+        pub(crate) const WAKER_BITS: u32 = 3;
+    }
     pub(crate) mod atomic {
         pub(crate) use std::sync::atomic::Ordering;
 
@@ -94,9 +101,6 @@ mod sync {
             }
             pub(crate) fn load(&self, _: Ordering) -> u64 {
                 WORD.get()
-            }
-            pub(crate) fn fetch_add(&self, n: u64, _: Ordering) -> u64 {
-                WORD.replace(WORD.get() + n)
             }
             pub(crate) fn compare_exchange(
                 &self,
@@ -125,7 +129,7 @@ mod sync {
 
 use cell::header::Header;
 use cell::owner::Owner;
-use cell::turn::{Core, Cut, Keeper, TurnPtr, VTable};
+use cell::turn::{Core, Cut, Keeper, TurnMut, VTable, Woken};
 use mailbox::node::NodePtr;
 
 thread_local! {
@@ -133,26 +137,65 @@ thread_local! {
     static FREED: Cell<u8> = const { Cell::new(0) };
 }
 
-static VTABLE: VTable = VTable { node: |_| NodePtr, free: |_| FREED.set(FREED.get() + 1) };
+static VTABLE: VTable = VTable { node, free: |_| FREED.set(FREED.get() + 1) };
+
+/// The search knows where the right to its turn is.
+fn node(turn: TurnMut) -> NodePtr {
+    forget(turn);
+    NodePtr
+}
+
+/// A step has taken the owner out: true, and what it has taken is forgotten.
+fn taken(woken: Option<Woken>) -> bool {
+    woken.map(forget).is_some()
+}
 
 /// Does something to the real turn, whose word is this.
-fn on_turn<R>(bits: &Bits, word: &mut u64, f: impl FnOnce(TurnPtr) -> R) -> R {
-    let core = Core::new(&VTABLE);
-    let turn = TurnPtr(NonNull::from(&core));
+fn on_turn<R>(bits: &Bits, word: &mut u64, f: impl FnOnce(&mut Real) -> R) -> R {
+    let core = ManuallyDrop::new(Core::new(&VTABLE));
+    let mut turn = Real(NonNull::from(&*core));
     if *word & bits.parked != 0 {
-        turn.retain_waker();
-        assert!(turn.lie_down(Owner).is_ok());
+        core.retain_waker();
+        assert!(turn.suspend());
     }
     WORD.set(*word);
-    let result = f(turn);
+    let result = f(&mut turn);
     *word = WORD.get();
     result
 }
 
-/// A keeper that is there already.
-fn keeper(turn: TurnPtr) -> ManuallyDrop<Keeper> {
-    // SAFETY: the search counts its keepers, and drops only those that it gives up.
-    ManuallyDrop::new(unsafe { Keeper::of_pending(turn) })
+/// A turn, and all rights to it: the search knows who has which.
+struct Real(NonNull<Core>);
+
+impl Real {
+    fn core(&self) -> &Core {
+        // SAFETY: it lies in the frame of `on_turn`.
+        unsafe { self.0.as_ref() }
+    }
+    fn right(&mut self) -> ManuallyDrop<TurnMut> {
+        // SAFETY: the search has one owner, and forgets what it is lent here.
+        ManuallyDrop::new(unsafe { TurnMut::first(self.0) })
+    }
+    fn keeper(&mut self) -> ManuallyDrop<Keeper> {
+        // SAFETY: the search counts its keepers, and drops only those that it gives up. A right is
+        // a keeper by its layout.
+        ManuallyDrop::new(unsafe {
+            std::mem::transmute::<TurnMut, Keeper>(ManuallyDrop::into_inner(self.right()))
+        })
+    }
+    fn suspend(&mut self) -> bool {
+        ManuallyDrop::into_inner(self.right()).suspend(Owner).map_err(forget).is_ok()
+    }
+    fn cut(&mut self) -> bool {
+        taken(self.keeper().cut())
+    }
+    fn wake(&mut self) -> bool {
+        taken(self.core().wake())
+    }
+    fn release_waker(&mut self, wakes: bool) -> bool {
+        // SAFETY: the search counts its wakers.
+        taken(unsafe { Core::release_waker(self.0, wakes) })
+    }
 }
 
 /// The bits of the word, as the real steps set them.
@@ -169,24 +212,24 @@ impl Bits {
     fn find() -> Self {
         let none = Bits { parked: 0, woken: 0, cut: 0, lost: 0, waker: 0, keeper: 0 };
         let new = || {
-            let _ = Core::new(&VTABLE);
+            drop(Core::new(&VTABLE));
             WORD.get()
         };
-        let after = |f: &dyn Fn(TurnPtr)| {
+        let after = |f: &dyn Fn(&mut Real)| {
             let mut word = new();
             on_turn(&none, &mut word, f);
             word - new()
         };
-        let waker = after(&|turn| turn.retain_waker());
-        let cut = after(&|turn| assert!(keeper(turn).cut().is_none()));
+        let waker = after(&|turn| turn.core().retain_waker());
+        let cut = after(&|turn| assert!(!turn.cut()));
         Bits {
             parked: after(&|turn| {
-                turn.retain_waker();
-                assert!(turn.lie_down(Owner).is_ok());
+                turn.core().retain_waker();
+                assert!(turn.suspend());
             }) - waker,
-            woken: after(&|turn| assert!(turn.wake().is_none())),
+            woken: after(&|turn| assert!(!turn.wake())),
             cut,
-            lost: after(&|turn| assert!(turn.lie_down(Owner).is_err())) - cut,
+            lost: after(&|turn| assert!(!turn.suspend())) - cut,
             waker,
             keeper: new(),
         }
@@ -292,7 +335,7 @@ impl Step<'_> {
         }
     }
 
-    fn on<R>(&mut self, f: impl FnOnce(TurnPtr) -> R) -> R {
+    fn on<R>(&mut self, f: impl FnOnce(&mut Real) -> R) -> R {
         self.check(self.world.freed == 0, "the turn is touched after it was freed");
         FREED.set(0);
         let result = on_turn(self.bits, &mut self.world.word, f);
@@ -309,7 +352,7 @@ impl Step<'_> {
     }
 
     fn give_back(&mut self) {
-        self.on(|turn| drop(ManuallyDrop::into_inner(keeper(turn))));
+        self.on(|turn| drop(ManuallyDrop::into_inner(turn.keeper())));
     }
 
     fn drop_future(&mut self) {
@@ -328,7 +371,7 @@ impl Step<'_> {
     fn begin(&mut self) {
         let begun = match self.fault {
             Fault::PollsAtOnce => Ok(()),
-            _ => self.on(TurnPtr::begin_poll),
+            _ => self.on(|turn| turn.right().begin_poll()),
         };
         match begun {
             Ok(()) => {
@@ -382,7 +425,7 @@ impl Step<'_> {
                 "ready"
             }
             (At::Poll, 2) => {
-                let resting = self.on(TurnPtr::wake).is_some();
+                let resting = self.on(Real::wake);
                 self.take(resting);
                 self.world.woken = true;
                 "wakes itself"
@@ -392,7 +435,7 @@ impl Step<'_> {
                 "keeps a waker"
             }
             (At::LookWoken, 0) => {
-                let woken = self.on(TurnPtr::is_woken);
+                let woken = self.on(|turn| turn.right().is_woken());
                 self.world.at = match (woken, self.fault) {
                     (true, _) => At::Begin,
                     (false, Fault::LooksBeforeItRegisters) => At::LookForStop,
@@ -404,7 +447,7 @@ impl Step<'_> {
                 if !self.world.known {
                     self.on(|turn| {
                         let header = Header::default();
-                        turn.register(&header);
+                        turn.right().register(&header);
                         forget(header.ext_made().turn.lock().take());
                     });
                     (self.world.registered, self.world.known) = (true, true);
@@ -426,7 +469,7 @@ impl Step<'_> {
                 "look for a stop"
             }
             (At::LieDown, 0) => {
-                let lies = self.on(|turn| turn.lie_down(Owner).is_ok());
+                let lies = self.on(Real::suspend);
                 self.world.at = if lies { At::Lies } else { At::Begin };
                 if lies { "lie down" } else { "refused" }
             }
@@ -471,7 +514,7 @@ impl Step<'_> {
 
     fn clone_waker(&mut self, to: usize) {
         if self.fault != Fault::WakerNotCounted {
-            self.on(TurnPtr::retain_waker);
+            self.on(|turn| turn.core().retain_waker());
         }
         self.world.wakers[to] = true;
     }
@@ -494,15 +537,15 @@ impl Step<'_> {
         self.world.wakers[at] = !drops;
         let resting = match drops {
             true => self.on(|turn| turn.release_waker(wakes)),
-            false => self.on(TurnPtr::wake),
+            false => self.on(Real::wake),
         };
-        self.take(resting.is_some() || wakes && self.fault == Fault::WakerGoesOn);
+        self.take(resting || wakes && self.fault == Fault::WakerGoesOn);
         self.world.woken |= wakes && self.world.future;
         Some(label)
     }
 
     fn cut(&mut self) {
-        let resting = self.on(|turn| keeper(turn).cut()).is_some();
+        let resting = self.on(Real::cut);
         self.take(resting);
         self.world.cut |= self.world.future;
     }
@@ -540,7 +583,7 @@ impl Step<'_> {
             (Stop::Raise | Stop::Look, 0) => {
                 let found = self.world.registered;
                 if found && self.fault != Fault::StopKeepsNothing {
-                    self.on(|turn| forget(Keeper::clone(&keeper(turn))));
+                    self.on(|turn| forget(Keeper::clone(&turn.keeper())));
                 }
                 ("look for a turn", if found { Stop::Cut } else { Stop::Over })
             }
@@ -705,6 +748,26 @@ const STEPS: &[&str] = &[
     "wake by reference",
     "wakes itself",
 ];
+
+/// W5: with more wakers than can be counted, the turn is woken as ever, is never lost, and never
+/// freed.
+#[test]
+fn more_wakers_than_can_be_counted_keep_the_turn() {
+    const MOST: usize = 7;
+    for wakers in [1, MOST - 1, MOST, 5 * MOST] {
+        let core = ManuallyDrop::new(Core::new(&VTABLE));
+        let mut turn = Real(NonNull::from(&*core));
+        FREED.set(0);
+        (0..wakers).for_each(|_| core.retain_waker());
+        assert!(turn.suspend());
+        assert!((1..wakers).all(|_| !turn.release_waker(false)), "one is left");
+        assert!(turn.release_waker(true), "it is woken");
+        assert!(turn.right().begin_poll().is_ok());
+        assert_eq!(turn.suspend(), wakers >= MOST, "a waker may be left for all that is known");
+        drop(ManuallyDrop::into_inner(turn.right()));
+        assert_eq!(FREED.get(), u8::from(wakers < MOST), "{wakers}");
+    }
+}
 
 #[test]
 fn every_interleaving_of_a_turn_that_waits_ends_well() {

@@ -34,6 +34,7 @@ pub(crate) mod config {
     pub(crate) const HOME: usize = 256;
     pub(crate) const CHUNK_SLOTS: usize = 4;
     pub(crate) const COUNT_MAX: u64 = 32_767;
+    pub(crate) const WAKER_BITS: u32 = 28;
     pub(crate) const CACHED_CHUNKS: usize = 1;
     pub(crate) const DEPOT_CHUNKS: usize = 1;
 }
@@ -42,12 +43,14 @@ pub(crate) mod config {
 pub(crate) mod narrow {
     pub(crate) use super::config::{CACHED_CHUNKS, CHUNK_SLOTS, DEPOT_CHUNKS, HOME, SLOT};
     pub(crate) const COUNT_MAX: u64 = 3;
+    pub(crate) const WAKER_BITS: u32 = 28;
 }
 
 /// The same, saturated by four messages: a capacity of two is still exact.
 pub(crate) mod small {
     pub(crate) use super::config::{CACHED_CHUNKS, CHUNK_SLOTS, DEPOT_CHUNKS, HOME, SLOT};
     pub(crate) const COUNT_MAX: u64 = 4;
+    pub(crate) const WAKER_BITS: u32 = 28;
 }
 
 /// Of what has atomics in it: loom sees who drops them.

@@ -22,7 +22,7 @@ use crate::actor::{Actor, WeakActor};
 use crate::cell::refs::Ref;
 use crate::drain::context::Local;
 use crate::drain::deferred::{give_back_here, take_on_if_pending};
-use crate::drain::rest::end_rest;
+use crate::drain::waking::cut_stopped;
 use crate::sync::Mutex;
 use crate::time::{Clock, MonotonicClock};
 use crate::wait_list::Waiters;
@@ -80,7 +80,7 @@ impl dyn Member {
     pub(super) fn stop(&self, local: &Local, here: bool) {
         self.cell().header().raise_stop();
         self.close();
-        end_rest(local, self.cell(), here);
+        cut_stopped(local, self.cell(), here);
         if here && !self.has_executor() {
             give_back_here(local, self.cell());
         } else {

@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::ptr::NonNull;
 
-use super::config::{Hooks, PanicPolicy, Plan};
+use super::config::{Hooks, Plan};
 use super::counts::Uses;
 use super::header::{Config, Kind, Traits, VTable};
 use super::reclaim::{Dead, reclaim};
@@ -41,9 +41,8 @@ unsafe impl<S: Send> Sync for BuiltRef<S> {}
 impl<S> BuiltRef<S> {
     pub(super) fn new(vtable: &'static VTable, Plan { settings, hooks }: Plan<S>) -> Self {
         let observed = hooks.on_batch_end.is_some() || settings.counted || settings.is_traced();
-        let rests = matches!(hooks.policy, PanicPolicy::RestartWithin(..));
         let asks = settings.asks_executor();
-        let traits = Traits { observed, told_of_end: hooks.on_end.is_some(), rests, asks };
+        let traits = Traits { observed, told_of_end: hooks.on_end.is_some(), asks };
         let config = Config::new(vtable, Kind::Built, traits, settings);
         let built = Box::into_raw(Box::new(Built { config, hooks, uses: Uses::new() }));
         // SAFETY: a box has an address. Its one count is this one.

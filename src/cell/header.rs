@@ -46,7 +46,7 @@ use std::time::Duration;
 
 use super::config::Settings;
 use super::counts::Counts;
-use super::restarts::Rests;
+use super::restarts::History;
 use super::stats::Stats;
 use super::turn::Keeper;
 use crate::error::{EndCause, Reason, StopCause, TurnPanic, Who};
@@ -126,8 +126,6 @@ pub(super) struct Traits {
     pub(super) observed: bool,
     /// Something else than the drop of the state is done at the end.
     pub(super) told_of_end: bool,
-    /// Its owner may rest before a restart.
-    pub(super) rests: bool,
     /// It has an executor that says its end only if it is asked.
     pub(super) asks: bool,
 }
@@ -270,11 +268,6 @@ impl Config {
         self.traits.observed
     }
 
-    /// May its owner rest before a restart?
-    pub(crate) fn may_rest(&self) -> bool {
-        self.traits.rests
-    }
-
     /// Is the end of the actor nothing but the drop of its state?
     #[inline(always)]
     pub(super) fn ends_in_silence(&self) -> bool {
@@ -308,9 +301,9 @@ pub(crate) struct Ext {
     /// Messages that were dropped for want of a hook.
     pub(super) discarded: AtomicU64,
     pub(super) told: Mutex<Told>,
-    /// Its restarts, and the owner that rests before one.
-    pub(crate) rests: Rests,
-    /// The turn that waits, or has waited and is not over.
+    /// Its restarts.
+    pub(super) restarts: History,
+    /// The turn that waits, or has waited and is not over (W3 of [`turn`](super::turn)).
     pub(crate) turn: Mutex<Option<Keeper>>,
     /// Has the actor enrolled with its executor? Owner only.
     enrolled: AtomicU32,
@@ -324,7 +317,7 @@ impl Ext {
             room: Semaphore::new(capacity),
             discarded: AtomicU64::new(0),
             told: Mutex::default(),
-            rests: Rests::default(),
+            restarts: History::default(),
             turn: Mutex::default(),
             enrolled: AtomicU32::new(0),
         }
@@ -580,7 +573,7 @@ impl Header {
     /// turn, or cuts one.
     pub(crate) fn is_turn_waiting(&self) -> bool {
         let Some(ext) = self.ext().filter(|_| self.has(AWAITS)) else { return false };
-        ext.turn.try_lock().is_some_and(|turn| turn.as_ref().is_some_and(Keeper::is_parked))
+        ext.turn.try_lock().is_some_and(|turn| turn.as_ref().is_some_and(Keeper::is_suspended))
     }
 
     /// Raises ENDED; true if this call did it. Owner only.

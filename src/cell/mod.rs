@@ -7,7 +7,7 @@
 //! | [`Ref`](refs::Ref)           | one count of the cell's memory                           | a handle, an owner, another | its drop; the last frees          |
 //! | [`Weak<S>`](refs::Weak)      | a `Ref` that knows the state's type                      | the same                    | the same                          |
 //! | [`Owner`](owner::Owner)      | the right to run the mailbox, on this thread             | the step that wins it       | release, or being left pending    |
-//! | [`Resting`](owner::Resting)  | the same, on no thread: before a restart, in a turn that waits | its owner                   | becoming an owner again           |
+//! | [`Resting`](owner::Resting)  | the same, on no thread: in a suspended turn                    | its owner                   | becoming an owner again           |
 //! | [`BuiltRef`](built)          | one count of a built configuration                       | a builder, clone; a cell    | its drop; the last frees          |
 //! | [`Sole`](refs::Sole)         | a cell that nobody else can reach                        | the drop of the last handle | being freed                       |
 //! | [`Drain`](executor::Drain)   | a `Ref` and the SCHEDULED bit: one entry in an executor  | `schedule`                  | being run, or dropped             |

@@ -3,8 +3,8 @@
 //! An [`Owner`] is made by the steps of the word that win the mailbox, here and nowhere else, and
 //! ends in the steps that let it go. It carries what only an owner has: the private list, and the
 //! turns that COUNT does not know of yet. It never leaves its thread: a mailbox that another thread
-//! is to go on with is left pending, and won again there. One that rests ([`Resting`]) is on no
-//! thread, and becomes an owner again on the one that ends its rest.
+//! is to go on with is left pending, and won again there. One that lies in a suspended turn
+//! ([`Resting`]) is on no thread, and becomes an owner again on the one that wakes the turn.
 //!
 //! - O1: one owner at a time (R1). While there is one, the cell is there: the handles' own
 //!   reference is given up by the owner that ends the actor, and by nobody else (B3).
@@ -430,9 +430,9 @@ impl Owner {
     }
 
     /// What a panic in a turn does to the actor: the hook is told, the policy acts. If the actor is
-    /// to rest before it is restarted, and `may_rest`: for how long.
+    /// to be restarted later, and that `may_wait`: after how long.
     #[cold]
-    pub(crate) fn recover(&mut self, payload: &Payload, may_rest: bool) -> Option<Duration> {
+    pub(crate) fn recover(&mut self, payload: &Payload, may_wait: bool) -> Option<Duration> {
         if self.header().has(ENDED) {
             return None;
         }
@@ -448,7 +448,7 @@ impl Owner {
                 Recovered::GaveUp(restarts) => {
                     self.stop(StopCause::GaveUp { restarts, panic });
                 }
-                Recovered::Restarts(rest) if may_rest && !rest.is_zero() => return Some(rest),
+                Recovered::Restarts(after) if may_wait && !after.is_zero() => return Some(after),
                 Recovered::Restarts(_) => {
                     let (cell, env) = (self.cell.as_ptr(), Env::of(self.cell.as_ptr()));
                     // SAFETY: as above, between two turns.
@@ -639,10 +639,10 @@ impl Drop for Owner {
     }
 }
 
-/// An owner on no thread: its mailbox is not idle, not pending, and run by nobody. It is passed on
-/// under a lock, or by the word of a turn that waits, which carry what HANDOVER does.
+/// An owner on no thread: its mailbox is not idle, not pending, and run by nothing. It is passed on by
+/// the word of a suspended turn, which carries what HANDOVER does.
 ///
-/// It is no `Drop`: see [`crate::drain::rest`] and [`crate::drain::waking`] for who gets it up.
+/// It is no `Drop`: see [`crate::drain::waking`] for what gets it up.
 #[must_use = "a mailbox whose owner is forgotten is stuck"]
 pub(crate) struct Resting {
     cell: Ref,

@@ -98,6 +98,11 @@ impl Ref {
         self.0
     }
 
+    /// The cell that a message of this mailbox runs in.
+    pub(crate) fn cell(&self) -> *const Header {
+        self.0.as_ptr()
+    }
+
     /// Which cell it is.
     #[inline]
     pub(crate) fn addr(&self) -> usize {

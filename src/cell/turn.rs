@@ -1,44 +1,51 @@
-//! A turn that waits: the word that decides who goes on with it, and the place of its owner.
+//! A suspended turn: the word that decides who goes on with it, and the place of its owner.
 //!
 //! A turn whose future is pending keeps its mailbox: nothing else of the actor runs, senders leave
-//! their messages as beside any turn, and the mailbox's word is not touched. Its owner lies in the
-//! turn ([`Resting`]), on no thread. Whoever takes it out has to go on with it, and nobody else can.
+//! their messages as beside any turn, and the mailbox's word is not touched. The owner and the right
+//! to go on with the turn ([`TurnMut`]) lie in the turn itself, on no thread. The step that takes
+//! them out has to go on with both ([`Woken`]), and nothing else can.
 //!
-//! | bits of the word | mean                                                                 |
-//! |------------------|----------------------------------------------------------------------|
-//! | PARKED           | the owner lies there                                                 |
-//! | WOKEN            | woken since the poll began, while the owner was out                  |
-//! | CUT              | the future is dropped where it would be polled                       |
-//! | LOST             | the same, because nobody is left who could wake it                   |
-//! | WAKERS, 28 bits  | wakers that are out                                                  |
-//! | KEEPERS, 32 bits | who else keeps the memory: the mailbox, the stop's way, abort handles |
+//! | bits of the word | mean                                                                  |
+//! |------------------|-----------------------------------------------------------------------|
+//! | SUSPENDED        | the owner lies there                                                  |
+//! | WOKEN            | woken since the poll began, while the owner was out                   |
+//! | CUT              | the future is dropped where it would be polled                        |
+//! | LOST             | the reason of a cut: no waker is left                                 |
+//! | WAKERS           | wakers that are out                                                   |
+//! | KEEPERS          | what else keeps the memory: the mailbox, the stop's way, abort handles |
 //!
-//! | call           | by           | from -> to                     | then                              |
-//! |----------------|--------------|--------------------------------|-----------------------------------|
-//! | `lie_down`     | its owner    | - -> PARKED                    | the owner lies there              |
-//! |                |              | WOKEN or CUT: WOKEN is cleared | refused: the owner goes on        |
-//! |                |              | no waker: -> CUT, LOST         | refused: the owner goes on        |
-//! | `wake`         | anybody      | PARKED -> -                    | the owner is the caller's         |
-//! |                |              | - -> WOKEN                     | nothing                           |
-//! | `cut`          | abort, stop  | PARKED -> CUT                  | the owner is the caller's         |
-//! |                |              | - -> CUT                       | nothing                           |
-//! | waker dropped  | anybody      | the last one, PARKED -> CUT, LOST | the owner is the caller's      |
-//! | `begin_poll`   | its owner    | WOKEN -> -                     | polls, or drops                   |
+//! | call            | by           | from -> to                           | then                       |
+//! |-----------------|--------------|--------------------------------------|----------------------------|
+//! | `suspend`       | its owner    | - -> SUSPENDED                       | the owner lies there       |
+//! |                 |              | WOKEN or CUT: WOKEN is cleared       | refused: the owner goes on |
+//! |                 |              | no waker: -> CUT, LOST               | refused: the owner goes on |
+//! | `wake`          | any thread   | SUSPENDED -> -                       | the owner is the caller's  |
+//! |                 |              | - -> WOKEN                           | nothing                    |
+//! | `cut`           | abort, stop  | SUSPENDED -> CUT                     | the owner is the caller's  |
+//! |                 |              | - -> CUT                             | nothing                    |
+//! | waker dropped   | any thread   | the last one, SUSPENDED -> CUT, LOST | the owner is the caller's  |
+//! | `begin_poll`    | its owner    | WOKEN -> -                           | polls, or drops            |
 //!
-//! - W1: the place of the owner is that of whoever runs the turn while PARKED is clear, and of
-//!   whoever clears PARKED.
+//! - W1: the place of the owner belongs to the [`TurnMut`] while SUSPENDED is clear, and to the step
+//!   that clears SUSPENDED.
 //! - W2: the memory is there as long as WAKERS or KEEPERS are.
-//! - W3: a stop finds a turn that waits. The turn is registered in the actor's [`Ext`] before it
-//!   waits first, and STOP is looked for after that; a stop is raised before it looks there. One of
-//!   the two sees the other.
-//! - WAKE: `step` Release -> the `step` that clears WOKEN or PARKED, Acquire. A poll sees what was
+//! - W3: a stop finds a suspended turn. The turn is registered in the actor's [`Ext`] before it is
+//!   suspended first, and STOP is looked for after that; a stop is raised before it looks there. One
+//!   of the two sees the other.
+//! - W4: a turn has one [`TurnMut`], from its beginning to its end: in the node of its message, with
+//!   its owner between two polls, or in the turn itself while that is suspended.
+//! - W5: a count that has reached its largest value stays there. A program that forgets that many
+//!   wakers, or handles, of one turn keeps the memory of it for ever.
+//! - WAKE: `step` Release -> the `step` that clears WOKEN or SUSPENDED, Acquire. A poll sees what was
 //!   done before the wake that it follows.
-//! - LAID: `lie_down`'s `step` Release -> the `step` that clears PARKED, Acquire. The owner is there.
-//! - LAST: `step` Release -> the `step` that leaves nobody, Acquire. The memory goes after all that
-//!   the others did.
+//! - LAID: `suspend`'s `step` Release -> the `step` that clears SUSPENDED, Acquire. The owner is
+//!   there.
+//! - LAST: `step` Release -> the `step` that leaves no count, Acquire. The memory goes after all that
+//!   was done with it.
 //!
 //! [`Ext`]: super::header::Ext
 
+use std::ops::Deref;
 use std::ptr::NonNull;
 
 use super::batch::Hooked;
@@ -48,21 +55,24 @@ use crate::mailbox::node::NodePtr;
 use crate::sync::atomic::AtomicU64;
 use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crate::sync::cell::UnsafeCell;
+use crate::sync::config::WAKER_BITS;
 
-const PARKED: u64 = 1;
+const SUSPENDED: u64 = 1;
 const WOKEN: u64 = 2;
 const CUT: u64 = 4;
 const LOST: u64 = 8;
 const WAKER: u64 = 1 << 4;
+const WAKERS: u64 = ((1 << WAKER_BITS) - 1) * WAKER;
 const KEEPER: u64 = 1 << 32;
-const WAKERS: u64 = KEEPER - WAKER;
 const KEEPERS: u64 = !(KEEPER - 1);
+const _: () = assert!(WAKERS < KEEPER);
 
 /// What all turns that may wait begin with.
 pub(crate) struct Core {
     word: AtomicU64,
-    owner: UnsafeCell<Option<Resting>>,
-    /// The owner's, also while it lies there.
+    /// The owner, while the turn is suspended (W1).
+    place: UnsafeCell<Option<Woken>>,
+    /// For the [`TurnMut`] alone (W4).
     kept: UnsafeCell<Kept>,
     vtable: &'static VTable,
 }
@@ -78,19 +88,35 @@ struct Kept {
 
 /// What a turn's type knows.
 pub(crate) struct VTable {
-    /// A node by which the mailbox goes on with a pending turn, and which keeps it.
-    pub(crate) node: unsafe fn(NonNull<Core>) -> NodePtr,
+    /// A node by which the mailbox goes on with the turn.
+    ///
+    /// # Safety
+    /// The turn is of that type.
+    pub(crate) node: unsafe fn(TurnMut) -> NodePtr,
     /// Gives the memory back.
+    ///
+    /// # Safety
+    /// The turn is of that type, and nothing keeps it any more.
     pub(crate) free: unsafe fn(NonNull<Core>),
 }
 
 /// Why a future is dropped instead of being polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// Somebody has asked for it.
+    /// By an abort handle, or a stop.
     Aborted,
-    /// Nobody can wake it.
+    /// No waker is left.
     Lost,
+}
+
+/// One reference more.
+fn more(now: u64, one: u64, all: u64) -> u64 {
+    if now & all == all { now } else { now + one }
+}
+
+/// One reference less, unless they are too many to be counted (W5).
+fn fewer(now: u64, one: u64, all: u64) -> u64 {
+    if now & all == all { now } else { now - one }
 }
 
 impl Core {
@@ -98,15 +124,15 @@ impl Core {
     pub(crate) fn new(vtable: &'static VTable) -> Self {
         Core {
             word: AtomicU64::new(KEEPER),
-            owner: UnsafeCell::new(None),
+            place: UnsafeCell::new(None),
             kept: UnsafeCell::new(Kept::default()),
             vtable,
         }
     }
 
-    /// Moves the word from what it is to what `next` makes of it. If that clears PARKED, the owner
+    /// Moves the word from what it is to what `next` makes of it. If that clears SUSPENDED, the owner
     /// is the caller's.
-    fn step(&self, next: impl Fn(u64) -> u64) -> (u64, Option<Resting>) {
+    fn step(&self, next: impl Fn(u64) -> u64) -> (u64, Option<Woken>) {
         let mut now = self.word.load(Relaxed);
         loop {
             let to = next(now);
@@ -114,236 +140,250 @@ impl Core {
             // the same. A failure is only the guess of the next attempt.
             match self.word.compare_exchange(now, to, AcqRel, Relaxed) {
                 Err(seen) => now = seen,
-                Ok(_) if now & !to & PARKED != 0 => {
-                    // SAFETY: W1: this step has cleared PARKED.
-                    return (to, self.owner.with_mut(|owner| unsafe { (*owner).take() }));
+                Ok(_) if now & !to & SUSPENDED != 0 => {
+                    // SAFETY: W1: this step has cleared SUSPENDED.
+                    return (to, self.place.with_mut(|place| unsafe { (*place).take() }));
                 }
                 Ok(_) => return (to, None),
             }
         }
     }
 
-    fn wake(now: u64) -> u64 {
-        if now & PARKED == 0 { now | WOKEN } else { now & !PARKED }
+    fn woken(now: u64) -> u64 {
+        if now & SUSPENDED == 0 { now | WOKEN } else { now & !SUSPENDED }
     }
 
-    /// A poll begins; or the future is to be dropped.
-    fn begin_poll(&self) -> Result<(), Cut> {
-        // Ordering: Relaxed. What a wake carries comes with the step that clears WOKEN; a cut carries
-        // nothing.
-        let mut now = self.word.load(Relaxed);
-        if now & WOKEN != 0 {
-            (now, _) = self.step(|now| now & !WOKEN);
-        }
-        match now {
-            _ if now & LOST != 0 => Err(Cut::Lost),
-            _ if now & CUT != 0 => Err(Cut::Aborted),
-            _ => Ok(()),
-        }
+    /// Wakes the turn; if its owner lies there, it is the caller's.
+    pub(crate) fn wake(&self) -> Option<Woken> {
+        self.step(Core::woken).1
+    }
+
+    /// One more waker.
+    pub(crate) fn retain_waker(&self) {
+        let _ = self.step(|now| more(now, WAKER, WAKERS));
+    }
+
+    /// One waker less, which wakes the turn first if `wakes`. If the owner lies there, and is woken,
+    /// or no waker is left, it is the caller's.
+    ///
+    /// # Safety
+    /// The caller gives up a waker that was counted.
+    pub(crate) unsafe fn release_waker(core: NonNull<Core>, wakes: bool) -> Option<Woken> {
+        let release = |now| {
+            let now = if wakes { Core::woken(now) } else { now };
+            let left = fewer(now, WAKER, WAKERS);
+            let lost = left & SUSPENDED != 0 && left & WAKERS == 0;
+            if lost { left & !SUSPENDED | CUT | LOST } else { left }
+        };
+        // SAFETY: W2: the waker is counted until this step.
+        let (left, woken) = unsafe { core.as_ref() }.step(release);
+        // SAFETY: what this step has left is what it is asked about.
+        unsafe { free_if_last(core, left) };
+        woken
     }
 }
 
-/// A turn that may wait, by its address: who has one knows who keeps it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TurnPtr(pub(crate) NonNull<Core>);
+/// Gives the memory back if a step has left no count.
+///
+/// # Safety
+/// `left` is what the caller's own step has left, which took one of the counts.
+unsafe fn free_if_last(core: NonNull<Core>, left: u64) {
+    if left & (WAKERS | KEEPERS) == 0 {
+        // SAFETY: W2: no count is left, so no other thread knows the turn, and it is freed once. The
+        // function was given to it by its own type.
+        unsafe { (core.as_ref().vtable.free)(core) }
+    }
+}
 
-impl TurnPtr {
-    fn core<'a>(self) -> &'a Core {
-        // SAFETY: W2, by whoever has the address.
+/// What keeps a turn's memory, and cannot poll it.
+#[repr(transparent)]
+pub(crate) struct Keeper(NonNull<Core>);
+
+// SAFETY: what is done through it are steps of the word. The one that frees the turn, or goes on with
+// its owner, does so by what is Send: the future, the message, the answer.
+unsafe impl Send for Keeper {}
+// SAFETY: a shared one gives out references to the core, whose word is atomic and whose other fields
+// are reached through a `TurnMut` alone.
+unsafe impl Sync for Keeper {}
+
+impl Keeper {
+    /// Is its turn suspended? Stale on return.
+    pub(crate) fn is_suspended(&self) -> bool {
+        // Ordering: Relaxed. A hint: nothing is read through it.
+        self.word.load(Relaxed) & SUSPENDED != 0
+    }
+
+    /// Has the turn's future dropped where it would be polled; if its owner lies there, it is the
+    /// caller's.
+    pub(crate) fn cut(&self) -> Option<Woken> {
+        self.step(|now| (now | CUT) & !SUSPENDED).1
+    }
+}
+
+impl Deref for Keeper {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        // SAFETY: W2: this one is counted.
         unsafe { self.0.as_ref() }
     }
+}
 
-    /// A poll begins; or the future is to be dropped. By the owner.
-    #[inline]
-    pub(crate) fn begin_poll(self) -> Result<(), Cut> {
-        self.core().begin_poll()
+impl Clone for Keeper {
+    fn clone(&self) -> Self {
+        let _ = self.step(|now| more(now, KEEPER, KEEPERS));
+        Keeper(self.0)
     }
+}
 
-    /// A node by which the mailbox goes on with the turn.
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let (left, _) = self.step(|now| fewer(now, KEEPER, KEEPERS));
+        // SAFETY: the step was this keeper's, which is not used again.
+        unsafe { free_if_last(self.0, left) };
+    }
+}
+
+/// The right to go on with a turn, of which there is one (W4). It keeps the turn.
+#[repr(transparent)]
+pub(crate) struct TurnMut(Keeper);
+
+impl TurnMut {
+    /// That of a new turn.
     ///
     /// # Safety
-    /// The turn is pending, its owner is in the caller's hand, and this is called once for that.
-    pub(crate) unsafe fn node(self) -> NodePtr {
-        // SAFETY: W2, and the caller's word; the function is that of the turn's type.
-        unsafe { (self.core().vtable.node)(self.0) }
+    /// The turn was made just now, and this is called once.
+    pub(crate) unsafe fn first(core: NonNull<Core>) -> Self {
+        TurnMut(Keeper(core))
     }
 
-    /// Keeps the batch that the turn belongs to, for the time that it waits. By the owner.
-    pub(crate) fn keep(self, hooked: Hooked) {
-        // SAFETY: the owner's.
-        self.core().kept.with_mut(|kept| unsafe { (*kept).hooked = hooked });
+    /// As an address, for [`from_raw`](Self::from_raw).
+    pub(crate) fn into_raw(self) -> NonNull<()> {
+        let core = self.0.0;
+        std::mem::forget(self);
+        core.cast()
     }
 
-    /// Takes the batch out. By the owner.
-    pub(crate) fn hooked(self) -> Hooked {
-        // SAFETY: the owner's.
-        self.core().kept.with_mut(|kept| unsafe { std::mem::take(&mut (*kept).hooked) })
+    /// # Safety
+    /// `raw` came from [`into_raw`](Self::into_raw), and comes back once.
+    pub(crate) unsafe fn from_raw(raw: NonNull<()>) -> Self {
+        TurnMut(Keeper(raw.cast()))
     }
 
-    /// Sees to it that a stop finds the turn (W3); by the owner. False if the actor has stopped.
-    pub(crate) fn register(self, header: &Header) -> bool {
-        // SAFETY: the owner's.
-        let known = self
-            .core()
-            .kept
-            .with_mut(|kept| unsafe { std::mem::replace(&mut (*kept).registered, true) });
-        if !known {
-            let before = header.ext_made().turn.lock().replace(Keeper::of(self));
+    /// What keeps the turn and cannot go on with it.
+    pub(crate) fn keeper(&self) -> &Keeper {
+        &self.0
+    }
+
+    /// Where the turn lies.
+    pub(crate) fn core(&self) -> NonNull<Core> {
+        self.0.0
+    }
+
+    fn kept<R>(&mut self, f: impl FnOnce(&mut Kept) -> R) -> R {
+        // SAFETY: W4: there is one right to this turn, and it is borrowed for the call.
+        self.0.kept.with_mut(|kept| f(unsafe { &mut *kept }))
+    }
+
+    /// A poll begins; or the future is to be dropped.
+    #[inline]
+    pub(crate) fn begin_poll(&mut self) -> Result<(), Cut> {
+        // Ordering: Relaxed. What a wake carries comes with the step that clears WOKEN; a cut carries
+        // nothing.
+        let mut now = self.0.word.load(Relaxed);
+        if now & WOKEN != 0 {
+            (now, _) = self.0.step(|now| now & !WOKEN);
+        }
+        match now & (CUT | LOST) {
+            0 => Ok(()),
+            CUT => Err(Cut::Aborted),
+            _ => Err(Cut::Lost),
+        }
+    }
+
+    /// Keeps the batch that the turn belongs to, for the time that it is suspended.
+    pub(crate) fn keep(&mut self, hooked: Hooked) {
+        self.kept(|kept| kept.hooked = hooked);
+    }
+
+    /// Takes the batch out.
+    pub(crate) fn hooked(&mut self) -> Hooked {
+        self.kept(|kept| std::mem::take(&mut kept.hooked))
+    }
+
+    /// Sees to it that a stop finds the turn (W3). False if the actor has stopped.
+    pub(crate) fn register(&mut self, header: &Header) -> bool {
+        if !self.kept(|kept| std::mem::replace(&mut kept.registered, true)) {
+            let before = header.ext_made().turn.lock().replace(self.0.clone());
             debug_assert!(before.is_none(), "two turns of one actor");
         }
         !header.has(STOP)
     }
 
-    /// The turn is over: a stop need not find it. By the owner.
-    pub(crate) fn unregister(self, header: &Header) {
-        // SAFETY: the owner's.
-        let known =
-            self.core().kept.with_mut(|kept| unsafe { std::mem::take(&mut (*kept).registered) });
-        if known {
+    /// The turn is over: a stop need not find it.
+    pub(crate) fn unregister(&mut self, header: &Header) {
+        if self.kept(|kept| std::mem::take(&mut kept.registered)) {
             // Dropped when the lock is given back.
             let keeper = header.ext_made().turn.lock().take();
             drop(keeper);
         }
     }
 
-    /// Was it woken, or cut, since its poll began? Stale on return. By the owner.
-    pub(crate) fn is_woken(self) -> bool {
+    /// Was it woken, or cut, since its poll began? Stale on return.
+    pub(crate) fn is_woken(&self) -> bool {
         // Ordering: Relaxed. A hint: the poll that follows looks again.
-        self.core().word.load(Relaxed) & (WOKEN | CUT) != 0
+        self.0.word.load(Relaxed) & (WOKEN | CUT) != 0
     }
 
-    /// The owner lies down in the turn, if somebody is there who can wake it, and nobody has done so
-    /// already. A success is the caller's last look at the turn and at the mailbox.
-    pub(crate) fn lie_down(self, owner: Owner) -> Result<(), Owner> {
-        let core = self.core();
-        // SAFETY: W1: the owner runs the turn, so PARKED is clear.
-        core.owner.with_mut(|place| unsafe { *place = Some(owner.lie_down()) });
-        let (to, _) = core.step(|now| {
-            if now & (WOKEN | CUT) != 0 {
-                now & !WOKEN
-            } else if now & WAKERS == 0 {
-                now | CUT | LOST
-            } else {
-                now | PARKED
-            }
-        });
-        if to & PARKED != 0 {
+    /// The owner lies down in the turn, if a waker is there, and it was not woken already. A success
+    /// is the caller's last look at the turn and at the mailbox.
+    pub(crate) fn suspend(self, owner: Owner) -> Result<(), Woken> {
+        // What goes into the place keeps the turn, until the place is taken: perhaps in the very
+        // step below, on another thread.
+        let core = self.0.0;
+        let woken = Woken { turn: self, resting: owner.lie_down() };
+        // SAFETY: W1, W4: the right is in the caller's hand, so the turn is there and not suspended.
+        let step = unsafe {
+            core.as_ref().place.with_mut(|place| *place = Some(woken));
+            core.as_ref().step(|now| {
+                if now & (WOKEN | CUT) != 0 {
+                    now & !WOKEN
+                } else if now & WAKERS == 0 {
+                    now | CUT | LOST
+                } else {
+                    now | SUSPENDED
+                }
+            })
+        };
+        if step.0 & SUSPENDED != 0 {
             return Ok(());
         }
-        // SAFETY: W1: it is clear still.
-        let resting = core.owner.with_mut(|place| unsafe { (*place).take() });
-        Err(resting.expect("the owner has just lain down").get_up())
+        // SAFETY: W1: it was not suspended, so the place is this caller's still.
+        let woken = unsafe { core.as_ref().place.with_mut(|place| (*place).take()) };
+        Err(woken.expect("it was put there just now"))
     }
 
-    /// Wakes the turn; if its owner lies there, it is the caller's.
-    pub(crate) fn wake(self) -> Option<Resting> {
-        self.core().step(Core::wake).1
-    }
-
-    /// One more waker.
-    pub(crate) fn retain_waker(self) {
-        let (to, _) = self.core().step(|now| now + WAKER);
-        if to & WAKERS > WAKERS / 2 {
-            overflow();
-        }
-    }
-
-    /// One waker less, which wakes the turn first if `wakes`. If the owner lies there, and is woken,
-    /// or nobody is left who could do that, it is the caller's.
-    pub(crate) fn release_waker(self, wakes: bool) -> Option<Resting> {
-        let (to, resting) = self.core().step(|now| {
-            let left = if wakes { Core::wake(now) } else { now } - WAKER;
-            if left & PARKED != 0 && left & WAKERS == 0 {
-                left & !PARKED | CUT | LOST
-            } else {
-                left
-            }
-        });
-        self.free_if_last(to);
-        resting
-    }
-
-    fn release_keeper(self) {
-        let (to, _) = self.core().step(|now| now - KEEPER);
-        self.free_if_last(to);
-    }
-
-    fn free_if_last(self, left: u64) {
-        if left & (WAKERS | KEEPERS) == 0 {
-            // SAFETY: W2: nobody is left. The function is that of the turn's type.
-            unsafe { (self.core().vtable.free)(self.0) }
-        }
+    /// A node by which the mailbox goes on with the turn.
+    pub(crate) fn into_node(self) -> NodePtr {
+        let node = self.0.vtable.node;
+        // SAFETY: the function was given to the turn by its own type.
+        unsafe { node(self) }
     }
 }
 
-/// One of those that keep a turn's memory and cannot wake it.
-#[repr(transparent)]
-pub(crate) struct Keeper(NonNull<Core>);
-
-// SAFETY: what is done through it are steps of the word; whoever frees the turn, or goes on with its
-// owner, does so by what is Send: the future, the message, the answer.
-unsafe impl Send for Keeper {}
-// SAFETY: as above.
-unsafe impl Sync for Keeper {}
-
-impl Keeper {
-    /// That of a new turn.
-    ///
-    /// # Safety
-    /// The turn was made just now, and this is called once.
-    pub(crate) unsafe fn first(turn: TurnPtr) -> Self {
-        Keeper(turn.0)
-    }
-
-    /// The mailbox's, of a turn that was pending.
-    ///
-    /// # Safety
-    /// The turn keeps itself, and does not do so from now on.
-    pub(crate) unsafe fn of_pending(turn: TurnPtr) -> Self {
-        Keeper(turn.0)
-    }
-
-    /// One more.
-    pub(crate) fn of(turn: TurnPtr) -> Self {
-        // Ordering: Relaxed. Whoever has the address knows who keeps the turn.
-        let before = turn.core().word.fetch_add(KEEPER, Relaxed);
-        if before & KEEPERS > KEEPERS / 2 {
-            overflow();
-        }
-        Keeper(turn.0)
-    }
-
-    pub(crate) fn turn(&self) -> TurnPtr {
-        TurnPtr(self.0)
-    }
-
-    /// Does its owner lie there? Stale on return.
-    pub(crate) fn is_parked(&self) -> bool {
-        // Ordering: Relaxed. A hint: nothing is read through it.
-        self.turn().core().word.load(Relaxed) & PARKED != 0
-    }
-
-    /// Has the turn's future dropped where it would be polled; if its owner lies there, it is the
-    /// caller's.
-    pub(crate) fn cut(&self) -> Option<Resting> {
-        self.turn().core().step(|now| (now | CUT) & !PARKED).1
-    }
+/// A turn that is to go on, and the owner of its mailbox, taken out of it.
+#[must_use = "a mailbox whose owner is forgotten is stuck"]
+pub(crate) struct Woken {
+    turn: TurnMut,
+    resting: Resting,
 }
 
-impl Clone for Keeper {
-    fn clone(&self) -> Self {
-        Keeper::of(self.turn())
+impl Woken {
+    /// The owner, with the turn before all that waits.
+    pub(crate) fn get_up(self) -> Owner {
+        let Woken { turn, resting } = self;
+        let mut owner = resting.get_up();
+        owner.put_back(turn.into_node());
+        owner
     }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        self.turn().release_keeper();
-    }
-}
-
-/// So many references to one turn that the next might not be counted.
-#[cold]
-fn overflow() -> ! {
-    std::process::abort()
 }

@@ -48,7 +48,7 @@ impl<S> Cell<S> {
     const PLAIN: &'static Config = &Config::new(
         Self::VTABLE,
         Kind::Plain,
-        Traits { observed: false, told_of_end: false, rests: false, asks: false },
+        Traits { observed: false, told_of_end: false, asks: false },
         Settings::PLAIN,
     );
 
@@ -250,7 +250,7 @@ impl<S> Cell<S> {
                 // A clock that panics shows nothing.
                 let now = panic::catch(|| this.clock().now());
                 let now = now.map_err(panic::discard).unwrap_or_default();
-                match this.ext_made().rests.next(&restarts, now) {
+                match this.ext_made().restarts.next(&restarts, now) {
                     Ok(rest) => Recovered::Restarts(rest),
                     Err(restarts) => Recovered::GaveUp(restarts),
                 }

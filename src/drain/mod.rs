@@ -3,16 +3,14 @@
 //!
 //! A drain begins with an [`Owner`](crate::cell::owner::Owner) and ends by letting it go: released,
 //! left pending with an entry in this thread's list or in an executor, or ended for good; or it
-//! lies down: before a restart ([`rest`]), for as long as a timer says, or in a turn that waits
-//! ([`waking`]), until that is woken. Another way out does not exist, so ownership is never lost,
-//! whatever panics.
+//! lies down in a suspended turn ([`waking`]), until that is woken. Another way out does not exist,
+//! so ownership is never lost, whatever panics.
 
 pub(crate) mod blocking;
 pub(crate) mod context;
 pub(crate) mod deferred;
 mod job;
-pub(crate) mod rest;
-pub(crate) mod run;
+mod run;
 mod run_list;
 pub(crate) mod schedule;
 pub(crate) mod waits_for;

@@ -25,12 +25,9 @@
 //! before what its turns have sent, so the order of sending is kept. No mailbox is run between the
 //! turns of another.
 
-use std::time::Duration;
-
 use super::blocking::goes_on;
 use super::context::{Frame, Local};
 use super::deferred::defer;
-use super::rest::lie_down;
 use super::run_list::within_budget;
 use super::schedule::{enrolls, hand_over, hands_off};
 use crate::budget::{Leave, Meter, Surroundings};
@@ -38,11 +35,11 @@ use crate::cell::batch::Hooked;
 use crate::cell::header::{Header, Move, stops};
 use crate::cell::owner::{Held, Owner};
 use crate::cell::resident::Env;
-use crate::cell::turn::TurnPtr;
+use crate::cell::turn::TurnMut;
 use crate::envelope::awaited::resumed;
-use crate::envelope::restart::Restart;
+use crate::envelope::rest::restart_after;
 use crate::mailbox::chunk::Row;
-use crate::mailbox::node::{NodePtr, Ran, Taken};
+use crate::mailbox::node::{Ran, Taken};
 use crate::mailbox::word::{CLOSED, ORPHAN};
 use crate::panic::{self, Payload};
 use crate::pool::linger;
@@ -69,9 +66,7 @@ enum Step {
     /// Runs the private list, if there is one.
     Turns(Owner),
     /// Lies down in a turn that is pending.
-    Wait(Owner, TurnPtr),
-    /// Rests before a restart.
-    Rest(Owner, Duration),
+    Suspend(Owner, TurnMut),
     /// The private list is at its end.
     LetGo(Owner),
     /// There is more to run, and this thread must not go on with it.
@@ -86,35 +81,32 @@ enum Halt {
     Empty,
     /// Something is left, and this thread must not go on with it.
     Left(Leave),
-    /// The actor is to rest for that time, after the turn that has panicked.
-    Rests(Duration),
     /// A turn is pending.
-    Waits(TurnPtr),
+    Suspended(TurnMut),
+    /// The list begins with the restart of an actor that has panicked, and so does another batch.
+    Restarts,
 }
 
 /// Why a run of turns broke off in the middle of one.
 enum Broken {
-    /// It has panicked, and been dealt with, but for the time that the actor is to rest.
-    Panicked(Option<Duration>),
-    /// It waits.
-    Suspended(TurnPtr),
+    /// It has panicked, and been dealt with. True: the list begins with a restart.
+    Panicked(bool),
+    /// It is pending.
+    Suspended(TurnMut),
 }
 
 /// Runs an owner's messages, then whatever has arrived meanwhile, as far as `meter` allows, and
 /// lets go.
 #[inline(never)]
 pub(super) fn drive(local: &Local, owner: Owner, meter: Meter<'_>, row: &mut Row) {
-    drive_with(local, owner, meter, row, |drive, owner| {
-        drive.begin(owner);
-        None
-    });
+    drive_with(local, owner, meter, row, |drive, owner| drive.begin(owner));
 }
 
 /// [`drive`] of an owner that has run turns already, which its meter has counted.
 #[cold]
 #[inline(never)]
 pub(super) fn drive_on(local: &Local, owner: Owner, meter: Meter<'_>, row: &mut Row) {
-    drive_with(local, owner, meter, row, |_, _| None);
+    drive_with(local, owner, meter, row, |_, _| ());
 }
 
 /// [`drive`] of an owner in whose turn a message, taken out of its list, has just unwound.
@@ -129,7 +121,7 @@ pub(super) fn drive_panicked(
 ) {
     drive_with(local, owner, meter, row, |drive, owner| {
         drive.in_hand = Some((taken, true));
-        drive.panicked(owner, payload)
+        drive.panicked(owner, payload);
     });
 }
 
@@ -139,7 +131,7 @@ fn drive_with(
     mut owner: Owner,
     meter: Meter<'_>,
     row: &mut Row,
-    before: impl FnOnce(&mut Drive<'_>, &mut Owner) -> Option<Duration>,
+    before: impl FnOnce(&mut Drive<'_>, &mut Owner),
 ) {
     let outermost = local.is_outermost();
     local.drive(|frame| {
@@ -148,18 +140,9 @@ fn drive_with(
         let (hooked, in_hand) = (Hooked::default(), None);
         let mut drive =
             Drive { local, frame, row, meter, in_hand, outermost, bounded, hooked, observed };
-        let rest = frame.lend(&mut owner, |owner| before(&mut drive, owner));
-        drive.run(match rest {
-            None => Step::Turns(owner),
-            Some(rest) => Step::Rest(owner, rest),
-        });
+        frame.lend(&mut owner, |owner| before(&mut drive, owner));
+        drive.run(Step::Turns(owner));
     });
-}
-
-/// Has a message of a mailbox with a capacity waited with a permit? What goes on with a turn, or
-/// makes the state anew, has none.
-pub(crate) fn holds_permit(taken: Taken) -> bool {
-    !taken.resumes() && !Restart::is(taken)
 }
 
 impl Drive<'_> {
@@ -168,8 +151,7 @@ impl Drive<'_> {
         loop {
             step = match step {
                 Step::Turns(owner) => self.batch(owner),
-                Step::Wait(owner, turn) => self.wait(owner, turn),
-                Step::Rest(owner, rest) => self.rest(owner, rest),
+                Step::Suspend(owner, turn) => self.suspend(owner, turn),
                 Step::LetGo(owner) => self.let_go(owner),
                 Step::Leave(owner, leave) => self.leave(owner, leave),
                 Step::Done => return,
@@ -183,8 +165,8 @@ impl Drive<'_> {
         match frame.lend(&mut owner, |owner| self.batch_of(owner)) {
             Halt::Empty => Step::LetGo(owner),
             Halt::Left(leave) => Step::Leave(owner, leave),
-            Halt::Rests(rest) => Step::Rest(owner, rest),
-            Halt::Waits(turn) => Step::Wait(owner, turn),
+            Halt::Suspended(turn) => Step::Suspend(owner, turn),
+            Halt::Restarts => Step::Turns(owner),
         }
     }
 
@@ -200,9 +182,12 @@ impl Drive<'_> {
                     halt = end;
                     break;
                 }
-                Err(Broken::Panicked(Some(rest))) => return Halt::Rests(rest),
-                Err(Broken::Suspended(turn)) => return Halt::Waits(turn),
-                Err(Broken::Panicked(None)) => {
+                Err(Broken::Suspended(turn)) => return Halt::Suspended(turn),
+                Err(Broken::Panicked(true)) => {
+                    halt = Halt::Restarts;
+                    break;
+                }
+                Err(Broken::Panicked(false)) => {
                     if let Some(leave) = owner.has_more().then(|| self.is_over(owner)).flatten() {
                         halt = Halt::Left(leave);
                         break;
@@ -299,11 +284,11 @@ impl Drive<'_> {
 
     /// Unwinds if a turn does; [`panicked`](Self::panicked) follows. `PLAIN`: nothing is done around
     /// the turns, and none of them may wait.
-    fn turns<const PLAIN: bool>(&mut self, owner: &mut Owner, env: &Env) -> Result<Halt, TurnPtr> {
+    fn turns<const PLAIN: bool>(&mut self, owner: &mut Owner, env: &Env) -> Result<Halt, TurnMut> {
         // In this order (NEWS).
         let (mut news, mut stopped) = (stops(), owner.is_stopped());
         while let Some(taken) = owner.pop() {
-            if self.bounded && holds_permit(taken) {
+            if self.bounded && !taken.resumes() {
                 owner.header().release_permit();
             }
             let run = if PLAIN { !stopped } else { self.before_turn(owner, taken) };
@@ -322,7 +307,8 @@ impl Drive<'_> {
             };
             if let Ran::Suspended(turn) = ran {
                 self.suspended(taken);
-                return Err(TurnPtr(turn.cast()));
+                // SAFETY: a message that is suspended leaves the right to its turn, once.
+                return Err(unsafe { TurnMut::from_raw(turn) });
             }
             self.finish(owner, taken);
             if !owner.has_more() {
@@ -345,10 +331,10 @@ impl Drive<'_> {
         if taken.resumes() {
             // SAFETY: it is such a message, and this is the owner.
             self.hooked = unsafe { resumed(taken.payload()) }.hooked();
-        } else if self.observed && !Restart::is(taken) {
+        } else if self.observed {
             return self.hooked.before_turn(owner);
         }
-        // A batch begins with the fresh state, and it has begun when a turn goes on.
+        // The batch of a turn that goes on has begun.
         !owner.is_stopped()
     }
 
@@ -362,9 +348,10 @@ impl Drive<'_> {
         unsafe { taken.free(self.row) };
     }
 
-    /// Lies down in a turn that waits. If it was woken meanwhile, or the actor stopped, the turn goes on, before all that waits.
+    /// Lies down in a turn that is pending. If it was woken meanwhile, or the actor stopped, the turn
+    /// goes on, before all that waits.
     #[inline(never)]
-    fn wait(&mut self, mut owner: Owner, turn: TurnPtr) -> Step {
+    fn suspend(&mut self, mut owner: Owner, mut turn: TurnMut) -> Step {
         let frame = self.frame;
         turn.keep(std::mem::take(&mut self.hooked));
         let lies_down = frame.lend(&mut owner, |owner| {
@@ -374,13 +361,13 @@ impl Drive<'_> {
             }
         });
         if lies_down {
-            match turn.lie_down(owner) {
+            match turn.suspend(owner) {
                 Ok(()) => return Step::Done,
-                Err(up) => owner = up,
+                Err(woken) => owner = woken.get_up(),
             }
+        } else {
+            owner.put_back(turn.into_node());
         }
-        // SAFETY: the turn has just returned pending, and its owner is here.
-        owner.put_back(unsafe { turn.node() });
         match frame.lend(&mut owner, |owner| self.is_over(owner)) {
             Some(leave) => Step::Leave(owner, leave),
             None => Step::Turns(owner),
@@ -397,20 +384,20 @@ impl Drive<'_> {
         unsafe { taken.free(self.row) };
     }
 
-    /// Deals with a panic; if the actor is to rest before it is restarted: for how long.
+    /// Deals with a panic. True if the list begins with a restart now.
     #[cold]
-    fn panicked(&mut self, owner: &mut Owner, payload: Payload) -> Option<Duration> {
+    fn panicked(&mut self, owner: &mut Owner, payload: Payload) -> bool {
         let Some((taken, run)) = self.in_hand.take() else {
             // Nothing was in hand: a step of our own failed. The list and the word are as they
             // were.
             panic::discard(payload);
-            return None;
+            return false;
         };
-        let mut rest = None;
+        let mut backoff = None;
         // A message that panics while it is given back hurts nobody else: the actor is stopping
         // anyway.
         if run {
-            rest = owner.recover(&payload, true);
+            backoff = owner.recover(&payload, true);
             let env = Env::of(owner.cell());
             // SAFETY: E1; `run` of this message has just unwound.
             panic::ignore(|| unsafe { taken.panicked(env.as_ptr(), payload) });
@@ -418,22 +405,9 @@ impl Drive<'_> {
             panic::discard(payload);
         }
         self.finish(owner, taken);
-        rest
-    }
-
-    /// The turn done last has panicked: its place is the restart's, which comes next, after so long.
-    #[cold]
-    fn rest(&mut self, mut owner: Owner, rest: Duration) -> Step {
-        let frame = self.frame;
-        frame.lend(&mut owner, |owner| self.hooked.end(owner));
-        // The hook may have stopped it, or somebody else has.
-        if owner.is_stopped() {
-            return Step::Turns(owner);
-        }
-        owner.put_first(NodePtr::new(Restart));
-        owner.settle();
-        lie_down(self.local, owner, rest);
-        Step::Done
+        let Some(backoff) = backoff else { return false };
+        restart_after(owner, backoff);
+        true
     }
 
     // Letting go.

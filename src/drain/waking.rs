@@ -6,7 +6,7 @@
 //! of an actor that is sent to does; else to the actor's executor. An executor that drops the drain,
 //! or runs it in the call, leaves the mailbox to the fallback, or until after the turn.
 //!
-//! - T2: whoever takes an owner out of a turn leaves its mailbox pending, in the same call.
+//! - T2: the call that takes an owner out of a turn leaves its mailbox pending.
 
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -16,79 +16,57 @@ use super::context::{Leaves, Local, with_local};
 use super::deferred::{defer, drain, hand_off, settle};
 use super::schedule::hand_over;
 use crate::cell::header::{AWAITS, STOP};
-use crate::cell::owner::{Owner, Resting};
 use crate::cell::refs::Ref;
-use crate::cell::turn::{Keeper, TurnPtr};
+use crate::cell::turn::{Core, Keeper, TurnMut, Woken};
 
 static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, release);
 
-/// Calls `f` with a waker of this turn, which its owner runs. It is lent: who keeps it, clones it.
+/// Calls `f` with a waker of this turn. It is lent: a future that keeps it, clones it.
 #[inline]
-pub(crate) fn with_waker<R>(turn: TurnPtr, f: impl FnOnce(&Waker) -> R) -> R {
-    // SAFETY: it is not dropped, so it counts for nothing; the owner keeps the turn meanwhile. The
+pub(crate) fn with_waker<R>(turn: &TurnMut, f: impl FnOnce(&Waker) -> R) -> R {
+    let raw = RawWaker::new(turn.core().as_ptr().cast_const().cast(), &VTABLE);
+    // SAFETY: it is not dropped, so it counts for nothing; the turn is kept for the call. The
     // functions keep the contract of a waker: they count (W2), and may be called on any thread.
-    let waker = ManuallyDrop::new(unsafe { Waker::from_raw(raw(turn)) });
+    let waker = ManuallyDrop::new(unsafe { Waker::from_raw(raw) });
     f(&waker)
 }
 
-/// Is it the waker of a turn that waits? Then nobody sleeps who waits by it.
+/// Is it the waker of a turn that waits? Then no thread sleeps by it.
 pub(crate) fn is_turn(waker: &Waker) -> bool {
     std::ptr::eq(waker.vtable(), &raw const VTABLE)
 }
 
-fn raw(TurnPtr(core): TurnPtr) -> RawWaker {
-    RawWaker::new(core.as_ptr().cast_const().cast(), &VTABLE)
-}
-
 /// # Safety
 /// `data` is that of such a waker.
-unsafe fn turn(data: *const ()) -> TurnPtr {
-    // SAFETY: the caller's word.
-    TurnPtr(unsafe { NonNull::new_unchecked(data.cast_mut().cast()) })
+unsafe fn core(data: *const ()) -> NonNull<Core> {
+    // SAFETY: `with_waker` has made it of the address of a turn.
+    unsafe { NonNull::new_unchecked(data.cast_mut().cast()) }
 }
 
 unsafe fn clone(data: *const ()) -> RawWaker {
-    // SAFETY: a waker's own functions.
-    let turn = unsafe { turn(data) };
-    turn.retain_waker();
-    raw(turn)
+    // SAFETY: W2: the waker that is cloned counts, or its turn is kept for the call.
+    unsafe { core(data).as_ref() }.retain_waker();
+    RawWaker::new(data, &VTABLE)
 }
 
 unsafe fn wake(data: *const ()) {
-    // SAFETY: as above.
-    let turn = unsafe { turn(data) };
-    if let Some(resting) = turn.release_waker(true) {
-        go_on(turn, resting);
-    }
+    // SAFETY: a waker that is woken by value is a counted one, and is gone with this.
+    unsafe { Core::release_waker(core(data), true) }.into_iter().for_each(go_on);
 }
 
 unsafe fn wake_by_ref(data: *const ()) {
-    // SAFETY: as above.
-    let turn = unsafe { turn(data) };
-    if let Some(resting) = turn.wake() {
-        go_on(turn, resting);
-    }
+    // SAFETY: W2: the waker that is borrowed here counts, or its turn is kept for the call.
+    unsafe { core(data).as_ref() }.wake().into_iter().for_each(go_on);
 }
 
 unsafe fn release(data: *const ()) {
-    // SAFETY: as above.
-    let turn = unsafe { turn(data) };
-    if let Some(resting) = turn.release_waker(false) {
-        go_on(turn, resting);
-    }
+    // SAFETY: a waker that is dropped is a counted one.
+    unsafe { Core::release_waker(core(data), false) }.into_iter().for_each(go_on);
 }
 
-/// An owner is there again, with its turn before all that waits.
-fn get_up(turn: TurnPtr, resting: Resting) -> Owner {
-    let mut owner = resting.get_up();
-    // SAFETY: the owner was in the turn, so that is pending, and it was taken out once.
-    owner.put_back(unsafe { turn.node() });
-    owner
-}
-
-/// Leaves the mailbox of a turn that was woken to whoever is to run it.
-fn go_on(turn: TurnPtr, resting: Resting) {
-    let owner = get_up(turn, resting);
+/// Leaves the mailbox of a turn that was woken where it is to be run.
+fn go_on(woken: Woken) {
+    let owner = woken.get_up();
     with_local(|local| {
         let here = local.leaves() == Leaves::Here;
         if local.in_turn() && here && !owner.header().has_executor() {
@@ -110,12 +88,10 @@ fn go_on(turn: TurnPtr, resting: Resting) {
 
 /// Has a turn's future dropped at the await that it is at, or comes to.
 pub(crate) fn abort(keeper: &Keeper) {
-    if let Some(resting) = keeper.cut() {
-        go_on(keeper.turn(), resting);
-    }
+    keeper.cut().into_iter().for_each(go_on);
 }
 
-/// Whoever has stopped an actor cuts its turn: what waits is given back here, if it may run here.
+/// Cuts the turn of an actor that was stopped: what waits is given back here, if it may run here.
 pub(crate) fn cut_stopped(local: &Local, cell: &Ref, here: bool) {
     let header = cell.header();
     debug_assert!(header.has(STOP));
@@ -124,13 +100,11 @@ pub(crate) fn cut_stopped(local: &Local, cell: &Ref, here: bool) {
     }
     // W3: the lock is in an allocation that is there on both sides.
     let keeper = header.ext_made().turn.lock().clone();
-    let Some(keeper) = keeper else { return };
-    if let Some(resting) = keeper.cut() {
-        let owner = get_up(keeper.turn(), resting);
-        if here && !local.in_turn() && !header.has_executor() {
-            drain(local, owner);
-        } else {
-            hand_over(local, owner);
-        }
+    let Some(woken) = keeper.and_then(|keeper| keeper.cut()) else { return };
+    let owner = woken.get_up();
+    if here && !local.in_turn() && !header.has_executor() {
+        drain(local, owner);
+    } else {
+        hand_over(local, owner);
     }
 }

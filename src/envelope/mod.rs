@@ -15,7 +15,8 @@ pub(crate) mod ask;
 pub(crate) mod awaited;
 pub(crate) mod borrowed;
 pub(crate) mod lent;
-pub(crate) mod restart;
+pub(crate) mod rest;
+mod slot;
 pub(crate) mod tell;
 
 use crate::cell::header::Header;

@@ -265,11 +265,6 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// Was it made with these very functions, which are a static?
-    pub(crate) fn is_of(self, vtable: &'static VTable) -> bool {
-        std::ptr::eq(self.vtable, vtable)
-    }
-
     /// Does it go on with a turn that has begun?
     #[inline]
     pub(crate) fn resumes(self) -> bool {

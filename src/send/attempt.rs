@@ -12,8 +12,8 @@ use crate::cell::owner::Claimed;
 use crate::cell::refs::Strong;
 use crate::drain::context::{Depth, Local, with_local};
 use crate::drain::deferred::{drain, settle};
-use crate::drain::rest::drain_or_rest;
 use crate::drain::waits_for::own_circle;
+use crate::envelope::rest::restart_after;
 use crate::error::{Reason, SendError};
 use crate::mailbox::word::{CLOSED, Refusal, Snapshot};
 use crate::panic;
@@ -51,9 +51,8 @@ impl<S: 'static> Strong<S> {
         F: FnOnce(&mut S) -> R,
     {
         let mut owner = claimed.into_owner();
-        let mut rest = None;
         let ran = local.enter(&mut owner, |owner| {
-            let mut batch = Hooked::default();
+            let (mut batch, mut backoff) = (Hooked::default(), None);
             // The hook before the turn may stop the actor.
             let ran = if batch.before_turn(owner) {
                 // It has not waited: its origin is made in the turn.
@@ -65,19 +64,16 @@ impl<S: 'static> Strong<S> {
                 // SAFETY: B1: it was claimed, so it is ours, of this state type; a mailbox that
                 // has ended is closed, and is not claimed.
                 let ran = panic::catch(|| unsafe { owner.with_state(f) });
-                rest = ran.as_ref().err().and_then(|payload| owner.recover(payload, true));
+                backoff = ran.as_ref().err().and_then(|payload| owner.recover(payload, true));
                 Ok(ran)
             } else {
                 Err(self.refused(1, f, self.reason(Refusal::Closed)))
             };
             batch.end(owner);
+            backoff.into_iter().for_each(|backoff| restart_after(owner, backoff));
             ran
         });
-        if rest.is_some() {
-            drain_or_rest(local, owner, rest);
-            return ran.map(returned);
-        }
-        // Nothing has come meanwhile, most likely.
+        // Nothing has come meanwhile, most likely. A restart that is to come counts as a message.
         match owner.release_guess() {
             Ok(()) => settle(local),
             Err((owner, _)) => drain(local, owner),

@@ -7,7 +7,6 @@ use crate::cell::owner::{Owed, stop};
 use crate::cell::refs::{Queued, Ref, Sole, Strong};
 use crate::drain::context::{Depth, with_local};
 use crate::drain::deferred::{defer, defer_entry, drain, settle};
-use crate::drain::rest::end_rest;
 use crate::drain::schedule::{enter, schedule};
 use crate::drain::waking::cut_stopped;
 use crate::error::StopCause;
@@ -32,9 +31,9 @@ impl<S> Strong<S> {
         first
     }
 
-    /// Ends the rest of an actor that was stopped and closed, or cuts the turn that waits.
+    /// Cuts the turn that waits of an actor that was stopped and closed.
     pub(super) fn wake_stopped(&self) {
-        if self.header().config().may_rest() || self.header().has(AWAITS) {
+        if self.header().has(AWAITS) {
             wake_stopped(&self.to_ref());
         }
     }
@@ -90,10 +89,10 @@ impl<S> Strong<S> {
     }
 }
 
-/// Ends the rest of an actor that was stopped, or the turn that waits.
+/// Cuts the turn that waits of an actor that was stopped.
 pub(crate) fn wake_stopped(cell: &Ref) {
     with_local(|local| {
-        end_rest(local, cell, true);
+        cut_stopped(local, cell, true);
         settle(local);
     });
 }

@@ -10,10 +10,10 @@ use crate::cell::refs::{Ref, Strong};
 use crate::cell::span::{Origin, Traced};
 use crate::drain::context::{Depth, Local, with_local};
 use crate::drain::deferred::{drain, settle};
-use crate::drain::rest::drain_or_rest;
 use crate::envelope::ask::{Ask, Asked};
-use crate::envelope::awaited::Awaited;
+use crate::envelope::awaited::{Awaited, On};
 use crate::envelope::give_back;
+use crate::envelope::rest::restart_after;
 use crate::envelope::tell::Tell;
 use crate::error::{AskError, Reason, SendError, TurnPanic};
 use crate::mailbox::list::Chain;
@@ -246,7 +246,7 @@ impl<S: 'static> Strong<S> {
     /// Sends a turn that may wait, whose asker this is.
     pub(crate) fn ask_async<L: AsyncMessage<S>>(
         &self,
-        turn: Awaited<S, L>,
+        turn: Awaited<On<S, L>>,
         asker: Asker<L::Answer, L::Payload>,
         by: By,
     ) -> Result<Answer<L::Answer, L::Payload>, (L, Reason)>
@@ -311,7 +311,10 @@ fn go_on(local: &Local, claimed: Claimed) {
 #[inline(never)]
 fn claimed_panicked(local: &Local, claimed: Claimed, payload: Payload) -> Payload {
     let mut owner = claimed.into_owner();
-    let rest = local.enter(&mut owner, |owner| owner.recover(&payload, true));
-    drain_or_rest(local, owner, rest);
+    local.enter(&mut owner, |owner| {
+        let backoff = owner.recover(&payload, true);
+        backoff.into_iter().for_each(|backoff| restart_after(owner, backoff));
+    });
+    drain(local, owner);
     payload
 }

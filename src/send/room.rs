@@ -17,7 +17,6 @@ use crate::cell::refs::Strong;
 use crate::drain::blocking::{before_pending, relieve};
 use crate::drain::context::{Local, with_local};
 use crate::drain::deferred::{drain, drain_until};
-use crate::drain::run::holds_permit;
 use crate::error::Reason;
 use crate::mailbox::list::Links;
 use crate::mailbox::node::{Envelope, NodePtr};
@@ -149,7 +148,7 @@ impl<S: 'static> Strong<S> {
                     None => break,
                 },
             };
-            if owner.first().is_none_or(holds_permit) && room.overdraw(links.len)
+            if owner.first().is_none_or(|first| !first.resumes()) && room.overdraw(links.len)
                 || room.try_acquire(links.len)
             {
                 return self.put_by(local, owner, links);

@@ -12,6 +12,7 @@ pub(crate) mod config {
     pub(crate) const HOME: usize = 64;
     /// The saturated COUNT of the word.
     pub(crate) const COUNT_MAX: u64 = 63;
+    pub(crate) const WAKER_BITS: u32 = 28;
     /// Empty chunks that one thread keeps.
     pub(crate) const CACHED_CHUNKS: usize = 2;
     /// Empty chunks that the depot keeps.
