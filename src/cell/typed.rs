@@ -128,18 +128,6 @@ impl<S> Cell<S> {
         unsafe { (*cell).state.with_mut(|state| f((*state).assume_init_mut())) }
     }
 
-    /// The state, for a turn that may wait.
-    ///
-    /// # Safety
-    /// The caller owns this mailbox, of this state type, and the state is in the cell (B1, H1).
-    /// Nobody else borrows it, or moves it, and the owner lets nothing else of the actor run, until
-    /// what borrows it here is gone.
-    pub(crate) unsafe fn state_for_turn<'a>(cell: *const Header) -> &'a mut S {
-        let cell = cell.cast::<Self>();
-        // SAFETY: B1 by the caller's word.
-        unsafe { (*cell).state.with_mut(|state| (*state).assume_init_mut()) }
-    }
-
     /// # Safety
     /// The caller owns this mailbox, of this state type; the state is in the cell, and `to` is
     /// memory for it.

@@ -10,7 +10,8 @@
 use super::context::{Leaves, Local, with_local};
 use super::run::drive;
 use super::run_list::{run_list, within_budget};
-use super::schedule::{drops_enrolled, schedule, schedule_elsewhere};
+use super::schedule::{schedule, schedule_elsewhere};
+use super::waking::drops_enrolled;
 use crate::budget::{Meter, Until};
 use crate::cell::executor::Drain;
 use crate::cell::header::STOP;

@@ -20,12 +20,10 @@
 #![forbid(unsafe_code)]
 
 use super::context::{Leaves, Local};
-use super::waking::cut_stopped;
 use crate::cell::executor::Drain;
 use crate::cell::header::Header;
-use crate::cell::owner::{Owed, Owner};
-use crate::cell::refs::{Kept, Queued, Ref, Scheduled};
-use crate::error::StopCause;
+use crate::cell::owner::Owner;
+use crate::cell::refs::{Kept, Queued, Scheduled};
 use crate::fallback;
 use crate::panic;
 use crate::sync::thread;
@@ -45,46 +43,6 @@ pub(crate) fn is_executor_gone(header: &Header) -> bool {
         panic::discard(payload);
         false
     })
-}
-
-/// Sees to it that the end of the executor is seen while a turn of this actor is suspended. False if
-/// the executor is gone: the actor was stopped.
-///
-/// The turn is registered before (W3), and an executor is closed before it drops what is enrolled. So
-/// either that finds the turn, or this finds the executor closed.
-pub(super) fn enrolls(owner: &Owner) -> bool {
-    let header = owner.header();
-    let Some(executor) = header.config().executor.as_deref() else { return true };
-    let mut has_ended = false;
-    if let Some(enrolled) = executor.enrolled().filter(|_| header.must_enroll()) {
-        let drain = owner.to_ref().into_enrolled();
-        if let Err(mut refused) = enrolled.enroll(drain.number(), drain) {
-            drop(Ref::of_enrolled(&mut refused));
-            has_ended = true;
-        }
-    }
-    if has_ended || is_executor_gone(header) {
-        owner.stop(StopCause::ExecutorGone);
-        return false;
-    }
-    true
-}
-
-/// The executor has ended, and drops what was enrolled there: a turn that is suspended is cut, and
-/// what waits behind it is given back.
-pub(super) fn drops_enrolled(local: &Local, cell: &Ref) {
-    let header = cell.header();
-    if !header.has_begun_turn() {
-        return;
-    }
-    header.stop_because(StopCause::ExecutorGone);
-    if let Some(owed) = cell.close_for_entry() {
-        if let Owed::Scheduled(entry) = owed {
-            enter(local, cell, entry);
-        }
-        header.tell_closed();
-    }
-    cut_stopped(local, cell, false);
 }
 
 /// Sees to it that a drain is out for a pending mailbox, which `kept` keeps meanwhile. On a thread

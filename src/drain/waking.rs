@@ -14,10 +14,12 @@ use std::task::{RawWaker, RawWakerVTable, Waker};
 
 use super::context::{Leaves, Local, with_local};
 use super::deferred::{defer, drain, hand_off, settle};
-use super::schedule::hand_over;
+use super::schedule::{enter, hand_over, is_executor_gone};
 use crate::cell::header::{AWAITS, STOP};
+use crate::cell::owner::{Owed, Owner};
 use crate::cell::refs::Ref;
 use crate::cell::turn::{Core, Keeper, TurnMut, Woken};
+use crate::error::StopCause;
 
 static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, release);
 
@@ -107,4 +109,44 @@ pub(crate) fn cut_stopped(local: &Local, cell: &Ref, here: bool) {
     } else {
         hand_over(local, owner);
     }
+}
+
+/// Sees to it that the end of the executor is seen while a turn of this actor is suspended. False if
+/// the executor is gone: the actor was stopped.
+///
+/// The turn is registered before (W3), and an executor is closed before it drops what is enrolled. So
+/// either that finds the turn, or this finds the executor closed.
+pub(super) fn enrolls(owner: &Owner) -> bool {
+    let header = owner.header();
+    let Some(executor) = header.config().executor.as_deref() else { return true };
+    let mut has_ended = false;
+    if let Some(enrolled) = executor.enrolled().filter(|_| header.must_enroll()) {
+        let drain = owner.to_ref().into_enrolled();
+        if let Err(mut refused) = enrolled.enroll(drain.number(), drain) {
+            drop(Ref::of_enrolled(&mut refused));
+            has_ended = true;
+        }
+    }
+    if has_ended || is_executor_gone(header) {
+        owner.stop(StopCause::ExecutorGone);
+        return false;
+    }
+    true
+}
+
+/// The executor has ended, and drops what was enrolled there: a turn that is suspended is cut, and
+/// what waits behind it is given back.
+pub(super) fn drops_enrolled(local: &Local, cell: &Ref) {
+    let header = cell.header();
+    if !header.has_begun_turn() {
+        return;
+    }
+    header.stop_because(StopCause::ExecutorGone);
+    if let Some(owed) = cell.close_for_entry() {
+        if let Owed::Scheduled(entry) = owed {
+            enter(local, cell, entry);
+        }
+        header.tell_closed();
+    }
+    cut_stopped(local, cell, false);
 }

@@ -58,8 +58,11 @@ impl<S: Send + 'static, L: AsyncMessage<S>> Suspends for On<S, L> {
     type Future = L::Future;
 
     unsafe fn begin(self, cell: *const Header) -> L::Future {
-        // SAFETY: E1, E5: the state is the caller's until the future is gone.
-        unsafe { self.0.begin(Cell::<S>::state_for_turn(cell), InTurn::new(cell)) }
+        // SAFETY: E1, E5: the state is there, and the caller's until the future is gone.
+        unsafe {
+            let state = Cell::<S>::with_state(cell, std::ptr::from_mut);
+            self.0.begin(&mut *state, InTurn::new(cell))
+        }
     }
 
     fn payload(self) -> L::Payload {
@@ -154,10 +157,8 @@ impl<M: Suspends> Held<M> {
     /// Begins the turn, or goes on with it. Unwinds if user code does; then the future is gone.
     ///
     /// # Safety
-    /// E1.
-    unsafe fn poll(&mut self, env: *const ()) -> Polled<M::Answer> {
-        // SAFETY: E1: `env` is that of the owner's cell.
-        let cell = unsafe { Env::cell(env) };
+    /// E1: the caller owns the mailbox of `cell`, whose state is in its cell (H1).
+    unsafe fn poll(&mut self, cell: *const Header) -> Polled<M::Answer> {
         let cut = self.0.begin_poll().err();
         if !self.slot().has_begun() {
             let Some(message) = self.start() else { return Polled::Cancelled };
@@ -167,10 +168,7 @@ impl<M: Suspends> Held<M> {
             }
             // SAFETY: E1, E5: the state is in its cell, and the slot drops the future before the turn
             // ends.
-            let future = unsafe {
-                debug_assert!(Env::is_in_cell(env), "a future borrows a state that moves");
-                message.begin(cell)
-            };
+            let future = unsafe { message.begin(cell) };
             self.slot().begin(future);
         } else if let Some(cut) = cut {
             let why = AskError::from(cut);
@@ -190,12 +188,8 @@ impl<M: Suspends> Held<M> {
     }
 
     /// The turn is over.
-    ///
-    /// # Safety
-    /// E1.
-    unsafe fn finish(mut self, env: *const (), answer: Result<M::Answer, AskError>) {
-        // SAFETY: E1: the owner keeps the cell.
-        self.0.unregister(unsafe { &*Env::cell(env) });
+    fn finish(mut self, header: &Header, answer: Result<M::Answer, AskError>) {
+        self.0.unregister(header);
         self.answerer().answer(answer);
     }
 
@@ -265,16 +259,19 @@ impl<M: Suspends> Awaited<M> {
     /// # Safety
     /// E1.
     unsafe fn run(payload: *mut u8, env: *const ()) -> Ran {
-        // SAFETY: E1: the payload is an `Awaited<M>`, and the owner alone reaches it.
-        let this = unsafe { &mut *payload.cast::<Self>() };
+        // SAFETY: E1: the payload is an `Awaited<M>`, which the owner alone reaches; it keeps the cell.
+        let (this, header) = unsafe { (&mut *payload.cast::<Self>(), &*Env::cell(env)) };
         let Some(turn) = &mut this.turn else { return Ran::Done };
-        // SAFETY: E1: this is the owner, with its own `env`.
-        let polled = unsafe { turn.poll(env) };
+        // SAFETY: E1, H1: this is the owner, and a list with such a message is run without moving the
+        // state.
+        let polled = unsafe {
+            debug_assert!(Env::is_in_cell(env), "a future borrows a state that moves");
+            turn.poll(Env::cell(env))
+        };
         let Some(turn) = this.turn.take() else { return Ran::Done };
         match polled {
             Polled::Pending => return Ran::Suspended(turn.0.into_raw()),
-            // SAFETY: E1: this is the owner, with its own `env`.
-            Polled::Over(answer) => unsafe { turn.finish(env, answer) },
+            Polled::Over(answer) => turn.finish(header, answer),
             Polled::Cancelled => {}
         }
         Ran::Done
@@ -283,14 +280,14 @@ impl<M: Suspends> Awaited<M> {
     /// # Safety
     /// E1.
     unsafe fn discard(payload: *mut u8, env: *const ()) {
-        // SAFETY: E1: the payload is an `Awaited<M>`, and the owner alone reaches it.
-        let (this, reason) = unsafe { (&mut *payload.cast::<Self>(), why_not(env)) };
+        // SAFETY: E1: the payload is an `Awaited<M>`, which the owner alone reaches; it keeps the cell.
+        let (this, header, reason) =
+            unsafe { (&mut *payload.cast::<Self>(), &*Env::cell(env), why_not(env)) };
         let Some(mut turn) = this.turn.take() else { return };
         if turn.slot().has_begun() {
             let why = AskError::from(reason);
             turn.slot().cut(|future| M::cut(future, &why)).unwrap_or_else(panic::discard);
-            // SAFETY: E1: this is the owner, with its own `env`.
-            unsafe { turn.finish(env, Err(AskError::Aborted(ActorName::ANY))) };
+            turn.finish(header, Err(AskError::Aborted(ActorName::ANY)));
         } else {
             turn.refuse(reason.into());
         }
@@ -303,8 +300,7 @@ impl<M: Suspends> Awaited<M> {
         let (this, header) = unsafe { (&mut *payload.cast::<Self>(), &*Env::cell(env)) };
         if let Some(turn) = this.turn.take() {
             let told = TurnPanic::of(header.name(), &panic);
-            // SAFETY: E1: this is the owner, with its own `env`.
-            unsafe { turn.finish(env, Err(AskError::Panicked(told))) };
+            turn.finish(header, Err(AskError::Panicked(told)));
         }
         panic::discard(panic);
     }
