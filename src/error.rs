@@ -588,6 +588,8 @@ pub enum BuildError {
     },
     /// A drain without a turn, or without time, would be handed on for ever.
     BudgetZero,
+    /// Restarts that are limited within no time would have no limit.
+    RestartTimeZero,
 }
 
 impl fmt::Display for BuildError {
@@ -599,6 +601,9 @@ impl fmt::Display for BuildError {
             }
             BuildError::BudgetZero => {
                 f.write_str("a drain needs a budget of at least one turn, and some time")
+            }
+            BuildError::RestartTimeZero => {
+                f.write_str("restarts need some time that they are limited within")
             }
         }
     }

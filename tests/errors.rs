@@ -22,7 +22,7 @@ fn every_error_says_what_happened() {
     let held = Held::hold(&busy);
     let cancelled = busy.call(|n| *n).within(Duration::ZERO).unwrap_err();
     held.let_go();
-    let said: [(&dyn Error, &str); 22] = [
+    let said: [(&dyn Error, &str); 23] = [
         (&StopCause::Requested, "stop was requested"),
         (&panicked(), "a turn panicked: boom"),
         (&StopCause::ExecutorGone, "its executor is gone"),
@@ -52,6 +52,7 @@ fn every_error_says_what_happened() {
             "a capacity of 70000 is over the limit of 32765 waiting messages",
         ),
         (&BuildError::BudgetZero, "a drain needs a budget of at least one turn, and some time"),
+        (&BuildError::RestartTimeZero, "restarts need some time that they are limited within"),
         (&WaitError::<u32>::Ask(AskError::from(Reason::Closed)), "the actor is closed"),
         (&cancelled, "not started by `i32` in time: the message was cancelled and never runs"),
     ];

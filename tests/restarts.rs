@@ -12,8 +12,8 @@ use common::{Tally, block_on, in_turn, must_end, poll_once, quiet_panic, size, u
 use turnwise::executor::DrainQueue;
 use turnwise::time::Timers;
 use turnwise::{
-    Actor, ActorBuilder, AskError, Clock, EndCause, Limit, Overflow, PanicPolicy, Reason, Restarts,
-    StopCause, System, ThreadPool, Undelivered, VirtualClock, WaitError,
+    Actor, ActorBuilder, AskError, BuildError, Clock, EndCause, Limit, Overflow, PanicPolicy,
+    Reason, Restarts, StopCause, System, ThreadPool, Undelivered, VirtualClock, WaitError,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -702,8 +702,7 @@ fn a_stop_ends_a_factory_that_panics_for_ever() {
     must_end(|| {
         let tries = Arc::new(AtomicUsize::new(0));
         let tried = tries.clone();
-        // A time of zero forgets each restart at once.
-        let restarts = Restarts::at_most(1, Duration::ZERO);
+        let restarts = Restarts::at_most(u32::MAX, MINUTE);
         let policy = PanicPolicy::restart_within(restarts, move || -> State {
             tried.fetch_add(1, SeqCst);
             quiet_panic("it never works")
@@ -716,4 +715,15 @@ fn a_stop_ends_a_factory_that_panics_for_ever() {
         });
         assert_eq!(actor.ended().within(MINUTE), Ok(true));
     });
+}
+
+#[test]
+fn restarts_within_no_time_are_refused() {
+    let build = |restarts: u32, within: Duration| {
+        let policy = PanicPolicy::restart_within(Restarts::at_most(restarts, within), || 0);
+        Actor::builder().panic_policy(policy).spawn(0).map(drop)
+    };
+    assert_eq!(build(1, Duration::ZERO), Err(BuildError::RestartTimeZero));
+    assert_eq!(build(0, Duration::ZERO), Ok(()), "the first panic stops it");
+    assert_eq!(build(1, Duration::from_nanos(1)), Ok(()));
 }

@@ -298,7 +298,8 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// Makes one actor with this state.
     ///
     /// # Errors
-    /// A capacity of 0, or one too large to be exact. A budget of no turns or no time.
+    /// A capacity of 0, or one too large to be exact. A budget of no turns or no time. A limit of
+    /// restarts within no time.
     ///
     /// # Examples
     /// ```
@@ -315,7 +316,8 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// Checks the configuration and makes a [`Spawner`] of it, from which actors are spawned.
     ///
     /// # Errors
-    /// A capacity of 0, or one too large to be exact. A budget of no turns or no time.
+    /// A capacity of 0, or one too large to be exact. A budget of no turns or no time. A limit of
+    /// restarts within no time.
     ///
     /// # Examples
     /// ```
@@ -341,6 +343,9 @@ impl<S: Send + 'static> ActorBuilder<S> {
         let budget = budget.unwrap_or(default);
         if budget.is_zero() {
             return Err(BuildError::BudgetZero);
+        }
+        if matches!(&plan.hooks.policy, PanicPolicy::RestartWithin(r, _) if r.is_unlimited()) {
+            return Err(BuildError::RestartTimeZero);
         }
         let settings = Settings { capacity, budget, ..plan.settings };
         Ok(Spawner { built: Cell::build(Plan { settings, ..plan }) })

@@ -30,8 +30,10 @@ pub struct Restarts {
 }
 
 impl Restarts {
-    /// So many restarts within any time of that length, each at once. One more stops the actor. A
-    /// time of zero forgets each restart at once: then there is no limit but a stop.
+    /// At most this many restarts within any time of that length, each at once. One more stops the
+    /// actor. No actor is built with a time of zero, which would forget each restart at once
+    /// ([`BuildError::RestartTimeZero`](crate::BuildError::RestartTimeZero)), unless there is no
+    /// restart to forget.
     pub const fn at_most(restarts: u32, within: Duration) -> Self {
         let (first, longest) = (Duration::ZERO, Duration::ZERO);
         Restarts { most: restarts, within, first, longest }
@@ -43,6 +45,11 @@ impl Restarts {
     /// the next one comes.
     pub const fn backoff(self, first: Duration, longest: Duration) -> Self {
         Restarts { first, longest, ..self }
+    }
+
+    /// Returns true if it would restart without a limit.
+    pub(crate) fn is_unlimited(&self) -> bool {
+        self.most > 0 && self.within.is_zero()
     }
 
     /// How long after a panic the restart after these comes.

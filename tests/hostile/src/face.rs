@@ -1206,7 +1206,7 @@ fn restarts(policy: OnPanic) -> Restarts {
         return Restarts::at_most(0, Duration::ZERO);
     };
     let micros = |micros: u32| Duration::from_micros(micros.into());
-    Restarts::at_most(most, micros(within)).backoff(micros(first), micros(longest))
+    Restarts::at_most(most, micros(within.max(1))).backoff(micros(first), micros(longest))
 }
 
 /// Makes a spawner of the program, as the first of its actors is described.
