@@ -278,8 +278,8 @@ impl<S: Send + 'static> Actor<S> {
     /// Dropping the reply leaves the turn as it is; [`Reply::cancel`] takes one back that has not
     /// begun. A panic is that of a turn: the [policy](crate::PanicPolicy) acts after the future was
     /// dropped. A question to the turn's own actor, awaited in the turn, is refused at once:
-    /// [`Reason::Deadlock`](crate::Reason::Deadlock). So is one of a circle of turns that wait for each
-    /// other ([`Cycle`](crate::Cycle)).
+    /// [`Reason::Deadlock`](crate::Reason::Deadlock). A circle of several turns that await each other
+    /// is not looked for: they wait until one of them is cut.
     ///
     /// # Examples
     /// ```
