@@ -387,3 +387,14 @@ impl Woken {
         owner
     }
 }
+
+/// The right to the turn that a node goes on with.
+///
+/// # Safety
+/// `payload` is that of a message that [resumes](crate::mailbox::node::Taken::resumes), and was not
+/// run yet; the caller is its holder for `'a`.
+pub(crate) unsafe fn resumed<'a>(payload: *mut u8) -> &'a mut TurnMut {
+    // SAFETY: the node of a turn that goes on holds its right alone, at this address; it is there,
+    // for the message was not run.
+    unsafe { &mut *payload.cast::<TurnMut>() }
+}

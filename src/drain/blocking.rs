@@ -13,9 +13,9 @@
 use std::task::Waker;
 
 use super::context::{Leaves, Local, with_local};
-use super::deferred::{hand_off, schedule_if_pending, settle, take_on_if_pending};
+use super::deferred::{schedule_if_pending, settle};
+use super::list::{hand_off, take_on_if_pending};
 use super::waking::is_turn;
-use crate::cell::header::Header;
 use crate::cell::refs::Ref;
 use crate::fallback;
 use crate::pool::{self, Reserved, WouldBlock, reserve};
@@ -38,12 +38,6 @@ impl Drop for ClosedList {
             with_local(|local| local.leave_to(before));
         }
     }
-}
-
-/// Would this actor's drain, whose budget is spent, come back to this thread at once?
-pub(crate) fn goes_on(header: &Header) -> bool {
-    let Some(executor) = header.config().executor.as_deref() else { return false };
-    pool::goes_on(|pool| executor.is(pool))
 }
 
 /// Gives everything away: this thread is about to sleep.

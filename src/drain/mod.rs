@@ -10,6 +10,7 @@ pub(crate) mod blocking;
 pub(crate) mod context;
 pub(crate) mod deferred;
 mod job;
+pub(crate) mod list;
 mod run;
 mod run_list;
 pub(crate) mod schedule;

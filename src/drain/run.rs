@@ -25,19 +25,15 @@
 //! before what its turns have sent, so the order of sending is kept. No mailbox is run between the
 //! turns of another.
 
-use super::blocking::goes_on;
 use super::context::{Frame, Local};
-use super::deferred::defer;
-use super::run_list::within_budget;
-use super::schedule::{hand_over, hands_off};
-use super::waking::enrolls;
+use super::list::defer;
+use super::schedule::{enrolls, goes_on, hand_over, hands_off};
 use crate::budget::{Leave, Meter, Surroundings};
 use crate::cell::batch::Hooked;
 use crate::cell::header::{Header, Move, stops};
 use crate::cell::owner::{Held, Owner};
 use crate::cell::resident::Env;
-use crate::cell::turn::TurnMut;
-use crate::envelope::awaited::resumed;
+use crate::cell::turn::{TurnMut, resumed};
 use crate::envelope::rest::restart_after;
 use crate::mailbox::chunk::Row;
 use crate::mailbox::node::{Ran, Taken};
@@ -94,6 +90,11 @@ enum Broken {
     Panicked(bool),
     /// It is pending.
     Suspended(TurnMut),
+}
+
+/// A drain within the budget of its actor.
+pub(super) fn within_budget(header: &Header) -> Meter<'static> {
+    Meter::new(header.config().budget.first_look())
 }
 
 /// Runs an owner's messages, then whatever has arrived meanwhile, as far as `meter` allows, and

@@ -7,10 +7,10 @@
 //! before they are done. Everything else is driven.
 
 use super::context::{Frame, Lent, Local};
-use super::run::{drive, drive_on, drive_panicked};
+use super::run::{drive, drive_on, drive_panicked, within_budget};
 use super::schedule::{hands_off, schedule};
 use crate::budget::{Budget, Meter, Surroundings};
-use crate::cell::header::{Header, stops};
+use crate::cell::header::stops;
 use crate::cell::owner::{Claimed, Held, Owner};
 use crate::cell::refs::{Queued, Scheduled};
 use crate::cell::resident::Env;
@@ -21,10 +21,6 @@ use crate::mailbox::word::Snapshot;
 use crate::panic::{self, Payload};
 use crate::pool::linger;
 use crate::time::MonotonicClock;
-
-pub(super) fn within_budget(header: &Header) -> Meter<'static> {
-    Meter::new(header.config().budget.first_look())
-}
 
 /// Runs `first`, then this thread's list, and then, for as long as there are, what `next` has and
 /// the list after each of them.

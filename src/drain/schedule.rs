@@ -23,9 +23,11 @@ use super::context::{Leaves, Local};
 use crate::cell::executor::Drain;
 use crate::cell::header::Header;
 use crate::cell::owner::Owner;
-use crate::cell::refs::{Kept, Queued, Scheduled};
+use crate::cell::refs::{Kept, Queued, Ref, Scheduled};
+use crate::error::StopCause;
 use crate::fallback;
 use crate::panic;
+use crate::pool;
 use crate::sync::thread;
 
 /// How often an executor is asked before the fallback is.
@@ -43,6 +45,12 @@ pub(crate) fn is_executor_gone(header: &Header) -> bool {
         panic::discard(payload);
         false
     })
+}
+
+/// Would this actor's drain, whose budget is spent, come back to this thread at once?
+pub(crate) fn goes_on(header: &Header) -> bool {
+    let Some(executor) = header.config().executor.as_deref() else { return false };
+    pool::goes_on(|pool| executor.is(pool))
 }
 
 /// Sees to it that a drain is out for a pending mailbox, which `kept` keeps meanwhile. On a thread
@@ -109,4 +117,27 @@ fn submit(local: &Local, header: &Header, mut drain: Drain) {
 /// Gives a drain to the fallback.
 fn fall_back(local: &Local, drain: Drain) {
     fallback::execute(drain, local.leaves() == Leaves::Blocks);
+}
+
+/// Sees to it that the end of the executor is seen while a turn of this actor is suspended. False if
+/// the executor is gone: the actor was stopped.
+///
+/// The turn is registered before (W3), and an executor is closed before it drops what is enrolled. So
+/// either that finds the turn, or this finds the executor closed.
+pub(super) fn enrolls(owner: &Owner) -> bool {
+    let header = owner.header();
+    let Some(executor) = header.config().executor.as_deref() else { return true };
+    let mut has_ended = false;
+    if let Some(enrolled) = executor.enrolled().filter(|_| header.must_enroll()) {
+        let drain = owner.to_ref().into_enrolled();
+        if let Err(mut refused) = enrolled.enroll(drain.number(), drain) {
+            drop(Ref::of_enrolled(&mut refused));
+            has_ended = true;
+        }
+    }
+    if has_ended || is_executor_gone(header) {
+        owner.stop(StopCause::ExecutorGone);
+        return false;
+    }
+    true
 }

@@ -13,10 +13,11 @@ use std::ptr::NonNull;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
 use super::context::{Leaves, Local, with_local};
-use super::deferred::{defer, drain, hand_off, settle};
-use super::schedule::{enter, hand_over, is_executor_gone};
+use super::deferred::{drain, settle};
+use super::list::{defer, hand_off};
+use super::schedule::{enter, hand_over};
 use crate::cell::header::{AWAITS, STOP};
-use crate::cell::owner::{Owed, Owner};
+use crate::cell::owner::Owed;
 use crate::cell::refs::Ref;
 use crate::cell::turn::{Core, Keeper, TurnMut, Woken};
 use crate::error::StopCause;
@@ -109,29 +110,6 @@ pub(crate) fn cut_stopped(local: &Local, cell: &Ref, here: bool) {
     } else {
         hand_over(local, owner);
     }
-}
-
-/// Sees to it that the end of the executor is seen while a turn of this actor is suspended. False if
-/// the executor is gone: the actor was stopped.
-///
-/// The turn is registered before (W3), and an executor is closed before it drops what is enrolled. So
-/// either that finds the turn, or this finds the executor closed.
-pub(super) fn enrolls(owner: &Owner) -> bool {
-    let header = owner.header();
-    let Some(executor) = header.config().executor.as_deref() else { return true };
-    let mut has_ended = false;
-    if let Some(enrolled) = executor.enrolled().filter(|_| header.must_enroll()) {
-        let drain = owner.to_ref().into_enrolled();
-        if let Err(mut refused) = enrolled.enroll(drain.number(), drain) {
-            drop(Ref::of_enrolled(&mut refused));
-            has_ended = true;
-        }
-    }
-    if has_ended || is_executor_gone(header) {
-        owner.stop(StopCause::ExecutorGone);
-        return false;
-    }
-    true
 }
 
 /// The executor has ended, and drops what was enrolled there: a turn that is suspended is cut, and

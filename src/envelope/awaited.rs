@@ -316,17 +316,6 @@ impl<M: Suspends> Envelope for Resumed<M> {
             .resuming();
 }
 
-/// The right to the turn that a node goes on with.
-///
-/// # Safety
-/// `payload` is that of a message that [resumes](crate::mailbox::node::Taken::resumes), and was not
-/// run yet; the caller is its holder for `'a`.
-pub(crate) unsafe fn resumed<'a>(payload: *mut u8) -> &'a mut TurnMut {
-    // SAFETY: the node holds a `Resumed`, and all of these are one field at one address; it is there,
-    // for the message was not run.
-    unsafe { &mut *payload.cast::<TurnMut>() }
-}
-
 impl<M: Suspends> Answers for Awaited<M> {
     fn refuse(mut self, reason: Reason) {
         self.turn.take().into_iter().for_each(|turn| turn.refuse(reason.clone().into()));

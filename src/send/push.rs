@@ -6,7 +6,8 @@
 use crate::cell::owner::Owed;
 use crate::cell::refs::Strong;
 use crate::drain::context::Local;
-use crate::drain::deferred::{defer_entry, drain, hint_by, settle};
+use crate::drain::deferred::{drain, settle};
+use crate::drain::list::{defer_entry, hint_by};
 use crate::drain::schedule::{enter, is_executor_gone, schedule};
 use crate::error::{Reason, SendError, StopCause};
 use crate::mailbox::list::Links;

@@ -1,0 +1,71 @@
+//! This thread's list: what is put there, and how it is given away.
+
+#![forbid(unsafe_code)]
+
+use super::context::Local;
+use super::schedule::{schedule, schedule_elsewhere};
+use crate::cell::refs::{Queued, Ref, Scheduled};
+
+/// Puts a pending mailbox at the end of this thread's list; a hint among the hints, unless the
+/// mailbox is known to stand somewhere. A thread that is about to sleep schedules it instead.
+#[inline]
+pub(crate) fn defer(local: &Local, queued: Queued) {
+    match queued {
+        Queued::Entry(entry) => defer_entry(local, entry),
+        Queued::Hint(cell) => hint_by(local, cell.addr(), || cell),
+    }
+}
+
+/// [`defer`] for an entry.
+#[inline]
+pub(crate) fn defer_entry(local: &Local, entry: Scheduled) {
+    if !local.append(Queued::Entry(entry)) {
+        hand_off(local);
+    }
+}
+
+/// [`defer`] for a hint, with a reference that is made if it is needed.
+#[inline]
+pub(crate) fn hint_by(local: &Local, mailbox: usize, cell: impl FnOnce() -> Ref) {
+    if !local.hint_by(mailbox, cell) {
+        hand_off(local);
+    }
+}
+
+/// How often a list is handed off that code of executors fills meanwhile, before their actors go to
+/// the fallback.
+const ROUNDS: u32 = 4;
+
+/// Schedules all of this thread's deferred actors: it is about to block, or to leave a turn that it
+/// runs on top of another. That calls executors, and what their code defers meanwhile goes the same
+/// way: the list is empty afterwards.
+#[cold]
+pub(crate) fn hand_off(local: &Local) {
+    for _ in 0..ROUNDS {
+        for _ in 0..local.owed() {
+            let Some(cell) = local.next_deferred().and_then(Queued::into_ref) else { continue };
+            schedule(local, &cell);
+        }
+        if !local.owes_anything() {
+            return local.tidy();
+        }
+    }
+    while let Some(queued) = local.next_deferred() {
+        if let Some(cell) = queued.into_ref() {
+            schedule_elsewhere(local, &cell);
+        }
+    }
+    local.tidy();
+}
+
+/// Sees to it that a pending mailbox is run, whoever has promised that before: that thread may be
+/// busy for long. What has no executor goes on this thread's list.
+pub(crate) fn take_on_if_pending(local: &Local, cell: &Ref) {
+    if cell.header().word.load().is_pending() {
+        if cell.header().has_executor() {
+            schedule(local, cell);
+        } else {
+            hint_by(local, cell.addr(), || cell.clone());
+        }
+    }
+}
