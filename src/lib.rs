@@ -13,9 +13,7 @@
 mod actor;
 mod budget;
 mod cell;
-mod drain;
 mod enrolled;
-mod envelope;
 mod error;
 pub mod executor;
 mod fallback;
@@ -25,7 +23,9 @@ mod panic;
 mod pool;
 mod send;
 mod sync;
+mod thread;
 pub mod time;
+mod turn;
 mod wait_list;
 
 pub use actor::{
@@ -58,5 +58,5 @@ pub use time::{Clock, Limit, MonotonicClock, VirtualClock};
 /// # Ok::<(), turnwise::AskError>(())
 /// ```
 pub fn in_turn() -> bool {
-    drain::context::with_local(drain::context::Local::in_turn)
+    thread::context::with_local(thread::context::Local::in_turn)
 }

@@ -21,7 +21,8 @@ const FLOORS: &[&[&str]] = &[
     &["mailbox"],
     &["cell"],
     &["fallback"],
-    &["drain", "envelope"],
+    &["thread"],
+    &["turn"],
     &["send"],
     &["executor"],
     &["actor"],
@@ -34,7 +35,7 @@ const NO_CODE: &[&str] = &["guide"];
 const LARGEST_CIRCLE: usize = 4;
 
 /// Larger ones that are there, by the folder of their first file. They may only become smaller.
-const KNOWN_CIRCLES: &[(&str, usize)] = &[("cell", 11), ("drain", 6)];
+const KNOWN_CIRCLES: &[(&str, usize)] = &[("cell", 11), ("turn", 6)];
 
 type Module = Vec<String>;
 

@@ -3,7 +3,7 @@
 //! The owner, two wakers, an abort handle and a stop take one shared access at a time; the search
 //! visits every interleaving once per state. The transitions are the real ones of
 //! `src/cell/turn.rs`; what is done between them is written again here, step for step as in
-//! `src/drain/run.rs`, `src/drain/waking.rs` and `src/envelope/awaited.rs`. A future does what a
+//! `src/turn/run.rs`, `src/turn/waking.rs` and `src/turn/envelope/awaited.rs`. A future does what a
 //! future may: it keeps wakers, wakes itself, is pending as often as it likes, or is done.
 //!
 //! Checked in every state: one owner, who lies in the turn while PARKED is set and nowhere else;

@@ -4,7 +4,7 @@
 //! Each agent runs a small program (sends, posts, close, waits, ...) one shared access at a time;
 //! the search visits every interleaving once per state. The transitions are the real ones of
 //! `src/mailbox/word.rs`, with COUNT saturated at 3; what an owner does between them is written
-//! again here, step for step as in `src/drain/run.rs`, with the mailbox's one entry (SCHEDULED), the
+//! again here, step for step as in `src/turn/run.rs`, with the mailbox's one entry (SCHEDULED), the
 //! hints beside it, and the drains of an executor (POSTED). Room is not the word's matter: that is
 //! for the models of `loom-tests`, and for `tests/full_mailbox.rs`.
 //!

@@ -11,6 +11,6 @@ pub(crate) use super::cell::executor::Executor;
 pub(crate) use super::error::{AskError, BuildError, Cycle, EndCause, Reason, StopCause};
 /// As in the root of the published crate.
 pub(crate) fn in_turn() -> bool {
-    super::drain::context::with_local(super::drain::context::Local::in_turn)
+    super::thread::context::with_local(super::thread::context::Local::in_turn)
 }
 pub(crate) use super::time::{Clock, Limit, MonotonicClock};

@@ -48,12 +48,8 @@ floors! {
     mod budget;
     #[path = "../../src/cell/mod.rs"]
     mod cell;
-    #[path = "../../src/drain/mod.rs"]
-    mod drain;
     #[path = "../../src/enrolled.rs"]
     mod enrolled;
-    #[path = "../../src/envelope/mod.rs"]
-    mod envelope;
     #[path = "../../src/error.rs"]
     mod error;
     #[path = "../../src/mailbox/mod.rs"]
@@ -64,8 +60,12 @@ floors! {
     mod pool;
     #[path = "../../src/send/mod.rs"]
     mod send;
+    #[path = "../../src/thread/mod.rs"]
+    mod thread;
     #[path = "../../src/time.rs"]
     mod time;
+    #[path = "../../src/turn/mod.rs"]
+    mod turn;
     #[path = "../../src/wait_list.rs"]
     mod wait_list;
 }

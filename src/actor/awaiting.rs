@@ -12,10 +12,10 @@ use crate::cell::message::AsyncMessage;
 use crate::cell::owner::InTurn;
 use crate::cell::refs::{Strong, Weak};
 use crate::cell::turn::Keeper;
-use crate::drain::waking::abort;
-use crate::envelope::awaited::Awaited;
 use crate::send::close::stop_in_turn;
 use crate::send::push::By;
+use crate::turn::envelope::awaited::Awaited;
+use crate::turn::waking::abort;
 
 /// What [`Actor::run`] takes: `async |state| ..`, an `async fn(&mut S) -> R`, or a function that
 /// returns a boxed future of the state's lifetime. (A plain closure that returns one needs a bound

@@ -20,12 +20,12 @@ use std::sync::Arc;
 
 use crate::actor::{Actor, WeakActor};
 use crate::cell::refs::Ref;
-use crate::drain::context::Local;
-use crate::drain::deferred::give_back_here;
-use crate::drain::list::take_on_if_pending;
-use crate::drain::waking::cut_stopped;
 use crate::sync::Mutex;
+use crate::thread::context::Local;
+use crate::thread::list::take_on_if_pending;
 use crate::time::{Clock, MonotonicClock};
+use crate::turn::deferred::give_back_here;
+use crate::turn::waking::cut_stopped;
 use crate::wait_list::Waiters;
 
 /// An actor of any state, which this does not keep going.

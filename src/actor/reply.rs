@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::within::{Over, Within, question};
 use crate::cell::config::Settings;
 use crate::cell::refs::{Ref, Strong};
-use crate::drain::blocking::before_pending;
 use crate::error::{ActorName, AskError, Reason, SendError, Who, Withdrawn};
 use crate::mailbox::oneshot::{Answerer, Asker, Promised, oneshot};
 use crate::panic;
@@ -18,6 +17,7 @@ use crate::send::message::Answer;
 use crate::send::wait::{Answered, Refused, poll_for, wait_for_promise};
 use crate::sync::Exclusive;
 use crate::time::{Clock, Cutoff, Limit, MonotonicClock, Timers};
+use crate::turn::blocking::before_pending;
 
 /// The answer to a question: a `Future` on any runtime, or something to wait for.
 ///

@@ -22,7 +22,7 @@
 //!   is refused before anything has changed.
 //! - Y3: inside the turn of another actor, the call waits for one member after the other, as it
 //!   would for the end of each. So a wait that closes a circle is refused, as all such waits are
-//!   (`drain::waits_for`).
+//!   (`thread::waits_for`).
 //! - Y4: a worker of a pool that waits leaves its place to another thread meanwhile.
 //! - Y5: between two steps a member is a number: the drop of its memory may run hooks, which would
 //!   be after the limit.
@@ -40,14 +40,14 @@ use std::task::{Context, Poll, ready};
 use super::registry::Shared;
 use super::system::System;
 use super::within::{Over, Within};
-use crate::drain::blocking::{before_pending, leave_to_others, relieve_anyway};
-use crate::drain::context::with_local;
-use crate::drain::deferred::{give_back_here, settle};
 use crate::error::{Reason, StopCause};
 use crate::panic;
 use crate::send::wait::Awaited;
 use crate::sync::thread;
+use crate::thread::context::with_local;
 use crate::time::{Cutoff, Limit, Timers};
+use crate::turn::blocking::{before_pending, leave_to_others, relieve_anyway};
+use crate::turn::deferred::{give_back_here, settle};
 use crate::wait_list::{Place, Waiter};
 
 /// What became of the actors of a system that was shut down: each is in one of the three.

@@ -14,10 +14,6 @@ use crate::cell::message::{AsyncMessage, Closure, Message};
 use crate::cell::refs::Strong;
 #[cfg(feature = "tracing")]
 use crate::cell::span::Traced;
-use crate::envelope::Answers;
-use crate::envelope::ask::{Ask, Asked};
-use crate::envelope::awaited::Awaited;
-use crate::envelope::tell::Tell;
 use crate::error::{AskError, Reason, SendError, Withdrawn};
 use crate::mailbox::node::Envelope;
 use crate::mailbox::oneshot::{Asker, oneshot};
@@ -25,6 +21,10 @@ use crate::panic;
 use crate::send::push::By;
 use crate::send::room::Waits;
 use crate::time::{Cutoff, Limit, Timers};
+use crate::turn::envelope::Answers;
+use crate::turn::envelope::ask::{Ask, Asked};
+use crate::turn::envelope::awaited::Awaited;
+use crate::turn::envelope::tell::Tell;
 
 /// An actor whose senders wait for room: see [`Actor::waiting`].
 ///

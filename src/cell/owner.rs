@@ -43,7 +43,7 @@ pub(crate) struct Claimed {
 }
 
 /// The right to be inside of a mailbox: what a thread's frame may stand for
-/// ([`crate::drain::context`]).
+/// ([`crate::thread::context`]).
 ///
 /// # Safety
 /// For as long as the value lives on its thread, `cell` points to a cell that is alive, and whose
@@ -642,7 +642,7 @@ impl Drop for Owner {
 /// An owner on no thread: its mailbox is not idle, not pending, and run by nothing. It is passed on by
 /// the word of a suspended turn, which carries what HANDOVER does.
 ///
-/// It is no `Drop`: see [`crate::drain::waking`] for what gets it up.
+/// It is no `Drop`: see [`crate::turn::waking`] for what gets it up.
 #[must_use = "a mailbox whose owner is forgotten is stuck"]
 pub(crate) struct Resting {
     cell: Ref,

@@ -1,8 +1,8 @@
 //! Turns that block.
 
-use crate::drain::blocking::relieve_anyway;
-use crate::drain::context::with_local;
 use crate::pool::Config;
+use crate::thread::context::with_local;
+use crate::turn::blocking::relieve_anyway;
 
 /// What a [`ThreadPool`](crate::ThreadPool) does when a turn on one of its workers is about to
 /// wait: for another actor, for room, for an answer.

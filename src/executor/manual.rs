@@ -8,12 +8,12 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use crate::cell::executor::{Drain, Executor};
-use crate::drain::blocking::relieve_anyway;
-use crate::drain::context::with_local;
 use crate::enrolled::Enrolled;
 use crate::panic;
 use crate::sync::{Condvar, Instant, Mutex};
+use crate::thread::context::with_local;
 use crate::time::Limit;
+use crate::turn::blocking::relieve_anyway;
 
 /// A queue of drains: senders leave their messages, and the program runs them, on a thread and at a
 /// time of its choice.

@@ -7,11 +7,11 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Instant;
 
 use crate::cell::executor::{Drain, Executor};
-use crate::drain::blocking::relieve_anyway;
-use crate::drain::context::with_local;
 use crate::enrolled::Enrolled;
 use crate::pool::{Pool, PoolId};
+use crate::thread::context::with_local;
 use crate::time::Limit;
+use crate::turn::blocking::relieve_anyway;
 
 /// A work-stealing thread pool for actors: an [`Executor`] by its [`handle`](Self::handle).
 ///

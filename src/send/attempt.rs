@@ -10,13 +10,13 @@ use super::with::returned;
 use crate::cell::batch::Hooked;
 use crate::cell::owner::Claimed;
 use crate::cell::refs::Strong;
-use crate::drain::context::{Depth, Local, with_local};
-use crate::drain::deferred::{drain, settle};
-use crate::drain::waits_for::own_circle;
-use crate::envelope::rest::restart_after;
 use crate::error::{Reason, SendError};
 use crate::mailbox::word::{CLOSED, Refusal, Snapshot};
 use crate::panic;
+use crate::thread::context::{Depth, Local, with_local};
+use crate::thread::waits_for::own_circle;
+use crate::turn::deferred::{drain, settle};
+use crate::turn::envelope::rest::restart_after;
 
 impl<S: 'static> Strong<S> {
     /// Runs a closure if the mailbox is idle and may be run here; else it comes back.

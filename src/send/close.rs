@@ -5,13 +5,13 @@ use std::mem::needs_drop;
 use crate::cell::header::AWAITS;
 use crate::cell::owner::{Owed, stop};
 use crate::cell::refs::{Queued, Ref, Sole, Strong};
-use crate::drain::context::{Depth, with_local};
-use crate::drain::deferred::{drain, settle};
-use crate::drain::list::{defer, defer_entry};
-use crate::drain::schedule::{enter, schedule};
-use crate::drain::waking::cut_stopped;
 use crate::error::StopCause;
 use crate::mailbox::word::{CLOSED, Entry, ORPHAN};
+use crate::thread::context::{Depth, with_local};
+use crate::thread::list::{defer, defer_entry};
+use crate::thread::schedule::{enter, schedule};
+use crate::turn::deferred::{drain, settle};
+use crate::turn::waking::cut_stopped;
 
 impl<S> Strong<S> {
     /// Takes no new messages; those that were accepted are run. False if it was closed already.

@@ -1,4 +1,4 @@
-//! `with` inside a turn: a closure that is lent ([`crate::envelope::lent`]), so that its caller can
+//! `with` inside a turn: a closure that is lent ([`crate::turn::envelope::lent`]), so that its caller can
 //! take it back when the wait would close a circle, or must not be.
 //!
 //! - E3 is kept by [`Loan`]: it does not go before the closure was taken back or answered. Until it
@@ -6,9 +6,6 @@
 //!   however long: a turn is not interrupted, and what it borrows is the caller's.
 
 use crate::cell::refs::{Ref, Strong};
-use crate::drain::blocking::relieve_anyway;
-use crate::drain::context::{Local, with_local};
-use crate::envelope::lent::{Job, Lent, Returned};
 use crate::error::{AskError, Reason};
 use crate::mailbox::list::Links;
 use crate::mailbox::node::NodePtr;
@@ -17,7 +14,10 @@ use crate::mailbox::word::{Entry, Snapshot};
 use crate::panic;
 use crate::send::wait::Refused;
 use crate::sync::thread;
+use crate::thread::context::{Local, with_local};
 use crate::time::{Cutoff, Limit, MonotonicClock};
+use crate::turn::blocking::relieve_anyway;
+use crate::turn::envelope::lent::{Job, Lent, Returned};
 use crate::wait_list::Waiter;
 
 impl<S: 'static> Strong<S> {

@@ -8,19 +8,19 @@ use crate::cell::owner::{Claimed, Held, InTurn};
 use crate::cell::refs::{Ref, Strong};
 #[cfg(feature = "tracing")]
 use crate::cell::span::{Origin, Traced};
-use crate::drain::context::{Depth, Local, with_local};
-use crate::drain::deferred::{drain, settle};
-use crate::envelope::ask::{Ask, Asked};
-use crate::envelope::awaited::{Awaited, On};
-use crate::envelope::give_back;
-use crate::envelope::rest::restart_after;
-use crate::envelope::tell::Tell;
 use crate::error::{AskError, Reason, SendError, TurnPanic};
 use crate::mailbox::list::Chain;
 use crate::mailbox::node::NodePtr;
 use crate::mailbox::oneshot::{Asker, oneshot};
 use crate::mailbox::word::Snapshot;
 use crate::panic::{self, Payload};
+use crate::thread::context::{Depth, Local, with_local};
+use crate::turn::deferred::{drain, settle};
+use crate::turn::envelope::ask::{Ask, Asked};
+use crate::turn::envelope::awaited::{Awaited, On};
+use crate::turn::envelope::give_back;
+use crate::turn::envelope::rest::restart_after;
+use crate::turn::envelope::tell::Tell;
 
 /// The answer to a question, or where it will be.
 pub(crate) enum Answer<R, P> {

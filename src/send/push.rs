@@ -5,14 +5,14 @@
 
 use crate::cell::owner::Owed;
 use crate::cell::refs::Strong;
-use crate::drain::context::Local;
-use crate::drain::deferred::{drain, settle};
-use crate::drain::list::{defer_entry, hint_by};
-use crate::drain::schedule::{enter, is_executor_gone, schedule};
 use crate::error::{Reason, SendError, StopCause};
 use crate::mailbox::list::Links;
 use crate::mailbox::node::{Envelope, NodePtr};
 use crate::mailbox::word::{CLOSED, Entry, Refusal, Snapshot};
+use crate::thread::context::Local;
+use crate::thread::list::{defer_entry, hint_by};
+use crate::thread::schedule::{enter, is_executor_gone, schedule};
+use crate::turn::deferred::{drain, settle};
 
 /// How a message is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

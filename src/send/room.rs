@@ -14,9 +14,6 @@ use crate::budget::Until;
 use crate::cell::header::BOUNDED;
 use crate::cell::owner::{Claimed, Owed, Owner};
 use crate::cell::refs::Strong;
-use crate::drain::blocking::{before_pending, relieve};
-use crate::drain::context::{Local, with_local};
-use crate::drain::deferred::{drain, drain_until};
 use crate::error::Reason;
 use crate::mailbox::list::Links;
 use crate::mailbox::node::{Envelope, NodePtr};
@@ -26,7 +23,10 @@ use crate::mailbox::word::{CLOSED, Entry, Refusal, Snapshot};
 use crate::panic;
 use crate::send::push::By;
 use crate::sync::thread;
+use crate::thread::context::{Local, with_local};
 use crate::time::{Cutoff, Limit, MonotonicClock};
+use crate::turn::blocking::{before_pending, relieve};
+use crate::turn::deferred::{drain, drain_until};
 use crate::wait_list::Waiter;
 
 /// One that waits for room, whose message lies in the queue.

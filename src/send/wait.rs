@@ -8,15 +8,15 @@ use std::task::{Context, Poll};
 use crate::budget::Until;
 use crate::cell::header::Ext;
 use crate::cell::refs::{Ref, Strong};
-use crate::drain::blocking::{before_pending, before_pending_for, relieve};
-use crate::drain::context::with_local;
-use crate::drain::deferred::drain_until;
-use crate::drain::waits_for::{What, falls_asleep, own_circle};
 use crate::error::{AskError, Cycle, Reason};
 use crate::mailbox::oneshot::Asker;
 use crate::mailbox::word::{CLOSED, Snapshot};
 use crate::sync::{hint, thread};
+use crate::thread::context::with_local;
+use crate::thread::waits_for::{What, falls_asleep, own_circle};
 use crate::time::{Cutoff, Limit};
+use crate::turn::blocking::{before_pending, before_pending_for, relieve};
+use crate::turn::deferred::drain_until;
 use crate::wait_list::{Place, Waiter, Waiters};
 
 /// Why a wait ended without what was waited for.

@@ -3,12 +3,6 @@
 use crate::budget::Until;
 use crate::cell::owner::Owed;
 use crate::cell::refs::Strong;
-use crate::drain::blocking::leave;
-use crate::drain::context::{Depth, Local, with_local};
-use crate::drain::deferred::{drain_until, settle};
-use crate::drain::schedule::enter;
-use crate::drain::waits_for::own_circle;
-use crate::envelope::borrowed::{Borrowed, Outcome};
 use crate::error::{AskError, Reason};
 use crate::mailbox::list::Links;
 use crate::mailbox::node::{NodeOf, NodePtr};
@@ -16,7 +10,13 @@ use crate::mailbox::word::{Entry, Snapshot};
 use crate::panic::Payload;
 use crate::pool::{Reserved, reserve};
 use crate::sync::{hint, thread};
+use crate::thread::context::{Depth, Local, with_local};
+use crate::thread::schedule::enter;
+use crate::thread::waits_for::own_circle;
 use crate::time::{Cutoff, Limit, MonotonicClock};
+use crate::turn::blocking::leave;
+use crate::turn::deferred::{drain_until, settle};
+use crate::turn::envelope::borrowed::{Borrowed, Outcome};
 
 impl<S: 'static> Strong<S> {
     /// Runs a closure and waits for it; it may borrow from the caller.

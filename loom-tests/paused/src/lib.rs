@@ -11,14 +11,9 @@ mod budget;
 #[path = "../../../src/cell/mod.rs"]
 #[allow(dead_code, reason = "the executors, which use the rest, are not here")]
 mod cell;
-#[path = "../../../src/drain/mod.rs"]
-#[allow(dead_code, reason = "the executors, which use the rest, are not here")]
-mod drain;
 #[path = "../../../src/enrolled.rs"]
 #[allow(dead_code, reason = "the executors, which use the rest, are not here")]
 mod enrolled;
-#[path = "../../../src/envelope/mod.rs"]
-mod envelope;
 #[path = "../../../src/error.rs"]
 mod error;
 #[path = "../../src/fallback.rs"]
@@ -34,8 +29,14 @@ mod pool;
 #[path = "../../../src/send/mod.rs"]
 mod send;
 mod sync;
+#[path = "../../../src/thread/mod.rs"]
+#[allow(dead_code, reason = "the executors, which use the rest, are not here")]
+mod thread;
 #[path = "../../../src/time.rs"]
 pub mod time;
+#[path = "../../../src/turn/mod.rs"]
+#[allow(dead_code, reason = "the executors, which use the rest, are not here")]
+mod turn;
 #[path = "../../../src/wait_list.rs"]
 mod wait_list;
 

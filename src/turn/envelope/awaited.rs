@@ -23,11 +23,11 @@ use crate::cell::owner::InTurn;
 use crate::cell::resident::Env;
 use crate::cell::turn::{Core, Cut, Keeper, TurnMut, VTable as TurnVTable};
 use crate::cell::typed::Cell;
-use crate::drain::waking::with_waker;
 use crate::error::{ActorName, AskError, Reason, TurnPanic};
 use crate::mailbox::node::{Envelope, NodePtr, Ran, VTable};
 use crate::mailbox::oneshot::{Answerer, Asker, Question, oneshot};
 use crate::panic::{self, Payload};
+use crate::turn::waking::with_waker;
 
 /// What a turn that may wait is made of: a message for an actor of any type.
 pub(crate) trait Suspends: Send + Sized + 'static {

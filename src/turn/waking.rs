@@ -12,15 +12,15 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
-use super::context::{Leaves, Local, with_local};
 use super::deferred::{drain, settle};
-use super::list::{defer, hand_off};
-use super::schedule::{enter, hand_over};
 use crate::cell::header::{AWAITS, STOP};
 use crate::cell::owner::Owed;
 use crate::cell::refs::Ref;
 use crate::cell::turn::{Core, Keeper, TurnMut, Woken};
 use crate::error::StopCause;
+use crate::thread::context::{Leaves, Local, with_local};
+use crate::thread::list::{defer, hand_off};
+use crate::thread::schedule::{enter, hand_over};
 
 static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, release);
 

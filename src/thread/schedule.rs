@@ -54,7 +54,7 @@ pub(crate) fn goes_on(header: &Header) -> bool {
 }
 
 /// Sees to it that a drain is out for a pending mailbox, which `kept` keeps meanwhile. On a thread
-/// that is inside no turn, [`settle`](super::deferred::settle) follows.
+/// that is inside no turn, [`settle`](crate::turn::deferred::settle) follows.
 pub(crate) fn schedule(local: &Local, kept: &impl Kept) {
     if kept.header().has_executor() {
         if let Some(entry) = kept.schedule() {
@@ -67,8 +67,8 @@ pub(crate) fn schedule(local: &Local, kept: &impl Kept) {
 }
 
 /// Leaves the mailbox pending, for another thread: where it is at home. On a thread that is inside
-/// no turn, [`settle`](super::deferred::settle) follows.
-pub(super) fn hand_over(local: &Local, owner: Owner) {
+/// no turn, [`settle`](crate::turn::deferred::settle) follows.
+pub(crate) fn hand_over(local: &Local, owner: Owner) {
     if !owner.header().has_executor() {
         return schedule(local, &owner.leave_pending());
     }
@@ -124,7 +124,7 @@ fn fall_back(local: &Local, drain: Drain) {
 ///
 /// The turn is registered before (W3), and an executor is closed before it drops what is enrolled. So
 /// either that finds the turn, or this finds the executor closed.
-pub(super) fn enrolls(owner: &Owner) -> bool {
+pub(crate) fn enrolls(owner: &Owner) -> bool {
     let header = owner.header();
     let Some(executor) = header.config().executor.as_deref() else { return true };
     let mut has_ended = false;

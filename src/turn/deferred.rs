@@ -2,16 +2,13 @@
 //!
 //! [`drain`] is the one way into the loop, and [`settle`] the one way out of a thread's outermost
 //! turn. A thread that may not run its list, because it is about to block inside a turn, hands it
-//! off ([`hand_off`](super::list::hand_off)): to run it on top of the blocked turn would give an order of waiting that the
+//! off ([`hand_off`](crate::thread::list::hand_off)): to run it on top of the blocked turn would give an order of waiting that the
 //! program keeps without a cycle one by the stack.
 
 #![forbid(unsafe_code)]
 
-use super::context::{Leaves, Local, with_local};
-use super::list::{defer, hand_off};
 use super::run::{drive, within_budget};
 use super::run_list::run_list;
-use super::schedule::{schedule, schedule_elsewhere};
 use super::waking::drops_enrolled;
 use crate::budget::{Meter, Until};
 use crate::cell::executor::Drain;
@@ -20,6 +17,9 @@ use crate::cell::owner::Owner;
 use crate::cell::refs::{Queued, Ref};
 use crate::error::StopCause;
 use crate::mailbox::chunk::Row;
+use crate::thread::context::{Leaves, Local, with_local};
+use crate::thread::list::{defer, hand_off};
+use crate::thread::schedule::{schedule, schedule_elsewhere};
 
 /// Drains within the actor's budget.
 #[inline]

@@ -25,21 +25,21 @@
 //! before what its turns have sent, so the order of sending is kept. No mailbox is run between the
 //! turns of another.
 
-use super::context::{Frame, Local};
-use super::list::defer;
-use super::schedule::{enrolls, goes_on, hand_over, hands_off};
 use crate::budget::{Leave, Meter, Surroundings};
 use crate::cell::batch::Hooked;
 use crate::cell::header::{Header, Move, stops};
 use crate::cell::owner::{Held, Owner};
 use crate::cell::resident::Env;
 use crate::cell::turn::{TurnMut, resumed};
-use crate::envelope::rest::restart_after;
 use crate::mailbox::chunk::Row;
 use crate::mailbox::node::{Ran, Taken};
 use crate::mailbox::word::{CLOSED, ORPHAN};
 use crate::panic::{self, Payload};
 use crate::pool::linger;
+use crate::thread::context::{Frame, Local};
+use crate::thread::list::defer;
+use crate::thread::schedule::{enrolls, goes_on, hand_over, hands_off};
+use crate::turn::envelope::rest::restart_after;
 
 struct Drive<'a> {
     local: &'a Local,

@@ -6,9 +6,7 @@
 //! of freed nodes, the meter) is the list's. They are so few that the budget would not look at them
 //! before they are done. Everything else is driven.
 
-use super::context::{Frame, Lent, Local};
 use super::run::{drive, drive_on, drive_panicked, within_budget};
-use super::schedule::{hands_off, schedule};
 use crate::budget::{Budget, Meter, Surroundings};
 use crate::cell::header::stops;
 use crate::cell::owner::{Claimed, Held, Owner};
@@ -20,6 +18,8 @@ use crate::mailbox::node::{NodePtr, Ran, Taken};
 use crate::mailbox::word::Snapshot;
 use crate::panic::{self, Payload};
 use crate::pool::linger;
+use crate::thread::context::{Frame, Lent, Local};
+use crate::thread::schedule::{hands_off, schedule};
 use crate::time::MonotonicClock;
 
 /// Runs `first`, then this thread's list, and then, for as long as there are, what `next` has and

@@ -2,7 +2,7 @@
 //!
 //! A turn never starts inside another one by a send. A send from inside a turn leaves the idle
 //! mailbox it meets pending and defers it here (R9); the outermost drain's end runs the list
-//! ([`super::deferred`]), so a chain of any length runs in constant stack and in the order sent.
+//! ([`crate::turn::deferred`]), so a chain of any length runs in constant stack and in the order sent.
 //!
 //! - F1: `top` is the innermost frame of this thread; the frames below hang on `prev`. Frames are
 //!   pushed and popped in stack order, also when `enter` unwinds.
@@ -48,11 +48,11 @@ pub(crate) struct Frame {
 }
 
 /// The right to run a mailbox, for the time that a [`Frame`] stands for it.
-pub(super) struct Lent(Claimed);
+pub(crate) struct Lent(Claimed);
 
 impl Lent {
     #[inline(always)]
-    pub(super) fn claimed(&self) -> &Claimed {
+    pub(crate) fn claimed(&self) -> &Claimed {
         &self.0
     }
 }
@@ -61,28 +61,28 @@ impl Frame {
     /// Runs `f` with the frame standing for this mailbox. `of` is borrowed meanwhile, so `f` cannot
     /// let the mailbox go (F2).
     #[inline(always)]
-    pub(super) fn lend<O: Held, R>(&self, of: &mut O, f: impl FnOnce(&mut O) -> R) -> R {
+    pub(crate) fn lend<O: Held, R>(&self, of: &mut O, f: impl FnOnce(&mut O) -> R) -> R {
         let _back = Reset(&self.mailbox, self.mailbox.replace(of.cell()));
         f(of)
     }
 
     /// The frame of the list stands for this mailbox until the right comes back.
     #[inline(always)]
-    pub(super) fn lend_to(&self, claimed: Claimed) -> Lent {
+    pub(crate) fn lend_to(&self, claimed: Claimed) -> Lent {
         self.mailbox.set(claimed.cell());
         Lent(claimed)
     }
 
     /// The frame stands for the list again.
     #[inline(always)]
-    pub(super) fn take_back(&self, Lent(claimed): Lent) -> Claimed {
+    pub(crate) fn take_back(&self, Lent(claimed): Lent) -> Claimed {
         self.mailbox.set(LIST);
         claimed
     }
 
     /// A right that was lent is lost: the list's own step has failed.
     #[cold]
-    pub(super) fn forget_lent(&self) {
+    pub(crate) fn forget_lent(&self) {
         self.mailbox.set(LIST);
     }
 
@@ -324,7 +324,7 @@ impl Local {
 
     /// Runs the list.
     #[inline]
-    pub(super) fn run_list<R>(&self, f: impl FnOnce(&Frame) -> R) -> R {
+    pub(crate) fn run_list<R>(&self, f: impl FnOnce(&Frame) -> R) -> R {
         self.push(Depth::Any, LIST, f)
     }
 
@@ -343,7 +343,7 @@ impl Local {
 
     /// Leaves what an executor gives back in a call to this, from now on. A thread that is about to
     /// sleep keeps nothing: its list is closed.
-    pub(super) fn leave_to(&self, to: Leaves) -> Leaves {
+    pub(crate) fn leave_to(&self, to: Leaves) -> Leaves {
         self.list.close(to == Leaves::Blocks);
         self.hints.close(to == Leaves::Blocks);
         self.leaves.replace(to)
@@ -394,7 +394,7 @@ impl Local {
     /// made if it is needed. False if the list is closed.
     #[inline]
     #[must_use = "what stands in a closed list is to be handed off"]
-    pub(super) fn hint_by(&self, mailbox: usize, cell: impl FnOnce() -> Ref) -> bool {
+    pub(crate) fn hint_by(&self, mailbox: usize, cell: impl FnOnce() -> Ref) -> bool {
         let known = self.known(mailbox);
         if known.replace(mailbox) == mailbox {
             return true;
@@ -406,7 +406,7 @@ impl Local {
     /// Puts an entry, or a hint, at the end of the list. False if the list is closed.
     #[inline]
     #[must_use = "what stands in a closed list is to be handed off"]
-    pub(super) fn append(&self, queued: Queued) -> bool {
+    pub(crate) fn append(&self, queued: Queued) -> bool {
         self.known(queued.addr()).set(queued.addr());
         self.owed.set(self.owed.get() + 1);
         self.list.push(queued.into_raw())

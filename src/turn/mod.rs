@@ -7,12 +7,9 @@
 //! so ownership is never lost, whatever panics.
 
 pub(crate) mod blocking;
-pub(crate) mod context;
 pub(crate) mod deferred;
+pub(crate) mod envelope;
 mod job;
-pub(crate) mod list;
 mod run;
 mod run_list;
-pub(crate) mod schedule;
-pub(crate) mod waits_for;
 pub(crate) mod waking;

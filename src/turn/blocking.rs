@@ -1,6 +1,6 @@
 //! What a thread does before it blocks inside a turn.
 //!
-//! A turn that sends to idle actors promises to run them when it is over (R9, [`super::context`]).
+//! A turn that sends to idle actors promises to run them when it is over (R9, [`crate::thread::context`]).
 //! If it blocks before, and what it waits for depends on one of them, it would wait for ever. So a
 //! turn that is about to sleep hands its promises to their executors
 //! ([`super::deferred::hand_off`]).
@@ -12,13 +12,13 @@
 
 use std::task::Waker;
 
-use super::context::{Leaves, Local, with_local};
 use super::deferred::{schedule_if_pending, settle};
-use super::list::{hand_off, take_on_if_pending};
 use super::waking::is_turn;
 use crate::cell::refs::Ref;
 use crate::fallback;
 use crate::pool::{self, Reserved, WouldBlock, reserve};
+use crate::thread::context::{Leaves, Local, with_local};
+use crate::thread::list::{hand_off, take_on_if_pending};
 
 /// This thread sleeps, or is about to; until this is dropped.
 #[must_use]
