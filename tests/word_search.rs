@@ -45,7 +45,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
 use sync::config::COUNT_MAX;
-use word::{CLOSED, Duty, Entry, ORPHAN, Refusal, Snapshot, Unscheduled, Word};
+use word::{CLOSED, Duty, Entry, Next, ORPHAN, Refusal, Snapshot, Unscheduled, Word};
 
 /// Those with a program, and the executor.
 const AGENTS: usize = 4;
@@ -730,7 +730,7 @@ impl Step<'_> {
             }
             At::Decide(seen) if seen.has(CLOSED | ORPHAN) => {
                 let now = self.on_word(|word| word.look());
-                if now.head() == 0 && self.world.ended == 0 {
+                if now.let_go(self.world.ended == 1) == Next::End {
                     self.check(self.world.accepted.len == 0, "it ends before the last message");
                     self.world.ended = 1;
                     // The look that follows is what another agent's step may change.
@@ -1011,16 +1011,16 @@ impl Step<'_> {
     }
 
     fn release(&mut self, seen: Snapshot) {
-        match seen.release() {
-            None if seen.has(ORPHAN) && seen.head() == 0 => {
+        match seen.let_go(self.world.ended == 1) {
+            Next::Bury => {
                 self.disown();
                 self.world.phantom = 0;
                 self.agent().done = 0;
                 self.give_up_storage();
                 self.after();
             }
-            None => self.go(At::Decide(seen)),
-            Some(_)
+            Next::Take | Next::End => self.go(At::Decide(seen)),
+            Next::Release(_)
                 if self.fault == Fault::ReleaseDemandsDone
                     && seen.count() != u64::from(self.agent().done) =>
             {
@@ -1030,7 +1030,7 @@ impl Step<'_> {
                 self.append_newest_first(before.head());
                 self.drive(0);
             }
-            Some(next) if !seen.has(CLOSED) && !seen.is_watched() => {
+            Next::Release(next) if !seen.has(CLOSED) && !seen.is_watched() => {
                 match self.on_word(|word| word.release_from(seen, next)) {
                     Ok(()) => {
                         self.released();
@@ -1039,7 +1039,7 @@ impl Step<'_> {
                     Err(now) => self.go(At::Decide(now)),
                 }
             }
-            Some(next) => match self.on_word(|word| word.release_met(seen, next)) {
+            Next::Release(next) => match self.on_word(|word| word.release_met(seen, next)) {
                 Ok(()) => {
                     self.retain();
                     self.released();

@@ -414,6 +414,12 @@ impl Owner {
         self.header().has(STOP)
     }
 
+    /// Has the actor ended?
+    #[inline]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.header().has(ENDED)
+    }
+
     /// Stops the actor: what waits is given back.
     pub(crate) fn stop(&self, cause: StopCause) {
         stop(self.header(), cause);

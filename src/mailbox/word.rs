@@ -127,6 +127,20 @@ pub(crate) enum Duty {
     TakeOver,
 }
 
+/// What an owner does whose private list is at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "an owner that forgets its duty strands the mailbox"]
+pub(crate) enum Next {
+    /// Messages wait: takes them.
+    Take,
+    /// Ends the actor, and looks again.
+    End,
+    /// Lets the mailbox go, to this value.
+    Release(Snapshot),
+    /// Gives the handles' reference up: the mailbox is not run again.
+    Bury,
+}
+
 /// Why nothing was pushed; the word is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -286,6 +300,18 @@ impl Snapshot {
     pub(crate) fn release(self) -> Option<Snapshot> {
         (self.head() == 0 && !self.has(ORPHAN))
             .then(|| Snapshot::new(0, 0, self.flags() & (CLOSED | SCHEDULED)))
+    }
+
+    /// What comes next, with the private list at its end.
+    #[inline]
+    pub(crate) fn let_go(self, has_ended: bool) -> Next {
+        match self.release() {
+            _ if self.head() != 0 => Next::Take,
+            // No handle can send any more, or none is let in, and all has been run.
+            _ if self.has(CLOSED | ORPHAN) && !has_ended => Next::End,
+            Some(next) => Next::Release(next),
+            None => Next::Bury,
+        }
     }
 
     /// `set_pending` after `done` turns, with something left to run; `scheduled`: with an entry.

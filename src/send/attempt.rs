@@ -14,7 +14,6 @@ use crate::error::{Reason, SendError};
 use crate::mailbox::word::{CLOSED, Refusal, Snapshot};
 use crate::panic;
 use crate::thread::context::{Depth, Local, with_local};
-use crate::thread::waits_for::own_circle;
 use crate::turn::deferred::{drain, settle};
 use crate::turn::envelope::rest::restart_after;
 
@@ -38,9 +37,11 @@ impl<S: 'static> Strong<S> {
                     Ok(returned(self.run_claimed(local, Depth::Any, claimed, f)))
                 }
                 Ok(claimed) => self.run_observed(local, claimed, f),
-                Err(seen) => {
-                    Err(self.refused(1, f, self.why_not(seen, || busy(local, self.addr()))))
-                }
+                Err(seen) => Err(self.refused(
+                    1,
+                    f,
+                    self.why_not(seen, || self.refuses_wait().unwrap_or(Reason::Busy)),
+                )),
             }
         })
     }
@@ -85,8 +86,4 @@ impl<S: 'static> Strong<S> {
     fn why_not(&self, seen: Snapshot, else_: impl FnOnce() -> Reason) -> Reason {
         if seen.has(CLOSED) { self.reason(Refusal::Closed) } else { else_() }
     }
-}
-
-fn busy(local: &Local, mailbox: usize) -> Reason {
-    own_circle(local, mailbox).map_or(Reason::Busy, Reason::Deadlock)
 }

@@ -191,8 +191,8 @@ impl<S: 'static> Strong<S> {
                 Err((message, Reason::Full)) if !self.drops_newest() => message,
                 sent => return Ok(sent),
             };
-        if let Some(cycle) = self.own_circle() {
-            return Ok(Err((message, Reason::Deadlock(cycle))));
+        if let Some(reason) = self.refuses_wait() {
+            return Ok(Err((message, reason)));
         }
         let (sender, asker) = oneshot(Promised);
         let waiter = Queued::new(Unpushed::new(message), sender);
@@ -285,7 +285,7 @@ impl<S: 'static, E: Envelope> Waits<S, E> {
             return None;
         }
         let Ok(_away) = with_local(relieve) else { return Some(Reason::WouldBlock) };
-        cell.sleep_for(&self.asker, deadline).err().map(Reason::Deadlock)
+        cell.sleep_for(&self.asker, deadline).err()
     }
 
     /// The same as [`wait`](Self::wait) for a task. Runs no turn.

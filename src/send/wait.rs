@@ -90,9 +90,9 @@ impl Ref {
             return Err(Refused::withdraw(asker, Reason::WouldBlock));
         };
         if asker.watch(Waiter::Thread(thread::current())) {
-            while let Err(cycle) = self.sleep_for(asker, deadline) {
+            while let Err(reason) = self.sleep_for(asker, deadline) {
                 // One that has begun meanwhile is waited for again (G5).
-                let refused = Refused::withdraw(asker, Reason::Deadlock(cycle));
+                let refused = Refused::withdraw(asker, reason);
                 if refused.question.is_some() {
                     return Err(refused);
                 }
@@ -106,12 +106,13 @@ impl Ref {
         &self,
         asker: &Asker<R, P>,
         deadline: Cutoff<'_>,
-    ) -> Result<(), Cycle> {
+    ) -> Result<(), Reason> {
         let what = What::Answer(asker.progress());
-        let asleep = with_local(|local| falls_asleep(local, self.addr(), what, deadline))?;
+        let asleep = with_local(|local| falls_asleep(local, self.addr(), what, deadline));
+        let asleep = asleep.map_err(Reason::Deadlock)?;
         while !asker.is_done() && deadline.park() {
             if let Some(cycle) = asleep.refused() {
-                return Err(cycle);
+                return Err(Reason::Deadlock(cycle));
             }
         }
         Ok(())
@@ -217,6 +218,12 @@ impl<S: 'static> Strong<S> {
     /// When a wait that begins now ends, by the actor's clock.
     pub(crate) fn deadline(&self, limit: Limit) -> Cutoff<'_> {
         Cutoff::new(self.header().clock(), limit)
+    }
+
+    /// Why this thread must not wait for this actor: it is inside a turn of it.
+    #[cold]
+    pub(crate) fn refuses_wait(&self) -> Option<Reason> {
+        self.own_circle().map(Reason::Deadlock)
     }
 
     /// The circle that a wait for this actor would close, if this thread is inside a turn of it.

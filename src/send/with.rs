@@ -12,7 +12,6 @@ use crate::pool::{Reserved, reserve};
 use crate::sync::{hint, thread};
 use crate::thread::context::{Depth, Local, with_local};
 use crate::thread::schedule::enter;
-use crate::thread::waits_for::own_circle;
 use crate::time::{Cutoff, Limit, MonotonicClock};
 use crate::turn::blocking::leave;
 use crate::turn::deferred::{drain_until, settle};
@@ -76,8 +75,8 @@ impl<S: 'static> Strong<S> {
         F: FnOnce(&mut S) -> R + Send,
         R: Send,
     {
-        if let Some(cycle) = own_circle(local, self.addr()) {
-            return Err(self.refuse(Reason::Deadlock(cycle)));
+        if let Some(reason) = self.refuses_wait() {
+            return Err(self.refuse(reason));
         }
         // Once the message is in the mailbox, the wait cannot be refused any more.
         let reserved = reserve();

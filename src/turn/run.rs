@@ -33,7 +33,7 @@ use crate::cell::resident::Env;
 use crate::cell::turn::{TurnMut, resumed};
 use crate::mailbox::chunk::Row;
 use crate::mailbox::node::{Ran, Taken};
-use crate::mailbox::word::{CLOSED, ORPHAN};
+use crate::mailbox::word::{CLOSED, Next, ORPHAN};
 use crate::panic::{self, Payload};
 use crate::pool::linger;
 use crate::thread::context::{Frame, Local};
@@ -421,30 +421,28 @@ impl Drive<'_> {
         }
         let Err((mut owner, mut seen)) = owner.release_guess() else { return Step::Done };
         loop {
-            if seen.head() != 0 {
-                return match frame.lend(&mut owner, |owner| self.gives_way(owner)) {
-                    Some(leave) => Step::Leave(owner, leave),
-                    None => {
-                        let now = owner.header().word.load();
-                        owner.take(now);
-                        Step::Turns(owner)
-                    }
-                };
-            }
-            if seen.has(CLOSED | ORPHAN) {
+            if seen.head() == 0 && seen.has(CLOSED | ORPHAN) {
                 seen = owner.header().word.look();
-                // No handle can send any more, or none is let in, and all has been run.
-                if seen.head() == 0 && frame.lend(&mut owner, Owner::end) {
-                    seen = owner.header().word.look();
+            }
+            let next = match seen.let_go(owner.has_ended()) {
+                Next::Release(next) => next,
+                Next::Take => {
+                    let leave = frame.lend(&mut owner, |owner| self.gives_way(owner));
+                    if let Some(leave) = leave {
+                        return Step::Leave(owner, leave);
+                    }
+                    let now = owner.header().word.load();
+                    owner.take(now);
+                    return Step::Turns(owner);
+                }
+                Next::End => {
+                    frame.lend(&mut owner, Owner::end);
                     continue;
                 }
-            }
-            let Some(next) = seen.release() else {
-                if seen.head() == 0 {
+                Next::Bury => {
                     owner.bury();
                     return Step::Done;
                 }
-                continue;
             };
             let released = if seen.has(CLOSED) || seen.is_watched() {
                 owner.release_met(seen, next)
