@@ -550,19 +550,25 @@ fn what_was_done_before_does_not_count_while_a_turn_waits() {
 
 /// A lock, by the thread that holds it, and the user code that has met itself there.
 #[derive(Clone, Default)]
-struct UnderALock(Arc<(Mutex<Option<ThreadId>>, Mutex<Vec<&'static str>>)>);
+struct UnderALock(Arc<Watched>);
+
+#[derive(Default)]
+struct Watched {
+    holder: Mutex<Option<ThreadId>>,
+    met: Mutex<Vec<&'static str>>,
+}
 
 impl UnderALock {
     /// User code runs that takes the lock: it would wait for itself.
     fn enter(&self, what: &'static str) {
-        if *self.0.0.lock().unwrap() == Some(thread::current().id()) {
-            self.0.1.lock().unwrap().push(what);
+        if *self.0.holder.lock().unwrap() == Some(thread::current().id()) {
+            self.0.met.lock().unwrap().push(what);
         }
     }
     fn hold(&self, f: impl FnOnce()) {
-        *self.0.0.lock().unwrap() = Some(thread::current().id());
+        *self.0.holder.lock().unwrap() = Some(thread::current().id());
         f();
-        *self.0.0.lock().unwrap() = None;
+        *self.0.holder.lock().unwrap() = None;
     }
     fn guard(&self) -> impl Send + use<> {
         struct Enters(UnderALock);
@@ -603,7 +609,8 @@ impl Executor for Rude {
 /// Wakers are called, and dropped, under locks that the future's own code takes.
 #[test]
 fn no_wake_runs_user_code_whatever_the_executor_does() {
-    let wakes: [(&str, fn(Waker, &AbortHandle)); 4] = [
+    type Wake = fn(Waker, &AbortHandle);
+    let wakes: [(&str, Wake); 4] = [
         ("wake", |waker, _| waker.wake()),
         ("wake_by_ref", |waker, _| waker.wake_by_ref()),
         ("drop", |waker, _| drop(waker)),
@@ -642,7 +649,7 @@ fn no_wake_runs_user_code_whatever_the_executor_does() {
             assert_eq!(n.is_closed(), gone, "{manner:?}, {name}");
             n.close();
             n.ended().within(Limit::Unlimited).unwrap();
-            let met = lock.0.1.lock().unwrap();
+            let met = lock.0.met.lock().unwrap();
             assert!(met.is_empty(), "{manner:?}, {name}: {met:?} in the call");
         }
         // A promise that is kept is a wake.
@@ -658,6 +665,6 @@ fn no_wake_runs_user_code_whatever_the_executor_does() {
         });
         lock.hold(|| promise.keep(()));
         assert_eq!(turn.wait().is_ok(), manner != Manner::Drops);
-        assert!(lock.0.1.lock().unwrap().is_empty(), "{manner:?}: a promise");
+        assert!(lock.0.met.lock().unwrap().is_empty(), "{manner:?}: a promise");
     }
 }

@@ -295,11 +295,11 @@ fn an_executor_that_sends_while_a_list_is_handed_off() {
         });
         let actor = runs_in_the_call.spawn(()).unwrap();
         // Its first drain is deferred here, and comes back to the executor by the wait.
-        let turn = |()| {
+        let turn = || {
             actor.send(|()| ()).unwrap();
             assert_eq!(kept.within(MINUTE).ok(), Some(()));
         };
-        Actor::new(()).with(|state| turn(*state)).unwrap();
+        Actor::new(()).with(|()| turn()).unwrap();
     });
 }
 

@@ -649,8 +649,10 @@ fn saying(says: &Says, look: usize) -> Actor<Says> {
         .unwrap()
 }
 
+type Call = fn(Says);
+
 /// What makes user code panic in a call that is given the last handle, or something like it.
-const CALLS: &[(&str, fn(Says))] = &[
+const CALLS: &[(&str, Call)] = &[
     ("the end of an actor", |says| {
         for look in 0..2 {
             let ended = saying(&says, look).ended();

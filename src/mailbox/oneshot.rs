@@ -111,7 +111,7 @@ pub(crate) fn oneshot<F: Question, R>(question: F) -> (Answerer<F, R>, Asker<R, 
         .expect("alloc never returns null")
         .cast::<Whole<F, R>>();
     let cell = Cell {
-        state: AtomicU32::new(QUEUED | 2 * SIDE),
+        state: AtomicU32::new(QUEUED | (2 * SIDE)),
         life: Life::new(),
         waiter: UnsafeCell::new(None),
         answer: UnsafeCell::new(None),
@@ -166,7 +166,7 @@ impl<R, P> Cell<R, P> {
     }
 
     fn phase_from_queued(&self, to: u32) -> bool {
-        let mut now = QUEUED | 2 * SIDE;
+        let mut now = QUEUED | (2 * SIDE);
         loop {
             // Ordering: Relaxed. It only decides; the question was published by the push (MESSAGE),
             // or written by the asker himself.

@@ -530,12 +530,9 @@ impl World {
             Deed::MakeWay { to, slot, way } => {
                 let Some(actor) = self.handle(*to) else { return };
                 let route = face::Route::new(&actor, *way);
-                match &route {
-                    Route::Weak(weak) => {
-                        let kept = &mut *self.weak_ways.lock().unwrap();
-                        kept.iter_mut().for_each(|kept| kept.push(weak.clone()));
-                    }
-                    _ => {}
+                if let Route::Weak(weak) = &route {
+                    let kept = &mut *self.weak_ways.lock().unwrap();
+                    kept.iter_mut().for_each(|kept| kept.push(weak.clone()));
                 }
                 let before = self.ways[*slot].lock().unwrap().replace((*to, route));
                 drop(before);
