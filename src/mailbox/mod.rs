@@ -49,9 +49,9 @@
 //!   waits for room, no permit is free: the owner that gives one back pushes the message of the
 //!   first that waits. A sender looks for such waiters before it claims an idle mailbox.
 //! - **R7, close** is one raised flag: what was pushed before runs, what comes after is refused.
-//!   The end-of-life step is done once, by the owner, when everything accepted is done. Whoever
-//!   closes gives those that wait for room their messages back. **Stop** is raised before close and looked at before each turn:
-//!   what waits is given back.
+//!   The end-of-life step is done once, by the owner, when everything accepted is done. The one
+//!   that closes gives those that wait for room their messages back. **Stop** is raised before
+//!   close and looked at before each turn: what waits is given back.
 //! - **R8, pending.** A mailbox has one entry, and SCHEDULED in the word says that it is out: in a
 //!   thread's list, or in an executor. The step that leaves the mailbox pending raises SCHEDULED,
 //!   and whoever has raised it puts the entry there. The step of the entry lowers it, and takes a
@@ -69,15 +69,15 @@
 //!   out: the last reference leaves the memory to it. No handle is made from a count of 0. What the
 //!   end of one actor drops may end the next, in constant stack: ends are deferred, cells are freed
 //!   one after the other. Whoever drops the last handle of an idle mailbox and finds itself alone
-//!   with the cell (B5 of `cell::header`) agrees with nobody: it drops the state, inside of no turn,
-//!   and frees the cell, without a step of the word.
+//!   with the cell (B5 of `cell::header`) agrees with nobody: it drops the state, inside of no
+//!   turn, and frees the cell, without a step of the word.
 //! - **R11, panic.** User code is called through [`panic`](crate::panic) alone. What an owner has
 //!   in hand lies outside of what may unwind, no user code runs while a thread unwinds, and the
 //!   mailbox is let go before a panic is resumed on its caller.
 //! - **R12** is kept for turns that wait.
 //! - **R13, no waiting.** No thread waits for another one, but in calls that say so. No spin but
 //!   the bounded back-off of a failed compare-and-swap.
-//! - **R14, watch.** Whoever waits for idle stands in a list, then sets WATCH, on a word with
+//! - **R14, watch.** A waiter for idle stands in a list, then sets WATCH, on a word with
 //!   COUNT > 0. WATCH stays until the release, which wakes those that wait for idle.
 //!
 //! [`Owner`]: crate::cell::owner::Owner

@@ -1,43 +1,42 @@
-//! Room in a mailbox with a capacity: a fair semaphore in front of it.
+//! A fair semaphore in front of a mailbox that has a capacity.
 //!
 //! A message that is put into such a mailbox holds one *permit*, from the moment it is accepted to
 //! the beginning of its turn. The running message holds none, and neither does a turn that has
-//! begun and goes on. So "how many wait?" is answered by who holds a permit, and the word of the
-//! mailbox ([`super::word`]) knows no limit.
+//! begun and goes on. So the number of waiting messages is the number of permits that are held, and
+//! the word of the mailbox ([`super::word`]) knows no limit.
 //!
-//! | 63 .. 1                                      | 0                                |
-//! |----------------------------------------------|----------------------------------|
-//! | FREE + 1: permits that nobody holds, and one | WAITED: the queue is not empty   |
+//! | 63 .. 1                             | 0                                |
+//! |-------------------------------------|----------------------------------|
+//! | FREE + 1: the free permits, and one | WAITED: the queue is not empty   |
 //!
-//! | call             | from                | to                  | then                                   |
-//! |------------------|---------------------|---------------------|----------------------------------------|
-//! | `try_acquire` n  | `f >= n`, not W     | `f - n`             | the permits are the caller's           |
-//! |                  | else                | same                | refused                                |
-//! | `overdraw` n     | `f >= n - 1`, not W | `f - n`             | as above; for an idle mailbox's owner  |
-//! | `acquire`        | `f > 0`             | `f - 1`             | the permit is the caller's             |
-//! |                  | `f <= 0`            | W                   | the caller is the last in the queue    |
-//! | `release`        | `f < 0`, or not W   | `f + 1`             |                                        |
-//! |                  | `f >= 0`, W         | W while more wait   | the permit is the first waiter's       |
-//! | `give_up`        | W                   | W while more wait   |                                        |
+//! | call            | from                | to                 | then                                  |
+//! |-----------------|---------------------|--------------------|---------------------------------------|
+//! | `try_acquire` n | `f >= n`, not W     | `f - n`            | the permits are the caller's          |
+//! |                 | else                | same               | refused                               |
+//! | `overdraw` n    | `f >= n - 1`, not W | `f - n`            | by an owner that takes a message up next |
+//! | `acquire`       | `f > 0`             | `f - 1`            | the permit is the caller's            |
+//! |                 | `f <= 0`            | `f`, W             | the caller is the last in the queue   |
+//! | `release`       | `f < 0`, or not W   | `f + 1`            |                                       |
+//! |                 | `f >= 0`, W         | W while more wait  | the permit is the first waiter's      |
+//! | `give_up`       | W                   | W while more wait  | the waiter is out of the queue        |
 //!
-//! - ROOM-1, fair: while somebody waits, no permit is free. WAITED is raised and lowered under the
-//!   lock of the queue, together with the queue: a release finds the waiter, or the waiter finds
-//!   the permit. A permit that is released goes to the first waiter without ever being free.
-//! - ROOM-2, a waiter lies in the queue with its message, in the message's own node. Whoever takes
-//!   it out of the queue, under the lock, is the node's holder: the owner that has a permit for it
-//!   and pushes it, whoever closes the mailbox, or the sender that gives up. The first two answer
-//!   the sender after that, outside of the lock.
-//! - ROOM-3, permits are released by the mailbox's owner, one at a time, as it takes messages up
-//!   ([`release`](Semaphore::release)). So those that are let in are pushed in the order of the
-//!   queue, and the mailbox is not idle meanwhile. A sender that is refused because the mailbox is
-//!   closed gives its permits back to nobody: then none is needed any more.
-//! - ROOM-4, FREE is -1 only while the owner of a mailbox that was idle has not taken its first
-//!   message up yet.
+//! - ROOM-1, fair: while a waiter is in the queue, no permit is free. WAITED is raised and lowered
+//!   under the lock of the queue, together with the queue: a release finds the waiter, or the
+//!   waiter finds the permit. A permit that is released goes to the first waiter and is never free.
+//! - ROOM-2, holders: a waiter lies in the queue with its message, in the message's own node. To
+//!   take it out of the queue, under the lock, makes a holder of the node: the owner that has a
+//!   permit for it and pushes it, the one that closes the mailbox, or the sender that gives up. The
+//!   first two answer the sender after that, outside of the lock.
+//! - ROOM-3, order: permits are released by the mailbox's owner, one at a time, as it takes
+//!   messages up ([`release`](Semaphore::release)). So those that are let in are pushed in the
+//!   order of the queue, and the mailbox is not idle meanwhile. The permits of a push that is
+//!   refused, because the mailbox is closed, go to no waiter: none is let in any more.
+//! - ROOM-4, overdrawn: FREE is -1 only while an owner has not taken its first message up yet.
 //! - ROOM-5, closed: no waiter comes into the queue of a closed mailbox once that was emptied.
 //!
 //! All steps of the word are relaxed: they are read-modify-writes of one location, which decide,
 //! and nothing is read through them. A waiter's message passes by the lock, one that is accepted by
-//! the mailbox's word.
+//! the word of the mailbox.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +65,7 @@ pub(crate) struct Unpushed {
     free: unsafe fn(NodePtr),
 }
 
-// SAFETY: it is the only holder of its node (N1), whose message is `Send` by the bound of `new`.
+// SAFETY: it is the only holder of its node (N1), and `new` takes messages that are Send.
 unsafe impl Send for Unpushed {}
 
 impl Unpushed {
@@ -86,15 +85,15 @@ impl Unpushed {
     /// # Safety
     /// It was made of an E.
     pub(crate) unsafe fn into_message<E: Envelope>(self) -> E {
-        // SAFETY: this is the node's holder, which was pushed nowhere and is forgotten here; what it
-        // is made of is the caller's promise.
+        // SAFETY: N1: this was the holder, and the node was pushed nowhere. That it holds an E is
+        // what the caller promises.
         unsafe { self.into_node().take_back::<E>() }
     }
 }
 
 impl Drop for Unpushed {
     fn drop(&mut self) {
-        // SAFETY: this is the node's holder, and the function is that of its message's type.
+        // SAFETY: N1: this is the holder, and `new` has set the function of the message's type.
         unsafe { (self.free)(self.node) }
     }
 }
@@ -102,7 +101,7 @@ impl Drop for Unpushed {
 /// # Safety
 /// The node is the caller's, was made of an E, and is not used again.
 unsafe fn free<E: Envelope>(node: NodePtr) {
-    // SAFETY: promised by the caller in the same terms.
+    // SAFETY: N1: the node is the caller's, pushed nowhere, and holds an E.
     let message = unsafe { node.take_back::<E>() };
     panic::ignore(|| drop(message));
 }
@@ -195,7 +194,7 @@ impl Semaphore {
         Semaphore { word: AtomicU64::new(free), capacity, queue: Mutex::default() }
     }
 
-    /// Does somebody wait? Whoever comes after a waiter sees it.
+    /// Is the queue not empty? One that comes after a waiter sees it.
     #[inline]
     pub(crate) fn is_waited_for(&self) -> bool {
         // Ordering: Relaxed. Nothing is read through it, and one who comes after a waiter reads
@@ -205,7 +204,7 @@ impl Semaphore {
 
     /// Are n permits free? Stale on return.
     pub(crate) fn has(&self, n: u64) -> bool {
-        // Ordering: Relaxed. A hint: whoever acts on it takes them.
+        // Ordering: Relaxed. A hint: the permits are taken by another step.
         self.word.load(Relaxed) / PERMIT > n
     }
 
@@ -221,14 +220,14 @@ impl Semaphore {
         if self.is_waited_for() { self.queue.lock().waiters.len() } else { 0 }
     }
 
-    /// Takes n permits, unless somebody waits.
+    /// Takes n permits, unless there are waiters.
     #[inline]
     pub(crate) fn try_acquire(&self, n: u64) -> bool {
         self.take(n, n + 1)
     }
 
-    /// The same for the owner of a mailbox that was idle, whose first message is one of these: its
-    /// turn needs no permit, and begins by giving one back.
+    /// [`try_acquire`](Self::try_acquire) by the owner of the mailbox, which takes a message up
+    /// next: that gives one permit back before anything else is done.
     pub(crate) fn overdraw(&self, n: u64) -> bool {
         self.take(n, n)
     }
@@ -254,7 +253,6 @@ impl Semaphore {
         }
         let mut now = self.word.load(Relaxed);
         loop {
-            // Without a waiter, as with one, none is free at 1.
             let (next, free) =
                 if now / PERMIT > 1 { (now - PERMIT, true) } else { (now | WAITED, false) };
             // Ordering: Relaxed. It only decides; what the queue holds is the lock's.
@@ -303,7 +301,8 @@ impl Semaphore {
         }
     }
 
-    /// Gives permits back for which nobody may wait: under the lock, or of a closed mailbox.
+    /// Gives permits back that are for no waiter: under the lock of an empty queue, or of a closed
+    /// mailbox.
     pub(crate) fn give_back(&self, n: u64) {
         // Ordering: Relaxed. It only decides.
         self.word.fetch_add(n * PERMIT, Relaxed);
@@ -324,8 +323,8 @@ impl Semaphore {
         }
     }
 
-    /// The mailbox was closed: nobody comes into the queue any more, and those that are in it are
-    /// the caller's, to be refused.
+    /// Closes the queue, of a mailbox that was closed: the waiters in it are the caller's, to be
+    /// refused.
     pub(crate) fn close(&self) -> impl Iterator<Item = Waiter> + use<> {
         let mut queue = self.queue.lock();
         let left = Queue { is_closed: true, ..Queue::default() };

@@ -3,11 +3,12 @@
 //!
 //! A sender that waits leaves its message in the queue of the mailbox's semaphore and sleeps. It
 //! has nothing left to do: the owner that has a permit for it pushes the message and wakes it, and
-//! whoever closes the mailbox gives the message back.
+//! the one that closes the mailbox gives the message back.
 //!
-//! A waiter gives up when it is dropped: whatever unwinds leaves nothing of it in the queue. One that
+//! A waiter gives up when it is dropped, so one that unwinds leaves nothing in the queue. One that
 //! is forgotten is let in when it is its turn, as any other.
 
+use std::marker::PhantomData;
 use std::task::{Context, Poll};
 
 use crate::budget::Until;
@@ -34,15 +35,15 @@ pub(crate) struct Waits<S: 'static, E: Envelope> {
     handle: Strong<S>,
     asker: Asker<Answer, ()>,
     number: u64,
-    of: std::marker::PhantomData<fn(E) -> E>,
+    of: PhantomData<fn(E) -> E>,
 }
 
 /// What became of a message: it was sent, or comes back.
 type Sent<E> = Result<(), (E, Reason)>;
 
 impl<S> Strong<S> {
-    /// Is a message run on the spot if the mailbox is idle? Not if there is an executor, or something
-    /// around its turns, or if somebody waits for room, whom nobody overtakes.
+    /// True if a message is run on the spot when the mailbox is idle: there is no executor, nothing
+    /// is done around its turns, and no sender waits for room, which would be overtaken.
     #[inline(always)]
     pub(super) fn runs_on_the_spot(&self) -> bool {
         match self.tags() {
@@ -52,13 +53,13 @@ impl<S> Strong<S> {
         }
     }
 
-    /// Has its mailbox a capacity?
+    /// True if its mailbox has a capacity.
     #[inline(always)]
     fn is_bounded(&self) -> bool {
         self.tags() & BOUNDED != 0
     }
 
-    /// Does somebody wait for room?
+    /// True if a sender waits for room.
     #[inline]
     fn is_waited_for(&self) -> bool {
         self.is_bounded() && self.header().ext().is_some_and(|ext| ext.room.is_waited_for())
@@ -68,8 +69,8 @@ impl<S> Strong<S> {
         &self.header().ext_made().room
     }
 
-    /// Claims an idle mailbox for one turn, unless somebody waits for room in it. `on_the_spot`: what
-    /// [`runs_on_the_spot`](Self::runs_on_the_spot) has just said.
+    /// Claims an idle mailbox for one turn, unless a sender waits for room in it. `on_the_spot`:
+    /// what [`runs_on_the_spot`](Self::runs_on_the_spot) has just said.
     #[inline(always)]
     pub(super) fn claim_as_first(&self, on_the_spot: bool) -> Result<Claimed, Snapshot> {
         if !on_the_spot && self.is_waited_for() {
@@ -103,7 +104,7 @@ impl<S: 'static> Strong<S> {
         links: Links,
         entry: Entry,
     ) -> Result<Owed, Reason> {
-        // Whoever must not leave its message to others has the mailbox first.
+        // A sender that must not leave its message to others takes the mailbox first.
         if entry != Entry::DrainOnly && self.room().try_acquire(links.len) {
             return self.put_permitted(seen, links, entry);
         }
@@ -129,8 +130,8 @@ impl<S: 'static> Strong<S> {
         })
     }
 
-    /// Puts nodes into a mailbox that has no room, if nobody runs it: whoever takes it over takes a
-    /// message up at once, which makes room for one.
+    /// Puts nodes into a mailbox that has no room and is not run: its new owner takes a message up
+    /// at once, which makes room for one.
     #[cold]
     fn put_as_owner(&self, local: &Local, links: Links, entry: Entry) -> Result<Owed, Reason> {
         let room = self.room();
@@ -166,7 +167,8 @@ impl<S: 'static> Strong<S> {
         })
     }
 
-    /// Puts nodes that have their permits in, by the mailbox's owner, who runs what was there first.
+    /// Puts nodes that have their permits in, by the mailbox's owner, who runs what was there
+    /// first.
     fn put_by(&self, local: &Local, mut owner: Owner, links: Links) -> Result<Owed, Reason> {
         match self.put_permitted(Snapshot::IDLE, links, Entry::Leave) {
             Ok(_) => {
@@ -198,35 +200,28 @@ impl<S: 'static> Strong<S> {
         let waiter = Queued::new(Unpushed::new(message), sender);
         let (waiter, is_closed) = match self.room().acquire(waiter) {
             Acquired::Waits(number) => {
-                let (handle, of) = (self.clone(), std::marker::PhantomData);
-                return Err(Waits { handle, asker, number, of });
+                return Err(Waits { handle: self.clone(), asker, number, of: PhantomData });
             }
             Acquired::Permit(waiter) => (waiter, false),
             Acquired::Closed(waiter) => (waiter, true),
         };
-        let message = waiter.into_message();
+        // SAFETY: it was made above, of an E.
+        let message = unsafe { waiter.into_message().into_message::<E>() };
         if is_closed {
-            // SAFETY: it was made of an E, just now.
-            let message = unsafe { message.into_message::<E>() };
             return Ok(Err((message, self.reason(Refusal::Closed))));
         }
-        let node = message.into_node();
-        // SAFETY: it was made of an E, just now, and is this caller's.
-        Ok(with_local(|local| unsafe { self.send_permitted(local, node) }))
+        Ok(with_local(|local| self.send_permitted(local, message)))
     }
 
     /// Sends a message that has its permit.
-    ///
-    /// # Safety
-    /// The node was made of an E, it is the caller's, and is so again only if it comes back.
-    unsafe fn send_permitted<E: Envelope>(&self, local: &Local, node: NodePtr) -> Sent<E> {
-        let entry = self.entry(local, By::Sender);
+    fn send_permitted<E: Envelope>(&self, local: &Local, message: E) -> Sent<E> {
+        let (node, entry) = (NodePtr::new(message), self.entry(local, By::Sender));
         match self.put_permitted(Snapshot::IDLE, Links::one(node), entry) {
             Ok(owed) => {
                 self.discharge(local, owed, By::Sender);
                 Ok(())
             }
-            // SAFETY: promised by the caller; it was pushed nowhere.
+            // SAFETY: it was made above of an E, and pushed nowhere.
             Err(reason) => Err((unsafe { node.take_back::<E>() }, reason)),
         }
     }
@@ -241,18 +236,24 @@ impl<S: 'static, E: Envelope> Waits<S, E> {
         // It is answered with a message or nothing.
         let refused = self.asker.take()?.ok().flatten();
         Some(refused.map_or(Ok(()), |(message, reason)| {
-            // SAFETY: it is the message of this waiter.
+            // SAFETY: `send_or_wait` has made this waiter of an E.
             Err((unsafe { message.into_message::<E>() }, reason))
         }))
     }
 
+    /// Takes the message out of the queue, if it is still there.
+    fn take_out(&mut self) -> Option<E> {
+        let waiter = self.handle.room().give_up(self.number)?;
+        // SAFETY: `send_or_wait` has made this waiter of an E.
+        Some(unsafe { waiter.into_message().into_message::<E>() })
+    }
+
     /// Gives up: the message, for this reason, unless it was accepted or refused meanwhile.
     fn give_up(&mut self, reason: Reason) -> Sent<E> {
-        if let Some(waiter) = self.handle.room().give_up(self.number) {
-            // SAFETY: it is the message of this waiter.
-            return Err((unsafe { waiter.into_message().into_message::<E>() }, reason));
+        if let Some(message) = self.take_out() {
+            return Err((message, reason));
         }
-        // Whoever has taken it out of the queue is about to answer.
+        // The one that has taken it out of the queue is about to answer.
         loop {
             if let Some(answer) = self.answer() {
                 return answer;
@@ -306,7 +307,6 @@ impl<S: 'static, E: Envelope> Waits<S, E> {
 impl<S: 'static, E: Envelope> Drop for Waits<S, E> {
     fn drop(&mut self) {
         // One that was accepted or refused meanwhile needs nothing more.
-        let waiter = self.handle.room().give_up(self.number);
-        drop(waiter.map(Queued::into_message));
+        drop(self.take_out());
     }
 }
