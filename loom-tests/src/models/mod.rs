@@ -296,6 +296,7 @@ pub(crate) const MODELS: &[Model] = models![
     THREE turns::turn_woken_takes_no_place,
     TWO turns::turn_beside_a_waiter ["accepted", "refused"],
     TWO turns::turn_that_waits_for_room ["ran another"],
+    THREE turns::turn_keeps_no_waiter,
     TWO turns::turn_and_a_caller,
     TWO circles::circle_of_two_threads ["told"],
     TWO circles::circle_of_two_questions ["the other was told", "was told"],

@@ -795,6 +795,24 @@ pub(super) fn turn_beside_a_waiter() {
     shared.finish();
 }
 
+/// ROOM-5: a mailbox is closed while its turn waits and its one permit is held: a sender that waits for
+/// room, or is about to, has its message back before the turn goes on.
+pub(super) fn turn_keeps_no_waiter() {
+    let (shared, place) = (Shared::by_hand_with_room(1), Place::new());
+    let reply = shared.turn(0, 1, &place);
+    shared.send_one::<OWN>(2, 1);
+    let thread = shared.spawn(|shared| assert!(shared.actor.close()));
+    let mail = Mail::<OWN>::new(&shared.books, 1, 1);
+    let refused = wait_for(shared.actor.waiting().send(mail.message())).map_err(|_| ());
+    assert_eq!(refused, Err(()), "there is no room");
+    add(&shared.books.returned);
+    thread.join();
+    place.wake();
+    shared.queue().run_all();
+    assert_eq!(shared.answered(reply), Ok(()));
+    shared.finish();
+}
+
 /// A waker whose drop runs another actor.
 struct Errand(Shared, Thread);
 
@@ -815,9 +833,11 @@ impl Drop for Errand {
 /// ROOM-2, E5: a turn that may wait comes to wait for room, by a waker whose drop runs another actor
 /// that has had such a turn: neither takes the other's turn for its own.
 pub(super) fn turn_that_waits_for_room() {
-    let (shared, other) = (Shared::by_hand_with_room(1), Shared::by_hand());
-    let place = Place::new();
-    drop(other.actor.run(async |_: &mut Log| ()));
+    let (shared, place) = (Shared::by_hand_with_room(1), Place::new());
+    let other = Shared::queued(|builder| builder.budget(Budget::UNLIMITED));
+    let before = other.actor.run(async |_: &mut Log| ());
+    other.queue().run_all();
+    drop(before);
     assert!(other.leave::<OWN>(1, 1) && shared.leave::<OWN>(2, 1));
     let (mail, theirs) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone());
     let mut asking = shared.actor.waiting().run(async move |log: &mut Log| {
