@@ -59,7 +59,7 @@ impl<S: 'static> Strong<S> {
     #[inline(always)]
     pub(crate) fn send<L: Message<S>>(&self, message: L) -> Result<(), SendError<L>> {
         with_local(|local| {
-            if local.in_turn() || !self.runs_on_the_spot() {
+            if local.in_turn() || !self.is_plain() {
                 return self.send_elsewhere(local, message);
             }
             match self.claim() {
@@ -139,7 +139,8 @@ impl<S: 'static> Strong<S> {
         message: L,
         by: By,
     ) -> Result<(), SendError<L>> {
-        let seen = match self.claim_beside(seen) {
+        let may_run = by == By::Sender && !local.in_turn();
+        let seen = match self.claim_late(seen, may_run) {
             Ok(claimed) => {
                 self.send_claimed(local, claimed, message);
                 return Ok(());
@@ -214,7 +215,7 @@ impl<S: 'static> Strong<S> {
     ) -> Result<Answer<L::Answer, L::Payload>, (L, Reason)> {
         with_local(|local| {
             let mut seen = Snapshot::IDLE;
-            if by == By::Sender && !local.in_turn() && self.runs_on_the_spot() {
+            if by == By::Sender && !local.in_turn() && self.is_plain() {
                 match self.claim() {
                     Ok(claimed) => return Ok(self.ask_claimed(local, claimed, message)),
                     Err(now) => seen = now,
@@ -284,7 +285,8 @@ impl<S: 'static> Strong<S> {
         message: L,
         by: By,
     ) -> Result<Answer<L::Answer, L::Payload>, (L, Reason)> {
-        let seen = match self.claim_beside(seen) {
+        let may_run = by == By::Sender && !local.in_turn();
+        let seen = match self.claim_late(seen, may_run) {
             Ok(claimed) => return Ok(self.ask_claimed(local, claimed, message)),
             Err(seen) => seen,
         };

@@ -53,6 +53,27 @@ impl<S> Strong<S> {
         }
     }
 
+    /// True if there is no executor, nothing around its turns, and no capacity: a message is run on
+    /// the spot when the mailbox is idle.
+    #[inline(always)]
+    pub(super) fn is_plain(&self) -> bool {
+        self.tags() == 0
+    }
+
+    /// Claims an idle mailbox after a claim that has failed, or, if this message `may_run` on the
+    /// spot, one with a capacity.
+    #[inline]
+    pub(super) fn claim_late(&self, seen: Snapshot, may_run: bool) -> Result<Claimed, Snapshot> {
+        let mut seen = seen;
+        if may_run && seen == Snapshot::IDLE && self.is_bounded() && self.runs_on_the_spot() {
+            match self.claim() {
+                Ok(claimed) => return Ok(claimed),
+                Err(now) => seen = now,
+            }
+        }
+        self.claim_beside(seen)
+    }
+
     /// True if its mailbox has a capacity.
     #[inline(always)]
     fn is_bounded(&self) -> bool {

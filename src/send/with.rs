@@ -29,7 +29,7 @@ impl<S: 'static> Strong<S> {
         R: Send,
     {
         with_local(|local| {
-            if !self.runs_on_the_spot() {
+            if !self.is_plain() {
                 return self.with_elsewhere(local, f);
             }
             match self.claim() {
@@ -51,7 +51,10 @@ impl<S: 'static> Strong<S> {
         if let Some(origin) = self.origin() {
             return self.with_slow(local, Snapshot::IDLE, origin.of_closure(self.header(), f));
         }
-        self.with_slow(local, Snapshot::IDLE, f)
+        match self.claim_late(Snapshot::IDLE, true) {
+            Ok(claimed) => Ok(returned(self.run_claimed(local, Depth::Any, claimed, f))),
+            Err(seen) => self.with_slow(local, seen, f),
+        }
     }
 
     /// [`with`](Self::with) after a claim that has failed.
