@@ -350,8 +350,8 @@ impl Closing {
 }
 
 impl Future for Closing {
-    /// An error as [`System::shutdown`] has it: the system is not shut down by a turn of its own
-    /// actor. Polled again after it was ready with a report, it is ready with the same.
+    /// [`Reason::Deadlock`] inside a turn of one of the system's actors. Polled again after it was
+    /// ready with a report, it is ready with the same.
     type Output = Result<ShutdownReport, Reason>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -370,7 +370,7 @@ impl Future for Closing {
             this.leave();
             this.place = Some(this.course.shared.waiters.insert(waiter));
             // REMOVED: in the list before the look.
-            if this.course.shared.first().is_some() {
+            if !this.course.shared.has_ended() {
                 before_pending(cx.waker());
                 return Poll::Pending;
             }

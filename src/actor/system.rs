@@ -296,7 +296,8 @@ impl System {
     /// fallback. Dropping it after the first poll leaves the system shut down and its actors closed.
     ///
     /// # Errors
-    /// As those of `shutdown`, for the turn that the future is polled in.
+    /// [`Reason::Deadlock`] if it is polled inside a turn of one of the system's actors. It may be
+    /// polled again elsewhere.
     ///
     /// # Examples
     /// ```
@@ -385,13 +386,11 @@ impl fmt::Debug for System {
 /// let system = System::new();
 /// let refused = system.spawn(Actor::builder().capacity(0, Overflow::Reject), "state").unwrap_err();
 /// assert!(matches!(refused.reason(), SpawnReason::Build(_)));
-/// let builder = refused.into_refused().capacity(1, Overflow::Reject);
+/// let state = refused.into_refused();
 ///
-/// system.shutdown(Duration::ZERO);
-/// let refused = system.spawn(builder).unwrap_err();
-/// assert_eq!(refused.reason(), &SpawnReason::ShutDown);
-/// let actor = refused.into_refused().spawn()?; // nobody's but the caller's
-/// assert_eq!(actor.with(|state| *state)?, "state");
+/// system.shutdown(Duration::ZERO)?;
+/// let refused = system.actor(state).unwrap_err();
+/// assert_eq!(refused.into_parts(), ("state", SpawnReason::ShutDown));
 /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 /// ```
 pub struct SpawnError<T> {
