@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use common::{Held, Tally, block_on, in_turn, must_end, poll_once, quiet_panic, size};
 use turnwise::executor::DrainQueue;
-use turnwise::time::Timers;
+use turnwise::time::{Every, Timers};
 use turnwise::{
-    Actor, AskError, Clock, MonotonicClock, Overflow, PanicPolicy, Reason, StopCause, System,
-    TurnPanic, VirtualClock,
+    Actor, AskError, Clock, Handler, MonotonicClock, Overflow, PanicPolicy, Reason, StopCause,
+    System, TurnPanic, VirtualClock,
 };
 
 /// Panics when it is dropped, unless that is while another panic unwinds.
@@ -679,6 +679,24 @@ const CALLS: &[(&str, Call)] = &[
             assert!(catch_unwind(waits).is_err());
         }
     }),
+    ("a message that is withdrawn", |says| {
+        for way in 0..3 {
+            let queue = DrainQueue::new();
+            let actor = Actor::builder().executor(queue.handle()).spawn(0).unwrap();
+            let message = PanicsInDrop;
+            let mut reply = actor.call(move |_| drop(message));
+            let waker = Waker::from(Arc::new(says.clone()));
+            let pinned = std::pin::Pin::new(&mut reply);
+            assert!(pinned.poll(&mut Context::from_waker(&waker)).is_pending());
+            drop(waker);
+            let withdraws = AssertUnwindSafe(|| match way {
+                0 => drop(reply.cancel()),
+                1 => drop(reply.within(Duration::ZERO)),
+                _ => drop(poll_once(&mut reply.within_async(Duration::ZERO))),
+            });
+            assert!(catch_unwind(withdraws).is_err());
+        }
+    }),
     ("the end of a system", |says| {
         let system = System::with_clock(Breaks(AtomicUsize::new(0), 0));
         let _actor = system.actor(says.clone()).unwrap();
@@ -727,6 +745,34 @@ const CALLS: &[(&str, Call)] = &[
             drop(actor);
             assert_eq!((timers.run_due(), timers.undelivered()), (1, 1));
         }
+    }),
+    ("a message that is sent again and again", |says| {
+        /// Its clone drops the last handle but the timer's, and panics.
+        struct Again(Arc<Mutex<Option<Actor<Says>>>>);
+        impl Clone for Again {
+            fn clone(&self) -> Self {
+                drop(self.0.lock().unwrap().take());
+                quiet_panic("a clone")
+            }
+        }
+        impl Handler<Again> for Says {
+            type Reply = ();
+            fn handle(&mut self, _: Again, _: &mut turnwise::Context<'_, Self>) {}
+        }
+        let clock = VirtualClock::new();
+        let timers = Timers::by_hand(clock.clone());
+        let end = says.clone();
+        let actor = Actor::builder().timers(timers.clone()).on_end(move |state, _| {
+            end.say();
+            drop(state);
+        });
+        let actor = actor.spawn(says).unwrap();
+        let last = Arc::new(Mutex::new(Some(actor.clone())));
+        let timer = actor.tell_every(Every::step(HOUR), Again(last)).unwrap();
+        drop(actor);
+        clock.advance(HOUR);
+        assert_eq!(timers.run_due(), 1);
+        assert!(!timer.is_armed());
     }),
     ("a writer", |says| {
         let system = System::new();

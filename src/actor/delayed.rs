@@ -104,7 +104,9 @@ impl<S: Send + 'static> Actor<S> {
         timers.messages_every(every, move |_| {
             let _kept = &kept;
             let Some(actor) = actor.upgrade() else { return Accepted::NeverAgain };
-            accepted(actor.posted().tell(message.clone()))
+            // The clone is user code; the handle may be the last one by then.
+            let told = panic::owning(actor, |actor| actor.posted().tell(message.clone()));
+            accepted(told.1)
         })
     }
 

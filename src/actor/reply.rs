@@ -328,20 +328,23 @@ impl<R, M> Reply<R, M> {
             return wait_slow(self.inner).map_err(WaitError::Ask);
         };
         let waits = |(asker, source): &mut (_, Source)| source.wait_for(asker, at);
-        let ((mut asker, source), refused) = match panic::owning((asker, source), waits) {
+        let ((asker, source), refused) = match panic::owning((asker, source), waits) {
             (_, Err((error, Some(_)))) => return Err(WaitError::Ask(error)),
             (_, Ok(Some(answer))) => return answer.map_err(WaitError::Ask),
             // This thread must not wait for what has begun, or was promised.
             (pending, Err((error, None))) => (pending, Some(error)),
             (pending, Ok(None)) => (pending, None),
         };
-        if let Some(message) = asker.cancel() {
+        // What the question holds is dropped there, if nobody wants it back: user code.
+        let (asker, cancelled) = panic::owning(asker, Asker::cancel);
+        if let Some(message) = cancelled {
             return Err(match refused {
                 Some(error) => WaitError::Ask(error),
                 None => WaitError::Cancelled(Withdrawn::new(message, source.who())),
             });
         }
         // It has started, and may have been done since: a last look.
+        let mut asker = asker;
         match asker.take() {
             Some(answer) => answer.map_err(|error| WaitError::Ask(source.name(error))),
             None => Err(WaitError::TimedOut(Reply { inner: Inner::Pending(asker, source) })),
@@ -364,11 +367,14 @@ impl<R, M> Reply<R, M> {
     /// reply.wait()?;
     /// # Ok::<(), turnwise::AskError>(())
     /// ```
-    pub fn cancel(mut self) -> Result<M, Self> {
-        match &mut self.inner {
-            Inner::Pending(asker, _) => {
-                let cancelled = asker.cancel();
-                cancelled.ok_or(self)
+    pub fn cancel(self) -> Result<M, Self> {
+        match &self.inner {
+            Inner::Pending(..) => {
+                let (reply, cancelled) = panic::owning(self, |reply| match &mut reply.inner {
+                    Inner::Pending(asker, _) => asker.cancel(),
+                    _ => None,
+                });
+                cancelled.ok_or(reply)
             }
             Inner::Refused(..) => match self.inner {
                 Inner::Refused(_, message) => Ok(message.into_inner()),
