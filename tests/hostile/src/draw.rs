@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
+use crate::case::Genome;
 use crate::plan::{
-    Actor, Asked, Asks, Await, Bell, Body, ChainPlace, Deed, Ends, FUTURES, Fate, For, Hooks, How,
+    Actor, After, Asks, Await, Bell, Body, ChainPlace, Deed, Ends, FUTURES, Fate, For, Hooks, How,
     Inside, Later, Leg, Letter, Link, Manner, Most, OnPanic, PlaceKind, Program, Rings, Room, Runs,
     Settles, Step, Time, Touch, Waits, Watches, Way,
 };
@@ -90,13 +91,25 @@ const PROFILES: &[(u32, Profile)] = &[
     (9, Profile { name: "awaits", actors: (1, 4), threads: (1, 3), steps: (3, 10), wide: 4, mischief: 14, panics: 8,
         bells: 25, bounded: 35, small_budget: 50, kin: 20, stale: 3, timed: 5, awaits: 50, rests: 15, runs: [6, 5, 3, 2, 2, 3],
         deeds: EVEN }),
+    (5, Profile { name: "executors", actors: (2, 4), threads: (1, 3), steps: (3, 10), wide: 4, mischief: 12, panics: 4,
+        bells: 30, bounded: 15, small_budget: 75, kin: 10, stale: 3, timed: 2, awaits: 12, rests: 5, runs: [4, 1, 2, 0, 0, 14],
+        deeds: [40, 3, 30, 16, 3, 6, 3, 1, 4, 0, 2, 2, 1, 2, 4, 3, 1, 0, 1, 8, 0, 2, 8, 4,
+            3, 2, 1, 3, 1, 6, 1, 1, 1, 2, 0, 0, 1] }),
+    (4, Profile { name: "gone", actors: (1, 4), threads: (1, 3), steps: (3, 9), wide: 4, mischief: 8, panics: 4,
+        bells: 15, bounded: 20, small_budget: 40, kin: 15, stale: 3, timed: 3, awaits: 50, rests: 5, runs: [2, 10, 6, 0, 1, 1],
+        deeds: [40, 4, 12, 6, 4, 4, 2, 1, 3, 0, 2, 2, 1, 1, 1, 2, 2, 1, 20, 6, 1, 2, 6, 3,
+            3, 2, 1, 2, 1, 3, 1, 1, 1, 2, 1, 0, 1] }),
+    (4, Profile { name: "places", actors: (1, 2), threads: (1, 3), steps: (3, 10), wide: 4, mischief: 6, panics: 10,
+        bells: 15, bounded: 100, small_budget: 50, kin: 10, stale: 2, timed: 2, awaits: 45, rests: 35, runs: [5, 3, 4, 0, 1, 1],
+        deeds: [60, 3, 6, 3, 24, 8, 6, 1, 3, 0, 2, 1, 0, 1, 1, 1, 0, 0, 1, 8, 2, 1, 10, 4,
+            1, 1, 1, 2, 1, 2, 0, 1, 0, 1, 0, 0, 0] }),
     (1, Profile { name: "deep", actors: (0, 0), threads: (1, 1), steps: (1, 2), wide: 0, mischief: 0, panics: 0,
         bells: 0, bounded: 0, small_budget: 0, kin: 0, stale: 0, timed: 0, awaits: 0, rests: 0, runs: [0; 6], deeds: [0; 37] }),
 ];
 
 /// The program of a seed, among the profiles whose names contain `only`.
-pub fn program(seed: u64, only: &str) -> Option<Program> {
-    let mut rng = Rng::with_seed(seed);
+pub fn program(genome: &Genome, only: &str) -> Option<Program> {
+    let mut rng = genome.part(0);
     let all: Vec<_> = PROFILES.iter().filter(|(_, profile)| profile.name.contains(only)).collect();
     let weights: Vec<u32> = all.iter().map(|(weight, _)| *weight).collect();
     let profile = &all.get(weighted(&mut rng, &weights))?.1;
@@ -107,6 +120,16 @@ pub fn program(seed: u64, only: &str) -> Option<Program> {
     let (places, next, to) = (Vec::new(), 0, 0);
     let mut draw = Draw { rng, profile, actors, systems, spawners, places, awaits, next, to };
     draw.places = (0..3).map(|_| draw.place()).collect();
+    let threads = draw.rng.usize(profile.threads.0..=profile.threads.1);
+    let (virtual_system, pumped) = (draw.chance(30), draw.chance(60));
+    let ends = draw.one(&[
+        Ends::Patiently,
+        Ends::Patiently,
+        Ends::HandlesFirst,
+        Ends::HandlesFirst,
+        Ends::PlacesFirst,
+    ]);
+    draw.rng = genome.part(1);
     let mut programs_actors = Vec::<Actor>::new();
     for at in 0..actors {
         let own = draw.actor(at);
@@ -120,26 +143,22 @@ pub fn program(seed: u64, only: &str) -> Option<Program> {
             None => own,
         });
     }
-    let threads = draw.rng.usize(profile.threads.0..=profile.threads.1);
-    let threads = (0..threads).map(|_| draw.thread()).collect();
+    let mut thread = |at| {
+        draw.rng = genome.part(2 + at as u64);
+        draw.thread()
+    };
     Some(Program {
-        seed,
+        seed: genome.clone(),
         profile: profile.name,
         systems,
         spawners,
         actors: programs_actors,
-        awaits: draw.awaits.clone(),
-        threads,
-        virtual_system: draw.chance(30),
+        threads: (0..threads).map(&mut thread).collect(),
+        awaits: draw.awaits,
+        virtual_system,
         timed: profile.timed > 0,
-        pumped: draw.chance(60),
-        ends: draw.one(&[
-            Ends::Patiently,
-            Ends::Patiently,
-            Ends::HandlesFirst,
-            Ends::HandlesFirst,
-            Ends::PlacesFirst,
-        ]),
+        pumped,
+        ends,
         places: draw.places,
     })
 }
@@ -194,7 +213,10 @@ impl Draw {
         let runs = self.profile.runs;
         let odd = [
             Manner::AtOnce,
-            Manner::AtOnce,
+            Manner::InTurn,
+            Manner::InTurn,
+            Manner::ByActor,
+            Manner::ByActor,
             Manner::Later,
             Manner::Later,
             Manner::OtherThread,
@@ -211,9 +233,14 @@ impl Draw {
             }
             _ => {
                 let manners = self.rng.usize(1..=3);
-                let asked = Asked { every: self.rng.u32(2..30), body: self.mischief(1) };
+                let twice = self.profile.mischief * 3;
+                let after = After {
+                    body: self.mischief_of(2, twice),
+                    every: self.rng.u32(2..30),
+                    asked: self.mischief(1),
+                };
                 let manners = (0..manners).map(|_| self.one(&odd)).collect();
-                Runs::Odd(manners, self.mischief(1), asked)
+                Runs::Odd(manners, self.mischief_of(1, twice), after)
             }
         };
         let capacity = self.one(&[1, 1, 2, 3, 3, 5]);
@@ -233,6 +260,7 @@ impl Draw {
         };
         let hooks = Hooks {
             state_dropped: self.mischief(2),
+            captured: self.mischief(2),
             restart: self.mischief(1),
             end: self.chance(50).then(|| self.mischief(2)),
             panicked: self.chance(50).then(|| self.mischief(1)),

@@ -30,7 +30,7 @@ use crate::plan::{
 };
 use crate::timing::{Beat, Delayed};
 use crate::turns::ByHand;
-use crate::user::{Answer, Last, Mail, OddClock, State, World, caught, is_claimed};
+use crate::user::{Answer, Last, Mail, OddClock, State, World, called, caught, is_claimed};
 
 pub type Handle = Actor<State>;
 pub type Weak = WeakActor<State>;
@@ -64,6 +64,47 @@ pub fn is_thread_of(place: PlaceKind) -> bool {
 /// Once in a process.
 pub fn prepare(stack: usize) {
     let _ = ThreadPool::builder().thread_name("global").stack_size(stack).build_global();
+}
+
+/// An actor that runs what it is sent.
+pub type Runner = Actor<()>;
+
+pub fn runner() -> Runner {
+    Actor::new(())
+}
+
+pub fn run_by(runner: &Runner, drain: Drain) {
+    // One that is refused is dropped.
+    drop(runner.send(move |()| drain.run()));
+}
+
+/// Runs it in the turn of an actor of its own.
+pub fn run_in_a_turn(drain: Drain) {
+    drop(runner().with(move |()| drain.run()));
+}
+
+/// What any user code may ask.
+pub fn looks_around() {
+    let _ = turnwise::in_turn();
+}
+
+/// What a hook or an executor holds; its drop is user code.
+struct Held {
+    world: Arc<World>,
+    at: usize,
+    _token: Token,
+}
+
+impl Held {
+    fn new(world: &Arc<World>, at: usize) -> Self {
+        Held { world: world.clone(), at, _token: world.token(Kind::Hook, at, None) }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.world.user("a capture", &self.world.program.actors[self.at].hooks.captured);
+    }
 }
 
 /// A limit that does no harm where nobody may ever come.
@@ -143,6 +184,7 @@ pub struct Order {
 impl Handler<Order> for State {
     type Reply = Reply<Answer>;
     fn handle(&mut self, order: Order, cx: &mut Context<'_, Self>) -> Reply<Answer> {
+        let _called = called("a turn");
         let Order { mail, later } = order;
         let (world, group, to) = (mail.world().clone(), mail.id(), mail.to());
         let (promise, reply) = match group % 3 {
@@ -205,8 +247,12 @@ impl Drop for Owed {
 }
 
 /// Sends a promise on, to be kept in a turn.
-pub fn pass_on(actor: &Handle, owed: Owed) {
+pub fn pass_on(world: &Arc<World>, at: usize, actor: &Handle, owed: Owed) {
+    world.entries[at].record.room.made.fetch_add(1, SeqCst);
+    let of = world.clone();
     let _ = actor.send(move |state| {
+        let (_called, owed) = (called("a turn"), owed);
+        of.entries[at].record.room.comes_back();
         drop(state.message(state.at()));
         owed.keep();
     });
@@ -221,18 +267,49 @@ fn large(mail: Mail) -> impl FnOnce(&mut State) -> Answer + Send {
     }
 }
 
+/// What is known of a message before it is sent.
+struct Before {
+    world: Arc<World>,
+    to: usize,
+    id: u32,
+    again: bool,
+    gone: u64,
+}
+
+impl Before {
+    fn of(mail: &Mail) -> Self {
+        let (world, to, id) = (mail.world().clone(), mail.to(), mail.id());
+        let gone = world.entries[to].record.room.gone();
+        Before { world, to, id, again: mail.goes_again(), gone }
+    }
+
+    /// It has come back: rightly, if the actor is full?
+    fn came_back(&self, reason: &Reason) {
+        came_back(self.id);
+        let record = &self.world.entries[self.to].record;
+        let plan = &self.world.program.actors[self.to];
+        match (reason, plan.room) {
+            (Reason::Full, Room::Reject(capacity)) if !record.is_vague.load(SeqCst) => {
+                record.room.refuses(capacity, self.gone);
+            }
+            _ => record.room.comes_back(),
+        }
+    }
+}
+
 /// A message that comes back to its sender has not run, and is still there. Some send it once more.
 fn retried<M>(
     sent: Result<(), SendError<M>>,
-    (id, again): (u32, bool),
+    before: Before,
     send: impl FnOnce(M) -> Result<(), SendError<M>>,
 ) -> bool {
     let Err(error) = sent else { return true };
-    came_back(id);
-    match again {
-        true => send(error.into_message()).is_ok(),
-        false => false,
+    before.came_back(error.reason());
+    if before.again {
+        before.world.entries[before.to].record.room.made.fetch_add(1, SeqCst);
+        return send(error.into_message()).is_ok();
     }
+    false
 }
 
 fn came_back(id: u32) {
@@ -244,7 +321,7 @@ fn came_back(id: u32) {
 /// Sends; was it accepted?
 #[expect(clippy::result_large_err, reason = "a message that is refused comes back by value")]
 pub fn send(actor: &Handle, how: How, limit: Limit, mail: Mail) -> bool {
-    let id = (mail.id(), mail.goes_again());
+    let id = Before::of(&mail);
     let waiting = || actor.waiting();
     match how {
         How::Send if mail.is_large() => {
@@ -363,13 +440,13 @@ impl Route {
         let id = mail.id();
         match self {
             Route::Recipient(recipient) => {
-                let again = mail.goes_again();
-                Some(retried(recipient.tell(mail), (id, again), |mail| recipient.tell(mail)))
+                let before = Before::of(&mail);
+                Some(retried(recipient.tell(mail), before, |mail| recipient.tell(mail)))
             }
             Route::Asks(recipient) => match id % 4 {
                 0 | 1 => {
-                    let again = mail.goes_again();
-                    Some(retried(recipient.tell(mail), (id, again), |mail| recipient.tell(mail)))
+                    let before = Before::of(&mail);
+                    Some(retried(recipient.tell(mail), before, |mail| recipient.tell(mail)))
                 }
                 2 => {
                     let _asked = recipient.ask(mail);
@@ -386,8 +463,8 @@ impl Route {
             },
             Route::Weak(weak) => {
                 let Some(actor) = weak.upgrade() else { return Some(false) };
-                let again = mail.goes_again();
-                Some(retried(actor.tell(mail), (id, again), |mail| actor.tell(mail)))
+                let before = Before::of(&mail);
+                Some(retried(actor.tell(mail), before, |mail| actor.tell(mail)))
             }
         }
     }
@@ -891,7 +968,11 @@ impl Underway {
             Underway::Asked(asked) => asked.poll(cx),
             Underway::Asking(asking) => Pin::new(asking).poll(cx).map(Done::answer),
             Underway::Calling(asking) => Pin::new(asking).poll(cx).map(Done::answer),
-            Underway::Flat(future) => future.as_mut().poll(cx).map(Done::answer),
+            Underway::Flat(future) => {
+                // Its frames are the program's.
+                let _called = called("a future");
+                future.as_mut().poll(cx).map(Done::answer)
+            }
             Underway::Ending(ending, _) => Pin::new(ending).poll(cx).map(|_| Done::Over),
             Underway::Limited(limited) => limited.poll(cx),
             Underway::Sleeping(sleep) => Pin::new(sleep).poll(cx).map(|()| Done::Over),
@@ -1017,13 +1098,20 @@ impl Place {
         }
     }
 
-    pub fn shut_down(self, limit: For) {
+    /// True: from now on it certainly runs nothing.
+    pub fn shut_down(self, limit: For) -> bool {
         match self {
-            Place::Pool(pool) if limit == For::Zero => drop(pool.shutdown_now()),
-            Place::Pool(pool) => drop(pool.shutdown(short(limit))),
-            Place::Queue(queue) => queue.close(),
-            Place::Rayon => {}
-            Place::Tokio(runtime, _) => runtime.shutdown_background(),
+            Place::Pool(pool) if limit == For::Zero => pool.shutdown_now().is_complete(),
+            Place::Pool(pool) => pool.shutdown(short(limit)).is_complete(),
+            Place::Queue(queue) => {
+                queue.close();
+                true
+            }
+            Place::Rayon => false,
+            Place::Tokio(runtime, _) => {
+                runtime.shutdown_background();
+                false
+            }
         }
     }
 }
@@ -1044,7 +1132,7 @@ struct Odd {
     at: usize,
     calls: AtomicUsize,
     questions: AtomicUsize,
-    _token: Token,
+    _held: Held,
 }
 
 impl Executor for Odd {
@@ -1093,7 +1181,7 @@ macro_rules! described {
                 at,
                 calls: AtomicUsize::new(0),
                 questions: AtomicUsize::new(0),
-                _token: world.token(Kind::Hook, at, None),
+                _held: Held::new(world, at),
             }),
             Runs::Place(place) => match world.places[*place].lock().unwrap().as_deref() {
                 Some(Place::Pool(pool)) => builder.executor(pool.handle()),
@@ -1137,19 +1225,20 @@ macro_rules! described {
         // given, or whose turn was the last here.
         let own = plan.spawner.is_none().then_some(at);
         if let Some(body) = plan.hooks.end.clone() {
-            let (world, token) = (world.clone(), world.token(Kind::Hook, at, None));
+            let (world, token) = (world.clone(), Held::new(world, at));
             builder = builder.on_end(move |state, cause| {
+                let _called = called("an end hook");
                 let (_token, state): (_, State) = (&token, state);
                 let entry = &world.entries[state.at()];
                 entry.ends.fetch_add(1, SeqCst);
                 if matches!(cause, EndCause::Closed | EndCause::Dropped) {
                     entry.ended_well.store(true, SeqCst);
                 }
-                world.user(&body);
+                world.user("an end hook", &body);
             });
         }
         if let Some(body) = plan.hooks.panicked.clone() {
-            let (world, token) = (world.clone(), world.token(Kind::Hook, at, None));
+            let (world, token) = (world.clone(), Held::new(world, at));
             builder = builder.on_panic(move |_| {
                 let _token = &token;
                 // Of a factory's panic, nobody says whose.
@@ -1159,23 +1248,24 @@ macro_rules! described {
                 if let Some(at) = own {
                     world.entries[at].record.panicked(&world, at);
                 }
-                world.user(&body);
+                world.user("a panic hook", &body);
             });
         }
         if let Some(body) = plan.hooks.undelivered.clone() {
-            let (world, token) = (world.clone(), world.token(Kind::Hook, at, None));
+            let (world, token) = (world.clone(), Held::new(world, at));
             builder = builder.on_undelivered(move |message| {
                 let _token = &token;
+                let _called = called("an undelivered hook");
                 undelivered(&world, at, message);
-                world.user(&body);
+                world.user("an undelivered hook", &body);
             });
         }
         if let Some(body) = plan.hooks.batch.clone() {
-            let (world, token) = (world.clone(), world.token(Kind::Hook, at, None));
+            let (world, token) = (world.clone(), Held::new(world, at));
             builder = builder.on_batch_end(move |state: &mut State, _| {
                 let _token = &token;
                 let _turn = state.batch_end(state.at());
-                world.user(&body);
+                world.user("a batch's hook", &body);
             });
         }
         builder
@@ -1183,8 +1273,8 @@ macro_rules! described {
 }
 
 /// The fresh state of an actor, or of a spawner's whose turn was the last here.
-fn restart(world: &Arc<World>, at: usize, token: &Token) -> State {
-    let (_token, plan) = (token, &world.program.actors[at]);
+fn restart(world: &Arc<World>, at: usize, token: &Held) -> State {
+    let (_called, _token, plan) = (called("a factory"), token, &world.program.actors[at]);
     if let OnPanic::Within { .. } = plan.on_panic {
         // It is called in a turn of its own, wherever that comes.
         let is_own = plan.spawner.is_none();
@@ -1192,11 +1282,11 @@ fn restart(world: &Arc<World>, at: usize, token: &Token) -> State {
             world.entries[at].record.restarts(world, at);
         }
         let _nobody = (!is_own).then_some(Last(NOBODY));
-        world.user(&plan.hooks.restart);
+        world.user("a factory", &plan.hooks.restart);
         return if is_own { world.state(at) } else { world.fresh_state() };
     }
     let of = if plan.spawner.is_some() { Last::here().0 } else { at };
-    world.user(&plan.hooks.restart);
+    world.user("a factory", &plan.hooks.restart);
     world.state(of)
 }
 
@@ -1220,11 +1310,11 @@ pub fn spawner(world: &Arc<World>, first: usize) -> Option<Spawner> {
         OnPanic::Stop => PanicPolicy::Stop,
         OnPanic::Resume => PanicPolicy::Resume,
         OnPanic::Restart => {
-            let (world, token) = (world.clone(), world.token(Kind::Hook, first, None));
+            let (world, token) = (world.clone(), Held::new(world, first));
             PanicPolicy::restart(move || restart(&world, first, &token))
         }
         OnPanic::Within { .. } => {
-            let (world, token) = (world.clone(), world.token(Kind::Hook, first, None));
+            let (world, token) = (world.clone(), Held::new(world, first));
             let restarts = restarts(plan.on_panic);
             PanicPolicy::restart_within(restarts, move || restart(&world, first, &token))
         }
@@ -1256,11 +1346,11 @@ pub fn build(world: &Arc<World>, at: usize) -> Option<Handle> {
         OnPanic::Stop => PanicPolicy::Stop,
         OnPanic::Resume => PanicPolicy::Resume,
         OnPanic::Restart => {
-            let (world, token) = (world.clone(), world.token(Kind::Hook, at, None));
+            let (world, token) = (world.clone(), Held::new(world, at));
             PanicPolicy::restart(move || restart(&world, at, &token))
         }
         OnPanic::Within { .. } => {
-            let (world, token) = (world.clone(), world.token(Kind::Hook, at, None));
+            let (world, token) = (world.clone(), Held::new(world, at));
             let restarts = restarts(plan.on_panic);
             PanicPolicy::restart_within(restarts, move || restart(&world, at, &token))
         }

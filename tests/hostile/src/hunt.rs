@@ -1,14 +1,16 @@
 //! The parent: children that run programs, what they say, and how a failing program becomes small.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Read};
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::{Args, program};
+use crate::case::{Case, Genome};
+use crate::{Args, ledger};
 
 /// So many programs run in one process.
 const BATCH: u64 = 500;
@@ -21,17 +23,22 @@ const MOST_TIME: Duration = Duration::from_secs(240);
 struct Ran {
     /// How many programs came to their end, well or not.
     programs: u64,
+    /// The same, begun one after the other.
+    operations: u64,
     /// The last that it began.
-    seed: u64,
-    /// What was found: the seed and a kind, each with a detail.
-    found: BTreeMap<(u64, String), String>,
+    last: Option<Genome>,
+    /// What was found: the program and a kind, each with a detail.
+    found: BTreeMap<(Genome, String), String>,
+    /// What did something new, and what that was.
+    new: Vec<String>,
     /// What was made, after the end of a program, by what it had forgotten.
     late: BTreeMap<String, u64>,
 }
 
 impl Ran {
     fn find(&mut self, kind: &str, detail: String) {
-        self.found.entry((self.seed, kind.into())).or_insert(detail);
+        let last = self.last.clone().unwrap_or(Genome::from(0));
+        self.found.entry((last, kind.into())).or_insert(detail);
     }
 }
 
@@ -47,6 +54,7 @@ fn run_child(args: &Args, more: &[String], until: Instant) -> Ran {
             &args.patience.to_string(),
         ])
         .args(["--only", &args.only])
+        .args(args.spin.then_some("--spin"))
         .args(more)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -67,14 +75,16 @@ fn run_child(args: &Args, more: &[String], until: Instant) -> Ran {
     loop {
         match said.recv_timeout(Duration::from_millis(250)) {
             Ok(line) => match line.split_once(' ') {
-                Some(("begin", seed)) => {
-                    ran.seed = seed.parse().unwrap_or(0);
+                Some(("begin", genome)) => {
+                    ran.last = genome.parse().ok();
                     (running, since, cpu) = (true, Instant::now(), processor_time(&child));
                 }
-                Some(("end", _)) => {
+                Some(("end", operations)) => {
                     running = false;
                     ran.programs += 1;
+                    ran.operations += operations.parse().unwrap_or(0);
                 }
+                Some(("new", what)) => ran.new.push(what.into()),
                 Some(("late", kind)) => *ran.late.entry(kind.into()).or_default() += 1,
                 Some(("finding", what)) => {
                     let (kind, detail) = what.split_once('|').unwrap_or((what, ""));
@@ -134,19 +144,95 @@ fn processor_time(child: &Child) -> Duration {
     Duration::from_millis(fields.filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() * 10)
 }
 
+/// What a folder keeps from one run to the next: programs that did something new, how far the seeds
+/// have come, and how much was done.
+#[derive(Default)]
+pub struct Corpus {
+    genomes: Vec<Genome>,
+    /// Half of the programs are new; the other half are of these, but for a part.
+    is_kept: bool,
+}
+
+impl Corpus {
+    /// What is known by now. The features of what is kept count as seen.
+    pub fn read(args: &Args) -> Self {
+        let Some(state) = &args.state else { return Corpus::default() };
+        let text = fs::read_to_string(state.join("corpus")).unwrap_or_default();
+        let mut corpus = Corpus { genomes: Vec::new(), is_kept: true };
+        for (genome, new) in text.lines().filter_map(|line| line.split_once(' ')) {
+            corpus.genomes.extend(genome.parse());
+            new.split(',').filter_map(|at| at.parse().ok()).for_each(ledger::is_known);
+        }
+        corpus
+    }
+
+    pub fn add(&mut self, genome: Genome) {
+        self.genomes.extend(self.is_kept.then_some(genome));
+    }
+
+    /// The program of that number.
+    pub fn next(&self, seed: u64) -> Genome {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        match self.genomes.len() {
+            0 => seed.into(),
+            _ if rng.bool() => seed.into(),
+            all => self.genomes[rng.usize(..all)].mutated(&mut rng),
+        }
+    }
+}
+
+/// The figures of all runs with this folder, by their names.
+fn figures(args: &Args) -> BTreeMap<String, u64> {
+    let text = args.state.as_ref().map(|state| fs::read_to_string(state.join("figures")));
+    let text = text.and_then(Result::ok).unwrap_or_default();
+    let figures = text.lines().filter_map(|line| line.split_once(' '));
+    figures.filter_map(|(name, figure)| Some((name.into(), figure.parse().ok()?))).collect()
+}
+
+/// Appends to a file of the folder.
+fn note(args: &Args, name: &str, text: &str) {
+    let Some(state) = &args.state else { return };
+    let file = OpenOptions::new().append(true).create(true).open(state.join(name));
+    if let Err(error) = file.and_then(|mut file| file.write_all(text.as_bytes())) {
+        eprintln!("hostile: {name} cannot be written: {error}");
+    }
+}
+
 /// Looks for programs that fail; true if there is none.
 pub fn hunt(args: &Args) -> bool {
+    if let Some(state) = &args.state {
+        if let Err(error) = fs::create_dir_all(state) {
+            eprintln!("hostile: {}: {error}", state.display());
+            return false;
+        }
+    }
     let clock = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |time| time.as_micros() as u64);
-    let first = args.seed.unwrap_or(clock);
-    let seconds = args.seconds.unwrap_or(if args.programs.is_some() { 1 << 30 } else { 10 });
+    let before = figures(args);
+    let kept = |name: &str| before.get(name).copied();
+    let first = args.seed.or(kept("next")).unwrap_or(clock);
+    let hours = args.hours.map(|hours| (hours * 3600.0) as u64);
+    let bounded = if args.programs.is_some() { 1 << 30 } else { 10 };
+    let seconds = args.seconds.or(hours).unwrap_or(bounded);
     let start = Instant::now();
     let until = start + Duration::from_secs(seconds);
     let most = args.programs.unwrap_or(u64::MAX);
-    let (next, ran_in_all, failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let next = AtomicU64::new(0);
+    let [ran_in_all, operations, failed] = [const { AtomicU64::new(0) }; 3];
     let late = Mutex::new(BTreeMap::<String, u64>::new());
     let known = Mutex::new(BTreeMap::<(String, &'static str), u64>::new());
+    let told = || {
+        let Some(state) = &args.state else { return };
+        let figures = [
+            ("next", first.wrapping_add(next.load(SeqCst))),
+            ("programs", kept("programs").unwrap_or(0) + ran_in_all.load(SeqCst)),
+            ("operations", kept("operations").unwrap_or(0) + operations.load(SeqCst)),
+            ("failed", kept("failed").unwrap_or(0) + failed.load(SeqCst)),
+        ];
+        let text = figures.map(|(name, figure)| format!("{name} {figure}\n")).concat();
+        let _ = fs::write(state.join("figures"), text);
+    };
     println!("hostile: from seed {first} on");
     let worker = || {
         loop {
@@ -156,15 +242,20 @@ pub fn hunt(args: &Args) -> bool {
                 if Instant::now() > until {
                     return;
                 }
-                let seed = first.wrapping_add(at);
-                let more = [
+                let mut more = vec![
                     "--seed".into(),
-                    seed.to_string(),
+                    first.wrapping_add(at).to_string(),
                     "--programs".into(),
                     (end - at).to_string(),
                 ];
+                if let Some(state) = &args.state {
+                    more.extend(["--state".into(), state.display().to_string()]);
+                }
                 let ran = run_child(args, &more, until);
                 ran_in_all.fetch_add(ran.programs, SeqCst);
+                operations.fetch_add(ran.operations, SeqCst);
+                ran.new.iter().for_each(|new| note(args, "corpus", &format!("{new}\n")));
+                told();
                 for (kind, times) in &ran.late {
                     *late.lock().unwrap().entry(kind.clone()).or_default() += times;
                 }
@@ -172,11 +263,11 @@ pub fn hunt(args: &Args) -> bool {
                     at = end;
                     continue;
                 }
-                let seeds: BTreeSet<_> = ran.found.keys().map(|(seed, _)| *seed).collect();
-                failed.fetch_add(seeds.len() as u64, SeqCst);
-                at = ran.seed.wrapping_sub(first) + 1;
-                for ((seed, kind), detail) in ran.found {
-                    let kind_here = (kind.clone(), program(args, seed).profile);
+                let programs: BTreeSet<_> = ran.found.keys().map(|(genome, _)| genome).collect();
+                failed.fetch_add(programs.len() as u64, SeqCst);
+                at += ran.programs.max(1);
+                for ((genome, kind), detail) in ran.found {
+                    let kind_here = (kind.clone(), Case::of(args, &genome).profile());
                     let times = {
                         let mut known = known.lock().unwrap();
                         let times = known.entry(kind_here).or_default();
@@ -184,8 +275,10 @@ pub fn hunt(args: &Args) -> bool {
                         *times
                     };
                     if times == 1 {
-                        let small = smaller(args, seed, &kind, &detail);
-                        println!("[{} s] {small}", start.elapsed().as_secs());
+                        let small = smaller(args, &genome, &kind, &detail);
+                        let small = format!("[{} s] {small}\n", start.elapsed().as_secs());
+                        print!("{small}");
+                        note(args, "failures", &small);
                     }
                 }
             }
@@ -195,6 +288,7 @@ pub fn hunt(args: &Args) -> bool {
         }
     };
     thread::scope(|scope| (0..args.threads).for_each(|_| drop(scope.spawn(worker))));
+    told();
     for ((kind, profile), times) in known.lock().unwrap().iter() {
         println!("{times:6} programs of profile {profile}: {kind}");
     }
@@ -203,43 +297,46 @@ pub fn hunt(args: &Args) -> bool {
         println!("made after the end of programs, by what they had forgotten: {late:?}");
     }
     let (ran, failed) = (ran_in_all.load(SeqCst), failed.load(SeqCst));
-    println!("hostile: {ran} programs run in {} s, {failed} failed", start.elapsed().as_secs());
+    let (operations, seconds) = (operations.load(SeqCst), start.elapsed().as_secs());
+    println!(
+        "hostile: {ran} programs of {operations} operations run in {seconds} s, {failed} failed"
+    );
     failed == 0 && ran > 0
 }
 
 /// Runs one program many times, and prints it; true if it never fails.
-pub fn replay(args: &Args, seed: u64) -> bool {
-    print!("{}", program(args, seed));
+pub fn replay(args: &Args, genome: &Genome) -> bool {
+    print!("{}", Case::of(args, genome));
     let limit = Duration::from_secs(args.seconds.unwrap_or(600));
-    let ran = again(args, seed, args.times, limit);
+    let ran = again(args, genome, args.times, limit);
     ran.found.iter().for_each(|((_, kind), detail)| println!("FOUND {kind}: {detail}"));
     println!("hostile: run {} times", ran.programs);
     ran.found.is_empty()
 }
 
 /// Runs one program until it fails, a number of times at most.
-fn again(args: &Args, seed: u64, times: u64, limit: Duration) -> Ran {
-    let mut more = vec!["--replay".into(), seed.to_string(), "--times".into(), times.to_string()];
+fn again(args: &Args, genome: &Genome, times: u64, limit: Duration) -> Ran {
+    let mut more = vec!["--replay".into(), genome.to_string(), "--times".into(), times.to_string()];
     more.extend(args.keep.iter().flat_map(|kept| ["--keep".into(), list(kept)]));
     run_child(args, &more, Instant::now() + limit)
 }
 
-fn list(steps: &[u32]) -> String {
+pub fn list(steps: &[u32]) -> String {
     steps.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// Takes steps away for as long as the program fails in the same way, and tells about it.
-fn smaller(args: &Args, seed: u64, kind: &str, detail: &str) -> String {
+fn smaller(args: &Args, genome: &Genome, kind: &str, detail: &str) -> String {
     let until = Instant::now() + Duration::from_secs(args.shrink);
     let with =
         |kept: Vec<u32>| Args { keep: Some(kept), patience: args.patience.min(2), ..args.clone() };
     // After how many runs it fails.
     let fails = |kept: &[u32], times: u64| {
         let left = until.saturating_duration_since(Instant::now()).min(Duration::from_secs(5));
-        let ran = again(&with(kept.to_vec()), seed, times, left);
-        ran.found.contains_key(&(seed, kind.to_string())).then_some(ran.programs)
+        let ran = again(&with(kept.to_vec()), genome, times, left);
+        ran.found.contains_key(&(genome.clone(), kind.to_string())).then_some(ran.programs)
     };
-    let mut kept = program(args, seed).steps();
+    let mut kept = Case::of(args, genome).steps();
     let first = fails(&kept, 1000);
     // As often as it took, and some more.
     let times = first.map_or(0, |runs| (runs * 5).max(20));
@@ -253,16 +350,19 @@ fn smaller(args: &Args, seed: u64, kind: &str, detail: &str) -> String {
         let mut fewer = kept.clone();
         fewer.drain(at..(at + chunk).min(kept.len()));
         // What lies in a step goes with it.
-        fewer = program(&with(fewer), seed).steps();
+        fewer = Case::of(&with(fewer), genome).steps();
         if fails(&fewer, times).is_some() { kept = fewer } else { at += chunk }
     }
-    let only = if args.only.is_empty() { String::new() } else { format!(" --only {}", args.only) };
+    let mut only = String::from(if args.spin { " --spin" } else { "" });
+    if !args.only.is_empty() {
+        only += &format!(" --only {}", args.only);
+    }
     let Some(runs) = first else {
         return format!(
-            "FOUND {kind}: {detail}\n  --replay {seed}{only}\n  has not failed again by itself\n"
+            "FOUND {kind}: {detail}\n  --replay {genome}{only}\n  has not failed again by itself\n"
         );
     };
-    let command = format!("--replay {seed}{only} --keep {}", list(&kept));
+    let command = format!("--replay {genome}{only} --keep {}", list(&kept));
     let often = format!("has failed again, the first time after {runs} runs");
-    format!("FOUND {kind}: {detail}\n  {command}\n  {often}\n{}", program(&with(kept), seed))
+    format!("FOUND {kind}: {detail}\n  {command}\n  {often}\n{}", Case::of(&with(kept), genome))
 }

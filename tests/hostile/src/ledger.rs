@@ -10,9 +10,10 @@
 //! are no concern of the table's.
 
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write as _;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// What became of a token.
 pub const DROPPED: u32 = 1;
@@ -55,6 +56,11 @@ const SLOTS: usize = 1 << 16;
 static FLAGS: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
 /// How much has happened.
 static PROGRESS: AtomicU64 = AtomicU64::new(0);
+/// How many calls of the crate there were.
+static OPERATIONS: AtomicU64 = AtomicU64::new(0);
+/// What was done in which places, by a hash.
+static SEEN: [AtomicU32; 2048] = [const { AtomicU32::new(0) }; 2048];
+static NEW: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 static BOOK: Mutex<Book> = Mutex::new(Book { entries: Vec::new(), findings: 0 });
 /// The program that is running, by its number in this process.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
@@ -168,6 +174,37 @@ impl Drop for Token {
 /// A program is not stuck.
 pub fn happens() {
     PROGRESS.fetch_add(1, SeqCst);
+}
+
+/// The crate was called, so often.
+pub fn calls(times: u64) {
+    OPERATIONS.fetch_add(times, Relaxed);
+}
+
+/// How often since this was asked before.
+pub fn operations() -> u64 {
+    OPERATIONS.swap(0, SeqCst)
+}
+
+/// Something was done where something else was done before: is that new?
+pub fn feature(what: impl Hash) {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    let at = hasher.finish() as u32 & 0xffff;
+    let bit = 1 << (at % 32);
+    if SEEN[at as usize / 32].fetch_or(bit, Relaxed) & bit == 0 {
+        NEW.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(at);
+    }
+}
+
+/// That feature is no news.
+pub fn is_known(at: u32) {
+    SEEN[at as usize / 32 % 2048].fetch_or(1 << (at % 32), Relaxed);
+}
+
+/// What is new since this was asked before.
+pub fn new_features() -> Vec<u32> {
+    std::mem::take(&mut NEW.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
 }
 
 /// Has something happened since? (From [`progress`] before.)

@@ -5,6 +5,8 @@
 //! cargo run --release -p hostile                         a few seconds of it
 //! cargo run --release -p hostile -- --seconds 3600       an hour
 //! cargo run --release -p hostile -- --replay SEED        one program, and its listing
+//! cargo run --release -p hostile -- --spin --seconds 60  two threads in tight loops instead
+//! cargo run --release -p hostile -- --hours 8 --state F  goes on where F says, and keeps what was new
 //! ```
 //!
 //! A program ([`plan`]) comes from a seed alone ([`draw`]): what there is, the steps of each
@@ -19,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+mod case;
 mod draw;
 mod face;
 mod hunt;
@@ -26,13 +29,16 @@ mod ledger;
 mod plan;
 mod record;
 mod run;
+mod spin;
 mod timing;
 mod turns;
 mod user;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use case::{Case, Genome};
 use clap::Parser;
 
 /// Random safe programs in which all user code may misbehave.
@@ -41,15 +47,24 @@ pub struct Args {
     /// For how long to look (10, unless a number of programs is given)
     #[arg(long)]
     seconds: Option<u64>,
+    /// The same in hours
+    #[arg(long, conflicts_with = "seconds")]
+    hours: Option<f64>,
+    /// A folder that keeps which programs did something new, what failed, and where to go on
+    #[arg(long)]
+    state: Option<PathBuf>,
+    /// Two threads in tight loops, in place of programs: for windows of nanoseconds
+    #[arg(long)]
+    spin: bool,
     /// How many programs to run
     #[arg(long)]
     programs: Option<u64>,
     /// The seed of the first program; each next one has the next (by default, the time)
     #[arg(long)]
     seed: Option<u64>,
-    /// Run the program of this seed, and print it
+    /// Run the program of this seed, and print it (`SEED/PART:SEED`: that part comes from another)
     #[arg(long, value_name = "SEED")]
-    replay: Option<u64>,
+    replay: Option<Genome>,
     /// Of its steps only these: `3,7,9`
     #[arg(long, value_delimiter = ',', value_name = "STEPS")]
     keep: Option<Vec<u32>>,
@@ -78,25 +93,16 @@ pub struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    if draw::program(0, &args.only).is_none() {
+    if draw::program(&Genome::from(0), &args.only).is_none() {
         eprintln!("hostile: there is no such profile");
         return ExitCode::from(2);
     }
-    let is_well = match (args.child, args.replay) {
+    let is_well = match (args.child, &args.replay) {
         (true, _) => child(&args),
-        (false, Some(seed)) => hunt::replay(&args, seed),
+        (false, Some(genome)) => hunt::replay(&args, genome),
         (false, None) => hunt::hunt(&args),
     };
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// The program of a seed, as far as the arguments leave it.
-fn program(args: &Args, seed: u64) -> plan::Program {
-    let program = draw::program(seed, &args.only).expect("there is such a profile");
-    match &args.keep {
-        Some(kept) => program.with_only(&kept.iter().copied().collect()),
-        None => program,
-    }
 }
 
 /// Runs programs one after the other, and says which: with `--replay`, always the same.
@@ -108,14 +114,26 @@ fn child(args: &Args) -> bool {
             ledger::finding(&format!("a panic at {at}"), &info.to_string());
         }
     }));
-    let stack = args.stack << 10;
+    let (stack, patience) = (args.stack << 10, Duration::from_secs(args.patience));
     face::prepare(stack);
     let count = if args.replay.is_some() { args.times } else { args.programs.unwrap_or(1) };
+    let mut corpus = hunt::Corpus::read(args);
     for n in 0..count {
-        let seed = args.replay.unwrap_or_else(|| args.seed.unwrap_or(0).wrapping_add(n));
-        println!("begin {seed}");
-        let is_well = run::run(program(args, seed), stack, Duration::from_secs(args.patience));
-        println!("end {seed}");
+        let genome = match &args.replay {
+            Some(genome) => genome.clone(),
+            None => corpus.next(args.seed.unwrap_or(0).wrapping_add(n)),
+        };
+        println!("begin {genome}");
+        let is_well = match Case::of(args, &genome) {
+            Case::Program(program) => run::run(program, stack, patience),
+            Case::Spin(spin) => spin::run(spin, stack, patience),
+        };
+        let new = ledger::new_features();
+        if !new.is_empty() {
+            println!("new {genome} {}", hunt::list(&new));
+            corpus.add(genome.clone());
+        }
+        println!("end {}", ledger::operations());
         if !is_well || args.replay.is_some() && ledger::findings() > 0 {
             // What is left of it would be in the way of others, and a replay has what it wanted.
             std::process::exit(1);

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::case::Genome;
+
 /// What a piece of user code does when it is called.
 #[derive(Clone, Default)]
 pub struct Body(pub Vec<Step>);
@@ -478,6 +480,10 @@ pub enum PlaceKind {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Manner {
     AtOnce,
+    /// In a turn of an actor that is made for it.
+    InTurn,
+    /// Sends it to an actor.
+    ByActor,
     Later,
     OtherThread,
     Forget,
@@ -491,14 +497,16 @@ pub enum Runs {
     Senders,
     Place(usize),
     /// Its own executor, which does these in turn, and its code before.
-    Odd(Vec<Manner>, Body, Asked),
+    Odd(Vec<Manner>, Body, After),
 }
 
-/// What it does at each so many questions whether it is closed. (Then it says that it is.)
+/// What it does when it has given the drain away, and at each so many questions whether it is closed.
+/// (Then it says that it is.)
 #[derive(Clone, Debug)]
-pub struct Asked {
-    pub every: u32,
+pub struct After {
     pub body: Body,
+    pub every: u32,
+    pub asked: Body,
 }
 
 /// The most that a drain does.
@@ -577,6 +585,8 @@ pub struct Actor {
 #[derive(Clone, Default)]
 pub struct Hooks {
     pub state_dropped: Body,
+    /// What each of them holds is dropped.
+    pub captured: Body,
     pub restart: Body,
     pub end: Option<Body>,
     pub panicked: Option<Body>,
@@ -588,7 +598,7 @@ pub struct Hooks {
 
 #[derive(Clone)]
 pub struct Program {
-    pub seed: u64,
+    pub seed: Genome,
     pub profile: &'static str,
     pub places: Vec<PlaceKind>,
     /// How many systems there are.
@@ -680,15 +690,17 @@ impl Steps for Deed {
 
 impl Steps for Actor {
     fn bodies(&mut self, f: &mut dyn FnMut(&mut Body)) {
-        if let Runs::Odd(_, body, asked) = &mut self.runs {
+        if let Runs::Odd(_, body, after) = &mut self.runs {
             f(body);
-            f(&mut asked.body);
+            f(&mut after.body);
+            f(&mut after.asked);
         }
         if let Time::Odd { body, .. } = &mut self.clock {
             f(body);
         }
         let hooks = &mut self.hooks;
         f(&mut hooks.state_dropped);
+        f(&mut hooks.captured);
         f(&mut hooks.restart);
         [&mut hooks.end, &mut hooks.panicked, &mut hooks.undelivered, &mut hooks.batch]
             .into_iter()
@@ -828,6 +840,7 @@ impl fmt::Debug for Hooks {
             f,
             &[
                 ("state dropped", Some(&self.state_dropped)),
+                ("capture dropped", Some(&self.captured)),
                 ("restart", Some(&self.restart)),
                 ("end", self.end.as_ref()),
                 ("panicked", self.panicked.as_ref()),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use crate::face::Handle;
-use crate::ledger::{ACCEPTED, Kind, NOBODY, RUN, Token, finding, messages};
+use crate::ledger::{ACCEPTED, Kind, NOBODY, RUN, Token, described, finding, lacks, messages};
 use crate::plan::{OnPanic, Time};
 use crate::timing;
 use crate::user::World;
@@ -56,6 +56,68 @@ impl Who {
     }
 }
 
+/// The messages of an actor, as far as they take places and have an order.
+#[derive(Default)]
+pub struct Places {
+    /// How many were made, and how many of them certainly take no place any more.
+    pub made: AtomicU64,
+    gone: AtomicU64,
+    /// Those that were sent, or wait for room, and have not begun: since when, and who has begun
+    /// that was made later.
+    line: Mutex<Vec<(u32, u64, Option<u32>)>>,
+}
+
+impl Places {
+    pub fn is_in_line(&self, id: u32, since: u64) {
+        let mut line = self.line.lock().unwrap();
+        if lacks(id, RUN) && line.iter().all(|(one, ..)| *one != id) {
+            line.push((id, since, None));
+        }
+    }
+
+    /// It has come back.
+    pub fn leaves(&self, id: u32) {
+        self.line.lock().unwrap().retain(|(one, ..)| *one != id);
+    }
+
+    /// Its turn begins. (One of an actor's at a time.)
+    pub fn begins(&self, id: u32, born: u64) {
+        self.gone.fetch_add(1, SeqCst);
+        let mut line = self.line.lock().unwrap();
+        for (_, since, overtaken) in line.iter_mut() {
+            if *since < born {
+                overtaken.get_or_insert(id);
+            }
+        }
+        let own = line.iter().position(|(one, ..)| *one == id).map(|at| line.swap_remove(at));
+        drop(line);
+        if let Some((_, _, Some(by))) = own {
+            let by = described(by);
+            finding("a newcomer before one that waits", &format!("{by} before {}", described(id)));
+        }
+    }
+
+    /// How many are gone before a message is sent.
+    pub fn gone(&self) -> u64 {
+        self.gone.load(SeqCst)
+    }
+
+    /// One is refused for want of room that was sent when so many were gone.
+    pub fn refuses(&self, capacity: usize, gone: u64) {
+        let others = self.made.load(SeqCst) - gone - 1;
+        if others < capacity as u64 {
+            let about = format!("of {capacity} places, at most {others} were taken");
+            finding("full beside a free place", &about);
+        }
+        self.comes_back();
+    }
+
+    /// One that was sent has come back and takes no place.
+    pub fn comes_back(&self) {
+        self.gone.fetch_add(1, SeqCst);
+    }
+}
+
 /// What was counted of an actor.
 #[derive(Default)]
 pub struct Record {
@@ -70,6 +132,7 @@ pub struct Record {
     pub cancelled: AtomicU64,
     /// Messages that are sent to it again and again.
     pub beats: AtomicU64,
+    pub room: Places,
     /// More turns come, or go, than messages.
     pub is_vague: AtomicBool,
 }

@@ -279,12 +279,16 @@ fn drop_handles(world: &Arc<World>) {
 }
 
 fn drop_places(world: &Arc<World>) {
-    for place in &world.places {
+    for (at, place) in world.places.iter().enumerate() {
         let mut place = place.lock().unwrap().take();
         // The pump may hold it for a moment.
         while let Some(shared) = place.take() {
             match Arc::try_unwrap(shared) {
-                Ok(place) => drop(caught(|| place.shut_down(For::Ever))),
+                Ok(place) => {
+                    if caught(|| place.shut_down(For::Ever)) == Some(true) {
+                        world.check_gone(at);
+                    }
+                }
                 Err(shared) => {
                     place = Some(shared);
                     thread::yield_now();

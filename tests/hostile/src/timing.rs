@@ -15,7 +15,7 @@ use turnwise::{Actor, Clock, Context, Handler, MonotonicClock, Reason, VirtualCl
 use crate::face::Handle;
 use crate::ledger::{BACK, Kind, NOBODY, RUN, Token, finding, flags, is_current, mark};
 use crate::plan::{Body, FUTURES, Letter, Room, Runs, Time, Touch};
-use crate::user::{Mail, State, World, caught, panics};
+use crate::user::{Mail, State, World, called, caught, panics};
 
 const FIRED: u32 = 1;
 /// Somebody cancels it, and does not know yet whether that comes in time.
@@ -210,7 +210,7 @@ impl Function {
             // It is over then.
             panics();
         }
-        self.world.user(&self.body);
+        self.world.user("a timer", &self.body);
     }
 }
 
@@ -346,6 +346,7 @@ pub struct Delayed {
 
 impl Delayed {
     fn run(mut self, state: &mut State) {
+        let _called = called("a turn");
         self.alarm.fires();
         self.mail.take().into_iter().for_each(|mail| drop(mail.run(state)));
     }
@@ -408,7 +409,7 @@ impl Clone for Beat {
         if self.world.clockwork.over.load(SeqCst) {
             panics();
         }
-        self.world.user(&self.letter.answer);
+        self.world.user("the clone of a message", &self.letter.answer);
         let Beat { world, to, alarm, letter, .. } = self;
         let token = world.token(Kind::Timer, *to, None);
         let (world, alarm, letter) = (world.clone(), alarm.clone(), letter.clone());
@@ -418,7 +419,7 @@ impl Clone for Beat {
 
 impl Drop for Beat {
     fn drop(&mut self) {
-        self.world.user(&self.letter.dropped);
+        self.world.user("the drop of a message", &self.letter.dropped);
     }
 }
 
@@ -426,9 +427,10 @@ impl Handler<Beat> for State {
     type Reply = ();
     fn handle(&mut self, beat: Beat, _: &mut Context<'_, Self>) {
         // Any number of them may wait in the mailbox when the timer is cancelled.
+        let (_called, beat) = (called("a turn"), beat);
         let world = beat.world.clone();
         let _turn = self.message(beat.to);
-        world.user(&beat.letter.turn);
+        world.user("a turn", &beat.letter.turn);
     }
 }
 

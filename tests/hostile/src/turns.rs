@@ -17,8 +17,8 @@ use turnwise::{AbortHandle, AsyncContext, AsyncHandler, Promise, promise};
 
 use crate::face::{self, Underway};
 use crate::ledger::{RUN, Token, lacks};
-use crate::plan::{Await, FUTURES, Inside, Rings, Runs};
-use crate::user::{Answer, Doing, Mail, State, World, caught};
+use crate::plan::{Await, FUTURES, Inside, Rings};
+use crate::user::{Answer, Doing, Mail, State, World, caught, wakes};
 
 /// After so long, whoever was not woken is woken.
 const LONG: Duration = Duration::from_millis(2);
@@ -95,6 +95,10 @@ impl Desk {
 /// Wakes whom nobody has woken for long, each in a thread of its own: a wake may run an executor.
 pub fn wake_the_forgotten(world: &Arc<World>) {
     while world.pumping.load(SeqCst) {
+        if world.held.load(SeqCst) > 0 {
+            thread::sleep(Duration::from_micros(500));
+            continue;
+        }
         for slot in 0..FUTURES {
             if let Some(kept) = late(&world.desk.wakers[slot]) {
                 world.start("wake".into(), Doing::Code, move |_| kept.waker.wake_by_ref());
@@ -108,14 +112,6 @@ pub fn wake_the_forgotten(world: &Arc<World>) {
     }
 }
 
-/// Wakes a turn: that polls nothing and runs nobody, but for what the actor's own executor does.
-fn wakes(world: &World, at: usize, wake: impl FnOnce()) {
-    match world.program.actors[at].runs {
-        Runs::Odd(..) => wake(),
-        Runs::Senders | Runs::Place(_) => crate::user::within(Doing::Poll, wake),
-    }
-}
-
 /// What a step does with a turn's waker.
 pub fn ring(world: &Arc<World>, slot: usize, how: Rings) {
     let place = &world.desk.wakers[slot];
@@ -123,14 +119,15 @@ pub fn ring(world: &Arc<World>, slot: usize, how: Rings) {
     let (waker, at) = (&kept.waker, kept.at);
     match how {
         Rings::Wake => {
-            let waker = waker.clone();
+            let (waker, last) = (waker.clone(), waker.clone());
             drop(kept);
-            return wakes(world, at, || waker.wake());
+            wakes(|| waker.wake());
+            return drop(last);
         }
         Rings::Drop => return drop(kept),
         Rings::ByRef => {
-            wakes(world, at, || waker.wake_by_ref());
-            wakes(world, at, || waker.wake_by_ref());
+            wakes(|| waker.wake_by_ref());
+            wakes(|| waker.wake_by_ref());
         }
         Rings::Elsewhere => {
             let other = waker.clone();
@@ -157,14 +154,14 @@ pub fn ring(world: &Arc<World>, slot: usize, how: Rings) {
 
 pub fn give(world: &Arc<World>, slot: usize, keeps: bool) {
     let Some(gift) = taken(&world.desk.gifts[slot]) else { return };
-    if keeps { gift.keep(()) } else { drop(gift) }
+    if keeps { wakes(|| gift.keep(())) } else { drop(gift) }
 }
 
 pub fn abort(world: &Arc<World>, slot: usize, stays: bool) {
     let Some((to, handle)) = taken(&world.desk.aborts[slot]) else { return };
     // It may be counted as a turn that never began.
     world.entries[to].record.cancelled.fetch_add(1, SeqCst);
-    handle.abort();
+    wakes(|| handle.abort());
     if stays {
         put(&world.desk.aborts[slot], (to, handle));
     }

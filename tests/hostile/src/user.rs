@@ -2,9 +2,10 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::mem::Discriminant;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::thread;
@@ -16,8 +17,8 @@ use crate::face::{
     self, Asked, Done, Handle, Limit, Order, Outcome, Owed, Place, Route, Underway, Weak,
 };
 use crate::ledger::{
-    ACCEPTED, BACK, CLAIMED, DROPPED, FORGIVEN, KEPT, Kind, NOBODY, RUN, SETTLED, TOLD, Token,
-    WITHDRAWN, described, finding, flags, happens, lacks, mark,
+    ACCEPTED, BACK, CLAIMED, DROPPED, FORGIVEN, HOOKED, KEPT, Kind, NOBODY, RUN, SETTLED, TOLD,
+    Token, WITHDRAWN, calls, described, feature, finding, flags, happens, lacks, mark, messages,
 };
 use crate::plan::{
     Bell, Body, Deed, FUTURES, Fate, For, How, Inside, Later, Letter, Manner, OnPanic, PlaceKind,
@@ -44,12 +45,28 @@ const DEEPEST: u32 = 10;
 /// So many steps may a program make, for user code may be called without an end.
 const FUEL: i32 = 600;
 
+/// Who called what a thread is doing: if the crate unwinds, no user code is called by it. What is
+/// dropped in a frame of its own, while that unwinds, is the program's.
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Program,
+    /// Called by a thread that was unwinding, or not.
+    Crate {
+        unwinds: bool,
+    },
+}
+
 thread_local! {
     static DOING: Cell<Doing> = const { Cell::new(Doing::Code) };
+    static SIDE: Cell<Side> = const { Cell::new(Side::Crate { unwinds: false }) };
+    /// A waker or a handle that cuts a turn was called, maybe under a lock that user code takes.
+    static WAKING: Cell<bool> = const { Cell::new(false) };
     /// An executor of the program's own has been called.
     static EXECUTING: Cell<bool> = const { Cell::new(false) };
     /// The payload of a panic is being dropped.
     static DROPPING: Cell<bool> = const { Cell::new(false) };
+    /// What the step before did.
+    static BEFORE: Cell<Option<Discriminant<Deed>>> = const { Cell::new(None) };
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     /// The actor whose turn was the last here.
     static LAST: Cell<usize> = const { Cell::new(NOBODY) };
@@ -58,10 +75,14 @@ thread_local! {
 }
 
 /// What the thread did before comes back when this is dropped.
-struct Was(Doing);
+pub struct Was(Doing, Side);
 
 fn now(doing: Doing) -> Was {
-    Was(DOING.replace(doing))
+    let side = match doing {
+        Doing::Poll => Side::Crate { unwinds: thread::panicking() },
+        _ => Side::Program,
+    };
+    Was(DOING.replace(doing), SIDE.replace(side))
 }
 
 /// Does that as such code.
@@ -70,9 +91,43 @@ pub fn within<R>(doing: Doing, f: impl FnOnce() -> R) -> R {
     f()
 }
 
+/// Calls the crate.
+fn asks<R>(f: impl FnOnce() -> R) -> R {
+    let _was = Was(DOING.get(), SIDE.replace(Side::Crate { unwinds: thread::panicking() }));
+    f()
+}
+
+/// Wakes or cuts a turn, as if a lock were held that other user code takes.
+pub fn wakes<R>(f: impl FnOnce() -> R) -> R {
+    let (_was, _waking) = (now(Doing::Poll), Waking(WAKING.replace(true)));
+    f()
+}
+
+struct Waking(bool);
+
+impl Drop for Waking {
+    fn drop(&mut self) {
+        WAKING.set(self.0);
+    }
+}
+
+/// The crate calls user code: may it? Until the guard is dropped, the program's frames are on top.
+pub fn called(what: &'static str) -> Was {
+    face::looks_around();
+    if thread::panicking() && SIDE.get() == (Side::Crate { unwinds: false }) {
+        let by = std::backtrace::Backtrace::force_capture();
+        finding("user code is called while a thread unwinds", &format!("{what}, by {by}"));
+    }
+    if WAKING.get() && !matches!(what, "an executor" | "a capture" | "the drop of a payload") {
+        finding("a wake runs user code", what);
+    }
+    Was(DOING.get(), SIDE.replace(Side::Program))
+}
+
 impl Drop for Was {
     fn drop(&mut self) {
         DOING.set(self.0);
+        SIDE.set(self.1);
     }
 }
 
@@ -143,7 +198,11 @@ pub struct World {
     pub clockwork: Clockwork,
     pub desk: Desk,
     late: Mutex<Vec<face::Drain>>,
+    runners: Mutex<HashMap<usize, face::Runner>>,
     fuel: AtomicI32,
+    moments: AtomicU64,
+    /// So many threads want no turn woken.
+    pub held: AtomicI32,
     threads: Mutex<Vec<(String, thread::JoinHandle<()>)>>,
     /// Actors that keep other ones, by a handle in a state or a message.
     keeps: Mutex<HashSet<(usize, usize)>>,
@@ -202,7 +261,10 @@ impl World {
             clock,
             desk: Desk::default(),
             late: Mutex::default(),
+            runners: Mutex::default(),
             fuel: AtomicI32::new(FUEL),
+            moments: AtomicU64::new(0),
+            held: AtomicI32::new(0),
             threads: Mutex::default(),
             keeps: Mutex::default(),
             pumping: AtomicBool::new(true),
@@ -227,7 +289,7 @@ impl World {
         if entry.tried.swap(true, SeqCst) {
             return;
         }
-        if let Some(actor) = face::build(self, at) {
+        if let Some(actor) = asks(|| face::build(self, at)) {
             entry.made.store(true, SeqCst);
             *entry.weak.lock().unwrap() = Some(actor.downgrade());
             *entry.handle.lock().unwrap() = Some(actor);
@@ -327,7 +389,7 @@ impl World {
             .name(face::PROGRAM_THREAD.into())
             .stack_size(self.stack)
             .spawn(move || {
-                DOING.set(doing);
+                let _was = now(doing);
                 INSIDE.set(inside);
                 caught(|| f(&world));
             });
@@ -350,18 +412,30 @@ impl World {
         }
         let holds = holds.and_then(|other| self.handle(other));
         let who = Who::new(at, self.token(Kind::State, at, None));
-        State { who, world: self.clone(), is_real: true, _holds: holds }
+        State { who, world: self.clone(), is_real: true, holds }
     }
 
     /// A new state of an actor of a spawner, which is known when its old one goes.
     pub fn fresh_state(self: &Arc<Self>) -> State {
-        State { who: Who::fresh(), world: self.clone(), is_real: true, _holds: None }
+        State { who: Who::fresh(), world: self.clone(), is_real: true, holds: None }
     }
 
     /// Something to run a message on that its actor has not run.
     pub fn scratch(self: &Arc<Self>, at: usize) -> State {
         let who = Who::new(at, self.token(Kind::State, NOBODY, None));
-        State { who, world: self.clone(), is_real: false, _holds: None }
+        State { who, world: self.clone(), is_real: false, holds: None }
+    }
+
+    /// A number for each moment.
+    pub fn moment(&self) -> u64 {
+        self.moments.fetch_add(1, SeqCst)
+    }
+
+    /// From now on, whatever is made for that actor comes after this message.
+    fn is_in_line(&self, to: usize, id: u32) {
+        if let Some(entry) = self.entries.get(to) {
+            entry.record.room.is_in_line(id, self.moment());
+        }
     }
 
     pub fn mail(self: &Arc<Self>, to: usize, plan: &Arc<Letter>) -> Mail {
@@ -370,12 +444,14 @@ impl World {
             self.keeps.lock().unwrap().insert((to, at));
         }
         let token = self.token(Kind::Message, to, None);
-        let (world, plan) = (self.clone(), plan.clone());
-        Mail { token, to, world, plan, is_again: false, _carries: carries }
+        self.entries[to].record.room.made.fetch_add(1, SeqCst);
+        let (world, plan, born) = (self.clone(), plan.clone(), self.moment());
+        Mail { token, to, world, plan, born, is_again: false, carries }
     }
 
     /// User code is called.
-    pub fn user(self: &Arc<Self>, body: &Body) {
+    pub fn user(self: &Arc<Self>, what: &'static str, body: &Body) {
+        let _called = called(what);
         if !body.0.is_empty() {
             self.perform(body, Doing::Code);
         }
@@ -402,9 +478,16 @@ impl World {
         let (own_thread, kept) = match &self.program.actors[to].runs {
             Runs::Senders => (false, true),
             Runs::Odd(manners, ..) => (
-                true,
+                // The actor that it is run by is run by whoever waits.
+                self.program.actors[to].spawner.is_some()
+                    || manners.iter().any(|manner| *manner != Manner::ByActor),
                 manners.iter().all(|manner| match manner {
-                    Manner::AtOnce | Manner::OtherThread | Manner::Drop | Manner::Panic => true,
+                    Manner::AtOnce
+                    | Manner::InTurn
+                    | Manner::ByActor
+                    | Manner::OtherThread
+                    | Manner::Drop
+                    | Manner::Panic => true,
                     Manner::Later => self.program.pumped,
                     Manner::Forget | Manner::Refuse => false,
                 }),
@@ -460,6 +543,9 @@ impl World {
 
     fn step(self: &Arc<Self>, step: &Step) {
         happens();
+        calls(1);
+        let deed = std::mem::discriminant(&step.deed);
+        feature((deed, BEFORE.replace(Some(deed)), DOING.get() as u8, DEPTH.get().min(4)));
         if self.fuel.fetch_sub(1, SeqCst) <= 0 {
             return;
         }
@@ -476,14 +562,18 @@ impl World {
                 };
                 let mail = self.mail(*to, letter);
                 let id = mail.token.id;
-                told(id, face::send(&actor, *how, limit, mail), how.is_typed());
+                let accepted = asks(|| face::send(&actor, *how, limit, mail));
+                told(id, accepted, how.is_typed());
+                if accepted {
+                    self.is_in_line(*to, id);
+                }
             }
             Deed::SendMany { to, letters, iterator } => {
                 let Some(actor) = self.handle(*to) else { return };
                 let mut ids = Vec::new();
                 let mails = letters.iter().enumerate().map(|(at, letter)| {
                     if at == 1 {
-                        self.user(iterator);
+                        self.user("an iterator", iterator);
                     }
                     let mail = self.mail(*to, letter);
                     ids.push(mail.token.id);
@@ -496,7 +586,8 @@ impl World {
                 let Some(actor) = self.handle(*to) else { return };
                 let mail = self.mail(*to, letter);
                 let of = Origin { to: *to, group: mail.token.id, carries: letter.carries };
-                let asked = face::ask(&actor, *how, mail);
+                let asked = asks(|| face::ask(&actor, *how, mail));
+                self.is_in_line(*to, of.group);
                 drop(actor);
                 self.settle(asked, of, polled.as_ref(), *then, true);
             }
@@ -504,7 +595,7 @@ impl World {
                 let Some(actor) = self.handle(*to) else { return };
                 let mail = self.mail(*to, letter);
                 let of = Origin { to: *to, group: mail.token.id, carries: letter.carries };
-                let asked = face::order(&actor, Order { mail, later: *later });
+                let asked = asks(|| face::order(&actor, Order { mail, later: *later }));
                 drop(actor);
                 let comes = matches!(later, Later::AtOnce | Later::Broken | Later::Thread);
                 let polled = (step.id % 2 == 0).then_some(bell);
@@ -542,7 +633,7 @@ impl World {
                 let Some((to, route)) = way else { return };
                 let mail = self.mail(to, letter);
                 let id = mail.token.id;
-                if let Some(accepted) = route.tell(mail) {
+                if let Some(accepted) = asks(|| route.tell(mail)) {
                     told(id, accepted, true);
                 }
             }
@@ -578,7 +669,7 @@ impl World {
                 let mail =
                     self.mail(*to, &Arc::new(Letter { turn: body.clone(), ..Letter::default() }));
                 let id = mail.token.id;
-                match face::lend(&actor, mail) {
+                match asks(|| face::lend(&actor, mail)) {
                     true if lacks(id, RUN) => finding("an answer without a turn", "with"),
                     true => {}
                     false => self.is_cancelled(*to, id),
@@ -588,7 +679,7 @@ impl World {
                 let Some(actor) = self.handle(*to) else { return };
                 let mail = self.mail(*to, letter);
                 let of = Origin { to: *to, group: mail.token.id, carries: letter.carries };
-                let future = face::waiting(&actor, *what, mail);
+                let future = asks(|| face::waiting(&actor, *what, mail));
                 drop(actor);
                 let future = future.limited(limit_of(of.group));
                 self.underway(future, of, None, bell, *then);
@@ -601,6 +692,7 @@ impl World {
                     Poll::Ready(done) => self.is_done(done, &mut kept.future, kept.of, &waker),
                     Poll::Pending => {
                         (kept.is_pending, kept.left) = (true, None);
+                        self.is_in_line(kept.of.to, kept.of.group);
                         self.keep(*slot, kept);
                     }
                 }
@@ -662,11 +754,15 @@ impl World {
                     self.check_closed(*of);
                 }
             }
-            Deed::CloseIfIdle { of } => drop(self.handle(*of).map(|actor| actor.close_if_idle())),
-            Deed::Stop { of } => drop(self.handle(*of).map(|actor| actor.stop())),
+            Deed::CloseIfIdle { of } => {
+                if let Some(actor) = self.handle(*of) {
+                    asks(|| actor.close_if_idle());
+                }
+            }
+            Deed::Stop { of } => drop(self.handle(*of).map(|actor| asks(|| actor.stop()))),
             Deed::WaitIdle { of } => {
                 if let Some(actor) = self.handle(*of).filter(|_| self.may_wait(*of)) {
-                    face::wait_idle(&actor);
+                    asks(|| face::wait_idle(&actor));
                 }
             }
             Deed::WaitEnded { of, limit } => {
@@ -678,19 +774,24 @@ impl World {
             }
             Deed::ShutDownSystem { system, limit } => {
                 let system = self.systems[*system].lock().unwrap().clone();
-                system.into_iter().for_each(|system| drop(system.shutdown(face::short(*limit))));
+                system
+                    .into_iter()
+                    .for_each(|system| drop(asks(|| system.shutdown(face::short(*limit)))));
             }
             Deed::DropSystem { system } => {
                 let system = self.systems[*system].lock().unwrap().take();
                 drop(system);
             }
             Deed::ShutDownPlace { place, limit } => {
+                let place_at = *place;
                 let place = self.places[*place].lock().unwrap().take();
                 // Whoever runs a queue at the moment lets it go.
-                place
-                    .and_then(Arc::into_inner)
-                    .into_iter()
-                    .for_each(|place| place.shut_down(*limit));
+                if let Some(shared) = place.and_then(Arc::into_inner) {
+                    let is_over = asks(|| shared.shut_down(*limit));
+                    if is_over && DOING.get() == Doing::Steps {
+                        self.check_gone(place_at);
+                    }
+                }
             }
             Deed::RunQueue { place, most, limit } => {
                 let place = self.places[*place].lock().unwrap().clone();
@@ -702,7 +803,7 @@ impl World {
                 if EXECUTING.get() {
                     self.runs_in_executor.store(true, SeqCst);
                 }
-                place.map(|place| place.run(*most, limit));
+                place.map(|place| asks(|| place.run(*most, limit)));
             }
             Deed::Advance { micros } => self.clock.advance(Duration::from_micros((*micros).into())),
             Deed::Blocking { body } => face::blocking(|| self.perform(body, DOING.get())),
@@ -739,7 +840,7 @@ impl World {
                 let back = timing::try_with(self, &actor, mail, in_steps);
                 if let Some(mail) = back.and_then(Mail::sent_after_all) {
                     let id = mail.token.id;
-                    told(id, face::send(&actor, How::Tell, Limit::Immediate, mail), true);
+                    told(id, asks(|| face::send(&actor, How::Tell, Limit::Immediate, mail)), true);
                 }
             }
             Deed::SendAfter { to, micros, typed, letter, slot } => {
@@ -786,7 +887,10 @@ impl World {
         loop {
             match self.poll(|cx| future.poll(cx), &waker) {
                 Poll::Ready(done) => return self.is_done(done, &mut future, of, &waker),
-                Poll::Pending if polls <= 1 => break,
+                Poll::Pending if polls <= 1 => {
+                    self.is_in_line(of.to, of.group);
+                    break;
+                }
                 Poll::Pending => thread::sleep(Duration::from_micros(100)),
             }
             polls -= 1;
@@ -979,7 +1083,7 @@ impl World {
         let Outcome::Cancelled(Some(mail)) = outcome else { return };
         if let (Some(mail), Some(actor)) = (mail.sent_after_all(), self.handle(of.to)) {
             let id = mail.token.id;
-            told(id, face::send(&actor, How::Tell, Limit::Immediate, mail), true);
+            told(id, asks(|| face::send(&actor, How::Tell, Limit::Immediate, mail)), true);
         }
     }
 
@@ -1024,7 +1128,7 @@ impl World {
                 // It lies in that actor's mailbox.
                 self.keeps.lock().unwrap().insert((at, owed.to));
                 if let Some(actor) = self.handle(at) {
-                    face::pass_on(&actor, owed);
+                    face::pass_on(self, at, &actor, owed);
                 }
             }
             Later::Slot(slot) | Later::Claimed(slot) => {
@@ -1119,6 +1223,44 @@ impl World {
         }
     }
 
+    /// That place is gone: what its actors have accepted has its fate, also beside a turn that
+    /// waits. (A turn that is woken meanwhile goes to an executor that drops it: nobody wakes one.)
+    pub fn check_gone(self: &Arc<Self>, place: usize) {
+        let judged = |at: &usize| {
+            let plan = &self.program.actors[*at];
+            let (runs, rests) = (&plan.runs, plan.on_panic.rests());
+            matches!(runs, Runs::Place(one) if *one == place)
+                && !rests
+                && !self.is_leaky(*at)
+                && self.entries[*at].made.load(SeqCst)
+        };
+        let all: Vec<_> = (0..self.entries.len()).filter(judged).collect();
+        self.held.fetch_add(1, SeqCst);
+        for at in &all {
+            if let Some(actor) = self.handle(*at) {
+                let mail = self.mail(*at, &Arc::default());
+                let id = mail.token.id;
+                told(id, asks(|| face::send(&actor, How::Tell, Limit::Immediate, mail)), true);
+            }
+        }
+        let lies =
+            || all.iter().find(|at| messages(**at, ACCEPTED, RUN | BACK | HOOKED | DROPPED) > 0);
+        let mut looks = 0;
+        while let Some(at) = lies() {
+            looks += 1;
+            if looks > 2_000 && !self.is_leaky(*at) {
+                let about = self.handle(*at).map(|actor| format!("{actor:?}"));
+                finding(
+                    "an accepted message lies behind an executor that is gone",
+                    &format!("{about:?}"),
+                );
+                break;
+            }
+            thread::sleep(Duration::from_micros(500));
+        }
+        self.held.fetch_sub(1, SeqCst);
+    }
+
     /// This thread has just closed that actor: who waited for that was woken in the call.
     fn check_closed(&self, of: usize) {
         for slot in &self.futures {
@@ -1190,14 +1332,24 @@ impl World {
         call: usize,
         drain: face::Drain,
     ) -> Result<(), face::Drain> {
-        let _was = now(Doing::Code);
-        let Runs::Odd(manners, body, _) = &self.program.actors[at].runs else { return Err(drain) };
+        let _called = called("an executor");
+        let drain = drain;
+        let Runs::Odd(manners, body, after) = &self.program.actors[at].runs else {
+            return Err(drain);
+        };
+        let _executing = ResetExecuting(EXECUTING.replace(true));
         {
-            let _reset = ResetExecuting(EXECUTING.replace(true));
-            self.user(body);
+            let _reset = Waking(WAKING.replace(false));
+            self.user("an executor", body);
         }
         match manners[call % manners.len()] {
-            Manner::AtOnce => drain.run(),
+            Manner::AtOnce => asks(|| drain.run()),
+            // Whoever runs a turn here is the executor itself.
+            Manner::InTurn => {
+                let _reset = (Waking(WAKING.replace(false)), now(Doing::Code));
+                face::run_in_a_turn(drain);
+            }
+            Manner::ByActor => asks(|| face::run_by(&self.runner(at), drain)),
             Manner::Later => self.late.lock().unwrap().push(drain),
             Manner::OtherThread => {
                 self.start(format!("actor {at}'s executor"), Doing::Code, |_| drain.run())
@@ -1207,21 +1359,30 @@ impl World {
                 self.kin(at).into_iter().for_each(|at| self.leaks(at));
                 std::mem::forget(drain);
             }
-            Manner::Drop => drop(drain),
+            Manner::Drop => asks(|| drop(drain)),
             Manner::Refuse => return Err(drain),
             Manner::Panic if thread::panicking() => drop(drain),
             Manner::Panic => panic_any(Planned),
         }
+        // Another thread may have the mailbox by now.
+        let _reset = Waking(WAKING.replace(false));
+        self.user("an executor", &after.body);
         Ok(())
+    }
+
+    /// The actor that runs the drains of this one.
+    fn runner(&self, at: usize) -> face::Runner {
+        let mut runners = self.runners.lock().unwrap();
+        runners.entry(at).or_insert_with(face::runner).clone()
     }
 
     /// What such an executor says of itself, now and then.
     pub fn is_executor_closed(self: &Arc<Self>, at: usize, question: usize) -> bool {
         let Runs::Odd(_, _, asked) = &self.program.actors[at].runs else { return false };
-        let every = asked.every as usize;
+        let (_called, every) = (called("an executor"), asked.every as usize);
         let now = question % every == every - 1;
         if now {
-            self.user(&asked.body);
+            self.user("an executor", &asked.asked);
         }
         now
     }
@@ -1317,7 +1478,7 @@ pub struct State {
     world: Arc<World>,
     /// An actor's, and not something in its place.
     is_real: bool,
-    _holds: Option<Handle>,
+    holds: Option<Handle>,
 }
 
 impl State {
@@ -1422,6 +1583,7 @@ pub struct Stay {
 impl Stay {
     /// It is polled until that is dropped.
     pub fn is_polled(&mut self) -> Turn {
+        drop(called("a turn that waits"));
         let entry = &self.world.entries[self.at];
         let at = || format!("actor {}", self.at);
         if !entry.running.load(SeqCst) {
@@ -1457,6 +1619,7 @@ impl Drop for State {
         if !self.is_real {
             return;
         }
+        let (_called, _holds) = (called("the drop of a state"), self.holds.take());
         let at = self.at();
         let Some(entry) = self.world.entries.get(at) else {
             return finding("a fresh state was dropped at once", "of a spawner");
@@ -1470,7 +1633,7 @@ impl Drop for State {
         if entry.live.fetch_sub(1, SeqCst) <= 0 {
             finding("a state dropped twice", &format!("actor {at}"));
         }
-        self.world.user(&self.world.program.actors[at].hooks.state_dropped);
+        self.world.user("the drop of a state", &self.world.program.actors[at].hooks.state_dropped);
     }
 }
 
@@ -1525,9 +1688,11 @@ pub struct Mail {
     to: usize,
     world: Arc<World>,
     plan: Arc<Letter>,
+    /// When it was made.
+    born: u64,
     /// It was given back before.
     is_again: bool,
-    _carries: Option<Handle>,
+    carries: Option<Handle>,
 }
 
 impl Mail {
@@ -1538,17 +1703,27 @@ impl Mail {
     /// The same by a handler, which does something with its context first.
     pub fn run_by(self, state: &mut State, first: impl FnOnce(&World, usize, &[Inside])) -> Answer {
         let (to, id, world, plan) = (self.to, self.token.id, self.world.clone(), self.plan.clone());
+        let _called = called("a turn");
+        let mail = self;
         {
             let turn = state.turn(to);
-            self.token.run();
+            mail.begins(turn.is_real);
             first(&world, to, &plan.inside);
             world.perform(&plan.turn, if turn.is_real { Doing::Turn } else { Doing::Code });
         }
         // Before there is an answer: one that is being returned is leaked if a drop panics
         // (rust-lang/rust#47949).
-        drop(self);
+        drop(mail);
         let _token = world.token(Kind::Answer, to, Some(id));
         Answer { _token, world, plan }
+    }
+
+    /// Its turn begins.
+    fn begins(&self, is_real: bool) {
+        if is_real {
+            self.world.entries[self.to].record.room.begins(self.token.id, self.born);
+        }
+        self.token.run();
     }
 
     /// A turn that may wait.
@@ -1559,7 +1734,7 @@ impl Mail {
     ) -> Answer {
         let (to, id, world, plan) = (self.to, self.token.id, self.world.clone(), self.plan.clone());
         let stay = state.stay(to);
-        self.token.run();
+        self.begins(true);
         let token = world.token(Kind::Future, to, Some(id));
         let (inner_world, inner_plan) = (world.clone(), plan.clone());
         let inner = async move {
@@ -1600,6 +1775,10 @@ impl Mail {
 
     /// For a second attempt; there is no third.
     pub fn once_more(mut self) -> Option<Self> {
+        let room = &self.world.entries[self.to].record.room;
+        room.leaves(self.token.id);
+        // Where it was withdrawn from, something may keep its place.
+        room.made.fetch_add(1, SeqCst);
         (!std::mem::replace(&mut self.is_again, true)).then_some(self)
     }
 
@@ -1613,7 +1792,8 @@ impl Mail {
 
 impl Drop for Mail {
     fn drop(&mut self) {
-        self.world.user(&self.plan.dropped);
+        let (_called, _carries) = (called("the drop of a message"), self.carries.take());
+        self.world.user("the drop of a message", &self.plan.dropped);
     }
 }
 
@@ -1625,7 +1805,7 @@ pub struct Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        self.world.user(&self.plan.answer);
+        self.world.user("the drop of an answer", &self.plan.answer);
     }
 }
 
@@ -1639,7 +1819,7 @@ struct Payload {
 impl Drop for Payload {
     fn drop(&mut self) {
         let _was = Reset(DROPPING.replace(true));
-        self.world.user(&self.dropped);
+        self.world.user("the drop of a payload", &self.dropped);
     }
 }
 
@@ -1670,7 +1850,7 @@ struct Ringer {
 
 impl Clone for Ringer {
     fn clone(&self) -> Self {
-        self.world.user(&self.plan.cloned);
+        self.world.user("the clone of a waker", &self.plan.cloned);
         Ringer {
             token: self.world.token(Kind::Waker, self.actor, Some(self.group)),
             group: self.group,
@@ -1688,15 +1868,20 @@ impl WakeRef for Ringer {
         if flags(self.token.id) & DROPPED != 0 {
             finding("a dropped waker was woken", &format!("at actor {}", self.actor));
         }
-        self.world.user(&self.plan.woken);
+        self.world.user("a waker", &self.plan.woken);
     }
 }
 
-impl Wake for Ringer {}
+impl Wake for Ringer {
+    fn wake(self) {
+        let (_called, ringer) = (called("a waker"), self);
+        ringer.wake_by_ref();
+    }
+}
 
 impl Drop for Ringer {
     fn drop(&mut self) {
-        self.world.user(&self.plan.dropped);
+        self.world.user("the drop of a waker", &self.plan.dropped);
     }
 }
 
@@ -1717,7 +1902,7 @@ impl OddClock {
         };
         let look = self.looks.fetch_add(1, SeqCst) as u32;
         if look % every == every - 1 {
-            self.world.user(body);
+            self.world.user("a clock", body);
         }
         let jump = Duration::from_micros((look % 3 * jump).into());
         if look % 2 == 0 { real + jump } else { real.saturating_sub(jump) }
@@ -1729,7 +1914,7 @@ impl OddClock {
         let crate::plan::Time::Odd { every, body, .. } = plan else { return false };
         let now = self.parks.fetch_add(1, SeqCst) as u32 % every == every - 1;
         if now {
-            self.world.user(body);
+            self.world.user("a clock", body);
         }
         now
     }
