@@ -284,7 +284,7 @@ pub(crate) const MODELS: &[Model] = models![
     TWO turns::turn_before_a_saved_list,
     TWO turns::turn_carried ["run by main"],
     TWO turns::turn_of_a_dropped_drain,
-    TWO turns::turn_at_the_end_of_its_queue ["given back", "cut"],
+    TWO turns::turn_at_the_end_of_its_queue,
     TWO turns::second_turn_at_the_end_of_its_queue ["suspended", "cut"],
     TWO turns::turn_stopped_or_woken ["cut", "done"],
     TWO turns::turn_aborted_and_stopped,
