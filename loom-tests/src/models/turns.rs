@@ -848,13 +848,16 @@ pub(super) fn turn_that_waits_for_room() {
     let polled = Pin::new(&mut asking).poll(&mut Context::from_waker(&errand));
     drop(errand);
     assert!(polled.is_pending());
+    // Main keeps the place: loom does not see what the count around it orders.
+    let theirs = place.clone();
     let thread = shared.spawn(move |shared| {
         shared.queue().run_all();
-        place.wake();
+        theirs.wake();
         shared.queue().run_all();
     });
     assert_eq!(wait_for(asking), Ok(()));
     thread.join();
+    drop(place);
     other.finish();
     shared.finish();
 }
