@@ -35,7 +35,6 @@ mod cell {
 
         use super::turn::Keeper;
 
-        pub(crate) const STOP: u64 = 1;
         #[derive(Default)]
         pub(crate) struct Lock(RefCell<Option<Keeper>>);
         impl Lock {
@@ -52,10 +51,6 @@ mod cell {
         impl Header {
             pub(crate) fn ext_made(&self) -> &Ext {
                 &self.0
-            }
-            /// The search looks at a step of its own.
-            pub(crate) fn has(&self, _: u64) -> bool {
-                false
             }
         }
     }

@@ -49,7 +49,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 
 use super::batch::Hooked;
-use super::header::{Header, STOP};
+use super::header::Header;
 use super::owner::{Owner, Resting};
 use crate::mailbox::node::NodePtr;
 use crate::sync::atomic::AtomicU64;
@@ -311,13 +311,15 @@ impl TurnMut {
         self.kept(|kept| std::mem::take(&mut kept.hooked))
     }
 
-    /// Sees to it that a stop finds the turn (W3). False if the actor has stopped.
+    /// Sees to it that a stop finds the turn (W3); one is looked for after that. False if it is known
+    /// already.
     pub(crate) fn register(&mut self, header: &Header) -> bool {
-        if !self.kept(|kept| std::mem::replace(&mut kept.registered, true)) {
+        let known = self.kept(|kept| std::mem::replace(&mut kept.registered, true));
+        if !known {
             let before = header.ext_made().turn.lock().replace(self.0.clone());
             debug_assert!(before.is_none(), "two turns of one actor");
         }
-        !header.has(STOP)
+        !known
     }
 
     /// The turn is over: a stop need not find it.

@@ -359,7 +359,9 @@ impl Drive<'_> {
         let lies_down = frame.lend(&mut owner, |owner| {
             !turn.is_woken() && {
                 owner.settle();
-                turn.register(owner.header()) && enrolls(owner)
+                // In this order (W3).
+                let first = turn.register(owner.header());
+                (!first || enrolls(owner)) && !owner.is_stopped()
             }
         });
         if lies_down {
