@@ -332,7 +332,11 @@ fn a_wait_by_reference_keeps_the_reply() {
         assert_eq!(reply.wait_by_ref(Duration::ZERO), Err(AskError::from(deadlock)));
         reply
     });
-    let mut reply = asked.wait().unwrap();
+    // What was refused has been withdrawn, and never runs.
+    let reply = asked.wait().unwrap();
+    assert!(reply.cancel().is_ok());
+    assert_eq!(actor.with(|n| *n), Ok(0));
+    let mut reply = actor.call(|n| *n + 1);
     assert_eq!(reply.wait_by_ref(Duration::from_secs(60)), Ok(Some(1)));
     assert_eq!(reply.wait_by_ref(Duration::ZERO), Err(AskError::Taken));
 

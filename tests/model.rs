@@ -636,6 +636,8 @@ impl Model {
         if self.slots[slot].answer.is_none() {
             let actor = self.slots[slot].actor;
             if self.boxes[actor].running {
+                // What is refused never runs.
+                self.cancel(slot);
                 return Err(AskError::from(deadlock()));
             }
             self.come_by(actor, Some(slot));

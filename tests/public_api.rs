@@ -222,7 +222,8 @@ fn defined(item: &Item) -> Option<String> {
 }
 
 fn function(of: &str, signature: &Signature) -> String {
-    let text = tokens(signature);
+    // How a parameter is bound is the body's affair.
+    let text = tokens(signature).replace("(mut ", "(").replace(", mut ", ", ");
     let (before, after) = text.split_once("fn ").expect("it is a function");
     format!("{before}fn {of}::{after}")
 }
