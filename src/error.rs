@@ -573,7 +573,7 @@ impl Error for AskError {
     }
 }
 
-/// A number that an actor cannot be built with.
+/// Why no actor was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -590,6 +590,8 @@ pub enum BuildError {
     BudgetZero,
     /// Restarts that are limited within no time would have no limit.
     RestartTimeZero,
+    /// The [system](crate::System) that was to take it in has been shut down.
+    ShutDown,
 }
 
 impl fmt::Display for BuildError {
@@ -605,6 +607,7 @@ impl fmt::Display for BuildError {
             BuildError::RestartTimeZero => {
                 f.write_str("restarts need some time that they are limited within")
             }
+            BuildError::ShutDown => f.write_str("the system has been shut down"),
         }
     }
 }

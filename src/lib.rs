@@ -31,8 +31,8 @@ mod wait_list;
 pub use actor::{
     AbortHandle, Activity, Actor, ActorBuilder, ActorSnapshot, Asking, AsyncContext, AsyncHandler,
     AsyncTurn, Closing, Context, Ending, Handler, Posted, Promise, Recipient, Reply, Sending,
-    ShutdownReport, SpawnError, SpawnReason, Spawner, System, SystemSnapshot, WaitError, Waiting,
-    WeakActor, Within, promise, promise_on,
+    ShutdownReport, Spawner, System, SystemSnapshot, WaitError, Waiting, WeakActor, Within,
+    promise, promise_on,
 };
 pub use budget::Budget;
 pub use cell::config::{Overflow, PanicPolicy, Undelivered};

@@ -9,8 +9,8 @@ use turnwise::executor::{DrainQueue, PoolBuilder, PoolError, PoolHandle, QueueHa
 use turnwise::{
     Actor, ActorBuilder, AskError, Asking, BuildError, Drain, EndCause, Ending, Overflow,
     PanicPolicy, Posted, Promise, Reason, Recipient, Reply, SendError, Sending, ShutdownReport,
-    SpawnError, SpawnReason, Spawner, Stats, StopCause, System, ThreadPool, TurnPanic, Undelivered,
-    VirtualClock, WaitError, Waiting, WeakActor,
+    Spawner, Stats, StopCause, System, ThreadPool, TurnPanic, Undelivered, VirtualClock, WaitError,
+    Waiting, WeakActor,
 };
 
 /// Is a type this? Asked in a way that also answers no.
@@ -135,14 +135,12 @@ fn errors_are_what_boxed_errors_want() {
     error::<Reason>();
     error::<SendError<u32>>();
     error::<WaitError<u32>>();
-    error::<SpawnError<u32>>();
     // Whatever the message and the answer: those that cannot be shared, too.
     error::<SendError<Lonely>>();
     error::<SendError<Vec<Box<dyn FnOnce(&mut u32) + Send>>>>();
     error::<WaitError<Lonely>>();
     error::<WaitError<u32, Lonely>>();
     error::<WaitError<Box<dyn FnOnce() + Send>, Lonely>>();
-    error::<SpawnReason>();
     fn plain<T: Send + Sync + Clone + Eq + UnwindSafe + RefUnwindSafe>() {}
     plain::<Reason>();
     plain::<AskError>();
@@ -150,15 +148,9 @@ fn errors_are_what_boxed_errors_want() {
     plain::<TurnPanic>();
     plain::<Stats>();
     plain::<BuildError>();
-    plain::<SpawnReason>();
     plain::<ShutdownReport>();
     plain::<Overflow>();
     plain::<EndCause>();
     assert!(is!(PanicPolicy<Lonely>: Send) && is!(PanicPolicy<Lonely>: Sync));
     assert!(is!(Undelivered<Lonely>: Send));
-}
-
-#[test]
-fn a_spawn_error_is_shared_whatever_is_in_it() {
-    assert!(is!(SpawnError<Lonely>: Sync));
 }

@@ -227,16 +227,9 @@ fn a_system_says_why_it_takes_nobody_in() {
     let system = System::new();
     let none = Actor::builder().capacity(0, Overflow::Reject);
     let refused = system.spawn(none, ()).unwrap_err();
-    let text = "a mailbox needs a capacity of at least 1";
-    assert_eq!(refused.to_string(), format!("no actor was made: {text}"));
-    assert_eq!(refused.reason().to_string(), text);
-    for source in [refused.source(), refused.reason().source()] {
-        assert_eq!(source.unwrap().downcast_ref(), Some(&BuildError::CapacityZero));
-    }
+    assert_eq!(refused.to_string(), "a mailbox needs a capacity of at least 1");
     system.shutdown(Duration::ZERO).unwrap();
     let refused = system.actor(7).unwrap_err();
-    assert_eq!(refused.reason().to_string(), "the system has been shut down");
-    assert!(refused.source().is_none() && refused.reason().source().is_none());
-    assert_eq!(format!("{refused:?}"), "SpawnError { reason: ShutDown, .. }");
-    assert_eq!(refused.into_refused(), 7);
+    assert_eq!(refused.to_string(), "the system has been shut down");
+    assert!(refused.source().is_none());
 }

@@ -109,12 +109,12 @@ calls! {
     }, "step";
     spawn: |_actor| {
         System::new().spawn(Actor::builder().capacity(0, Overflow::Reject), lonely(1))
-    }, "no actor was made";
+    }, "capacity";
     spawn_hooked: |_actor| {
         let held = std::sync::Mutex::new(lonely(1));
         let builder = Actor::builder().capacity(0, Overflow::Reject);
         System::new().spawn(builder.on_panic(move |_| held.lock().unwrap().0.set(1)), lonely(1))
-    }, "no actor was made";
+    }, "capacity";
     system_actor: |_actor| ended().actor(lonely(1)), "shut down";
     spawn_from: |_actor| {
         let spawner = Actor::builder().panic_policy(PanicPolicy::Resume).build().unwrap();

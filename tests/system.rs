@@ -14,7 +14,7 @@ use common::{Gate, Held, Tally, Token, block_on, must_end, quiet_panic, size};
 use turnwise::executor::DrainQueue;
 use turnwise::{
     Actor, ActorName, AskError, BuildError, Drain, EndCause, Limit, Overflow, Reason,
-    ShutdownReport, SpawnReason, StopCause, System, ThreadPool, VirtualClock, promise,
+    ShutdownReport, StopCause, System, ThreadPool, VirtualClock, promise,
 };
 
 const STOPPED: AskError = AskError::Refused(Reason::Stopped(StopCause::Requested), ActorName::ANY);
@@ -111,16 +111,14 @@ fn a_shutdown_out_of_time_names_the_turn_that_runs() {
 }
 
 #[test]
-fn the_state_of_a_builder_that_cannot_be_built_comes_back() {
+fn what_a_system_does_not_take_in_is_dropped() {
+    let tally = Tally::default();
     let system = System::new();
-    let refused = system.spawn(Actor::builder().capacity(0, Overflow::Reject), 7).unwrap_err();
-    assert_eq!(refused.reason(), &SpawnReason::Build(BuildError::CapacityZero));
-    let actor = system
-        .spawn(Actor::builder().capacity(1, Overflow::Reject), refused.into_refused())
-        .unwrap();
-    assert_eq!((actor.capacity(), actor.with(|n| *n)), (Some(1), Ok(7)));
-    drop(actor);
-    assert_eq!(system.actors(), 0);
+    let none = Actor::builder().capacity(0, Overflow::Reject);
+    assert_eq!(system.spawn(none, tally.token()).unwrap_err(), BuildError::CapacityZero);
+    system.shutdown(Duration::ZERO).unwrap();
+    assert_eq!(system.actor(tally.token()).unwrap_err(), BuildError::ShutDown);
+    assert_eq!((tally.dropped(), system.actors()), (2, 0));
 }
 
 #[test]
@@ -520,11 +518,8 @@ fn nothing_is_taken_in_after_a_shutdown() {
     assert!(!system.is_shut_down());
     system.shutdown(Duration::ZERO).unwrap();
     assert!(system.is_shut_down());
-    let refused = system.actor("state").unwrap_err();
-    assert_eq!(refused.to_string(), "no actor was made: the system has been shut down");
-    assert_eq!(refused.into_parts(), ("state", SpawnReason::ShutDown));
-    let refused = system.spawn(Actor::builder().name("seven"), 7).unwrap_err();
-    assert_eq!(refused.into_parts(), (7, SpawnReason::ShutDown));
+    assert_eq!(system.actor("state").unwrap_err(), BuildError::ShutDown);
+    assert_eq!(system.spawn(Actor::builder().name("seven"), 7).unwrap_err(), BuildError::ShutDown);
     assert_eq!(system.shutdown(SECOND).unwrap(), ShutdownReport::default(), "again is nothing");
 }
 
@@ -545,7 +540,7 @@ fn a_refused_builder_is_an_error_to_pass_on() {
     passes_on(&system).unwrap();
     system.shutdown(Duration::ZERO).unwrap();
     let refused = passes_on(&system).unwrap_err();
-    assert_eq!(refused.to_string(), "no actor was made: the system has been shut down");
+    assert_eq!(refused.to_string(), "the system has been shut down");
     is_a_good_error(&system.spawn(Actor::builder(), std::cell::Cell::new(1)).unwrap_err());
 }
 

@@ -40,7 +40,7 @@ pub use shutdown::{Closing, ShutdownReport};
 pub use snapshot::{ActorSnapshot, SystemSnapshot};
 pub use spawner::Spawner;
 pub use standing::Activity;
-pub use system::{SpawnError, SpawnReason, System};
+pub use system::System;
 pub use waiting::{Asking, Sending, Waiting};
 pub use weak::WeakActor;
 pub use within::Within;

@@ -8,7 +8,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
@@ -18,7 +17,6 @@ use super::standing::show;
 use super::{Actor, ActorBuilder, Spawner};
 use crate::cell::refs::Strong;
 use crate::error::{BuildError, Reason};
-use crate::sync::Exclusive;
 use crate::time::{Clock, Limit};
 
 /// A scope that owns the lifetime of actors: none of them outlives it by more than the turn it is
@@ -113,28 +111,27 @@ impl System {
     /// An actor of this system with this state, no limit and no hooks. Takes a short lock.
     ///
     /// # Errors
-    /// The state comes back if the system has been shut down.
+    /// [`BuildError::ShutDown`]: the state is dropped.
     ///
     /// # Examples
     /// ```
-    /// # use turnwise::System;
     /// use std::time::Duration;
+    /// use turnwise::{BuildError, System};
     ///
     /// let system = System::new();
     /// assert_eq!(system.actor(1)?.with(|n| *n)?, 1);
     /// system.shutdown(Duration::ZERO)?;
-    /// assert_eq!(system.actor(2).unwrap_err().into_refused(), 2);
+    /// assert_eq!(system.actor(2).unwrap_err(), BuildError::ShutDown);
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
-    pub fn actor<S: Send + 'static>(&self, state: S) -> Result<Actor<S>, SpawnError<S>> {
+    pub fn actor<S: Send + 'static>(&self, state: S) -> Result<Actor<S>, BuildError> {
         self.spawn_with(None, state)
     }
 
     /// An actor of this system, configured by a builder. Takes a short lock.
     ///
     /// # Errors
-    /// The state comes back if the system has been shut down, or if no actor can be built like
-    /// that.
+    /// [`BuildError::ShutDown`], or why no actor can be built like that: the state is dropped.
     ///
     /// # Examples
     /// ```
@@ -150,11 +147,8 @@ impl System {
         &self,
         builder: ActorBuilder<S>,
         state: S,
-    ) -> Result<Actor<S>, SpawnError<S>> {
-        match builder.build() {
-            Ok(spawner) => self.spawn_with(Some(&spawner), state),
-            Err(error) => Err(SpawnError::new(state, SpawnReason::Build(error))),
-        }
+    ) -> Result<Actor<S>, BuildError> {
+        self.spawn_with(Some(&builder.build()?), state)
     }
 
     /// An actor of this system, made by a [`Spawner`]. One without a clock of its own gets the
@@ -164,26 +158,26 @@ impl System {
     /// [`Spawner::spawn`].
     ///
     /// # Errors
-    /// The state comes back if the system has been shut down.
+    /// [`BuildError::ShutDown`]: the state is dropped.
     ///
     /// # Examples
     /// ```
     /// use std::time::Duration;
-    /// use turnwise::{Actor, System};
+    /// use turnwise::{Actor, BuildError, System};
     ///
     /// let system = System::new();
     /// let counters = Actor::builder().name("counter").build()?;
     /// let one = system.spawn_from(&counters, 1)?;
     /// assert_eq!((one.with(|n| *n)?, system.actors()), (1, 1));
     /// assert_eq!(system.shutdown(Duration::ZERO)?.ended, 1);
-    /// assert_eq!(system.spawn_from(&counters, 2).unwrap_err().into_refused(), 2);
+    /// assert_eq!(system.spawn_from(&counters, 2).unwrap_err(), BuildError::ShutDown);
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn spawn_from<S: Send + 'static>(
         &self,
         spawner: &Spawner<S>,
         state: S,
-    ) -> Result<Actor<S>, SpawnError<S>> {
+    ) -> Result<Actor<S>, BuildError> {
         self.spawn_with(Some(spawner), state)
     }
 
@@ -191,7 +185,7 @@ impl System {
         &self,
         spawner: Option<&Spawner<S>>,
         state: S,
-    ) -> Result<Actor<S>, SpawnError<S>> {
+    ) -> Result<Actor<S>, BuildError> {
         let shared = self.shared();
         let mut state = Some(state);
         let spawned = shared.spawn(|membership| {
@@ -200,8 +194,8 @@ impl System {
             let guard = Box::new(membership);
             Actor { handle: Strong::guarded(state, built, guard, shared.own_clock()) }
         });
-        spawned
-            .ok_or_else(|| SpawnError::new(state.expect("nothing was made"), SpawnReason::ShutDown))
+        // Not under the lock of the members: what is left of the state is dropped here.
+        spawned.ok_or(BuildError::ShutDown)
     }
 
     /// How many actors have not ended. Stale on return.
@@ -373,95 +367,5 @@ impl fmt::Debug for System {
             .field("actors", &format_args!("[{shown}]"))
             .field("discarded", &self.shared().discarded())
             .finish()
-    }
-}
-
-/// An actor that a system did not take in, and why. What it was to be made of is handed back.
-///
-/// # Examples
-/// ```
-/// use std::time::Duration;
-/// use turnwise::{Actor, Overflow, SpawnReason, System};
-///
-/// let system = System::new();
-/// let refused = system.spawn(Actor::builder().capacity(0, Overflow::Reject), "state").unwrap_err();
-/// assert!(matches!(refused.reason(), SpawnReason::Build(_)));
-/// let state = refused.into_refused();
-///
-/// system.shutdown(Duration::ZERO)?;
-/// let refused = system.actor(state).unwrap_err();
-/// assert_eq!(refused.into_parts(), ("state", SpawnReason::ShutDown));
-/// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
-/// ```
-pub struct SpawnError<T> {
-    /// Not to be reached by a shared reference: so the error can be shared whatever was refused.
-    refused: Exclusive<Box<T>>,
-    reason: SpawnReason,
-}
-
-impl<T> SpawnError<T> {
-    fn new(refused: T, reason: SpawnReason) -> Self {
-        SpawnError { refused: Exclusive::new(Box::new(refused)), reason }
-    }
-
-    /// Why there is no actor.
-    pub fn reason(&self) -> &SpawnReason {
-        &self.reason
-    }
-
-    /// Gives the state, or the builder, back.
-    pub fn into_refused(self) -> T {
-        *self.refused.into_inner()
-    }
-
-    /// Gives the state, or the builder, back, and the reason.
-    pub fn into_parts(self) -> (T, SpawnReason) {
-        (*self.refused.into_inner(), self.reason)
-    }
-}
-
-impl<T> fmt::Debug for SpawnError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SpawnError").field("reason", &self.reason).finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Display for SpawnError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no actor was made: {}", self.reason)
-    }
-}
-
-impl<T> Error for SpawnError<T> {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.reason.source()
-    }
-}
-
-/// Why a system did not take an actor in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SpawnReason {
-    /// The system has been shut down.
-    ShutDown,
-    /// No actor can be built like that.
-    Build(BuildError),
-}
-
-impl fmt::Display for SpawnReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SpawnReason::ShutDown => f.write_str("the system has been shut down"),
-            SpawnReason::Build(error) => error.fmt(f),
-        }
-    }
-}
-
-impl Error for SpawnReason {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            SpawnReason::ShutDown => None,
-            SpawnReason::Build(error) => Some(error),
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! Ends that are waited for: of a system of actors, of a queue, of a monitor.
 
-use super::super::actor::{SpawnReason, System};
+use super::super::actor::System;
+use super::super::error::BuildError;
 use super::super::error::{Reason, StopCause};
 use super::super::executor::manual::DrainQueue;
 use super::super::pool::alarm::Alarm;
@@ -12,7 +13,7 @@ use crate::sync::{Instant, reached};
 
 /// An actor of a system, whose end is written, and where its drains go.
 struct Member {
-    spawned: Result<Actor<Log>, SpawnReason>,
+    spawned: Result<Actor<Log>, BuildError>,
     ends: Arc<Written>,
     queue: Arc<Queue>,
 }
@@ -31,11 +32,6 @@ impl Member {
         });
         let spawned =
             system.spawn(builder.executor(move |drain| executor.push(drain)), Log::new(books));
-        let spawned = spawned.map_err(|error| {
-            let (builder, reason) = error.into_parts();
-            drop(builder);
-            reason
-        });
         Member { spawned, ends, queue }
     }
 }
@@ -107,7 +103,7 @@ pub(super) fn shutdown_against_a_spawn() {
             }
             Err(reason) => {
                 reached("refused");
-                assert_eq!(reason, SpawnReason::ShutDown);
+                assert_eq!(reason, BuildError::ShutDown);
             }
         }
     });
