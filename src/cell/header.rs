@@ -471,8 +471,9 @@ impl Header {
         self.stop_cause().map_or(Reason::Closed, Reason::Stopped)
     }
 
-    /// The owner takes a message up, which has waited with a permit.
-    #[inline]
+    /// The owner takes a message up, which has waited with a permit. Out of line: the loop of turns is
+    /// that of mailboxes without a capacity.
+    #[inline(never)]
     pub(crate) fn release_permit(&self) {
         if let Some(ext) = self.ext() {
             ext.room.release(&self.word, || self.why_closed());

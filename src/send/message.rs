@@ -139,7 +139,7 @@ impl<S: 'static> Strong<S> {
         message: L,
         by: By,
     ) -> Result<(), SendError<L>> {
-        let may_run = by == By::Sender && !local.in_turn();
+        let may_run = || by == By::Sender && !local.in_turn();
         let seen = match self.claim_late(seen, may_run) {
             Ok(claimed) => {
                 self.send_claimed(local, claimed, message);
@@ -285,7 +285,7 @@ impl<S: 'static> Strong<S> {
         message: L,
         by: By,
     ) -> Result<Answer<L::Answer, L::Payload>, (L, Reason)> {
-        let may_run = by == By::Sender && !local.in_turn();
+        let may_run = || by == By::Sender && !local.in_turn();
         let seen = match self.claim_late(seen, may_run) {
             Ok(claimed) => return Ok(self.ask_claimed(local, claimed, message)),
             Err(seen) => seen,

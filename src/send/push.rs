@@ -55,15 +55,20 @@ impl<S: 'static> Strong<S> {
         message: E,
         by: By,
     ) -> Result<(), (E, Reason)> {
-        let node = NodePtr::new(message);
         let mut seen = seen;
+        let node;
         // What a busy `send` comes to; everything else is below.
         if seen != Snapshot::IDLE && self.is_direct() {
+            node = NodePtr::new(message);
             let link = |head| node.set_next(head);
             match self.header().word.push_busy(seen, node.addr(), Entry::Drain, link) {
                 Ok(()) => return Ok(()),
                 Err(now) => seen = now,
             }
+        } else if self.is_full() {
+            return Err((message, Reason::Full));
+        } else {
+            node = NodePtr::new(message);
         }
         // SAFETY: it was made here of an E, and pushed nowhere.
         unsafe { self.push_node(local, seen, node, by) }

@@ -62,10 +62,14 @@ impl<S> Strong<S> {
 
     /// Claims an idle mailbox after a claim that has failed, or, if this message `may_run` on the
     /// spot, one with a capacity.
-    #[inline]
-    pub(super) fn claim_late(&self, seen: Snapshot, may_run: bool) -> Result<Claimed, Snapshot> {
+    #[inline(always)]
+    pub(super) fn claim_late(
+        &self,
+        seen: Snapshot,
+        may_run: impl FnOnce() -> bool,
+    ) -> Result<Claimed, Snapshot> {
         let mut seen = seen;
-        if may_run && seen == Snapshot::IDLE && self.is_bounded() && self.runs_on_the_spot() {
+        if seen == Snapshot::IDLE && self.is_bounded() && may_run() && self.runs_on_the_spot() {
             match self.claim() {
                 Ok(claimed) => return Ok(claimed),
                 Err(now) => seen = now,
@@ -88,6 +92,20 @@ impl<S> Strong<S> {
 
     fn room(&self) -> &Semaphore {
         &self.header().ext_made().room
+    }
+
+    /// True if a message would be refused for want of room: the mailbox is run on some thread, and
+    /// full. Looked at before a node is made for it.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.is_bounded() && !self.has_executor() && self.is_run_full()
+    }
+
+    #[inline(never)]
+    fn is_run_full(&self) -> bool {
+        let now = self.header().word.load();
+        let is_run = now.count() > 0 && !now.is_pending() && !now.has(CLOSED);
+        is_run && self.header().ext().is_some_and(|ext| !ext.room.has(1))
     }
 
     /// Claims an idle mailbox for one turn, unless a sender waits for room in it. `on_the_spot`:

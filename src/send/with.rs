@@ -51,7 +51,7 @@ impl<S: 'static> Strong<S> {
         if let Some(origin) = self.origin() {
             return self.with_slow(local, Snapshot::IDLE, origin.of_closure(self.header(), f));
         }
-        match self.claim_late(Snapshot::IDLE, true) {
+        match self.claim_late(Snapshot::IDLE, || true) {
             Ok(claimed) => Ok(returned(self.run_claimed(local, Depth::Any, claimed, f))),
             Err(seen) => self.with_slow(local, seen, f),
         }
