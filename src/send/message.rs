@@ -102,7 +102,13 @@ impl<S: 'static> Strong<S> {
             return self.send_traced(local, origin, message, By::Sender);
         }
         if !self.is_direct() || !(self.has_executor() || local.in_turn()) {
-            return self.send_slow(local, Snapshot::IDLE, message, By::Sender);
+            return match self.claim_late(Snapshot::IDLE, || !local.in_turn()) {
+                Ok(claimed) => {
+                    self.send_claimed(local, claimed, message);
+                    Ok(())
+                }
+                Err(seen) => self.send_slow(local, seen, message, By::Sender),
+            };
         }
         let node = NodePtr::new(Tell::<S, L>::new(message));
         let left = if self.has_executor() {
@@ -139,8 +145,7 @@ impl<S: 'static> Strong<S> {
         message: L,
         by: By,
     ) -> Result<(), SendError<L>> {
-        let may_run = || by == By::Sender && !local.in_turn();
-        let seen = match self.claim_late(seen, may_run) {
+        let seen = match self.claim_beside(seen) {
             Ok(claimed) => {
                 self.send_claimed(local, claimed, message);
                 return Ok(());
