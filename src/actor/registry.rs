@@ -39,6 +39,8 @@ pub(super) trait Member: Send + Sync {
     fn close_if_idle(&self, here: bool) -> bool;
     /// Takes nothing new from now on.
     fn close(&self);
+    /// Another reference to the actor.
+    fn again(&self) -> Box<dyn Member>;
 }
 
 impl<S: Send + 'static> Member for WeakActor<S> {
@@ -61,6 +63,10 @@ impl<S: Send + 'static> Member for WeakActor<S> {
         if let Some(actor) = self.upgrade() {
             actor.close();
         }
+    }
+
+    fn again(&self) -> Box<dyn Member> {
+        Box::new(self.clone())
     }
 }
 
@@ -104,7 +110,7 @@ struct Registry {
     /// The number of the member that came last.
     last: u64,
     /// By number, in the order in which they came.
-    members: BTreeMap<u64, Arc<dyn Member>>,
+    members: BTreeMap<u64, Box<dyn Member>>,
     /// Messages that members which have ended had discarded.
     discarded: u64,
 }
@@ -142,7 +148,7 @@ impl Shared {
         registry.last += 1;
         let number = registry.last;
         let actor = make(Membership { shared: self.clone(), number });
-        registry.members.insert(number, Arc::new(actor.downgrade()));
+        registry.members.insert(number, Box::new(actor.downgrade()));
         Some(actor)
     }
 
@@ -159,8 +165,8 @@ impl Shared {
     }
 
     /// The actors that have not ended.
-    pub(super) fn members(&self) -> Vec<Arc<dyn Member>> {
-        self.registry.lock().members.values().cloned().collect()
+    pub(super) fn members(&self) -> Vec<Box<dyn Member>> {
+        self.registry.lock().members.values().map(|member| member.again()).collect()
     }
 
     /// The numbers of those for which `is_wanted`, which is no user code, says yes.
@@ -171,13 +177,13 @@ impl Shared {
     }
 
     /// The member of this number, if it has not ended.
-    pub(super) fn member(&self, number: u64) -> Option<Arc<dyn Member>> {
-        self.registry.lock().members.get(&number).cloned()
+    pub(super) fn member(&self, number: u64) -> Option<Box<dyn Member>> {
+        self.registry.lock().members.get(&number).map(|member| member.again())
     }
 
     /// Of those that have not ended, the one that came first.
-    pub(super) fn first(&self) -> Option<Arc<dyn Member>> {
-        self.registry.lock().members.first_key_value().map(|(_, member)| member.clone())
+    pub(super) fn first(&self) -> Option<Box<dyn Member>> {
+        self.registry.lock().members.first_key_value().map(|(_, member)| member.again())
     }
 
     /// Returns true if all of them have ended.

@@ -38,7 +38,7 @@ const ROUNDS: u32 = 4;
 
 /// Schedules all of this thread's deferred actors: it is about to block, or to leave a turn that it
 /// runs on top of another. That calls executors, and what their code defers meanwhile goes the same
-/// way: the list is empty afterwards.
+/// way: the list is empty afterwards, unless no thread can be had that would run what is left.
 #[cold]
 pub(crate) fn hand_off(local: &Local) {
     for _ in 0..ROUNDS {
@@ -50,8 +50,9 @@ pub(crate) fn hand_off(local: &Local) {
             return local.tidy();
         }
     }
-    while let Some(queued) = local.next_deferred() {
-        if let Some(cell) = queued.into_ref() {
+    // What a fallback without threads gives back in the call stays on the list.
+    for _ in 0..local.owed() {
+        if let Some(cell) = local.next_deferred().and_then(Queued::into_ref) {
             schedule_elsewhere(local, &cell);
         }
     }

@@ -257,7 +257,6 @@ pub(crate) const MODELS: &[Model] = models![
     ALL shutdown::shutdown_against_an_end ["found", "gone before"],
     THREE shutdown::shutdown_against_a_spawn ["refused", "ended with it"],
     ONE shutdown::shutdown_by_two,
-    TWO shutdown::shutdown_of_each_other ["told", "closed before"],
     THREE shutdown::queue_closed_as_it_sleeps ["run"],
     THREE shutdown::queue_wakes_its_runner,
     TWO shutdown::queue_time_over ["late"],

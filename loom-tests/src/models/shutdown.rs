@@ -135,33 +135,6 @@ pub(super) fn shutdown_by_two() {
     books.balance();
 }
 
-/// Two turns shut each other's systems down: a wait that closes the circle is refused, and both come
-/// back.
-pub(super) fn shutdown_of_each_other() {
-    let systems = Arc::new([System::new(), System::new()]);
-    let [first, second] = [0, 1].map(|i: usize| {
-        let spawned = systems[i].spawn(Actor::builder(), ());
-        spawned.expect("it is open")
-    });
-    let theirs = systems.clone();
-    let shut_down = |actor: Actor<()>, system: &System| {
-        // The actor may be closed by the other one before.
-        let report = actor.with(|()| system.shutdown(Limit::Unlimited));
-        match report {
-            Ok(Ok(report)) => assert!(report.is_complete()),
-            Ok(Err(reason)) => {
-                assert!(matches!(reason, Reason::Deadlock(_)));
-                reached("told");
-            }
-            Err(_) => reached("closed before"),
-        }
-    };
-    let thread = spawn(move || shut_down(second, &theirs[0]));
-    shut_down(first, &systems[1]);
-    thread.join();
-    assert!(systems.iter().all(|system| system.actors() == 0));
-}
-
 /// A queue is closed while its runner goes to sleep: what came before is run or given back, and the
 /// runner leaves.
 pub(super) fn queue_closed_as_it_sleeps() {
