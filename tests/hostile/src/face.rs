@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use turnwise::executor::{Blocking, DrainQueue, Rayon, Tokio};
 use turnwise::{
-    Actor, AskError, Asking, Budget, Clock, Closing, Context, EndCause, Ending, Executor, Handler,
-    MonotonicClock, Overflow, PanicPolicy, Promise, Reason, Recipient, Reply, Restarts, SendError,
-    Sending, ShutdownReport, ThreadPool, Undelivered, WaitError, WeakActor, Within, promise,
-    promise_on,
+    Actor, AskError, Asking, Budget, BuildError, Clock, Closing, Context, EndCause, Ending,
+    Executor, Handler, MonotonicClock, Overflow, PanicPolicy, Promise, Reason, Recipient, Reply,
+    Restarts, SendError, Sending, ShutdownReport, ThreadPool, Undelivered, WaitError, WeakActor,
+    Within, promise, promise_on,
 };
 pub use turnwise::{Drain, Limit, System, VirtualClock, blocking};
 
@@ -85,7 +85,8 @@ pub fn run_in_a_turn(drain: Drain) {
 
 /// What any user code may ask.
 pub fn looks_around() {
-    let _ = turnwise::in_turn();
+    let pool = ThreadPool::global();
+    let _ = (turnwise::in_turn(), pool.threads(), pool.is_current());
 }
 
 /// What a hook or an executor holds; its drop is user code.
@@ -187,9 +188,10 @@ impl Handler<Order> for State {
         let _called = called("a turn");
         let Order { mail, later } = order;
         let (world, group, to) = (mail.world().clone(), mail.id(), mail.to());
-        let (promise, reply) = match group % 3 {
+        let (promise, reply) = match group % 4 {
             0 => promise(),
             1 => promise_on(Arc::new(world.clock.clone())),
+            2 => world.handle(to).map_or_else(promise, |actor| actor.promise()),
             _ => cx.promise(),
         };
         let answer = mail.run_by(self, |world, at, plan| inside(world, at, plan, cx));
@@ -303,11 +305,17 @@ fn retried<M>(
     before: Before,
     send: impl FnOnce(M) -> Result<(), SendError<M>>,
 ) -> bool {
-    let Err(error) = sent else { return true };
+    let Err(mut error) = sent else { return true };
     before.came_back(error.reason());
+    let _ = error.actor();
+    let _ = error.message_mut();
     if before.again {
         before.world.entries[before.to].record.room.made.fetch_add(1, SeqCst);
-        return send(error.into_message()).is_ok();
+        let message = match before.id % 2 {
+            0 => error.into_message(),
+            _ => error.into_parts().0,
+        };
+        return send(message).is_ok();
     }
     false
 }
@@ -483,6 +491,13 @@ impl Route {
     }
 }
 
+/// Asks a clock all that it says, and waits for no sleeper.
+pub fn look_at_clock(clock: &VirtualClock) {
+    let (asleep, next) = (clock.sleepers(), clock.next_wake());
+    let _ = (asleep, next, format!("{clock:?}"));
+    clock.wait_for_sleepers(0);
+}
+
 /// Calls all that only looks.
 pub fn look(world: &World, at: usize, actor: &Handle) {
     let _ = (format!("{actor:?}"), actor.len(), actor.stop_cause(), actor.is_closed());
@@ -506,7 +521,11 @@ pub fn look(world: &World, at: usize, actor: &Handle) {
 }
 
 pub fn look_at_system(system: &System) {
-    let _ = (system.actors(), system.is_shut_down(), format!("{system:?}"));
+    let (actors, all) = (system.actors(), system.snapshot());
+    let _ = (system.is_shut_down(), format!("{system:?} {all}"));
+    if all.actors.iter().any(|actor| actor.name.is_empty()) {
+        finding("an actor is shown without a name", &format!("{actors} actors: {all:?}"));
+    }
 }
 
 /// A question under way.
@@ -583,7 +602,10 @@ fn answered<R, M>(
 ) -> Outcome {
     match result {
         Ok(answer) => answered(answer),
-        Err(WaitError::Cancelled(message)) => Outcome::Cancelled(back(message.into_message())),
+        Err(WaitError::Cancelled(message)) => {
+            let _ = message.actor();
+            Outcome::Cancelled(back(message.into_message()))
+        }
         Err(WaitError::TimedOut(reply)) => running(reply),
         Err(_) => Outcome::Failed,
     }
@@ -860,8 +882,23 @@ pub enum Done {
     Over,
 }
 
+/// Asks an error all that it says.
+fn look_at_error(error: &AskError) {
+    let _ = (error.actor(), error.to_string());
+    match error {
+        AskError::Panicked(panic) => drop((panic.actor(), panic.text().len(), panic.to_string())),
+        AskError::Refused(Reason::Deadlock(cycle), name) => {
+            if cycle.actors().is_empty() {
+                finding("a circle of nobody", &format!("{cycle:?} at {:?}", name.as_str()));
+            }
+        }
+        _ => {}
+    }
+}
+
 impl Done {
     fn answer(answer: Result<Answer, AskError>) -> Self {
+        answer.as_ref().err().into_iter().for_each(look_at_error);
         match answer {
             Ok(answer) => Done::Answered(answer),
             Err(AskError::Refused(Reason::Deadlock(_), _)) => Done::Circle,
@@ -900,6 +937,15 @@ pub fn watching(actor: &Handle, what: Watches) -> Underway {
         Watches::Ended => actor.ended(),
     };
     Underway::Ending(ending, what)
+}
+
+pub fn shut_down(system: &System, limit: For) {
+    if let Ok(report) = system.shutdown(short(limit)) {
+        let all = report.is_complete();
+        if all && !system.is_shut_down() {
+            finding("a system is shut down and is not", &format!("{report:?}"));
+        }
+    }
 }
 
 pub fn closing(system: &System) -> Underway {
@@ -1025,10 +1071,17 @@ impl Underway {
             }
         }
         match self {
-            Underway::Sending(sending) => Some(match sending.within(limit) {
+            Underway::Sending(sending) => Some(match limit {
+                Limit::Unlimited => sending.wait(),
+                limit => sending.within(limit),
+            })
+            .map(|sent| match sent {
                 Ok(()) => Done::Sent,
                 Err(error) => Done::Refused(error.into_message()),
             }),
+            Underway::Asking(asking) if limit == Limit::Unlimited => {
+                Some(Done::answer(asking.wait()))
+            }
             Underway::Asking(asking) => Some(asked(asking.within(limit), Some)),
             Underway::Calling(asking) => Some(asked(asking.within(limit), nothing)),
             _ => None,
@@ -1105,6 +1158,9 @@ impl Place {
             Place::Pool(pool) => pool.shutdown(short(limit)).is_complete(),
             Place::Queue(queue) => {
                 queue.close();
+                // It returns when what waits there has been run.
+                RUNS_QUEUES.set(true);
+                queue.run_until_closed();
                 true
             }
             Place::Rayon => false,
@@ -1230,6 +1286,7 @@ macro_rules! described {
                 let _called = called("an end hook");
                 let (_token, state): (_, State) = (&token, state);
                 let entry = &world.entries[state.at()];
+                let _ = cause.clone().stop_cause();
                 entry.ends.fetch_add(1, SeqCst);
                 if matches!(cause, EndCause::Closed | EndCause::Dropped) {
                     entry.ended_well.store(true, SeqCst);
@@ -1322,6 +1379,17 @@ pub fn spawner(world: &Arc<World>, first: usize) -> Option<Spawner> {
     described!(builder.panic_policy(policy), world, first).build().ok()
 }
 
+/// An actor of a system, unless that is shut down.
+fn not_refused(spawned: Result<Handle, BuildError>, at: usize) -> Option<Handle> {
+    match spawned {
+        Err(error) if error != BuildError::ShutDown => {
+            finding("a system refuses for a strange reason", &format!("actor {at}: {error}"));
+            None
+        }
+        spawned => spawned.ok(),
+    }
+}
+
 /// Makes an actor of the program.
 pub fn build(world: &Arc<World>, at: usize) -> Option<Handle> {
     let plan = &world.program.actors[at];
@@ -1332,13 +1400,13 @@ pub fn build(world: &Arc<World>, at: usize) -> Option<Handle> {
             finding("a wrong name", &format!("{spawner:?} of actor {at}"));
         }
         return match plan.system {
-            Some(system) => spawns(system)?.spawn_from(&spawner, world.state(at)).ok(),
+            Some(system) => not_refused(spawns(system)?.spawn_from(&spawner, world.state(at)), at),
             None => Some(spawner.spawn(world.state(at))),
         };
     }
     if plan.plain {
         return match plan.system {
-            Some(system) => spawns(system)?.actor(world.state(at)).ok(),
+            Some(system) => not_refused(spawns(system)?.actor(world.state(at)), at),
             None => Some(Actor::new(world.state(at))),
         };
     }
@@ -1358,7 +1426,7 @@ pub fn build(world: &Arc<World>, at: usize) -> Option<Handle> {
     let builder = Actor::builder().panic_policy(policy);
     let builder = described!(builder, world, at);
     match plan.system {
-        Some(system) => spawns(system)?.spawn(builder, world.state(at)).ok(),
+        Some(system) => not_refused(spawns(system)?.spawn(builder, world.state(at)), at),
         None => builder.spawn(world.state(at)).ok(),
     }
 }

@@ -300,7 +300,12 @@ pub fn touch(world: &Arc<World>, slot: usize, how: Touch) {
         }
         Touch::Look => {
             let armed = timer.is_armed();
-            let _ = (format!("{timer:?}"), world.clockwork.service(0).map(|all| all.next_due()));
+            let look = |timers: Timers| {
+                let _ = (timers.next_due(), timers.is_empty(), timers.undelivered());
+                let of = Timers::of(&timers.clock().clone());
+                drop((of, format!("{timers:?} {timer:?} {:?}", Timers::global())));
+            };
+            (0..2).filter_map(|at| clockwork.service(at)).for_each(look);
             if armed && alarm.flags.load(SeqCst) & CANCELLED != 0 {
                 finding("a cancelled timer is armed", &alarm.said());
             }
@@ -453,6 +458,7 @@ pub fn tell_every(
     let (beat, theirs) = (world.clone(), alarm.clone());
     let beat = Beat { world: beat, to, alarm: theirs, letter: letter.clone(), _token: token };
     let every = Every::step(micros_of(micros).max(Duration::from_micros(200))).catch_up(3);
+    let every = if micros % 2 == 0 { every } else { every.first_after(Duration::from_micros(10)) };
     if let Ok(timer) = actor.tell_every(every, beat) {
         world.clockwork.put(slot, timer, alarm);
     }

@@ -296,12 +296,12 @@ pub async fn awaits(world: &Arc<World>, at: usize, what: &Await) {
             drop(actor);
             let ready = glance(&mut future).await;
             if let (Some(slot), false) = (leaves, ready) {
-                world.leave(*slot, *of, future);
+                world.leave(*slot, (at, *of), future);
             }
         }
         Await::Future(slot) => {
             poll_fn(|cx| {
-                world.poll_what_lies_there(*slot, cx);
+                world.poll_what_lies_there(at, *slot, cx);
                 Poll::Ready(())
             })
             .await;

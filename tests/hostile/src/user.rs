@@ -167,6 +167,8 @@ struct Kept {
     is_pending: bool,
     /// A turn has polled it, and left it here.
     left: Option<Instant>,
+    /// The actor of that turn, whose waker it keeps.
+    turn_of: Option<usize>,
     _token: Option<Token>,
 }
 
@@ -661,6 +663,7 @@ impl World {
                 }
                 let system = self.systems.get(*system).and_then(|s| s.lock().unwrap().clone());
                 system.iter().for_each(|system| face::look_at_system(system));
+                face::look_at_clock(&self.clock);
             }
             Deed::StopWeak { of } => drop(self.weak(*of).map(|weak| weak.stop())),
             Deed::With { to, body } => {
@@ -711,6 +714,8 @@ impl World {
             Deed::ForgetFuture { slot } => {
                 if let Some(kept) = self.futures[*slot].lock().unwrap().take() {
                     self.forgets(kept.of);
+                    // Nobody could tell any more that nobody can wake that turn.
+                    kept.turn_of.into_iter().for_each(|at| self.leaks(at));
                     std::mem::forget(kept);
                 }
             }
@@ -774,9 +779,7 @@ impl World {
             }
             Deed::ShutDownSystem { system, limit } => {
                 let system = self.systems[*system].lock().unwrap().clone();
-                system
-                    .into_iter()
-                    .for_each(|system| drop(asks(|| system.shutdown(face::short(*limit)))));
+                system.into_iter().for_each(|system| asks(|| face::shut_down(&system, *limit)));
             }
             Deed::DropSystem { system } => {
                 let system = self.systems[*system].lock().unwrap().take();
@@ -899,7 +902,15 @@ impl World {
             Fate::Keep(slot) => {
                 self.keep(
                     slot,
-                    Kept { future, of, woken, is_pending: true, left: None, _token: token },
+                    Kept {
+                        future,
+                        of,
+                        woken,
+                        is_pending: true,
+                        left: None,
+                        turn_of: None,
+                        _token: token,
+                    },
                 );
             }
             Fate::Forget => {
@@ -974,12 +985,13 @@ impl World {
     }
 
     /// A turn leaves a future that it has polled where any thread finds it.
-    pub fn leave(&self, slot: usize, to: usize, future: Underway) {
+    pub fn leave(&self, slot: usize, (at, to): (usize, usize), future: Underway) {
         let token = self.token(Kind::Future, to, None);
         let of = Origin { to, group: token.id, carries: None };
         let woken = Arc::default();
         let (left, _token) = (Some(Instant::now()), Some(token));
-        self.keep(slot, Kept { future, of, woken, is_pending: false, left, _token });
+        let turn_of = Some(at);
+        self.keep(slot, Kept { future, of, woken, is_pending: false, left, turn_of, _token });
     }
 
     /// Drops futures that turns have left long ago: they keep wakers of these.
@@ -997,11 +1009,11 @@ impl World {
     }
 
     /// A turn polls a future that lies there.
-    pub fn poll_what_lies_there(self: &Arc<Self>, slot: usize, cx: &mut Context<'_>) {
+    pub fn poll_what_lies_there(self: &Arc<Self>, at: usize, slot: usize, cx: &mut Context<'_>) {
         let Some(mut kept) = self.futures[slot].lock().unwrap().take() else { return };
         // Its own waker has given way to the turn's.
         kept.is_pending = false;
-        kept.left = Some(Instant::now());
+        (kept.left, kept.turn_of) = (Some(Instant::now()), Some(at));
         let polled = within(Doing::Poll, || kept.future.poll(cx));
         match polled {
             Poll::Ready(done) => self.comes_of(done, kept.of),
@@ -1036,8 +1048,15 @@ impl World {
                 Poll::Ready(done) => return self.is_done(done, &mut future, of, &waker),
                 Poll::Pending => {
                     if let Fate::Keep(slot) = then {
-                        let kept =
-                            Kept { future, of, woken, is_pending: true, left: None, _token: None };
+                        let kept = Kept {
+                            future,
+                            of,
+                            woken,
+                            is_pending: true,
+                            left: None,
+                            turn_of: None,
+                            _token: None,
+                        };
                         return self.keep(slot, kept);
                     }
                 }
@@ -1053,7 +1072,15 @@ impl World {
                 let woken = Arc::default();
                 return self.keep(
                     slot,
-                    Kept { future, of, woken, is_pending: false, left: None, _token: None },
+                    Kept {
+                        future,
+                        of,
+                        woken,
+                        is_pending: false,
+                        left: None,
+                        turn_of: None,
+                        _token: None,
+                    },
                 );
             }
             (_, Underway::Asked(asked)) => asked,
