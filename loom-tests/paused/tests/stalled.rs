@@ -364,6 +364,8 @@ fn ended_meanwhile(call: fn(Actor<State>), runs_all: bool) {
             thread.join().unwrap();
             actor.ended().within(Duration::MAX).unwrap();
             assert!(end.recv().is_ok(), "the end came");
+            // The hook goes with the last handle.
+            drop(actor);
             assert!(end.recv().is_err(), "the end came once");
             let handled = handled.load(Relaxed);
             assert!(
