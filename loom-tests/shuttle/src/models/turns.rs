@@ -45,14 +45,18 @@ fn said(token: &Fated, answer: Result<u64, AskError>, back: &mut Vec<Fated>) {
 }
 
 /// Four actors, two of them run by two workers; four threads. Each turn is done, cut or given back,
-/// as its asker is told, and no future stays.
+/// as its asker is told, and no future stays. A turn awaits a later actor, or its own: turns that
+/// await each other in a circle would wait for ever.
 pub(super) fn turns() {
     let (workers, tokens) = (Workers::default(), Tokens::default());
     let threads = [workers.start(), workers.start()];
-    let actors: Vec<Actor<Count>> = (0..4)
+    let actors: Vec<(usize, Actor<Count>)> = (0..4)
         .map(|at| match at % 2 {
-            0 => Actor::new(Count(0)),
-            _ => Actor::builder().executor(workers.clone()).spawn(Count(0)).expect("it is right"),
+            0 => (at, Actor::new(Count(0))),
+            _ => {
+                let builder = Actor::builder().executor(workers.clone());
+                (at, builder.spawn(Count(0)).expect("it is right"))
+            }
         })
         .collect();
     let askers: Vec<_> = (0..4)
@@ -62,9 +66,11 @@ pub(super) fn turns() {
                 let mut back = Vec::new();
                 let mut replies: Vec<(Fated, Reply<u64>)> = Vec::new();
                 for _ in 0..2 {
-                    let (at, other) = (actors[any(actors.len())].clone(), any(actors.len()));
+                    let mut both = [any(actors.len()), any(actors.len())];
+                    both.sort_by_key(|which| actors[*which].0);
+                    let [(_, at), (_, other)] = both.map(|which| actors[which].clone());
                     let (token, fated) = tokens.make();
-                    let visit = Visit { token, other: actors[other].clone() };
+                    let visit = Visit { token, other: other.clone() };
                     let turn = async move |count: &mut Count| visit.turn(count).await;
                     match any(8) {
                         0 | 1 => replies.push((fated, at.run(turn))),
@@ -92,9 +98,9 @@ pub(super) fn turns() {
                         }
                     }
                     let (token, fated) = tokens.make();
-                    let asked = at.ask_async(Visit { token, other: actors[other].clone() });
+                    let asked = at.ask_async(Visit { token, other });
                     said(&fated, asked.wait(), &mut back);
-                    drop(actors.swap_remove(other));
+                    drop(actors.swap_remove(both[1]));
                 }
                 drop(actors);
                 for (fated, reply) in replies {
