@@ -34,7 +34,9 @@ use crate::sync::config::SLOT;
 /// what the owner hands through.
 pub(crate) struct VTable {
     /// Runs the message, moving it out. If it unwinds, `panicked` follows.
-    pub(crate) run: unsafe fn(payload: *mut u8, env: *const ()) -> Ran,
+    run: unsafe fn(payload: *mut u8, env: *const ()),
+    /// The same of a message whose turn may be suspended.
+    suspends: Option<unsafe fn(payload: *mut u8, env: *const ()) -> Ran>,
     /// The message was accepted but will not be run: gives it back, moving it out.
     pub(crate) discard: unsafe fn(payload: *mut u8, env: *const ()),
     /// `run` has unwound with this panic: tells whoever waits for the message.
@@ -62,12 +64,13 @@ pub(crate) trait Envelope: Sized {
 
 impl VTable {
     pub(crate) const fn of<M>(
-        run: unsafe fn(*mut u8, *const ()) -> Ran,
+        run: unsafe fn(*mut u8, *const ()),
         discard: unsafe fn(*mut u8, *const ()),
         panicked: unsafe fn(*mut u8, *const (), Payload),
     ) -> Self {
         VTable {
             run,
+            suspends: None,
             discard,
             panicked,
             layout: Layout::new::<NodeOf<M>>(),
@@ -76,10 +79,24 @@ impl VTable {
         }
     }
 
-    /// The same for a message that goes on with a turn that has begun.
+    /// Of a message whose turn may be suspended.
+    pub(crate) const fn suspending<M>(
+        run: unsafe fn(*mut u8, *const ()) -> Ran,
+        discard: unsafe fn(*mut u8, *const ()),
+        panicked: unsafe fn(*mut u8, *const (), Payload),
+    ) -> Self {
+        VTable { suspends: Some(run), ..VTable::of::<M>(unsuspended, discard, panicked) }
+    }
+
+    /// Of a message that goes on with a turn that has begun.
     pub(crate) const fn resuming(self) -> Self {
         VTable { resumes: true, ..self }
     }
+}
+
+/// In place of the run of a message whose turn may be suspended, where none may be.
+unsafe fn unsuspended(_: *mut u8, _: *const ()) {
+    unreachable!("a turn that may be suspended is run by its owner's drive")
 }
 
 /// Where a node's memory is from: the low bits of its LINK.
@@ -281,13 +298,31 @@ impl Taken {
         self.node.0.cast::<u8>().wrapping_add(self.vtable.payload)
     }
 
-    /// Runs the message.
+    /// Runs a message whose turn may be suspended, or another one.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    #[inline]
+    pub(crate) unsafe fn run_or_suspend(self, env: *const ()) -> Ran {
+        // SAFETY: N1: the payload is there; `env` is what it expects, and it is run once.
+        unsafe {
+            match self.vtable.suspends {
+                Some(run) => run(self.payload(), env),
+                None => {
+                    self.run(env);
+                    Ran::Done
+                }
+            }
+        }
+    }
+
+    /// Runs a message, whose turn cannot be suspended.
     ///
     /// # Safety
     /// `env` is what this mailbox's messages expect; the message was not run or discarded before.
     /// On unwinding `panicked` must follow.
     #[inline]
-    pub(crate) unsafe fn run(self, env: *const ()) -> Ran {
+    pub(crate) unsafe fn run(self, env: *const ()) {
         // SAFETY: N1: the payload is there; the rest is the caller's word.
         unsafe { (self.vtable.run)(self.payload(), env) }
     }

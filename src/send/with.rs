@@ -39,7 +39,8 @@ impl<S: 'static> Strong<S> {
         })
     }
 
-    /// [`with`](Self::with) of an actor that is run elsewhere, or with something around its turns.
+    /// [`with`](Self::with) of an actor that is run elsewhere, with something around its turns, or
+    /// with a capacity.
     #[cfg_attr(feature = "tracing", inline(never))]
     #[cfg_attr(not(feature = "tracing"), inline(always))]
     fn with_elsewhere<F, R>(&self, local: &Local, f: F) -> Result<R, AskError>
@@ -51,21 +52,24 @@ impl<S: 'static> Strong<S> {
         if let Some(origin) = self.origin() {
             return self.with_slow(local, Snapshot::IDLE, origin.of_closure(self.header(), f));
         }
-        match self.claim_late(Snapshot::IDLE, || true) {
-            Ok(claimed) => Ok(returned(self.run_claimed(local, Depth::Any, claimed, f))),
-            Err(seen) => self.with_slow(local, seen, f),
-        }
+        self.with_busy(local, Snapshot::IDLE, f)
     }
 
-    /// [`with`](Self::with) after a claim that has failed.
+    /// [`with`](Self::with) after a claim that has failed, or of an actor whose mailbox is not
+    /// claimed at once.
     #[inline(never)]
     fn with_busy<F, R>(&self, local: &Local, seen: Snapshot, f: F) -> Result<R, AskError>
     where
         F: FnOnce(&mut S) -> R + Send,
         R: Send,
     {
-        // Inside a turn it does not try again and again: this thread may be what the owner waits for.
-        let claimed = if local.in_turn() { self.claim_beside(seen) } else { self.claim_soon(seen) };
+        let claimed = match (self.is_plain(), local.in_turn()) {
+            (false, _) => self.claim_late(seen, || true),
+            // Inside a turn it does not try again and again: this thread may be what the owner waits
+            // for.
+            (true, true) => self.claim_beside(seen),
+            (true, false) => self.claim_soon(seen),
+        };
         match claimed {
             Ok(claimed) => Ok(returned(self.run_claimed(local, Depth::Any, claimed, f))),
             Err(seen) => self.with_slow(local, seen, f),

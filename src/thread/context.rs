@@ -128,6 +128,10 @@ pub(crate) enum Leaves {
     Blocks,
 }
 
+/// An entry, or a hint, that is about to stand in the list's allocation.
+#[must_use = "it is lost with its mailbox"]
+pub(crate) struct Far(NonNull<()>);
+
 /// A queue whose first places lie in the thread-local itself; the others are an allocation that
 /// lives until the list has been run or given away.
 struct Fifo<const N: usize> {
@@ -152,16 +156,22 @@ impl<const N: usize> Fifo<N> {
     /// False if the queue is closed: it is to be emptied now.
     #[inline]
     fn push(&self, raw: NonNull<()>) -> bool {
-        let near = self.near.get();
-        if near < self.places.get() && !self.is_far.get() {
-            self.ring[(self.first.get() + near) % N].set(raw.as_ptr());
-            self.near.set(near + 1);
-            true
-        } else {
-            self.push_far(raw)
-        }
+        self.push_near(raw) || self.push_far(raw)
     }
 
+    /// False, with nothing done, if it has to go to the allocation.
+    #[inline]
+    fn push_near(&self, raw: NonNull<()>) -> bool {
+        let near = self.near.get();
+        let has_room = near < self.places.get() && !self.is_far.get();
+        if has_room {
+            self.ring[(self.first.get() + near) % N].set(raw.as_ptr());
+            self.near.set(near + 1);
+        }
+        has_room
+    }
+
+    /// False if the queue is closed.
     #[cold]
     #[inline(never)]
     fn push_far(&self, raw: NonNull<()>) -> bool {
@@ -300,38 +310,52 @@ impl Local {
         of: &mut O,
         f: impl FnOnce(&mut O) -> R,
     ) -> R {
-        self.push(depth, of.cell(), |_| f(of))
+        let frame = self.frame(depth, of.cell());
+        let _pop = self.push(&frame);
+        f(of)
     }
 
-    /// Runs `f` with a frame on top of the others.
+    /// A frame to be pushed on top of the others.
     #[inline(always)]
-    fn push<R>(&self, depth: Depth, mailbox: *const Header, f: impl FnOnce(&Frame) -> R) -> R {
+    fn frame(&self, depth: Depth, mailbox: *const Header) -> Frame {
         let prev = match depth {
             Depth::Any => self.top.get(),
             Depth::Outside => null(),
         };
         debug_assert!(prev == self.top.get(), "the frames below would be lost");
-        let frame = Frame { mailbox: Cell::new(mailbox), prev };
-        let _pop = Reset(&self.top, frame.prev);
-        self.top.set(&raw const frame);
+        Frame { mailbox: Cell::new(mailbox), prev }
+    }
+
+    /// The frame is the innermost one, until the result is dropped.
+    #[inline(always)]
+    fn push<'a>(&'a self, frame: &'a Frame) -> Reset<'a, Frame> {
+        self.top.set(frame);
+        Reset(&self.top, frame.prev)
+    }
+
+    /// Runs `f` with a frame on top of the others that stands for no mailbox yet.
+    #[inline(always)]
+    fn pushed<R>(&self, mailbox: *const Header, f: impl FnOnce(&Frame) -> R) -> R {
+        let frame = self.frame(Depth::Any, mailbox);
+        let _pop = self.push(&frame);
         f(&frame)
     }
 
     /// Runs work of the crate's own that no drain may run on top of.
     pub(crate) fn work<R>(&self, f: impl FnOnce() -> R) -> R {
-        self.push(Depth::Any, WORK, |_| f())
+        self.pushed(WORK, |_| f())
     }
 
     /// Runs the list.
     #[inline]
     pub(crate) fn run_list<R>(&self, f: impl FnOnce(&Frame) -> R) -> R {
-        self.push(Depth::Any, LIST, f)
+        self.pushed(LIST, f)
     }
 
     /// Runs a drain, which lends the frame to its mailbox for its turns.
     #[inline(always)]
     pub(crate) fn drive<R>(&self, f: impl FnOnce(&Frame) -> R) -> R {
-        self.push(Depth::Any, GROUND, f)
+        self.pushed(GROUND, f)
     }
 
     /// Schedules by `f`, which leaves what an executor gives back in the call to this.
@@ -403,13 +427,22 @@ impl Local {
         self.hints.push(Queued::Hint(cell()).into_raw())
     }
 
-    /// Puts an entry, or a hint, at the end of the list. False if the list is closed.
+    /// Puts an entry, or a hint, at the end of the list, by `far` if it does not lie in the
+    /// thread-local.
     #[inline]
-    #[must_use = "what stands in a closed list is to be handed off"]
-    pub(crate) fn append(&self, queued: Queued) -> bool {
+    pub(crate) fn append(&self, queued: Queued, far: impl FnOnce(Far)) {
         self.known(queued.addr()).set(queued.addr());
         self.owed.set(self.owed.get() + 1);
-        self.list.push(queued.into_raw())
+        let raw = queued.into_raw();
+        if !self.list.push_near(raw) {
+            far(Far(raw));
+        }
+    }
+
+    /// Puts it there. False if the list is closed.
+    #[must_use = "what stands in a closed list is to be handed off"]
+    pub(crate) fn append_far(&self, Far(raw): Far) -> bool {
+        self.list.push_far(raw)
     }
 
     /// Puts the hints at the end of the list: they have waited for its end for long.

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::context::Local;
+use super::context::{Far, Local};
 use super::schedule::{schedule, schedule_elsewhere};
 use crate::cell::refs::{Queued, Ref, Scheduled};
 
@@ -19,7 +19,13 @@ pub(crate) fn defer(local: &Local, queued: Queued) {
 /// [`defer`] for an entry.
 #[inline]
 pub(crate) fn defer_entry(local: &Local, entry: Scheduled) {
-    if !local.append(Queued::Entry(entry)) {
+    local.append(Queued::Entry(entry), |far| append_far(local, far));
+}
+
+#[cold]
+#[inline(never)]
+fn append_far(local: &Local, far: Far) {
+    if !local.append_far(far) {
         hand_off(local);
     }
 }

@@ -58,14 +58,10 @@ struct Drive<'a> {
     observed: bool,
 }
 
-/// What a drive does next. Each is a function from the owner to the next one.
+/// What a drive does next, after a step that had the owner.
 enum Step {
     /// Runs the private list, if there is one.
     Turns(Owner),
-    /// Lies down in a turn that is pending.
-    Suspend(Owner, TurnMut),
-    /// The private list is at its end.
-    LetGo(Owner),
     /// There is more to run, and this thread must not go on with it.
     Leave(Owner, Leave),
     /// The mailbox was let go.
@@ -143,35 +139,30 @@ fn drive_with(
         let mut drive =
             Drive { local, frame, row, meter, in_hand, outermost, bounded, hooked, observed };
         frame.lend(&mut owner, |owner| before(&mut drive, owner));
-        drive.run(Step::Turns(owner));
+        drive.run(owner);
     });
 }
 
 impl Drive<'_> {
-    fn run(&mut self, first: Step) {
-        let mut step = first;
+    /// A batch in the mailbox's frame, then a step from the owner to what comes next, outside of it.
+    fn run(&mut self, mut owner: Owner) {
+        let frame = self.frame;
         loop {
-            step = match step {
-                Step::Turns(owner) => self.batch(owner),
-                Step::Suspend(owner, turn) => self.suspend(owner, turn),
-                Step::LetGo(owner) => self.let_go(owner),
-                Step::Leave(owner, leave) => self.leave(owner, leave),
+            let step = match frame.lend(&mut owner, |owner| self.batch_of(owner)) {
+                Halt::Empty => self.let_go(owner),
+                Halt::Suspended(turn) => self.suspend(owner, turn),
+                Halt::Left(leave) => Step::Leave(owner, leave),
+                Halt::Restarts => Step::Turns(owner),
+            };
+            owner = match step {
+                Step::Turns(owner) => owner,
+                Step::Leave(owner, leave) => return self.leave(owner, leave),
                 Step::Done => return,
             }
         }
     }
 
     /// Runs the private list, and ends the batch with it.
-    fn batch(&mut self, mut owner: Owner) -> Step {
-        let frame = self.frame;
-        match frame.lend(&mut owner, |owner| self.batch_of(owner)) {
-            Halt::Empty => Step::LetGo(owner),
-            Halt::Left(leave) => Step::Leave(owner, leave),
-            Halt::Suspended(turn) => Step::Suspend(owner, turn),
-            Halt::Restarts => Step::Turns(owner),
-        }
-    }
-
     fn batch_of(&mut self, owner: &mut Owner) -> Halt {
         let mut halt = Halt::Empty;
         // A mailbox that only has to be let go has no list.
@@ -179,7 +170,7 @@ impl Drive<'_> {
             // A turn that may wait borrows the state where it is (H1).
             let plain = !self.observed && !owner.awaits();
             let moves = if plain && owner.has_many() { owner.moves() } else { None };
-            match self.round(owner, moves, plain) {
+            match self.round(owner, moves, plain && !self.bounded) {
                 Ok(end) => {
                     halt = end;
                     break;
@@ -202,7 +193,7 @@ impl Drive<'_> {
     }
 
     /// Leaves the mailbox pending, where it is at home or where it must go.
-    fn leave(&mut self, mut owner: Owner, leave: Leave) -> Step {
+    fn leave(&mut self, mut owner: Owner, leave: Leave) {
         let (frame, local) = (self.frame, self.local);
         if matches!(leave, Leave::HandOff) {
             frame.lend(&mut owner, |owner| owner.header().report_hand_off());
@@ -214,7 +205,6 @@ impl Drive<'_> {
             }
             Leave::Defer | Leave::HandOff => hand_over(local, owner),
         }
-        Step::Done
     }
 
     /// Runs turns until the private list is at its end, this thread must not go on, or one breaks
@@ -290,15 +280,18 @@ impl Drive<'_> {
         // In this order (NEWS).
         let (mut news, mut stopped) = (stops(), owner.is_stopped());
         while let Some(taken) = owner.pop() {
-            if self.bounded && !taken.resumes() {
+            if !PLAIN && self.bounded && !taken.resumes() {
                 owner.header().release_permit();
             }
             let run = if PLAIN { !stopped } else { self.before_turn(owner, taken) };
             self.in_hand = Some((taken, run));
             // SAFETY: E1: this mailbox's own message, run or discarded once, with its own cell.
             let ran = unsafe {
-                if run {
-                    taken.run(env.as_ptr())
+                if run && PLAIN {
+                    taken.run(env.as_ptr());
+                    Ran::Done
+                } else if run {
+                    taken.run_or_suspend(env.as_ptr())
                 } else {
                     if !PLAIN && self.observed && !taken.resumes() {
                         self.hooked.gives_back();
@@ -416,6 +409,7 @@ impl Drive<'_> {
 
     // Letting go.
 
+    #[inline(always)]
     fn let_go(&mut self, owner: Owner) -> Step {
         let frame = self.frame;
         if self.outermost && !self.local.owes_anything() && owner.header().has_executor() {

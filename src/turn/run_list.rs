@@ -14,7 +14,7 @@ use crate::cell::refs::{Queued, Scheduled};
 use crate::cell::resident::Env;
 use crate::mailbox::chunk::Row;
 use crate::mailbox::list::Batch;
-use crate::mailbox::node::{NodePtr, Ran, Taken};
+use crate::mailbox::node::{NodePtr, Taken};
 use crate::mailbox::word::Snapshot;
 use crate::panic::{self, Payload};
 use crate::pool::linger;
@@ -158,8 +158,7 @@ impl ListRun<'_> {
         self.in_hand = Some((lent, taken));
         // SAFETY: E1: this mailbox's own message, run once, with its own cell. The state is there:
         // a turn comes only before the end.
-        let ran = unsafe { taken.run(env.as_ptr()) };
-        debug_assert_eq!(ran, Ran::Done, "a turn that may wait is driven");
+        unsafe { taken.run(env.as_ptr()) };
         let (lent, taken) = self.in_hand.take()?;
         // SAFETY: moved out by `run`, and forgotten here.
         unsafe { taken.free(&mut self.row) };
@@ -221,7 +220,7 @@ fn hand_off_limited(local: &Local) {
         let Some(queued) = local.next_deferred() else { return };
         let header = queued.header();
         if header.config().budget.is_unlimited() || !hands_off(header) {
-            let _ = local.append(queued);
+            local.append(queued, |far| _ = local.append_far(far));
         } else if let Some(cell) = queued.into_ref() {
             schedule(local, &cell);
         }

@@ -3,7 +3,7 @@
 
 use super::super::mailbox::chunk::Row;
 use super::super::mailbox::list::Batch;
-use super::super::mailbox::node::{Envelope, NodePtr, Ran, VTable};
+use super::super::mailbox::node::{Envelope, NodePtr, VTable};
 use super::super::mailbox::word::{Duty, Entry, Snapshot, Word};
 use super::super::panic::Payload;
 use super::*;
@@ -75,11 +75,10 @@ struct Number(Track<u64>);
 impl Number {
     /// # Safety
     /// The payload is a `Number`, moved out here, and `env` a [`Bare`].
-    unsafe fn run(payload: *mut u8, env: *const ()) -> Ran {
+    unsafe fn run(payload: *mut u8, env: *const ()) {
         // SAFETY: the caller's word.
         let (number, bare) = unsafe { (payload.cast::<Self>().read(), &*env.cast::<Bare>()) };
         bare.order.lock().expect("one thread at a time").push(*number.0.get_ref());
-        Ran::Done
     }
 
     /// # Safety
@@ -118,7 +117,7 @@ impl Bare {
         while let Some(taken) = batch.pop() {
             // SAFETY: our own message, run once and then freed.
             unsafe {
-                let _ = taken.run(std::ptr::from_ref(self).cast());
+                taken.run(std::ptr::from_ref(self).cast());
                 taken.free(&mut row);
             }
             turns += 1;

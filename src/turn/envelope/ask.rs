@@ -7,7 +7,7 @@ use crate::cell::message::Message;
 use crate::cell::owner::InTurn;
 use crate::cell::resident::Env;
 use crate::error::{ActorName, AskError, Reason, TurnPanic};
-use crate::mailbox::node::{Envelope, Ran, VTable};
+use crate::mailbox::node::{Envelope, VTable};
 use crate::mailbox::oneshot::{Answerer, Asker, Question};
 use crate::panic::{self, Payload};
 
@@ -51,14 +51,11 @@ impl<S: 'static, L: Message<S>> Ask<S, L> {
 
     /// # Safety
     /// E1.
-    unsafe fn run(payload: *mut u8, env: *const ()) -> Ran {
+    unsafe fn run(payload: *mut u8, env: *const ()) {
         // SAFETY: E1: the payload is an `Ask<S, L>`, and the owner alone reaches it.
         let this = unsafe { &mut *payload.cast::<Self>() };
-        let Some(answerer) = this.answerer.take() else { return Ran::Done };
-        let Some(question) = answerer.start() else {
-            answerer.leave();
-            return Ran::Done;
-        };
+        let Some(answerer) = this.answerer.take() else { return };
+        let Some(question) = answerer.start() else { return answerer.leave() };
         this.answerer = Some(answerer);
         // SAFETY: E1: the owner's state and cell.
         let answer = unsafe {
@@ -68,7 +65,6 @@ impl<S: 'static, L: Message<S>> Ask<S, L> {
         if let Some(answerer) = this.answerer.take() {
             answerer.finish(Ok(answer));
         }
-        Ran::Done
     }
 
     /// # Safety

@@ -307,13 +307,17 @@ impl<M: Suspends> Awaited<M> {
 }
 
 impl<M: Suspends> Envelope for Awaited<M> {
-    const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::discard, Self::panicked);
+    const VTABLE: &'static VTable =
+        &VTable::suspending::<Self>(Self::run, Self::discard, Self::panicked);
 }
 
 impl<M: Suspends> Envelope for Resumed<M> {
-    const VTABLE: &'static VTable =
-        &VTable::of::<Self>(Awaited::<M>::run, Awaited::<M>::discard, Awaited::<M>::panicked)
-            .resuming();
+    const VTABLE: &'static VTable = &VTable::suspending::<Self>(
+        Awaited::<M>::run,
+        Awaited::<M>::discard,
+        Awaited::<M>::panicked,
+    )
+    .resuming();
 }
 
 impl<M: Suspends> Answers for Awaited<M> {

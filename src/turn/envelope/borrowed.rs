@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use super::why_not;
 use crate::cell::resident::Env;
 use crate::error::Reason;
-use crate::mailbox::node::{Envelope, Ran, VTable};
+use crate::mailbox::node::{Envelope, VTable};
 use crate::panic::Payload;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Release};
@@ -95,7 +95,7 @@ impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
 
     /// # Safety
     /// E1, E2.
-    unsafe fn run(payload: *mut u8, env: *const ()) -> Ran {
+    unsafe fn run(payload: *mut u8, env: *const ()) {
         let this = payload.cast::<Self>().cast_const();
         // SAFETY: E1, E2: the caller waits and does not look at the job.
         let job = unsafe { (*this).job.with_mut(|job| (*job).take()) };
@@ -105,7 +105,6 @@ impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
             // SAFETY: E2: the frame is not touched afterwards.
             unsafe { Self::complete(this, Outcome::Returned(value)) };
         }
-        Ran::Done
     }
 
     /// # Safety

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use super::why_not;
 use crate::cell::resident::Env;
 use crate::error::Reason;
-use crate::mailbox::node::{Envelope, Ran, VTable};
+use crate::mailbox::node::{Envelope, VTable};
 use crate::mailbox::oneshot::{Answerer, Question};
 use crate::panic::Payload;
 
@@ -56,19 +56,15 @@ impl<S, R, F: FnOnce(&mut S) -> R> Lent<S, F, R> {
 
     /// # Safety
     /// E1.
-    unsafe fn run(payload: *mut u8, env: *const ()) -> Ran {
+    unsafe fn run(payload: *mut u8, env: *const ()) {
         // SAFETY: E1: the payload is a `Lent<S, F, R>`, and the owner alone reaches it.
         let this = unsafe { &mut *payload.cast::<Self>() };
-        let Some(answerer) = this.answerer.take() else { return Ran::Done };
-        let Some(Job { f, .. }) = answerer.start() else {
-            answerer.leave();
-            return Ran::Done;
-        };
+        let Some(answerer) = this.answerer.take() else { return };
+        let Some(Job { f, .. }) = answerer.start() else { return answerer.leave() };
         this.answerer = Some(answerer);
         // SAFETY: E1: the owner's state.
         let value = unsafe { Env::with_state(env, f) };
         this.answer(Returned::Value(value));
-        Ran::Done
     }
 
     /// # Safety

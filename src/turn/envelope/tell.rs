@@ -6,7 +6,7 @@ use super::give_back;
 use crate::cell::message::Message;
 use crate::cell::owner::InTurn;
 use crate::cell::resident::Env;
-use crate::mailbox::node::{Envelope, Ran, VTable};
+use crate::mailbox::node::{Envelope, VTable};
 use crate::panic::{self, Payload};
 
 #[repr(transparent)]
@@ -23,14 +23,13 @@ impl<S: 'static, L: Message<S>> Tell<S, L> {
 
     /// # Safety
     /// E1; moves the message out.
-    unsafe fn run(payload: *mut u8, env: *const ()) -> Ran {
+    unsafe fn run(payload: *mut u8, env: *const ()) {
         // SAFETY: E1: the payload is a `Tell<S, L>`, moved out once; the owner's state and cell.
         unsafe {
             let tell = payload.cast::<Self>().read();
             let turn = InTurn::new(Env::cell(env));
             Env::with_state(env, |state| tell.message.run_unasked(state, turn));
         }
-        Ran::Done
     }
 
     /// # Safety
