@@ -117,7 +117,10 @@ pub(super) fn r4_lent() {
     Current::set(PoolId::NONE, &Fickle::default(), || {
         in_turn(|| {
             let mut local = Track::new(0);
+            // What waits before the closure is run on top of this turn.
+            SENDING.with(|sending| sending.set(false));
             let lent = shared.actor.with(|_| *local.get_mut() += 1);
+            SENDING.with(|sending| sending.set(true));
             let written = *local.get_ref();
             drop(local);
             match lent {

@@ -97,10 +97,10 @@ impl<M: Suspends> Question for Turn<M> {
     }
 
     unsafe fn take_payload(this: *mut Self) -> M::Payload {
-        // SAFETY: E4: the caller has won the question. No reference to the whole turn is made: the
-        // rest of it is the mailbox's.
-        let message = unsafe { (*(&raw const (*this).slot)).take_message() };
-        message.payload()
+        // SAFETY: E4: no reference to the whole turn is made: the rest of it is the mailbox's.
+        let slot = unsafe { &(*this).slot };
+        // SAFETY: E4: the caller has won the question.
+        unsafe { slot.take_message() }.payload()
     }
 }
 

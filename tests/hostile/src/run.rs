@@ -232,18 +232,6 @@ fn lets_go(world: &Arc<World>, patience: Duration, hooks_stay: bool) -> bool {
     let is_over = || alive(stays).is_empty() && is_quiet(world);
     let mut until = Patience::new(patience);
     while !is_over() && !until.is_over() {
-        if std::env::var_os("HA").is_some() && until.looks % 4000 == 3999 {
-            until.looks += 1;
-            for id in alive(stays).iter().take(6) {
-                eprintln!(
-                    "{} | quiet {} nothing {}",
-                    about(world, *id),
-                    is_quiet(world),
-                    world.has_nothing()
-                );
-            }
-        }
-
         for _ in 0..100 {
             if is_over() || until.is_over() {
                 break;
