@@ -126,20 +126,6 @@ pub(super) fn room_closed() {
     shared.finish();
 }
 
-/// Two wait for one place.
-pub(super) fn room_two_wait() {
-    let shared = Shared::small(Overflow::Reject);
-    let threads = [1, 2].map(|from| {
-        shared.spawn(move |shared| {
-            let mail = Mail::<OWN>::new(&shared.books, from, 1);
-            assert!(shared.actor.waiting().send(mail.message()).wait().is_ok(), "room is made");
-        })
-    });
-    shared.fill();
-    threads.into_iter().for_each(Joiner::join);
-    shared.finish();
-}
-
 /// A limit that is over at once: cancelled and having run exclude each other, and the message comes
 /// back in one of the two.
 pub(super) fn limit_or_answer() {
