@@ -328,7 +328,7 @@ impl<S: 'static, E: Envelope> Waits<S, E> {
         cell.sleep_for(&self.asker, deadline).err()
     }
 
-    /// The same as [`wait`](Self::wait) for a task. Runs no turn.
+    /// [`wait`](Self::wait) for a task. Runs no turn.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Sent<E>> {
         if let Some(answer) = self.answer() {
             return Poll::Ready(answer);

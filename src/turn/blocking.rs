@@ -1,9 +1,10 @@
 //! What a thread does before it blocks inside a turn.
 //!
-//! A turn that sends to idle actors promises to run them when it is over (R9, [`crate::thread::context`]).
+//! A turn that sends to idle actors promises to run them when it is over (R9,
+//! [`crate::thread::context`]).
 //! If it blocks before, and what it waits for depends on one of them, it would wait for ever. So a
 //! turn that is about to sleep hands its promises to their executors
-//! ([`super::deferred::hand_off`]).
+//! ([`hand_off`]).
 //!
 //! The worker of a pool has more to give away: the drains that wait behind the turn, one of which
 //! it may be waiting for. Its pool compensates for it ([`crate::pool`]).
@@ -96,7 +97,8 @@ pub(crate) fn before_pending(waker: &Waker) {
     });
 }
 
-/// The same for a task that waits for this mailbox, which is run meanwhile if it is pending.
+/// [`before_pending`] for a task that waits for this mailbox, which is run meanwhile if it is
+/// pending.
 pub(crate) fn before_pending_for(waker: &Waker, cell: &Ref) {
     with_local(|local| {
         if lies_down(local, waker) {
@@ -117,7 +119,7 @@ pub(crate) fn relieve(local: &Local) -> Result<Away, WouldBlock> {
     Ok(leave(local, reserve()?))
 }
 
-/// The same for a sleep that this crate cannot refuse.
+/// [`relieve`] for a sleep that this crate cannot refuse.
 pub(crate) fn relieve_anyway(local: &Local) -> Away {
     relieve(local).unwrap_or_else(|WouldBlock| {
         let place = pool::Away::sharing();

@@ -2,7 +2,7 @@
 //!
 //! [`drain`] is the one way into the loop, and [`settle`] the one way out of a thread's outermost
 //! turn. A thread that may not run its list, because it is about to block inside a turn, hands it
-//! off ([`hand_off`](crate::thread::list::hand_off)): to run it on top of the blocked turn would give an order of waiting that the
+//! off ([`hand_off`]): to run it on top of the blocked turn would give an order of waiting that the
 //! program keeps without a cycle one by the stack.
 
 #![forbid(unsafe_code)]
