@@ -61,15 +61,9 @@ fn close_list(local: &Local) -> ClosedList {
     ClosedList(before)
 }
 
-/// Schedules what this thread has deferred, if it is inside a turn: it may be about to sleep.
+/// [`close_list`] for a thread that may be about to sleep; the list is as it was afterwards.
 fn before_sleep(local: &Local) {
-    if !local.in_turn() {
-        return;
-    }
-    fallback::before_block();
-    if local.owes_anything() {
-        local.leaving(Leaves::Blocks, || hand_off(local));
-    }
+    drop(close_list(local));
 }
 
 /// Runs `f`, which sends or ends actors, and schedules what that leaves for this thread to do, with

@@ -108,8 +108,7 @@ impl<S: Send + 'static> Link<S> {
                 .capacity(capacity, Overflow::Reject)
                 .on_undelivered(move |_| _ = lost.lost.fetch_add(1, Relaxed))
                 .on_end(move |state, _| finish(state));
-            // The state comes back with the error, and is not needed.
-            system.spawn(place.run(builder), state()).map_err(|error| error.reason().clone())
+            system.spawn(place.run(builder), state())
         };
         let actors = (0..actors).map(spawn).collect::<Result<_, _>>()?;
         Ok(Arc::new(Link { actors, gauge }))

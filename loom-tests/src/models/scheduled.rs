@@ -429,27 +429,43 @@ pub(super) fn r8_posted_again() {
     shared.finish();
 }
 
-/// An actor of an executor gives way to its thread's list by a hint, without an entry; a sender
-/// then makes one; and at the end of its budget it counts on that entry, or makes another.
+/// An executor that runs its first drain in the call, and puts the others into a queue.
+struct FirstInTheCall {
+    queue: Arc<Queue>,
+    has_run: Cell<bool>,
+}
+
+// SAFETY: loom's threads are coroutines of one thread.
+unsafe impl Sync for FirstInTheCall {}
+// SAFETY: the counts of the queue are no other thread's, for there is none.
+unsafe impl Send for FirstInTheCall {}
+
+impl Executor for FirstInTheCall {
+    fn execute(&self, drain: Drain) {
+        if self.has_run.replace(true) { self.queue.push(drain) } else { drain.run() }
+    }
+}
+
+/// A drain that is run in the call gives its entry up for a hint, and a sender makes a new entry; at
+/// the end of its budget the owner that came by the hint counts on that entry, or makes another.
 pub(super) fn r8_spent_beside_its_entry() {
-    let (shared, other) = (Shared::carried(2), Shared::new());
-    let (on, own, mail) = (other.clone(), shared.clone(), Mail::<OWN>::new(&shared.books, 0, 1));
-    let gives_way = move |log: &mut Log| {
-        log.handle(mail);
-        on.send_one::<OWN>(0, 1);
-        own.send_one::<OWN>(0, 2);
-        own.send_one::<OWN>(0, 3);
-    };
-    assert!(shared.actor.send(gives_way).is_ok());
+    let queue = Arc::new(Queue::default());
+    let executor = FirstInTheCall { queue: queue.clone(), has_run: Cell::new(false) };
+    let shared = Shared::built(|builder| builder.budget(1).executor(executor));
+    let shared = Shared { queue: Some(queue), ..shared };
     let thread = shared.spawn(|shared| {
         shared.send_one::<OWN>(1, 1);
         if shared.run_one() {
             reached("run by the other one");
         }
     });
-    shared.run_one();
+    let (mail, own) = (Mail::<OWN>::new(&shared.books, 0, 1), shared.clone());
+    let first = move |log: &mut Log| {
+        log.handle(mail);
+        own.send_one::<OWN>(0, 2);
+    };
+    assert!(shared.actor.send(first).is_ok());
     thread.join();
-    other.finish();
     shared.finish();
 }
 

@@ -887,10 +887,8 @@ fn look_at_error(error: &AskError) {
     let _ = (error.actor(), error.to_string());
     match error {
         AskError::Panicked(panic) => drop((panic.actor(), panic.text().len(), panic.to_string())),
-        AskError::Refused(Reason::Deadlock(cycle), name) => {
-            if cycle.actors().is_empty() {
-                finding("a circle of nobody", &format!("{cycle:?} at {:?}", name.as_str()));
-            }
+        AskError::Refused(Reason::Deadlock(cycle), name) if cycle.actors().is_empty() => {
+            finding("a circle of nobody", &format!("{cycle:?} at {:?}", name.as_str()));
         }
         _ => {}
     }
