@@ -211,7 +211,7 @@ pub(crate) const MODELS: &[Model] = models![
     THREE room::room_let_in,
     THREE room::room_given_up ["waited", "withdrawn"],
     THREE room::room_closed ["turned away"],
-    ONE room::room_closed_from_outside ["turned away"],
+    TWO room::room_closed_from_outside ["turned away"],
     THREE room::room_stopped ["turned away"],
     TWO room::room_first_come ["waited", "accepted", "refused"],
     TWO room::room_first_come_while_idle ["waited", "refused"],
@@ -219,7 +219,8 @@ pub(crate) const MODELS: &[Model] = models![
     THREE room::room_pending_first_come ["accepted", "refused"],
     THREE room::room_given_up_as_it_is_let_in ["withdrawn", "let in"],
     TWO room::room_time_over ["let in", "time over"],
-    TWO room::room_asked,
+    // Seconds: with two preemptions, more than a minute.
+    ONE room::room_asked,
     TWO room::room_closed_on_the_way ["turned away"],
     THREE room::room_hostile_wakers ["woken"],
     TWO room::room_forgotten ["turned away"],

@@ -150,7 +150,7 @@ pub(super) fn limit_or_answer() {
 
 /// ROOM-5: a mailbox is closed from outside while a sender comes to wait.
 pub(super) fn room_closed_from_outside() {
-    let shared = Shared::small(Overflow::Reject);
+    let shared = Shared::full(1);
     let waits = shared.spawn(|shared| {
         let mail = Mail::<OWN>::new(&shared.books, 1, 1);
         if let Err(refused) = shared.actor.waiting().send(mail.message()).wait() {
@@ -159,10 +159,9 @@ pub(super) fn room_closed_from_outside() {
             add(&shared.books.returned);
         }
     });
-    let closes = shared.spawn(|shared| assert!(shared.actor.close()));
-    shared.fill();
+    assert!(shared.actor.close());
+    shared.queue().run_all();
     waits.join();
-    closes.join();
     shared.finish();
 }
 
