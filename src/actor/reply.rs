@@ -11,7 +11,7 @@ use super::within::{Over, Within, question};
 use crate::cell::config::Settings;
 use crate::cell::refs::{Ref, Strong};
 use crate::error::{ActorName, AskError, Reason, SendError, Who, Withdrawn};
-use crate::mailbox::oneshot::{Answerer, Asker, Promised, oneshot};
+use crate::mailbox::oneshot::{Accepted, Answerer, Asker, Promised, oneshot};
 use crate::panic;
 use crate::send::message::Answer;
 use crate::send::wait::{Answered, Refused, poll_for, wait_for_promise};
@@ -434,7 +434,7 @@ fn wait_slow<R, M>(inner: Inner<R, M>) -> Result<R, AskError> {
 /// let kitchen = Actor::new(Kitchen(Vec::new()));
 /// let dish = kitchen.ask(Order);
 /// kitchen.tell(Ready)?;
-/// assert_eq!(dish.wait_flat()?, "soup");
+/// assert_eq!(dish.wait()?.wait()?, "soup");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn promise<R: Send + 'static>() -> (Promise<R>, Reply<R>) {
@@ -470,7 +470,7 @@ pub(super) fn promise_of<R: Send + 'static>(config: &Settings) -> (Promise<R>, R
 
 fn promised<R: Send + 'static>(clock: Option<By>) -> (Promise<R>, Reply<R>) {
     let (answerer, asker) = oneshot(Promised);
-    let promise = Promise { answerer: Some(answerer), claimed: false };
+    let promise = Promise { answerer: Some(answerer), accepted: None };
     (promise, Reply { inner: Inner::Pending(asker, Source::promise(clock)) })
 }
 
@@ -478,8 +478,8 @@ fn promised<R: Send + 'static>(clock: Option<By>) -> (Promise<R>, Reply<R>) {
 #[must_use = "a promise that is dropped is broken"]
 pub struct Promise<R> {
     answerer: Option<Answerer<Promised, R>>,
-    /// The question was won: the reply cannot be cancelled any more.
-    claimed: bool,
+    /// In its place, once the reply cannot be cancelled any more.
+    accepted: Option<Accepted<Promised, R>>,
 }
 
 impl<R> Promise<R> {
@@ -538,26 +538,22 @@ impl<R> Promise<R> {
     /// ```
     #[must_use = "nothing may be done for a reply that was cancelled"]
     pub fn claim(&mut self) -> bool {
-        self.claimed = self.claimed || self.answerer.as_ref().is_some_and(Answerer::accept);
-        self.claimed
+        self.accepted = self.accepted.take().or_else(|| self.answerer.take()?.claim());
+        self.accepted.is_some()
     }
 
     /// Was the reply cancelled? Then the answer is dropped. Stale on return. Wait-free.
     pub fn is_cancelled(&self) -> bool {
-        self.answerer.as_ref().is_some_and(Answerer::is_cancelled)
+        let is_open = self.accepted.is_some();
+        !is_open && self.answerer.as_ref().is_none_or(Answerer::is_cancelled)
     }
 
     /// Gives an answer; it comes back if nobody wants one any more.
     fn settle(&mut self, answer: Result<R, AskError>) -> Result<(), Result<R, AskError>> {
-        let won = self.claim();
-        let Some(answerer) = self.answerer.take() else { return Err(answer) };
-        if won {
-            answerer.finish(answer);
-            Ok(())
-        } else {
-            answerer.leave();
-            Err(answer)
-        }
+        let _ = self.claim();
+        let Some(accepted) = self.accepted.take() else { return Err(answer) };
+        accepted.finish(answer);
+        Ok(())
     }
 }
 

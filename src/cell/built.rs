@@ -44,9 +44,9 @@ impl<S> BuiltRef<S> {
         let asks = settings.asks_executor();
         let traits = Traits { observed, told_of_end: hooks.on_end.is_some(), asks };
         let config = Config::new(vtable, Kind::Built, traits, settings);
-        let built = Box::into_raw(Box::new(Built { config, hooks, uses: Uses::new() }));
-        // SAFETY: a box has an address. Its one count is this one.
-        BuiltRef(unsafe { NonNull::new_unchecked(built) }, PhantomData)
+        let built = Box::leak(Box::new(Built { config, hooks, uses: Uses::new() }));
+        // Its one count is this one.
+        BuiltRef(NonNull::from(built), PhantomData)
     }
 
     fn built(&self) -> &Built<S> {

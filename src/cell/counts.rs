@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::reclaim::Linked;
 use crate::sync::alloc::Life;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicU32, AtomicU64, fence};
@@ -151,21 +152,21 @@ impl Uses {
         self.life.end();
     }
 
-    /// Links a dead object to the next one that is to be freed.
-    pub(super) fn link_freed(&self, next: u64) {
+    /// How many there are; stale on return.
+    pub(crate) fn count(&self) -> u64 {
+        // Ordering: Relaxed. A figure for users.
+        self.count.load(Relaxed)
+    }
+}
+
+impl Linked for Uses {
+    fn link_freed(&self, next: u64) {
         // Ordering: Relaxed. The object is dead, and this thread's.
         self.count.swap(next, Relaxed);
     }
 
-    /// The link of a dead object that was linked.
-    pub(super) fn next_freed(&self) -> u64 {
+    fn next_freed(&self) -> u64 {
         // Ordering: Relaxed. This thread has written it.
-        self.count.load(Relaxed)
-    }
-
-    /// How many there are; stale on return.
-    pub(crate) fn count(&self) -> u64 {
-        // Ordering: Relaxed. A figure for users.
         self.count.load(Relaxed)
     }
 }

@@ -46,6 +46,7 @@ use std::time::Duration;
 
 use super::config::Settings;
 use super::counts::Counts;
+use super::reclaim::Linked;
 use super::restarts::History;
 use super::stats::Stats;
 use super::turn::Keeper;
@@ -151,7 +152,7 @@ impl Fork {
     /// # Safety
     /// `base` is no fork, and alive as long as the cell.
     unsafe fn of(base: NonNull<Config>) -> Self {
-        // SAFETY: the caller's word.
+        // SAFETY: it is alive.
         let Config { vtable, kind, traits, few, direct, settings } = unsafe { base.as_ref() };
         debug_assert_ne!(*kind, Kind::Fork);
         let (vtable, traits, few, direct) = (*vtable, *traits, *few, *direct);
@@ -170,7 +171,7 @@ impl Fork {
         guard: Box<dyn Guard>,
         clock: Option<&Arc<dyn Clock>>,
     ) -> *mut Config {
-        // SAFETY: the caller's word.
+        // SAFETY: it is no fork, and alive as long as the cell to be.
         let mut fork = unsafe { Fork::of(base) };
         fork.guard = UnsafeCell::new(Some(guard));
         fork.config.traits.told_of_end = true;
@@ -397,45 +398,41 @@ impl Header {
         self.config.load(Acquire)
     }
 
+    /// The fork of the cell, if this is one: what `config` was seen to be.
+    fn fork_at(&self, config: *mut Config) -> Option<&Fork> {
+        // SAFETY: B4: what `config` was is there as long as the cell, and says itself whether it is
+        // the first field of a fork.
+        unsafe { ((*config).kind == Kind::Fork).then(|| &*config.cast::<Fork>()) }
+    }
+
     /// The fork of the cell, if there is one.
     pub(super) fn fork(&self) -> Option<NonNull<Fork>> {
         let config = self.config_ptr();
-        // SAFETY: B4.
-        let forked = unsafe { (*config).kind } == Kind::Fork;
-        NonNull::new(config.cast::<Fork>()).filter(|_| forked)
+        self.fork_at(config).and(NonNull::new(config.cast()))
     }
 
     /// What the cell was made with.
     pub(super) fn base(&self) -> *mut Config {
         // Read once: a fork may come at any time.
         let config = self.config_ptr();
-        // SAFETY: B4, and the kind says what it is.
-        unsafe {
-            match (*config).kind {
-                Kind::Fork => (*config.cast::<Fork>()).base.as_ptr(),
-                Kind::Plain | Kind::Built => config,
-            }
-        }
+        self.fork_at(config).map_or(config, |fork| fork.base.as_ptr())
     }
 
     /// What any thread may reach, if there is an allocation for it.
     pub(crate) fn ext(&self) -> Option<&Ext> {
-        // SAFETY: B4.
-        self.fork().map(|fork| &unsafe { fork.as_ref() }.ext)
+        self.fork_at(self.config_ptr()).map(|fork| &fork.ext)
     }
 
-    /// The same, made now if need be.
+    /// [`ext`](Self::ext), made now if need be.
     pub(crate) fn ext_made(&self) -> &Ext {
         loop {
             // Read once: what is replaced below must be the base that was seen here, not another's
             // fork.
             let config = self.config_ptr();
-            // SAFETY: B4.
-            if unsafe { (*config).kind } == Kind::Fork {
-                // SAFETY: B4, and it says that it is the first field of a fork.
-                return unsafe { &(*config.cast::<Fork>()).ext };
+            if let Some(fork) = self.fork_at(config) {
+                return &fork.ext;
             }
-            // SAFETY: B4: it is the cell's base.
+            // SAFETY: B4: it is the cell's base, which has an address.
             let made = unsafe { Box::new(Fork::of(NonNull::new_unchecked(config))) };
             let made = Box::into_raw(made);
             // Ordering: Release, writer side of CONFIG. A failure is read again above.
@@ -622,18 +619,6 @@ impl Header {
         self.flags.fetch_and(FLAGS, Relaxed) & !FLAGS
     }
 
-    /// Links a dead cell to the next object that is to be freed.
-    pub(super) fn link_freed(&self, next: u64) {
-        // Ordering: Relaxed. The cell is dead, and this thread's.
-        self.flags.swap(next, Relaxed);
-    }
-
-    /// The link of a dead cell that was linked.
-    pub(super) fn next_freed(&self) -> u64 {
-        // Ordering: Relaxed. This thread has written it.
-        self.flags.load(Relaxed)
-    }
-
     /// Why the actor was stopped, if it was.
     pub(crate) fn stop_cause(&self) -> Option<StopCause> {
         // Ordering: Acquire, reader side of CAUSE.
@@ -680,12 +665,24 @@ impl Header {
     }
 }
 
+impl Linked for Header {
+    fn link_freed(&self, next: u64) {
+        // Ordering: Relaxed. The cell is dead, and this thread's.
+        self.flags.swap(next, Relaxed);
+    }
+
+    fn next_freed(&self) -> u64 {
+        // Ordering: Relaxed. This thread has written it.
+        self.flags.load(Relaxed)
+    }
+}
+
 /// Makes the state of an actor anew.
 ///
 /// # Safety
 /// The caller owns this mailbox, and runs a turn with this `env`, or none.
 pub(crate) unsafe fn restart(cell: *const Header, env: *const ()) {
-    // SAFETY: the caller's word: the owner keeps the cell, which is of that type.
+    // SAFETY: the owner keeps the cell, which is of the type of its functions.
     unsafe { ((*cell).config().vtable.restart)(cell, env) }
 }
 
@@ -695,6 +692,6 @@ pub(crate) unsafe fn restart(cell: *const Header, env: *const ()) {
 /// The cell is alive for as long as the result is used, and `cell` is a pointer to all of it.
 #[inline]
 pub(super) unsafe fn counts<'a>(cell: *const Header) -> &'a Counts {
-    // SAFETY: the caller's word; the offset is that of this cell's type.
+    // SAFETY: it is alive, it is a pointer to all of the cell, and the offset is that of its type.
     unsafe { &*cell.byte_add((*cell).config().vtable.counts).cast::<Counts>() }
 }

@@ -20,6 +20,7 @@ pub(crate) mod executor;
 pub(crate) mod header;
 pub(crate) mod message;
 pub(crate) mod owner;
+mod ptr;
 pub(crate) mod reclaim;
 pub(crate) mod refs;
 pub(crate) mod report;

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use super::executor::Executor;
 use super::header::{AWAITS, ENDED, Header, Move, Recovered, SAVED, STOP, restart};
+use super::ptr::CellPtr;
 use super::reclaim::{Dead, reclaim};
 use super::refs::{Queued, Ref, Scheduled, Strong, Weak};
 use super::resident::Env;
@@ -23,13 +24,59 @@ use super::typed::Cell;
 use crate::error::{StopCause, TurnPanic};
 use crate::mailbox::list::{Batch, Links};
 use crate::mailbox::node::{NodePtr, Taken};
-use crate::mailbox::word::{CLOSED, Duty, Entry, ORPHAN, Refusal, Snapshot, Unscheduled};
+use crate::mailbox::word::{
+    CLOSED, Duty, Entry, ORPHAN, Refusal, Snapshot, Unscheduled, Won, Word,
+};
 use crate::panic::{self, Payload};
+
+/// The right to a mailbox (O1), by itself. It is made by the step that wins the mailbox, and keeps
+/// the cell.
+#[must_use = "a mailbox whose owner is forgotten is stuck"]
+struct Own {
+    cell: CellPtr,
+    /// It never leaves its thread by itself.
+    thread: PhantomData<*mut ()>,
+}
+
+impl Own {
+    /// # Safety
+    /// O1: the caller's step has just won this mailbox, and makes one of these of it.
+    #[inline(always)]
+    unsafe fn of(cell: &CellPtr) -> Self {
+        // SAFETY: O1: as long as a mailbox is owned, its cell is there.
+        let cell = unsafe { cell.again() };
+        Own { cell, thread: PhantomData }
+    }
+
+    #[inline(always)]
+    fn header(&self) -> &Header {
+        self.cell.header()
+    }
+
+    /// The list that the last owner has saved, if it has.
+    fn saved_list(&self) -> Batch {
+        // SAFETY: the mailbox is this one's, and the saved list with it, which is taken out.
+        unsafe { Batch::from_saved(self.header().saved()) }
+    }
+
+    /// The mailbox was let go by a step: nothing of it is touched any more.
+    #[inline(always)]
+    fn let_go(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // O2. In a release build the mailbox is stuck, which harms no memory.
+        debug_assert!(std::thread::panicking(), "an owner was dropped without letting go");
+    }
+}
 
 /// The right to run a mailbox, with its private list.
 #[must_use = "a mailbox whose owner is forgotten is stuck"]
 pub(crate) struct Owner {
-    cell: NonNull<Header>,
+    own: Own,
     batch: Batch,
     /// Turns that COUNT does not know of yet.
     done: u64,
@@ -39,7 +86,7 @@ pub(crate) struct Owner {
 /// register, while they run.
 #[must_use = "a mailbox whose owner is forgotten is stuck"]
 pub(crate) struct Claimed {
-    cell: NonNull<Header>,
+    own: Own,
 }
 
 /// The right to be inside of a mailbox: what a thread's frame may stand for
@@ -57,7 +104,7 @@ pub(crate) unsafe trait Held {
 unsafe impl Held for Owner {
     #[inline(always)]
     fn cell(&self) -> *const Header {
-        self.cell.as_ptr()
+        self.own.cell.as_ptr()
     }
 }
 
@@ -65,7 +112,7 @@ unsafe impl Held for Owner {
 unsafe impl Held for Claimed {
     #[inline(always)]
     fn cell(&self) -> *const Header {
-        self.cell.as_ptr()
+        self.own.cell.as_ptr()
     }
 }
 
@@ -82,111 +129,120 @@ pub(crate) enum Owed {
 }
 
 impl<S> Strong<S> {
+    /// The right that a claim has won.
+    #[inline(always)]
+    fn claim_by<E>(&self, claim: impl FnOnce(&Word) -> Result<Won, E>) -> Result<Claimed, E> {
+        claim(&self.header().word).map(|_won: Won| {
+            // SAFETY: O1: the claim has won it.
+            let own = unsafe { Own::of(&self.ptr()) };
+            Claimed { own }
+        })
+    }
+
     /// Claims an idle mailbox for one message, which the caller runs on the spot.
     #[inline(always)]
     pub(crate) fn claim(&self) -> Result<Claimed, Snapshot> {
-        // O1: the claim has won it, and this handle keeps the cell until it is let go.
-        self.header().word.claim().map(|()| Claimed { cell: self.ptr() })
+        self.claim_by(Word::claim)
     }
 
-    /// The same after a claim that has failed, if only the entry is in its way.
+    /// [`claim`](Self::claim) after one that has failed, if only the entry is in its way.
     #[inline]
     pub(crate) fn claim_beside(&self, seen: Snapshot) -> Result<Claimed, Snapshot> {
-        // O1: as above.
-        self.header().word.claim_beside(seen).map(|()| Claimed { cell: self.ptr() })
-    }
-
-    /// Leaves one message in an idle mailbox, by the first guess.
-    #[inline(always)]
-    pub(crate) fn leave_first(&self, node: NodePtr) -> Result<Scheduled, Snapshot> {
-        // An attempt to push it may have linked it to what is there no more.
-        node.set_next(0);
-        self.header().word.leave_first(node.addr())?;
-        // SAFETY: the step has raised SCHEDULED.
-        Ok(unsafe { Scheduled::of(self.ptr()) })
+        self.claim_by(|word| word.claim_beside(seen))
     }
 
     /// Claims a mailbox for one turn if it is idle, whatever its entry does.
     #[inline]
     pub(crate) fn claim_idle(&self) -> Result<Claimed, Snapshot> {
-        // O1: as above.
-        self.header().word.claim_idle().map(|()| Claimed { cell: self.ptr() })
+        self.claim_by(Word::claim_idle)
     }
 
-    /// The same for a caller that would wait anyway, after a claim that has failed.
+    /// [`claim`](Self::claim) for a caller that would wait anyway, after one that has failed.
     pub(crate) fn claim_soon(&self, seen: Snapshot) -> Result<Claimed, Snapshot> {
-        // O1: as above.
-        self.header().word.claim_soon(seen).map(|()| Claimed { cell: self.ptr() })
+        self.claim_by(|word| word.claim_soon(seen))
+    }
+
+    /// Leaves one message in an idle mailbox, by the first guess.
+    #[inline(always)]
+    pub(crate) fn leave_first(&self, node: &NodePtr) -> Result<Scheduled, Snapshot> {
+        // An attempt to push it may have linked it to what is there no more.
+        node.set_next(0);
+        self.header().word.leave_first(node.addr())?;
+        // SAFETY: the step has raised SCHEDULED.
+        Ok(unsafe { Scheduled::of(&self.ptr()) })
     }
 
     /// Pushes nodes.
     pub(crate) fn push_nodes(
         &self,
         seen: Snapshot,
-        Links { first, top, len }: Links,
+        links: Links,
         entry: Entry,
-    ) -> Result<Owed, Refusal> {
-        let link = |head| first.set_next(head);
-        let duty = self.header().word.push(seen, (top, len), entry, link)?;
-        Ok(match duty {
-            Duty::Nothing => Owed::Nothing,
-            // SAFETY: the step has raised SCHEDULED.
-            Duty::Scheduled => Owed::Scheduled(unsafe { Scheduled::of(self.ptr()) }),
-            Duty::Schedule => Owed::Schedule,
-            // SAFETY: O1: the push has won it; from idle, what it pushed is private.
-            Duty::Drain => Owed::Drain(unsafe { Owner::new(self.ptr(), Batch::of(top), 0) }),
-            // SAFETY: O1: the push has won it; what it pushed is linked to the head it replaced.
-            Duty::TakeOver => Owed::Drain(unsafe { Owner::of_pending(self.ptr(), top) }),
-        })
+    ) -> Result<Owed, (Links, Refusal)> {
+        let nodes = (links.top(), links.len());
+        match self.header().word.push(seen, nodes, entry, |head| links.link_to(head)) {
+            // SAFETY: the duty is that of this step. What it pushed is private if it was idle, and
+            // linked to the head that it replaced if not.
+            Ok(duty) => Ok(unsafe { Owed::of(&self.ptr(), duty, links.top(), 0) }),
+            Err(refusal) => Err((links, refusal)),
+        }
     }
 
     /// Raises CLOSED or ORPHAN; `None` if that was raised already, or `only_if_idle` and it is not.
     pub(crate) fn raise(&self, flag: u64, entry: Entry, only_if_idle: bool) -> Option<Owed> {
-        // SAFETY: B3: a handle keeps the cell, also while its drop raises ORPHAN.
-        unsafe { raise(self.ptr(), flag, entry, only_if_idle) }
+        raise(&self.ptr(), flag, entry, only_if_idle)
+    }
+}
+
+impl Owed {
+    /// What a step that pushes or raises leaves its caller owing.
+    ///
+    /// # Safety
+    /// The caller's step on the word of this cell has just left this duty, and makes one of these
+    /// of it. If the caller owns the mailbox now, `newest` is the newest of its messages, and
+    /// `done` what COUNT was raised by for no message.
+    unsafe fn of(cell: &CellPtr, duty: Duty, newest: u64, done: u64) -> Self {
+        // SAFETY: O1: `Drain` and `TakeOver` say that the step has won the mailbox, and the nodes
+        // from `newest` on with it; `Scheduled` that it has raised SCHEDULED.
+        unsafe {
+            match duty {
+                Duty::Nothing => Owed::Nothing,
+                Duty::Scheduled => Owed::Scheduled(Scheduled::of(cell)),
+                Duty::Schedule => Owed::Schedule,
+                Duty::Drain => {
+                    let mut owner = Owner::new(Own::of(cell), Batch::new(), done);
+                    owner.batch.append_newest_first(newest);
+                    Owed::Drain(owner)
+                }
+                Duty::TakeOver => Owed::Drain(Owner::of_pending(Own::of(cell), newest)),
+            }
+        }
     }
 }
 
 /// Raises CLOSED or ORPHAN; `None` if that was raised already, or `only_if_idle` and it is not.
-///
-/// # Safety
-/// The cell is alive during this call.
-unsafe fn raise(
-    cell: NonNull<Header>,
-    flag: u64,
-    entry: Entry,
-    only_if_idle: bool,
-) -> Option<Owed> {
-    // SAFETY: the caller keeps the cell for this call.
-    let word = &unsafe { cell.as_ref() }.word;
+fn raise(cell: &CellPtr, flag: u64, entry: Entry, only_if_idle: bool) -> Option<Owed> {
+    let word = &cell.header().word;
     let raised =
         if only_if_idle { word.raise_if_idle(flag, entry) } else { word.raise(flag, entry) };
     let (duty, before) = raised?;
-    Some(match duty {
-        Duty::Nothing => Owed::Nothing,
-        // SAFETY: the step has raised SCHEDULED.
-        Duty::Scheduled => Owed::Scheduled(unsafe { Scheduled::of(cell) }),
-        Duty::Schedule => Owed::Schedule,
-        // SAFETY: O1: the step has won it; it counted for one turn, which is none.
-        Duty::Drain => Owed::Drain(unsafe { Owner::claimed(cell) }),
-        // SAFETY: O1: the step has won it.
-        Duty::TakeOver => Owed::Drain(unsafe { Owner::of_pending(cell, before.head()) }),
-    })
+    // SAFETY: the duty is that of this step, which counted for one turn if the mailbox was idle:
+    // that is none. What it found waiting is the caller's if it owns the mailbox now.
+    Some(unsafe { Owed::of(cell, duty, before.head(), 1) })
 }
 
 impl Ref {
     /// Raises CLOSED, for an executor that is gone: what is left pending is for its entry.
     pub(crate) fn close_for_entry(&self) -> Option<Owed> {
-        // SAFETY: B3: this reference keeps the cell.
-        unsafe { raise(self.ptr(), CLOSED, Entry::Leave, false) }
+        raise(self.ptr(), CLOSED, Entry::Leave, false)
     }
 
     /// Takes a pending mailbox over; `None` if it is not pending.
     #[inline]
     pub(crate) fn take_over(&self) -> Option<Owner> {
         let before = self.header().word.take_over()?;
-        // SAFETY: O1: the step has won it.
-        Some(unsafe { Owner::of_pending(self.ptr(), before.head()) })
+        // SAFETY: O1: the step has won it, with what was in HEAD.
+        Some(unsafe { Owner::of_pending(Own::of(self.ptr()), before.head()) })
     }
 }
 
@@ -195,35 +251,78 @@ impl Scheduled {
     #[inline]
     pub(crate) fn take_over(self) -> Option<Owner> {
         let cell = self.into_cell();
-        // SAFETY: B6, up to this step.
-        match unsafe { cell.as_ref() }.word.unschedule() {
-            // SAFETY: O1: the step has won it.
-            Unscheduled::Owns(before) => Some(unsafe { Owner::of_pending(cell, before.head()) }),
+        // B6: the cell is there up to this step.
+        match cell.header().word.unschedule() {
+            Unscheduled::Owns(before) => {
+                // SAFETY: O1: the step has won it, with what was in HEAD.
+                Some(unsafe { Owner::of_pending(Own::of(&cell), before.head()) })
+            }
             Unscheduled::Stale => None,
             Unscheduled::Dead => {
-                // SAFETY: B6: nobody else is left.
-                unsafe { reclaim(Dead::Cell(cell)) };
+                // SAFETY: B6: the step says that this entry is all that is left of the cell.
+                unsafe { reclaim(Dead::Cell(cell.get())) };
                 None
             }
         }
     }
 
     /// Uses the entry up if so few messages wait that they go the short way, and no flag says that
-    /// something else is to be done: the right to run them, and the value before.
+    /// something else is to be done.
     #[inline(always)]
-    pub(crate) fn take_few(self) -> Result<(Claimed, Snapshot), Self> {
+    pub(crate) fn take_few(self) -> Result<Few, Self> {
         let few = u64::from(self.header().config().few());
         let Some(before) = self.header().word.unschedule_few(few) else { return Err(self) };
-        // O1: the step has won it.
-        Ok((Claimed { cell: self.into_cell() }, before))
+        // SAFETY: O1: the step has won it.
+        let own = unsafe { Own::of(&self.into_cell()) };
+        Ok(Few { claimed: Claimed { own }, newest: before.head(), len: before.count() })
+    }
+}
+
+/// The right to run a mailbox with a few messages, which were counted and are no list yet.
+pub(crate) struct Few {
+    claimed: Claimed,
+    newest: u64,
+    len: u64,
+}
+
+impl Few {
+    #[inline(always)]
+    pub(crate) fn is_one(&self) -> bool {
+        self.len == 1
+    }
+
+    /// Is something to be done that is no turn?
+    #[inline(always)]
+    pub(crate) fn is_disturbed(&self) -> bool {
+        self.claimed.is_disturbed()
+    }
+
+    /// The only message, and the right to run it.
+    #[inline(always)]
+    pub(crate) fn into_one(self) -> (Claimed, Taken) {
+        debug_assert!(self.is_one());
+        // SAFETY: N1: the step that has won the mailbox has taken what was in HEAD.
+        (self.claimed, unsafe { Taken::at(self.newest) })
+    }
+
+    /// The messages go to the end of the list.
+    pub(crate) fn into_list(self, list: &mut Batch) -> Claimed {
+        // SAFETY: N1: the step that has won the mailbox has taken what was in HEAD.
+        unsafe { list.append_newest_first(self.newest) };
+        self.claimed
+    }
+
+    /// The right to run more than these.
+    pub(crate) fn into_owner(self) -> Owner {
+        // SAFETY: N1: the step that has won the mailbox has taken what was in HEAD.
+        unsafe { Owner::of_pending(self.claimed.own, self.newest) }
     }
 }
 
 impl Claimed {
     #[inline(always)]
     pub(crate) fn header(&self) -> &Header {
-        // SAFETY: O1.
-        unsafe { self.cell.as_ref() }
+        self.own.header()
     }
 
     /// Is a stop under way, is a turn among those that come that may wait, or is a list saved of
@@ -239,20 +338,9 @@ impl Claimed {
         self.header().word.is_still(turns)
     }
 
-    /// The right to run a mailbox that was pending.
-    pub(crate) fn into_owner_before_turn(self, before: Snapshot) -> Owner {
-        let cell = self.cell;
-        std::mem::forget(self);
-        // SAFETY: O1: there was one owner, and there is one.
-        unsafe { Owner::of_pending(cell, before.head()) }
-    }
-
     /// The right to run what is left of its turns, and more.
     pub(crate) fn into_owner_of(self, rest: Batch, done: u64) -> Owner {
-        let cell = self.cell;
-        std::mem::forget(self);
-        // SAFETY: O1: there was one owner, and there is one.
-        unsafe { Owner::new(cell, rest, done) }
+        Owner::new(self.own, rest, done)
     }
 
     /// Lets go after so many turns, all that its step counted, by the first guess.
@@ -270,7 +358,7 @@ impl Claimed {
     pub(crate) unsafe fn with_state<S, R>(&mut self, f: impl FnOnce(&mut S) -> R) -> R {
         // SAFETY: B1: this is the owner, an idle mailbox has its state in the cell, and nothing
         // borrows it; of its type, by the caller's word.
-        unsafe { Cell::with_state(self.cell.as_ptr(), f) }
+        unsafe { Cell::with_state(self.own.cell.as_ptr(), f) }
     }
 
     /// Lets go after the turn if nothing has come and the entry is out.
@@ -290,7 +378,7 @@ impl Claimed {
     #[inline(always)]
     fn gone_if(self, released: bool) -> Result<(), Self> {
         if released {
-            std::mem::forget(self);
+            self.own.let_go();
             return Ok(());
         }
         Err(self)
@@ -298,58 +386,38 @@ impl Claimed {
 
     /// The same right, for any number of turns.
     pub(crate) fn into_owner(self) -> Owner {
-        let cell = self.cell;
-        std::mem::forget(self);
-        // SAFETY: O1: there was one owner, and there is one; it counts for the turn of its claim.
-        unsafe { Owner::claimed(cell) }
-    }
-}
-
-impl Drop for Claimed {
-    fn drop(&mut self) {
-        // O2, as for the owner.
-        debug_assert!(std::thread::panicking(), "an owner was dropped without letting go");
+        // It counts for the turn of its claim.
+        Owner::new(self.own, Batch::new(), 1)
     }
 }
 
 impl Owner {
-    /// # Safety
-    /// O1: the caller's step has just won this mailbox, and makes one owner of it; `batch` and
-    /// `done` are its private list and the turns not settled.
+    /// `batch` and `done` are its private list and the turns not settled.
     #[inline(always)]
-    unsafe fn new(cell: NonNull<Header>, batch: Batch, done: u64) -> Self {
-        Owner { cell, batch, done }
+    fn new(own: Own, batch: Batch, done: u64) -> Self {
+        Owner { own, batch, done }
     }
 
+    /// By a step that found the mailbox pending, with `head`.
+    ///
     /// # Safety
-    /// As for [`new`](Self::new), by a step that counted for one turn.
-    #[inline(always)]
-    unsafe fn claimed(cell: NonNull<Header>) -> Self {
-        // SAFETY: the caller's word.
-        unsafe { Owner::new(cell, Batch::new(), 1) }
-    }
-
-    /// # Safety
-    /// As for [`new`](Self::new), by a step that found the mailbox pending, with `head`.
+    /// The nodes from `head` on are this owner's.
     #[inline]
-    unsafe fn of_pending(cell: NonNull<Header>, head: u64) -> Self {
-        // SAFETY: the mailbox is this caller's, and the saved list with it.
-        let mut batch = Batch::from_saved(unsafe { cell.as_ref() }.saved());
-        batch.append_newest_first(head);
-        // SAFETY: the caller's word.
-        unsafe { Owner::new(cell, batch, 0) }
+    unsafe fn of_pending(own: Own, head: u64) -> Self {
+        let mut batch = own.saved_list();
+        // SAFETY: they are given to the list.
+        unsafe { batch.append_newest_first(head) };
+        Owner::new(own, batch, 0)
     }
 
     #[inline(always)]
     pub(crate) fn header(&self) -> &Header {
-        // SAFETY: O1.
-        unsafe { self.cell.as_ref() }
+        self.own.header()
     }
 
     /// One more reference to the cell.
     pub(crate) fn to_ref(&self) -> Ref {
-        // SAFETY: O1.
-        unsafe { Ref::retain(self.cell) }
+        Ref::retain(&self.own.cell)
     }
 
     /// How to move the state, if it is worth it.
@@ -396,7 +464,8 @@ impl Owner {
     pub(crate) fn take(&mut self, seen: Snapshot) {
         let done = std::mem::take(&mut self.done);
         let before = self.header().word.take(seen, done);
-        self.batch.append_newest_first(before.head());
+        // SAFETY: N1: the step has taken what was in HEAD, for the owner.
+        unsafe { self.batch.append_newest_first(before.head()) };
     }
 
     /// Settles what is done: the mailbox is not run for a time.
@@ -432,7 +501,7 @@ impl Owner {
     pub(crate) unsafe fn with_state<S, R>(&mut self, f: impl FnOnce(&mut S) -> R) -> R {
         // SAFETY: B1: this is the owner, no turn is under way, so the state is in the cell, and
         // nothing borrows it; of its type, by the caller's word.
-        unsafe { Cell::with_state(self.cell.as_ptr(), f) }
+        unsafe { Cell::with_state(self.own.cell.as_ptr(), f) }
     }
 
     /// What a panic in a turn does to the actor: the hook is told, the policy acts. If the actor is
@@ -446,7 +515,7 @@ impl Owner {
         loop {
             let recover = self.header().config().vtable.recover;
             // SAFETY: this is the owner of a mailbox of that type, and the state is there.
-            let recovered = unsafe { recover(self.cell.as_ptr(), &panic) };
+            let recovered = unsafe { recover(self.own.cell.as_ptr(), &panic) };
             self.header().report_panic(&panic, recovered);
             match recovered {
                 Recovered::Resumed => {}
@@ -456,7 +525,7 @@ impl Owner {
                 }
                 Recovered::Restarts(after) if may_wait && !after.is_zero() => return Some(after),
                 Recovered::Restarts(_) => {
-                    let (cell, env) = (self.cell.as_ptr(), Env::of(self.cell.as_ptr()));
+                    let (cell, env) = (self.own.cell.as_ptr(), Env::of(self.own.cell.as_ptr()));
                     // SAFETY: as above, between two turns.
                     if let Err(payload) = panic::catch(|| unsafe { restart(cell, env.as_ptr()) }) {
                         panic = TurnPanic::of(self.header().name(), &payload);
@@ -495,16 +564,15 @@ impl Owner {
     /// The owner of a mailbox that nobody runs for a time: on no thread, with what is left.
     pub(crate) fn lie_down(mut self) -> Resting {
         self.save_list();
-        let resting = Resting { cell: self.to_ref(), done: self.done };
-        std::mem::forget(self);
-        resting
+        let Owner { own, done, .. } = self;
+        Resting { own, done }
     }
 
     /// Calls the hook of a batch that ends after this many turns. Its panic is treated like that of
     /// a turn.
     pub(crate) fn end_batch(&mut self, turns: u64) {
         let end_batch = self.header().config().vtable.end_batch;
-        let cell = self.cell.as_ptr();
+        let cell = self.own.cell.as_ptr();
         // SAFETY: this is the owner of a mailbox of that type; its state is there, for the actor
         // ends only after its last batch, and nothing borrows it.
         if let Err(payload) = panic::catch(|| unsafe { end_batch(cell, turns) }) {
@@ -521,7 +589,7 @@ impl Owner {
         let end = self.header().config().vtable.end;
         // SAFETY: this is the owner of a mailbox of that type, ENDED was just raised, and whoever
         // calls this has run or given back everything.
-        unsafe { end(self.cell.as_ptr()) };
+        unsafe { end(self.own.cell.as_ptr()) };
         self.withdraw();
         true
     }
@@ -533,7 +601,7 @@ impl Owner {
             return;
         }
         let enrolled = header.config().executor.as_deref().and_then(Executor::enrolled);
-        let drain = enrolled.and_then(|enrolled| enrolled.withdraw(self.cell.addr().get()));
+        let drain = enrolled.and_then(|enrolled| enrolled.withdraw(self.own.cell.addr()));
         drain.into_iter().for_each(|mut drain| drop(Ref::of_enrolled(&mut drain)));
     }
 
@@ -593,29 +661,34 @@ impl Owner {
         debug_assert!(self.header().has(ENDED) && self.header().word.load().has(ORPHAN));
         // SAFETY: no handle is left, the actor has ended, and an orphan is released never again:
         // this is its last owner.
-        drop(unsafe { Ref::of_handles(self.cell) });
-        std::mem::forget(self);
+        let handles = unsafe { Ref::of_handles(&self.own.cell) };
+        self.own.let_go();
+        drop(handles);
     }
 
     /// Leaves the mailbox pending, with what is left: it has to be scheduled or deferred.
     #[must_use = "a pending mailbox has to be scheduled or deferred"]
-    pub(crate) fn leave_pending(self) -> Ref {
+    pub(crate) fn leave_pending(mut self) -> Ref {
         let cell = self.to_ref();
-        self.leave(false);
+        self.save_list();
+        self.header().word.set_pending(self.done, false);
+        self.own.let_go();
         cell
     }
 
     /// The same, with its entry, unless that is out already.
     #[must_use = "a pending mailbox has to be scheduled or deferred"]
-    pub(crate) fn leave_scheduled(self) -> Queued {
+    pub(crate) fn leave_scheduled(mut self) -> Queued {
         // While it is owned, nobody raises SCHEDULED.
         if self.header().word.load().is_scheduled() {
             return Queued::Hint(self.leave_pending());
         }
-        let cell = self.cell;
-        self.leave(true);
+        self.save_list();
+        self.header().word.set_pending(self.done, true);
         // SAFETY: the step has raised SCHEDULED.
-        Queued::Entry(unsafe { Scheduled::of(cell) })
+        let entry = unsafe { Scheduled::of(&self.own.cell) };
+        self.own.let_go();
+        Queued::Entry(entry)
     }
 
     /// For whoever owns the mailbox next.
@@ -624,24 +697,11 @@ impl Owner {
         self.header().save(batch.into_saved());
     }
 
-    fn leave(mut self, scheduled: bool) {
-        self.save_list();
-        self.header().word.set_pending(self.done, scheduled);
-        std::mem::forget(self);
-    }
-
     /// The mailbox is let go: nothing of it is touched any more.
     #[inline(always)]
     fn gone<E>(self) -> Result<(), E> {
-        std::mem::forget(self);
+        self.own.let_go();
         Ok(())
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        // O2. In a release build the mailbox is stuck, which harms nobody's memory.
-        debug_assert!(std::thread::panicking(), "an owner was dropped without letting go");
     }
 }
 
@@ -651,18 +711,16 @@ impl Drop for Owner {
 /// It is no `Drop`: see [`crate::turn::waking`] for what gets it up.
 #[must_use = "a mailbox whose owner is forgotten is stuck"]
 pub(crate) struct Resting {
-    cell: Ref,
+    own: Own,
     done: u64,
 }
 
 impl Resting {
     /// The owner, on this thread.
     pub(crate) fn get_up(self) -> Owner {
-        let Resting { cell, done } = self;
-        let batch = Batch::from_saved(cell.header().saved());
-        // SAFETY: O1: the owner that lay down has become this one, and its list was saved there. As
-        // long as there is an owner, the cell is.
-        unsafe { Owner::new(cell.ptr(), batch, done) }
+        let Resting { own, done } = self;
+        let batch = own.saved_list();
+        Owner::new(own, batch, done)
     }
 }
 
@@ -677,7 +735,7 @@ pub(crate) fn stop(header: &Header, cause: StopCause) {
 
 /// The actor whose turn is under way, seen from inside.
 pub(crate) struct InTurn<'a, S> {
-    cell: NonNull<Header>,
+    cell: CellPtr,
     turn: PhantomData<&'a ()>,
     of: PhantomData<fn(S) -> S>,
 }
@@ -687,19 +745,20 @@ impl<'a, S> InTurn<'a, S> {
     /// This thread runs a turn of the mailbox of `cell`, of this state type, for as long as `'a`.
     #[inline(always)]
     pub(crate) unsafe fn new(cell: *const Header) -> Self {
-        // SAFETY: the cell of a turn under way has an address.
-        let cell = unsafe { NonNull::new_unchecked(cell.cast_mut()) };
+        // SAFETY: the cell of a turn that is under way has an address, and is kept by its owner (O1)
+        // for as long as the result is there.
+        let cell = unsafe { CellPtr::new(NonNull::new_unchecked(cell.cast_mut())) };
         InTurn { cell, turn: PhantomData, of: PhantomData }
     }
 
     pub(crate) fn header(&self) -> &'a Header {
-        // SAFETY: O1: the turn's owner keeps the cell.
-        unsafe { self.cell.as_ref() }
+        // SAFETY: O1: the turn's owner keeps the cell for as long as `'a`.
+        unsafe { &*self.cell.as_ptr() }
     }
 
     pub(crate) fn weak(&self) -> Weak<S> {
-        // SAFETY: O1, and the state is an S.
-        unsafe { Weak::of(Ref::retain(self.cell)) }
+        // SAFETY: the state is an S, as `new` was told.
+        unsafe { Weak::of(Ref::retain(&self.cell)) }
     }
 
     /// A handle, unless all are gone.

@@ -52,31 +52,18 @@ impl Dead {
         NonNull::new(std::ptr::with_exposed_provenance_mut(link & !BUILT)).map(Dead::Built)
     }
 
-    /// Links it to the next one.
+    /// Where its link to the next one lies.
     ///
     /// # Safety
-    /// D1: it is dead, and this thread frees it.
-    unsafe fn set_next(self, next: usize) {
-        match self {
-            // SAFETY: it is freed by this thread, later.
-            Dead::Cell(cell) => unsafe { cell.as_ref() }.link_freed(next as u64),
-            // SAFETY: it is freed by this thread, later.
-            Dead::Built(built) => unsafe { uses(built) }.link_freed(next as u64),
+    /// D1: it is dead, and this thread frees it, later than it uses the result.
+    unsafe fn link<'a>(self) -> &'a dyn Linked {
+        // SAFETY: it is not freed yet.
+        unsafe {
+            match self {
+                Dead::Cell(cell) => cell.as_ref(),
+                Dead::Built(built) => uses(built),
+            }
         }
-    }
-
-    /// The link to the next one.
-    ///
-    /// # Safety
-    /// D1: it was linked by [`set_next`](Self::set_next), and is not freed yet.
-    unsafe fn next(self) -> usize {
-        let next = match self {
-            // SAFETY: it is not freed yet.
-            Dead::Cell(cell) => unsafe { cell.as_ref() }.next_freed(),
-            // SAFETY: it is not freed yet.
-            Dead::Built(built) => unsafe { uses(built) }.next_freed(),
-        };
-        next as usize
     }
 
     /// Frees it. Does not unwind: the user code in it is caught.
@@ -84,21 +71,24 @@ impl Dead {
     /// # Safety
     /// As for [`reclaim`].
     unsafe fn free(self) {
-        match self {
-            Dead::Cell(cell) => {
-                // SAFETY: the cell is there until it is freed below.
-                let free = unsafe { cell.as_ref() }.config().vtable.free;
-                // SAFETY: the vtable is that of its type; nothing else reaches the cell.
-                unsafe { free(cell.as_ptr()) }
-            }
-            Dead::Built(built) => {
-                // SAFETY: it is there until it is freed below.
-                let free = unsafe { built.as_ref() }.vtable.free_built;
-                // SAFETY: the vtable is that of its type; its last count was given up.
-                unsafe { free(built) }
+        // SAFETY: it is there until it is freed here; the functions are those of its type, and
+        // nothing else reaches it.
+        unsafe {
+            match self {
+                Dead::Cell(cell) => (cell.as_ref().config().vtable.free)(cell.as_ptr()),
+                Dead::Built(built) => (built.as_ref().vtable.free_built)(built),
             }
         }
     }
+}
+
+/// What has a place for a link once it is dead.
+pub(super) trait Linked {
+    /// Links it to the next object that is to be freed.
+    fn link_freed(&self, next: u64);
+
+    /// The link, once it was linked.
+    fn next_freed(&self) -> u64;
 }
 
 /// Frees an object, or leaves it to the call of this function that this thread is inside of.
@@ -113,7 +103,7 @@ pub(super) unsafe fn reclaim(dead: Dead) {
         let next = freed.get();
         if next != 0 {
             // SAFETY: D1: its last reference is gone.
-            unsafe { dead.set_next(next) };
+            unsafe { dead.link() }.link_freed(next as u64);
             freed.set(dead.into_link());
             return;
         }
@@ -127,7 +117,7 @@ pub(super) unsafe fn reclaim(dead: Dead) {
                 return;
             };
             // SAFETY: D1: what is on this thread's list was linked, and is freed next.
-            freed.set(unsafe { next.next() });
+            freed.set(unsafe { next.link() }.next_freed() as usize);
             dead = next;
         }
     });

@@ -13,9 +13,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::built::BuiltRef;
+use super::config::UndeliveredHook;
+use super::counts::Counts;
 use super::executor::Drain;
-use super::header::{Guard, HAS_EXECUTOR, Header, Kind, TAGS, counts};
+use super::header::{Guard, HAS_EXECUTOR, Header, Kind, TAGS};
 use super::owner::Held;
+use super::ptr::CellPtr;
 use super::reclaim::{Dead, reclaim};
 use super::typed::Cell;
 use crate::mailbox::word::Snapshot;
@@ -38,7 +41,7 @@ impl Kept for Ref {
         self.clone()
     }
     fn schedule(&self) -> Option<Scheduled> {
-        schedule(self.ptr(), self.header())
+        schedule(self.ptr())
     }
 }
 
@@ -50,52 +53,53 @@ impl<S> Kept for Strong<S> {
         self.to_ref()
     }
     fn schedule(&self) -> Option<Scheduled> {
-        schedule(self.ptr(), self.header())
+        schedule(&self.ptr())
     }
 }
 
-fn schedule(cell: NonNull<Header>, header: &Header) -> Option<Scheduled> {
+fn schedule(cell: &CellPtr) -> Option<Scheduled> {
     // SAFETY: the step has raised SCHEDULED.
-    header.word.schedule().then(|| unsafe { Scheduled::of(cell) })
+    cell.header().word.schedule().then(|| unsafe { Scheduled::of(cell) })
 }
 
 /// One count of a cell's memory: the actor may have ended.
-pub(crate) struct Ref(NonNull<Header>);
-
-// SAFETY: a reference touches atomics and locks alone; the last one drops hooks, which are Send.
-unsafe impl Send for Ref {}
-// SAFETY: as above.
-unsafe impl Sync for Ref {}
+pub(crate) struct Ref(CellPtr);
 
 impl Ref {
     /// One more reference to a cell.
+    #[inline]
+    pub(super) fn retain(cell: &CellPtr) -> Self {
+        cell.counts().retain();
+        // SAFETY: B3: it was counted just now.
+        Ref(unsafe { cell.again() })
+    }
+
+    /// One more reference to a cell that is known by its address.
     ///
     /// # Safety
     /// The cell is alive during this call, and `cell` is a pointer to all of it.
-    #[inline]
-    pub(crate) unsafe fn retain(cell: NonNull<Header>) -> Self {
-        // SAFETY: the caller's word.
-        unsafe { counts(cell.as_ptr()) }.retain();
-        Ref(cell)
+    pub(crate) unsafe fn retain_at(cell: NonNull<Header>) -> Self {
+        // SAFETY: it is alive during this call.
+        Ref::retain(&unsafe { CellPtr::new(cell) })
     }
 
     /// The reference that the handles have all together.
     ///
     /// # Safety
     /// No handle is left, the actor has ended, and this is called once.
-    pub(super) unsafe fn of_handles(cell: NonNull<Header>) -> Self {
-        Ref(cell)
+    pub(super) unsafe fn of_handles(cell: &CellPtr) -> Self {
+        // SAFETY: B3: the handles' reference is counted until it is given up here.
+        Ref(unsafe { cell.again() })
     }
 
     #[inline]
     pub(crate) fn header(&self) -> &Header {
-        // SAFETY: B3: this reference keeps the cell.
-        unsafe { self.0.as_ref() }
+        self.0.header()
     }
 
     #[inline]
-    pub(super) fn ptr(&self) -> NonNull<Header> {
-        self.0
+    pub(super) fn ptr(&self) -> &CellPtr {
+        &self.0
     }
 
     /// The cell that a message of this mailbox runs in.
@@ -106,48 +110,53 @@ impl Ref {
     /// Which cell it is.
     #[inline]
     pub(crate) fn addr(&self) -> usize {
-        self.0.addr().get()
+        self.0.addr()
+    }
+
+    /// The cell, whose count goes with it.
+    #[inline]
+    fn into_cell(self) -> NonNull<Header> {
+        let cell = self.0.get();
+        std::mem::forget(self);
+        cell
     }
 }
 
 /// The one entry of a mailbox in a run queue: in a thread's list, or in an executor. It owns no
 /// count: SCHEDULED in the word stands for it, and the last reference leaves the memory to it.
 #[must_use = "an entry that is forgotten strands its mailbox"]
-pub(crate) struct Scheduled(NonNull<Header>);
-
-// SAFETY: as for a `Ref`.
-unsafe impl Send for Scheduled {}
+pub(crate) struct Scheduled(CellPtr);
 
 impl Scheduled {
     /// # Safety
     /// The caller's step has just raised SCHEDULED in the word of this cell, and makes one entry of
     /// it.
     #[inline]
-    pub(super) unsafe fn of(cell: NonNull<Header>) -> Self {
-        Scheduled(cell)
+    pub(super) unsafe fn of(cell: &CellPtr) -> Self {
+        // SAFETY: B6: SCHEDULED is raised for this entry, and keeps the cell.
+        Scheduled(unsafe { cell.again() })
     }
 
     pub(crate) fn header(&self) -> &Header {
-        // SAFETY: B6: SCHEDULED is raised for this entry, so the cell is there.
-        unsafe { self.0.as_ref() }
+        self.0.header()
     }
 
     /// The cell, for the step that uses the entry up.
     #[inline(always)]
-    pub(super) fn into_cell(self) -> NonNull<Header> {
-        let cell = self.0;
+    pub(super) fn into_cell(self) -> CellPtr {
+        // SAFETY: B6: the entry is out until that step.
+        let cell = unsafe { self.0.again() };
         std::mem::forget(self);
         cell
     }
 
     /// A reference in place of the entry; `None` if none is left, or nothing waits.
     fn into_ref(self) -> Option<Ref> {
-        // SAFETY: B6.
-        if !unsafe { counts(self.0.as_ptr()) }.try_retain() {
+        if !self.0.counts().try_retain() {
             return None;
         }
-        let cell = Ref(self.0);
-        std::mem::forget(self);
+        // It was counted just now.
+        let cell = Ref(self.into_cell());
         cell.header().word.unschedule_only().then_some(cell)
     }
 }
@@ -155,7 +164,8 @@ impl Scheduled {
 impl Drop for Scheduled {
     fn drop(&mut self) {
         // Stale, unless its owner is dropped with it: then it was never put anywhere.
-        let owner = Scheduled(self.0).take_over();
+        // SAFETY: B6: the entry is used up here, and this one is not looked at again.
+        let owner = Scheduled(unsafe { self.0.again() }).take_over();
         debug_assert!(owner.is_none() || std::thread::panicking(), "an entry was dropped");
         std::mem::forget(owner);
     }
@@ -178,8 +188,7 @@ impl Ref {
     /// A drain that is not to be run. Dropped by its executor, it stops the actor if a turn of it is
     /// suspended.
     pub(crate) fn into_enrolled(self) -> Drain {
-        let raw = self.0.cast::<()>().map_addr(|addr| addr | ENROLLED);
-        std::mem::forget(self);
+        let raw = self.into_cell().cast::<()>().map_addr(|addr| addr | ENROLLED);
         // SAFETY: the reference is given up here, and the drain stands for it.
         unsafe { Drain::from_raw(raw) }
     }
@@ -188,8 +197,9 @@ impl Ref {
     pub(crate) fn of_enrolled(drain: &mut Drain) -> Option<Self> {
         let raw = drain.entry().filter(|raw| raw.addr().get() & ENROLLED != 0)?;
         let _ = drain.take();
-        let cell = raw.as_ptr().map_addr(|addr| addr & !ENROLLED);
-        NonNull::new(cell.cast()).map(Ref)
+        let cell = NonNull::new(raw.as_ptr().map_addr(|addr| addr & !ENROLLED).cast())?;
+        // SAFETY: B3: it is the count that `into_enrolled` gave up, taken out once.
+        Some(Ref(unsafe { CellPtr::new(cell) }))
     }
 }
 
@@ -211,16 +221,8 @@ impl Queued {
     #[inline]
     pub(crate) fn into_raw(self) -> NonNull<()> {
         match self {
-            Queued::Entry(entry) => {
-                let cell = entry.0;
-                std::mem::forget(entry);
-                cell.cast()
-            }
-            Queued::Hint(cell) => {
-                let raw = cell.0;
-                std::mem::forget(cell);
-                raw.cast::<()>().map_addr(|addr| addr | HINT)
-            }
+            Queued::Entry(entry) => entry.into_cell().get().cast(),
+            Queued::Hint(cell) => cell.into_cell().cast::<()>().map_addr(|addr| addr | HINT),
         }
     }
 
@@ -229,12 +231,11 @@ impl Queued {
     #[inline]
     pub(crate) unsafe fn from_raw(raw: NonNull<()>) -> Self {
         let addr = raw.addr().get();
-        if addr & HINT == 0 {
-            return Queued::Entry(Scheduled(raw.cast()));
-        }
-        // SAFETY: a cell's address is not null.
-        let cell = raw.map_addr(|_| unsafe { NonZero::new_unchecked(addr & !HINT) });
-        Queued::Hint(Ref(cell.cast()))
+        // SAFETY: a cell's address is not null, and what kept it was given away with it, as the
+        // lowest bit says: the entry (B6), or a count (B3).
+        let cell =
+            unsafe { CellPtr::new(raw.map_addr(|_| NonZero::new_unchecked(addr & !HINT)).cast()) };
+        if addr & HINT == 0 { Queued::Entry(Scheduled(cell)) } else { Queued::Hint(Ref(cell)) }
     }
 
     pub(crate) fn header(&self) -> &Header {
@@ -248,7 +249,7 @@ impl Queued {
     #[inline]
     pub(crate) fn addr(&self) -> usize {
         match self {
-            Queued::Entry(entry) => entry.0.addr().get(),
+            Queued::Entry(entry) => entry.0.addr(),
             Queued::Hint(cell) => cell.addr(),
         }
     }
@@ -266,21 +267,17 @@ impl Queued {
 impl Clone for Ref {
     #[inline]
     fn clone(&self) -> Self {
-        // SAFETY: this reference keeps the cell.
-        unsafe { Ref::retain(self.0) }
+        Ref::retain(&self.0)
     }
 }
 
 impl Drop for Ref {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: this reference keeps the cell, and is not used again.
-        if unsafe { counts(self.0.as_ptr()) }.release() {
-            if self.header().word.is_left_to_entry() {
-                return;
-            }
-            // SAFETY: B3: nobody is left.
-            unsafe { reclaim(Dead::Cell(self.0)) }
+        // The count is 0: the cell is this thread's, or the entry's.
+        if self.0.counts().release() && !self.header().word.is_left_to_entry() {
+            // SAFETY: B3: no reference is left, and no entry is out.
+            unsafe { reclaim(Dead::Cell(self.0.get())) }
         }
     }
 }
@@ -300,15 +297,15 @@ unsafe impl<S: Send> Sync for Strong<S> {}
 
 impl<S> Strong<S> {
     pub(crate) fn new(state: S) -> Self {
-        // SAFETY: the new cell's one handle; a plain one has neither executor nor hooks.
-        unsafe { Self::tagged(Cell::create(state), 0) }
+        // A plain cell has no tags.
+        let Counted(cell, of) = Cell::create(state);
+        Strong(cell.get(), of)
     }
 
     /// An actor of this configuration.
     #[inline]
     pub(crate) fn of_built(state: S, built: BuiltRef<S>) -> Self {
-        // SAFETY: the new cell's one handle.
-        unsafe { Self::of(Cell::create_of(state, built)) }
+        Self::of(Cell::create_of(state, built))
     }
 
     /// An actor with something that is dropped when it has ended, of this configuration, or a plain
@@ -319,25 +316,15 @@ impl<S> Strong<S> {
         guard: Box<dyn Guard>,
         clock: Option<&Arc<dyn Clock>>,
     ) -> Self {
-        // SAFETY: the new cell's one handle.
-        unsafe { Self::of(Cell::create_guarded(state, built, guard, clock)) }
+        Self::of(Cell::create_guarded(state, built, guard, clock))
     }
 
-    /// # Safety
-    /// `cell` is alive, its state an S, and one of its handles is this one.
+    /// The handle that was counted.
     #[inline]
-    unsafe fn of(cell: *const Header) -> Self {
-        // SAFETY: the caller's word.
-        let config = unsafe { (*cell).config() };
-        // SAFETY: the caller's cell and handle, with the cell's tags.
-        unsafe { Self::tagged(cell, config.tags()) }
-    }
-
-    /// # Safety
-    /// As for [`of`](Self::of); `tags` are those of the cell's configuration.
-    unsafe fn tagged(cell: *const Header, tags: usize) -> Self {
-        let tagged = cell.cast_mut().map_addr(|addr| addr | tags);
-        Strong(NonNull::new(tagged).expect("a cell has an address"), PhantomData)
+    fn of(Counted(cell, of): Counted<S>) -> Self {
+        let tags = cell.header().config().tags();
+        // A tag is in a bit that an address leaves free, so none makes it null.
+        Strong(cell.get().map_addr(|addr| addr | tags), of)
     }
 
     /// Is the actor run by its executor, and by nothing else?
@@ -368,26 +355,44 @@ impl<S> Strong<S> {
     }
 
     #[inline(always)]
-    pub(super) fn ptr(&self) -> NonNull<Header> {
-        // SAFETY: without its tags it is the cell's address, which is not null.
-        unsafe { NonNull::new_unchecked(self.0.as_ptr().map_addr(|addr| addr & !TAGS)) }
+    fn addr_of_cell(&self) -> *mut Header {
+        self.0.as_ptr().map_addr(|addr| addr & !TAGS)
+    }
+
+    #[inline(always)]
+    pub(super) fn ptr(&self) -> CellPtr {
+        // SAFETY: without its tags it is the cell's address, which is not null. The handle keeps the
+        // cell (B3), and the result is used while it does.
+        unsafe { CellPtr::new(NonNull::new_unchecked(self.addr_of_cell())) }
     }
 
     #[inline(always)]
     pub(crate) fn header(&self) -> &Header {
         // SAFETY: B3: a handle keeps the cell.
-        unsafe { &*self.ptr().as_ptr() }
+        unsafe { &*self.addr_of_cell() }
+    }
+
+    /// The counts, without a look at the configuration for where they are.
+    #[inline(always)]
+    fn counts(&self) -> &Counts {
+        // SAFETY: B3: a handle keeps the cell, whose state is an S.
+        unsafe { Cell::<S>::counts(self.addr_of_cell()) }
+    }
+
+    /// The hook for undelivered messages, if there is one.
+    pub(crate) fn on_undelivered(&self) -> Option<&UndeliveredHook<S>> {
+        // SAFETY: B3: a handle keeps the cell, whose state is an S.
+        unsafe { Cell::<S>::on_undelivered(self.addr_of_cell()) }
     }
 
     /// Which cell it is.
     #[inline(always)]
     pub(crate) fn addr(&self) -> usize {
-        self.ptr().addr().get()
+        self.addr_of_cell().addr()
     }
 
     pub(crate) fn to_ref(&self) -> Ref {
-        // SAFETY: this handle keeps the cell.
-        unsafe { Ref::retain(self.ptr()) }
+        Ref::retain(&self.ptr())
     }
 
     pub(crate) fn downgrade(&self) -> Weak<S> {
@@ -396,8 +401,7 @@ impl<S> Strong<S> {
 
     /// How many handles there are; stale on return.
     pub(crate) fn handles(&self) -> u32 {
-        // SAFETY: this handle keeps the cell.
-        unsafe { Cell::<S>::counts(self.ptr().as_ptr()) }.handles()
+        self.counts().handles()
     }
 
     /// Gives this handle up; true if it was the last.
@@ -407,14 +411,30 @@ impl<S> Strong<S> {
     /// it was the last, to ask for the [`sole`](Self::sole) cell or to raise ORPHAN.
     #[inline]
     pub(crate) unsafe fn release(&mut self) -> bool {
-        // SAFETY: this handle keeps the cell until now.
-        unsafe { Cell::<S>::counts(self.ptr().as_ptr()) }.release_handle()
+        self.counts().release_handle()
+    }
+}
+
+/// One handle of a cell whose state is an S, which was counted.
+pub(super) struct Counted<S>(CellPtr, PhantomData<fn(S) -> S>);
+
+impl<S> Counted<S> {
+    /// # Safety
+    /// The state is an S, and one of the cell's handles is this one (B2).
+    #[inline]
+    pub(super) unsafe fn of(cell: CellPtr) -> Self {
+        Counted(cell, PhantomData)
     }
 }
 
 /// A cell that nobody can reach but this thread; its mailbox is idle, and nobody is to be told of
 /// its end (B5). The handles' reference is this one's.
-pub(crate) struct Sole<S>(NonNull<Header>, PhantomData<fn(S) -> S>);
+pub(crate) struct Sole<S> {
+    cell: NonNull<Header>,
+    /// The state was dropped.
+    is_empty: bool,
+    of: PhantomData<fn(S) -> S>,
+}
 
 impl<S> Strong<S> {
     /// The cell, if nobody else can reach it and its end is nothing but the drop of its state.
@@ -424,54 +444,51 @@ impl<S> Strong<S> {
     /// or freed the cell, the handle's cell is not used again.
     #[inline]
     pub(crate) unsafe fn sole(&mut self) -> Option<Sole<S>> {
-        let cell = self.ptr();
-        // The word comes first: while an entry is out, a reference may take its place.
-        // SAFETY: B3: the handles' own reference is not given up yet. If the actor has ended, or
-        // somebody runs it, the word shows that; if a reference is left, its count does.
+        // The handles' own reference is not given up yet (B3). If the actor has ended, or is run,
+        // the word shows that; if a reference is left, its count does. The word comes first: while
+        // an entry is out, a reference may take its place.
         let sole = self.header().word.look() == Snapshot::IDLE
-            && unsafe { Cell::<S>::counts(cell.as_ptr()) }.is_sole()
+            && self.counts().is_sole()
             && self.header().config().ends_in_silence();
-        sole.then_some(Sole(cell, PhantomData))
+        sole.then(|| Sole { cell: self.ptr().get(), is_empty: false, of: PhantomData })
     }
 }
 
 // SAFETY: B5: this thread alone can reach the cell, which is freed by `free` and by nothing else.
 unsafe impl<S> Held for Sole<S> {
     fn cell(&self) -> *const Header {
-        self.0.as_ptr()
+        self.cell.as_ptr()
     }
 }
 
 impl<S> Sole<S> {
     /// Drops the state: user code, whose panic is ignored.
-    ///
-    /// # Safety
-    /// It is called once.
     #[inline(always)]
-    pub(crate) unsafe fn drop_state(&mut self) {
-        // SAFETY: B5, and the caller's word.
-        unsafe { Cell::<S>::drop_state(self.0.as_ptr()) }
+    pub(crate) fn drop_state(&mut self) {
+        if !std::mem::replace(&mut self.is_empty, true) {
+            // SAFETY: B5: this thread is alone with the cell, whose state is there: it is dropped once.
+            unsafe { Cell::<S>::drop_state(self.cell.as_ptr()) }
+        }
     }
 
-    /// Frees the cell.
-    ///
-    /// # Safety
-    /// The state was dropped, or needs no drop.
+    /// Frees the cell, whose state was dropped, or needs no drop: another is leaked.
     #[inline(always)]
-    pub(crate) unsafe fn free(self) {
-        // SAFETY: B5, and the caller's word. A cell that ends with nothing else needs no place in
-        // the row of those that are freed: nothing that could lead to another cell is dropped.
+    pub(crate) fn free(self) {
+        debug_assert!(self.is_empty || !std::mem::needs_drop::<S>());
+        // SAFETY: B5: nobody else reaches the cell, and this was the last that does. A cell that ends
+        // with nothing else needs no place in the row of those that are freed: nothing that could
+        // lead to another cell is dropped.
         unsafe {
-            let base = NonNull::from(self.0.as_ref().config());
+            let base = NonNull::from(self.cell.as_ref().config());
             let alone = match base.as_ref().kind {
                 Kind::Plain => true,
                 Kind::Built => BuiltRef::<S>::give_up_unless_last(base),
                 Kind::Fork => false,
             };
             if alone {
-                Cell::<S>::free_memory(self.0.as_ptr().cast());
+                Cell::<S>::free_memory(self.cell.as_ptr().cast());
             } else {
-                reclaim(Dead::Cell(self.0));
+                reclaim(Dead::Cell(self.cell));
             }
         }
     }
@@ -480,8 +497,7 @@ impl<S> Sole<S> {
 impl<S> Clone for Strong<S> {
     #[inline]
     fn clone(&self) -> Self {
-        // SAFETY: this handle keeps the cell.
-        unsafe { Cell::<S>::counts(self.ptr().as_ptr()) }.retain_handle();
+        self.counts().retain_handle();
         Strong(self.0, PhantomData)
     }
 }
@@ -498,10 +514,13 @@ impl<S> Weak<S> {
 
     /// A handle, unless they are all gone.
     pub(crate) fn upgrade(&self) -> Option<Strong<S>> {
-        let cell = self.0.ptr().as_ptr();
+        let cell = self.0.ptr();
         // SAFETY: the reference keeps the cell, whose state is an S because it came from such a
-        // one; the handle was counted.
-        unsafe { Cell::<S>::counts(cell).try_retain_handle().then(|| Strong::of(cell)) }
+        // one; the handle was counted (B2).
+        unsafe {
+            let counted = Cell::<S>::counts(cell.as_ptr()).try_retain_handle();
+            counted.then(|| Strong::of(Counted::of(cell.again())))
+        }
     }
 
     pub(crate) fn as_ref(&self) -> &Ref {

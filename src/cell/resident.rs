@@ -10,10 +10,12 @@
 //! - H1: the state is in the cell whenever [`Env::within`] is not on the owner's stack. Within it,
 //!   the bytes in the cell are not a state.
 
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
+use super::config::UndeliveredHook;
 use super::header::{Header, Move};
-use super::owner::{Held, Owner};
+use super::owner::{Held, InTurn, Owner};
 use super::typed::Cell;
 use crate::sync::config::HOME;
 
@@ -50,7 +52,7 @@ impl Env {
         let Some(moves) = moves else { return f(owner, &Env::of(cell)) };
         let mut frame = MaybeUninit::<Frame>::uninit();
         let state = frame.as_mut_ptr().cast::<u8>();
-        // SAFETY: H1 and the caller's word: it is in the cell, and fits into the frame (`MOVES`).
+        // SAFETY: H1: it is in the cell, and fits into the frame: `MOVES` is of its type.
         unsafe { (moves.out)(cell, state) };
         let _back = Back { cell, state, moves };
         f(owner, &Env { cell, state })
@@ -61,39 +63,75 @@ impl Env {
         std::ptr::from_ref(self).cast()
     }
 
-    /// The cell, from what a message got.
+    /// From what a message got.
     ///
     /// # Safety
-    /// `env` points to an `Env`.
+    /// `env` points to an `Env` of a mailbox that this thread owns for `'a`.
     #[inline(always)]
-    pub(crate) unsafe fn cell(env: *const ()) -> *const Header {
-        // SAFETY: the caller's word.
-        unsafe { (*env.cast::<Env>()).cell }
+    pub(crate) unsafe fn at<'a>(env: *const ()) -> &'a Env {
+        // SAFETY: it points to one, in the owner's frame.
+        unsafe { &*env.cast::<Env>() }
+    }
+
+    pub(crate) fn cell(&self) -> *const Header {
+        self.cell
+    }
+
+    #[inline(always)]
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: O1: the owner keeps the cell, for as long as it hands this on.
+        unsafe { &*self.cell }
     }
 
     /// Is the state in its cell?
-    ///
+    pub(crate) fn is_in_cell(&self) -> bool {
+        self.state.is_null()
+    }
+}
+
+/// The mailbox that a message is run, or given back, in: what its functions are handed.
+pub(crate) struct Place<'a, S> {
+    env: &'a Env,
+    of: PhantomData<fn(S) -> S>,
+}
+
+impl<'a, S> Place<'a, S> {
     /// # Safety
-    /// `env` points to an `Env`.
-    pub(crate) unsafe fn is_in_cell(env: *const ()) -> bool {
-        // SAFETY: the caller's word.
-        unsafe { (*env.cast::<Env>()).state.is_null() }
+    /// `env` points to the [`Env`] of a mailbox whose state is an S, which this thread owns for
+    /// `'a`. The state is there, and nothing else borrows it.
+    #[inline(always)]
+    pub(crate) unsafe fn of(env: *const ()) -> Self {
+        // SAFETY: it is the owner's.
+        Place { env: unsafe { Env::at(env) }, of: PhantomData }
     }
 
-    /// Calls `f` with the state, from what a message got.
-    ///
-    /// # Safety
-    /// `env` points to an `Env` of a mailbox that this thread owns, of this state type; the state
-    /// is there, and no other borrow of it lives.
     #[inline(always)]
-    pub(crate) unsafe fn with_state<S, R>(env: *const (), f: impl FnOnce(&mut S) -> R) -> R {
-        // SAFETY: the caller's word.
-        let Env { cell, state } = unsafe { env.cast::<Env>().read() };
+    pub(crate) fn header(&self) -> &'a Header {
+        self.env.header()
+    }
+
+    /// The actor, seen from inside of its turn.
+    #[inline(always)]
+    pub(crate) fn in_turn(&self) -> InTurn<'a, S> {
+        // SAFETY: it is this thread's, of this state type, for as long.
+        unsafe { InTurn::new(self.env.cell) }
+    }
+
+    /// The hook for undelivered messages, if there is one.
+    pub(crate) fn on_undelivered(&self) -> Option<&'a UndeliveredHook<S>> {
+        // SAFETY: O1: the owner keeps the cell, which is of this state type.
+        unsafe { Cell::<S>::on_undelivered(self.env.cell) }
+    }
+
+    /// Calls `f` with the state.
+    #[inline(always)]
+    pub(crate) fn with_state<R>(&mut self, f: impl FnOnce(&mut S) -> R) -> R {
+        let Env { cell, state } = *self.env;
         if state.is_null() {
-            // SAFETY: the caller's word, and H1.
+            // SAFETY: B1, H1: it is there, the owner's, and borrowed by nothing else.
             unsafe { Cell::with_state(cell, f) }
         } else {
-            // SAFETY: H1: an S was moved there, which is the owner's (B1).
+            // SAFETY: H1: an S was moved there, which is the owner's, and borrowed by nothing else.
             f(unsafe { &mut *state.cast::<S>() })
         }
     }

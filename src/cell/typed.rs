@@ -9,7 +9,9 @@ use super::built::{Built, BuiltRef};
 use super::config::{Hooks, PanicPolicy, Plan, Settings, UndeliveredHook};
 use super::counts::Counts;
 use super::header::{Config, ENDED, Fork, Guard, Header, Kind, Move, Recovered, Traits, VTable};
-use super::resident::Env;
+use super::ptr::CellPtr;
+use super::refs::Counted;
+use super::resident::Place;
 use super::restarts::Restarts;
 use crate::error::TurnPanic;
 use crate::panic;
@@ -53,7 +55,7 @@ impl<S> Cell<S> {
     );
 
     /// A new cell with one handle, idle.
-    pub(crate) fn create(state: S) -> *const Header {
+    pub(super) fn create(state: S) -> Counted<S> {
         Self::create_with(state, std::ptr::from_ref(Self::PLAIN).cast_mut())
     }
 
@@ -64,18 +66,18 @@ impl<S> Cell<S> {
 
     /// A new cell with one handle, idle, that keeps this count of its configuration.
     #[inline]
-    pub(crate) fn create_of(state: S, built: BuiltRef<S>) -> *const Header {
+    pub(super) fn create_of(state: S, built: BuiltRef<S>) -> Counted<S> {
         Self::create_with(state, built.into_base().as_ptr())
     }
 
     /// A new cell with one handle, idle: plain, or of this configuration. It drops `guard` when the
     /// actor has ended, and has this clock unless its configuration has one.
-    pub(crate) fn create_guarded(
+    pub(super) fn create_guarded(
         state: S,
         built: Option<BuiltRef<S>>,
         guard: Box<dyn Guard>,
         clock: Option<&Arc<dyn Clock>>,
-    ) -> *const Header {
+    ) -> Counted<S> {
         let base = built.map_or(NonNull::from(Self::PLAIN), BuiltRef::into_base);
         // SAFETY: it is no fork, and the cell that is made here keeps it.
         let config = unsafe { Fork::guarded(base, guard, clock) };
@@ -83,13 +85,25 @@ impl<S> Cell<S> {
     }
 
     #[inline]
-    fn create_with(state: S, config: *mut Config) -> *const Header {
+    fn create_with(state: S, config: *mut Config) -> Counted<S> {
         let cell = alloc(Layout::new::<Self>()).cast::<Self>();
         let header = Header::new(config);
         let state = UnsafeCell::new(MaybeUninit::new(state));
-        // SAFETY: fresh memory of this layout.
-        unsafe { cell.write(Cell { header, state, counts: Counts::new() }) };
-        cell.cast()
+        // SAFETY: fresh memory of this layout, which is not null; its counts begin with one handle.
+        unsafe {
+            cell.write(Cell { header, state, counts: Counts::new() });
+            Counted::of(CellPtr::new(NonNull::new_unchecked(cell.cast())))
+        }
+    }
+
+    /// The cell, with its type.
+    ///
+    /// # Safety
+    /// The cell is alive for as long as the result is used, and of this state type.
+    #[inline(always)]
+    unsafe fn typed<'a>(cell: *const Header) -> &'a Self {
+        // SAFETY: it is alive, and the header is the first field of a cell of this type.
+        unsafe { &*cell.cast::<Self>() }
     }
 
     /// Gives up what a cell was made with. Never unwinds.
@@ -97,12 +111,14 @@ impl<S> Cell<S> {
     /// # Safety
     /// `base` is that of a cell of this type, which does not use it again.
     unsafe fn give_up(base: *mut Config) {
-        // SAFETY: B4: the cell's base is there until it is given up.
-        match unsafe { (*base).kind } {
-            Kind::Plain => {}
-            // SAFETY: C1: the cell has one count, of a configuration of this type.
-            Kind::Built => drop(unsafe { BuiltRef::<S>::from_base(base) }),
-            Kind::Fork => unreachable!("a fork is no base"),
+        // SAFETY: B4: the cell's base is there until it is given up. If it was built, the cell has one
+        // count of it (C1), and it is of this type.
+        unsafe {
+            match (*base).kind {
+                Kind::Plain => {}
+                Kind::Built => drop(BuiltRef::<S>::from_base(base)),
+                Kind::Fork => unreachable!("a fork is no base"),
+            }
         }
     }
 
@@ -112,7 +128,7 @@ impl<S> Cell<S> {
     /// The cell is alive for as long as the result is used, and of this state type.
     #[inline(always)]
     pub(super) unsafe fn counts<'a>(cell: *const Header) -> &'a Counts {
-        // SAFETY: the caller's word.
+        // SAFETY: it is alive, and of this type.
         unsafe { &(*cell.cast::<Self>()).counts }
     }
 
@@ -123,49 +139,38 @@ impl<S> Cell<S> {
     /// borrow of it lives.
     #[inline(always)]
     pub(crate) unsafe fn with_state<R>(cell: *const Header, f: impl FnOnce(&mut S) -> R) -> R {
-        let cell = cell.cast::<Self>();
-        // SAFETY: B1 by the caller's word: nobody else touches it until we let go.
-        unsafe { (*cell).state.with_mut(|state| f((*state).assume_init_mut())) }
+        // SAFETY: B1: the caller owns the mailbox, so no other thread touches the state, which is
+        // there and borrowed by nothing else.
+        unsafe { Self::typed(cell).state.with_mut(|state| f((*state).assume_init_mut())) }
     }
 
     /// # Safety
     /// The caller owns this mailbox, of this state type; the state is in the cell, and `to` is
     /// memory for it.
     unsafe fn move_out(cell: *const Header, to: *mut u8) {
-        let cell = cell.cast::<Self>();
-        // SAFETY: the caller's word; between two turns nobody refers to the state (B1).
+        // SAFETY: B1: between two turns nothing refers to the state, and `to` has room for it.
         unsafe {
-            (*cell)
-                .state
-                .with_mut(|state| to.cast::<S>().copy_from_nonoverlapping(state.cast(), 1));
+            let state = &Self::typed(cell).state;
+            state.with_mut(|state| to.cast::<S>().copy_from_nonoverlapping(state.cast(), 1));
         }
     }
 
     /// # Safety
     /// The caller owns this mailbox, of this state type; the state was moved out to `from`.
     unsafe fn move_back(cell: *const Header, from: *const u8) {
-        let cell = cell.cast::<Self>();
-        // SAFETY: as above.
+        // SAFETY: B1: the cell's bytes are no state now, and those at `from` are one, moved back once.
         unsafe {
-            let from = from.cast::<S>();
-            (*cell).state.with_mut(|state| state.cast::<S>().copy_from_nonoverlapping(from, 1));
+            let state = &Self::typed(cell).state;
+            state.with_mut(|state| state.cast::<S>().copy_from_nonoverlapping(from.cast(), 1));
         }
     }
 
     /// The hooks, if the cell has any.
-    ///
-    /// # Safety
-    /// The cell is alive for as long as the result is used, and of this state type.
     #[inline]
-    unsafe fn hooks<'a>(cell: *const Header) -> Option<&'a Hooks<S>> {
-        // SAFETY: the cell is alive.
-        let base = unsafe { (*cell).base() };
-        // SAFETY: B4: the base lives as long as the cell.
-        match unsafe { (*base).kind } {
-            // SAFETY: B4, and it is a built configuration of the cell's type.
-            Kind::Built => Some(unsafe { &(*base.cast::<Built<S>>()).hooks }),
-            Kind::Plain | Kind::Fork => None,
-        }
+    fn hooks(&self) -> Option<&Hooks<S>> {
+        let base = self.header.base();
+        // SAFETY: B4: the base lives as long as the cell, and a built one is of the cell's type.
+        unsafe { ((*base).kind == Kind::Built).then(|| &(*base.cast::<Built<S>>()).hooks) }
     }
 
     /// The hook for undelivered messages, if there is one.
@@ -173,8 +178,8 @@ impl<S> Cell<S> {
     /// # Safety
     /// The cell is alive for as long as the result is used, and of this state type.
     pub(crate) unsafe fn on_undelivered<'a>(cell: *const Header) -> Option<&'a UndeliveredHook<S>> {
-        // SAFETY: the same contract.
-        unsafe { Self::hooks(cell) }?.on_undelivered.as_ref()
+        // SAFETY: it is alive, and of this type.
+        unsafe { Self::typed(cell) }.hooks()?.on_undelivered.as_ref()
     }
 
     /// Takes the state out, tells the end hook, drops what is left. Never unwinds.
@@ -183,24 +188,22 @@ impl<S> Cell<S> {
     /// The caller owns this mailbox, of this state type, and has just raised ENDED: no turn
     /// follows.
     unsafe fn end(cell: *const Header) {
-        // SAFETY: the owner keeps the cell (B3).
-        let this = unsafe { &*cell };
-        debug_assert!(this.has(ENDED));
-        let typed = cell.cast::<Self>();
+        // SAFETY: the owner keeps the cell (B3), which is of this type.
+        let this = unsafe { Self::typed(cell) };
+        debug_assert!(this.header.has(ENDED));
         // SAFETY: B1: the caller owns it, and ENDED was not set before, so the state is there;
         // ENDED says from now on that it is not.
-        let state = unsafe { (*typed).state.with_mut(|state| (*state).assume_init_read()) };
-        // SAFETY: the owner keeps the cell, which is of this type.
-        let on_end = unsafe { Self::hooks(cell) }.and_then(|hooks| hooks.on_end.as_ref());
+        let state = this.state.with_mut(|state| unsafe { (*state).assume_init_read() });
+        let on_end = this.hooks().and_then(|hooks| hooks.on_end.as_ref());
         match on_end {
             Some(hook) => {
-                let cause = this.end_cause();
+                let cause = this.header.end_cause();
                 panic::ignore(|| hook(state, cause));
             }
             None => panic::ignore(|| drop(state)),
         }
-        if let Some(fork) = this.fork() {
-            // SAFETY: B4; what guards is the owner's.
+        if let Some(fork) = this.header.fork() {
+            // SAFETY: B4: the fork is there; what guards is the owner's.
             let guard = unsafe { fork.as_ref().guard.with_mut(|guard| (*guard).take()) };
             panic::ignore(|| drop(guard));
         }
@@ -211,8 +214,9 @@ impl<S> Cell<S> {
     /// # Safety
     /// The caller owns this mailbox, of this state type, between two turns; its state is there.
     unsafe fn recover(cell: *const Header, panic: &TurnPanic) -> Recovered {
-        // SAFETY: the owner keeps the cell, which is of this type.
-        let hooks = unsafe { Self::hooks(cell) };
+        // SAFETY: the owner keeps the cell (B3), which is of this type.
+        let this = unsafe { Self::typed(cell) };
+        let hooks = this.hooks();
         if let Some(on_panic) = hooks.and_then(|hooks| hooks.on_panic.as_ref()) {
             panic::ignore(|| on_panic(panic));
         }
@@ -226,19 +230,17 @@ impl<S> Cell<S> {
             After::Stop => Recovered::Stopped,
             After::Resume => Recovered::Resumed,
             After::Fresh(fresh) => {
-                // SAFETY: the caller owns it, no turn is under way.
+                // SAFETY: B1: the caller owns it, and no turn is under way.
                 let old =
                     unsafe { Self::with_state(cell, |state| std::mem::replace(state, fresh)) };
                 panic::ignore(|| drop(old));
                 Recovered::Resumed
             }
             After::Restart(restarts) => {
-                // SAFETY: the owner keeps the cell (B3).
-                let this = unsafe { &*cell };
                 // A clock that panics shows nothing.
-                let now = panic::catch(|| this.clock().now());
+                let now = panic::catch(|| this.header.clock().now());
                 let now = now.map_err(panic::discard).unwrap_or_default();
-                match this.ext_made().restarts.next(&restarts, now) {
+                match this.header.ext_made().restarts.next(&restarts, now) {
                     Ok(rest) => Recovered::Restarts(rest),
                     Err(restarts) => Recovered::GaveUp(restarts),
                 }
@@ -252,13 +254,13 @@ impl<S> Cell<S> {
     /// The caller owns this mailbox, of this state type, and its state is there, as `env` says; no
     /// other turn is under way.
     unsafe fn restart(cell: *const Header, env: *const ()) {
-        // SAFETY: the owner keeps the cell, which is of this type.
-        let policy = unsafe { Self::hooks(cell) }.map(|hooks| &hooks.policy);
+        // SAFETY: the owner keeps the cell (B3), which is of this type.
+        let policy = unsafe { Self::typed(cell) }.hooks().map(|hooks| &hooks.policy);
         if let Some(PanicPolicy::RestartWithin(_, factory)) = policy {
             let fresh = factory();
             // SAFETY: `env` is that of the caller's turn, and no other borrow of the state lives.
-            let old =
-                unsafe { Env::with_state(env, |state: &mut S| std::mem::replace(state, fresh)) };
+            let mut place = unsafe { Place::<S>::of(env) };
+            let old = place.with_state(|state| std::mem::replace(state, fresh));
             panic::ignore(|| drop(old));
         }
     }
@@ -269,8 +271,8 @@ impl<S> Cell<S> {
     /// The caller owns this mailbox, of this state type, between two turns, and nothing borrows its
     /// state, which is there.
     unsafe fn end_batch(cell: *const Header, turns: u64) {
-        // SAFETY: the owner keeps the cell, which is of this type.
-        let hooks = unsafe { Self::hooks(cell) };
+        // SAFETY: the owner keeps the cell (B3), which is of this type.
+        let hooks = unsafe { Self::typed(cell) }.hooks();
         if let Some(hook) = hooks.and_then(|hooks| hooks.on_batch_end.as_ref()) {
             // SAFETY: B1: between two turns of its own the owner may borrow the state.
             unsafe { Self::with_state(cell, |state| hook(state, turns)) };
@@ -284,16 +286,18 @@ impl<S> Cell<S> {
     /// there. It is not used again.
     #[inline(always)]
     pub(super) unsafe fn drop_state(cell: *const Header) {
-        let typed = cell.cast::<Self>();
-        // SAFETY: the caller's word.
-        panic::ignore(|| unsafe { (*typed).state.with_mut(|state| (*state).assume_init_drop()) });
+        // SAFETY: B5: the caller is alone with the cell, of this type, whose state is there, and is
+        // dropped once.
+        panic::ignore(|| unsafe {
+            Self::typed(cell).state.with_mut(|state| (*state).assume_init_drop());
+        });
     }
 
     /// # Safety
     /// `cell` is of this type, and nobody uses it any more (B3).
     pub(super) unsafe fn free(cell: *const Header) {
         let cell = cell.cast::<Self>().cast_mut();
-        // SAFETY: the caller's word: nobody else is there. The state was taken out (B2, B1). The
+        // SAFETY: nobody else is there (B3). The state was taken out (B2, B1). The
         // fork refers to the base (B4), and its memory goes last: it is what `config` leads to.
         unsafe {
             let (base, fork) = ((*cell).header.base(), (*cell).header.fork());
@@ -313,7 +317,8 @@ impl<S> Cell<S> {
     /// plain one.
     #[inline(always)]
     pub(super) unsafe fn free_memory(cell: *mut Self) {
-        // SAFETY: the caller's word.
+        // SAFETY: nobody uses the cell any more, and nothing of it is there to be dropped but what it
+        // holds by itself.
         unsafe {
             (*cell).counts.end();
             cell.drop_in_place();

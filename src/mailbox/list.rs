@@ -1,5 +1,7 @@
 //! Lists of nodes that one thread holds: what an owner has taken ([`Batch`]), and what a sender is
 //! about to push ([`Chain`]).
+//!
+//! - L1: a list is the holder of its nodes (N1), which it has by their addresses.
 
 use std::marker::PhantomData;
 
@@ -17,11 +19,11 @@ impl Batch {
         Batch { head: 0, tail: 0 }
     }
 
-    /// The list of nodes whose newest is at `newest`.
-    pub(crate) fn of(newest: u64) -> Self {
-        let mut batch = Batch::new();
-        batch.append_newest_first(newest);
-        batch
+    /// The node at an address of this list.
+    #[inline]
+    fn node(&self, addr: u64) -> NodePtr {
+        // SAFETY: L1: the list is its holder, and borrowed.
+        unsafe { NodePtr::at(addr) }
     }
 
     #[inline]
@@ -35,16 +37,18 @@ impl Batch {
         self.head != self.tail
     }
 
-    /// Appends a list that is newest first, as it was in HEAD; 0 is an empty one. The caller is the
-    /// holder of all its nodes.
-    pub(crate) fn append_newest_first(&mut self, newest: u64) {
+    /// Appends a list that is newest first, as it was in HEAD; 0 is an empty one.
+    ///
+    /// # Safety
+    /// The caller is the holder of all its nodes, and gives them to this list.
+    pub(crate) unsafe fn append_newest_first(&mut self, newest: u64) {
         if newest == 0 {
             return;
         }
         let mut oldest_first = 0;
         let mut at = newest;
         while at != 0 {
-            let node = NodePtr::at(at);
+            let node = self.node(at);
             let (older, _) = node.link();
             node.set_next(oldest_first);
             oldest_first = at;
@@ -53,12 +57,12 @@ impl Batch {
         if self.tail == 0 {
             self.head = oldest_first;
         } else {
-            NodePtr::at(self.tail).set_next(oldest_first);
+            self.node(self.tail).set_next(oldest_first);
         }
         self.tail = newest;
     }
 
-    /// Puts a node before all others; the caller is its holder.
+    /// Puts a node before all others.
     pub(crate) fn prepend(&mut self, node: NodePtr) {
         node.set_next(self.head);
         self.head = node.addr();
@@ -69,7 +73,7 @@ impl Batch {
 
     /// The oldest, which stays.
     pub(crate) fn first(&self) -> Option<Taken> {
-        (self.head != 0).then(|| NodePtr::at(self.head).alone())
+        (self.head != 0).then(|| self.node(self.head).alone().0)
     }
 
     /// Takes the oldest, and has the next one fetched into the cache.
@@ -78,57 +82,85 @@ impl Batch {
         if self.head == 0 {
             return None;
         }
-        let node = NodePtr::at(self.head);
-        let (next, home) = node.link();
+        let (taken, next) = self.node(self.head).alone();
         self.head = next;
         if next == 0 {
             self.tail = 0;
         } else {
             prefetch(std::ptr::without_provenance(next as usize));
         }
-        Some(Taken { node, home, vtable: node.vtable() })
+        Some(taken)
     }
 
     /// The list as one address, for the time in which nobody owns it: its tail, linked to its head.
     pub(crate) fn into_saved(self) -> u64 {
         if self.tail != 0 {
-            NodePtr::at(self.tail).set_next(self.head);
+            self.node(self.tail).set_next(self.head);
         }
         self.tail
     }
 
-    /// The list that [`into_saved`](Self::into_saved) made; the caller is the holder of its nodes.
-    pub(crate) fn from_saved(tail: u64) -> Self {
-        if tail == 0 {
-            return Batch::new();
+    /// The list that [`into_saved`](Self::into_saved) made.
+    ///
+    /// # Safety
+    /// It was made so, and comes back once.
+    pub(crate) unsafe fn from_saved(tail: u64) -> Self {
+        let mut batch = Batch { head: 0, tail };
+        if tail != 0 {
+            let node = batch.node(tail);
+            (batch.head, _) = node.link();
+            node.set_next(0);
         }
-        let node = NodePtr::at(tail);
-        let (head, _) = node.link();
-        node.set_next(0);
-        Batch { head, tail }
+        batch
     }
 }
 
-/// Nodes linked for a push: `first` is the oldest, `top` the address of the newest.
-#[derive(Clone, Copy)]
+/// Nodes linked for a push, which takes them if it succeeds: `first` is the oldest, `top` the address
+/// of the newest.
+#[must_use = "nodes that are forgotten are leaked, with their messages"]
 pub(crate) struct Links {
-    pub(crate) first: NodePtr,
-    pub(crate) top: u64,
-    pub(crate) len: u64,
+    first: NodePtr,
+    top: u64,
+    len: u64,
 }
 
 impl Links {
     #[inline]
     pub(crate) fn one(node: NodePtr) -> Self {
-        Links { first: node, top: node.addr(), len: 1 }
+        Links { top: node.addr(), first: node, len: 1 }
     }
 
-    /// The nodes, oldest first; the caller is their holder.
-    pub(crate) fn nodes(self) -> impl Iterator<Item = NodePtr> {
+    /// The address of the newest.
+    #[inline]
+    pub(crate) fn top(&self) -> u64 {
+        self.top
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Links the oldest to what is in HEAD.
+    #[inline]
+    pub(crate) fn link_to(&self, head: u64) {
+        self.first.set_next(head);
+    }
+
+    /// The only node.
+    pub(super) fn into_one(self) -> NodePtr {
+        debug_assert_eq!(self.len, 1);
+        self.first
+    }
+
+    /// The nodes, oldest first.
+    fn into_batch(self) -> Batch {
         // A push that failed has linked the oldest to a head that is not ours.
         self.first.set_next(0);
-        let mut batch = Batch::of(self.top);
-        std::iter::from_fn(move || Some(batch.pop()?.into_node()))
+        let mut batch = Batch::new();
+        // SAFETY: L1: the nodes were these links', and are the list's now.
+        unsafe { batch.append_newest_first(self.top) };
+        batch
     }
 }
 
@@ -155,28 +187,31 @@ impl<M: Envelope> Chain<M> {
         }
     }
 
-    /// The nodes, if there are any: for one push. They are the caller's from now on.
-    pub(crate) fn into_links(mut self) -> Option<Links> {
-        self.links.take()
-    }
-
-    /// The chain again.
-    ///
-    /// # Safety
-    /// The links came from [`into_links`](Self::into_links) of such a chain, and are pushed
-    /// nowhere.
-    pub(crate) unsafe fn from_links(links: Links) -> Self {
-        Chain { links: Some(links), of: PhantomData }
+    /// Has `push` push the nodes, if there are any. Those that come back are these, and the messages
+    /// with them.
+    pub(crate) fn push<T, E>(
+        mut self,
+        push: impl FnOnce(Links) -> Result<T, (Links, E)>,
+    ) -> Option<Result<T, (Self, E)>> {
+        let links = self.links.take()?;
+        let top = links.top;
+        Some(push(links).map_err(|(links, error)| {
+            assert!(links.top == top, "other nodes");
+            self.links = Some(links);
+            (self, error)
+        }))
     }
 
     /// The messages, oldest first; their nodes are freed.
-    pub(crate) fn take_back(&mut self) -> impl Iterator<Item = M> {
-        // SAFETY: all nodes of this chain were made of an M by this thread, and none is pushed.
-        self.links
-            .take()
-            .into_iter()
-            .flat_map(Links::nodes)
-            .map(|node| unsafe { node.take_back::<M>() })
+    pub(crate) fn take_back(&mut self) -> impl Iterator<Item = M> + use<M> {
+        let links = self.links.take();
+        let mut batch = links.map_or(Batch::new(), Links::into_batch);
+        std::iter::from_fn(move || {
+            let head = batch.head;
+            batch.pop()?;
+            // SAFETY: L1: it was the list's, and was made of an M by this thread.
+            Some(unsafe { NodePtr::at(head).take_back::<M>() })
+        })
     }
 }
 

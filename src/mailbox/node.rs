@@ -20,9 +20,11 @@
 //!   address that was pushed can be resolved.
 
 use std::alloc::Layout;
+use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::ptr::NonNull;
 
+use super::list::Links;
 use crate::mailbox::chunk::{Row, bump, unbump};
 use crate::mailbox::word::FLAGS;
 use crate::panic::Payload;
@@ -145,13 +147,15 @@ impl<M: Envelope> NodeOf<M> {
     /// # Safety
     /// `node` points to one.
     pub(crate) unsafe fn message(node: *mut Self) -> *const M {
-        // SAFETY: the caller's word.
+        // SAFETY: it points to one; no reference is made.
         unsafe { &raw const (*node).message }
     }
 }
 
-/// The address of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A node, in the hand of its holder (N1). It is no copy, and frees nothing by itself: a push, or a
+/// list, takes it.
+#[derive(Debug)]
+#[must_use = "a node that is forgotten is leaked, with its message"]
 pub(crate) struct NodePtr(*mut Node);
 
 impl NodePtr {
@@ -195,29 +199,33 @@ impl NodePtr {
     /// # Safety
     /// The node holds an `M`, the caller is its holder and forgets it.
     pub(crate) unsafe fn take_back<M: Envelope>(self) -> M {
-        let whole = self.0.cast::<NodeOf<M>>();
         let (_, home) = self.link();
-        // SAFETY: N1, and the caller's word that it is an M; it is moved out once.
-        let message = unsafe { (&raw const (*whole).message).read() };
-        self.end();
-        match home {
-            Home::One => unbump(self.0.cast(), 1),
-            Home::Two => unbump(self.0.cast(), 2),
-            // SAFETY: N1, and its home says that it is an allocation of this layout.
-            Home::Own => unsafe { dealloc(self.0.cast(), Layout::new::<NodeOf<M>>()) },
-            Home::Borrowed => {}
+        let NodePtr(node) = self;
+        // SAFETY: N1: the caller is the holder of a node with an M, which is moved out once. An
+        // allocation of its own has this layout.
+        unsafe {
+            let message = (&raw const (*node.cast::<NodeOf<M>>()).message).read();
+            end(node);
+            match home {
+                Home::One => unbump(node.cast(), 1),
+                Home::Two => unbump(node.cast(), 2),
+                Home::Own => dealloc(node.cast(), Layout::new::<NodeOf<M>>()),
+                Home::Borrowed => {}
+            }
+            message
         }
-        message
     }
 
+    /// # Safety
+    /// There is a node at this address, and the caller becomes its holder (N1).
     #[inline]
-    pub(crate) fn at(addr: u64) -> Self {
+    pub(super) unsafe fn at(addr: u64) -> Self {
         NodePtr(std::ptr::with_exposed_provenance_mut(addr as usize))
     }
 
     /// The address as the word holds it.
     #[inline]
-    pub(crate) fn addr(self) -> u64 {
+    pub(crate) fn addr(&self) -> u64 {
         let addr = self.0.addr() as u64;
         // A wider address would lose its top in the word: better to stop here than to run somebody
         // else's memory.
@@ -227,8 +235,8 @@ impl NodePtr {
 
     /// The next node's address, and where this node's memory is from.
     #[inline]
-    pub(super) fn link(self) -> (u64, Home) {
-        // SAFETY: N1: the caller is the holder, so the node is there and nobody writes it.
+    pub(super) fn link(&self) -> (u64, Home) {
+        // SAFETY: N1: this is the holder, so the node is there and nothing writes it.
         let link = unsafe {
             (*self.0).life.check();
             (*self.0).link.with(|link| *link)
@@ -244,58 +252,93 @@ impl NodePtr {
 
     /// Sets the next node's address; the home stays.
     #[inline]
-    pub(crate) fn set_next(self, next: u64) {
-        // SAFETY: N1: the caller is the holder, so the node is there and nobody else reads or
-        // writes it.
+    pub(crate) fn set_next(&self, next: u64) {
+        // SAFETY: N1: this is the holder, so the node is there and nothing else reads or writes it.
         unsafe { (*self.0).link.with_mut(|link| *link = *link & HOME | next) }
     }
 
+    /// The node by itself, as it is taken off a list, and the address that it was linked to.
     #[inline]
-    pub(super) fn vtable(self) -> &'static VTable {
-        // SAFETY: N1: the caller is the holder, so the node is there; the field never changes.
-        unsafe { (*self.0).vtable }
+    pub(super) fn alone(&self) -> (Taken, u64) {
+        let (next, home) = self.link();
+        // SAFETY: N1: this is the holder, so the node is there; the field never changes.
+        let vtable = unsafe { (*self.0).vtable };
+        (Taken { node: self.0, home, vtable }, next)
+    }
+}
+
+/// Ends the header's life: its memory is given back next.
+///
+/// # Safety
+/// The caller is the holder of the node, and forgets it.
+unsafe fn end(node: *mut Node) {
+    // SAFETY: N1: the holder's node is there.
+    unsafe {
+        (*node).life.end();
+        node.drop_in_place();
+    }
+}
+
+/// A node with an M that was pushed nowhere yet.
+#[must_use = "a message that is forgotten is leaked"]
+pub(crate) struct Unsent<M: Envelope>(NodePtr, PhantomData<M>);
+
+impl<M: Envelope> Unsent<M> {
+    #[inline]
+    pub(crate) fn new(message: M) -> Self {
+        Unsent(NodePtr::new(message), PhantomData)
     }
 
-    /// The node by itself, as if taken off a list; the caller is its holder.
+    /// The node, for a push that takes it if it succeeds.
     #[inline]
-    pub(crate) fn alone(self) -> Taken {
-        let (_, home) = self.link();
-        Taken { node: self, home, vtable: self.vtable() }
+    pub(crate) fn node(&self) -> &NodePtr {
+        &self.0
     }
 
-    /// Ends the header's life: its memory is given back next.
-    fn end(self) {
-        // SAFETY: N1: the caller is the holder and forgets the node.
-        unsafe {
-            (*self.0).life.end();
-            self.0.drop_in_place();
-        }
+    /// Has `push` push it. A node that comes back is this one, and the message with it.
+    #[inline]
+    pub(crate) fn push<T, E>(
+        self,
+        push: impl FnOnce(Links) -> Result<T, (Links, E)>,
+    ) -> Result<T, (M, E)> {
+        let addr = self.0.0;
+        push(Links::one(self.0)).map_err(|(links, error)| {
+            let node = links.into_one();
+            assert!(node.0 == addr, "another node");
+            // SAFETY: N1: this node has come back to its holder, and was made of an M.
+            (unsafe { node.take_back::<M>() }, error)
+        })
     }
 }
 
 /// A message taken off a list: to be run or discarded once, then freed.
 #[derive(Clone, Copy)]
 pub(crate) struct Taken {
-    pub(super) node: NodePtr,
-    pub(super) home: Home,
-    pub(super) vtable: &'static VTable,
+    node: *mut Node,
+    home: Home,
+    vtable: &'static VTable,
 }
 
 impl Taken {
+    /// The message at an address, as if taken off a list.
+    ///
+    /// # Safety
+    /// There is a node at this address, of which the caller is the holder (N1).
+    #[inline(always)]
+    pub(crate) unsafe fn at(addr: u64) -> Self {
+        // SAFETY: the caller is its holder.
+        unsafe { NodePtr::at(addr) }.alone().0
+    }
+
     /// Does it go on with a turn that has begun?
     #[inline]
     pub(crate) fn resumes(self) -> bool {
         self.vtable.resumes
     }
 
-    /// The node again, with its message unmoved.
-    pub(crate) fn into_node(self) -> NodePtr {
-        self.node
-    }
-
     #[inline]
     pub(crate) fn payload(self) -> *mut u8 {
-        self.node.0.cast::<u8>().wrapping_add(self.vtable.payload)
+        self.node.cast::<u8>().wrapping_add(self.vtable.payload)
     }
 
     /// Runs a message whose turn may be suspended, or another one.
@@ -323,7 +366,7 @@ impl Taken {
     /// On unwinding `panicked` must follow.
     #[inline]
     pub(crate) unsafe fn run(self, env: *const ()) {
-        // SAFETY: N1: the payload is there; the rest is the caller's word.
+        // SAFETY: N1: the payload is there, `env` is what it expects, and it is run once.
         unsafe { (self.vtable.run)(self.payload(), env) }
     }
 
@@ -332,7 +375,7 @@ impl Taken {
     /// # Safety
     /// As [`run`](Self::run), but nothing follows an unwinding.
     pub(crate) unsafe fn discard(self, env: *const ()) {
-        // SAFETY: N1: the payload is there; the rest is the caller's word.
+        // SAFETY: N1: the payload is there, `env` is what it expects, and it is given back once.
         unsafe { (self.vtable.discard)(self.payload(), env) }
     }
 
@@ -341,7 +384,7 @@ impl Taken {
     /// # Safety
     /// `run` has just unwound, with the same `env`.
     pub(crate) unsafe fn panicked(self, env: *const (), panic: Payload) {
-        // SAFETY: N1: the node is not freed yet; the rest is the caller's word.
+        // SAFETY: N1: the node is not freed yet, and `run` of it has just unwound.
         unsafe { (self.vtable.panicked)(self.payload(), env, panic) }
     }
 
@@ -354,12 +397,15 @@ impl Taken {
         if self.home == Home::Borrowed {
             return;
         }
-        self.node.end();
-        match self.home {
-            Home::One => row.free(self.node.0.cast(), 1),
-            Home::Two => row.free(self.node.0.cast(), 2),
-            // SAFETY: N1, and its home says that it is an allocation of its real layout.
-            _ => unsafe { dealloc(self.node.0.cast(), self.vtable.layout) },
+        // SAFETY: N1: the owner of the mailbox was its holder, and forgets it here. An allocation of
+        // its own has this layout.
+        unsafe {
+            end(self.node);
+            match self.home {
+                Home::One => row.free(self.node.cast(), 1),
+                Home::Two => row.free(self.node.cast(), 2),
+                _ => dealloc(self.node.cast(), self.vtable.layout),
+            }
         }
     }
 }

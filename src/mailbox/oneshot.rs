@@ -126,7 +126,8 @@ pub(crate) fn oneshot<F: Question, R>(question: F) -> (Answerer<F, R>, Asker<R, 
 /// # Safety
 /// The cell is a `Whole<F, R>`, and the caller has won the question (Q1), which is moved out.
 unsafe fn give_back<F: Question, R>(cell: NonNull<Cell<R, F::Payload>>) -> F::Payload {
-    // SAFETY: the caller's word. It is moved out of its place before user code sees it.
+    // SAFETY: it is such a cell, and the winner's question is there. It is moved out of its place
+    // before user code sees it.
     unsafe {
         let question = cell.cast::<Whole<F, R>>().as_ref().question.with_mut(<*mut _>::cast);
         F::take_payload(question)
@@ -136,32 +137,28 @@ unsafe fn give_back<F: Question, R>(cell: NonNull<Cell<R, F::Payload>>) -> F::Pa
 /// # Safety
 /// The cell is a `Whole<F, R>`, and both sides have left.
 unsafe fn free<F: Question, R>(cell: NonNull<Cell<R, F::Payload>>) {
-    struct Memory<F: Question, R>(NonNull<Whole<F, R>>);
-    impl<F: Question, R> Drop for Memory<F, R> {
-        fn drop(&mut self) {
-            // SAFETY: freed once, also if dropping an answer unwinds.
-            unsafe { dealloc(self.0.cast().as_ptr(), Layout::new::<Whole<F, R>>()) }
-        }
-    }
-    let memory = Memory(cell.cast::<Whole<F, R>>());
-    // SAFETY: the caller's word; the question was moved out or dropped (Q1), the rest is dropped
-    // here. A waker and an answer that nobody took are user code: their panic concerns nobody.
+    let whole = cell.cast::<Whole<F, R>>();
+    // SAFETY: nothing else reaches the cell. The question was moved out or dropped (Q1), the rest is
+    // dropped here. A waker and an answer that was not taken are user code, whose panic is ignored.
     unsafe {
         cell.as_ref().life.end();
-        panic::ignore(|| memory.0.drop_in_place());
+        panic::ignore(|| whole.drop_in_place());
+        dealloc(whole.cast().as_ptr(), Layout::new::<Whole<F, R>>());
     }
 }
 
 impl<R, P> Cell<R, P> {
-    fn leave(cell: NonNull<Self>) {
-        // SAFETY: this side has not left yet, so the cell is there.
-        let this = unsafe { cell.as_ref() };
-        this.life.check();
-        let free = this.free;
-        // Ordering: AcqRel, both sides of LEAVE.
-        if this.state.fetch_sub(SIDE, AcqRel) < 2 * SIDE {
-            // SAFETY: all sides have left.
-            unsafe { free(cell) }
+    /// # Safety
+    /// One of the sides is the caller's, which leaves now.
+    unsafe fn leave(cell: NonNull<Self>) {
+        // SAFETY: this side has not left yet, so the cell is there. The last one frees it.
+        unsafe {
+            cell.as_ref().life.check();
+            let free = cell.as_ref().free;
+            // Ordering: AcqRel, both sides of LEAVE.
+            if cell.as_ref().state.fetch_sub(SIDE, AcqRel) < 2 * SIDE {
+                free(cell);
+            }
         }
     }
 
@@ -187,20 +184,27 @@ impl<F: Question, R> Answerer<F, R> {
         cell
     }
 
-    /// Takes the question, unless it was cancelled.
-    pub(crate) fn start(&self) -> Option<F> {
-        // SAFETY: Q1: won, and moved out once.
-        self.accept().then(|| unsafe { self.take_accepted() })
+    /// Takes the question, and the duty to answer it. `None` if it was cancelled: then this side has
+    /// left.
+    pub(crate) fn start(self) -> Option<(F, Accepted<F, R>)> {
+        if !self.accept() {
+            self.leave();
+            return None;
+        }
+        let question = |slot: *mut ManuallyDrop<F>| {
+            // SAFETY: Q1: won, and moved out once.
+            unsafe { ManuallyDrop::take(&mut *slot) }
+        };
+        // SAFETY: this side has not left yet, so the cell is there.
+        let question = unsafe { self.0.as_ref() }.question.with_mut(question);
+        Some((question, Accepted(self)))
     }
 
-    /// Gives the answer and leaves; once, after [`start`](Self::start).
-    pub(crate) fn finish(self, answer: Result<R, AskError>) {
-        self.answer(answer);
-        self.leave();
-    }
-
-    /// Gives the answer; once, after [`start`](Self::start) or [`accept`](Self::accept).
-    pub(crate) fn answer(&self, answer: Result<R, AskError>) {
+    /// Gives the answer.
+    ///
+    /// # Safety
+    /// The caller has won the question ([`accept`](Self::accept)), and answers it once.
+    pub(crate) unsafe fn answer(&self, answer: Result<R, AskError>) {
         let cell = self.cell();
         // SAFETY: Q2: not done yet.
         cell.answer.with_mut(|slot| unsafe { *slot = Some(answer) });
@@ -221,7 +225,8 @@ impl<F: Question, R> Answerer<F, R> {
 
     /// This side is done with the cell. Its question must have been moved out.
     pub(crate) fn leave(self) {
-        Cell::leave(self.0.cast::<Cell<R, F::Payload>>());
+        // SAFETY: it is this side's, which is not used again.
+        unsafe { Cell::leave(self.0.cast::<Cell<R, F::Payload>>()) }
     }
 
     /// Has the asker cancelled? Stale on return.
@@ -235,15 +240,6 @@ impl<F: Question, R> Answerer<F, R> {
         self.cell().phase_from_queued(RUNNING)
     }
 
-    /// Moves the question out.
-    ///
-    /// # Safety
-    /// [`accept`](Self::accept) has won it, and it is moved out once.
-    pub(crate) unsafe fn take_accepted(&self) -> F {
-        // SAFETY: Q1, by the caller's word.
-        unsafe { self.0.as_ref().question.with_mut(|question| ManuallyDrop::take(&mut *question)) }
-    }
-
     /// Where the question lies.
     pub(crate) fn question(&self) -> *mut F {
         // SAFETY: this side has not left yet, so the cell is there. No reference is made.
@@ -252,10 +248,33 @@ impl<F: Question, R> Answerer<F, R> {
 
     /// Takes a question back that was not accepted; frees the cell.
     pub(crate) fn take_back(self, asker: Asker<R, F::Payload>) -> F {
-        let question = self.start().expect("a question in the asker's hand is not cancelled");
-        self.leave();
+        let (question, Accepted(side)) =
+            self.start().expect("a question in the asker's hand is not cancelled");
+        side.leave();
         drop(asker);
         question
+    }
+}
+
+/// The duty to answer a question that was won (Q1).
+#[must_use = "an asker waits for the answer"]
+pub(crate) struct Accepted<F: Question, R>(Answerer<F, R>);
+
+impl<F: Question, R> Accepted<F, R> {
+    /// Gives the answer and leaves.
+    pub(crate) fn finish(self, answer: Result<R, AskError>) {
+        let Accepted(side) = self;
+        // SAFETY: Q1: it was won, and this is the one answer.
+        unsafe { side.answer(answer) };
+        side.leave();
+    }
+}
+
+impl<R> Answerer<Promised, R> {
+    /// Wins the question; `None` if it was cancelled: then this side has left.
+    pub(crate) fn claim(self) -> Option<Accepted<Promised, R>> {
+        let (Promised, accepted) = self.start()?;
+        Some(accepted)
     }
 }
 
@@ -366,7 +385,8 @@ unsafe impl Send for Progress {}
 /// # Safety
 /// `state` is the first field of a `Cell<R, P>`, and one of its sides is the caller's.
 unsafe fn leave<R, P>(state: NonNull<AtomicU32>) {
-    Cell::<R, P>::leave(state.cast());
+    // SAFETY: it is such a cell, and the side is the caller's.
+    unsafe { Cell::<R, P>::leave(state.cast()) }
 }
 
 impl Progress {
@@ -409,6 +429,7 @@ impl<R, P> Drop for Asker<R, P> {
         // Q2: done.
         let answer = self.take();
         panic::ignore(|| drop(answer));
-        Cell::leave(self.0);
+        // SAFETY: it is this side's, which is not used again.
+        unsafe { Cell::leave(self.0) }
     }
 }

@@ -61,7 +61,7 @@ const PERMIT: u64 = 2;
 
 /// A message that was pushed nowhere, in its node.
 pub(crate) struct Unpushed {
-    node: NodePtr,
+    node: Option<NodePtr>,
     free: unsafe fn(NodePtr),
 }
 
@@ -70,14 +70,16 @@ unsafe impl Send for Unpushed {}
 
 impl Unpushed {
     pub(crate) fn new<E: Envelope + Send>(message: E) -> Self {
-        Unpushed { node: NodePtr::new(message), free: free::<E> }
+        Unpushed { node: Some(NodePtr::new(message)), free: free::<E> }
+    }
+
+    fn node(&self) -> &NodePtr {
+        self.node.as_ref().expect("it is taken out once, at the end")
     }
 
     /// The node, which is the caller's.
-    pub(crate) fn into_node(self) -> NodePtr {
-        let node = self.node;
-        std::mem::forget(self);
-        node
+    fn into_node(mut self) -> NodePtr {
+        self.node.take().expect("it is taken out once, at the end")
     }
 
     /// The message.
@@ -94,7 +96,7 @@ impl Unpushed {
 impl Drop for Unpushed {
     fn drop(&mut self) {
         // SAFETY: N1: this is the holder, and `new` has set the function of the message's type.
-        unsafe { (self.free)(self.node) }
+        self.node.take().into_iter().for_each(|node| unsafe { (self.free)(node) });
     }
 }
 
@@ -131,11 +133,10 @@ impl Waiter {
     /// that is closed, the message goes back, and so does the permit.
     fn enter(self, room: &Semaphore, word: &Word, why: impl FnOnce() -> Reason) {
         let Waiter { message, sender } = self;
-        let node = message.node;
-        let link = |head| node.set_next(head);
+        let (node, link) = (message.node().addr(), |head| message.node().set_next(head));
         // Ordering: the push is the writer side of MESSAGE for what the lock of the queue has
         // carried here.
-        match word.push(word.load(), (node.addr(), 1), Entry::Leave, link) {
+        match word.push(word.load(), (node, 1), Entry::Leave, link) {
             Ok(duty) => {
                 debug_assert_eq!(duty, Duty::Nothing, "the caller owns the mailbox");
                 let _pushed = message.into_node();
@@ -157,9 +158,8 @@ impl Waiter {
 /// Wakes the sender: user code.
 fn answer(sender: Answerer<Promised, Answer>, answer: Answer) {
     // A sender that gives up takes itself out of the queue, and withdraws nothing.
-    let begun = sender.accept();
-    debug_assert!(begun, "a waiter is answered once");
-    sender.finish(Ok(answer));
+    let accepted = sender.claim().expect("a waiter is answered once");
+    accepted.finish(Ok(answer));
 }
 
 /// The room of one mailbox.

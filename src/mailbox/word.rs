@@ -127,6 +127,11 @@ pub(crate) enum Duty {
     TakeOver,
 }
 
+/// A claim has won the mailbox. Made by the claims alone.
+#[derive(Debug)]
+#[must_use = "an owner that forgets its mailbox strands it"]
+pub(crate) struct Won(());
+
 /// What an owner does whose private list is at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an owner that forgets its duty strands the mailbox"]
@@ -382,31 +387,31 @@ impl Word {
 
     /// The blind first attempt of a send: never a load before it, so the line comes over once.
     #[inline(always)]
-    pub(crate) fn claim(&self) -> Result<(), Snapshot> {
+    pub(crate) fn claim(&self) -> Result<Won, Snapshot> {
         // Ordering: Acquire, reader side of HANDOVER. A failure is only the guess of the next
         // attempt.
         match self.0.compare_exchange(0, ONE, Acquire, Relaxed) {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(Won(())),
             Err(now) => Err(Snapshot(now)),
         }
     }
 
     /// `claim` of an idle mailbox whose entry is out, stale; after one that has failed.
     #[inline]
-    pub(crate) fn claim_beside(&self, seen: Snapshot) -> Result<(), Snapshot> {
+    pub(crate) fn claim_beside(&self, seen: Snapshot) -> Result<Won, Snapshot> {
         if seen.0 != SCHEDULED {
             return Err(seen);
         }
         // Ordering: Acquire, reader side of HANDOVER.
         match self.0.compare_exchange(SCHEDULED, ONE | SCHEDULED, Acquire, Relaxed) {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(Won(())),
             Err(now) => Err(Snapshot(now)),
         }
     }
 
     /// `claim` until it has won, or the mailbox is not idle: an attempt that fails because an entry
     /// has come out or was used up meanwhile is not the last.
-    pub(crate) fn claim_idle(&self) -> Result<(), Snapshot> {
+    pub(crate) fn claim_idle(&self) -> Result<Won, Snapshot> {
         let mut claimed = self.claim();
         while let Err(seen) = claimed {
             claimed = match seen.0 {
@@ -415,25 +420,21 @@ impl Word {
                 _ => return Err(seen),
             };
         }
-        Ok(())
+        claimed
     }
 
     /// Retries `claim` briefly while exactly one message is running and none is queued. Claiming
     /// moves fewer cache lines than enqueueing, and cannot overtake an accepted message.
     #[cold]
-    pub(crate) fn claim_soon(&self, seen: Snapshot) -> Result<(), Snapshot> {
-        let Err(mut seen) = self.claim_beside(seen) else { return Ok(()) };
-        let mut claimed = false;
+    pub(crate) fn claim_soon(&self, seen: Snapshot) -> Result<Won, Snapshot> {
+        let mut claimed = self.claim_beside(seen);
         let _ = hint::done_soon(|| {
-            if seen.0 == ONE {
-                match self.claim() {
-                    Ok(()) => claimed = true,
-                    Err(now) => seen = now,
-                }
+            if matches!(claimed, Err(Snapshot(ONE))) {
+                claimed = self.claim();
             }
-            claimed || seen.0 != ONE
+            !matches!(claimed, Err(Snapshot(ONE)))
         });
-        if claimed { Ok(()) } else { Err(seen) }
+        claimed
     }
 
     /// Is there nothing but `done` turns that are done? Stale on return.

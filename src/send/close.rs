@@ -113,22 +113,17 @@ impl<S> Strong<S> {
     /// there.
     #[inline(never)]
     fn last_gone(&mut self) {
-        // SAFETY: `release` has just said so; after the drop of the state only the handle's address
-        // is used.
+        // SAFETY: `release` has just said so, and only its address is used once the cell is freed.
         if let Some(mut sole) = unsafe { self.sole() } {
             if !needs_drop::<S>() {
-                // SAFETY: it needs no drop.
-                return unsafe { sole.free() };
+                return sole.free();
             }
             let done = with_local(|local| {
                 if local.in_turn() || self.has_executor() {
                     return false;
                 }
-                // SAFETY: once.
-                let drop_state = |sole: &mut Sole<S>| unsafe { sole.drop_state() };
-                local.enter_from(Depth::Outside, &mut sole, drop_state);
-                // SAFETY: it was dropped.
-                unsafe { sole.free() };
+                local.enter_from(Depth::Outside, &mut sole, Sole::drop_state);
+                sole.free();
                 settle(local);
                 true
             });

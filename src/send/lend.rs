@@ -7,8 +7,7 @@
 
 use crate::cell::refs::{Ref, Strong};
 use crate::error::{AskError, Reason};
-use crate::mailbox::list::Links;
-use crate::mailbox::node::NodePtr;
+use crate::mailbox::node::Unsent;
 use crate::mailbox::oneshot::{Asker, oneshot};
 use crate::mailbox::word::{Entry, Snapshot};
 use crate::panic;
@@ -37,15 +36,14 @@ impl<S: 'static> Strong<S> {
         let cell = self.to_ref();
         let (answerer, asker) = oneshot(Job::new(f));
         let loan = Loan { cell: &cell, asker: Some(asker) };
-        let node = NodePtr::new(Lent::<S, F, R>::new(answerer));
-        match self.put(local, seen, Links::one(node), entry) {
+        let node = Unsent::new(Lent::<S, F, R>::new(answerer));
+        match node.push(|links| self.put(local, seen, links, entry)) {
             Ok(owed) => {
                 self.discharge_for(local, owed, &|| loan.is_done());
                 loan.wait()
             }
-            Err(reason) => {
-                // SAFETY: it was made here of this, and pushed nowhere.
-                drop(unsafe { node.take_back::<Lent<S, F, R>>() });
+            Err((lent, reason)) => {
+                drop(lent);
                 self.header().report_refused(&reason, 1);
                 loan.take_back(reason)
             }

@@ -10,7 +10,7 @@ use crate::cell::refs::{Ref, Strong};
 use crate::cell::span::{Origin, Traced};
 use crate::error::{AskError, Reason, SendError, TurnPanic};
 use crate::mailbox::list::Chain;
-use crate::mailbox::node::NodePtr;
+use crate::mailbox::node::Unsent;
 use crate::mailbox::oneshot::{Asker, oneshot};
 use crate::mailbox::word::Snapshot;
 use crate::panic::{self, Payload};
@@ -110,15 +110,14 @@ impl<S: 'static> Strong<S> {
                 Err(seen) => self.send_slow(local, seen, message, By::Sender),
             };
         }
-        let node = NodePtr::new(Tell::<S, L>::new(message));
+        let node = Unsent::new(Tell::<S, L>::new(message));
         let left = if self.has_executor() {
-            self.enter_one(local, node)
+            self.enter_one(local, node.node())
         } else {
-            self.defer_one(local, node)
+            self.defer_one(local, node.node())
         };
         let Err(seen) = left else { return Ok(()) };
-        // SAFETY: it was made here of such a message, and pushed nowhere.
-        let pushed = unsafe { self.push_node::<Tell<S, L>>(local, seen, node, By::Sender) };
+        let pushed = self.push_node(local, seen, node, By::Sender);
         pushed.map_err(|(tell, reason)| self.refused(1, tell.message, reason))
     }
 
@@ -169,8 +168,7 @@ impl<S: 'static> Strong<S> {
     /// The mailbox is full, and the message goes to the hook.
     pub(crate) fn drop_newest<L: Message<S>>(&self, message: L) {
         self.header().report_dropped_newest();
-        // SAFETY: this handle keeps the cell, whose state is an S.
-        panic::ignore(|| unsafe { give_back::<S, L>(self.header(), message) });
+        panic::ignore(|| give_back(self.on_undelivered(), self.header(), message));
     }
 
     /// Sends many messages in one step, in their order: all or none.
@@ -195,19 +193,19 @@ impl<S: 'static> Strong<S> {
     ) -> Result<(), SendError<Vec<L>>> {
         let mut chain = Chain::<Tell<S, L>>::new();
         messages.for_each(|message| chain.append(Tell::new(message)));
-        let Some(links) = chain.into_links() else { return Ok(()) };
         with_local(|local| {
-            let refused = match self.push_links(local, Snapshot::IDLE, links, By::Sender) {
-                Ok(owed) => {
+            let push = |links| self.push_links(local, Snapshot::IDLE, links, By::Sender);
+            match chain.push(push) {
+                None => Ok(()),
+                Some(Ok(owed)) => {
                     self.discharge(local, owed, By::Sender);
-                    return Ok(());
+                    Ok(())
                 }
-                Err(reason) => reason,
-            };
-            // SAFETY: the links of this chain, refused.
-            let mut chain = unsafe { Chain::<Tell<S, L>>::from_links(links) };
-            let back: Vec<_> = chain.take_back().map(|tell| tell.message).collect();
-            Err(self.refused(back.len() as u64, back, refused))
+                Some(Err((mut chain, reason))) => {
+                    let back: Vec<_> = chain.take_back().map(|tell| tell.message).collect();
+                    Err(self.refused(back.len() as u64, back, reason))
+                }
+            }
         })
     }
 

@@ -7,7 +7,7 @@ use crate::cell::owner::Owed;
 use crate::cell::refs::Strong;
 use crate::error::{Reason, SendError, StopCause};
 use crate::mailbox::list::Links;
-use crate::mailbox::node::{Envelope, NodePtr};
+use crate::mailbox::node::{Envelope, NodePtr, Unsent};
 use crate::mailbox::word::{CLOSED, Entry, Refusal, Snapshot};
 use crate::thread::context::Local;
 use crate::thread::list::{defer_entry, hint_by};
@@ -59,46 +59,42 @@ impl<S: 'static> Strong<S> {
         let node;
         // What a busy `send` comes to; everything else is below.
         if seen != Snapshot::IDLE && self.is_direct() {
-            node = NodePtr::new(message);
-            let link = |head| node.set_next(head);
-            match self.header().word.push_busy(seen, node.addr(), Entry::Drain, link) {
+            node = Unsent::new(message);
+            match self.push_busy(seen, node.node(), Entry::Drain) {
                 Ok(()) => return Ok(()),
                 Err(now) => seen = now,
             }
         } else if self.is_full() {
             return Err((message, Reason::Full));
         } else {
-            node = NodePtr::new(message);
+            node = Unsent::new(message);
         }
-        // SAFETY: it was made here of an E, and pushed nowhere.
-        unsafe { self.push_node(local, seen, node, by) }
+        self.push_node(local, seen, node, by)
     }
 
-    /// The same for a message in its node.
-    ///
-    /// # Safety
-    /// The node was made of an E, it is the caller's, and is so again only if it comes back.
+    /// [`push`](Self::push) of a message in its node.
     #[inline(never)]
-    pub(super) unsafe fn push_node<E: Envelope>(
+    pub(super) fn push_node<E: Envelope>(
         &self,
         local: &Local,
         seen: Snapshot,
-        node: NodePtr,
+        node: Unsent<E>,
         by: By,
     ) -> Result<(), (E, Reason)> {
-        match self.push_links(local, seen, Links::one(node), by) {
-            Ok(owed) => {
-                self.discharge(local, owed, by);
-                Ok(())
-            }
-            // SAFETY: the caller's word, and it was pushed nowhere.
-            Err(reason) => Err((unsafe { node.take_back::<E>() }, reason)),
-        }
+        let owed = node.push(|links| self.push_links(local, seen, links, by))?;
+        self.discharge(local, owed, by);
+        Ok(())
+    }
+
+    /// Pushes a node for as long as that needs nothing but the push.
+    #[inline(always)]
+    fn push_busy(&self, seen: Snapshot, node: &NodePtr, entry: Entry) -> Result<(), Snapshot> {
+        self.header().word.push_busy(seen, node.addr(), entry, |head| node.set_next(head))
     }
 
     /// Leaves a message for this thread's list.
     #[inline(always)]
-    pub(super) fn defer_one(&self, local: &Local, node: NodePtr) -> Result<(), Snapshot> {
+    pub(super) fn defer_one(&self, local: &Local, node: &NodePtr) -> Result<(), Snapshot> {
         match self.leave_first(node) {
             Ok(entry) => {
                 defer_entry(local, entry);
@@ -107,20 +103,16 @@ impl<S: 'static> Strong<S> {
             Err(seen) => {
                 // This thread comes to what stands in its list.
                 let entry = if local.knows(self.addr()) { Entry::Leave } else { Entry::Drain };
-                let link = |head| node.set_next(head);
-                self.header().word.push_busy(seen, node.addr(), entry, link)
+                self.push_busy(seen, node, entry)
             }
         }
     }
 
     /// Leaves a message for the executor, which comes to the entry that is out.
     #[inline(always)]
-    pub(super) fn enter_one(&self, local: &Local, node: NodePtr) -> Result<(), Snapshot> {
-        let word = &self.header().word;
-        let link = |head| node.set_next(head);
-        let Err(seen) = word.push_busy(word.load(), node.addr(), Entry::Leave, link) else {
-            return Ok(());
-        };
+    pub(super) fn enter_one(&self, local: &Local, node: &NodePtr) -> Result<(), Snapshot> {
+        let seen = self.header().word.load();
+        let Err(seen) = self.push_busy(seen, node, Entry::Leave) else { return Ok(()) };
         if seen != Snapshot::IDLE || is_executor_gone(self.header()) {
             return Err(seen);
         }
@@ -136,10 +128,13 @@ impl<S: 'static> Strong<S> {
         seen: Snapshot,
         links: Links,
         by: By,
-    ) -> Result<Owed, Reason> {
+    ) -> Result<Owed, (Links, Reason)> {
         let mut seen = seen;
         if self.has_executor() || by == By::Poster {
-            seen = self.look_at_executor()?;
+            match self.look_at_executor() {
+                Ok(now) => seen = now,
+                Err(reason) => return Err((links, reason)),
+            }
         }
         self.put(local, seen, links, self.entry(local, by))
     }

@@ -17,7 +17,7 @@ use crate::cell::owner::{Claimed, Owed, Owner};
 use crate::cell::refs::Strong;
 use crate::error::Reason;
 use crate::mailbox::list::Links;
-use crate::mailbox::node::{Envelope, NodePtr};
+use crate::mailbox::node::{Envelope, Unsent};
 use crate::mailbox::oneshot::{Asker, Promised, oneshot};
 use crate::mailbox::semaphore::{Acquired, Answer, Semaphore, Unpushed, Waiter as Queued};
 use crate::mailbox::word::{CLOSED, Entry, Refusal, Snapshot};
@@ -128,11 +128,12 @@ impl<S: 'static> Strong<S> {
         seen: Snapshot,
         links: Links,
         entry: Entry,
-    ) -> Result<Owed, Reason> {
+    ) -> Result<Owed, (Links, Reason)> {
         if self.is_bounded() {
             return self.put_with_permits(local, seen, links, entry);
         }
-        self.push_nodes(seen, links, entry).map_err(|refusal| self.reason(refusal))
+        let pushed = self.push_nodes(seen, links, entry);
+        pushed.map_err(|(links, refusal)| (links, self.reason(refusal)))
     }
 
     #[inline(never)]
@@ -142,44 +143,54 @@ impl<S: 'static> Strong<S> {
         seen: Snapshot,
         links: Links,
         entry: Entry,
-    ) -> Result<Owed, Reason> {
+    ) -> Result<Owed, (Links, Reason)> {
         // A sender that must not leave its message to others takes the mailbox first.
-        if entry != Entry::DrainOnly && self.room().try_acquire(links.len) {
+        if entry != Entry::DrainOnly && self.room().try_acquire(links.len()) {
             return self.put_permitted(seen, links, entry);
         }
         let now = self.header().word.load();
         if now.has(CLOSED) {
-            return Err(self.reason(Refusal::Closed));
+            return Err((links, self.reason(Refusal::Closed)));
         }
         let is_run = now.count() > 0 && !now.is_pending();
         match entry {
-            Entry::DrainOnly if is_run => Err(self.reason(Refusal::Busy)),
+            Entry::DrainOnly if is_run => Err((links, self.reason(Refusal::Busy))),
             Entry::Drain | Entry::DrainOnly if !is_run => self.put_as_owner(local, links, entry),
-            _ => Err(Reason::Full),
+            _ => Err((links, Reason::Full)),
         }
     }
 
     /// Puts nodes in that have their permits.
-    fn put_permitted(&self, seen: Snapshot, links: Links, entry: Entry) -> Result<Owed, Reason> {
-        self.push_nodes(seen, links, entry).map_err(|refusal| {
-            self.room().give_back(links.len);
+    fn put_permitted(
+        &self,
+        seen: Snapshot,
+        links: Links,
+        entry: Entry,
+    ) -> Result<Owed, (Links, Reason)> {
+        self.push_nodes(seen, links, entry).map_err(|(links, refusal)| {
+            self.room().give_back(links.len());
             // The one that closed it may not have seen that there is a semaphore.
             self.header().refuse_waiters();
-            self.reason(refusal)
+            (links, self.reason(refusal))
         })
     }
 
     /// Puts nodes into a mailbox that has no room and is not run: its new owner takes a message up
     /// at once, which makes room for one.
     #[cold]
-    fn put_as_owner(&self, local: &Local, links: Links, entry: Entry) -> Result<Owed, Reason> {
-        let room = self.room();
-        let is_there = || room.is_waited_for() || room.has(links.len);
+    fn put_as_owner(
+        &self,
+        local: &Local,
+        links: Links,
+        entry: Entry,
+    ) -> Result<Owed, (Links, Reason)> {
+        let (room, len) = (self.room(), links.len());
+        let is_there = || room.is_waited_for() || room.has(len);
         let deadline = Cutoff::new(&MonotonicClock, Limit::Unlimited);
         let until = Until { done: &is_there, deadline };
         for _ in 0..2 {
-            if room.is_waited_for() || !room.has(links.len - 1) {
-                return Err(Reason::Full);
+            if room.is_waited_for() || !room.has(len - 1) {
+                return Err((links, Reason::Full));
             }
             let owner = match self.claim_idle() {
                 Ok(claimed) => claimed.into_owner(),
@@ -188,35 +199,41 @@ impl<S: 'static> Strong<S> {
                     None => break,
                 },
             };
-            if owner.first().is_none_or(|first| !first.resumes()) && room.overdraw(links.len)
-                || room.try_acquire(links.len)
+            if owner.first().is_none_or(|first| !first.resumes()) && room.overdraw(len)
+                || room.try_acquire(len)
             {
                 return self.put_by(local, owner, links);
             }
             // A turn that has begun goes on first, and makes no room.
             drain_until(local, owner, &until);
-            if entry == Entry::Drain && room.try_acquire(links.len) {
+            if entry == Entry::Drain && room.try_acquire(len) {
                 return self.put_permitted(Snapshot::IDLE, links, entry);
             }
         }
-        Err(match entry {
+        let reason = match entry {
             _ if self.header().word.load().has(CLOSED) => self.reason(Refusal::Closed),
             Entry::DrainOnly => self.reason(Refusal::Busy),
             _ => Reason::Full,
-        })
+        };
+        Err((links, reason))
     }
 
     /// Puts nodes that have their permits in, by the mailbox's owner, who runs what was there
     /// first.
-    fn put_by(&self, local: &Local, mut owner: Owner, links: Links) -> Result<Owed, Reason> {
+    fn put_by(
+        &self,
+        local: &Local,
+        mut owner: Owner,
+        links: Links,
+    ) -> Result<Owed, (Links, Reason)> {
         match self.put_permitted(Snapshot::IDLE, links, Entry::Leave) {
             Ok(_) => {
                 owner.settle();
                 Ok(Owed::Drain(owner))
             }
-            Err(reason) => {
+            Err(refused) => {
                 drain(local, owner);
-                Err(reason)
+                Err(refused)
             }
         }
     }
@@ -254,15 +271,11 @@ impl<S: 'static> Strong<S> {
 
     /// Sends a message that has its permit.
     fn send_permitted<E: Envelope>(&self, local: &Local, message: E) -> Sent<E> {
-        let (node, entry) = (NodePtr::new(message), self.entry(local, By::Sender));
-        match self.put_permitted(Snapshot::IDLE, Links::one(node), entry) {
-            Ok(owed) => {
-                self.discharge(local, owed, By::Sender);
-                Ok(())
-            }
-            // SAFETY: it was made above of an E, and pushed nowhere.
-            Err(reason) => Err((unsafe { node.take_back::<E>() }, reason)),
-        }
+        let entry = self.entry(local, By::Sender);
+        let put = |links| self.put_permitted(Snapshot::IDLE, links, entry);
+        let owed = Unsent::new(message).push(put)?;
+        self.discharge(local, owed, By::Sender);
+        Ok(())
     }
 }
 

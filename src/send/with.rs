@@ -106,8 +106,9 @@ impl<S: 'static> Strong<S> {
         // SAFETY: E2: the frame is ours until the push, and from then on both sides use this one
         // pointer.
         let message = unsafe { &*NodeOf::message(frame) };
-        let owed =
-            self.put(local, seen, Links::one(node), entry).map_err(|reason| self.refuse(reason))?;
+        let owed = self
+            .put(local, seen, Links::one(node), entry)
+            .map_err(|(_frame, reason)| self.refuse(reason))?;
         // Leaving this frame before the message is done would leave a dangling node in the mailbox.
         let stay = AbortOnUnwind;
         self.discharge_for(local, owed, &|| message.is_done());

@@ -22,6 +22,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, null, null_mut, without_provenance};
 
 use crate::cell::header::Header;
@@ -132,6 +133,9 @@ pub(crate) enum Leaves {
 #[must_use = "it is lost with its mailbox"]
 pub(crate) struct Far(NonNull<()>);
 
+/// What does not fit into the thread-local.
+type Allocation = Box<VecDeque<NonNull<()>>>;
+
 /// A queue whose first places lie in the thread-local itself; the others are an allocation that
 /// lives until the list has been run or given away.
 struct Fifo<const N: usize> {
@@ -142,14 +146,15 @@ struct Fifo<const N: usize> {
     ring: [Cell<*mut ()>; N],
     /// Is something in the allocation?
     is_far: Cell<bool>,
-    far: Cell<*mut VecDeque<NonNull<()>>>,
+    /// Dropped by no thread's end: it is empty then.
+    far: Cell<Option<ManuallyDrop<Allocation>>>,
 }
 
 impl<const N: usize> Fifo<N> {
     const fn new() -> Self {
         let ring = [const { Cell::new(null_mut()) }; N];
         let (first, near, places) = (Cell::new(0), Cell::new(0), Cell::new(N));
-        let (is_far, far) = (Cell::new(false), Cell::new(null_mut()));
+        let (is_far, far) = (Cell::new(false), Cell::new(None));
         Fifo { first, near, places, ring, is_far, far }
     }
 
@@ -175,11 +180,9 @@ impl<const N: usize> Fifo<N> {
     #[cold]
     #[inline(never)]
     fn push_far(&self, raw: NonNull<()>) -> bool {
-        if self.far.get().is_null() {
-            self.far.set(Box::into_raw(Box::default()));
-        }
-        // SAFETY: it is a box of ours, which this thread alone reaches.
-        unsafe { &mut *self.far.get() }.push_back(raw);
+        let mut far = self.far.take().unwrap_or_default();
+        far.push_back(raw);
+        self.far.set(Some(far));
         self.is_far.set(true);
         self.places.get() > 0
     }
@@ -198,18 +201,17 @@ impl<const N: usize> Fifo<N> {
     }
 
     fn pop_far(&self) -> Option<NonNull<()>> {
-        // SAFETY: null, or a box of ours, which this thread alone reaches.
-        let far = unsafe { self.far.get().as_mut() }?;
+        let mut far = self.far.take()?;
         let raw = far.pop_front();
         self.is_far.set(!far.is_empty());
+        self.far.set(Some(far));
         raw
     }
 
     /// Gives the allocation back, if it is empty.
     fn tidy(&self) {
-        if !self.is_far.get() && !self.far.get().is_null() {
-            // SAFETY: it is a box of ours, taken out once, and empty.
-            drop(unsafe { Box::from_raw(self.far.replace(null_mut())) });
+        if !self.is_far.get() {
+            self.far.take().into_iter().for_each(|far| drop(ManuallyDrop::into_inner(far)));
         }
     }
 
@@ -256,14 +258,12 @@ impl Local {
 
     /// Is it inside work of the crate's own, with no turn on top of that?
     pub(crate) fn is_at_work(&self) -> bool {
-        // SAFETY: F1: the frame is on this thread's stack, below us.
-        unsafe { self.top.get().as_ref() }.is_some_and(|frame| frame.is_work())
+        self.frames().next().is_some_and(Frame::is_work)
     }
 
     /// Would a drain that begins here be this thread's outermost one?
     pub(crate) fn is_outermost(&self) -> bool {
-        // SAFETY: F1: the frame is on this thread's stack, below us.
-        unsafe { self.top.get().as_ref() }.is_none_or(|frame| frame.mailbox.get() == LIST)
+        self.frames().next().is_none_or(|frame| frame.mailbox.get() == LIST)
     }
 
     /// Is this thread running that mailbox, at any depth?
@@ -280,7 +280,7 @@ impl Local {
     pub(crate) fn held_up(&self) -> Vec<Ref> {
         let mailboxes = self.frames().filter_map(Frame::mailbox);
         // SAFETY: F2: the right to run it is borrowed by a function below us, so the cell is alive.
-        mailboxes.map(|mailbox| unsafe { Ref::retain(mailbox) }).collect()
+        mailboxes.map(|mailbox| unsafe { Ref::retain_at(mailbox) }).collect()
     }
 
     /// The frames, the innermost first.

@@ -337,10 +337,7 @@ impl Drive<'_> {
 
     /// The message has begun a turn that waits, or has gone on with it: the turn has its own node.
     fn suspended(&mut self, taken: Taken) {
-        self.in_hand = None;
-        self.meter.count();
-        // SAFETY: moved out by `run`, and forgotten here.
-        unsafe { taken.free(self.row) };
+        self.free(taken);
     }
 
     /// Lies down in a turn that is pending. If it was woken meanwhile, or the actor stopped, the turn
@@ -374,8 +371,14 @@ impl Drive<'_> {
     /// The message has been run or discarded.
     #[inline(always)]
     fn finish(&mut self, owner: &mut Owner, taken: Taken) {
-        self.in_hand = None;
         owner.count_turn();
+        self.free(taken);
+    }
+
+    /// Frees the node of a message that was in hand.
+    #[inline(always)]
+    fn free(&mut self, taken: Taken) {
+        self.in_hand = None;
         self.meter.count();
         // SAFETY: moved out by `run`, `discard` or what came of it, and forgotten here.
         unsafe { taken.free(self.row) };

@@ -9,13 +9,12 @@
 use super::run::{drive, drive_on, drive_panicked, within_budget};
 use crate::budget::{Budget, Meter, Surroundings};
 use crate::cell::header::stops;
-use crate::cell::owner::{Claimed, Held, Owner};
+use crate::cell::owner::{Claimed, Few, Held, Owner};
 use crate::cell::refs::{Queued, Scheduled};
 use crate::cell::resident::Env;
 use crate::mailbox::chunk::Row;
 use crate::mailbox::list::Batch;
-use crate::mailbox::node::{NodePtr, Taken};
-use crate::mailbox::word::Snapshot;
+use crate::mailbox::node::Taken;
 use crate::panic::{self, Payload};
 use crate::pool::linger;
 use crate::thread::context::{Frame, Lent, Local};
@@ -100,20 +99,21 @@ impl ListRun<'_> {
     /// The short way: no meter, no frame for the state, and the list's own frame.
     #[inline(always)]
     fn entry(&mut self, entry: Scheduled) {
-        let (claimed, before) = match entry.take_few() {
-            Ok(taken) => taken,
+        let few = match entry.take_few() {
+            Ok(few) => few,
             Err(entry) => return self.drive(entry.take_over()),
         };
-        if before.count() > 1 {
-            return self.few(claimed, before);
+        if !few.is_one() {
+            return self.few(few);
         }
         // A stop that is over has closed the mailbox, and that is not taken as a few. This is one
         // that is under way.
-        if claimed.is_disturbed() {
-            return self.drive(Some(claimed.into_owner_before_turn(before)));
+        if few.is_disturbed() {
+            return self.drive(Some(few.into_owner()));
         }
+        let (claimed, taken) = few.into_one();
         let lent = self.frame.lend_to(claimed);
-        let Some(lent) = self.turn(lent, NodePtr::at(before.head()).alone()) else { return };
+        let Some(lent) = self.turn(lent, taken) else { return };
         let claimed = self.frame.take_back(lent);
         self.wait_a_moment(&claimed, 1);
         if let Err(claimed) = claimed.release_one() {
@@ -124,13 +124,13 @@ impl ListRun<'_> {
 
     /// The short way of more than one.
     #[inline(never)]
-    fn few(&mut self, claimed: Claimed, before: Snapshot) {
+    fn few(&mut self, few: Few) {
         // In this order (NEWS).
         let news = stops();
-        if claimed.is_disturbed() {
-            return self.drive(Some(claimed.into_owner_before_turn(before)));
+        if few.is_disturbed() {
+            return self.drive(Some(few.into_owner()));
         }
-        self.rest.append_newest_first(before.head());
+        let claimed = few.into_list(&mut self.rest);
         let mut lent = self.frame.lend_to(claimed);
         while let Some(taken) = self.rest.pop() {
             let Some(still_lent) = self.turn(lent, taken) else { return };

@@ -76,7 +76,7 @@ impl Number {
     /// # Safety
     /// The payload is a `Number`, moved out here, and `env` a [`Bare`].
     unsafe fn run(payload: *mut u8, env: *const ()) {
-        // SAFETY: the caller's word.
+        // SAFETY: the payload is a `Number`, moved out once, and `env` a `Bare`.
         let (number, bare) = unsafe { (payload.cast::<Self>().read(), &*env.cast::<Bare>()) };
         bare.order.lock().expect("one thread at a time").push(*number.0.get_ref());
     }
@@ -111,7 +111,8 @@ impl Bare {
     /// Runs what waits, by the owner.
     fn run(&self, done: u64) -> u64 {
         let mut batch = Batch::new();
-        batch.append_newest_first(self.word.take(self.word.load(), done).head());
+        // SAFETY: N1: the word is main's, and so is what waits in it.
+        unsafe { batch.append_newest_first(self.word.take(self.word.load(), done).head()) };
         let mut row = Row::new();
         let mut turns = 0;
         while let Some(taken) = batch.pop() {

@@ -7,7 +7,7 @@ use std::task::{Wake, Waker};
 
 use super::super::actor::promise;
 use super::super::error::AskError;
-use super::super::mailbox::oneshot::{Answerer, Asker, Question, oneshot};
+use super::super::mailbox::oneshot::{Answerer, Asker, Promised, Question, oneshot};
 use super::super::send::wait::poll_for;
 use super::super::time::Limit;
 use super::super::wait_list::Waiter;
@@ -39,8 +39,10 @@ fn answer(answerer: Answerer<Asked, Answer>) {
     let cancelled = answerer.is_cancelled();
     match answerer.start() {
         Some(_) if cancelled => panic!("started after it was cancelled"),
-        Some(Asked(track)) => answerer.finish(Ok(Track::new(track.get_ref() + 1))),
-        None => answerer.leave(),
+        Some((Asked(track), accepted)) => {
+            accepted.finish(Ok(Track::new(track.get_ref() + 1)));
+        }
+        None => {}
     }
 }
 
@@ -111,12 +113,13 @@ pub(super) fn r5_unclaimed() {
     }
     let gone = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let answer = Gone(gone.clone());
-    let (answerer, mut asker) = oneshot::<_, Gone>(question());
+    let (answerer, mut asker) = oneshot::<_, Gone>(Promised);
     let kept = Arc::new(answerer);
     let gives = kept.clone();
     let thread = spawn(move || {
-        drop(gives.start().expect("nobody cancels"));
-        gives.answer(Ok(answer));
+        assert!(gives.accept(), "nobody cancels");
+        // SAFETY: it was won just now, and is answered once.
+        unsafe { gives.answer(Ok(answer)) };
     });
     let _ = asker.watch(Waiter::Thread(current()));
     drop(asker);

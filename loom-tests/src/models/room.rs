@@ -376,17 +376,15 @@ pub(super) fn room_forgotten() {
 
 /// A question that waits for room, and is answered.
 pub(super) fn room_asked() {
-    let shared = Shared::small(Overflow::Reject);
-    let thread = shared.spawn(|shared| {
-        let mail = Mail::<OWN>::new(&shared.books, 1, 1);
-        let question = move |log: &mut Log| {
-            log.handle(mail);
-            Track::new(log.last[1])
-        };
-        let answer = shared.actor.waiting().call(question).wait();
-        assert_eq!(*answer.expect("room is made").get_ref(), 1);
-    });
-    shared.fill();
+    let shared = Shared::full(1);
+    let thread = shared.spawn(|shared| shared.queue().run_next());
+    let mail = Mail::<OWN>::new(&shared.books, 1, 1);
+    let question = move |log: &mut Log| {
+        log.handle(mail);
+        Track::new(log.last[1])
+    };
+    let answer = shared.actor.waiting().call(question).wait();
+    assert_eq!(*answer.expect("room is made").get_ref(), 1);
     thread.join();
     shared.finish();
 }

@@ -155,7 +155,7 @@ pub(super) fn r8_entry_given_up() {
     let actor = Strong::new(Log::new(&books));
     let mail = Mail::<OWN>::new(&books, 0, 1);
     let node = NodePtr::new(Tell::<Log, _>::new(Closure::new(mail.message())));
-    let Ok(entry) = actor.leave_first(node) else { unreachable!("it is idle") };
+    let Ok(entry) = actor.leave_first(&node) else { unreachable!("it is idle") };
     let theirs = actor.clone();
     let mail = Mail::<OWN>::new(&books, 1, 1);
     let thread = spawn(move || {

@@ -2,13 +2,12 @@
 
 use std::marker::PhantomData;
 
-use super::{Answers, why_not};
+use super::{Answers, Stays, staying, why_not};
 use crate::cell::message::Message;
-use crate::cell::owner::InTurn;
-use crate::cell::resident::Env;
+use crate::cell::resident::Place;
 use crate::error::{ActorName, AskError, Reason, TurnPanic};
 use crate::mailbox::node::{Envelope, VTable};
-use crate::mailbox::oneshot::{Answerer, Asker, Question};
+use crate::mailbox::oneshot::{Accepted, Answerer, Asker, Question};
 use crate::panic::{self, Payload};
 
 /// A message in a oneshot.
@@ -30,15 +29,16 @@ impl<S, L: Message<S>> Question for Asked<S, L> {
     }
 }
 
-/// The node's part. The answerer is taken out when it answers, so that a panic in giving the answer
-/// is not answered again.
+/// The node's part: the question, then the duty to answer it. That is taken out when it answers, so
+/// that a panic in giving the answer is not answered again.
 pub(crate) struct Ask<S, L: Message<S>> {
     answerer: Option<Answerer<Asked<S, L>, L::Answer>>,
+    accepted: Option<Accepted<Asked<S, L>, L::Answer>>,
 }
 
 impl<S: 'static, L: Message<S>> Ask<S, L> {
     pub(crate) fn new(answerer: Answerer<Asked<S, L>, L::Answer>) -> Self {
-        Ask { answerer: Some(answerer) }
+        Ask { answerer: Some(answerer), accepted: None }
     }
 
     /// The message, of a question that was accepted nowhere.
@@ -48,47 +48,37 @@ impl<S: 'static, L: Message<S>> Ask<S, L> {
             None => unreachable!("a question that was accepted nowhere was not answered"),
         }
     }
+}
 
-    /// # Safety
-    /// E1.
-    unsafe fn run(payload: *mut u8, env: *const ()) {
-        // SAFETY: E1: the payload is an `Ask<S, L>`, and the owner alone reaches it.
-        let this = unsafe { &mut *payload.cast::<Self>() };
-        let Some(answerer) = this.answerer.take() else { return };
-        let Some(question) = answerer.start() else { return answerer.leave() };
-        this.answerer = Some(answerer);
-        // SAFETY: E1: the owner's state and cell.
-        let answer = unsafe {
-            let turn = InTurn::new(Env::cell(env));
-            Env::with_state(env, |state| question.message.run(state, turn))
-        };
-        if let Some(answerer) = this.answerer.take() {
-            answerer.finish(Ok(answer));
+impl<S: 'static, L: Message<S>> Stays for Ask<S, L> {
+    type State = S;
+
+    fn run(&mut self, mut place: Place<'_, S>) {
+        let Some(answerer) = self.answerer.take() else { return };
+        let Some((question, accepted)) = answerer.start() else { return };
+        self.accepted = Some(accepted);
+        let turn = place.in_turn();
+        let answer = place.with_state(|state| question.message.run(state, turn));
+        if let Some(accepted) = self.accepted.take() {
+            accepted.finish(Ok(answer));
         }
     }
 
-    /// # Safety
-    /// E1.
-    unsafe fn discard(payload: *mut u8, env: *const ()) {
-        // SAFETY: E1, as above.
-        let (this, reason) = unsafe { (&mut *payload.cast::<Self>(), why_not(env)) };
-        answer(this.answerer.take(), reason.into());
+    fn discard(&mut self, place: Place<'_, S>) {
+        answer(self.answerer.take(), why_not(place.header()).into());
     }
 
-    /// # Safety
-    /// E1, after `run` has unwound.
-    unsafe fn panicked(payload: *mut u8, env: *const (), panic: Payload) {
-        // SAFETY: E1, as above; the owner keeps the cell.
-        let (this, header) = unsafe { (&mut *payload.cast::<Self>(), &*Env::cell(env)) };
-        if let Some(answerer) = this.answerer.take() {
-            answerer.finish(Err(AskError::Panicked(TurnPanic::of(header.name(), &panic))));
+    fn panicked(&mut self, place: Place<'_, S>, panic: Payload) {
+        if let Some(accepted) = self.accepted.take() {
+            let told = TurnPanic::of(place.header().name(), &panic);
+            accepted.finish(Err(AskError::Panicked(told)));
         }
         panic::discard(panic);
     }
 }
 
 impl<S: 'static, L: Message<S>> Envelope for Ask<S, L> {
-    const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::discard, Self::panicked);
+    const VTABLE: &'static VTable = &staying::<Self>();
 }
 
 impl<S: 'static, L: Message<S>> Answers for Ask<S, L> {
@@ -111,12 +101,8 @@ impl<S, L: Message<S>> Drop for Ask<S, L> {
 
 /// Answers a question that is not run, unless its asker has withdrawn it.
 fn answer<S, L: Message<S>>(answerer: Option<Answerer<Asked<S, L>, L::Answer>>, error: AskError) {
-    let Some(answerer) = answerer else { return };
-    match answerer.start() {
-        Some(question) => {
-            answerer.finish(Err(error));
-            drop(question);
-        }
-        None => answerer.leave(),
+    if let Some((question, accepted)) = answerer.and_then(Answerer::start) {
+        accepted.finish(Err(error));
+        drop(question);
     }
 }

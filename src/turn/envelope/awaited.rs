@@ -97,10 +97,9 @@ impl<M: Suspends> Question for Turn<M> {
     }
 
     unsafe fn take_payload(this: *mut Self) -> M::Payload {
-        // SAFETY: E4: no reference to the whole turn is made: the rest of it is the mailbox's.
-        let slot = unsafe { &(*this).slot };
-        // SAFETY: E4: the caller has won the question.
-        unsafe { slot.take_message() }.payload()
+        // SAFETY: E4: the caller has won the question. No reference to the whole turn is made: the
+        // rest of it is the mailbox's.
+        unsafe { (*this).slot.take_message() }.payload()
     }
 }
 
@@ -190,13 +189,15 @@ impl<M: Suspends> Held<M> {
     /// The turn is over.
     fn finish(mut self, header: &Header, answer: Result<M::Answer, AskError>) {
         self.0.unregister(header);
-        self.answerer().answer(answer);
+        // SAFETY: Q1: the turn has begun, so its question was won; it is over once.
+        unsafe { self.answerer().answer(answer) };
     }
 
     /// Answers a turn that has not begun, unless its asker has it back.
     fn refuse(mut self, error: AskError) {
         if let Some(message) = self.start() {
-            self.answerer().answer(Err(error));
+            // SAFETY: Q1: `start` has won the question, and the right to the turn goes with this.
+            unsafe { self.answerer().answer(Err(error)) };
             panic::ignore(|| drop(message));
         }
     }
@@ -259,19 +260,17 @@ impl<M: Suspends> Awaited<M> {
     /// # Safety
     /// E1.
     unsafe fn run(payload: *mut u8, env: *const ()) -> Ran {
-        // SAFETY: E1: the payload is an `Awaited<M>`, which the owner alone reaches; it keeps the cell.
-        let (this, header) = unsafe { (&mut *payload.cast::<Self>(), &*Env::cell(env)) };
+        // SAFETY: E1: the payload is an `Awaited<M>`, which the owner alone reaches.
+        let (this, env) = unsafe { (&mut *payload.cast::<Self>(), Env::at(env)) };
+        debug_assert!(env.is_in_cell(), "a future borrows a state that moves");
         let Some(turn) = &mut this.turn else { return Ran::Done };
         // SAFETY: E1, H1: this is the owner, and a list with such a message is run without moving the
         // state.
-        let polled = unsafe {
-            debug_assert!(Env::is_in_cell(env), "a future borrows a state that moves");
-            turn.poll(Env::cell(env))
-        };
+        let polled = unsafe { turn.poll(env.cell()) };
         let Some(turn) = this.turn.take() else { return Ran::Done };
         match polled {
             Polled::Pending => return Ran::Suspended(turn.0.into_raw()),
-            Polled::Over(answer) => turn.finish(header, answer),
+            Polled::Over(answer) => turn.finish(env.header(), answer),
             Polled::Cancelled => {}
         }
         Ran::Done
@@ -280,9 +279,9 @@ impl<M: Suspends> Awaited<M> {
     /// # Safety
     /// E1.
     unsafe fn discard(payload: *mut u8, env: *const ()) {
-        // SAFETY: E1: the payload is an `Awaited<M>`, which the owner alone reaches; it keeps the cell.
-        let (this, header, reason) =
-            unsafe { (&mut *payload.cast::<Self>(), &*Env::cell(env), why_not(env)) };
+        // SAFETY: E1: the payload is an `Awaited<M>`, which the owner alone reaches.
+        let (this, header) = unsafe { (&mut *payload.cast::<Self>(), Env::at(env).header()) };
+        let reason = why_not(header);
         let Some(mut turn) = this.turn.take() else { return };
         if turn.slot().has_begun() {
             let why = AskError::from(reason);
@@ -296,8 +295,8 @@ impl<M: Suspends> Awaited<M> {
     /// # Safety
     /// E1, after `run` has unwound.
     unsafe fn panicked(payload: *mut u8, env: *const (), panic: Payload) {
-        // SAFETY: E1: the payload is an `Awaited<M>`; the owner keeps the cell.
-        let (this, header) = unsafe { (&mut *payload.cast::<Self>(), &*Env::cell(env)) };
+        // SAFETY: E1: the payload is an `Awaited<M>`, which the owner alone reaches.
+        let (this, header) = unsafe { (&mut *payload.cast::<Self>(), Env::at(env).header()) };
         if let Some(turn) = this.turn.take() {
             let told = TurnPanic::of(header.name(), &panic);
             turn.finish(header, Err(AskError::Panicked(told)));

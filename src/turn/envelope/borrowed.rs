@@ -10,7 +10,7 @@
 use std::marker::PhantomData;
 
 use super::why_not;
-use crate::cell::resident::Env;
+use crate::cell::resident::Place;
 use crate::error::Reason;
 use crate::mailbox::node::{Envelope, VTable};
 use crate::panic::Payload;
@@ -75,21 +75,22 @@ impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
     /// # Safety
     /// E1, E2: not done yet. The frame is not touched afterwards.
     unsafe fn complete(this: *const Self, outcome: Outcome<R>) {
-        // SAFETY: E2: the caller waits, so the frame is there; the outcome is ours until DONE.
-        unsafe { (*this).outcome.with_mut(|slot| *slot = Some(outcome)) };
-        // SAFETY: as above; after a success the frame is not touched.
-        // Ordering: Release, writer side of DELIVERY. Acquire on failure: reader side of SLEEPER.
-        if unsafe { (*this).state.compare_exchange(OPEN, DONE, Release, Acquire) }.is_ok() {
-            return;
-        }
-        // SAFETY: SLEEPER: it sleeps and has left its handle, which is ours now.
-        let sleeper = unsafe { (*this).sleeper.with_mut(|slot| (*slot).take()) };
-        // SAFETY: E2: the last access to the frame. A swap, so that the store is a
-        // read-modify-write like every other on this word.
-        // Ordering: Release, writer side of DELIVERY.
-        unsafe { (*this).state.swap(DONE, Release) };
-        if let Some(sleeper) = sleeper {
-            sleeper.unpark();
+        // SAFETY: E2: the caller waits, so the frame is there until DONE is stored, and outcome and
+        // handle are this side's until then.
+        unsafe {
+            (*this).outcome.with_mut(|slot| *slot = Some(outcome));
+            // After a success the frame is not touched.
+            // Ordering: Release, writer side of DELIVERY. Acquire on failure: reader side of SLEEPER.
+            if (*this).state.compare_exchange(OPEN, DONE, Release, Acquire).is_ok() {
+                return;
+            }
+            // SLEEPER: the caller sleeps and has left its handle.
+            let sleeper = (*this).sleeper.with_mut(|slot| (*slot).take());
+            // The last access to the frame. A swap, so that the store is a read-modify-write like
+            // every other on this word.
+            // Ordering: Release, writer side of DELIVERY.
+            (*this).state.swap(DONE, Release);
+            sleeper.into_iter().for_each(|sleeper| sleeper.unpark());
         }
     }
 
@@ -97,22 +98,25 @@ impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
     /// E1, E2.
     unsafe fn run(payload: *mut u8, env: *const ()) {
         let this = payload.cast::<Self>().cast_const();
-        // SAFETY: E1, E2: the caller waits and does not look at the job.
-        let job = unsafe { (*this).job.with_mut(|job| (*job).take()) };
-        if let Some(job) = job {
-            // SAFETY: E1: the owner's state.
-            let value = unsafe { Env::with_state(env, job) };
-            // SAFETY: E2: the frame is not touched afterwards.
-            unsafe { Self::complete(this, Outcome::Returned(value)) };
+        // SAFETY: E1, E2: the caller waits and does not look at the job, which is run on the owner's
+        // state. The frame is not touched after the completion.
+        unsafe {
+            if let Some(job) = (*this).job.with_mut(|job| (*job).take()) {
+                let value = Place::of(env).with_state(job);
+                Self::complete(this, Outcome::Returned(value));
+            }
         }
     }
 
     /// # Safety
     /// E1, E2.
     unsafe fn discard(payload: *mut u8, env: *const ()) {
-        // SAFETY: E2: the job stays in the frame, for the caller to drop; the frame is not touched
+        // SAFETY: E1, E2: the job stays in the frame, for the caller to drop; the frame is not touched
         // afterwards.
-        unsafe { Self::complete(payload.cast(), Outcome::NotRun(why_not(env))) }
+        unsafe {
+            let reason = why_not(Place::<S>::of(env).header());
+            Self::complete(payload.cast(), Outcome::NotRun(reason));
+        }
     }
 
     /// # Safety

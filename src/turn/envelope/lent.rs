@@ -8,11 +8,11 @@
 
 use std::marker::PhantomData;
 
-use super::why_not;
-use crate::cell::resident::Env;
+use super::{Stays, staying, why_not};
+use crate::cell::resident::Place;
 use crate::error::Reason;
 use crate::mailbox::node::{Envelope, VTable};
-use crate::mailbox::oneshot::{Answerer, Question};
+use crate::mailbox::oneshot::{Accepted, Answerer, Question};
 use crate::panic::Payload;
 
 #[cfg(doc)]
@@ -47,58 +47,45 @@ pub(crate) enum Returned<F, R> {
 /// The node's part.
 pub(crate) struct Lent<S, F, R> {
     answerer: Option<Answerer<Job<S, F>, Returned<F, R>>>,
+    accepted: Option<Accepted<Job<S, F>, Returned<F, R>>>,
 }
 
 impl<S, R, F: FnOnce(&mut S) -> R> Lent<S, F, R> {
     pub(crate) fn new(answerer: Answerer<Job<S, F>, Returned<F, R>>) -> Self {
-        Lent { answerer: Some(answerer) }
-    }
-
-    /// # Safety
-    /// E1.
-    unsafe fn run(payload: *mut u8, env: *const ()) {
-        // SAFETY: E1: the payload is a `Lent<S, F, R>`, and the owner alone reaches it.
-        let this = unsafe { &mut *payload.cast::<Self>() };
-        let Some(answerer) = this.answerer.take() else { return };
-        let Some(Job { f, .. }) = answerer.start() else { return answerer.leave() };
-        this.answerer = Some(answerer);
-        // SAFETY: E1: the owner's state.
-        let value = unsafe { Env::with_state(env, f) };
-        this.answer(Returned::Value(value));
-    }
-
-    /// # Safety
-    /// E1.
-    unsafe fn discard(payload: *mut u8, env: *const ()) {
-        // SAFETY: E1, as above.
-        let (this, reason) = unsafe { (&mut *payload.cast::<Self>(), why_not(env)) };
-        let Some(answerer) = this.answerer.take() else { return };
-        match answerer.start() {
-            Some(Job { f, .. }) => answerer.finish(Ok(Returned::NotRun(f, reason))),
-            None => answerer.leave(),
-        }
-    }
-
-    /// # Safety
-    /// E1, after `run` has unwound.
-    unsafe fn panicked(payload: *mut u8, _: *const (), panic: Payload) {
-        // SAFETY: E1, as above.
-        let this = unsafe { &mut *payload.cast::<Self>() };
-        this.answer(Returned::Panicked(panic));
+        Lent { answerer: Some(answerer), accepted: None }
     }
 
     fn answer(&mut self, returned: Returned<F, R>) {
-        if let Some(answerer) = self.answerer.take() {
-            answerer.finish(Ok(returned));
+        if let Some(accepted) = self.accepted.take() {
+            accepted.finish(Ok(returned));
         }
     }
 }
 
-impl<S, R, F> Envelope for Lent<S, F, R>
-where
-    F: FnOnce(&mut S) -> R,
-{
-    const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::discard, Self::panicked);
+impl<S: 'static, R, F: FnOnce(&mut S) -> R> Stays for Lent<S, F, R> {
+    type State = S;
+
+    fn run(&mut self, mut place: Place<'_, S>) {
+        let Some(answerer) = self.answerer.take() else { return };
+        let Some((Job { f, .. }, accepted)) = answerer.start() else { return };
+        self.accepted = Some(accepted);
+        let value = place.with_state(f);
+        self.answer(Returned::Value(value));
+    }
+
+    fn discard(&mut self, place: Place<'_, S>) {
+        if let Some((Job { f, .. }, accepted)) = self.answerer.take().and_then(Answerer::start) {
+            accepted.finish(Ok(Returned::NotRun(f, why_not(place.header()))));
+        }
+    }
+
+    fn panicked(&mut self, _: Place<'_, S>, panic: Payload) {
+        self.answer(Returned::Panicked(panic));
+    }
+}
+
+impl<S: 'static, R, F: FnOnce(&mut S) -> R> Envelope for Lent<S, F, R> {
+    const VTABLE: &'static VTable = &staying::<Self>();
 }
 
 impl<S, F, R> Drop for Lent<S, F, R> {

@@ -19,12 +19,13 @@ pub(crate) mod rest;
 mod slot;
 pub(crate) mod tell;
 
+use crate::cell::config::UndeliveredHook;
 use crate::cell::header::Header;
 use crate::cell::message::Message;
-use crate::cell::resident::Env;
-use crate::cell::typed::Cell;
+use crate::cell::resident::Place;
 use crate::error::Reason;
-use crate::mailbox::node::Envelope;
+use crate::mailbox::node::{Envelope, VTable};
+use crate::panic::Payload;
 
 /// A message that lies in a oneshot, and was accepted nowhere.
 pub(crate) trait Answers: Envelope {
@@ -35,27 +36,63 @@ pub(crate) trait Answers: Envelope {
     fn leave(self);
 }
 
-/// Hands an undelivered message to the hook, or drops it. May unwind.
-///
+/// A message that is run, or given back, where it lies. Its node is forgotten afterwards, with what
+/// is left there.
+trait Stays: Sized {
+    type State: 'static;
+
+    /// Its turn. If it unwinds, [`panicked`](Self::panicked) follows.
+    fn run(&mut self, place: Place<'_, Self::State>);
+
+    /// It is not run.
+    fn discard(&mut self, place: Place<'_, Self::State>);
+
+    /// Its turn has unwound.
+    fn panicked(&mut self, place: Place<'_, Self::State>, panic: Payload);
+}
+
+/// The functions of such a message.
+const fn staying<M: Stays>() -> VTable {
+    VTable::of::<M>(run::<M>, discard::<M>, panicked::<M>)
+}
+
 /// # Safety
-/// The cell is alive, and of this state type.
-pub(crate) unsafe fn give_back<S: 'static, L: Message<S>>(cell: *const Header, message: L) {
-    // SAFETY: the caller's word.
-    match unsafe { Cell::<S>::on_undelivered(cell) } {
+/// E1.
+unsafe fn run<M: Stays>(payload: *mut u8, env: *const ()) {
+    // SAFETY: E1: the payload is an M, which the owner alone reaches.
+    unsafe { (*payload.cast::<M>()).run(Place::of(env)) }
+}
+
+/// # Safety
+/// E1.
+unsafe fn discard<M: Stays>(payload: *mut u8, env: *const ()) {
+    // SAFETY: E1: the payload is an M, which the owner alone reaches.
+    unsafe { (*payload.cast::<M>()).discard(Place::of(env)) }
+}
+
+/// # Safety
+/// E1, after `run` has unwound.
+unsafe fn panicked<M: Stays>(payload: *mut u8, env: *const (), panic: Payload) {
+    // SAFETY: E1: the payload is an M, which the owner alone reaches.
+    unsafe { (*payload.cast::<M>()).panicked(Place::of(env), panic) }
+}
+
+/// Hands an undelivered message to the hook, or drops it. May unwind.
+pub(crate) fn give_back<S: 'static, L: Message<S>>(
+    hook: Option<&UndeliveredHook<S>>,
+    header: &Header,
+    message: L,
+) {
+    match hook {
         Some(hook) => hook(message.undelivered()),
         None => {
-            // SAFETY: the caller's word.
-            unsafe { &*cell }.report_discarded();
+            header.report_discarded();
             drop(message);
         }
     }
 }
 
 /// Why a message that was accepted is not run.
-///
-/// # Safety
-/// E1.
-unsafe fn why_not(env: *const ()) -> Reason {
-    // SAFETY: E1: the owner keeps the cell.
-    unsafe { (*Env::cell(env)).stop_cause() }.map_or(Reason::Closed, Reason::Stopped)
+fn why_not(header: &Header) -> Reason {
+    header.stop_cause().map_or(Reason::Closed, Reason::Stopped)
 }

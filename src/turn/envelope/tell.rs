@@ -4,8 +4,7 @@ use std::marker::PhantomData;
 
 use super::give_back;
 use crate::cell::message::Message;
-use crate::cell::owner::InTurn;
-use crate::cell::resident::Env;
+use crate::cell::resident::Place;
 use crate::mailbox::node::{Envelope, VTable};
 use crate::panic::{self, Payload};
 
@@ -26,20 +25,18 @@ impl<S: 'static, L: Message<S>> Tell<S, L> {
     unsafe fn run(payload: *mut u8, env: *const ()) {
         // SAFETY: E1: the payload is a `Tell<S, L>`, moved out once; the owner's state and cell.
         unsafe {
-            let tell = payload.cast::<Self>().read();
-            let turn = InTurn::new(Env::cell(env));
-            Env::with_state(env, |state| tell.message.run_unasked(state, turn));
+            let (tell, mut place) = (payload.cast::<Self>().read(), Place::of(env));
+            let turn = place.in_turn();
+            place.with_state(|state| tell.message.run_unasked(state, turn));
         }
     }
 
     /// # Safety
     /// E1; moves the message out.
     unsafe fn discard(payload: *mut u8, env: *const ()) {
-        // SAFETY: E1: as above.
-        unsafe {
-            let tell = payload.cast::<Self>().read();
-            give_back::<S, L>(Env::cell(env), tell.message);
-        }
+        // SAFETY: E1: the payload is a `Tell<S, L>`, moved out once; the owner's cell.
+        let (tell, place) = unsafe { (payload.cast::<Self>().read(), Place::<S>::of(env)) };
+        give_back(place.on_undelivered(), place.header(), tell.message);
     }
 
     /// # Safety
