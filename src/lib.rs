@@ -37,8 +37,8 @@ pub use actor::{
 pub use budget::Budget;
 pub use cell::config::{Overflow, PanicPolicy, Undelivered};
 pub use cell::executor::{Drain, Executor};
+pub use cell::observe::Stats;
 pub use cell::restarts::Restarts;
-pub use cell::stats::Stats;
 pub use error::{
     ActorName, AskError, BuildError, Cycle, EndCause, Reason, SendError, StopCause, TurnPanic,
     Withdrawn,

@@ -9,7 +9,10 @@ use super::{Actor, Spawner};
 use crate::budget::Budget;
 use crate::cell::config::{Overflow, PanicPolicy, Plan, Settings, Undelivered};
 use crate::cell::executor::Executor;
+use crate::cell::observe::Counters;
 use crate::cell::refs::Strong;
+#[cfg(feature = "tracing")]
+use crate::cell::span::Spans;
 use crate::cell::typed::Cell;
 use crate::error::{BuildError, EndCause, TurnPanic};
 use crate::mailbox::semaphore::{MAX_CAPACITY, UNBOUNDED};
@@ -215,7 +218,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn on_batch_end(mut self, hook: impl Fn(&mut S, u64) + Send + Sync + 'static) -> Self {
-        self.plan.hooks.on_batch_end = Some(Box::new(hook));
+        self.plan.on_batch_end(hook);
         self
     }
 
@@ -246,7 +249,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// instructions. Other actors pay nothing. (What an actor [discards](Actor::discarded) is
     /// counted in any case.)
     pub fn counted(mut self, counted: bool) -> Self {
-        self.plan.settings.counted = counted;
+        self.plan.settings.observers.set(counted.then_some(Counters));
         self
     }
 
@@ -291,7 +294,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// ```
     #[cfg(feature = "tracing")]
     pub fn traced(mut self, traced: bool) -> Self {
-        self.plan.settings.traced = traced;
+        self.plan.settings.observers.set(traced.then_some(Spans));
         self
     }
 

@@ -139,8 +139,7 @@ impl<R, M> Reply<R, M> {
             Ok(Answer::Ready(answer)) => Inner::Ready(Exclusive::new(answer)),
             Ok(Answer::Pending(asker, cell)) => Inner::Pending(asker, Source::actor(cell)),
             Err((message, reason)) => {
-                handle.header().report_refused(&reason, 1);
-                let error = AskError::Refused(reason, handle.header().who().into());
+                let error = handle.header().refused_question(reason);
                 Inner::Refused(error, Exclusive::new(back(message)))
             }
         };

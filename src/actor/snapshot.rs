@@ -7,7 +7,7 @@ use std::fmt;
 use super::registry::Member;
 use super::standing::{Activity, Standing};
 use super::system::System;
-use crate::cell::stats::Stats;
+use crate::cell::observe::Stats;
 use crate::error::StopCause;
 
 /// An actor in a [`SystemSnapshot`].

@@ -11,6 +11,7 @@ use super::within::{Over, Within, question};
 use super::{Actor, Reply, WaitError};
 use crate::cell::header::Header;
 use crate::cell::message::{AsyncMessage, Closure, Message};
+use crate::cell::observe::Event;
 use crate::cell::refs::Strong;
 #[cfg(feature = "tracing")]
 use crate::cell::span::Traced;
@@ -165,8 +166,7 @@ impl<M: 'static> Sending<M> {
         F: Fn(L) -> M + Copy + Send + Sync + 'static,
     {
         let refused = move |header: &Header, tell: Tell<S, L>, reason| {
-            header.report_refused(&reason, 1);
-            SendError::new(back(tell.message), reason, header.who())
+            header.refused(1, back(tell.message), reason)
         };
         let state = match handle.send_or_wait(Tell::new(message)) {
             Ok(Ok(())) => State::Sent,
@@ -348,7 +348,7 @@ impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
     {
         let reply = Reply::pending(asker, handle.to_ref());
         let refused = |header: &Header, question: E, reason: Reason| {
-            header.report_refused(&reason, 1);
+            header.report(&Event::Refused { reason: &reason, messages: 1 });
             match &reason {
                 Reason::Full => question.leave(),
                 _ => question.refuse(reason.clone()),

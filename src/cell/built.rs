@@ -40,9 +40,8 @@ unsafe impl<S: Send> Sync for BuiltRef<S> {}
 
 impl<S> BuiltRef<S> {
     pub(super) fn new(vtable: &'static VTable, Plan { settings, hooks }: Plan<S>) -> Self {
-        let observed = hooks.on_batch_end.is_some() || settings.counted || settings.is_traced();
         let asks = settings.asks_executor();
-        let traits = Traits { observed, told_of_end: hooks.on_end.is_some(), asks };
+        let traits = Traits { told_of_end: hooks.on_end.is_some(), asks };
         let config = Config::new(vtable, Kind::Built, traits, settings);
         let built = Box::leak(Box::new(Built { config, hooks, uses: Uses::new() }));
         // Its one count is this one.

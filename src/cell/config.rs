@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::executor::Executor;
+use super::observe::Observers;
 use super::restarts::Restarts;
 use crate::budget::Budget;
 use crate::error::{EndCause, TurnPanic};
@@ -120,7 +121,6 @@ pub(crate) struct Hooks<S> {
     pub(crate) policy: PanicPolicy<S>,
     pub(crate) on_panic: Option<PanicHook>,
     pub(crate) on_end: Option<EndHook<S>>,
-    pub(crate) on_batch_end: Option<BatchEndHook<S>>,
     pub(crate) on_undelivered: Option<UndeliveredHook<S>>,
 }
 
@@ -128,19 +128,16 @@ pub(crate) struct Hooks<S> {
 pub(crate) type PanicHook = Box<dyn Fn(&TurnPanic) + Send + Sync>;
 /// Called once an actor has ended, by its owner: with the state and the cause.
 pub(crate) type EndHook<S> = Box<dyn Fn(S, EndCause) + Send + Sync>;
-/// Called after the last turn of a batch, by the owner: with the state and the number of turns.
-pub(crate) type BatchEndHook<S> = Box<dyn Fn(&mut S, u64) + Send + Sync>;
 /// Called with every message that was accepted and is not handled, by any thread.
 pub(crate) type UndeliveredHook<S> = Box<dyn Fn(Undelivered<S>) + Send + Sync>;
 
 impl<S> Hooks<S> {
     /// Drops them. User code, one by one: a panic of one of them affects no other.
     pub(super) fn free(&mut self) {
-        let Hooks { policy, on_panic, on_end, on_batch_end, on_undelivered } = self;
+        let Hooks { policy, on_panic, on_end, on_undelivered } = self;
         panic::ignore(|| drop(std::mem::replace(policy, PanicPolicy::Stop)));
         panic::ignore(|| drop(on_panic.take()));
         panic::ignore(|| drop(on_end.take()));
-        panic::ignore(|| drop(on_batch_end.take()));
         panic::ignore(|| drop(on_undelivered.take()));
     }
 }
@@ -184,11 +181,7 @@ pub(crate) struct Settings {
     pub(crate) name: Option<Arc<str>>,
     /// Where drains go. Without one, to the fallback.
     pub(crate) executor: Option<Arc<dyn Executor>>,
-    /// What becomes of its messages is counted.
-    pub(crate) counted: bool,
-    /// Each turn has a span.
-    #[cfg(feature = "tracing")]
-    pub(crate) traced: bool,
+    pub(crate) observers: Observers,
     /// The most that one drain does.
     pub(crate) budget: Budget,
     pub(crate) overflow: Overflow,
@@ -202,9 +195,7 @@ impl Settings {
         capacity: UNBOUNDED,
         name: None,
         executor: None,
-        counted: false,
-        #[cfg(feature = "tracing")]
-        traced: false,
+        observers: Observers::NONE,
         budget: Budget::INLINE,
         overflow: Overflow::Reject,
         clock: None,
@@ -219,18 +210,6 @@ impl Settings {
     /// Has it an executor that says its end only if it is asked?
     pub(super) fn asks_executor(&self) -> bool {
         self.executor.as_deref().is_some_and(|executor| executor.enrolled().is_none())
-    }
-
-    /// Has each turn a span?
-    #[cfg(feature = "tracing")]
-    #[inline]
-    pub(crate) const fn is_traced(&self) -> bool {
-        self.traced
-    }
-
-    #[cfg(not(feature = "tracing"))]
-    pub(super) const fn is_traced(&self) -> bool {
-        false
     }
 
     /// The service that its limits of tasks and its delayed messages wait in, by the same clock.
@@ -263,7 +242,6 @@ impl<S> Plan<S> {
             policy: PanicPolicy::Stop,
             on_panic: None,
             on_end: None,
-            on_batch_end: None,
             on_undelivered: None,
         },
     };

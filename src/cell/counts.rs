@@ -6,7 +6,6 @@
 
 #![forbid(unsafe_code)]
 
-use super::reclaim::Linked;
 use crate::sync::alloc::Life;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicU32, AtomicU64, fence};
@@ -157,6 +156,15 @@ impl Uses {
         // Ordering: Relaxed. A figure for users.
         self.count.load(Relaxed)
     }
+}
+
+/// What has a place for a link once it is dead.
+pub(super) trait Linked {
+    /// Links it to the next object that is to be freed.
+    fn link_freed(&self, next: u64);
+
+    /// The link, once it was linked.
+    fn next_freed(&self) -> u64;
 }
 
 impl Linked for Uses {

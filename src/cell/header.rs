@@ -45,10 +45,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::config::Settings;
-use super::counts::Counts;
-use super::reclaim::Linked;
+use super::counts::{Counts, Linked};
+use super::observe::{Event, Stats};
 use super::restarts::History;
-use super::stats::Stats;
 use super::turn::Keeper;
 use crate::error::{EndCause, Reason, StopCause, TurnPanic, Who};
 use crate::mailbox::semaphore::{Semaphore, UNBOUNDED};
@@ -123,8 +122,6 @@ pub(super) enum Kind {
 /// What is known of an actor's hooks without looking at them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Traits {
-    /// Something is done around turns.
-    pub(super) observed: bool,
     /// Something else than the drop of the state is done at the end.
     pub(super) told_of_end: bool,
     /// It has an executor that says its end only if it is asked.
@@ -196,8 +193,9 @@ impl Config {
     /// Drops what the settings refer to. It is user code, whose panic concerns nobody.
     pub(super) fn free(&mut self) {
         let settings = std::mem::replace(&mut self.settings, Settings::PLAIN);
-        let Settings { executor, clock, timers, .. } = settings;
+        let Settings { executor, observers, clock, timers, .. } = settings;
         panic::ignore(|| drop(executor));
+        panic::ignore(|| drop(observers));
         panic::ignore(|| drop(clock));
         panic::ignore(|| drop(timers));
     }
@@ -209,7 +207,7 @@ impl Config {
         settings: Settings,
     ) -> Self {
         let first_look = settings.budget.first_look();
-        let few = if traits.observed || settings.capacity != UNBOUNDED {
+        let few = if !settings.observers.is_empty() || settings.capacity != UNBOUNDED {
             0
         } else if first_look < FEW {
             first_look
@@ -266,7 +264,7 @@ impl Config {
     /// Is something done around turns?
     #[inline(always)]
     pub(crate) fn is_observed(&self) -> bool {
-        self.traits.observed
+        !self.settings.observers.is_empty()
     }
 
     /// Is the end of the actor nothing but the drop of its state?
@@ -331,6 +329,8 @@ pub(super) struct Told {
     cause: Option<StopCause>,
     /// Of an actor that is counted.
     pub(super) stats: Option<Box<Stats>>,
+    /// Of one that is observed: the turns of the batch that its suspended turn belongs to.
+    pub(super) turns: u64,
 }
 
 /// What became of an actor whose turn panicked.
@@ -356,8 +356,6 @@ pub(super) struct VTable {
     pub(super) recover: unsafe fn(*const Header, &TurnPanic) -> Recovered,
     /// Makes the state anew, in a turn. May unwind.
     pub(super) restart: unsafe fn(*const Header, *const ()),
-    /// Calls the hook of a batch that ends after this many turns. May unwind.
-    pub(super) end_batch: unsafe fn(*const Header, u64),
     pub(super) free: unsafe fn(*const Header),
     /// Frees a built configuration of this state type.
     pub(super) free_built: unsafe fn(NonNull<Config>),
@@ -537,7 +535,7 @@ impl Header {
         let first = self.flags.fetch_or(STOP, Relaxed) & STOP == 0;
         announce_stop();
         if first {
-            self.report_stop(&StopCause::Requested);
+            self.report(&Event::Stopped(&StopCause::Requested));
         }
         first
     }
@@ -660,7 +658,7 @@ impl Header {
         // owner must see its own stop at once.
         announce_stop();
         if first {
-            self.report_stop(&cause);
+            self.report(&Event::Stopped(&cause));
         }
     }
 }
@@ -675,6 +673,18 @@ impl Linked for Header {
         // Ordering: Relaxed. This thread has written it.
         self.flags.load(Relaxed)
     }
+}
+
+/// Tells the panic hook of an actor, does what the policy says, and reports that.
+///
+/// # Safety
+/// The caller owns this mailbox, between two turns, and its state is there.
+pub(super) unsafe fn recover(cell: *const Header, panic: &TurnPanic) -> Recovered {
+    // SAFETY: the owner keeps the cell, and the function is that of its state's type.
+    let (header, recovered) = unsafe { (&*cell, ((*cell).config().vtable.recover)(cell, panic)) };
+    let goes_on = matches!(recovered, Recovered::Resumed | Recovered::Restarts(_));
+    header.report(&Event::Panicked { panic, goes_on });
+    recovered
 }
 
 /// Makes the state of an actor anew.

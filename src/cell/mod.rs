@@ -12,22 +12,20 @@
 //! | [`Sole`](refs::Sole)         | a cell that nobody else can reach                        | the drop of the last handle | being freed                       |
 //! | [`Drain`](executor::Drain)   | a `Ref` and the SCHEDULED bit: one entry in an executor  | `schedule`                  | being run, or dropped             |
 
-pub(crate) mod batch;
 pub(crate) mod built;
 pub(crate) mod config;
 pub(crate) mod counts;
 pub(crate) mod executor;
 pub(crate) mod header;
 pub(crate) mod message;
+pub(crate) mod observe;
 pub(crate) mod owner;
 mod ptr;
 pub(crate) mod reclaim;
 pub(crate) mod refs;
-pub(crate) mod report;
 pub(crate) mod resident;
 pub(crate) mod restarts;
 #[cfg(feature = "tracing")]
 pub(crate) mod span;
-pub(crate) mod stats;
 pub(crate) mod turn;
 pub(crate) mod typed;

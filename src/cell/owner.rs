@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use super::executor::Executor;
-use super::header::{AWAITS, ENDED, Header, Move, Recovered, SAVED, STOP, restart};
+use super::header::{AWAITS, ENDED, Header, Move, Recovered, SAVED, STOP, recover, restart};
 use super::ptr::CellPtr;
 use super::reclaim::{Dead, reclaim};
 use super::refs::{Queued, Ref, Scheduled, Strong, Weak};
@@ -513,11 +513,8 @@ impl Owner {
         }
         let mut panic = TurnPanic::of(self.header().name(), payload);
         loop {
-            let recover = self.header().config().vtable.recover;
-            // SAFETY: this is the owner of a mailbox of that type, and the state is there.
-            let recovered = unsafe { recover(self.own.cell.as_ptr(), &panic) };
-            self.header().report_panic(&panic, recovered);
-            match recovered {
+            // SAFETY: this is the owner, and the state is there.
+            match unsafe { recover(self.own.cell.as_ptr(), &panic) } {
                 Recovered::Resumed => {}
                 Recovered::Stopped => self.stop(StopCause::Panicked(panic)),
                 Recovered::GaveUp(restarts) => {
@@ -566,19 +563,6 @@ impl Owner {
         self.save_list();
         let Owner { own, done, .. } = self;
         Resting { own, done }
-    }
-
-    /// Calls the hook of a batch that ends after this many turns. Its panic is treated like that of
-    /// a turn.
-    pub(crate) fn end_batch(&mut self, turns: u64) {
-        let end_batch = self.header().config().vtable.end_batch;
-        let cell = self.own.cell.as_ptr();
-        // SAFETY: this is the owner of a mailbox of that type; its state is there, for the actor
-        // ends only after its last batch, and nothing borrows it.
-        if let Err(payload) = panic::catch(|| unsafe { end_batch(cell, turns) }) {
-            self.recover(&payload, false);
-            panic::discard(payload);
-        }
     }
 
     /// Ends the actor: its state goes to the end hook. False if that was done before.

@@ -11,6 +11,7 @@ use std::cell::Cell as Slot;
 use std::ptr::NonNull;
 
 use super::built::uses;
+use super::counts::Linked;
 use super::header::{Config, Header};
 use crate::sync::thread_plain;
 
@@ -80,15 +81,6 @@ impl Dead {
             }
         }
     }
-}
-
-/// What has a place for a link once it is dead.
-pub(super) trait Linked {
-    /// Links it to the next object that is to be freed.
-    fn link_freed(&self, next: u64);
-
-    /// The link, once it was linked.
-    fn next_freed(&self) -> u64;
 }
 
 /// Frees an object, or leaves it to the call of this function that this thread is inside of.

@@ -339,15 +339,6 @@ impl<S> Strong<S> {
         self.0.addr().get() & TAGS
     }
 
-    /// Where a message that this thread sends now comes from, if the actor is traced.
-    #[cfg(feature = "tracing")]
-    #[inline(always)]
-    pub(crate) fn origin(&self) -> Option<super::span::Origin> {
-        // Whoever is traced is observed.
-        let observed = self.tags() & super::header::OBSERVED != 0;
-        if observed { super::span::Origin::of(self.header()) } else { None }
-    }
-
     /// Is a message for a busy mailbox pushed with no look at anything else?
     #[inline(always)]
     pub(crate) fn is_direct(&self) -> bool {

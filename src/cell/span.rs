@@ -30,12 +30,19 @@ use tracing::field::Empty;
 use tracing::{Dispatch, Level, Span, dispatcher, span};
 
 use super::config::Undelivered;
-use super::header::Header;
+use super::header::{Header, OBSERVED};
 use super::message::{AsyncMessage, Message};
+use super::observe::Observer;
 use super::owner::InTurn;
+use super::refs::Strong;
 use crate::error::{AskError, Reason};
 use crate::panic::{self, Payload};
 use crate::time::{Clock, MonotonicClock};
+
+/// Has the messages of an actor wrapped.
+pub(crate) struct Spans;
+
+impl Observer for Spans {}
 
 /// Where a message comes from, and since when.
 pub(crate) struct Origin {
@@ -45,11 +52,20 @@ pub(crate) struct Origin {
     sent: Option<Duration>,
 }
 
+impl<S> Strong<S> {
+    /// Where a message that this thread sends now comes from, if the actor is traced.
+    #[inline(always)]
+    pub(crate) fn origin(&self) -> Option<Origin> {
+        let observed = self.tags() & OBSERVED != 0;
+        if observed { Origin::of(self.header()) } else { None }
+    }
+}
+
 impl Origin {
     /// The origin of a message that this thread sends now, if the actor is traced.
     #[cold]
     pub(crate) fn of(header: &Header) -> Option<Self> {
-        header.config().is_traced().then(|| Origin::here(header))
+        header.config().observers.has::<Spans>().then(|| Origin::here(header))
     }
 
     /// The same, of an actor that is known to be traced.

@@ -48,7 +48,6 @@
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use super::batch::Hooked;
 use super::header::Header;
 use super::owner::{Owner, Resting};
 use crate::mailbox::node::NodePtr;
@@ -80,8 +79,6 @@ pub(crate) struct Core {
 /// What is kept from one poll to the next.
 #[derive(Default)]
 struct Kept {
-    /// The batch that the turn belongs to: it is not over before the turn is.
-    hooked: Hooked,
     /// A stop finds the turn (W3).
     registered: bool,
 }
@@ -301,16 +298,6 @@ impl TurnMut {
         }
     }
 
-    /// Keeps the batch that the turn belongs to, for the time that it is suspended.
-    pub(crate) fn keep(&mut self, hooked: Hooked) {
-        self.kept(|kept| kept.hooked = hooked);
-    }
-
-    /// Takes the batch out.
-    pub(crate) fn hooked(&mut self) -> Hooked {
-        self.kept(|kept| std::mem::take(&mut kept.hooked))
-    }
-
     /// Sees to it that a stop finds the turn (W3); one is looked for after that. False if it is known
     /// already.
     pub(crate) fn register(&mut self, header: &Header) -> bool {
@@ -388,15 +375,4 @@ impl Woken {
         owner.put_back(turn.into_node());
         owner
     }
-}
-
-/// The right to the turn that a node goes on with.
-///
-/// # Safety
-/// `payload` is that of a message that [resumes](crate::mailbox::node::Taken::resumes), and was not
-/// run yet; the caller is its holder for `'a`.
-pub(crate) unsafe fn resumed<'a>(payload: *mut u8) -> &'a mut TurnMut {
-    // SAFETY: the node of a turn that goes on holds its right alone, at this address; it is there,
-    // for the message was not run.
-    unsafe { &mut *payload.cast::<TurnMut>() }
 }

@@ -36,7 +36,6 @@ impl<S> Cell<S> {
         end: Self::end,
         recover: Self::recover,
         restart: Self::restart,
-        end_batch: Self::end_batch,
         free: Self::free,
         free_built: BuiltRef::<S>::free,
     };
@@ -50,7 +49,7 @@ impl<S> Cell<S> {
     const PLAIN: &'static Config = &Config::new(
         Self::VTABLE,
         Kind::Plain,
-        Traits { observed: false, told_of_end: false, asks: false },
+        Traits { told_of_end: false, asks: false },
         Settings::PLAIN,
     );
 
@@ -262,20 +261,6 @@ impl<S> Cell<S> {
             let mut place = unsafe { Place::<S>::of(env) };
             let old = place.with_state(|state| std::mem::replace(state, fresh));
             panic::ignore(|| drop(old));
-        }
-    }
-
-    /// Calls the hook of a batch that ends after this many turns. May unwind.
-    ///
-    /// # Safety
-    /// The caller owns this mailbox, of this state type, between two turns, and nothing borrows its
-    /// state, which is there.
-    unsafe fn end_batch(cell: *const Header, turns: u64) {
-        // SAFETY: the owner keeps the cell (B3), which is of this type.
-        let hooks = unsafe { Self::typed(cell) }.hooks();
-        if let Some(hook) = hooks.and_then(|hooks| hooks.on_batch_end.as_ref()) {
-            // SAFETY: B1: between two turns of its own the owner may borrow the state.
-            unsafe { Self::with_state(cell, |state| hook(state, turns)) };
         }
     }
 

@@ -7,15 +7,13 @@
 //!   work, and neither is one that is used up meanwhile.
 
 use super::with::returned;
-use crate::cell::batch::Hooked;
 use crate::cell::owner::Claimed;
 use crate::cell::refs::Strong;
 use crate::error::{Reason, SendError};
 use crate::mailbox::word::{CLOSED, Refusal, Snapshot};
-use crate::panic;
 use crate::thread::context::{Depth, Local, with_local};
 use crate::turn::deferred::{drain, settle};
-use crate::turn::envelope::rest::restart_after;
+use crate::turn::run::run_alone;
 
 impl<S: 'static> Strong<S> {
     /// Runs a closure if the mailbox is idle and may be run here; else it comes back.
@@ -28,7 +26,7 @@ impl<S: 'static> Strong<S> {
     {
         if self.has_executor() {
             let now = self.header().word.load();
-            return Err(self.refused(1, f, self.why_not(now, || Reason::HasExecutor)));
+            return Err(self.header().refused(1, f, self.why_not(now, || Reason::HasExecutor)));
         }
         with_local(|local| {
             let on_the_spot = self.runs_on_the_spot();
@@ -36,8 +34,8 @@ impl<S: 'static> Strong<S> {
                 Ok(claimed) if on_the_spot => {
                     Ok(returned(self.run_claimed(local, Depth::Any, claimed, f)))
                 }
-                Ok(claimed) => self.run_observed(local, claimed, f),
-                Err(seen) => Err(self.refused(
+                Ok(claimed) => self.run_alone(local, claimed, f),
+                Err(seen) => Err(self.header().refused(
                     1,
                     f,
                     self.why_not(seen, || self.refuses_wait().unwrap_or(Reason::Busy)),
@@ -47,15 +45,14 @@ impl<S: 'static> Strong<S> {
     }
 
     /// Runs a closure as a batch of its own: something is done around it.
-    fn run_observed<F, R>(&self, local: &Local, claimed: Claimed, f: F) -> Result<R, SendError<F>>
+    fn run_alone<F, R>(&self, local: &Local, claimed: Claimed, f: F) -> Result<R, SendError<F>>
     where
         F: FnOnce(&mut S) -> R,
     {
-        let mut owner = claimed.into_owner();
+        let (mut owner, mut f) = (claimed.into_owner(), Some(f));
         let ran = local.enter(&mut owner, |owner| {
-            let (mut batch, mut backoff) = (Hooked::default(), None);
-            // The hook before the turn may stop the actor.
-            let ran = if batch.before_turn(owner) {
+            run_alone(owner, |owner| {
+                let f = f.take().expect("a closure is run once");
                 // It has not waited: its origin is made in the turn.
                 #[cfg(feature = "tracing")]
                 let f = |state: &mut S| match self.origin() {
@@ -64,22 +61,21 @@ impl<S: 'static> Strong<S> {
                 };
                 // SAFETY: B1: it was claimed, so it is ours, of this state type; a mailbox that
                 // has ended is closed, and is not claimed.
-                let ran = panic::catch(|| unsafe { owner.with_state(f) });
-                backoff = ran.as_ref().err().and_then(|payload| owner.recover(payload, true));
-                Ok(ran)
-            } else {
-                Err(self.refused(1, f, self.reason(Refusal::Closed)))
-            };
-            batch.end(owner);
-            backoff.into_iter().for_each(|backoff| restart_after(owner, backoff));
-            ran
+                unsafe { owner.with_state(f) }
+            })
         });
         // Nothing has come meanwhile, most likely. A restart that is to come counts as a message.
         match owner.release_guess() {
             Ok(()) => settle(local),
             Err((owner, _)) => drain(local, owner),
         }
-        ran.map(returned)
+        match ran {
+            Some(ran) => Ok(returned(ran)),
+            None => {
+                let f = f.take().expect("a closure that was not run");
+                Err(self.header().refused(1, f, self.reason(Refusal::Closed)))
+            }
+        }
     }
 
     #[cold]

@@ -35,7 +35,7 @@ impl<S: 'static> Strong<S> {
     {
         let cell = self.to_ref();
         let (answerer, asker) = oneshot(Job::new(f));
-        let loan = Loan { cell: &cell, asker: Some(asker) };
+        let mut loan = Loan { cell: &cell, asker: Some(asker) };
         let node = Unsent::new(Lent::<S, F, R>::new(answerer));
         match node.push(|links| self.put(local, seen, links, entry)) {
             Ok(owed) => {
@@ -44,8 +44,10 @@ impl<S: 'static> Strong<S> {
             }
             Err((lent, reason)) => {
                 drop(lent);
-                self.header().report_refused(&reason, 1);
-                loan.take_back(reason)
+                let refused = self.header().refused_question(reason);
+                // The closure, which nothing else has seen.
+                drop(loan.end());
+                Err(refused)
             }
         }
     }

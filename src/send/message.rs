@@ -118,7 +118,7 @@ impl<S: 'static> Strong<S> {
         };
         let Err(seen) = left else { return Ok(()) };
         let pushed = self.push_node(local, seen, node, By::Sender);
-        pushed.map_err(|(tell, reason)| self.refused(1, tell.message, reason))
+        pushed.map_err(|(tell, reason)| self.header().refused(1, tell.message, reason))
     }
 
     /// Sends a message with its origin.
@@ -157,7 +157,7 @@ impl<S: 'static> Strong<S> {
                 self.drop_newest(tell.message);
                 Ok(())
             }
-            Err((tell, reason)) => Err(self.refused(1, tell.message, reason)),
+            Err((tell, reason)) => Err(self.header().refused(1, tell.message, reason)),
         }
     }
 
@@ -167,7 +167,7 @@ impl<S: 'static> Strong<S> {
 
     /// The mailbox is full, and the message goes to the hook.
     pub(crate) fn drop_newest<L: Message<S>>(&self, message: L) {
-        self.header().report_dropped_newest();
+        self.header().undelivered();
         panic::ignore(|| give_back(self.on_undelivered(), self.header(), message));
     }
 
@@ -177,7 +177,7 @@ impl<S: 'static> Strong<S> {
         messages: impl Iterator<Item = L>,
     ) -> Result<(), SendError<Vec<L>>> {
         #[cfg(feature = "tracing")]
-        if self.header().config().is_traced() {
+        if self.origin().is_some() {
             let here = || Origin::here(self.header());
             let traced = messages.map(|message| here().of_message(message));
             let back = |all: Vec<_>| all.into_iter().map(Traced::into_message).collect();
@@ -203,7 +203,7 @@ impl<S: 'static> Strong<S> {
                 }
                 Some(Err((mut chain, reason))) => {
                     let back: Vec<_> = chain.take_back().map(|tell| tell.message).collect();
-                    Err(self.refused(back.len() as u64, back, reason))
+                    Err(self.header().refused(back.len() as u64, back, reason))
                 }
             }
         })

@@ -5,7 +5,7 @@
 
 use crate::cell::owner::Owed;
 use crate::cell::refs::Strong;
-use crate::error::{Reason, SendError, StopCause};
+use crate::error::{Reason, StopCause};
 use crate::mailbox::list::Links;
 use crate::mailbox::node::{Envelope, NodePtr, Unsent};
 use crate::mailbox::word::{CLOSED, Entry, Refusal, Snapshot};
@@ -36,14 +36,6 @@ impl<S: 'static> Strong<S> {
                 self.header().why_closed()
             }
         }
-    }
-
-    /// What is refused, and stands for so many messages, for its sender.
-    #[inline]
-    pub(crate) fn refused<L>(&self, messages: u64, message: L, reason: Reason) -> SendError<L> {
-        let header = self.header();
-        header.report_refused(&reason, messages);
-        SendError::new(message, reason, header.who())
     }
 
     /// Puts a message in, and does what that leaves owing. A message that is refused comes back.

@@ -83,15 +83,16 @@ impl<S: 'static> Strong<S> {
         R: Send,
     {
         if let Some(reason) = self.refuses_wait() {
-            return Err(self.refuse(reason));
+            return Err(self.header().refused_question(reason));
         }
         // Once the message is in the mailbox, the wait cannot be refused any more.
         let reserved = reserve();
         let (entry, seen) = match (self.has_executor(), &reserved) {
-            (true, Err(_)) => return Err(self.refuse(Reason::WouldBlock)),
-            (true, Ok(_)) => {
-                (Entry::Leave, self.look_at_executor().map_err(|reason| self.refuse(reason))?)
-            }
+            (true, Err(_)) => return Err(self.header().refused_question(Reason::WouldBlock)),
+            (true, Ok(_)) => (
+                Entry::Leave,
+                self.look_at_executor().map_err(|reason| self.header().refused_question(reason))?,
+            ),
             (false, Err(_)) => (Entry::DrainOnly, seen),
             (false, Ok(_)) => (Entry::Drain, seen),
         };
@@ -108,7 +109,7 @@ impl<S: 'static> Strong<S> {
         let message = unsafe { &*NodeOf::message(frame) };
         let owed = self
             .put(local, seen, Links::one(node), entry)
-            .map_err(|(_frame, reason)| self.refuse(reason))?;
+            .map_err(|(_frame, reason)| self.header().refused_question(reason))?;
         // Leaving this frame before the message is done would leave a dangling node in the mailbox.
         let stay = AbortOnUnwind;
         self.discharge_for(local, owed, &|| message.is_done());
@@ -139,12 +140,6 @@ impl<S: 'static> Strong<S> {
                 drain_until(local, owner, &Until { done, deadline });
             }
         }
-    }
-
-    #[cold]
-    fn refuse(&self, reason: Reason) -> AskError {
-        self.header().report_refused(&reason, 1);
-        self.not_run(reason)
     }
 
     /// Why a closure of this actor was not run.

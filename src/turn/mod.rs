@@ -10,6 +10,6 @@ pub(crate) mod blocking;
 pub(crate) mod deferred;
 pub(crate) mod envelope;
 mod job;
-mod run;
+pub(crate) mod run;
 mod run_list;
 pub(crate) mod waking;

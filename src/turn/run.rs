@@ -26,11 +26,11 @@
 //! turns of another.
 
 use crate::budget::{Leave, Meter, Surroundings};
-use crate::cell::batch::Hooked;
 use crate::cell::header::{Header, Move, stops};
+use crate::cell::observe::{Event, Observed};
 use crate::cell::owner::{Held, Owner};
 use crate::cell::resident::Env;
-use crate::cell::turn::{TurnMut, resumed};
+use crate::cell::turn::TurnMut;
 use crate::mailbox::chunk::Row;
 use crate::mailbox::node::{Ran, Taken};
 use crate::mailbox::word::{CLOSED, Next, ORPHAN};
@@ -54,8 +54,8 @@ struct Drive<'a> {
     outermost: bool,
     /// Messages that wait hold permits.
     bounded: bool,
-    hooked: Hooked,
-    observed: bool,
+    /// The batch, if the actor is observed.
+    observed: Option<Observed>,
 }
 
 /// What a drive does next, after a step that had the owner.
@@ -123,6 +123,29 @@ pub(super) fn drive_panicked(
     });
 }
 
+/// Runs one turn of an owner that has nothing else to run, and ends the batch with it. Nothing if the
+/// actor was stopped before.
+pub(crate) fn run_alone<R>(
+    owner: &mut Owner,
+    turn: impl FnOnce(&mut Owner) -> R,
+) -> Option<Result<R, Payload>> {
+    let mut observed = owner.header().config().is_observed().then(Observed::default);
+    if owner.is_stopped() {
+        return None;
+    }
+    if let Some(observed) = &mut observed {
+        observed.takes_up(owner.header(), true);
+    }
+    let ran = panic::catch(|| turn(owner));
+    let backoff = ran.as_ref().err().and_then(|payload| owner.recover(payload, true));
+    if let Some(observed) = &mut observed {
+        observed.end(owner);
+    }
+    // What comes first is no part of the batch.
+    backoff.into_iter().for_each(|backoff| restart_after(owner, backoff));
+    Some(ran)
+}
+
 #[inline(always)]
 fn drive_with(
     local: &Local,
@@ -134,10 +157,9 @@ fn drive_with(
     let outermost = local.is_outermost();
     local.drive(|frame| {
         let config = owner.header().config();
-        let (bounded, observed) = (config.is_bounded(), config.is_observed());
-        let (hooked, in_hand) = (Hooked::default(), None);
-        let mut drive =
-            Drive { local, frame, row, meter, in_hand, outermost, bounded, hooked, observed };
+        let (bounded, in_hand) = (config.is_bounded(), None);
+        let observed = config.is_observed().then(Observed::default);
+        let mut drive = Drive { local, frame, row, meter, in_hand, outermost, bounded, observed };
         frame.lend(&mut owner, |owner| before(&mut drive, owner));
         drive.run(owner);
     });
@@ -168,7 +190,7 @@ impl Drive<'_> {
         // A mailbox that only has to be let go has no list.
         while owner.has_more() {
             // A turn that may wait borrows the state where it is (H1).
-            let plain = !self.observed && !owner.awaits();
+            let plain = self.observed.is_none() && !owner.awaits();
             let moves = if plain && owner.has_many() { owner.moves() } else { None };
             match self.round(owner, moves, plain && !self.bounded) {
                 Ok(end) => {
@@ -188,7 +210,9 @@ impl Drive<'_> {
                 }
             }
         }
-        self.hooked.end(owner);
+        if let Some(observed) = &mut self.observed {
+            observed.end(owner);
+        }
         halt
     }
 
@@ -196,7 +220,7 @@ impl Drive<'_> {
     fn leave(&mut self, mut owner: Owner, leave: Leave) {
         let (frame, local) = (self.frame, self.local);
         if matches!(leave, Leave::HandOff) {
-            frame.lend(&mut owner, |owner| owner.header().report_hand_off());
+            frame.lend(&mut owner, |owner| owner.header().report(&Event::HandedOff));
         }
         match leave {
             // What comes on this thread may take long: an executor's actor does not wait for that.
@@ -263,7 +287,7 @@ impl Drive<'_> {
     /// batch with hooks has ended, and a caller that waits has had its time.
     fn may_go_on(&self, header: &Header) -> bool {
         let is_free = self.outermost && !self.local.owes_anything();
-        let is_plain = header.has_executor() && !self.observed && !self.meter.is_waiting();
+        let is_plain = header.has_executor() && self.observed.is_none() && !self.meter.is_waiting();
         is_free && is_plain && goes_on(header)
     }
 
@@ -293,9 +317,6 @@ impl Drive<'_> {
                 } else if run {
                     taken.run_or_suspend(env.as_ptr())
                 } else {
-                    if !PLAIN && self.observed && !taken.resumes() {
-                        self.hooked.gives_back();
-                    }
                     taken.discard(env.as_ptr());
                     Ran::Done
                 }
@@ -322,15 +343,14 @@ impl Drive<'_> {
 
     /// Does what comes before a turn; false if there is none.
     #[inline]
-    fn before_turn(&mut self, owner: &mut Owner, taken: Taken) -> bool {
-        if taken.resumes() {
-            // SAFETY: it is such a message, and this is the owner.
-            self.hooked = unsafe { resumed(taken.payload()) }.hooked();
-        } else if self.observed {
-            return self.hooked.before_turn(owner);
+    fn before_turn(&mut self, owner: &Owner, taken: Taken) -> bool {
+        let runs = !owner.is_stopped();
+        match &mut self.observed {
+            Some(observed) if taken.resumes() => observed.resume(owner.header()),
+            Some(observed) => observed.takes_up(owner.header(), runs),
+            None => {}
         }
-        // The batch of a turn that goes on has begun.
-        !owner.is_stopped()
+        runs
     }
 
     // Turns that wait.
@@ -345,7 +365,9 @@ impl Drive<'_> {
     #[inline(never)]
     fn suspend(&mut self, mut owner: Owner, mut turn: TurnMut) -> Step {
         let frame = self.frame;
-        turn.keep(std::mem::take(&mut self.hooked));
+        if let Some(observed) = &mut self.observed {
+            observed.suspend(owner.header());
+        }
         let lies_down = frame.lend(&mut owner, |owner| {
             !turn.is_woken() && {
                 owner.settle();

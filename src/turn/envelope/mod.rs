@@ -86,7 +86,7 @@ pub(crate) fn give_back<S: 'static, L: Message<S>>(
     match hook {
         Some(hook) => hook(message.undelivered()),
         None => {
-            header.report_discarded();
+            header.discards();
             drop(message);
         }
     }

@@ -1,0 +1,312 @@
+//! What observes an actor, and the moments at which it is called.
+//!
+//! The engine calls the [`Observer`]s of an actor at the end of each batch ([`Observed`]), and
+//! whoever meets an [`Event`] reports it ([`Header::report`]). With the feature `tracing` each
+//! failure of any actor is an event of that crate, too, with the actor's name and never with a
+//! message. Only an actor with an observer pays: its messages are run by a drain alone.
+//!
+//! | observer                              | does                                             |
+//! |---------------------------------------|--------------------------------------------------|
+//! | [`BatchHook`]                         | calls the user's hook with the state             |
+//! | [`Counters`]                          | counts, for [`Actor::stats`](crate::Actor::stats) |
+//! | `Spans` of `actor::spans`             | has the face wrap each message in its span       |
+//!
+//! A **batch** goes from an owner's first turn to the moment at which its private list is at its
+//! end, or at which it lets go with a rest of it left (out of budget, or giving way to this
+//! thread's list). What arrives meanwhile belongs to the next batch. So a batch is finite, whatever
+//! is sent, and it is over before the mailbox is released, left pending, or looked at for more. A
+//! turn that is suspended leaves its batch open, in the actor's memory.
+//!
+//! - P1: a batch ends between two turns of its owner, and does not unwind: a panic of an observer, of
+//!   the user's hook above all, goes to the panic hook and the policy.
+//! - P2: a batch with a turn ends once, before the mailbox is let go, also if it was stopped.
+//!
+//! A subscriber of `tracing` is user code ([`crate::panic`]): it is called under no lock, and its
+//! panic is ignored.
+
+use std::any::TypeId;
+use std::sync::Arc;
+
+use super::config::Plan;
+use super::header::Header;
+use super::owner::{Held, Owner};
+use super::typed::Cell;
+use crate::error::{AskError, Reason, SendError, StopCause, TurnPanic};
+use crate::panic::{self, Payload};
+use crate::sync::atomic::Ordering::Relaxed;
+
+/// Observes actors of one configuration.
+pub(crate) trait Observer: Send + Sync + 'static {
+    /// A batch with this many turns ends. By its owner, between two turns: the state is there, and
+    /// nothing borrows it. A panic is caught, and is the error.
+    fn batch_ends(&self, owner: &Owner, turns: u64) -> Result<(), Payload> {
+        let _ = (owner, turns);
+        Ok(())
+    }
+
+    /// Something happens to the actor, or to a message of it. By any thread.
+    fn event(&self, header: &Header, event: &Event<'_>) {
+        let _ = (header, event);
+    }
+
+    /// Which observer it is: an actor has one of each type.
+    fn kind(&self) -> TypeId {
+        TypeId::of::<Self>()
+    }
+}
+
+/// What happens to an actor beside its turns.
+#[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "`tracing` says all of it"))]
+pub(crate) enum Event<'a> {
+    /// A turn panicked, or the hook of a batch, and the policy has acted.
+    Panicked { panic: &'a TurnPanic, goes_on: bool },
+    /// The actor was stopped.
+    Stopped(&'a StopCause),
+    /// Messages were not accepted: they go back to their sender or asker.
+    Refused { reason: &'a Reason, messages: u64 },
+    /// A message was accepted and is not run: its actor was stopped, or its mailbox full.
+    Undelivered,
+    /// Such a message is about to be dropped, for there is no hook.
+    Discarded,
+    /// The budget is spent, and the rest goes to the executor.
+    HandedOff,
+}
+
+/// The observers of a configuration, which its actors share.
+#[derive(Clone)]
+pub(crate) struct Observers(Option<Arc<Vec<Arc<dyn Observer>>>>);
+
+impl Observers {
+    pub(crate) const NONE: Self = Observers(None);
+
+    /// Is there none?
+    #[inline(always)]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Puts one in the place of that of its type, or takes that out.
+    pub(crate) fn set<O: Observer>(&mut self, observer: Option<O>) {
+        let list = Arc::make_mut(self.0.get_or_insert_default());
+        list.retain(|other| other.kind() != TypeId::of::<O>());
+        list.extend(observer.map(|observer| Arc::new(observer) as Arc<dyn Observer>));
+        if list.is_empty() {
+            self.0 = None;
+        }
+    }
+
+    /// Is there one of this type?
+    pub(crate) fn has<O: Observer>(&self) -> bool {
+        self.list().iter().any(|observer| observer.kind() == TypeId::of::<O>())
+    }
+
+    fn list(&self) -> &[Arc<dyn Observer>] {
+        self.0.as_deref().map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The batch of one owner, of an actor that is observed.
+#[derive(Default)]
+pub(crate) struct Observed {
+    turns: u64,
+}
+
+impl Observed {
+    /// A message is taken up: it is run, or given back.
+    pub(crate) fn takes_up(&mut self, header: &Header, runs: bool) {
+        if runs {
+            self.turns += 1;
+        } else {
+            header.undelivered();
+        }
+    }
+
+    /// The turn is suspended: its batch stays open.
+    pub(crate) fn suspend(&mut self, header: &Header) {
+        header.ext_made().told.lock().turns = std::mem::take(&mut self.turns);
+    }
+
+    /// The turn goes on, and the batch that it was suspended in.
+    pub(crate) fn resume(&mut self, header: &Header) {
+        self.turns += std::mem::take(&mut header.ext_made().told.lock().turns);
+    }
+
+    /// Ends a batch that has begun: the next turn begins another one.
+    pub(crate) fn end(&mut self, owner: &mut Owner) {
+        let turns = std::mem::take(&mut self.turns);
+        if turns == 0 {
+            return;
+        }
+        let mut at = 0;
+        while let Some(observer) = owner.header().config().observers.list().get(at) {
+            if let Err(payload) = observer.batch_ends(owner, turns) {
+                owner.recover(&payload, false);
+                panic::discard(payload);
+            }
+            at += 1;
+        }
+    }
+}
+
+/// The user's hook, for actors with a state of type `S`.
+struct BatchHook<S>(Box<OnBatchEnd<S>>);
+
+type OnBatchEnd<S> = dyn Fn(&mut S, u64) + Send + Sync;
+
+impl<S: 'static> Plan<S> {
+    /// Has the hook called at the end of each batch. It takes the place of an earlier one.
+    pub(crate) fn on_batch_end(&mut self, hook: impl Fn(&mut S, u64) + Send + Sync + 'static) {
+        self.settings.observers.set(Some(BatchHook::<S>(Box::new(hook))));
+    }
+}
+
+impl<S: 'static> Observer for BatchHook<S> {
+    fn batch_ends(&self, owner: &Owner, turns: u64) -> Result<(), Payload> {
+        let hook = |state: &mut S| (self.0)(state, turns);
+        // SAFETY: B1: the owner calls this between two turns, so nothing borrows the state, and before
+        // the actor ends, so it is there. It is an S: the hook was made for the plan of such a state,
+        // whose settings are those of its cells alone.
+        panic::catch(|| unsafe { Cell::with_state(owner.cell(), hook) })
+    }
+}
+
+/// What became of an actor's messages, since it was made: see
+/// [`Actor::stats`](crate::Actor::stats).
+///
+/// Late by at most a batch. When nothing runs or waits, what was accepted is `handled` and
+/// `undelivered` together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Turns that were run, those that panicked included. A message that was withdrawn may be among
+    /// them, for its place is passed: a question that was cancelled while it waited, a turn that was
+    /// aborted before it began, or that of a sender who waited for room and left as it was let in.
+    pub handled: u64,
+    /// Turns, and hooks of a batch, that panicked.
+    pub panicked: u64,
+    /// Messages that were not accepted. An attempt ([`try_with`](crate::Actor::try_with)) that
+    /// found the actor busy is none.
+    pub refused: u64,
+    /// Messages that were accepted and not handled: they went to the undelivered hook, their asker
+    /// was told, their closure stayed with its caller, or they were discarded.
+    pub undelivered: u64,
+    /// Those of them that were dropped, for the actor has no undelivered hook.
+    pub discarded: u64,
+    /// Drains that have spent their budget, and left what was left to the executor.
+    pub handed_off: u64,
+}
+
+/// Counts what becomes of messages, in the actor's own memory, under a lock of a few instructions.
+pub(crate) struct Counters;
+
+impl Counters {
+    fn count(header: &Header, add: impl FnOnce(&mut Stats)) {
+        add(header.ext_made().told.lock().stats.get_or_insert_default());
+    }
+}
+
+impl Observer for Counters {
+    fn batch_ends(&self, owner: &Owner, turns: u64) -> Result<(), Payload> {
+        Counters::count(owner.header(), |stats| stats.handled += turns);
+        Ok(())
+    }
+
+    fn event(&self, header: &Header, event: &Event<'_>) {
+        Counters::count(header, |stats| match event {
+            Event::Panicked { .. } => stats.panicked += 1,
+            Event::Refused { reason: Reason::Busy | Reason::HasExecutor, .. } => {}
+            Event::Refused { messages, .. } => stats.refused += messages,
+            Event::Undelivered => stats.undelivered += 1,
+            Event::HandedOff => stats.handed_off += 1,
+            // Every actor counts what it discards.
+            Event::Discarded | Event::Stopped(_) => {}
+        });
+    }
+}
+
+impl Header {
+    /// Tells the observers, and `tracing`.
+    #[cold]
+    pub(crate) fn report(&self, event: &Event<'_>) {
+        self.config().observers.list().iter().for_each(|observer| observer.event(self, event));
+        say(self, event);
+    }
+
+    #[inline]
+    fn report_refused(&self, reason: &Reason, messages: u64) {
+        if cfg!(feature = "tracing") || self.config().is_observed() {
+            self.report(&Event::Refused { reason, messages });
+        }
+    }
+
+    /// What is not accepted, and stands for this many messages, for its sender.
+    #[inline]
+    pub(crate) fn refused<M>(&self, messages: u64, message: M, reason: Reason) -> SendError<M> {
+        self.report_refused(&reason, messages);
+        SendError::new(message, reason, self.who())
+    }
+
+    /// Why a question is not accepted, for its asker.
+    #[cold]
+    pub(crate) fn refused_question(&self, reason: Reason) -> AskError {
+        self.report_refused(&reason, 1);
+        AskError::Refused(reason, self.who().into())
+    }
+
+    /// A message that was accepted is not run.
+    #[cold]
+    pub(crate) fn undelivered(&self) {
+        self.report(&Event::Undelivered);
+    }
+
+    /// A message that was accepted is about to be dropped: there is no hook. It is counted for every
+    /// actor.
+    #[cold]
+    pub(crate) fn discards(&self) {
+        // Ordering: Relaxed. A number by itself.
+        self.ext_made().discarded.fetch_add(1, Relaxed);
+        self.report(&Event::Discarded);
+    }
+
+    /// Messages that were dropped for want of a hook.
+    pub(crate) fn discarded(&self) -> u64 {
+        // Ordering: Relaxed. A number by itself.
+        self.ext().map_or(0, |ext| ext.discarded.load(Relaxed))
+    }
+
+    /// The counts, of an actor that is counted.
+    pub(crate) fn stats(&self) -> Option<Stats> {
+        let counted = || self.ext().and_then(|ext| ext.told.lock().stats.as_deref().copied());
+        let all = || Stats { discarded: self.discarded(), ..counted().unwrap_or_default() };
+        self.config().observers.has::<Counters>().then(all)
+    }
+}
+
+#[cfg(feature = "tracing")]
+fn say(header: &Header, event: &Event<'_>) {
+    macro_rules! event {
+        ($level:ident, $($rest:tt)*) => {
+            tracing::event!(
+                target: "turnwise",
+                tracing::Level::$level,
+                actor = header.name(),
+                $($rest)*
+            )
+        };
+    }
+    panic::ignore(|| match event {
+        Event::Panicked { panic, goes_on } => {
+            event!(ERROR, goes_on, "a turn panicked: {}", panic.text());
+        }
+        Event::Stopped(cause) => event!(WARN, "actor stopped: {cause}"),
+        Event::Refused { reason, messages } => event!(DEBUG, messages, "not accepted: {reason}"),
+        Event::Undelivered => {}
+        Event::Discarded => {
+            event!(WARN, "message discarded: accepted, not handled, and no undelivered hook");
+        }
+        Event::HandedOff => event!(TRACE, "budget spent: the rest goes to the executor"),
+    });
+}
+
+#[cfg(not(feature = "tracing"))]
+fn say(_: &Header, _: &Event<'_>) {}
