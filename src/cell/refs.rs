@@ -27,6 +27,12 @@ use crate::time::Clock;
 /// What keeps a cell's memory.
 pub(crate) trait Kept {
     fn header(&self) -> &Header;
+    /// Which cell it is.
+    fn addr(&self) -> usize;
+    /// Is the actor run by its executor, and by nothing else?
+    fn has_executor(&self) -> bool {
+        self.header().has_executor()
+    }
     /// One more reference.
     fn to_ref(&self) -> Ref;
     /// The entry of a pending mailbox that has none out.
@@ -36,6 +42,9 @@ pub(crate) trait Kept {
 impl Kept for Ref {
     fn header(&self) -> &Header {
         self.header()
+    }
+    fn addr(&self) -> usize {
+        self.addr()
     }
     fn to_ref(&self) -> Ref {
         self.clone()
@@ -48,6 +57,12 @@ impl Kept for Ref {
 impl<S> Kept for Strong<S> {
     fn header(&self) -> &Header {
         self.header()
+    }
+    fn addr(&self) -> usize {
+        self.addr()
+    }
+    fn has_executor(&self) -> bool {
+        self.has_executor()
     }
     fn to_ref(&self) -> Ref {
         self.to_ref()

@@ -4,12 +4,11 @@ use std::mem::needs_drop;
 
 use crate::cell::header::AWAITS;
 use crate::cell::owner::{Owed, stop};
-use crate::cell::refs::{Queued, Ref, Sole, Strong};
+use crate::cell::refs::{Ref, Sole, Strong};
 use crate::error::StopCause;
 use crate::mailbox::word::{CLOSED, Entry, ORPHAN};
+use crate::send::push::{By, discharge};
 use crate::thread::context::{Depth, with_local};
-use crate::thread::list::{defer, defer_entry};
-use crate::thread::schedule::{enter, schedule};
 use crate::turn::deferred::{drain, settle};
 use crate::turn::waking::cut_stopped;
 
@@ -70,15 +69,11 @@ impl<S> Strong<S> {
             let raised = self.raise(flag, entry, only_if_idle);
             let changed = raised.is_some();
             match (raised, cell) {
-                (Some(Owed::Drain(owner)), _) => drain(local, owner),
-                (Some(Owed::Scheduled(entry)), Some(cell)) if self.has_executor() => {
-                    enter(local, &cell, entry);
+                (Some(owed), Some(cell)) => {
+                    let by = if posted { By::Poster } else { By::Sender };
+                    discharge(local, &cell, owed, by);
                 }
-                (Some(Owed::Scheduled(entry)), _) => defer_entry(local, entry),
-                // The executor comes to the entry.
-                (Some(Owed::Schedule), _) if self.has_executor() => {}
-                (Some(Owed::Schedule), Some(cell)) if posted => schedule(local, &cell),
-                (Some(Owed::Schedule), Some(cell)) => defer(local, Queued::Hint(cell)),
+                (Some(Owed::Drain(owner)), None) => drain(local, owner),
                 _ => {}
             }
             settle(local);

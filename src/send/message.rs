@@ -1,7 +1,7 @@
 //! Sending and asking: the message is run on the spot if the mailbox is idle and this thread is
 //! inside no turn, else it is left in the mailbox.
 
-use super::push::By;
+use super::push::{By, discharge};
 use crate::cell::config::Overflow;
 use crate::cell::message::{AsyncMessage, Message};
 use crate::cell::owner::{Claimed, Held, InTurn};
@@ -198,7 +198,7 @@ impl<S: 'static> Strong<S> {
             match chain.push(push) {
                 None => Ok(()),
                 Some(Ok(owed)) => {
-                    self.discharge(local, owed, By::Sender);
+                    discharge(local, self, owed, By::Sender);
                     Ok(())
                 }
                 Some(Err((mut chain, reason))) => {

@@ -4,7 +4,7 @@
 //! push left owing ([`Owed`]) is done: drained here, deferred on this thread, or scheduled.
 
 use crate::cell::owner::Owed;
-use crate::cell::refs::Strong;
+use crate::cell::refs::{Kept, Strong};
 use crate::error::{Reason, StopCause};
 use crate::mailbox::list::Links;
 use crate::mailbox::node::{Envelope, NodePtr, Unsent};
@@ -74,7 +74,7 @@ impl<S: 'static> Strong<S> {
         by: By,
     ) -> Result<(), (E, Reason)> {
         let owed = node.push(|links| self.push_links(local, seen, links, by))?;
-        self.discharge(local, owed, by);
+        discharge(local, self, owed, by);
         Ok(())
     }
 
@@ -113,7 +113,7 @@ impl<S: 'static> Strong<S> {
         Ok(())
     }
 
-    /// Puts nodes in; what that leaves owing is for [`discharge`](Self::discharge).
+    /// Puts nodes in; what that leaves owing is for [`discharge`].
     pub(super) fn push_links(
         &self,
         local: &Local,
@@ -156,28 +156,28 @@ impl<S: 'static> Strong<S> {
         }
         Ok(now)
     }
+}
 
-    /// Does what a push left owing.
-    pub(super) fn discharge(&self, local: &Local, owed: Owed, by: By) {
-        match owed {
-            Owed::Nothing => {}
-            Owed::Drain(owner) => drain(local, owner),
-            Owed::Scheduled(entry) if self.has_executor() => {
-                enter(local, self, entry);
-                settle(local);
-            }
-            // Only a thread inside a turn has left the message pending for itself.
-            Owed::Scheduled(entry) => defer_entry(local, entry),
-            // The executor comes to the entry.
-            Owed::Schedule if self.has_executor() => {}
-            Owed::Schedule if by == By::Sender => {
-                // The thread that has the entry may be busy for long.
-                hint_by(local, self.addr(), || self.to_ref());
-            }
-            Owed::Schedule => {
-                schedule(local, self);
-                settle(local);
-            }
+/// Does what a step has left owing, which was taken by a sender, or by one that ends the actor.
+pub(super) fn discharge(local: &Local, kept: &impl Kept, owed: Owed, by: By) {
+    match owed {
+        Owed::Nothing => {}
+        Owed::Drain(owner) => drain(local, owner),
+        Owed::Scheduled(entry) if kept.has_executor() => {
+            enter(local, kept, entry);
+            settle(local);
+        }
+        // Only a thread inside a turn has left the message pending for itself.
+        Owed::Scheduled(entry) => defer_entry(local, entry),
+        // The executor comes to the entry.
+        Owed::Schedule if kept.has_executor() => {}
+        Owed::Schedule if by == By::Sender => {
+            // The thread that has the entry may be busy for long.
+            hint_by(local, kept.addr(), || kept.to_ref());
+        }
+        Owed::Schedule => {
+            schedule(local, kept);
+            settle(local);
         }
     }
 }

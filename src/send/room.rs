@@ -22,7 +22,7 @@ use crate::mailbox::oneshot::{Asker, Promised, oneshot};
 use crate::mailbox::semaphore::{Acquired, Answer, Semaphore, Unpushed, Waiter as Queued};
 use crate::mailbox::word::{CLOSED, Entry, Refusal, Snapshot};
 use crate::panic;
-use crate::send::push::By;
+use crate::send::push::{By, discharge};
 use crate::sync::thread;
 use crate::thread::context::{Local, with_local};
 use crate::time::{Cutoff, Limit, MonotonicClock};
@@ -274,7 +274,7 @@ impl<S: 'static> Strong<S> {
         let entry = self.entry(local, By::Sender);
         let put = |links| self.put_permitted(Snapshot::IDLE, links, entry);
         let owed = Unsent::new(message).push(put)?;
-        self.discharge(local, owed, By::Sender);
+        discharge(local, self, owed, By::Sender);
         Ok(())
     }
 }

@@ -9,12 +9,12 @@ use crate::mailbox::node::{NodeOf, NodePtr};
 use crate::mailbox::word::{Entry, Snapshot};
 use crate::panic::Payload;
 use crate::pool::{Reserved, reserve};
+use crate::send::push::{By, discharge};
 use crate::sync::{hint, thread};
 use crate::thread::context::{Depth, Local, with_local};
-use crate::thread::schedule::enter;
 use crate::time::{Cutoff, Limit, MonotonicClock};
 use crate::turn::blocking::leave;
-use crate::turn::deferred::{drain_until, settle};
+use crate::turn::deferred::drain_until;
 use crate::turn::envelope::borrowed::{Borrowed, Outcome};
 
 impl<S: 'static> Strong<S> {
@@ -128,17 +128,11 @@ impl<S: 'static> Strong<S> {
     /// Does what the push of a closure left owing that its caller waits for.
     pub(super) fn discharge_for(&self, local: &Local, owed: Owed, done: &dyn Fn() -> bool) {
         match owed {
-            Owed::Nothing => {}
-            Owed::Scheduled(entry) => {
-                enter(local, self, entry);
-                settle(local);
-            }
-            // The executor comes to the entry.
-            Owed::Schedule => {}
             Owed::Drain(owner) => {
                 let deadline = Cutoff::new(&MonotonicClock, Limit::Unlimited);
                 drain_until(local, owner, &Until { done, deadline });
             }
+            owed => discharge(local, self, owed, By::Sender),
         }
     }
 
