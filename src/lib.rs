@@ -29,15 +29,13 @@ mod turn;
 mod wait_list;
 
 pub use actor::{
-    AbortHandle, Activity, Actor, ActorBuilder, ActorSnapshot, Asking, AsyncContext, AsyncHandler,
-    AsyncTurn, Closing, Context, Ending, Handler, Posted, Promise, Recipient, Reply, Sending,
-    ShutdownReport, Spawner, System, SystemSnapshot, WaitError, Waiting, WeakActor, Within,
-    promise, promise_on,
+    AbortHandle, Actor, ActorBuilder, AsyncContext, AsyncHandler, AsyncTurn, Context, Handler,
+    Promise, Recipient, Reply, ShutdownReport, Spawner, System, WaitError, WeakActor, promise,
+    promise_on,
 };
 pub use budget::Budget;
 pub use cell::config::{Overflow, PanicPolicy, Undelivered};
 pub use cell::executor::{Drain, Executor};
-pub use cell::observe::Stats;
 pub use cell::restarts::Restarts;
 pub use error::{
     ActorName, AskError, BuildError, Cycle, EndCause, Reason, SendError, StopCause, TurnPanic,
@@ -45,6 +43,17 @@ pub use error::{
 };
 pub use executor::{ThreadPool, blocking};
 pub use time::{Clock, Limit, MonotonicClock, VirtualClock};
+
+/// What the methods of [`Actor`] and [`System`] return that sends or waits, for code that keeps it.
+pub mod wait {
+    pub use crate::actor::{Asking, Closing, Ending, Posted, Sending, Waiting, Within};
+}
+
+/// What actors are doing, and what has become of their messages.
+pub mod snapshot {
+    pub use crate::actor::{Activity, ActorSnapshot, SystemSnapshot};
+    pub use crate::cell::observe::Stats;
+}
 
 /// Is this thread inside a turn of some actor, or inside a call of an executor's that a send has
 /// made? A [`send`](Actor::send) leaves its message in the mailbox there, instead of running it.

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use common::must_end;
 use turnwise::executor::{DrainQueue, ThreadPool};
+use turnwise::snapshot::Activity;
 use turnwise::time::{Every, Timers};
 use turnwise::{
-    Activity, Actor, ActorName, AskError, Context, Drain, EndCause, Handler, Limit, Overflow,
-    PanicPolicy, Promise, Reason, Recipient, Reply, Restarts, StopCause, System, VirtualClock,
-    promise,
+    Actor, ActorName, AskError, Context, Drain, EndCause, Handler, Limit, Overflow, PanicPolicy,
+    Promise, Reason, Recipient, Reply, Restarts, StopCause, System, VirtualClock, promise,
 };
 
 type Log = Vec<u32>;

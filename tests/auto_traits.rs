@@ -6,11 +6,12 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::rc::Rc;
 
 use turnwise::executor::{DrainQueue, PoolBuilder, PoolError, PoolHandle, QueueHandle, Shutdown};
+use turnwise::snapshot::Stats;
+use turnwise::wait::{Asking, Ending, Posted, Sending, Waiting};
 use turnwise::{
-    Actor, ActorBuilder, AskError, Asking, BuildError, Drain, EndCause, Ending, Overflow,
-    PanicPolicy, Posted, Promise, Reason, Recipient, Reply, SendError, Sending, ShutdownReport,
-    Spawner, Stats, StopCause, System, ThreadPool, TurnPanic, Undelivered, VirtualClock, WaitError,
-    Waiting, WeakActor,
+    Actor, ActorBuilder, AskError, BuildError, Drain, EndCause, Overflow, PanicPolicy, Promise,
+    Reason, Recipient, Reply, SendError, ShutdownReport, Spawner, StopCause, System, ThreadPool,
+    TurnPanic, Undelivered, VirtualClock, WaitError, WeakActor,
 };
 
 /// Is a type this? Asked in a way that also answers no.

@@ -15,10 +15,11 @@ use std::time::Duration;
 use child::in_child;
 use common::{Held, Tally, block_on, must_end, poll_once, until};
 use turnwise::executor::{DrainQueue, Shutdown};
+use turnwise::snapshot::Activity;
 use turnwise::time::{Timer, Timers};
 use turnwise::{
-    Activity, Actor, ActorBuilder, ActorName, AskError, Context, EndCause, Executor, Handler,
-    Limit, Overflow, PanicPolicy, Promise, Reason, Reply, Restarts, StopCause, System, ThreadPool,
+    Actor, ActorBuilder, ActorName, AskError, Context, EndCause, Executor, Handler, Limit,
+    Overflow, PanicPolicy, Promise, Reason, Reply, Restarts, StopCause, System, ThreadPool,
     TurnPanic, VirtualClock, WaitError, blocking, promise, promise_on,
 };
 

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use common::{Held, in_turn, queued, quiet_panic, size, until};
 use turnwise::executor::DrainQueue;
+use turnwise::snapshot::Activity;
 use turnwise::{
-    Activity, Actor, ActorName, AskError, Context, Handler, Limit, Overflow, PanicPolicy, Reason,
-    StopCause, System, WaitError,
+    Actor, ActorName, AskError, Context, Handler, Limit, Overflow, PanicPolicy, Reason, StopCause,
+    System, WaitError,
 };
 
 struct Till;

@@ -70,7 +70,8 @@ impl System {
     /// # Examples
     /// ```
     /// use turnwise::executor::DrainQueue;
-    /// use turnwise::{Activity, Actor, System};
+    /// use turnwise::snapshot::Activity;
+    /// use turnwise::{Actor, System};
     ///
     /// let queue = DrainQueue::new();
     /// let system = System::new();

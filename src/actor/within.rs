@@ -13,15 +13,15 @@ use std::time::Duration;
 
 use crate::time::{Sleep, Timers};
 
-/// A future with a limit: what `within_async` makes of a [`Reply`](crate::Reply), a [`Sending`](crate::Sending), an [`Asking`](crate::Asking),
-/// an [`Ending`](crate::Ending) or a [`Closing`](crate::Closing).
+/// A future with a limit: what `within_async` makes of a [`Reply`](crate::Reply), a [`Sending`](crate::wait::Sending), an [`Asking`](crate::wait::Asking),
+/// an [`Ending`](crate::wait::Ending) or a [`Closing`](crate::wait::Closing).
 ///
 /// | of | ready with | when the time is over |
 /// |---|---|---|
-/// | [`Reply`](crate::Reply), [`Asking`](crate::Asking) | the answer | [`WaitError::Cancelled`](crate::WaitError::Cancelled) with the message, which certainly never runs; or [`WaitError::TimedOut`](crate::WaitError::TimedOut) with the reply: it is running |
-/// | [`Sending`](crate::Sending) | `Ok` | the message, with [`Reason::Full`](crate::Reason::Full): it was certainly not sent |
-/// | [`Ending`](crate::Ending) | `Ok(true)` | `Ok(false)` |
-/// | [`Closing`](crate::Closing) | the report | the report: what had not ended was stopped |
+/// | [`Reply`](crate::Reply), [`Asking`](crate::wait::Asking) | the answer | [`WaitError::Cancelled`](crate::WaitError::Cancelled) with the message, which certainly never runs; or [`WaitError::TimedOut`](crate::WaitError::TimedOut) with the reply: it is running |
+/// | [`Sending`](crate::wait::Sending) | `Ok` | the message, with [`Reason::Full`](crate::Reason::Full): it was certainly not sent |
+/// | [`Ending`](crate::wait::Ending) | `Ok(true)` | `Ok(false)` |
+/// | [`Closing`](crate::wait::Closing) | the report | the report: what had not ended was stopped |
 ///
 /// What is ready when it is polled is not late, however long the future was not polled. A limit of
 /// zero is one look, by the first poll; a limit too large for the clock is none.

@@ -34,7 +34,7 @@ use crate::sync::{Mutex, global, thread_owned};
 /// What is due runs in the order of the due times; what is due at the same time, in the order in
 /// which it was armed. Nothing runs early, however coarse the clock. A service has one thread (or
 /// [none](Self::by_hand)), so a function that takes long delays those behind it: let it
-/// [send](crate::Posted) to an actor. A function that panics hurts no other.
+/// [send](crate::wait::Posted) to an actor. A function that panics hurts no other.
 ///
 /// When the last clone is dropped, by a function of its own too, the thread ends; what is armed
 /// then never fires, and is dropped. A function that owns a clone of its own service keeps it.

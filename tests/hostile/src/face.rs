@@ -13,11 +13,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use turnwise::executor::{Blocking, DrainQueue, Rayon, Tokio};
+use turnwise::wait::{Asking, Closing, Ending, Sending, Within};
 use turnwise::{
-    Actor, AskError, Asking, Budget, BuildError, Clock, Closing, Context, EndCause, Ending,
-    Executor, Handler, MonotonicClock, Overflow, PanicPolicy, Promise, Reason, Recipient, Reply,
-    Restarts, SendError, Sending, ShutdownReport, ThreadPool, Undelivered, WaitError, WeakActor,
-    Within, promise, promise_on,
+    Actor, AskError, Budget, BuildError, Clock, Context, EndCause, Executor, Handler,
+    MonotonicClock, Overflow, PanicPolicy, Promise, Reason, Recipient, Reply, Restarts, SendError,
+    ShutdownReport, ThreadPool, Undelivered, WaitError, WeakActor, promise, promise_on,
 };
 pub use turnwise::{Drain, Limit, System, VirtualClock, blocking};
 
