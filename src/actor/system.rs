@@ -227,8 +227,8 @@ impl System {
     /// to another thread; one that cannot ([`Blocking`](crate::executor::Blocking)) waits all the
     /// same.
     ///
-    /// Stages that end in order are systems of their own, shut down from last to first: see [the
-    /// examples](Self::shutdown#stages).
+    /// Stages that end in order are systems of their own, shut down from last to first, as in
+    /// the example below.
     ///
     /// # Errors
     /// [`Reason::Deadlock`] inside a turn of one of the system's actors, which cannot end before

@@ -219,8 +219,7 @@ pub(crate) const MODELS: &[Model] = models![
     THREE room::room_pending_first_come ["accepted", "refused"],
     THREE room::room_given_up_as_it_is_let_in ["withdrawn", "let in"],
     TWO room::room_time_over ["let in", "time over"],
-    // Seconds: with two preemptions, more than a minute.
-    ONE room::room_asked,
+    TWO room::room_asked,
     TWO room::room_closed_on_the_way ["turned away"],
     THREE room::room_hostile_wakers ["woken"],
     TWO room::room_forgotten ["turned away"],
