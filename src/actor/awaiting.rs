@@ -1,11 +1,13 @@
 //! Turns that may wait: `async` closures and handlers.
 
-use std::any::type_name;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 
+use super::outgoing::Shown;
 use super::reply::promise_of;
+#[cfg(feature = "tracing")]
+use super::spans;
 use super::waiting::Asking;
 use super::{Actor, Posted, Promise, Reply, Waiting, WeakActor};
 use crate::cell::message::AsyncMessage;
@@ -175,10 +177,10 @@ where
     }
 
     fn payload(self) {}
+}
 
-    fn kind() -> &'static str {
-        type_name::<F>()
-    }
+impl<F, R> Shown for AsyncClosure<F, R> {
+    type As = F;
 }
 
 /// A typed message, and what makes its turn.
@@ -204,14 +206,14 @@ where
     fn payload(self) -> M {
         self.0
     }
+}
 
-    fn kind() -> &'static str {
-        type_name::<M>()
-    }
+impl<M, F> Shown for AsyncTyped<M, F> {
+    type As = M;
 }
 
 /// The turn of a typed message.
-fn typed<S, M>(message: M) -> impl AsyncMessage<S, Answer = S::Reply, Payload = M>
+fn typed<S, M>(message: M) -> impl AsyncMessage<S, Answer = S::Reply, Payload = M> + Shown
 where
     S: AsyncHandler<M> + Send + 'static,
     M: Send + 'static,
@@ -222,13 +224,13 @@ where
 }
 
 /// Sends a turn that may wait.
-fn ask<S: Send + 'static, L: AsyncMessage<S>>(
+fn ask<S: Send + 'static, L: AsyncMessage<S> + Shown>(
     handle: &Strong<S>,
     message: L,
     by: By,
 ) -> Reply<L::Answer, L::Payload> {
     #[cfg(feature = "tracing")]
-    if let Some(origin) = handle.origin() {
+    if let Some(origin) = spans::origin(handle) {
         return ask_as(handle, origin.of_message(message), by);
     }
     ask_as(handle, message, by)
@@ -329,7 +331,7 @@ impl<S: Send + 'static> Actor<S> {
     {
         let turn = AsyncClosure::new(turn);
         #[cfg(feature = "tracing")]
-        if let Some(origin) = self.handle.origin() {
+        if let Some(origin) = spans::origin(&self.handle) {
             return ask_abortable(&self.handle, origin.of_message(turn));
         }
         ask_abortable(&self.handle, turn)

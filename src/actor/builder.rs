@@ -5,14 +5,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+#[cfg(feature = "tracing")]
+use super::spans::Spans;
 use super::{Actor, Spawner};
 use crate::budget::Budget;
 use crate::cell::config::{Overflow, PanicPolicy, Plan, Settings, Undelivered};
 use crate::cell::executor::Executor;
 use crate::cell::observe::Counters;
 use crate::cell::refs::Strong;
-#[cfg(feature = "tracing")]
-use crate::cell::span::Spans;
 use crate::cell::typed::Cell;
 use crate::error::{BuildError, EndCause, TurnPanic};
 use crate::mailbox::semaphore::{MAX_CAPACITY, UNBOUNDED};
@@ -276,9 +276,9 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// the turn. It is called in the turn, under no lock; it may send to this very actor, and a panic
     /// of it is ignored.
     ///
-    /// Every message of such an actor goes through the mailbox, as it does with
-    /// an [`on_batch_end`](Self::on_batch_end) hook. Other actors pay for a look at a bit of the handle, where a
-    /// message does not run on the spot; without the feature, nothing.
+    /// Every message of such an actor goes through the mailbox, as it does with an
+    /// [`on_batch_end`](Self::on_batch_end) hook. Other actors pay for a look at a bit of the handle;
+    /// without the feature, nothing.
     ///
     /// # Examples
     /// ```

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Actor, Handler, Posted};
 #[cfg(feature = "tracing")]
-use crate::cell::span::Origin;
+use super::spans::{self, Origin};
+use super::{Actor, Handler, Posted};
 use crate::error::{Reason, SendError};
 use crate::panic;
 use crate::time::timers::Accepted;
@@ -119,7 +119,7 @@ impl<S: Send + 'static> Actor<S> {
         let actor = self.downgrade();
         let (timers, kept) = self.timers();
         #[cfg(feature = "tracing")]
-        let origin = self.handle.origin();
+        let origin = spans::origin(&self.handle);
         timers.message_after(delay, move || {
             let _kept = kept;
             let Some(actor) = actor.upgrade() else {

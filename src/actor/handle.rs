@@ -5,6 +5,7 @@
 use std::fmt;
 
 use super::message::{Handler, Typed, closure_back, message_back};
+use super::outgoing;
 use super::reply;
 use super::standing;
 use super::{Actor, ActorBuilder, Ending, Posted, Promise, Reply, Waiting, WeakActor};
@@ -77,7 +78,8 @@ impl<S: Send + 'static> Actor<S> {
     where
         F: FnOnce(&mut S) + Send + 'static,
     {
-        self.handle.send(Closure::new(message)).map_err(closure_back)
+        let message = Closure::new(message);
+        outgoing::send(&self.handle, message, By::Sender).map_err(closure_back)
     }
 
     /// Sends a typed message; as [`send`](Self::send) in every respect. What the handler returns is
@@ -111,7 +113,8 @@ impl<S: Send + 'static> Actor<S> {
     where
         S: Handler<M>,
     {
-        self.handle.send(Typed(message)).map_err(message_back)
+        let message = Typed(message);
+        outgoing::send(&self.handle, message, By::Sender).map_err(message_back)
     }
 
     /// Sends a closure whose result comes back in a [`Reply`].
@@ -134,7 +137,9 @@ impl<S: Send + 'static> Actor<S> {
         F: FnOnce(&mut S) -> R + Send + 'static,
         R: Send + 'static,
     {
-        Reply::of(&self.handle, self.handle.ask(Closure::new(question), By::Sender), drop)
+        let question = Closure::new(question);
+        let answer = outgoing::ask(&self.handle, question, By::Sender);
+        Reply::of(&self.handle, answer, drop)
     }
 
     /// Sends a typed message whose result comes back in a [`Reply`]; as [`call`](Self::call) in
@@ -146,7 +151,7 @@ impl<S: Send + 'static> Actor<S> {
     where
         S: Handler<M>,
     {
-        let answer = self.handle.ask(Typed(message), By::Sender);
+        let answer = outgoing::ask(&self.handle, Typed(message), By::Sender);
         Reply::of(&self.handle, answer, |Typed(message)| message)
     }
 
@@ -184,7 +189,7 @@ impl<S: Send + 'static> Actor<S> {
         F: FnOnce(&mut S) -> R + Send,
         R: Send,
     {
-        self.handle.with(f)
+        outgoing::with(&self.handle, f)
     }
 
     /// Runs a closure on the state here and now, or not at all: if nothing of the actor runs or
@@ -225,7 +230,7 @@ impl<S: Send + 'static> Actor<S> {
     where
         F: FnOnce(&mut S) -> R,
     {
-        self.handle.try_with(f)
+        outgoing::try_with(&self.handle, f)
     }
 
     /// Sends many closures in one step, in their order: all are accepted, side by side, or none.
@@ -248,7 +253,8 @@ impl<S: Send + 'static> Actor<S> {
         I: IntoIterator,
         I::Item: FnOnce(&mut S) + Send + 'static,
     {
-        let sent = self.handle.send_many(messages.into_iter().map(Closure::new));
+        let messages = messages.into_iter().map(Closure::new);
+        let sent = outgoing::send_many(&self.handle, messages);
         let back = |messages: Vec<Closure<_, ()>>| messages.into_iter().map(|message| message.f);
         sent.map_err(|error| error.map(|messages| back(messages).collect()))
     }

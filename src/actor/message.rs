@@ -1,8 +1,9 @@
 //! Typed messages: sugar over the same mailbox, in one order with the closures.
 
-use std::any::{Any, type_name};
+use std::any::Any;
 use std::fmt;
 
+use super::outgoing::Shown;
 use super::reply::promise_of;
 use super::{Actor, Promise, Reply, WeakActor};
 use crate::cell::config::Undelivered;
@@ -123,10 +124,10 @@ impl<S: Handler<M> + 'static, M: Send + 'static> Message<S> for Typed<M> {
     fn undelivered(self) -> Undelivered<S> {
         Undelivered::Message(Box::new(self.0) as Box<dyn Any + Send>)
     }
+}
 
-    fn kind() -> &'static str {
-        type_name::<M>()
-    }
+impl<M> Shown for Typed<M> {
+    type As = M;
 }
 
 impl<M> From<M> for Typed<M> {

@@ -19,10 +19,13 @@ mod shutdown;
 mod builder;
 mod ending;
 mod message;
+mod outgoing;
 mod posted;
 mod registry;
 mod reply;
 mod snapshot;
+#[cfg(feature = "tracing")]
+mod spans;
 mod spawner;
 mod standing;
 mod waiting;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::message::{Handler, Typed, closure_back, message_back};
-use super::{Actor, Reply};
+use super::{Actor, Reply, outgoing};
 use crate::cell::message::Closure;
 use crate::error::SendError;
 use crate::send::push::By;
@@ -32,7 +32,8 @@ impl<'a, S: Send + 'static> Posted<'a, S> {
     where
         F: FnOnce(&mut S) + Send + 'static,
     {
-        self.actor.handle.post(Closure::new(message)).map_err(closure_back)
+        let message = Closure::new(message);
+        outgoing::send(&self.actor.handle, message, By::Poster).map_err(closure_back)
     }
 
     /// As [`Actor::tell`].
@@ -43,7 +44,8 @@ impl<'a, S: Send + 'static> Posted<'a, S> {
     where
         S: Handler<M>,
     {
-        self.actor.handle.post(Typed(message)).map_err(message_back)
+        let message = Typed(message);
+        outgoing::send(&self.actor.handle, message, By::Poster).map_err(message_back)
     }
 
     /// As [`Actor::call`].
@@ -53,7 +55,8 @@ impl<'a, S: Send + 'static> Posted<'a, S> {
         R: Send + 'static,
     {
         let handle = &self.actor.handle;
-        Reply::of(handle, handle.ask(Closure::new(question), By::Poster), drop)
+        let answer = outgoing::ask(handle, Closure::new(question), By::Poster);
+        Reply::of(handle, answer, drop)
     }
 
     /// As [`Actor::ask`].
@@ -62,7 +65,8 @@ impl<'a, S: Send + 'static> Posted<'a, S> {
         S: Handler<M>,
     {
         let handle = &self.actor.handle;
-        Reply::of(handle, handle.ask(Typed(message), By::Poster), |Typed(message)| message)
+        let answer = outgoing::ask(handle, Typed(message), By::Poster);
+        Reply::of(handle, answer, |Typed(message)| message)
     }
 }
 

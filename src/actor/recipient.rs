@@ -1,11 +1,12 @@
 //! Actors that take messages of one type, whatever else they are.
 
-use std::any::{Any, type_name};
+use std::any::Any;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use super::message::{Handler, Typed};
-use super::{Actor, Reply};
+use super::outgoing::Shown;
+use super::{Actor, Reply, outgoing};
 use crate::cell::config::Undelivered;
 use crate::cell::message::Message;
 use crate::cell::owner::InTurn;
@@ -71,10 +72,10 @@ impl<S: Handler<M> + 'static, M: Send + 'static> Message<S> for Quiet<M> {
     fn undelivered(self) -> Undelivered<S> {
         Undelivered::Message(Box::new(self.0) as Box<dyn Any + Send>)
     }
+}
 
-    fn kind() -> &'static str {
-        type_name::<M>()
-    }
+impl<M> Shown for Quiet<M> {
+    type As = M;
 }
 
 trait Takes<M>: Send + Sync {
@@ -97,7 +98,7 @@ where
     }
 
     fn ask(&self, message: M) -> Reply<(), M> {
-        let answer = self.handle.ask(Quiet(message), By::Sender);
+        let answer = outgoing::ask(&self.handle, Quiet(message), By::Sender);
         Reply::of(&self.handle, answer, |Quiet(message)| message)
     }
 

@@ -7,14 +7,15 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::message::{Handler, Typed};
+use super::outgoing::{self, Shown};
+#[cfg(feature = "tracing")]
+use super::spans::{self, Traced};
 use super::within::{Over, Within, question};
 use super::{Actor, Reply, WaitError};
 use crate::cell::header::Header;
 use crate::cell::message::{AsyncMessage, Closure, Message};
 use crate::cell::observe::Event;
 use crate::cell::refs::Strong;
-#[cfg(feature = "tracing")]
-use crate::cell::span::Traced;
 use crate::error::{AskError, Reason, SendError, Withdrawn};
 use crate::mailbox::node::Envelope;
 use crate::mailbox::oneshot::{Asker, oneshot};
@@ -148,10 +149,10 @@ impl<M: 'static> Sending<M> {
     pub(super) fn new<S, L>(handle: &Strong<S>, message: L, back: fn(L) -> M) -> Self
     where
         S: Send + 'static,
-        L: Message<S>,
+        L: Message<S> + Shown,
     {
         #[cfg(feature = "tracing")]
-        if let Some(origin) = handle.origin() {
+        if let Some(origin) = spans::origin(handle) {
             let back = move |traced: Traced<L>| back(traced.into_message());
             return Self::of(handle, origin.of_message(message), back);
         }
@@ -286,15 +287,15 @@ impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
     pub(super) fn new<S, L>(handle: &Strong<S>, message: L, back: fn(L) -> M) -> Self
     where
         S: Send + 'static,
-        L: Message<S, Answer = R, Payload = M>,
+        L: Message<S, Answer = R, Payload = M> + Shown,
     {
         // If there is room, it is a question like any other.
-        let message = match handle.ask(message, By::Sender) {
+        let message = match outgoing::ask(handle, message, By::Sender) {
             Err((message, Reason::Full)) if !handle.drops_newest() => message,
             answer => return Asking { waiter: None, reply: Reply::of(handle, answer, back) },
         };
         #[cfg(feature = "tracing")]
-        if let Some(origin) = handle.origin() {
+        if let Some(origin) = spans::origin(handle) {
             return Self::waits(handle, origin.of_message(message));
         }
         Self::waits(handle, message)
@@ -315,10 +316,10 @@ impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
     pub(super) fn of_turn<S, L>(handle: &Strong<S>, message: L) -> Self
     where
         S: Send + 'static,
-        L: AsyncMessage<S, Answer = R, Payload = M>,
+        L: AsyncMessage<S, Answer = R, Payload = M> + Shown,
     {
         #[cfg(feature = "tracing")]
-        if let Some(origin) = handle.origin() {
+        if let Some(origin) = spans::origin(handle) {
             return Self::of_turn_as(handle, origin.of_message(message));
         }
         Self::of_turn_as(handle, message)

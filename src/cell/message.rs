@@ -1,6 +1,5 @@
 //! What a message is to the state it is for: it is run on it, or handed back.
 
-use std::any::type_name;
 use std::marker::PhantomData;
 use std::pin::Pin;
 
@@ -28,10 +27,6 @@ pub(crate) trait Message<S>: Send + Sized + 'static {
 
     /// What the undelivered hook gets.
     fn undelivered(self) -> Undelivered<S>;
-
-    /// What it is, for people: the type that its sender sees.
-    #[cfg_attr(not(feature = "tracing"), allow(dead_code, reason = "spans say it"))]
-    fn kind() -> &'static str;
 }
 
 /// A message whose turn may wait: it becomes a future on the state. `Payload` is what its sender gets
@@ -49,10 +44,6 @@ pub(crate) trait AsyncMessage<S: 'static>: Send + Sized + 'static {
 
     /// Its future is about to be dropped at an await, and why. May unwind.
     fn cut(_: Pin<&mut Self::Future>, _: &AskError) {}
-
-    /// What it is, for people: the type that its sender sees.
-    #[cfg_attr(not(feature = "tracing"), allow(dead_code, reason = "spans say it"))]
-    fn kind() -> &'static str;
 }
 
 /// A closure.
@@ -87,9 +78,5 @@ where
         Undelivered::Closure(Box::new(move |state| {
             (self.f)(state);
         }))
-    }
-
-    fn kind() -> &'static str {
-        type_name::<F>()
     }
 }

@@ -25,7 +25,5 @@ pub(crate) mod reclaim;
 pub(crate) mod refs;
 pub(crate) mod resident;
 pub(crate) mod restarts;
-#[cfg(feature = "tracing")]
-pub(crate) mod span;
 pub(crate) mod turn;
 pub(crate) mod typed;

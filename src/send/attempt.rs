@@ -53,12 +53,6 @@ impl<S: 'static> Strong<S> {
         let ran = local.enter(&mut owner, |owner| {
             run_alone(owner, |owner| {
                 let f = f.take().expect("a closure is run once");
-                // It has not waited: its origin is made in the turn.
-                #[cfg(feature = "tracing")]
-                let f = |state: &mut S| match self.origin() {
-                    Some(origin) => origin.of_closure(self.header(), f)(state),
-                    None => f(state),
-                };
                 // SAFETY: B1: it was claimed, so it is ours, of this state type; a mailbox that
                 // has ended is closed, and is not claimed.
                 unsafe { owner.with_state(f) }

@@ -6,8 +6,6 @@ use crate::cell::config::Overflow;
 use crate::cell::message::{AsyncMessage, Message};
 use crate::cell::owner::{Claimed, Held, InTurn};
 use crate::cell::refs::{Ref, Strong};
-#[cfg(feature = "tracing")]
-use crate::cell::span::{Origin, Traced};
 use crate::error::{AskError, Reason, SendError, TurnPanic};
 use crate::mailbox::list::Chain;
 use crate::mailbox::node::Unsent;
@@ -85,10 +83,6 @@ impl<S: 'static> Strong<S> {
 
     /// Sends a message that never runs in this call.
     pub(crate) fn post<L: Message<S>>(&self, message: L) -> Result<(), SendError<L>> {
-        #[cfg(feature = "tracing")]
-        if let Some(origin) = self.origin() {
-            return with_local(|local| self.send_traced(local, origin, message, By::Poster));
-        }
         with_local(|local| self.send_slow(local, Snapshot::IDLE, message, By::Poster))
     }
 
@@ -97,10 +91,6 @@ impl<S: 'static> Strong<S> {
     /// push.
     #[inline(never)]
     fn send_elsewhere<L: Message<S>>(&self, local: &Local, message: L) -> Result<(), SendError<L>> {
-        #[cfg(feature = "tracing")]
-        if let Some(origin) = self.origin() {
-            return self.send_traced(local, origin, message, By::Sender);
-        }
         if !self.is_direct() || !(self.has_executor() || local.in_turn()) {
             return match self.claim_late(Snapshot::IDLE, || !local.in_turn()) {
                 Ok(claimed) => {
@@ -119,20 +109,6 @@ impl<S: 'static> Strong<S> {
         let Err(seen) = left else { return Ok(()) };
         let pushed = self.push_node(local, seen, node, By::Sender);
         pushed.map_err(|(tell, reason)| self.header().refused(1, tell.message, reason))
-    }
-
-    /// Sends a message with its origin.
-    #[cfg(feature = "tracing")]
-    #[cold]
-    fn send_traced<L: Message<S>>(
-        &self,
-        local: &Local,
-        origin: Origin,
-        message: L,
-        by: By,
-    ) -> Result<(), SendError<L>> {
-        let sent = self.send_slow(local, Snapshot::IDLE, origin.of_message(message), by);
-        sent.map_err(|error| error.map(Traced::into_message))
     }
 
     /// Puts a message in, by the rules for a full mailbox.
@@ -173,21 +149,6 @@ impl<S: 'static> Strong<S> {
 
     /// Sends many messages in one step, in their order: all or none.
     pub(crate) fn send_many<L: Message<S>>(
-        &self,
-        messages: impl Iterator<Item = L>,
-    ) -> Result<(), SendError<Vec<L>>> {
-        #[cfg(feature = "tracing")]
-        if self.origin().is_some() {
-            let here = || Origin::here(self.header());
-            let traced = messages.map(|message| here().of_message(message));
-            let back = |all: Vec<_>| all.into_iter().map(Traced::into_message).collect();
-            return self.send_chain(traced).map_err(|error| error.map(back));
-        }
-        self.send_chain(messages)
-    }
-
-    #[inline(always)]
-    fn send_chain<L: Message<S>>(
         &self,
         messages: impl Iterator<Item = L>,
     ) -> Result<(), SendError<Vec<L>>> {
@@ -266,22 +227,6 @@ impl<S: 'static> Strong<S> {
 
     #[inline(never)]
     fn ask_slow<L: Message<S>>(
-        &self,
-        local: &Local,
-        seen: Snapshot,
-        message: L,
-        by: By,
-    ) -> Result<Answer<L::Answer, L::Payload>, (L, Reason)> {
-        #[cfg(feature = "tracing")]
-        if let Some(origin) = self.origin() {
-            let asked = self.ask_left(local, seen, origin.of_message(message), by);
-            return asked.map_err(|(traced, reason)| (traced.into_message(), reason));
-        }
-        self.ask_left(local, seen, message, by)
-    }
-
-    #[inline(always)]
-    fn ask_left<L: Message<S>>(
         &self,
         local: &Local,
         seen: Snapshot,

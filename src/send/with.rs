@@ -30,29 +30,13 @@ impl<S: 'static> Strong<S> {
     {
         with_local(|local| {
             if !self.is_plain() {
-                return self.with_elsewhere(local, f);
+                return self.with_busy(local, Snapshot::IDLE, f);
             }
             match self.claim() {
                 Ok(claimed) => Ok(returned(self.run_claimed(local, Depth::Any, claimed, f))),
                 Err(seen) => self.with_busy(local, seen, f),
             }
         })
-    }
-
-    /// [`with`](Self::with) of an actor that is run elsewhere, with something around its turns, or
-    /// with a capacity.
-    #[cfg_attr(feature = "tracing", inline(never))]
-    #[cfg_attr(not(feature = "tracing"), inline(always))]
-    fn with_elsewhere<F, R>(&self, local: &Local, f: F) -> Result<R, AskError>
-    where
-        F: FnOnce(&mut S) -> R + Send,
-        R: Send,
-    {
-        #[cfg(feature = "tracing")]
-        if let Some(origin) = self.origin() {
-            return self.with_slow(local, Snapshot::IDLE, origin.of_closure(self.header(), f));
-        }
-        self.with_busy(local, Snapshot::IDLE, f)
     }
 
     /// [`with`](Self::with) after a claim that has failed, or of an actor whose mailbox is not

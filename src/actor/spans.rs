@@ -2,8 +2,8 @@
 //!
 //! What a span needs of its sender travels with the message, as an [`Origin`] beside it, so it is
 //! there as long as the message and goes where that goes: to its turn, back to its sender, to the
-//! undelivered hook. Messages are wrapped where they are sent ([`Traced`]; a closure that borrows
-//! from its caller is wrapped in another one). The mailbox and its drains know nothing of it, and a
+//! undelivered hook. Messages are wrapped where the verbs send them ([`Traced`]; a closure that
+//! borrows from its caller is wrapped in another one). The floors below know nothing of it, and a
 //! message for an actor that is not traced is what it always was.
 //!
 //! | of a turn | is in the span |
@@ -19,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::any::type_name;
 use std::mem;
 use std::panic::resume_unwind;
 use std::pin::Pin;
@@ -29,66 +30,70 @@ use std::time::Duration;
 use tracing::field::Empty;
 use tracing::{Dispatch, Level, Span, dispatcher, span};
 
-use super::config::Undelivered;
-use super::header::{Header, OBSERVED};
-use super::message::{AsyncMessage, Message};
-use super::observe::Observer;
-use super::owner::InTurn;
-use super::refs::Strong;
+use super::outgoing::Shown;
+use crate::cell::config::Undelivered;
+use crate::cell::header::{Header, OBSERVED};
+use crate::cell::message::{AsyncMessage, Message};
+use crate::cell::observe::Observer;
+use crate::cell::owner::InTurn;
+use crate::cell::refs::Strong;
 use crate::error::{AskError, Reason};
 use crate::panic::{self, Payload};
 use crate::time::{Clock, MonotonicClock};
 
 /// Has the messages of an actor wrapped.
-pub(crate) struct Spans;
+pub(super) struct Spans;
 
 impl Observer for Spans {}
 
 /// Where a message comes from, and since when.
-pub(crate) struct Origin {
+pub(super) struct Origin {
     /// The span that its sender was in. It stays open until the turn begins.
     sender: Span,
     /// By the actor's clock.
     sent: Option<Duration>,
 }
 
-impl<S> Strong<S> {
-    /// Where a message that this thread sends now comes from, if the actor is traced.
-    #[inline(always)]
-    pub(crate) fn origin(&self) -> Option<Origin> {
-        let observed = self.tags() & OBSERVED != 0;
-        if observed { Origin::of(self.header()) } else { None }
-    }
+/// Where a message that this thread sends now comes from, if the actor is traced.
+#[inline(always)]
+pub(super) fn origin<S>(handle: &Strong<S>) -> Option<Origin> {
+    is_traced(handle).then(|| Origin::here(handle.header()))
+}
+
+/// Has each turn of the actor a span?
+#[inline(always)]
+pub(super) fn is_traced<S>(handle: &Strong<S>) -> bool {
+    handle.tags() & OBSERVED != 0 && has_spans(handle.header())
+}
+
+#[cold]
+fn has_spans(header: &Header) -> bool {
+    header.config().observers.has::<Spans>()
 }
 
 impl Origin {
-    /// The origin of a message that this thread sends now, if the actor is traced.
+    /// The origin of a message that this thread sends now.
     #[cold]
-    pub(crate) fn of(header: &Header) -> Option<Self> {
-        header.config().observers.has::<Spans>().then(|| Origin::here(header))
-    }
-
-    /// The same, of an actor that is known to be traced.
-    pub(crate) fn here(header: &Header) -> Self {
+    pub(super) fn here(header: &Header) -> Self {
         let sender = told(Span::none(), Span::current);
         Origin { sender, sent: moment(header.clock()) }
     }
 
     /// A message from here.
-    pub(crate) fn of_message<L>(self, message: L) -> Traced<L> {
+    pub(super) fn of_message<L: Shown>(self, message: L) -> Traced<L> {
         Traced { message, origin: self }
     }
 
     /// A closure from here, which is run on a state of that actor.
-    pub(crate) fn of_closure<S, F, R>(self, header: &Header, f: F) -> impl FnOnce(&mut S) -> R
+    pub(super) fn of_closure<S, F, R>(self, header: &Header, f: F) -> impl FnOnce(&mut S) -> R
     where
         F: FnOnce(&mut S) -> R,
     {
-        move |state| self.turn(header, std::any::type_name::<F>(), || f(state))
+        move |state| self.turn(header, type_name::<F>(), || f(state))
     }
 
     /// Sends what is due later: as from the span that it was armed in.
-    pub(crate) fn send<R>(self, send: impl FnOnce() -> R) -> R {
+    pub(super) fn send<R>(self, send: impl FnOnce() -> R) -> R {
         tell(|| enter(&self.sender));
         let sent = panic::catch(send);
         tell(|| exit(&self.sender));
@@ -188,32 +193,32 @@ impl Turn {
 }
 
 /// A message for an actor that is traced.
-pub(crate) struct Traced<L> {
+pub(super) struct Traced<L> {
     message: L,
     origin: Origin,
 }
 
 impl<L> Traced<L> {
     /// The message, which has no turn.
-    pub(crate) fn into_message(self) -> L {
+    pub(super) fn into_message(self) -> L {
         let Traced { message, origin } = self;
         drop(origin);
         message
     }
 }
 
-impl<S: 'static, L: Message<S>> Message<S> for Traced<L> {
+impl<S: 'static, L: Message<S> + Shown> Message<S> for Traced<L> {
     type Answer = L::Answer;
     type Payload = L::Payload;
 
     fn run(self, state: &mut S, turn: InTurn<'_, S>) -> L::Answer {
         let Traced { message, origin } = self;
-        origin.turn(turn.header(), L::kind(), || message.run(state, turn))
+        origin.turn(turn.header(), type_name::<L::As>(), || message.run(state, turn))
     }
 
     fn run_unasked(self, state: &mut S, turn: InTurn<'_, S>) {
         let Traced { message, origin } = self;
-        origin.turn(turn.header(), L::kind(), || message.run_unasked(state, turn));
+        origin.turn(turn.header(), type_name::<L::As>(), || message.run_unasked(state, turn));
     }
 
     fn payload(self) -> L::Payload {
@@ -223,20 +228,16 @@ impl<S: 'static, L: Message<S>> Message<S> for Traced<L> {
     fn undelivered(self) -> Undelivered<S> {
         self.into_message().undelivered()
     }
-
-    fn kind() -> &'static str {
-        L::kind()
-    }
 }
 
-impl<S: 'static, L: AsyncMessage<S>> AsyncMessage<S> for Traced<L> {
+impl<S: 'static, L: AsyncMessage<S> + Shown> AsyncMessage<S> for Traced<L> {
     type Answer = L::Answer;
     type Payload = L::Payload;
     type Future = TracedTurn<L::Future>;
 
     fn begin(self, state: &'static mut S, turn: InTurn<'_, S>) -> Self::Future {
         let Traced { message, origin } = self;
-        let mut begun = origin.begin(turn.header(), L::kind());
+        let mut begun = origin.begin(turn.header(), type_name::<L::As>());
         match begun.within(|| Box::pin(message.begin(state, turn))) {
             Ok(future) => TracedTurn { future: Some(future), turn: Some(begun) },
             Err(payload) => {
@@ -257,14 +258,10 @@ impl<S: 'static, L: AsyncMessage<S>> AsyncMessage<S> for Traced<L> {
             _ => ABORTED,
         });
     }
-
-    fn kind() -> &'static str {
-        L::kind()
-    }
 }
 
 /// The future of a turn that may wait. It lies in a box of its own, made once a turn.
-pub(crate) struct TracedTurn<F> {
+pub(super) struct TracedTurn<F> {
     future: Option<Pin<Box<F>>>,
     turn: Option<Turn>,
 }

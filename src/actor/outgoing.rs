@@ -1,0 +1,123 @@
+//! What the verbs send: a message as it is, or, to an actor that is traced, in its span ([`spans`]).
+//!
+//! [`spans`]: super::spans
+
+#[cfg(feature = "tracing")]
+use super::spans::{self, Origin, Traced};
+use crate::cell::message::{Closure, Message};
+use crate::cell::refs::Strong;
+use crate::error::{AskError, Reason, SendError};
+use crate::send::message::Answer;
+use crate::send::push::By;
+
+/// A message as the verbs make it.
+pub(super) trait Shown {
+    /// What it is for people: the type that its sender sees.
+    type As;
+}
+
+impl<F, R> Shown for Closure<F, R> {
+    type As = F;
+}
+
+/// Sends a message.
+#[inline(always)]
+pub(super) fn send<S, L>(handle: &Strong<S>, message: L, by: By) -> Result<(), SendError<L>>
+where
+    S: 'static,
+    L: Message<S> + Shown,
+{
+    #[cfg(feature = "tracing")]
+    if let Some(origin) = spans::origin(handle) {
+        let sent = send_as(handle, origin.of_message(message), by);
+        return sent.map_err(|error| error.map(Traced::into_message));
+    }
+    send_as(handle, message, by)
+}
+
+#[inline(always)]
+fn send_as<S, L>(handle: &Strong<S>, message: L, by: By) -> Result<(), SendError<L>>
+where
+    S: 'static,
+    L: Message<S>,
+{
+    match by {
+        By::Sender => handle.send(message),
+        By::Poster => handle.post(message),
+    }
+}
+
+/// Sends many messages in one step.
+#[inline(always)]
+pub(super) fn send_many<S, L>(
+    handle: &Strong<S>,
+    messages: impl Iterator<Item = L>,
+) -> Result<(), SendError<Vec<L>>>
+where
+    S: 'static,
+    L: Message<S> + Shown,
+{
+    #[cfg(feature = "tracing")]
+    if spans::is_traced(handle) {
+        let here = || Origin::here(handle.header());
+        let traced = messages.map(|message| here().of_message(message));
+        let back = |all: Vec<Traced<L>>| all.into_iter().map(Traced::into_message).collect();
+        return handle.send_many(traced).map_err(|error| error.map(back));
+    }
+    handle.send_many(messages)
+}
+
+/// What came of a question: its answer, or the question and why it was refused.
+type Asked<S, L> =
+    Result<Answer<<L as Message<S>>::Answer, <L as Message<S>>::Payload>, (L, Reason)>;
+
+/// Asks.
+#[inline(always)]
+pub(super) fn ask<S, L>(handle: &Strong<S>, message: L, by: By) -> Asked<S, L>
+where
+    S: 'static,
+    L: Message<S> + Shown,
+{
+    #[cfg(feature = "tracing")]
+    if let Some(origin) = spans::origin(handle) {
+        let asked = handle.ask(origin.of_message(message), by);
+        return asked.map_err(|(traced, reason)| (traced.into_message(), reason));
+    }
+    handle.ask(message, by)
+}
+
+/// Runs a closure and waits for it.
+#[inline(always)]
+pub(super) fn with<S, F, R>(handle: &Strong<S>, f: F) -> Result<R, AskError>
+where
+    S: 'static,
+    F: FnOnce(&mut S) -> R + Send,
+    R: Send,
+{
+    #[cfg(feature = "tracing")]
+    if let Some(origin) = spans::origin(handle) {
+        return handle.with(origin.of_closure(handle.header(), f));
+    }
+    handle.with(f)
+}
+
+/// Runs a closure here and now, or not at all.
+#[inline(always)]
+pub(super) fn try_with<S, F, R>(handle: &Strong<S>, f: F) -> Result<R, SendError<F>>
+where
+    S: 'static,
+    F: FnOnce(&mut S) -> R,
+{
+    #[cfg(feature = "tracing")]
+    if spans::is_traced(handle) {
+        let mut f = Some(f);
+        let tried = handle.try_with(|state| {
+            let f = f.take().expect("a closure is run once");
+            // It has not waited: its origin is made in the turn.
+            Origin::here(handle.header()).of_closure(handle.header(), f)(state)
+        });
+        let tried = tried.map_err(|error| error.map(drop));
+        return tried.map_err(|error| error.map(|()| f.expect("a closure that was not run")));
+    }
+    handle.try_with(f)
+}
