@@ -18,8 +18,9 @@
 //! The drain of a caller that waits ([`Until`]) looks after every turn. Before the caller's own
 //! message is done, only the caller's deadline ends it; afterwards the budget does.
 //!
-//! - M1: a budget ends a drain only if another thread can go on with it ([`Meter::look`] is told).
-//!   Then the drain is handed off before it lets go (R8), or, if nothing is left, simply ends.
+//! - M1: a budget ends a drain only if another thread can go on with it (an argument of
+//!   [`Meter::look`]). Then the drain is handed off before it lets go (R8), or, if nothing is left,
+//!   simply ends.
 
 #![forbid(unsafe_code)]
 
@@ -89,7 +90,7 @@ impl Budget {
         Budget { turns: self.turns, time: Some(limit), grace: 0 }
     }
 
-    /// Would it end before the first turn?
+    /// True if it would end before the first turn.
     pub(crate) fn is_zero(self) -> bool {
         self.turns == 0 || self.time.is_some_and(|time| time.is_zero())
     }
@@ -125,7 +126,7 @@ impl fmt::Debug for Budget {
 
 /// What a caller waits for while it drains.
 pub(crate) struct Until<'a> {
-    /// Is the caller's own message done?
+    /// True if the caller's own message is done.
     pub(crate) done: &'a dyn Fn() -> bool,
     pub(crate) deadline: Cutoff<'a>,
 }
@@ -167,7 +168,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) clock: &'a dyn Clock,
     /// Can another thread go on? To find that out may start threads.
     pub(crate) hands_off: &'a dyn Fn() -> bool,
-    /// Is the drain on top of a turn of the same thread?
+    /// True if the drain is on top of a turn of the same thread.
     pub(crate) nested: bool,
 }
 
@@ -183,17 +184,17 @@ impl<'a> Meter<'a> {
         Meter { until_look: 1, armed: 1, account: None, until: Some(until) }
     }
 
-    /// A drain begins that nobody can go on with.
+    /// A drain begins that no other thread can go on with.
     pub(crate) fn unlimited() -> Self {
         Meter::new(NEVER)
     }
 
-    /// Is it that of a caller that waits?
+    /// True if it is that of a caller that waits.
     pub(crate) fn is_waiting(&self) -> bool {
         self.until.is_some()
     }
 
-    /// Is the clock to be read before the first turn?
+    /// True if the clock is to be read before the first turn.
     #[inline(always)]
     pub(crate) fn is_timed(&self) -> bool {
         self.until_look == 0
@@ -205,7 +206,7 @@ impl<'a> Meter<'a> {
         self.until_look = self.until_look.wrapping_sub(1);
     }
 
-    /// Is it time to look?
+    /// True if it is time to look.
     #[inline(always)]
     pub(crate) fn is_due(&self) -> bool {
         self.until_look == 0

@@ -34,7 +34,7 @@ impl<M> SendError<M> {
         SendError { message: Exclusive::new(message), reason, who }
     }
 
-    /// The same for what the message was made of.
+    /// Maps what the message was made of.
     #[inline]
     pub(crate) fn map<N>(self, back: impl FnOnce(M) -> N) -> SendError<N> {
         let SendError { message, reason, who } = self;
@@ -120,7 +120,7 @@ impl<M> Withdrawn<M> {
     }
 
     /// The actor that has not run it: its name, or the type of its state if it has none. `None` if
-    /// the answer was [promised](crate::promise) by nobody in particular.
+    /// the answer was [promised](crate::promise) by no actor.
     pub fn actor(&self) -> Option<&str> {
         self.who.as_ref().map(Who::as_str)
     }
@@ -153,8 +153,8 @@ pub enum Reason {
     /// Waiting was refused: this thread is a pool's worker, and no thread could take its place
     /// meanwhile ([`executor::Blocking`](crate::executor::Blocking)).
     WouldBlock,
-    /// Something runs or waits in the mailbox: [`Actor::try_with`](crate::Actor::try_with) overtakes
-    /// nobody, and does not wait.
+    /// Something runs or waits in the mailbox: [`Actor::try_with`](crate::Actor::try_with)
+    /// overtakes no other, and does not wait.
     Busy,
     /// The actor is run by its executor, so not by this thread.
     HasExecutor,
@@ -183,7 +183,7 @@ impl fmt::Display for Reason {
             Reason::Stopped(cause) => write!(f, "the actor has stopped: {cause}"),
             Reason::Deadlock(cycle) => cycle.fmt(f),
             Reason::WouldBlock => {
-                f.write_str("a pool's worker would have to wait, with nobody to take its place")
+                f.write_str("a pool's worker would have to wait, with no thread to take its place")
             }
             Reason::Busy => f.write_str("the actor is busy"),
             Reason::HasExecutor => f.write_str("the actor is run by its executor"),
@@ -193,25 +193,25 @@ impl fmt::Display for Reason {
 
 /// Actors whose turns wait for each other, in a circle: none of them could ever go on.
 ///
-/// One of them is told ([`Reason::Deadlock`]), and only one, at once: the last, whose wait would have
-/// closed the circle; if waits of it have limits, the one whose limit would end first. The others go
-/// on when it does. Its question is withdrawn, and never runs: a wait for a question that has begun
-/// is not refused. Of limits by [different clocks](crate::Clock::identity) the first is not known:
-/// one of them ends.
+/// One of them is refused ([`Reason::Deadlock`]), and only one, at once: the last, whose wait would
+/// have closed the circle; if waits of it have limits, the one whose limit would end first. The
+/// others go on when it does. Its question is withdrawn, and never runs: a wait for a question that
+/// has begun is not refused. Of limits by [different clocks](crate::Clock::identity) the first is
+/// not known: one of them ends.
 ///
 /// A wait has a place in a circle if a thread sleeps in it inside a turn: for an answer, for room,
 /// for an actor to be idle or to end. At most 4,096 turns are followed.
 ///
 /// A circle that goes through something else is not found: through a [`promise`](crate::promise), a
-/// lock or a channel, a `block_on` inside a turn, a turn that [awaits](crate::Actor::run), an executor
-/// all of whose threads sleep, a [`shutdown`](crate::System::shutdown).
+/// lock or a channel, a `block_on` inside a turn, a turn that [awaits](crate::Actor::run), an
+/// executor all of whose threads sleep, a [`shutdown`](crate::System::shutdown).
 ///
 /// A thread that calls [`with`](crate::Actor::with) inside a turn may run there, after its own
 /// closure, what others have left in that mailbox. What it runs so may not wait for the turns that
-/// the thread is inside of: it is told.
+/// the thread is inside of: it is refused.
 ///
-/// Knapp's survey (Deadlock Detection in Distributed Databases, 1987) calls this the single-resource
-/// model: a turn waits for one thing at a time, so a circle is found by a walk.
+/// Knapp's survey (Deadlock Detection in Distributed Databases, 1987) calls this the
+/// single-resource model: a turn waits for one thing at a time, so a circle is found by a walk.
 ///
 /// # Examples
 /// ```
@@ -235,7 +235,7 @@ impl Cycle {
     }
 
     /// The names of the actors, or the types of their states. The turn of the first is the one that
-    /// is told; each waits for the next, and the last one for the first.
+    /// is refused; each waits for the next, and the last one for the first.
     pub fn actors(&self) -> &[String] {
         &self.0
     }
@@ -270,7 +270,7 @@ impl fmt::Debug for Cycle {
 
 /// The panic of a turn, or of a hook of a batch: what it said, and whose it was.
 ///
-/// Two of them are equal if they say the same, whoever did: an actor's name is for people.
+/// Two of them are equal if they say the same, of whichever actor: an actor's name is for people.
 ///
 /// # Examples
 /// ```
@@ -376,7 +376,7 @@ impl Who {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopCause {
-    /// Somebody called `stop`.
+    /// `stop` was called.
     Requested,
     /// A turn panicked, or a hook of a batch.
     Panicked(TurnPanic),
@@ -407,7 +407,7 @@ impl fmt::Display for StopCause {
 
 impl Error for StopCause {}
 
-/// Why an actor has ended: what its end hook is told.
+/// Why an actor has ended: what its end hook gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EndCause {
@@ -444,25 +444,25 @@ impl fmt::Display for EndCause {
 #[non_exhaustive]
 pub enum AskError {
     /// The question was not accepted, the actor stopped before its turn, or it may not be waited
-    /// for here ([`Reason::Deadlock`], [`Reason::WouldBlock`]) and was withdrawn. It certainly never
-    /// runs. One that had begun by then goes on: [`Reason::WouldBlock`] is said of it all the same,
-    /// and [`Reason::Deadlock`] by the very turn that it runs in.
+    /// for here ([`Reason::Deadlock`], [`Reason::WouldBlock`]) and was withdrawn. It certainly
+    /// never runs. One that had begun by then goes on: [`Reason::WouldBlock`] is said of it all the
+    /// same, and [`Reason::Deadlock`] by the very turn that it runs in.
     Refused(Reason, ActorName),
     /// The question panicked.
     Panicked(TurnPanic),
-    /// Nobody is left who could answer: the [`Promise`](crate::Promise) of an answer was dropped, or
-    /// all wakers of a turn that waits ([`Actor::run`](crate::Actor::run)) were.
+    /// No one is left that could answer: the [`Promise`](crate::Promise) of an answer was dropped,
+    /// or all wakers of a turn that waits ([`Actor::run`](crate::Actor::run)) were.
     Abandoned(ActorName),
-    /// A turn that waited was cut: it was [aborted](crate::AbortHandle), or its actor stopped. It may
-    /// have done a part of what it was to do.
+    /// A turn that waited was cut: it was [aborted](crate::AbortHandle), or its actor stopped. It
+    /// may have done a part of what it was to do.
     Aborted(ActorName),
     /// The answer was taken by an earlier poll.
     Taken,
 }
 
 impl AskError {
-    /// The actor that was asked: its name, or the type of its state if it has none. `None` if this is
-    /// about nobody in particular, as a [`promise`](crate::promise) is.
+    /// The actor that was asked: its name, or the type of its state if it has none. `None` if this
+    /// is about no actor in particular, as a [`promise`](crate::promise) is.
     ///
     /// # Examples
     /// ```
@@ -487,7 +487,7 @@ impl AskError {
         }
     }
 
-    /// The same error, with the name of who was asked.
+    /// This error, with the name of the actor that was asked.
     #[cold]
     pub(crate) fn named(mut self, who: impl FnOnce() -> Option<Who>) -> Self {
         match &mut self {
@@ -512,8 +512,8 @@ impl ActorName {
     /// No name, and equal to each.
     pub const ANY: Self = ActorName(None);
 
-    /// The actor's name, or the type of its state if it has none. `None` if nobody in particular was
-    /// asked.
+    /// The actor's name, or the type of its state if it has none. `None` if no actor in particular
+    /// was asked.
     pub fn as_str(&self) -> Option<&str> {
         self.0.as_deref().map(Who::as_str)
     }

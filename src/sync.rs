@@ -165,10 +165,10 @@ pub(crate) mod hint {
         let _ = addr;
     }
 
-    /// The same, for writing: the line leaves the cache of whoever has it.
+    /// Fetches the line for writing: it leaves the cache that has it.
     #[inline(always)]
     pub(crate) fn prefetch_write(addr: *const u8) {
-        // The compiler's own intrinsic becomes a prefetch for reading unless it is told of a newer
+        // The compiler's own intrinsic becomes a prefetch for reading unless it knows of a newer
         // processor.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: as above; a processor without this instruction does nothing instead.
@@ -228,7 +228,7 @@ pub(crate) mod alloc {
         /// The memory is used now.
         #[inline(always)]
         pub(crate) fn check(&self) {}
-        /// The memory is given back now: nobody may use it at the same time or later.
+        /// The memory is given back now: nothing may use it at the same time or later.
         #[inline(always)]
         pub(crate) fn end(&self) {}
     }

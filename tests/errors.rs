@@ -35,7 +35,10 @@ fn every_error_says_what_happened() {
             &Reason::Deadlock(Cycle::from(["a", "b", "c"])),
             "`a` waits for `b`, which waits for `c`, which waits for `a`",
         ),
-        (&Reason::WouldBlock, "a pool's worker would have to wait, with nobody to take its place"),
+        (
+            &Reason::WouldBlock,
+            "a pool's worker would have to wait, with no thread to take its place",
+        ),
         (&Reason::Busy, "the actor is busy"),
         (&Reason::HasExecutor, "the actor is run by its executor"),
         (&AskError::from(Reason::Full), "the mailbox is full"),

@@ -21,7 +21,7 @@ use crate::turn::waking::abort;
 
 /// What [`Actor::run`] takes: `async |state| ..`, an `async fn(&mut S) -> R`, or a function that
 /// returns a boxed future of the state's lifetime. (A plain closure that returns one needs a bound
-/// that says so: `for<'a> FnOnce(&'a mut S) -> ..`.) Nobody else implements this.
+/// that says so: `for<'a> FnOnce(&'a mut S) -> ..`.) It cannot be implemented elsewhere.
 ///
 /// The future is `Send`: what it holds across an await may go to another thread.
 // The first bound is there so that `async |state| ..` needs no annotation.
@@ -138,8 +138,8 @@ impl AbortHandle {
     /// [`AskError::Aborted`](crate::AskError::Aborted) then, unless the turn is done before. The
     /// next message runs after the turn's destructors. Does nothing to a turn that is over.
     ///
-    /// Never drops the turn in this call, and never waits. Lock-free, apart from an executor that is
-    /// called.
+    /// Never drops the turn in this call, and never waits. Lock-free, apart from an executor that
+    /// is called.
     pub fn abort(&self) {
         abort(&self.0);
     }
@@ -246,7 +246,7 @@ fn ask_as<S: Send + 'static, L: AsyncMessage<S>>(
     Reply::of(handle, handle.ask_async(turn, asker, by), AsyncMessage::payload)
 }
 
-/// The same, with a handle that aborts the turn.
+/// [`run`](Self::run), with a handle that aborts the turn.
 #[inline(always)]
 fn ask_abortable<S: Send + 'static, L: AsyncMessage<S>>(
     handle: &Strong<S>,
@@ -266,22 +266,22 @@ impl<S: Send + 'static> Actor<S> {
     /// wait in their order, and no thread is blocked: a turn that is pending lies in its own memory
     /// until it is woken, and goes on where the actor is at home, in its executor, or, without one,
     /// in [`ThreadPool::global`](crate::ThreadPool::global). It runs here and now, up to its first
-    /// await that is pending, if the actor is idle and may run here. One allocation carries closure,
-    /// future and answer; no poll allocates. Lock-free, as [`send`](Self::send).
+    /// await that is pending, if the actor is idle and may run here. One allocation carries
+    /// closure, future and answer; no poll allocates. Lock-free, as [`send`](Self::send).
     ///
     /// At every await that is pending
-    /// - [`abort`](Self::run_abortable) and [`stop`](Self::stop) cut the turn: its future is dropped,
-    ///   then its asker is answered [`AskError::Aborted`](crate::AskError::Aborted);
-    /// - [`close`](Self::close) and the drop of the last handle wait for it, and so does whoever waits
-    ///   for the actor's [end](Self::ended);
-    /// - a turn that nobody can wake any more, because all of its wakers were dropped, is dropped, and
-    ///   answered [`AskError::Abandoned`](crate::AskError::Abandoned).
+    /// - [`abort`](Self::run_abortable) and [`stop`](Self::stop) cut the turn: its future is
+    ///   dropped, then its asker is answered [`AskError::Aborted`](crate::AskError::Aborted);
+    /// - [`close`](Self::close) and the drop of the last handle wait for it, and so does one that
+    ///   waits for the actor's [end](Self::ended);
+    /// - a turn that cannot be woken any more, because all of its wakers were dropped, is dropped,
+    ///   and answered [`AskError::Abandoned`](crate::AskError::Abandoned).
     ///
     /// Dropping the reply leaves the turn as it is; [`Reply::cancel`] takes one back that has not
     /// begun. A panic is that of a turn: the [policy](crate::PanicPolicy) acts after the future was
     /// dropped. A question to the turn's own actor, awaited in the turn, is refused at once:
-    /// [`Reason::Deadlock`](crate::Reason::Deadlock). A circle of several turns that await each other
-    /// is not looked for: they wait until one of them is cut.
+    /// [`Reason::Deadlock`](crate::Reason::Deadlock). A circle of several turns that await each
+    /// other is not looked for: they wait until one of them is cut.
     ///
     /// # Examples
     /// ```

@@ -74,7 +74,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// done or its time is over, and beyond that only within the budget. If the system gives not a
     /// single thread for the global pool, a caller runs what is left itself.
     ///
-    /// The same default holds for everything that a caller's turns have sent to others, taken
+    /// This default holds for everything that a caller's turns have sent to others, taken
     /// together: after 1 ms, the actors that are left are scheduled, apart from those with an
     /// unlimited budget.
     ///
@@ -185,9 +185,9 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// arrives meanwhile is for the next batch. Closures of [`with`](Actor::with) are turns, too.
     ///
     /// A batch with a turn ends once, on the thread of its last turn, before any other thread gets
-    /// at the state: also if a turn panics or the actor is stopped. Callers that wait for one of the
-    /// turns may have their answers by then. After a panic the hook gets the state as the panic left
-    /// it, or, with [`PanicPolicy::Restart`], the fresh one. Turns that panicked are counted,
+    /// at the state: also if a turn panics or the actor is stopped. Callers that wait for one of
+    /// the turns may have their answers by then. After a panic the hook gets the state as the panic
+    /// left it, or, with [`PanicPolicy::Restart`], the fresh one. Turns that panicked are counted,
     /// messages that were given back are not. A message that was cancelled while it waited may be
     /// counted.
     ///
@@ -242,11 +242,11 @@ impl<S: Send + 'static> ActorBuilder<S> {
         self
     }
 
-    /// Shall what becomes of its messages be counted, for [`Actor::stats`]?
+    /// Whether what becomes of its messages is counted, for [`Actor::stats`].
     ///
-    /// Every message of such an actor goes through the mailbox, as it does with
-    /// an [`on_batch_end`](Self::on_batch_end) hook, and each batch and each refusal takes a lock of a few
-    /// instructions. Other actors pay nothing. (What an actor [discards](Actor::discarded) is
+    /// Every message of such an actor goes through the mailbox, as it does with an
+    /// [`on_batch_end`](Self::on_batch_end) hook, and each batch and each refusal takes a lock of a
+    /// few instructions. Other actors pay nothing. (What an actor [discards](Actor::discarded) is
     /// counted in any case.)
     pub fn counted(mut self, counted: bool) -> Self {
         self.plan.settings.observers.set(counted.then_some(Counters));
@@ -256,9 +256,9 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// Shall each turn be a span of `tracing`? With the feature `tracing`.
     ///
     /// The span is called `turn`, its target is `turnwise`, its level INFO. It begins with the turn
-    /// and ends with it, has no parent, and follows from the span that the message was sent in, which
-    /// stays open until then. What the turn does is inside of it. A message that has no turn, because
-    /// it was refused, taken back or not handled, has no span.
+    /// and ends with it, has no parent, and follows from the span that the message was sent in,
+    /// which stays open until then. What the turn does is inside of it. A message that has no turn,
+    /// because it was refused, taken back or not handled, has no span.
     ///
     /// | field | is |
     /// |---|---|
@@ -266,19 +266,19 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// | `kind` | the type of the message, or of the closure, which says where it stands; nothing of what is in it |
     /// | `wait_ns` | nanoseconds from the sending to the turn's beginning, the wait for room included; of a delayed message, from the moment that it was due |
     /// | `run_ns` | nanoseconds that the turn ran; of one that waits at an await, without that time |
-    /// | `outcome` | `done`; `panicked`; of a turn that was cut at an await, `aborted`, `abandoned` because nobody could wake it, or `stopped` with its actor |
+    /// | `outcome` | `done`; `panicked`; of a turn that was cut at an await, `aborted`, `abandoned` because no waker was left, or `stopped` with its actor |
     ///
     /// Times are those of the actor's [clock](Self::clock). A turn that [waits](Actor::run) is one
-    /// span, entered at each poll, and costs one allocation more. A [tick](Actor::tell_every) follows
-    /// from no span: that in which it was armed is not kept open.
+    /// span, entered at each poll, and costs one allocation more. A [tick](Actor::tell_every)
+    /// follows from no span: that in which it was armed is not kept open.
     ///
     /// The subscriber is the sender's, or, if that was in no span, the one of the thread that runs
-    /// the turn. It is called in the turn, under no lock; it may send to this very actor, and a panic
-    /// of it is ignored.
+    /// the turn. It is called in the turn, under no lock; it may send to this very actor, and a
+    /// panic of it is ignored.
     ///
     /// Every message of such an actor goes through the mailbox, as it does with an
-    /// [`on_batch_end`](Self::on_batch_end) hook. Other actors pay for a look at a bit of the handle;
-    /// without the feature, nothing.
+    /// [`on_batch_end`](Self::on_batch_end) hook. Other actors pay for a look at a bit of the
+    /// handle; without the feature, nothing.
     ///
     /// # Examples
     /// ```

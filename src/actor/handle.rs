@@ -168,9 +168,9 @@ impl<S: Send + 'static> Actor<S> {
     /// [`DrainQueue`](crate::executor::DrainQueue) that this thread runs, use [`call`](Self::call).
     ///
     /// # Errors
-    /// [`AskError::Refused`], and the closure did not run: [`Reason::Deadlock`] inside a turn that the
-    /// actor waits for, or its own, [`Reason::WouldBlock`] if this thread is a pool's worker that
-    /// must not wait; or if the actor is closed, stopped or full.
+    /// [`AskError::Refused`], and the closure did not run: [`Reason::Deadlock`] inside a turn that
+    /// the actor waits for, or its own, [`Reason::WouldBlock`] if this thread is a pool's worker
+    /// that must not wait; or if the actor is closed, stopped or full.
     ///
     /// # Panics
     /// With the closure's own panic, after the policy has dealt with it.
@@ -195,19 +195,19 @@ impl<S: Send + 'static> Actor<S> {
     /// Runs a closure on the state here and now, or not at all: if nothing of the actor runs or
     /// waits. It may borrow the caller's locals, and need not be `Send`: no other thread gets it.
     ///
-    /// It overtakes nobody, and an attempt that fails leaves nothing in the mailbox. Of several
+    /// It overtakes no message, and an attempt that fails leaves nothing in the mailbox. Of several
     /// threads that try an idle actor at the same time, at least one runs its closure. A capacity
     /// does not matter here.
     ///
-    /// The closure is a turn like that of [`with`](Self::with), inside a turn of another actor, too:
-    /// what it sends is run after it, or after the outermost turn; what has arrived meanwhile is run
-    /// in this call, within the actor's [budget](ActorBuilder::budget). Lock-free; never waits for
-    /// another thread.
+    /// The closure is a turn like that of [`with`](Self::with), inside a turn of another actor,
+    /// too: what it sends is run after it, or after the outermost turn; what has arrived meanwhile
+    /// is run in this call, within the actor's [budget](ActorBuilder::budget). Lock-free; never
+    /// waits for another thread.
     ///
     /// # Errors
     /// The closure comes back: with [`Reason::Busy`], or, inside a turn of this very actor, with
-    /// [`Reason::Deadlock`], for there it never succeeds; with [`Reason::HasExecutor`] if the actor has
-    /// an executor; or if the actor is closed or stopped.
+    /// [`Reason::Deadlock`], for there it never succeeds; with [`Reason::HasExecutor`] if the actor
+    /// has an executor; or if the actor is closed or stopped.
     ///
     /// # Panics
     /// With the closure's own panic, after the policy has dealt with it.
@@ -259,8 +259,8 @@ impl<S: Send + 'static> Actor<S> {
         sent.map_err(|error| error.map(|messages| back(messages).collect()))
     }
 
-    /// The same verbs, for messages that must never run in the call: for callers that hold a lock
-    /// which a message may want.
+    /// The verbs of a handle, for messages that must never run in the call: for callers that hold a
+    /// lock which a message may want.
     ///
     /// # Examples
     /// ```
@@ -280,7 +280,7 @@ impl<S: Send + 'static> Actor<S> {
         Posted::new(self)
     }
 
-    /// The same verbs, for senders that wait for room in a full mailbox.
+    /// The verbs of a handle, for senders that wait for room in a full mailbox.
     ///
     /// # Examples
     /// ```
@@ -365,7 +365,7 @@ impl<S: Send + 'static> Actor<S> {
     /// What is so once the actor takes no new messages: it was closed, or stopped, by whomever or
     /// by a panic. A future, or something to wait for; it keeps a handle.
     ///
-    /// For whoever produces messages, and has nothing more to do then. What was accepted before may
+    /// For producers of messages, which have nothing more to do then. What was accepted before may
     /// still wait or run: see [`ended`](Self::ended). Others may close the actor while this thread
     /// is inside a turn of it, so waiting there is no error, as it is for `idle` and `ended`.
     ///
@@ -541,7 +541,7 @@ impl<S> Actor<S> {
         self.handle.header().discarded()
     }
 
-    /// Do both handles lead to the same actor?
+    /// True if both handles lead to the same actor.
     pub fn same_actor(&self, other: &Self) -> bool {
         self.handle.addr() == other.handle.addr()
     }

@@ -54,7 +54,7 @@ impl<S: Send + 'static> Actor<S> {
     }
 }
 
-/// A typed message whose answer concerns nobody: that it was handled does.
+/// A typed message whose answer is not wanted, but that it was handled.
 struct Quiet<M>(M);
 
 impl<S: Handler<M> + 'static, M: Send + 'static> Message<S> for Quiet<M> {

@@ -27,7 +27,7 @@ use crate::turn::blocking::before_pending;
 ///
 /// As a future it never runs a turn of any actor. Polled again after it was ready, it is ready with
 /// [`AskError::Taken`]. After [`Reason::Deadlock`], [`cancel`](Self::cancel) has the message.
-#[must_use = "an answer that nobody looks at was not worth a question: use `send`"]
+#[must_use = "an answer that is not looked at was not worth a question: use `send`"]
 pub struct Reply<R, M = ()> {
     inner: Inner<R, M>,
 }
@@ -187,9 +187,9 @@ impl<R, M> Reply<R, M> {
     /// their executors while this thread sleeps.
     ///
     /// # Errors
-    /// [`Reason::Deadlock`] inside a turn that the actor waits for, or would have to (at once, if it is
-    /// its own), [`Reason::WouldBlock`] on a worker that must not wait: the question was withdrawn, and
-    /// never runs, unless it has begun. Else the reason why there is no answer.
+    /// [`Reason::Deadlock`] inside a turn that the actor waits for, or would have to (at once, if
+    /// it is its own), [`Reason::WouldBlock`] on a worker that must not wait: the question was
+    /// withdrawn, and never runs, unless it has begun. Else the reason why there is no answer.
     ///
     /// # Examples
     /// ```
@@ -238,8 +238,8 @@ impl<R, M> Reply<R, M> {
     /// one look. `None`: it is not there yet. The question keeps its place. May block.
     ///
     /// # Errors
-    /// [`Reason::Deadlock`] and [`Reason::WouldBlock`] say that this thread cannot wait: the question
-    /// was withdrawn, and [`cancel`](Self::cancel) has its message, unless it has begun.
+    /// [`Reason::Deadlock`] and [`Reason::WouldBlock`] say that this thread cannot wait: the
+    /// question was withdrawn, and [`cancel`](Self::cancel) has its message, unless it has begun.
     /// Else as [`wait`](Self::wait).
     ///
     /// # Examples
@@ -334,7 +334,7 @@ impl<R, M> Reply<R, M> {
             (pending, Err((error, None))) => (pending, Some(error)),
             (pending, Ok(None)) => (pending, None),
         };
-        // What the question holds is dropped there, if nobody wants it back: user code.
+        // What the question holds is dropped there, if it is not wanted back: user code.
         let (asker, cancelled) = panic::owning(asker, Asker::cancel);
         if let Some(message) = cancelled {
             return Err(match refused {
@@ -441,7 +441,7 @@ pub fn promise<R: Send + 'static>() -> (Promise<R>, Reply<R>) {
 }
 
 /// A [`promise`] whose waits are measured on this clock: a limited wait for its reply ends when
-/// that clock says so, whoever waits. Two allocations.
+/// that clock says so. Two allocations.
 ///
 /// # Examples
 /// ```
@@ -487,7 +487,7 @@ impl<R> Promise<R> {
         drop(self.settle(Ok(answer)));
     }
 
-    /// Gives the answer, or has it back: for an answer that somebody else would like to have.
+    /// Gives the answer, or has it back: for an answer that another asker would like to have.
     /// Lock-free.
     ///
     /// A reply that was dropped without being cancelled accepts the answer and drops it.
@@ -518,7 +518,8 @@ impl<R> Promise<R> {
     /// Begins to answer: from now on the reply cannot be cancelled. False if it was. Lock-free.
     ///
     /// For an answer that has an effect of its own, which a reply that is cancelled must not have:
-    /// of this and [`Reply::cancel`], the first one decides. Once it has succeeded, it does so again.
+    /// of this and [`Reply::cancel`], the first one decides. Once it has succeeded, it does so
+    /// again.
     ///
     /// # Examples
     /// ```
@@ -547,7 +548,7 @@ impl<R> Promise<R> {
         !is_open && self.answerer.as_ref().is_none_or(Answerer::is_cancelled)
     }
 
-    /// Gives an answer; it comes back if nobody wants one any more.
+    /// Gives an answer; it comes back if none is wanted any more.
     fn settle(&mut self, answer: Result<R, AskError>) -> Result<(), Result<R, AskError>> {
         let _ = self.claim();
         let Some(accepted) = self.accepted.take() else { return Err(answer) };

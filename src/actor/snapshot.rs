@@ -64,8 +64,9 @@ pub struct SystemSnapshot {
 }
 
 impl System {
-    /// All actors that have not ended, with what each is doing. Each is looked at for itself, without
-    /// holding it up: stale on return. Takes a short lock, and one for each actor that is counted.
+    /// All actors that have not ended, with what each is doing. Each is looked at for itself,
+    /// without holding it up: stale on return. Takes a short lock, and one for each actor that is
+    /// counted.
     ///
     /// # Examples
     /// ```
@@ -108,7 +109,7 @@ impl System {
 /// The widest that a name is shown.
 const WIDEST: usize = 40;
 
-/// A name in so many columns: the end of a path says more than its beginning.
+/// A name in this many columns: the end of a path says more than its beginning.
 fn shortened(name: &str) -> String {
     let length = name.chars().count();
     if length <= WIDEST {
@@ -118,8 +119,8 @@ fn shortened(name: &str) -> String {
     format!("..{end}")
 }
 
-/// One line for each actor. `room`: senders that wait for room; `lost`: messages that were accepted,
-/// not handled, and discarded. What is not counted is a dash.
+/// One line for each actor. `room`: senders that wait for room; `lost`: messages that were
+/// accepted, not handled, and discarded. What is not counted is a dash.
 impl fmt::Display for SystemSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.actors.iter().map(|actor| shortened(&actor.name)).collect();

@@ -12,8 +12,8 @@
 //! | each poll of its future, and the drop of the future | yes; not the time between |
 //! | hooks, the panic policy, the fresh state of a restart | no |
 //!
-//! A subscriber is user code ([`crate::panic`]): each call of it is caught by itself, no lock is held
-//! meanwhile, and no thread unwinds ([`Span`]'s own guard would leave a span while one does).
+//! A subscriber is user code ([`crate::panic`]): each call of it is caught by itself, no lock is
+//! held meanwhile, and no thread unwinds ([`Span`]'s own guard would leave a span while one does).
 //!
 //! [`ActorBuilder::traced`]: crate::ActorBuilder::traced
 
@@ -134,7 +134,7 @@ impl Origin {
             )
         };
         let span = told(Span::none(), || {
-            // The same subscriber as the sender's: to another one its span would mean nothing.
+            // By the sender's subscriber: to another one its span would mean nothing.
             let beside = |dispatch: &Dispatch| dispatcher::with_default(dispatch, open);
             let beside = self.sender.with_subscriber(|(_, dispatch)| beside(dispatch));
             beside.unwrap_or_else(open)
@@ -318,7 +318,7 @@ fn tell(f: impl FnOnce()) {
     panic::ignore(f);
 }
 
-/// The same, for what it says; `otherwise` if it panics.
+/// Calls user code for what it says; `otherwise` if it panics.
 fn told<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
     panic::catch(f).unwrap_or_else(|payload| {
         panic::discard(payload);

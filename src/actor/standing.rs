@@ -50,7 +50,7 @@ pub(super) struct Standing {
 
 impl Standing {
     pub(super) fn of(header: &Header) -> Self {
-        // MEETING: whoever sees that it is closed and idle sees what ended it.
+        // MEETING: a look that finds it closed and idle sees what ended it.
         let now = header.word.look();
         Standing {
             now,

@@ -195,7 +195,7 @@ impl<M> Sending<M> {
         self.within(Limit::Unlimited)
     }
 
-    /// The same, for `limit` at most; zero is one look.
+    /// Waits for `limit` at most; zero is one look.
     ///
     /// # Errors
     /// As [`wait`](Self::wait), and [`Reason::Full`] when the time is over.
@@ -381,7 +381,7 @@ impl<R, M> Asking<R, M> {
         self.reply.wait()
     }
 
-    /// The same, for `limit` at most, room and answer together; zero is one look. A question that
+    /// Waits for `limit` at most, room and answer together; zero is one look. A question that
     /// has not started by then is withdrawn. May block.
     ///
     /// # Errors

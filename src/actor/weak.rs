@@ -56,7 +56,7 @@ impl<S: Send + 'static> WeakActor<S> {
     pub fn stop(&self) -> bool {
         match self.upgrade() {
             Some(actor) => actor.stop(),
-            // Nothing new can come; what waits is given back by whoever comes to it.
+            // Nothing new can come; what waits is given back by the next owner.
             None => {
                 let first = self.weak.as_ref().header().raise_stop();
                 wake_stopped(self.weak.as_ref());

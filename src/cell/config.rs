@@ -50,14 +50,14 @@ impl<S> PanicPolicy<S> {
     /// The actor is restarted with a fresh state from this factory, but not too often, and not too
     /// soon.
     ///
-    /// The message that has panicked is never run again: its asker is told at once. Then the actor
-    /// rests, if the [`Restarts`] say so. It is as if a turn took that long: messages are accepted
-    /// and wait, as many as the capacity allows, in their order; whoever waits for the actor waits;
-    /// no thread is kept. When the time has come, by [the actor's
-    /// timers](crate::ActorBuilder::timers), the factory is called, in a turn: where the actor is at
-    /// home, its executor, or, without one, [`ThreadPool::global`](crate::ThreadPool::global). Then
-    /// the messages run. A factory that panics is one more panic: the hook is told, and the actor
-    /// rests longer.
+    /// The message that has panicked is never run again: its asker has the error at once. Then the
+    /// actor rests, if the [`Restarts`] say so. It is as if a turn took that long: messages are
+    /// accepted and wait, as many as the capacity allows, in their order; one that waits for the
+    /// actor waits; no thread is kept. When the time has come, by [the actor's
+    /// timers](crate::ActorBuilder::timers), the factory is called, in a turn: where the actor is
+    /// at home, its executor, or, without one, [`ThreadPool::global`](crate::ThreadPool::global).
+    /// Then the messages run. A factory that panics is one more panic: the hook is called, and the
+    /// actor rests longer.
     ///
     /// One panic too many gives the actor up: it stops, with
     /// [`StopCause::GaveUp`](crate::StopCause::GaveUp). The end hook, those that ask and those that
@@ -202,12 +202,12 @@ impl Settings {
         timers: None,
     };
 
-    /// Is the actor run by an executor, and by nothing else?
+    /// True if the actor is run by an executor, and by nothing else.
     pub(crate) const fn has_executor(&self) -> bool {
         self.executor.is_some()
     }
 
-    /// Has it an executor that says its end only if it is asked?
+    /// True if it has an executor that says its end only if it is asked.
     pub(super) fn asks_executor(&self) -> bool {
         self.executor.as_deref().is_some_and(|executor| executor.enrolled().is_none())
     }

@@ -102,7 +102,7 @@ impl Counts {
 }
 
 /// How many refer to something that is shared. So many that it would overflow have no place in any
-/// memory; whoever leaks them takes centuries.
+/// memory; to leak them takes centuries.
 pub(crate) struct Uses {
     count: AtomicU64,
     life: Life,
@@ -136,7 +136,8 @@ impl Uses {
         true
     }
 
-    /// One less, unless it is the last: then nothing has changed, and nobody else is there to see.
+    /// One less, unless it is the last: then nothing has changed, and no other thread is there to
+    /// see.
     #[inline]
     pub(crate) fn release_unless_last(&self) -> bool {
         let last = self.release();

@@ -36,7 +36,7 @@ pub trait Executor: Send + Sync {
     /// Has the drain run soon, by some thread.
     fn execute(&self, drain: Drain);
 
-    /// The same, or hands the drain back: there is no room for it now. Does not wait.
+    /// Has the drain run soon, or hands it back: there is no room for it now. Does not wait.
     ///
     /// The crate calls this one; without an implementation of its own, it never refuses. A drain
     /// that comes back is offered again, three times in all, with the processor given away in
@@ -55,21 +55,22 @@ pub trait Executor: Send + Sync {
     /// message back with [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone).
     ///
     /// Asked before a message needs a new drain, before a turn is suspended first, and when a
-    /// message is left beside a suspended turn. An executor that drops drains and never says so leaves the
-    /// messages beside a suspended turn waiting until that turn is woken.
+    /// message is left beside a suspended turn. An executor that drops drains and never says so
+    /// leaves the messages beside a suspended turn waiting until that turn is woken.
     fn is_closed(&self) -> bool {
         false
     }
 
     /// Where actors with suspended turns enroll, to be stopped at the executor's end. Those of an
-    /// executor without it ask [`is_closed`](Self::is_closed) instead. Nobody else can implement
-    /// this.
+    /// executor without it ask [`is_closed`](Self::is_closed) instead. It cannot be
+    /// implemented elsewhere.
     #[doc(hidden)]
     fn enrolled(&self) -> Option<&Enrolled<Drain>> {
         None
     }
 
-    /// Is it this pool, and not something in front of it? Nobody else can implement this.
+    /// True if it is this pool, and not something in front of it. It cannot be implemented
+    /// elsewhere.
     #[doc(hidden)]
     fn is(&self, _: PoolId) -> bool {
         false
@@ -119,8 +120,8 @@ pub struct Drain {
     entry: Option<NonNull<()>>,
 }
 
-// SAFETY: it stands for a `Queued`, which is Send; whoever runs it becomes the owner by an atomic
-// step, and the state's type is Send.
+// SAFETY: it stands for a `Queued`, which is Send; the thread that runs it becomes the owner by an
+// atomic step, and the state's type is Send.
 unsafe impl Send for Drain {}
 // SAFETY: a shared reference reads the address only.
 unsafe impl Sync for Drain {}

@@ -8,34 +8,35 @@
 //! state keeps clones of the handle off the word's line.
 //!
 //! `flags` holds the saved list while the mailbox is pending, and bits that only an owner changes,
-//! STOP and POSTED aside. The configuration lies behind `config`: in a static for a plain actor, else
-//! in an allocation that all actors of one builder share. What few actors need (waiting threads, the cause of a stop) is an
-//! allocation that takes its place there when somebody watches the actor or it stops by a panic: a
-//! [`Fork`], with the settings once more.
+//! STOP and POSTED aside. The configuration lies behind `config`: in a static for a plain actor,
+//! else in an allocation that all actors of one builder share. What few actors need (waiting
+//! threads, the cause of a stop) is an allocation that takes its place there when the actor is
+//! watched or stops by a panic: a [`Fork`], with the settings once more.
 //!
 //! - B1: the state is touched by the owner of the mailbox only (HANDOVER carries it from one to the
 //!   next), and is there until ENDED is set.
-//! - B2: `handles` counts handles. It never rises from 0. Whoever takes it to 0 raises ORPHAN;
-//!   whoever owns then takes the state out.
+//! - B2: `handles` counts handles. It never rises from 0. The step that takes it to 0 raises
+//!   ORPHAN; the owner then takes the state out.
 //! - B3: `refs` counts [`Ref`](super::refs::Ref)s, plus one for the handles all together, given up
-//!   by the owner that deals with ORPHAN. So the memory is there for whoever owns the mailbox. At 0
+//!   by the owner that deals with ORPHAN. So the memory is there for the mailbox's owner. At 0
 //!   it is freed.
 //! - B4: `config` changes once at most, from what the cell was made with (its *base*) to a fork of
 //!   that. Both live as long as the cell: a cell gives its base up, and frees its fork, when it is
 //!   freed.
 //! - B5: a thread that has taken `handles` to 0, then finds the word idle, and then `refs` at 1, is
-//!   alone with the cell. An idle word says that nobody owns the mailbox and that no entry is out;
+//!   alone with the cell. An idle word says that the mailbox has no owner and that no entry is out;
 //!   only a handle could change that, or a reference of a pending one. A reference could make
 //!   another, and one may have taken the place of an entry just now (LEFT): the count shows it.
 //! - B6: SCHEDULED in the word stands for the entry that is out
-//!   ([`Scheduled`](super::refs::Scheduled)), which has no count. Whoever takes `refs` to 0 and
-//!   finds SCHEDULED raised leaves the memory to that entry; the second of the two frees it (LEFT).
+//!   ([`Scheduled`](super::refs::Scheduled)), which has no count. The one that takes `refs` to 0
+//!   and finds SCHEDULED raised leaves the memory to that entry; the second of the two frees it
+//!   (LEFT).
 //! - NEWS: the process's count of stops, raised after STOP Release -> read before STOP Acquire. A
 //!   drainer looks at `flags`, which lies where the senders write, at the beginning of a list and
-//!   when that count has moved; whoever is stopped is seen to be so before the next turn.
-//! - CAUSE: `stop_because` Release -> `stop_cause` Acquire. Whoever sees that the actor was stopped
-//!   finds why.
-//! - CONFIG: compare-and-swap Release -> `load` Acquire. Whoever finds the fork finds it written.
+//!   when that count has moved; an actor that is stopped is seen to be so before the next turn.
+//! - CAUSE: `stop_because` Release -> `stop_cause` Acquire. One that sees that the actor was
+//!   stopped finds why.
+//! - CONFIG: compare-and-swap Release -> `load` Acquire. One that finds the fork finds it written.
 //! - POSTED: raising it Release -> lowering it Acquire. A sender that finds it raised may go: the
 //!   drain that is out lowers it later, and then sees the mailbox pending, with the sender's
 //!   message.
@@ -68,8 +69,8 @@ pub(crate) const ENDED: u64 = 2;
 const POSTED: u64 = 4;
 /// The cause of the stop was told. Set together with STOP, or never.
 const TOLD: u64 = 8;
-/// Turns that may wait have been sent to the actor. Set before the first of them is pushed, and never
-/// lowered: whoever has taken such a message out of the mailbox sees it.
+/// Turns that may wait have been sent to the actor. Set before the first of them is pushed, and
+/// never lowered: an owner that has taken such a message out of the mailbox sees it.
 pub(crate) const AWAITS: u64 = 16;
 const FLAGS: u64 = 31;
 /// The rest is the saved list of a pending mailbox.
@@ -158,7 +159,7 @@ impl Fork {
         Fork { config, base, ext, guard: UnsafeCell::new(None) }
     }
 
-    /// The same, for a cell to be: with what is dropped at its end, and another clock unless one
+    /// A fork for a cell to be: with what is dropped at its end, and another clock unless one
     /// was chosen.
     ///
     /// # Safety
@@ -190,7 +191,7 @@ impl Fork {
 }
 
 impl Config {
-    /// Drops what the settings refer to. It is user code, whose panic concerns nobody.
+    /// Drops what the settings refer to. It is user code, whose panic is ignored.
     pub(super) fn free(&mut self) {
         let settings = std::mem::replace(&mut self.settings, Settings::PLAIN);
         let Settings { executor, observers, clock, timers, .. } = settings;
@@ -218,13 +219,13 @@ impl Config {
         Config { vtable, kind, traits, few: few as u8, direct, settings }
     }
 
-    /// Is a message for a busy mailbox pushed with no look at its capacity or its executor?
+    /// True if a message for a busy mailbox is pushed with no look at its capacity or its executor.
     #[inline(always)]
     pub(crate) fn is_direct(&self) -> bool {
         self.direct
     }
 
-    /// Does its executor say its end only if it is asked?
+    /// True if its executor says its end only if it is asked.
     pub(crate) fn asks_executor(&self) -> bool {
         self.traits.asks
     }
@@ -235,7 +236,7 @@ impl Config {
         self.vtable.moves.as_ref()
     }
 
-    /// How many messages may be run, and the mailbox be let go, without a drain's frame?
+    /// The number of messages that may be run, and the mailbox be let go, without a drain's frame.
     #[inline(always)]
     pub(crate) fn few(&self) -> u8 {
         self.few
@@ -246,7 +247,7 @@ impl Config {
         self.is_bounded().then_some(self.settings.capacity as usize)
     }
 
-    /// Is there such a number?
+    /// True if there is such a number.
     pub(crate) fn is_bounded(&self) -> bool {
         self.settings.capacity != UNBOUNDED
     }
@@ -261,13 +262,13 @@ impl Config {
         tags.into_iter().filter_map(|(has, tag)| has.then_some(tag)).sum()
     }
 
-    /// Is something done around turns?
+    /// True if something is done around turns.
     #[inline(always)]
     pub(crate) fn is_observed(&self) -> bool {
         !self.settings.observers.is_empty()
     }
 
-    /// Is the end of the actor nothing but the drop of its state?
+    /// True if the end of the actor is nothing but the drop of its state.
     #[inline(always)]
     pub(super) fn ends_in_silence(&self) -> bool {
         !self.traits.told_of_end
@@ -340,7 +341,7 @@ pub(crate) enum Recovered {
     Stopped,
     /// It is to be restarted, after so long.
     Restarts(Duration),
-    /// It would be one restart too many: after so many.
+    /// It would be one restart too many: after this many.
     GaveUp(u32),
 }
 
@@ -435,8 +436,8 @@ impl Header {
             let made = Box::into_raw(made);
             // Ordering: Release, writer side of CONFIG. A failure is read again above.
             if self.config.compare_exchange(config, made.cast(), Release, Relaxed).is_err() {
-                // SAFETY: it was made right here, and nobody has seen it. What its settings refer
-                // to is kept by the base.
+                // SAFETY: it was made right here, and no other thread has seen it. What its
+                // settings refer to is kept by the base.
                 drop(unsafe { Box::from_raw(made) });
             }
         }
@@ -466,8 +467,8 @@ impl Header {
         self.stop_cause().map_or(Reason::Closed, Reason::Stopped)
     }
 
-    /// The owner takes a message up, which has waited with a permit. Out of line: the loop of turns is
-    /// that of mailboxes without a capacity.
+    /// The owner takes a message up, which has waited with a permit. Out of line: the loop of turns
+    /// is that of mailboxes without a capacity.
     #[inline(never)]
     pub(crate) fn release_permit(&self) {
         if let Some(ext) = self.ext() {
@@ -505,7 +506,7 @@ impl Header {
         config.name.as_deref().unwrap_or_else(config.vtable.name)
     }
 
-    /// The same, for an error.
+    /// The actor's name, for an error.
     #[inline]
     pub(crate) fn who(&self) -> Who {
         let config = self.config();
@@ -517,7 +518,7 @@ impl Header {
         self.config().clock.as_deref().unwrap_or(&MonotonicClock)
     }
 
-    /// Is the actor run by an executor, and by nothing else?
+    /// True if the actor is run by an executor, and by nothing else.
     pub(crate) fn has_executor(&self) -> bool {
         self.config().has_executor()
     }
@@ -565,8 +566,8 @@ impl Header {
         self.has(AWAITS) && self.ext_made().turn.lock().is_some()
     }
 
-    /// Does a turn wait? Stale on return. Never waits for the lock: whoever has it begins or ends a
-    /// turn, or cuts one.
+    /// Does a turn wait? Stale on return. Never waits for the lock: the one that has it begins or
+    /// ends a turn, or cuts one.
     pub(crate) fn is_turn_waiting(&self) -> bool {
         let Some(ext) = self.ext().filter(|_| self.has(AWAITS)) else { return false };
         ext.turn.try_lock().is_some_and(|turn| turn.as_ref().is_some_and(Keeper::is_suspended))
@@ -586,7 +587,7 @@ impl Header {
 
     /// Is a drain without an entry out? Stale on return.
     pub(crate) fn is_posted(&self) -> bool {
-        // Ordering: Relaxed. A hint: whoever acts on it raises POSTED itself.
+        // Ordering: Relaxed. A hint: one that acts on it raises POSTED itself.
         self.flags.load(Relaxed) & POSTED != 0
     }
 
@@ -654,7 +655,7 @@ impl Header {
                 Err(seen) => now = seen,
             }
         }
-        // Also if it was raised already: whoever did that may not have announced it yet, and the
+        // Also if it was raised already: the one that did may not have announced it yet, and the
         // owner must see its own stop at once.
         announce_stop();
         if first {

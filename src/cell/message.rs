@@ -15,7 +15,7 @@ pub(crate) trait Message<S>: Send + Sized + 'static {
     /// Runs it, in a turn of that actor.
     fn run(self, state: &mut S, turn: InTurn<'_, S>) -> Self::Answer;
 
-    /// The same for one whose answer nobody wants: it is dropped in the turn, so its panic is the
+    /// The turn of one whose answer is not wanted: it is dropped in the turn, so its panic is the
     /// turn's.
     #[inline(always)]
     fn run_unasked(self, state: &mut S, turn: InTurn<'_, S>) {
@@ -29,8 +29,8 @@ pub(crate) trait Message<S>: Send + Sized + 'static {
     fn undelivered(self) -> Undelivered<S>;
 }
 
-/// A message whose turn may wait: it becomes a future on the state. `Payload` is what its sender gets
-/// back when it is cancelled.
+/// A message whose turn may wait: it becomes a future on the state. `Payload` is what its sender
+/// gets back when it is cancelled.
 pub(crate) trait AsyncMessage<S: 'static>: Send + Sized + 'static {
     type Answer: Send + 'static;
     type Payload: Send + 'static;

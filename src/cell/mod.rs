@@ -1,5 +1,5 @@
 //! One actor's memory: the header with word, flags and configuration, the state, and the counts
-//! that keep them. No loop and no thread: whoever runs turns is above.
+//! that keep them. No loop and no thread: what runs turns is above.
 //!
 //! | type                         | is                                                       | made by                     | given up by                       |
 //! |------------------------------|----------------------------------------------------------|-----------------------------|-----------------------------------|
@@ -9,7 +9,7 @@
 //! | [`Owner`](owner::Owner)      | the right to run the mailbox, on this thread             | the step that wins it       | release, or being left pending    |
 //! | [`Resting`](owner::Resting)  | the same, on no thread: in a suspended turn                    | its owner                   | becoming an owner again           |
 //! | [`BuiltRef`](built)          | one count of a built configuration                       | a builder, clone; a cell    | its drop; the last frees          |
-//! | [`Sole`](refs::Sole)         | a cell that nobody else can reach                        | the drop of the last handle | being freed                       |
+//! | [`Sole`](refs::Sole)         | a cell that nothing else can reach                       | the drop of the last handle | being freed                       |
 //! | [`Drain`](executor::Drain)   | a `Ref` and the SCHEDULED bit: one entry in an executor  | `schedule`                  | being run, or dropped             |
 
 pub(crate) mod built;

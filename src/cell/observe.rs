@@ -1,7 +1,7 @@
 //! What observes an actor, and the moments at which it is called.
 //!
 //! The engine calls the [`Observer`]s of an actor at the end of each batch ([`Observed`]), and
-//! whoever meets an [`Event`] reports it ([`Header::report`]). With the feature `tracing` each
+//! code that meets an [`Event`] reports it ([`Header::report`]). With the feature `tracing` each
 //! failure of any actor is an event of that crate, too, with the actor's name and never with a
 //! message. Only an actor with an observer pays: its messages are run by a drain alone.
 //!
@@ -17,8 +17,8 @@
 //! is sent, and it is over before the mailbox is released, left pending, or looked at for more. A
 //! turn that is suspended leaves its batch open, in the actor's memory.
 //!
-//! - P1: a batch ends between two turns of its owner, and does not unwind: a panic of an observer, of
-//!   the user's hook above all, goes to the panic hook and the policy.
+//! - P1: a batch ends between two turns of its owner, and does not unwind: a panic of an observer,
+//!   of the user's hook above all, goes to the panic hook and the policy.
 //! - P2: a batch with a turn ends once, before the mailbox is let go, also if it was stopped.
 //!
 //! A subscriber of `tracing` is user code ([`crate::panic`]): it is called under no lock, and its
@@ -79,7 +79,7 @@ pub(crate) struct Observers(Option<Arc<Vec<Arc<dyn Observer>>>>);
 impl Observers {
     pub(crate) const NONE: Self = Observers(None);
 
-    /// Is there none?
+    /// True if there is none.
     #[inline(always)]
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_none()
@@ -95,7 +95,7 @@ impl Observers {
         }
     }
 
-    /// Is there one of this type?
+    /// True if there is one of this type.
     pub(crate) fn has<O: Observer>(&self) -> bool {
         self.list().iter().any(|observer| observer.kind() == TypeId::of::<O>())
     }
@@ -163,9 +163,9 @@ impl<S: 'static> Plan<S> {
 impl<S: 'static> Observer for BatchHook<S> {
     fn batch_ends(&self, owner: &Owner, turns: u64) -> Result<(), Payload> {
         let hook = |state: &mut S| (self.0)(state, turns);
-        // SAFETY: B1: the owner calls this between two turns, so nothing borrows the state, and before
-        // the actor ends, so it is there. It is an S: the hook was made for the plan of such a state,
-        // whose settings are those of its cells alone.
+        // SAFETY: B1: the owner calls this between two turns, so nothing borrows the state, and
+        // before the actor ends, so it is there. It is an S: the hook was made for the plan of such
+        // a state, whose settings are those of its cells alone.
         panic::catch(|| unsafe { Cell::with_state(owner.cell(), hook) })
     }
 }
@@ -179,8 +179,9 @@ impl<S: 'static> Observer for BatchHook<S> {
 #[non_exhaustive]
 pub struct Stats {
     /// Turns that were run, those that panicked included. A message that was withdrawn may be among
-    /// them, for its place is passed: a question that was cancelled while it waited, a turn that was
-    /// aborted before it began, or that of a sender who waited for room and left as it was let in.
+    /// them, for its place is passed: a question that was cancelled while it waited, a turn that
+    /// was aborted before it began, or that of a sender who waited for room and left as it was let
+    /// in.
     pub handled: u64,
     /// Turns, and hooks of a batch, that panicked.
     pub panicked: u64,
@@ -259,8 +260,8 @@ impl Header {
         self.report(&Event::Undelivered);
     }
 
-    /// A message that was accepted is about to be dropped: there is no hook. It is counted for every
-    /// actor.
+    /// A message that was accepted is about to be dropped: there is no hook. It is counted for
+    /// every actor.
     #[cold]
     pub(crate) fn discards(&self) {
         // Ordering: Relaxed. A number by itself.

@@ -7,7 +7,7 @@
 //! ([`Resting`]) is on no thread, and becomes an owner again on the one that wakes the turn.
 //!
 //! - O1: one owner at a time (R1). While there is one, the cell is there: the handles' own
-//!   reference is given up by the owner that ends the actor, and by nobody else (B3).
+//!   reference is given up by the owner that ends the actor alone (B3).
 //! - O2: an owner is not dropped: it is released, left pending, or ends the actor for good.
 
 use std::marker::PhantomData;
@@ -291,7 +291,7 @@ impl Few {
         self.len == 1
     }
 
-    /// Is something to be done that is no turn?
+    /// True if something is to be done that is no turn.
     #[inline(always)]
     pub(crate) fn is_disturbed(&self) -> bool {
         self.claimed.is_disturbed()
@@ -343,7 +343,7 @@ impl Claimed {
         Owner::new(self.own, rest, done)
     }
 
-    /// Lets go after so many turns, all that its step counted, by the first guess.
+    /// Lets go after this many turns, all that its step counted, by the first guess.
     #[inline(always)]
     pub(crate) fn release_few(self, turns: u64) -> Result<(), Self> {
         let released = self.header().word.release_guess(turns).is_ok();
@@ -384,7 +384,7 @@ impl Claimed {
         Err(self)
     }
 
-    /// The same right, for any number of turns.
+    /// This right, for any number of turns.
     pub(crate) fn into_owner(self) -> Owner {
         // It counts for the turn of its claim.
         Owner::new(self.own, Batch::new(), 1)
@@ -477,13 +477,13 @@ impl Owner {
 
     // Stop, panic, end. No turn is under way.
 
-    /// Is the actor stopped?
+    /// True if the actor is stopped.
     #[inline(always)]
     pub(crate) fn is_stopped(&self) -> bool {
         self.header().has(STOP)
     }
 
-    /// Has the actor ended?
+    /// True if the actor has ended.
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {
         self.header().has(ENDED)
@@ -504,8 +504,8 @@ impl Owner {
         unsafe { Cell::with_state(self.own.cell.as_ptr(), f) }
     }
 
-    /// What a panic in a turn does to the actor: the hook is told, the policy acts. If the actor is
-    /// to be restarted later, and that `may_wait`: after how long.
+    /// What a panic in a turn does to the actor: the hook is called, the policy acts. If the actor
+    /// is to be restarted later, and that `may_wait`: after how long.
     #[cold]
     pub(crate) fn recover(&mut self, payload: &Payload, may_wait: bool) -> Option<Duration> {
         if self.header().has(ENDED) {
@@ -538,10 +538,10 @@ impl Owner {
         }
     }
 
-    /// This node comes before all that waits, in the place of a turn that is done; the caller is its
-    /// holder.
+    /// This node comes before all that waits, in the place of a turn that is done; the caller is
+    /// its holder.
     pub(crate) fn put_first(&mut self, node: NodePtr) {
-        debug_assert!(self.done > 0, "a place that nobody has given up");
+        debug_assert!(self.done > 0, "a place that was not given up");
         self.done = self.done.saturating_sub(1);
         self.batch.prepend(node);
     }
@@ -552,13 +552,13 @@ impl Owner {
         self.batch.prepend(node);
     }
 
-    /// Are there turns that may wait among those that come?
+    /// True if there are turns that may wait among those that come.
     #[inline(always)]
     pub(crate) fn awaits(&self) -> bool {
         self.header().has(AWAITS)
     }
 
-    /// The owner of a mailbox that nobody runs for a time: on no thread, with what is left.
+    /// The owner of a mailbox that is not run for a time: on no thread, with what is left.
     pub(crate) fn lie_down(mut self) -> Resting {
         self.save_list();
         let Owner { own, done, .. } = self;
@@ -571,8 +571,8 @@ impl Owner {
             return false;
         }
         let end = self.header().config().vtable.end;
-        // SAFETY: this is the owner of a mailbox of that type, ENDED was just raised, and whoever
-        // calls this has run or given back everything.
+        // SAFETY: this is the owner of a mailbox of that type, ENDED was just raised, and all
+        // that was accepted was run or given back.
         unsafe { end(self.own.cell.as_ptr()) };
         self.withdraw();
         true
@@ -660,10 +660,10 @@ impl Owner {
         cell
     }
 
-    /// The same, with its entry, unless that is out already.
+    /// [`leave_pending`](Self::leave_pending) with its entry, unless that is out already.
     #[must_use = "a pending mailbox has to be scheduled or deferred"]
     pub(crate) fn leave_scheduled(mut self) -> Queued {
-        // While it is owned, nobody raises SCHEDULED.
+        // While it is owned, SCHEDULED is not raised.
         if self.header().word.load().is_scheduled() {
             return Queued::Hint(self.leave_pending());
         }
@@ -675,7 +675,7 @@ impl Owner {
         Queued::Entry(entry)
     }
 
-    /// For whoever owns the mailbox next.
+    /// For the next owner of the mailbox.
     fn save_list(&mut self) {
         let batch = std::mem::replace(&mut self.batch, Batch::new());
         self.header().save(batch.into_saved());
@@ -689,8 +689,8 @@ impl Owner {
     }
 }
 
-/// An owner on no thread: its mailbox is not idle, not pending, and run by nothing. It is passed on by
-/// the word of a suspended turn, which carries what HANDOVER does.
+/// An owner on no thread: its mailbox is not idle, not pending, and run by nothing. It is passed on
+/// by the word of a suspended turn, which carries what HANDOVER does.
 ///
 /// It is no `Drop`: see [`crate::turn::waking`] for what gets it up.
 #[must_use = "a mailbox whose owner is forgotten is stuck"]
@@ -729,8 +729,8 @@ impl<'a, S> InTurn<'a, S> {
     /// This thread runs a turn of the mailbox of `cell`, of this state type, for as long as `'a`.
     #[inline(always)]
     pub(crate) unsafe fn new(cell: *const Header) -> Self {
-        // SAFETY: the cell of a turn that is under way has an address, and is kept by its owner (O1)
-        // for as long as the result is there.
+        // SAFETY: the cell of a turn that is under way has an address, and is kept by its owner
+        // (O1) for as long as the result is there.
         let cell = unsafe { CellPtr::new(NonNull::new_unchecked(cell.cast_mut())) };
         InTurn { cell, turn: PhantomData, of: PhantomData }
     }

@@ -29,7 +29,7 @@ pub(crate) trait Kept {
     fn header(&self) -> &Header;
     /// Which cell it is.
     fn addr(&self) -> usize;
-    /// Is the actor run by its executor, and by nothing else?
+    /// True if the actor is run by its executor, and by nothing else.
     fn has_executor(&self) -> bool {
         self.header().has_executor()
     }
@@ -196,12 +196,13 @@ pub(crate) enum Queued {
 
 /// In the lowest bit of a [`Queued`]'s address.
 const HINT: usize = 1;
-/// The same of what an executor keeps of an actor whose turn may be suspended: it is not to be run.
+/// In the address of what an executor keeps of an actor whose turn may be suspended: it is not to
+/// be run.
 const ENROLLED: usize = 2;
 
 impl Ref {
-    /// A drain that is not to be run. Dropped by its executor, it stops the actor if a turn of it is
-    /// suspended.
+    /// A drain that is not to be run. Dropped by its executor, it stops the actor if a turn of it
+    /// is suspended.
     pub(crate) fn into_enrolled(self) -> Drain {
         let raw = self.into_cell().cast::<()>().map_addr(|addr| addr | ENROLLED);
         // SAFETY: the reference is given up here, and the drain stands for it.
@@ -273,7 +274,7 @@ impl Queued {
     pub(crate) fn into_ref(self) -> Option<Ref> {
         match self {
             Queued::Entry(entry) => entry.into_ref(),
-            // Who has left it pending since has left it to somebody else (T1).
+            // One that has left it pending since has left it to another entry or hint (T1).
             Queued::Hint(cell) => cell.header().word.load().is_pending().then_some(cell),
         }
     }
@@ -297,9 +298,9 @@ impl Drop for Ref {
     }
 }
 
-/// One of the handles that keep an actor going: the cell's address, with [`TAGS`] in its lowest bits.
-/// They are in the handle so that a send knows them without looking at the cell: the word's line
-/// comes over by the claim alone.
+/// One of the handles that keep an actor going: the cell's address, with [`TAGS`] in its lowest
+/// bits. They are in the handle so that a send knows them without looking at the cell: the word's
+/// line comes over by the claim alone.
 pub(crate) struct Strong<S>(NonNull<Header>, PhantomData<fn(S) -> S>);
 
 const _: () = assert!(align_of::<Header>() > TAGS);
@@ -342,7 +343,7 @@ impl<S> Strong<S> {
         Strong(cell.get().map_addr(|addr| addr | tags), of)
     }
 
-    /// Is the actor run by its executor, and by nothing else?
+    /// True if the actor is run by its executor, and by nothing else.
     #[inline(always)]
     pub(crate) fn has_executor(&self) -> bool {
         self.0.addr().get() & HAS_EXECUTOR != 0
@@ -354,7 +355,7 @@ impl<S> Strong<S> {
         self.0.addr().get() & TAGS
     }
 
-    /// Is a message for a busy mailbox pushed with no look at anything else?
+    /// True if a message for a busy mailbox is pushed with no look at anything else.
     #[inline(always)]
     pub(crate) fn is_direct(&self) -> bool {
         self.header().config().is_direct()
@@ -367,8 +368,8 @@ impl<S> Strong<S> {
 
     #[inline(always)]
     pub(super) fn ptr(&self) -> CellPtr {
-        // SAFETY: without its tags it is the cell's address, which is not null. The handle keeps the
-        // cell (B3), and the result is used while it does.
+        // SAFETY: without its tags it is the cell's address, which is not null. The handle keeps
+        // the cell (B3), and the result is used while it does.
         unsafe { CellPtr::new(NonNull::new_unchecked(self.addr_of_cell())) }
     }
 
@@ -433,7 +434,7 @@ impl<S> Counted<S> {
     }
 }
 
-/// A cell that nobody can reach but this thread; its mailbox is idle, and nobody is to be told of
+/// A cell that no other thread can reach; its mailbox is idle, and nothing waits for
 /// its end (B5). The handles' reference is this one's.
 pub(crate) struct Sole<S> {
     cell: NonNull<Header>,
@@ -443,7 +444,7 @@ pub(crate) struct Sole<S> {
 }
 
 impl<S> Strong<S> {
-    /// The cell, if nobody else can reach it and its end is nothing but the drop of its state.
+    /// The cell, if nothing else can reach it and its end is nothing but the drop of its state.
     ///
     /// # Safety
     /// `release` has just said that this was the last handle. Once the result has dropped the state
@@ -472,7 +473,8 @@ impl<S> Sole<S> {
     #[inline(always)]
     pub(crate) fn drop_state(&mut self) {
         if !std::mem::replace(&mut self.is_empty, true) {
-            // SAFETY: B5: this thread is alone with the cell, whose state is there: it is dropped once.
+            // SAFETY: B5: this thread is alone with the cell, whose state is there: it is dropped
+            // once.
             unsafe { Cell::<S>::drop_state(self.cell.as_ptr()) }
         }
     }
@@ -481,9 +483,9 @@ impl<S> Sole<S> {
     #[inline(always)]
     pub(crate) fn free(self) {
         debug_assert!(self.is_empty || !std::mem::needs_drop::<S>());
-        // SAFETY: B5: nobody else reaches the cell, and this was the last that does. A cell that ends
-        // with nothing else needs no place in the row of those that are freed: nothing that could
-        // lead to another cell is dropped.
+        // SAFETY: B5: nothing else reaches the cell, and this was the last that does. A cell that
+        // ends with nothing else needs no place in the row of those that are freed: nothing that
+        // could lead to another cell is dropped.
         unsafe {
             let base = NonNull::from(self.cell.as_ref().config());
             let alone = match base.as_ref().kind {

@@ -5,7 +5,7 @@
 //! line to every sender that pushes meanwhile. So for the length of a private list the owner takes
 //! a small state into its own frame, and puts it back before anything else happens to the mailbox:
 //! before it takes the next list, releases, leaves it pending, recovers from a panic or ends the
-//! actor. Nobody can tell, for between two turns a state may move.
+//! actor. Nothing can tell, for between two turns a state may move.
 //!
 //! - H1: the state is in the cell whenever [`Env::within`] is not on the owner's stack. Within it,
 //!   the bytes in the cell are not a state.
@@ -83,7 +83,7 @@ impl Env {
         unsafe { &*self.cell }
     }
 
-    /// Is the state in its cell?
+    /// True if the state is in its cell.
     pub(crate) fn is_in_cell(&self) -> bool {
         self.state.is_null()
     }

@@ -110,8 +110,8 @@ impl<S> Cell<S> {
     /// # Safety
     /// `base` is that of a cell of this type, which does not use it again.
     unsafe fn give_up(base: *mut Config) {
-        // SAFETY: B4: the cell's base is there until it is given up. If it was built, the cell has one
-        // count of it (C1), and it is of this type.
+        // SAFETY: B4: the cell's base is there until it is given up. If it was built, the cell has
+        // one count of it (C1), and it is of this type.
         unsafe {
             match (*base).kind {
                 Kind::Plain => {}
@@ -157,7 +157,8 @@ impl<S> Cell<S> {
     /// # Safety
     /// The caller owns this mailbox, of this state type; the state was moved out to `from`.
     unsafe fn move_back(cell: *const Header, from: *const u8) {
-        // SAFETY: B1: the cell's bytes are no state now, and those at `from` are one, moved back once.
+        // SAFETY: B1: the cell's bytes are no state now, and those at `from` are one, moved back
+        // once.
         unsafe {
             let state = &Self::typed(cell).state;
             state.with_mut(|state| state.cast::<S>().copy_from_nonoverlapping(from.cast(), 1));
@@ -264,7 +265,7 @@ impl<S> Cell<S> {
         }
     }
 
-    /// Drops the state of a cell that nobody else can reach. Never unwinds.
+    /// Drops the state of a cell that nothing else can reach. Never unwinds.
     ///
     /// # Safety
     /// B5: the caller is alone with the cell, of this type; its mailbox is idle, so the state is
@@ -279,10 +280,10 @@ impl<S> Cell<S> {
     }
 
     /// # Safety
-    /// `cell` is of this type, and nobody uses it any more (B3).
+    /// `cell` is of this type, and nothing uses it any more (B3).
     pub(super) unsafe fn free(cell: *const Header) {
         let cell = cell.cast::<Self>().cast_mut();
-        // SAFETY: nobody else is there (B3). The state was taken out (B2, B1). The
+        // SAFETY: nothing else reaches the cell (B3). The state was taken out (B2, B1). The
         // fork refers to the base (B4), and its memory goes last: it is what `config` leads to.
         unsafe {
             let (base, fork) = ((*cell).header.base(), (*cell).header.fork());
@@ -302,8 +303,8 @@ impl<S> Cell<S> {
     /// plain one.
     #[inline(always)]
     pub(super) unsafe fn free_memory(cell: *mut Self) {
-        // SAFETY: nobody uses the cell any more, and nothing of it is there to be dropped but what it
-        // holds by itself.
+        // SAFETY: nothing uses the cell any more, and nothing of it is there to be dropped but what
+        // it holds by itself.
         unsafe {
             (*cell).counts.end();
             cell.drop_in_place();

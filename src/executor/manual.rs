@@ -24,9 +24,9 @@ use crate::turn::blocking::relieve_anyway;
 ///
 /// The thread that is to run the queue must not wait for its actors: `with` or
 /// [`wait`](crate::Reply::wait) would wait for ever. Ask by [`call`](crate::Actor::call) or
-/// [`ask`](crate::Actor::ask), run the queue, then look at the reply. Where other threads send, too,
-/// run it until the reply is ready: one of them may have sent already, and not yet handed over the
-/// drain that both messages wait for.
+/// [`ask`](crate::Actor::ask), run the queue, then look at the reply. Where other threads send,
+/// too, run it until the reply is ready: one of them may have sent already, and not yet handed over
+/// the drain that both messages wait for.
 ///
 /// One lock, held for a few instructions. Dropping the queue drops what is left in it: its actors
 /// stop with [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone).
@@ -90,7 +90,7 @@ impl Executor for QueueHandle {
     fn execute(&self, drain: Drain) {
         let mut state = self.shared.state.lock();
         if state.closed {
-            // User code is told of it: not under the lock.
+            // User code hears of it: not under the lock.
             drop(state);
             drop(drain);
             return;
@@ -292,7 +292,7 @@ impl Default for DrainQueue {
     }
 }
 
-// A panic shows nobody a queue in the middle of a step: no user code is run under its lock.
+// A panic shows no queue in the middle of a step: no user code is run under its lock.
 impl UnwindSafe for DrainQueue {}
 impl RefUnwindSafe for DrainQueue {}
 impl UnwindSafe for QueueHandle {}

@@ -155,7 +155,7 @@ fn cut_off(pool: &Pool<Drain>) -> Shutdown {
     Shutdown::Cut { dropped, threads }
 }
 
-// A panic shows nobody a pool in the middle of a step: what is locked or atomic in it runs no user
+// A panic shows no pool in the middle of a step: what is locked or atomic in it runs no user
 // code.
 impl UnwindSafe for ThreadPool {}
 impl RefUnwindSafe for ThreadPool {}
@@ -175,9 +175,9 @@ impl Drop for ThreadPool {
 pub enum Shutdown {
     /// Everything was run, and the threads have ended.
     Complete,
-    /// The time was over, or turns were suspended. What was left was dropped, if there was something:
-    /// its actors have stopped, and the callers that waited for them were answered. Or threads had
-    /// not ended yet.
+    /// The time was over, or turns were suspended. What was left was dropped, if there was
+    /// something: its actors have stopped, and the callers that waited for them were answered. Or
+    /// threads had not ended yet.
     Cut {
         /// Drains that were dropped un-run until now, one per actor.
         dropped: usize,
@@ -190,7 +190,7 @@ pub enum Shutdown {
 }
 
 impl Shutdown {
-    /// Was everything run, and have the threads ended?
+    /// True if everything was run, and the threads have ended.
     pub fn is_complete(self) -> bool {
         self == Shutdown::Complete
     }

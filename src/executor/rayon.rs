@@ -116,7 +116,7 @@ mod tests {
             || Arc::new(rayon_core::ThreadPoolBuilder::new().num_threads(1).build().unwrap());
         let same = |one: &Rayon, other: &Rayon| Arc::ptr_eq(&one.queue, &other.queue);
         let [first, second] = [pool(), pool()];
-        // What nobody uses is forgotten.
+        // What is not used is forgotten.
         drop((Rayon::global(), Rayon::new(first.clone()), Rayon::new(second.clone())));
         let (global, one, other) =
             (Rayon::global(), Rayon::new(first.clone()), Rayon::new(second.clone()));

@@ -21,7 +21,7 @@ pub(crate) fn pool() -> &'static Pool<Drain> {
     POOL.get_or_init(|| Pool::start(Config::default()).0)
 }
 
-/// Is it running?
+/// True if it is running.
 pub(crate) fn has_pool() -> bool {
     POOL.get().is_some()
 }
@@ -42,7 +42,7 @@ pub(crate) fn execute(drain: Drain, blocks: bool) {
     pool().submit(drain);
 }
 
-/// Is there no thread that would run a drain, and none to be had?
+/// True if there is no thread that would run a drain, and none to be had.
 pub(crate) fn is_closed() -> bool {
     #[cfg(feature = "tokio")]
     if runtime::is_here() {

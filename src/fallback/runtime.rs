@@ -16,7 +16,7 @@ pub(super) fn before_block() {
     }
 }
 
-/// Is this thread inside a runtime?
+/// True if this thread is inside a runtime.
 pub(super) fn is_here() -> bool {
     Handle::try_current().is_ok()
 }

@@ -1,4 +1,4 @@
-//! Memory for nodes: each thread bumps its nodes out of its own chunk, and whoever drains counts
+//! Memory for nodes: each thread bumps its nodes out of its own chunk, and the drainer counts
 //! them down.
 //!
 //! Node memory decides the speed of long queues. A chunk is a page of 32-byte slots: its header,
@@ -9,7 +9,7 @@
 //!
 //! - LIVE: a chunk's counter starts at the number of its slots. Each slot is subtracted once: by
 //!   the drainer that frees the node in it, or by its sender if it was never handed out (the tail
-//!   that was too short, or thread exit). At zero nobody has a pointer into it.
+//!   that was too short, or thread exit). At zero nothing has a pointer into it.
 //! - The sender drops its pointer to the chunk before the last slot is handed out, so it never
 //!   bumps a chunk that may be gone.
 //! - COUNTDOWN: `fetch_sub` Release -> Acquire fence at zero. Who reuses the chunk comes after
@@ -110,7 +110,7 @@ impl Chunk {
     }
 
     fn retire_header(self) {
-        // SAFETY: LIVE at zero: nobody else has a pointer to it.
+        // SAFETY: LIVE at zero: nothing else has a pointer to it.
         unsafe {
             (*self.0).life.end();
             self.0.drop_in_place();
@@ -230,7 +230,7 @@ thread_plain! {
 }
 
 /// How far ahead of its nodes a thread asks for their lines, in bytes. A reused chunk lies in the
-/// cache of whoever drained it last, and a push must not wait for that.
+/// cache of the last drainer, and a push must not wait for that.
 const AHEAD: usize = 128;
 
 /// Hands out `slots` (1 or 2) in a row; `None` if this thread is ending.
@@ -249,7 +249,7 @@ pub(crate) fn bump(slots: u32) -> Option<*mut u8> {
     })
 }
 
-/// Takes back `slots` that [`bump`] handed out on this thread and nobody else has seen.
+/// Takes back `slots` that [`bump`] handed out on this thread and no other has seen.
 pub(crate) fn unbump(node: *mut u8, slots: u32) {
     BUMP.with(|bump| {
         // With none left the chunk is given up already, and it may be another's by now.

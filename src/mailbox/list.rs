@@ -31,7 +31,7 @@ impl Batch {
         self.head == 0
     }
 
-    /// Does it hold more than one?
+    /// True if it holds more than one.
     #[inline]
     pub(crate) fn is_long(&self) -> bool {
         self.head != self.tail
@@ -92,7 +92,8 @@ impl Batch {
         Some(taken)
     }
 
-    /// The list as one address, for the time in which nobody owns it: its tail, linked to its head.
+    /// The list as one address, for the time in which it has no owner: its tail, linked to its
+    /// head.
     pub(crate) fn into_saved(self) -> u64 {
         if self.tail != 0 {
             self.node(self.tail).set_next(self.head);
@@ -115,8 +116,8 @@ impl Batch {
     }
 }
 
-/// Nodes linked for a push, which takes them if it succeeds: `first` is the oldest, `top` the address
-/// of the newest.
+/// Nodes linked for a push, which takes them if it succeeds: `first` is the oldest, `top` the
+/// address of the newest.
 #[must_use = "nodes that are forgotten are leaked, with their messages"]
 pub(crate) struct Links {
     first: NodePtr,
@@ -187,8 +188,8 @@ impl<M: Envelope> Chain<M> {
         }
     }
 
-    /// Has `push` push the nodes, if there are any. Those that come back are these, and the messages
-    /// with them.
+    /// Has `push` push the nodes, if there are any. Those that come back are these, and the
+    /// messages with them.
     pub(crate) fn push<T, E>(
         mut self,
         push: impl FnOnce(Links) -> Result<T, (Links, E)>,

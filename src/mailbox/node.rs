@@ -10,7 +10,7 @@
 //! ([`Home::One`], [`Home::Two`]); a larger or more strictly aligned one gets an allocation of its
 //! real size ([`Home::Own`]); that of a caller who waits lies in his frame ([`Home::Borrowed`]).
 //!
-//! - N1: a node has one holder: its sender until it is pushed, then whoever owns the mailbox. Only
+//! - N1: a node has one holder: its sender until it is pushed, then the mailbox's owner. Only
 //!   the holder touches or frees it. HEAD and a pushed node's LINK are integers; the holder turns
 //!   them into pointers when it walks (R3). A stale address in a failing compare-and-swap is
 //!   compared, never followed.
@@ -37,11 +37,11 @@ use crate::sync::config::SLOT;
 pub(crate) struct VTable {
     /// Runs the message, moving it out. If it unwinds, `panicked` follows.
     run: unsafe fn(payload: *mut u8, env: *const ()),
-    /// The same of a message whose turn may be suspended.
+    /// `run` of a message whose turn may be suspended.
     suspends: Option<unsafe fn(payload: *mut u8, env: *const ()) -> Ran>,
     /// The message was accepted but will not be run: gives it back, moving it out.
     pub(crate) discard: unsafe fn(payload: *mut u8, env: *const ()),
-    /// `run` has unwound with this panic: tells whoever waits for the message.
+    /// `run` has unwound with this panic: tells the one that waits for the message.
     pub(crate) panicked: unsafe fn(payload: *mut u8, env: *const (), panic: Payload),
     layout: Layout,
     payload: usize,
@@ -135,7 +135,7 @@ impl<M: Envelope> NodeOf<M> {
         _ => Home::Own,
     };
 
-    /// A node in the caller's frame: whoever pushes [`NodePtr::of_frame`] of it must not leave
+    /// A node in the caller's frame: one that pushes [`NodePtr::of_frame`] of it must not leave
     /// before the message is done.
     pub(crate) fn in_frame(message: M) -> Self {
         let link = UnsafeCell::new(Home::Borrowed as u64);
@@ -227,7 +227,7 @@ impl NodePtr {
     #[inline]
     pub(crate) fn addr(&self) -> u64 {
         let addr = self.0.addr() as u64;
-        // A wider address would lose its top in the word: better to stop here than to run somebody
+        // A wider address would lose its top in the word: better to stop here than to run another
         // else's memory.
         assert!(addr >> 48 == 0 && addr & FLAGS == 0, "turnwise needs user addresses below 2^48");
         addr
@@ -330,7 +330,7 @@ impl Taken {
         unsafe { NodePtr::at(addr) }.alone().0
     }
 
-    /// Does it go on with a turn that has begun?
+    /// True if it goes on with a turn that has begun.
     #[inline]
     pub(crate) fn resumes(self) -> bool {
         self.vtable.resumes
@@ -379,7 +379,7 @@ impl Taken {
         unsafe { (self.vtable.discard)(self.payload(), env) }
     }
 
-    /// Tells whoever waits for the message that it panicked.
+    /// Tells the one that waits for the message that it panicked.
     ///
     /// # Safety
     /// `run` has just unwound, with the same `env`.
@@ -397,8 +397,8 @@ impl Taken {
         if self.home == Home::Borrowed {
             return;
         }
-        // SAFETY: N1: the owner of the mailbox was its holder, and forgets it here. An allocation of
-        // its own has this layout.
+        // SAFETY: N1: the owner of the mailbox was its holder, and forgets it here. An allocation
+        // of its own has this layout.
         unsafe {
             end(self.node);
             match self.home {

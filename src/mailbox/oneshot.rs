@@ -2,7 +2,7 @@
 //!
 //! The queue holds the cell's address; question and answer lie in the cell, which has two sides:
 //! the asker's [`Reply`] and the drainer. One word decides whether the question runs or is
-//! cancelled, who is told, and who frees.
+//! cancelled, who has the answer, and who frees.
 //!
 //! | bits 0, 1 PHASE                            | bit 2 WAITING                     | the rest, SIDES      |
 //! |--------------------------------------------|-----------------------------------|----------------------|
@@ -22,8 +22,8 @@
 //! - Q2: the answer is the drainer's until `done`, the asker's afterwards; the drainer's still if
 //!   the asker had left before. Whose it is, drops it: the cell may stay for long.
 //! - Q3: the waiter's slot is the asker's while WAITING is clear and it is not done; the drainer's
-//!   from `finish` on, if WAITING was set then, and the asker's if not. A waiter that comes too late
-//!   goes at once.
+//!   from `finish` on, if WAITING was set then, and the asker's if not. A waiter that comes too
+//!   late goes at once.
 //! - ANSWER: `finish` Release -> `is_done` Acquire. - WAITER: `watch` Release -> `finish` Acquire.
 //! - LEAVE: `leave` Release -> `leave` Acquire. The side that frees comes after all that the other
 //!   did.
@@ -70,7 +70,7 @@ pub(crate) trait Question: Sized {
     type Payload;
     fn payload(self) -> Self::Payload;
 
-    /// The same, where it lies.
+    /// [`payload`](Self::payload) of a question where it lies.
     ///
     /// # Safety
     /// The caller has won the question (Q1), which is moved out.
@@ -80,7 +80,7 @@ pub(crate) trait Question: Sized {
     }
 }
 
-/// A question that nobody put: its answer was promised.
+/// A question that was not put: its answer was promised.
 pub(crate) struct Promised;
 
 impl Question for Promised {
@@ -138,8 +138,9 @@ unsafe fn give_back<F: Question, R>(cell: NonNull<Cell<R, F::Payload>>) -> F::Pa
 /// The cell is a `Whole<F, R>`, and both sides have left.
 unsafe fn free<F: Question, R>(cell: NonNull<Cell<R, F::Payload>>) {
     let whole = cell.cast::<Whole<F, R>>();
-    // SAFETY: nothing else reaches the cell. The question was moved out or dropped (Q1), the rest is
-    // dropped here. A waker and an answer that was not taken are user code, whose panic is ignored.
+    // SAFETY: nothing else reaches the cell. The question was moved out or dropped (Q1), the rest
+    // is dropped here. A waker and an answer that was not taken are user code, whose panic is
+    // ignored.
     unsafe {
         cell.as_ref().life.end();
         panic::ignore(|| whole.drop_in_place());
@@ -184,8 +185,8 @@ impl<F: Question, R> Answerer<F, R> {
         cell
     }
 
-    /// Takes the question, and the duty to answer it. `None` if it was cancelled: then this side has
-    /// left.
+    /// Takes the question, and the duty to answer it. `None` if it was cancelled: then this side
+    /// has left.
     pub(crate) fn start(self) -> Option<(F, Accepted<F, R>)> {
         if !self.accept() {
             self.leave();
@@ -322,7 +323,8 @@ impl<R, P> Asker<R, P> {
         // SAFETY: Q3: WAITING was clear when it was done, so the slot is the asker's still.
         let late = || cell.waiter.with_mut(|slot| unsafe { (*slot).take() });
         let late = if in_time { None } else { late() };
-        // A waker's drop is user code: it comes last. The drainer's side may keep the cell for long.
+        // A waker's drop is user code: it comes last. The drainer's side may keep the cell for
+        // long.
         panic::ignore(|| drop(before));
         panic::ignore(|| drop(late));
         in_time
@@ -371,8 +373,8 @@ impl<R, P> Asker<R, P> {
     }
 }
 
-/// A look at how far a question is. It keeps the cell, and nothing else of the two sides' is reached
-/// through it.
+/// A look at how far a question is. It keeps the cell, and nothing else of the two sides' is
+/// reached through it.
 pub(crate) struct Progress {
     /// The cell, by its first field.
     state: NonNull<AtomicU32>,
@@ -414,8 +416,8 @@ impl Drop for Progress {
 }
 
 impl<R, P> Drop for Asker<R, P> {
-    /// The cell may stay for long: a turn that waits lies in it, with all of its wakers. So what the
-    /// asker has there goes now.
+    /// The cell may stay for long: a turn that waits lies in it, with all of its wakers. So what
+    /// the asker has there goes now.
     fn drop(&mut self) {
         // Ordering: Relaxed. WAITING is set by the asker alone.
         if self.cell().state.load(Relaxed) & WAITING != 0 && self.take_slot_back() {

@@ -60,16 +60,16 @@
 //! - MESSAGE: `push` Release -> `take`, `take_over`, `push` (TakeOver), `raise` (TakeOver) Acquire.
 //!   Later pushes are read-modify-writes and continue the release sequence, so the owner sees every
 //!   node below HEAD, not only the newest.
-//! - MEETING: `watch`, `meet` Release -> `release_met`, `raise` Acquire. Whoever releases a watched word
-//!   finds the waiter in the list. A waiter for the end that stands in the list before its `meet`
-//!   is seen by whoever ends the mailbox after it; one that meets later sees that it has ended. The
-//!   same holds of one for CLOSED and `raise`, which wakes it.
+//! - MEETING: `watch`, `meet` Release -> `release_met`, `raise` Acquire. A release of a watched
+//!   word finds the waiter in the list. A waiter for the end that stands in the list before its
+//!   `meet` is seen by the one that ends the mailbox after it; one that meets later sees that it
+//!   has ended. The same holds of one for CLOSED and `raise`, which wakes it.
 //! - LEFT: `unschedule`, `unschedule_only` Release -> `is_left_to_entry`, `look` Acquire;
 //!   `is_left_to_entry` Release -> `unschedule` Acquire. The last reference and the entry come one
 //!   after the other, and the second one frees the cell after all that the first one did.
-//! - FAREWELL: `raise` Release -> `look` Acquire on a raised flag. Whoever acts on CLOSED or ORPHAN
-//!   sees all that the raiser did. A `look` that finds an idle word is a reader of HANDOVER: a last
-//!   handle that is dropped then, alone with the cell, takes no step (R10).
+//! - FAREWELL: `raise` Release -> `look` Acquire on a raised flag. A step that acts on CLOSED or
+//!   ORPHAN sees all that the raiser did. A `look` that finds an idle word is a reader of HANDOVER:
+//!   a last handle that is dropped then, alone with the cell, takes no step (R10).
 
 #![forbid(unsafe_code)]
 
@@ -102,7 +102,7 @@ pub(crate) struct Snapshot(u64);
 pub(crate) enum Entry {
     /// Drain here and now.
     Drain,
-    /// The same, or not at all: nothing is pushed if somebody else runs the mailbox.
+    /// Drain here and now, or not at all: nothing is pushed if another thread runs the mailbox.
     DrainOnly,
     /// Leave it pending, with an entry: it is the caller's, unless one is out already.
     Leave,
@@ -114,7 +114,7 @@ pub(crate) enum Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an owner that forgets its duty strands the mailbox"]
 pub(crate) enum Duty {
-    /// Nothing: somebody else owns the mailbox and will see to it.
+    /// Nothing: another thread owns the mailbox and will see to it.
     Nothing,
     /// The mailbox is pending, and its one entry is the caller's to put somewhere.
     Scheduled,
@@ -150,7 +150,7 @@ pub(crate) enum Next {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Closed,
-    /// Somebody else runs it ([`Entry::DrainOnly`]).
+    /// Another thread runs it ([`Entry::DrainOnly`]).
     Busy,
 }
 
@@ -160,7 +160,7 @@ pub(crate) enum Refusal {
 pub(crate) enum Unscheduled {
     /// It was pending: the caller owns it. The value before.
     Owns(Snapshot),
-    /// Somebody else owns it, or nobody.
+    /// Another thread owns it, or none does.
     Stale,
     /// The memory was left to this entry.
     Dead,
@@ -175,7 +175,7 @@ impl Entry {
 impl Snapshot {
     pub(crate) const IDLE: Snapshot = Snapshot(0);
 
-    /// Messages accepted and not settled; at [`COUNT_MAX`], at least so many.
+    /// Messages accepted and not settled; at [`COUNT_MAX`], at least that.
     #[inline]
     pub(crate) fn count(self) -> u64 {
         self.0 >> COUNT_SHIFT
@@ -204,7 +204,7 @@ impl Snapshot {
         if self.is_pending() { self.count() } else { self.count().saturating_sub(1) }
     }
 
-    /// Is an entry out?
+    /// True if an entry is out.
     #[inline]
     pub(crate) fn is_scheduled(self) -> bool {
         self.has(SCHEDULED)
@@ -246,8 +246,8 @@ impl Snapshot {
         Ok(self.enter(count, top, entry))
     }
 
-    /// `push` of one node that leaves nothing owing: the same value as there, in fewer steps. `None`
-    /// if it would, or refuse.
+    /// `push` of one node that leaves nothing owing: the same value as there, in fewer steps.
+    /// `None` if it would, or refuse.
     #[inline(always)]
     fn push_busy(self, node: u64, entry: Entry) -> Option<Snapshot> {
         let entry_comes = entry == Entry::Leave && self.is_scheduled();
@@ -466,12 +466,13 @@ impl Word {
         }
     }
 
-    /// `push` of one node, for as long as somebody else owns the mailbox and takes
+    /// `push` of one node, for as long as another thread owns the mailbox and takes
     /// messages, or, by `entry`, if it is left to an entry that is out; else the word as it was
     /// seen last.
     ///
-    /// Who fails twice running meets somebody who goes in and out faster than the word's line comes
-    /// over. To leave that one alone for a while costs less than to take the line away each time.
+    /// One that fails twice running meets another that goes in and out faster than the word's line
+    /// comes over. To leave that one alone for a while costs less than to take the line away each
+    /// time.
     #[inline(always)]
     pub(crate) fn push_busy(
         &self,
@@ -484,8 +485,8 @@ impl Word {
         let mut now = seen;
         while let Some(next) = now.push_busy(node, entry) {
             link(now.head());
-            // Ordering: Release, writer side of MESSAGE. The mailbox stays somebody else's: nothing
-            // is read.
+            // Ordering: Release, writer side of MESSAGE. The mailbox stays another thread's:
+            // nothing is read.
             match self.0.compare_exchange(now.0, next.0, Release, Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(seen) => now = Snapshot(seen),
@@ -499,8 +500,8 @@ impl Word {
         Err(now)
     }
 
-    /// `push` with back-off, which gives the processor away from the seventh failure on: whoever
-    /// runs the messages may be waiting for it. `link` is told the head that the chain's oldest
+    /// `push` with back-off, which gives the processor away from the seventh failure on: the one
+    /// that runs the messages may be waiting for it. `link` gets the head that the chain's oldest
     /// node must link to.
     pub(crate) fn push(
         &self,
@@ -515,7 +516,7 @@ impl Word {
             let (next, duty) = now.push(top, n, entry)?;
             link(if duty == Duty::Drain { 0 } else { now.head() });
             let swapped = match duty {
-                // Ordering: Release, writer side of MESSAGE. The mailbox stays somebody else's:
+                // Ordering: Release, writer side of MESSAGE. The mailbox stays another thread's:
                 // nothing is read.
                 Duty::Nothing | Duty::Scheduled | Duty::Schedule => {
                     self.0.compare_exchange(now.0, next.0, Release, Relaxed)
@@ -593,7 +594,7 @@ impl Word {
         let mut now = self.load();
         loop {
             if now.0 == DEAD {
-                // Ordering: Acquire, reader side of LEFT. Nobody else touches the word any more.
+                // Ordering: Acquire, reader side of LEFT. Nothing else touches the word any more.
                 self.0.load(Acquire);
                 return Unscheduled::Dead;
             }
@@ -608,8 +609,8 @@ impl Word {
         }
     }
 
-    /// `unschedule` by its first guess, for a mailbox in which at most so many messages wait and of
-    /// which nothing else is to be said: the value it replaced, with the HEAD that is now the
+    /// `unschedule` by its first guess, for a mailbox in which at most this many messages wait and
+    /// of which nothing else is to be said: the value it replaced, with the HEAD that is now the
     /// caller's. That is 0 only if a list is saved.
     #[inline(always)]
     pub(crate) fn unschedule_few(&self, most: u64) -> Option<Snapshot> {
@@ -626,8 +627,8 @@ impl Word {
 
     /// The entry is given up by one that has a reference: true if the mailbox was left to it.
     pub(crate) fn unschedule_only(&self) -> bool {
-        // Ordering: Release, writer side of LEFT: whoever finds the word idle sees the reference
-        // that has taken the entry's place. Ownership and nodes stay where they are.
+        // Ordering: Release, writer side of LEFT: a step that finds the word idle sees the
+        // reference that has taken the entry's place. Ownership and nodes stay where they are.
         Snapshot(self.0.fetch_and(!SCHEDULED, Release)).is_pending()
     }
 

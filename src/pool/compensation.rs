@@ -56,13 +56,13 @@ struct State<P> {
     leaves: u64,
     /// Threads that were called to help, and have not come to it.
     help: usize,
-    /// The same, and those that help.
+    /// Its threads, and those that help.
     helpers: usize,
     /// Threads ever started, for their names.
     started: usize,
     /// Jobs dropped un-run.
     dropped: usize,
-    /// Were jobs enrolled at the end?
+    /// True if jobs were enrolled at the end.
     cut: bool,
     monitor: bool,
 }
@@ -148,7 +148,7 @@ impl<P> Threads<P> {
         self.called.notify_one();
     }
 
-    /// May threads help without a place?
+    /// True if threads may help without a place.
     pub(crate) fn may_help(&self) -> bool {
         self.most.is_some_and(|most| most > 0)
     }
@@ -293,7 +293,7 @@ impl<P> Threads<P> {
         self.state.lock().cut = true;
     }
 
-    /// Was one?
+    /// True if there was one.
     pub(crate) fn has_cut(&self) -> bool {
         self.state.lock().cut
     }

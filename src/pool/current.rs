@@ -39,7 +39,7 @@ pub(crate) trait Worker {
     fn lingers(&self) -> bool;
     /// It has waited, and something has come, or nothing.
     fn has_lingered(&self, for_one: bool);
-    /// The job in hand has had its time: does it go on at once, because nothing else waits?
+    /// The job in hand has had its time: true if it goes on at once, because nothing else waits.
     fn goes_on(&self) -> bool;
 }
 

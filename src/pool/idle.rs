@@ -73,11 +73,11 @@ impl Snapshot {
     pub(crate) fn away(self) -> u64 {
         self.0 / AWAY
     }
-    /// Is nothing new wanted from outside?
+    /// True if nothing new is wanted from outside.
     pub(crate) fn is_closing(self) -> bool {
         self.0 & CLOSING != 0
     }
-    /// Does no worker look for work any more?
+    /// True if no worker looks for work any more.
     pub(crate) fn is_ended(self) -> bool {
         self.0 & ENDED != 0
     }
@@ -160,7 +160,7 @@ impl Idle {
         self.word.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
 
-    /// A searcher has found work. `more`: is there more where searchers look?
+    /// A searcher has found work. `more`: there is more where searchers look.
     pub(crate) fn found(&self, more: impl FnOnce() -> bool) {
         // Ordering: Relaxed, with the fence below.
         let before = Snapshot(self.word.fetch_sub(SEARCHER, Relaxed));
@@ -174,7 +174,7 @@ impl Idle {
         }
     }
 
-    /// Sleeps until there is need. `look`: is there work where searchers look?
+    /// Sleeps until there is need. `look` is true if there is work where searchers look.
     pub(crate) fn sleep(
         &self,
         worker: usize,

@@ -17,7 +17,7 @@ pub(crate) trait Job: Sized + Send + 'static {
     /// `raw` came from [`into_raw`](Self::into_raw) of this type, and comes back once.
     unsafe fn from_raw(raw: NonNull<()>) -> Self;
 
-    /// Is it one that was [enrolled](super::Pool::enrolled), and has not been run to its end?
+    /// True if it was [enrolled](super::Pool::enrolled), and has not been run to its end.
     fn is_suspended(&self) -> bool;
 
     /// Runs jobs one after the other: `first`, and for as long as there are, what `next` has.

@@ -1,7 +1,7 @@
 //! A work-stealing pool of threads: it runs jobs, and knows nothing of what they are.
 //!
-//! From below, each knowing only those before it: [`alarm`], `job`, [`idle`], [`lifo_slot`]; `current`;
-//! [`queues`], [`compensation`]; `place`; `shared`; `worker`; `monitor`; this file.
+//! From below, each knowing only those before it: [`alarm`], `job`, [`idle`], [`lifo_slot`];
+//! `current`; [`queues`], [`compensation`]; `place`; `shared`; `worker`; `monitor`; this file.
 //!
 //! A [`Job`] is one pointer wide. A job that is scheduled from a job on a worker is run by that
 //! worker next, with its memory warm; others are run in the order in which they came. A job that
@@ -117,7 +117,7 @@ impl<J: Job> Pool<J> {
         !self.lacks_threads || self.shared.threads.have_any(|number| start(&self.shared, number))
     }
 
-    /// Will it drop what this thread gives it?
+    /// True if it will drop what this thread gives it.
     pub(crate) fn is_closed(&self) -> bool {
         is_closed(&self.shared)
     }
@@ -130,7 +130,7 @@ impl<J: Job> Pool<J> {
         self.shared.queues.workers()
     }
 
-    /// Is this thread one of its own?
+    /// True if this thread is one of its own.
     pub(crate) fn is_current(&self) -> bool {
         works_for(&self.shared)
     }
@@ -150,7 +150,7 @@ impl<J: Job> Pool<J> {
         &self.shared.enrolled
     }
 
-    /// Was a job enrolled when it ended?
+    /// True if a job was enrolled when it ended.
     pub(crate) fn has_cut(&self) -> bool {
         self.shared.threads.has_cut()
     }

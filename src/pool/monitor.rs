@@ -93,7 +93,7 @@ impl<J: Job> Monitor<J> {
         self.pool.threads.monitor_ends();
     }
 
-    /// Do all workers sleep?
+    /// True if all workers sleep.
     fn is_asleep(&self) -> bool {
         self.pool.idle.look().sleepers() as usize == self.pool.queues.workers()
     }
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// Has a look called a thread?
+    /// True if a look has called a thread.
     fn calls(monitor: &mut Monitor<Token>) -> bool {
         let before = monitor.pool.threads.dropped_and_left().1;
         let _ = monitor.look();

@@ -11,8 +11,8 @@
 //!
 //! A worker looks into its slot, its queue, the injector; then it searches the other queues, and
 //! last their slots; then it sleeps. After [`WARM`] jobs from the slot in a row the slot's goes to
-//! the tail of the queue, and each [`INJECTOR_EVERY`]th job comes from the injector if one is there,
-//! so neither two jobs that schedule each other nor a full queue keeps others waiting.
+//! the tail of the queue, and each [`INJECTOR_EVERY`]th job comes from the injector if one is
+//! there, so neither two jobs that schedule each other nor a full queue keeps others waiting.
 //!
 //! A searcher takes what is alone in a queue after it has given its processor away once: that
 //! queue's worker may be about to come to it, and may be the very one whose processor the system
@@ -65,7 +65,7 @@ pub(super) enum Own<J> {
     Lost,
     /// A job to run.
     Found(J),
-    /// The same, and there are more where others look.
+    /// There is one, and there are more where others look.
     FoundMore(J),
     /// Nothing: the place has this number.
     Nothing(usize),
@@ -119,7 +119,7 @@ impl<J: Job> Place<J> {
         (job, more || !self.queue.is_empty())
     }
 
-    /// Does nothing wait for this worker?
+    /// True if nothing waits for this worker.
     fn has_time(&self, queues: &Queues<J>) -> bool {
         !queues.waits_behind(self.number) && queues.injector.is_empty()
     }
@@ -204,12 +204,12 @@ impl<J: Job> OwnPlace<J> {
         debug_assert!(before.is_none(), "a thread has one place at most");
     }
 
-    /// Does nothing wait for this worker?
+    /// True if nothing waits for this worker.
     pub(super) fn has_time(&self, queues: &Queues<J>) -> bool {
         self.0.borrow().as_ref().is_some_and(|place| place.has_time(queues))
     }
 
-    /// The same at the end of a job, which then goes on as the next one.
+    /// [`may_go_on`] at the end of a job, which then goes on as the next one.
     pub(super) fn goes_on(&self, queues: &Queues<J>) -> bool {
         let mut place = self.0.borrow_mut();
         let Some(place) = place.as_mut().filter(|place| place.has_time(queues)) else {
@@ -280,7 +280,7 @@ mod tests {
     use super::super::queues::tests::{Token, job};
     use super::*;
 
-    /// The first place of so many, and the other workers' queues.
+    /// The first place of this many, and the other workers' queues.
     fn first_of(workers: usize) -> (Queues<Token>, OwnPlace<Token>, Vec<Worker<Token>>) {
         let (queues, mut own) = Queues::new(workers);
         let place = OwnPlace::none();

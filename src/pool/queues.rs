@@ -65,7 +65,7 @@ impl<J: Job> Queues<J> {
         &self.remotes[number]
     }
 
-    /// Is there something where searchers look?
+    /// True if there is something where searchers look.
     pub(super) fn has_work(&self) -> bool {
         !self.injector.is_empty() || self.remotes.iter().any(|remote| remote.has_some())
     }
@@ -97,7 +97,7 @@ impl<J: Job> Queues<J> {
         self.remotes[number].tick.load(Relaxed)
     }
 
-    /// Does a job wait that only this worker is sure to come to?
+    /// True if a job waits that only this worker is sure to come to.
     pub(super) fn waits_behind(&self, number: usize) -> bool {
         let remote = &self.remotes[number];
         !remote.slot.0.is_empty() || !remote.queue.is_empty()

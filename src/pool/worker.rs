@@ -24,20 +24,20 @@ struct Thread<J: Job> {
     in_vain: Cell<u32>,
 }
 
-/// After so many times, a thread waits for a message at every so-manieth occasion only.
+/// After this many times, a thread waits for a message at every so-manieth occasion only.
 const IN_VAIN: u32 = 8;
 
 /// This thread, if it is one of that pool's.
 #[inline(always)]
 fn with_thread_of<J: Job, R>(pool: &Shared<J>, f: impl FnOnce(Option<&Thread<J>>) -> R) -> R {
     let worker = Current::of(pool.id());
-    // SAFETY: C1: it is there while `f` runs, which keeps nothing of it. It is a thread of this very
-    // pool: a pool is known by its address, `run` gives that of the pool that the thread keeps, and
-    // no other is at that address as long as this one is borrowed. So its jobs are J.
+    // SAFETY: C1: it is there while `f` runs, which keeps nothing of it. It is a thread of this
+    // very pool: a pool is known by its address, `run` gives that of the pool that the thread
+    // keeps, and no other is at that address as long as this one is borrowed. So its jobs are J.
     f(worker.map(|worker| unsafe { worker.cast::<Thread<J>>().as_ref() }))
 }
 
-/// Is this thread one of that pool's?
+/// True if this thread is one of that pool's.
 pub(super) fn works_for<J: Job>(pool: &Shared<J>) -> bool {
     with_thread_of(pool, |thread| thread.is_some())
 }
@@ -52,7 +52,7 @@ pub(super) fn schedule<J: Job>(pool: &Shared<J>, job: J) {
     });
 }
 
-/// Will the pool drop what this thread gives it?
+/// True if the pool will drop what this thread gives it.
 pub(super) fn is_closed<J: Job>(pool: &Shared<J>) -> bool {
     let now = pool.idle.look();
     now.is_ended() || now.is_closing() && !works_for(pool)

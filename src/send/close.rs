@@ -59,7 +59,7 @@ impl<S> Strong<S> {
                 header.is_posted() && header.word.load().is_pending()
             };
             let leaves = local.in_turn() && !here || self.has_executor() || posted;
-            // After the step, an orphan is kept by whoever owns it, and by this reference.
+            // After the step, an orphan is kept by its owner, and by this reference.
             let cell = leaves.then(|| self.to_ref());
             let entry = match leaves {
                 true if posted && !self.has_executor() => Entry::Post,
@@ -93,7 +93,7 @@ pub(crate) fn wake_stopped(cell: &Ref) {
     });
 }
 
-/// Stops an actor whose turn waits, or runs, by whoever borrows from that turn.
+/// Stops an actor whose turn waits, or runs, by one that borrows from that turn.
 pub(crate) fn stop_in_turn(cell: &Ref) {
     stop(cell.header(), StopCause::Requested);
     with_local(|local| cut_stopped(local, cell, false));
@@ -102,10 +102,10 @@ pub(crate) fn stop_in_turn(cell: &Ref) {
 impl<S> Strong<S> {
     /// This was the last handle.
     ///
-    /// If nobody else can reach the cell, its mailbox is idle, and nobody is to be told, there is
-    /// nothing to agree upon (B5): the state is dropped and the cell freed. But a state's drop is
-    /// user code. Inside of turns it comes after them (R9, R10), and an executor's actor is dropped
-    /// there.
+    /// If nothing else can reach the cell, its mailbox is idle, and nothing waits for its end,
+    /// there is nothing to agree upon (B5): the state is dropped and the cell freed. But a state's
+    /// drop is user code. Inside of turns it comes after them (R9, R10), and an executor's actor is
+    /// dropped there.
     #[inline(never)]
     fn last_gone(&mut self) {
         // SAFETY: `release` has just said so, and only its address is used once the cell is freed.

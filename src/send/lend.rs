@@ -1,5 +1,5 @@
-//! `with` inside a turn: a closure that is lent ([`crate::turn::envelope::lent`]), so that its caller can
-//! take it back when the wait would close a circle, or must not be.
+//! `with` inside a turn: a closure that is lent ([`crate::turn::envelope::lent`]), so that its
+//! caller can take it back when the wait would close a circle, or must not be.
 //!
 //! - E3 is kept by [`Loan`]: it does not go before the closure was taken back or answered. Until it
 //!   was taken back it may start; from then on it never runs. One that has started is waited for,
@@ -20,8 +20,8 @@ use crate::turn::envelope::lent::{Job, Lent, Returned};
 use crate::wait_list::Waiter;
 
 impl<S: 'static> Strong<S> {
-    /// Runs a closure that may borrow from the caller, who is inside a turn, and waits for it. It is
-    /// put in like this.
+    /// Runs a closure that may borrow from the caller, who is inside a turn, and waits for it. It
+    /// is put in like this.
     pub(super) fn lend_inside<F, R>(
         &self,
         local: &Local,
@@ -133,7 +133,7 @@ impl<F, R> Loan<'_, F, R> {
             }
             let _away = with_local(relieve_anyway);
             if asker.watch(Waiter::Thread(thread::current())) {
-                // Once it has begun, another one is told.
+                // Once it has begun, another one has the error.
                 let _ = self.cell.sleep_for(&asker, never());
             }
         }

@@ -62,7 +62,8 @@ impl Ref {
     }
 
     /// Waits for an answer of this actor; `None` when the time is over, with the answer still to
-    /// come. An error: this thread must not wait, and the question was withdrawn, unless it has begun.
+    /// come. An error: this thread must not wait, and the question was withdrawn, unless it has
+    /// begun.
     pub(crate) fn wait_for<R, P>(
         &self,
         asker: &mut Asker<R, P>,
@@ -130,8 +131,8 @@ impl Ref {
         asleep.refused().map_or(Ok(()), Err)
     }
 
-    /// [`wait_for`](Self::wait_for) for a task: registers its waker if the answer is not there. Runs
-    /// no turn.
+    /// [`wait_for`](Self::wait_for) for a task: registers its waker if the answer is not there.
+    /// Runs no turn.
     pub(crate) fn poll_for<R, P>(
         &self,
         asker: &mut Asker<R, P>,
@@ -159,8 +160,8 @@ pub(crate) fn poll_for<R, P>(asker: &mut Asker<R, P>, cx: &mut Context<'_>) -> P
     Poll::Pending
 }
 
-/// Waits for an answer that no actor gives; `None` when the time is over. An error: this thread must
-/// not wait.
+/// Waits for an answer that no actor gives; `None` when the time is over. An error: this thread
+/// must not wait.
 pub(crate) fn wait_for_promise<R, P>(
     asker: &mut Asker<R, P>,
     deadline: Cutoff<'_>,
@@ -192,7 +193,7 @@ impl Awaited {
         (self.test())(now)
     }
 
-    /// Is it over, by what the mailbox's word is?
+    /// True if it is over, by what the mailbox's word is.
     fn test(self) -> fn(Snapshot) -> bool {
         match self {
             Awaited::Idle => |now| now.count() == 0,
@@ -274,7 +275,8 @@ impl<S: 'static> Strong<S> {
         }
     }
 
-    /// The same as [`wait_until`](Self::wait_until) for a task. `entry` is its place in the list, from one poll to the next.
+    /// [`wait_until`](Self::wait_until) for a task. `entry` is its place in the list, from one poll
+    /// to the next.
     pub(crate) fn poll_until(
         &self,
         awaited: Awaited,

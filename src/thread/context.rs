@@ -2,20 +2,21 @@
 //!
 //! A turn never starts inside another one by a send. A send from inside a turn leaves the idle
 //! mailbox it meets pending and defers it here (R9); the outermost drain's end runs the list
-//! ([`crate::turn::deferred`]), so a chain of any length runs in constant stack and in the order sent.
+//! ([`crate::turn::deferred`]), so a chain of any length runs in constant stack and in the order
+//! sent.
 //!
 //! - F1: `top` is the innermost frame of this thread; the frames below hang on `prev`. Frames are
 //!   pushed and popped in stack order, also when `enter` unwinds.
 //! - F2: a frame stands for a mailbox for as long as the right to run it ([`Held`]) is borrowed, or
-//!   kept in a [`Lent`], and no longer. So nothing can let the mailbox go, or free its cell, while a
-//!   frame says that it is this thread's.
+//!   kept in a [`Lent`], and no longer. So nothing can let the mailbox go, or free its cell, while
+//!   a frame says that it is this thread's.
 //! - F3: a frame without a mailbox is work of the crate's own: it calls an executor or runs the
 //!   list, and no drain runs on top of it; or it is the ground of a drain ([`Local::drive`]), which
 //!   has let its mailbox go or is about to.
 //! - F4: the list is empty whenever `top` is null, but on the way to running it.
 //! - F5: the list holds entries of mailboxes, and beside it stand hints: references (never handles)
 //!   to mailboxes whose entry is elsewhere, and perhaps with a thread that is busy for long.
-//!   Whoever runs either must first take the mailbox over. Hints are run when the list is empty. So
+//!   To run either takes the mailbox over first. Hints are run when the list is empty. So
 //!   one too many is stale by then, and changes no order: nothing that is pending then stands in
 //!   the list. But a list that is never empty (actors that send to each other for ever) must not
 //!   keep them waiting: when its budget is spent, they go to its end.
@@ -37,7 +38,8 @@ const KNOWN: usize = 64;
 
 /// In place of a mailbox: work of the crate's own.
 const WORK: *const Header = null();
-/// Work of the crate's own that runs the list: drains on top of it are this thread's outermost ones.
+/// Work of the crate's own that runs the list: drains on top of it are this thread's outermost
+/// ones.
 const LIST: *const Header = without_provenance(1);
 /// The ground of a drain, which stands for its mailbox only while that is lent to it.
 const GROUND: *const Header = without_provenance(2);
@@ -87,7 +89,7 @@ impl Frame {
         self.mailbox.set(LIST);
     }
 
-    /// Is it work of the crate's own, which no drain runs on top of?
+    /// True if it is work of the crate's own, which no drain runs on top of.
     fn is_work(&self) -> bool {
         self.mailbox.get().addr() <= LIST.addr()
     }
@@ -118,7 +120,7 @@ pub(crate) enum Depth {
     Outside,
 }
 
-/// Where goes what an executor runs, or drops, in the call that it is given a drain by.
+/// Where what an executor runs, or drops, in the call that it is given a drain by goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaves {
     /// This thread runs it when it is inside no turn.
@@ -144,7 +146,7 @@ struct Fifo<const N: usize> {
     /// How many places there are in the thread-local: none while the queue is closed.
     places: Cell<usize>,
     ring: [Cell<*mut ()>; N],
-    /// Is something in the allocation?
+    /// True if something is in the allocation.
     is_far: Cell<bool>,
     /// Dropped by no thread's end: it is empty then.
     far: Cell<Option<ManuallyDrop<Allocation>>>,
@@ -250,23 +252,23 @@ pub(crate) fn with_local<R>(f: impl FnOnce(&Local) -> R) -> R {
 }
 
 impl Local {
-    /// Is this thread inside a turn (or whatever else must not be interrupted by one)?
+    /// True if this thread is inside a turn, or whatever else must not be interrupted by one.
     #[inline(always)]
     pub(crate) fn in_turn(&self) -> bool {
         !self.top.get().is_null()
     }
 
-    /// Is it inside work of the crate's own, with no turn on top of that?
+    /// True if it is inside work of the crate's own, with no turn on top of that.
     pub(crate) fn is_at_work(&self) -> bool {
         self.frames().next().is_some_and(Frame::is_work)
     }
 
-    /// Would a drain that begins here be this thread's outermost one?
+    /// True if a drain that begins here would be this thread's outermost one.
     pub(crate) fn is_outermost(&self) -> bool {
         self.frames().next().is_none_or(|frame| frame.mailbox.get() == LIST)
     }
 
-    /// Is this thread running that mailbox, at any depth?
+    /// True if this thread is running that mailbox, at any depth.
     pub(crate) fn is_running(&self, mailbox: usize) -> bool {
         self.running().any(|running| running == mailbox)
     }
@@ -373,7 +375,7 @@ impl Local {
         self.leaves.replace(to)
     }
 
-    /// Where goes what an executor runs or drops in the call that it is scheduled by?
+    /// Where what an executor runs or drops in the call that it is scheduled by goes.
     pub(crate) fn leaves(&self) -> Leaves {
         self.leaves.get()
     }
@@ -384,7 +386,7 @@ impl Local {
         !self.list.is_empty()
     }
 
-    /// Is there anything to run, entries or hints?
+    /// True if there is anything to run, entries or hints.
     #[inline(always)]
     pub(crate) fn owes_anything(&self) -> bool {
         self.owed.get() > 0
@@ -402,7 +404,7 @@ impl Local {
         &self.known[(mailbox >> 4 ^ mailbox >> 10) % KNOWN]
     }
 
-    /// Does a mailbox stand in the list or among the hints, for all that is known?
+    /// True if a mailbox is known to stand in the list or among the hints.
     #[inline]
     pub(crate) fn knows(&self, mailbox: usize) -> bool {
         self.known(mailbox).get() == mailbox
@@ -414,8 +416,8 @@ impl Local {
         self.hints.tidy();
     }
 
-    /// Puts a hint among the hints, unless its mailbox is known to stand somewhere. The reference is
-    /// made if it is needed. False if the list is closed.
+    /// Puts a hint among the hints, unless its mailbox is known to stand somewhere. The reference
+    /// is made if it is needed. False if the list is closed.
     #[inline]
     #[must_use = "what stands in a closed list is to be handed off"]
     pub(crate) fn hint_by(&self, mailbox: usize, cell: impl FnOnce() -> Ref) -> bool {

@@ -65,7 +65,7 @@ pub(crate) fn hand_off(local: &Local) {
     local.tidy();
 }
 
-/// Sees to it that a pending mailbox is run, whoever has promised that before: that thread may be
+/// Sees to it that a pending mailbox is run, though it may be promised already: that thread may be
 /// busy for long. What has no executor goes on this thread's list.
 pub(crate) fn take_on_if_pending(local: &Local, cell: &Ref) {
     if cell.header().word.load().is_pending() {

@@ -11,10 +11,10 @@
 //! a reference).
 //!
 //! A drain goes to the actor's executor; to the fallback ([`crate::fallback`]), if there is none or
-//! it has refused [`ATTEMPTS`] times. So it always gets somewhere, and whoever submits it never
-//! waits.
+//! it has refused [`ATTEMPTS`] times. So it always gets somewhere, and the one that submits it
+//! never waits.
 //!
-//! - T1: from the step that left it pending until somebody takes it over, a mailbox has its entry
+//! - T1: from the step that left it pending until it is taken over, a mailbox has its entry
 //!   or a hint in a thread's list or an executor, or a thread is about to put one there.
 
 #![forbid(unsafe_code)]
@@ -33,12 +33,12 @@ use crate::sync::thread;
 /// How often an executor is asked before the fallback is.
 const ATTEMPTS: u32 = 3;
 
-/// Can another thread go on with this actor?
+/// True if another thread can go on with this actor.
 pub(crate) fn hands_off(header: &Header) -> bool {
     header.config().executor.is_some() || !fallback::is_closed()
 }
 
-/// Is the executor that this actor depends on gone?
+/// True if the executor that this actor depends on is gone.
 pub(crate) fn is_executor_gone(header: &Header) -> bool {
     let Some(executor) = header.config().executor.as_deref() else { return false };
     panic::catch(|| executor.is_closed()).unwrap_or_else(|payload| {
@@ -47,7 +47,7 @@ pub(crate) fn is_executor_gone(header: &Header) -> bool {
     })
 }
 
-/// Would this actor's drain, whose budget is spent, come back to this thread at once?
+/// True if this actor's drain, whose budget is spent, would come back to this thread at once.
 pub(crate) fn goes_on(header: &Header) -> bool {
     let Some(executor) = header.config().executor.as_deref() else { return false };
     pool::goes_on(|pool| executor.is(pool))
@@ -119,11 +119,11 @@ fn fall_back(local: &Local, drain: Drain) {
     fallback::execute(drain, local.leaves() == Leaves::Blocks);
 }
 
-/// Sees to it that the end of the executor is seen while a turn of this actor is suspended. False if
-/// the executor is gone: the actor was stopped.
+/// Sees to it that the end of the executor is seen while a turn of this actor is suspended. False
+/// if the executor is gone: the actor was stopped.
 ///
-/// The turn is registered before (W3), and an executor is closed before it drops what is enrolled. So
-/// either that finds the turn, or this finds the executor closed.
+/// The turn is registered before (W3), and an executor is closed before it drops what is enrolled.
+/// So either that finds the turn, or this finds the executor closed.
 pub(crate) fn enrolls(owner: &Owner) -> bool {
     let header = owner.header();
     let Some(executor) = header.config().executor.as_deref() else { return true };

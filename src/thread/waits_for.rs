@@ -1,10 +1,10 @@
 //! The graph of waits: of turns that wait for each other in a circle, one is refused.
 //!
-//! A thread inside of turns that is about to sleep for an actor puts edges into a graph of the whole
-//! process, and looks for a way back. A mailbox has one owner, who does one thing at a time: one
-//! edge counts for it at most, and the look is a walk. A wait outside of turns holds no turn up, and
-//! has no edge. Neither has a turn that is suspended: it keeps no thread, and a circle of such turns
-//! is not looked for.
+//! A thread inside of turns that is about to sleep for an actor puts edges into a graph of the
+//! whole process, and looks for a way back. A mailbox has one owner, who does one thing at a time:
+//! one edge counts for it at most, and the look is a walk. A wait outside of turns holds no turn
+//! up, and has no edge. Neither has a turn that is suspended: it keeps no thread, and a circle of
+//! such turns is not looked for.
 //!
 //! The edges of a thread lead from its innermost turn to what it waits for, and from each of the
 //! others to the one on top of it, without which it cannot go on.
@@ -17,17 +17,17 @@
 //! | for an actor to be idle, or to end          | until it is so    | yes            | if it has a limit |
 //! | of one that was refused                     | no                |                |                   |
 //!
-//! - G1: an edge owns what it leads from and to. Its mailbox is the thread's own as long as the edge
-//!   is there (F2 of [`super::context`]): the guard goes before the frames do.
+//! - G1: an edge owns what it leads from and to. Its mailbox is the thread's own as long as the
+//!   edge is there (F2 of [`super::context`]): the guard goes before the frames do.
 //! - G2: of the waits that close a circle, the last one sees the others: an edge is put in, and the
 //!   way back looked for, under one lock. It sees none that is over: what is waited for is done by
 //!   the owner of a mailbox that has no edge meanwhile, and comes before the edge that it has next.
-//! - G3: a circle has an edge that may be refused. A question begins after the turn that asks it, and
-//!   a turn on top after the one below: not all the way round.
+//! - G3: a circle has an edge that may be refused. A question begins after the turn that asks it,
+//!   and a turn on top after the one below: not all the way round.
 //! - G4: a wait that is refused would not get what it waits for. Without limits, that is so for all
 //!   of a circle, and the last one is refused; else for the one whose limit ends first. If that one
-//!   must not be refused, its limit opens the circle. By different clocks it is not known which that
-//!   is; the circle is left alone, until one of the limits is over.
+//!   must not be refused, its limit opens the circle. By different clocks it is not known which
+//!   that is; the circle is left alone, until one of the limits is over.
 //! - G5: a question that is refused never runs: its asker withdraws it first. One that has begun
 //!   meanwhile is waited for again, with a new look.
 //!
@@ -64,7 +64,7 @@ pub(crate) enum What {
     Mailbox(Ref, fn(Snapshot) -> bool),
 }
 
-/// Does a wait hold its turn up?
+/// True if a wait holds its turn up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// No: what it waits for is there.
@@ -196,7 +196,8 @@ fn cycle<'a>(circle: impl Iterator<Item = &'a Ref>) -> Cycle {
     Cycle::new(circle.map(|mailbox| mailbox.header().name().to_owned()).collect())
 }
 
-/// The circle that this thread would close by waiting for that mailbox, if it is inside of its turn.
+/// The circle that this thread would close by waiting for that mailbox, if it is inside of its
+/// turn.
 pub(crate) fn own_circle(local: &Local, mailbox: usize) -> Option<Cycle> {
     if !local.is_running(mailbox) {
         return None;

@@ -47,8 +47,8 @@ pub(crate) fn leave(local: &Local, reserved: Reserved) -> Away {
     Away { _place: reserved.leave(), _list: list }
 }
 
-/// Schedules what this thread has deferred, if it is inside a turn, and closes its list: it is about
-/// to sleep.
+/// Schedules what this thread has deferred, if it is inside a turn, and closes its list: it is
+/// about to sleep.
 fn close_list(local: &Local) -> ClosedList {
     let before = local.in_turn().then(|| {
         fallback::before_block();
@@ -103,7 +103,7 @@ pub(crate) fn before_pending_for(waker: &Waker, cell: &Ref) {
     });
 }
 
-/// Is it a turn of this thread's that is about to wait?
+/// True if it is a turn of this thread's that is about to wait.
 fn lies_down(local: &Local, waker: &Waker) -> bool {
     is_turn(waker) && local.in_turn() && !local.is_at_work()
 }

@@ -56,7 +56,7 @@ fn run_deferred(local: &Local) {
     }
 }
 
-/// Sees to it that a pending mailbox is scheduled: for whoever waits for it and must not run it,
+/// Sees to it that a pending mailbox is scheduled: for one that waits for it and must not run it,
 /// though its executor may run everything in the call.
 pub(crate) fn schedule_if_pending(cell: &Ref) {
     if cell.header().word.load().is_pending() {
@@ -67,7 +67,7 @@ pub(crate) fn schedule_if_pending(cell: &Ref) {
     }
 }
 
-/// Gives back, here and now, what waits in a mailbox that was stopped and that nobody runs. No turn
+/// Gives back, here and now, what waits in a mailbox that was stopped and is not run. No turn
 /// is run.
 pub(crate) fn give_back_here(local: &Local, cell: &Ref) {
     if !cell.header().has(STOP) {
@@ -163,7 +163,7 @@ fn dropped_unrun(drain: &mut Drain) {
         } else if local.in_turn() {
             defer(local, Queued::Hint(owner.leave_pending()));
         } else {
-            // Nobody can go on with it.
+            // No other thread can go on with it.
             drain_by(local, owner, Meter::unlimited());
         }
     });

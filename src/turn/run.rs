@@ -12,18 +12,18 @@
 //! | nothing, ORPHAN, ended                        | `bury`: the handles' reference is given up        |
 //! | nothing, CLOSED or WATCH                      | `release`, which keeps CLOSED; then wake          |
 //!
-//! User code that runs while there is an owner runs inside of the mailbox's frame. Whatever consumes
-//! the owner comes after that ([`Step`]): who is woken then, or what is dropped, is no part of the
-//! mailbox.
+//! User code that runs while there is an owner runs inside of the mailbox's frame. Whatever
+//! consumes the owner comes after that ([`Step`]): who is woken then, or what is dropped, is no
+//! part of the mailbox.
 //!
 //! A turn that is pending keeps the mailbox: its owner lies down in it ([`Drive::wait`]), and the
-//! drain is over. Whoever wakes the turn takes the owner out, with the turn's own node before all that
-//! waits ([`super::waking`]).
+//! drain is over. The one that wakes the turn takes the owner out, with the turn's own node before
+//! all that waits ([`super::waking`]).
 //!
 //! A thread's outermost drain gives way at the end of a batch, if this thread's list has an entry
-//! (R9): it leaves its own mailbox at the list's end, or to its executor. What is in the batch was sent
-//! before what its turns have sent, so the order of sending is kept. No mailbox is run between the
-//! turns of another.
+//! (R9): it leaves its own mailbox at the list's end, or to its executor. What is in the batch was
+//! sent before what its turns have sent, so the order of sending is kept. No mailbox is run between
+//! the turns of another.
 
 use crate::budget::{Leave, Meter, Surroundings};
 use crate::cell::header::{Header, Move, stops};
@@ -43,8 +43,8 @@ use crate::turn::envelope::rest::restart_after;
 
 struct Drive<'a> {
     local: &'a Local,
-    /// It stands for the mailbox only while the owner is lent to it ([`Frame::lend`]). What lets the
-    /// mailbox go comes after that.
+    /// It stands for the mailbox only while the owner is lent to it ([`Frame::lend`]). What lets
+    /// the mailbox go comes after that.
     frame: &'a Frame,
     row: &'a mut Row,
     meter: Meter<'a>,
@@ -123,8 +123,8 @@ pub(super) fn drive_panicked(
     });
 }
 
-/// Runs one turn of an owner that has nothing else to run, and ends the batch with it. Nothing if the
-/// actor was stopped before.
+/// Runs one turn of an owner that has nothing else to run, and ends the batch with it. Nothing if
+/// the actor was stopped before.
 pub(crate) fn run_alone<R>(
     owner: &mut Owner,
     turn: impl FnOnce(&mut Owner) -> R,
@@ -166,7 +166,8 @@ fn drive_with(
 }
 
 impl Drive<'_> {
-    /// A batch in the mailbox's frame, then a step from the owner to what comes next, outside of it.
+    /// A batch in the mailbox's frame, then a step from the owner to what comes next, outside of
+    /// it.
     fn run(&mut self, mut owner: Owner) {
         let frame = self.frame;
         loop {
@@ -254,13 +255,13 @@ impl Drive<'_> {
         }
     }
 
-    /// Is the budget used up, or what this thread waits for done?
+    /// Where to leave, if the budget is used up, or what this thread waits for is done.
     #[inline(always)]
     fn is_over(&mut self, owner: &Owner) -> Option<Leave> {
         if self.meter.is_due() { self.look(owner) } else { None }
     }
 
-    /// Must this thread let others go first, now that the batch is at its end?
+    /// Where to leave, if this thread must let others go first, now that the batch is at its end.
     fn gives_way(&mut self, owner: &Owner) -> Option<Leave> {
         let list = (self.outermost && self.local.owes()).then_some(Leave::Defer);
         self.is_over(owner).or(list)
@@ -298,8 +299,8 @@ impl Drive<'_> {
         }
     }
 
-    /// Unwinds if a turn does; [`panicked`](Self::panicked) follows. `PLAIN`: nothing is done around
-    /// the turns, and none of them may wait.
+    /// Unwinds if a turn does; [`panicked`](Self::panicked) follows. `PLAIN`: nothing is done
+    /// around the turns, and none of them may wait.
     fn turns<const PLAIN: bool>(&mut self, owner: &mut Owner, env: &Env) -> Result<Halt, TurnMut> {
         // In this order (NEWS).
         let (mut news, mut stopped) = (stops(), owner.is_stopped());
@@ -360,8 +361,8 @@ impl Drive<'_> {
         self.free(taken);
     }
 
-    /// Lies down in a turn that is pending. If it was woken meanwhile, or the actor stopped, the turn
-    /// goes on, before all that waits.
+    /// Lies down in a turn that is pending. If it was woken meanwhile, or the actor stopped, the
+    /// turn goes on, before all that waits.
     #[inline(never)]
     fn suspend(&mut self, mut owner: Owner, mut turn: TurnMut) -> Step {
         let frame = self.frame;
@@ -416,7 +417,7 @@ impl Drive<'_> {
             return false;
         };
         let mut backoff = None;
-        // A message that panics while it is given back hurts nobody else: the actor is stopping
+        // A message that panics while it is given back hurts nothing else: the actor is stopping
         // anyway.
         if run {
             backoff = owner.recover(&payload, true);

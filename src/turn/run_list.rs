@@ -165,7 +165,7 @@ impl ListRun<'_> {
         Some(lent)
     }
 
-    /// Before it lets go: has this thread nothing else to do?
+    /// Waits a moment before it lets go, if this thread has nothing else to do.
     #[inline(always)]
     fn wait_a_moment(&self, claimed: &Claimed, turns: u64) {
         if claimed.header().has_executor() && !self.local.owes_anything() {
@@ -173,7 +173,7 @@ impl ListRun<'_> {
         }
     }
 
-    /// The mailbox could not be let go after its messages, or somebody was stopped before.
+    /// The mailbox could not be let go after its messages, or an actor was stopped before.
     #[cold]
     #[inline(never)]
     fn go_on(&mut self, claimed: Claimed) {

@@ -3,9 +3,9 @@
 //!
 //! | kind                            | lies in            | result goes to             | not run: goes to              | panicked                |
 //! |---------------------------------|--------------------|----------------------------|-------------------------------|-------------------------|
-//! | [`Tell`](tell::Tell)            | the node           | nobody                     | the undelivered hook, or drop | the panic hook alone    |
-//! | [`Ask`](ask::Ask)               | a oneshot          | the asker, by the oneshot  | dropped; the asker is told    | the asker is told       |
-//! | [`Awaited`](awaited::Awaited)   | a oneshot          | the asker, by the oneshot  | dropped; the asker is told    | the asker is told       |
+//! | [`Tell`](tell::Tell)            | the node           | nothing                    | the undelivered hook, or drop | the panic hook alone    |
+//! | [`Ask`](ask::Ask)               | a oneshot          | the asker, by the oneshot  | dropped; the asker has why    | the asker has why       |
+//! | [`Awaited`](awaited::Awaited)   | a oneshot          | the asker, by the oneshot  | dropped; the asker has why    | the asker has why       |
 //! | [`Borrowed`](borrowed::Borrowed)| the caller's frame | the caller, in the frame   | stays with the caller         | resumed on the caller   |
 //!
 //! - E1: a message's functions are called by the owner of the mailbox it was pushed to, whose cell

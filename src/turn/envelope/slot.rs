@@ -1,7 +1,7 @@
 //! Where a message becomes a future: the message, then its future, then nothing.
 //!
-//! - E4: the message belongs to the winner of the question (Q1): its asker, who takes it back, or the
-//!   right to the turn ([`TurnMut`]). Everything else belongs to that right alone.
+//! - E4: the message belongs to the winner of the question (Q1): its asker, who takes it back, or
+//!   the right to the turn ([`TurnMut`]). Everything else belongs to that right alone.
 //!
 //! [`TurnMut`]: crate::cell::turn::TurnMut
 
@@ -63,7 +63,7 @@ impl<L, F> Slot<L, F> {
 pub(super) struct Own<'a, L, F>(&'a Slot<L, F>);
 
 impl<L, F: Future> Own<'_, L, F> {
-    /// Does the future lie there?
+    /// True if the future lies there.
     pub(super) fn has_begun(&self) -> bool {
         // SAFETY: E4: the stage is this right's.
         self.0.stage.with(|stage| unsafe { *stage == Stage::Begun })

@@ -1,4 +1,4 @@
-//! A message that nobody waits for: it lies in its node.
+//! A message that is not waited for: it lies in its node.
 
 use std::marker::PhantomData;
 
