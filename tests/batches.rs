@@ -4,14 +4,19 @@
 mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
-use common::{asked, in_turn};
+use common::{asked, in_turn, must_end, quiet_panic};
 use turnwise::executor::DrainQueue;
-use turnwise::{Actor, ActorBuilder, AskError, Overflow, PanicPolicy, Reason, StopCause};
+use turnwise::time::Timers;
+use turnwise::{
+    Actor, ActorBuilder, AskError, Budget, Overflow, PanicPolicy, Promise, Reason, Restarts,
+    StopCause, VirtualClock, promise,
+};
 
 /// What an actor did, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -446,4 +451,259 @@ fn a_batch_hook_does_not_undo_a_hand_over() {
     }
     assert_eq!(queue.run_until_idle(), 50, "two turns a drain");
     assert_eq!(asked(&queue, &n, |n| *n), 100);
+}
+
+/// A turn that waits until it is let go.
+fn waits(actor: &Actor<Diary>, n: u32) -> Promise<()> {
+    let (go, gone) = promise::<()>();
+    let turn = actor.run(async move |diary: &mut Diary| {
+        let _ = gone.await;
+        diary.note(Turn(n));
+    });
+    drop(turn);
+    go
+}
+
+#[test]
+fn a_batch_ends_once_after_a_turn_that_waited_in_it() {
+    for budget in [Budget::UNLIMITED, Budget::from(1)] {
+        let (queue, (diary, builder)) = (DrainQueue::new(), builder());
+        let builder = builder.executor(queue.handle()).budget(budget);
+        let actor = builder.spawn(diary.clone()).unwrap();
+        actor.send(turn(1)).unwrap();
+        let go = waits(&actor, 2);
+        actor.send(turn(3)).unwrap();
+        queue.run_until_idle();
+        let unlimited = budget == Budget::UNLIMITED;
+        let before = if unlimited { vec![Turn(1)] } else { vec![Turn(1), After(1)] };
+        assert_eq!(diary.take(), before, "the batch of a turn that waits is open");
+        go.keep(());
+        assert_eq!(diary.take(), [], "a wake ends nothing");
+        queue.run_until_idle();
+        let after = match unlimited {
+            true => vec![Turn(2), Turn(3), After(3)],
+            false => vec![Turn(2), After(1), Turn(3), After(1)],
+        };
+        assert_eq!(diary.take(), after);
+    }
+}
+
+#[test]
+fn the_batch_of_a_turn_that_is_cut_ends_with_its_actor() {
+    type Ends = fn(&Actor<Diary>, DrainQueue) -> Option<DrainQueue>;
+    let ends: [(&str, Ends); 3] = [
+        ("stopped", |actor, queue| {
+            actor.stop();
+            Some(queue)
+        }),
+        ("its executor is gone", |_, _| None),
+        ("stopped, and its executor is gone", |actor, _| {
+            actor.stop();
+            None
+        }),
+    ];
+    for (how, end) in ends {
+        for woken in [false, true] {
+            let (queue, (diary, builder)) = (DrainQueue::new(), builder());
+            let builder = builder.executor(queue.handle()).budget(Budget::UNLIMITED);
+            let builder = builder.on_end(|diary, _| diary.note(Turn(99)));
+            let actor = builder.spawn(diary.clone()).unwrap();
+            actor.send(turn(1)).unwrap();
+            let go = waits(&actor, 2);
+            actor.send(turn(3)).unwrap();
+            queue.run_until_idle();
+            assert_eq!(diary.take(), [Turn(1)]);
+            if woken {
+                go.keep(());
+            }
+            let left = end(&actor, queue);
+            left.inspect(|queue| _ = queue.run_until_idle());
+            actor.ended().wait().unwrap();
+            assert_eq!(diary.take(), [GaveBack, After(2), Turn(99)], "{how}, {woken}");
+        }
+    }
+}
+
+#[test]
+fn a_turn_that_panics_after_an_await_ends_its_batch_before_the_rest() {
+    let (queue, clock) = (DrainQueue::new(), VirtualClock::new());
+    let timers = Timers::by_hand(clock.clone());
+    let (diary, builder) = builder();
+    let restarts = Restarts::at_most(3, Duration::from_secs(60))
+        .backoff(Duration::from_secs(1), Duration::from_secs(1));
+    let fresh = diary.clone();
+    let actor = builder
+        .executor(queue.handle())
+        .budget(Budget::UNLIMITED)
+        .timers(timers.clone())
+        .panic_policy(PanicPolicy::restart_within(restarts, move || fresh.clone()))
+        .spawn(diary.clone())
+        .unwrap();
+    let (go, gone) = promise::<()>();
+    actor.send(turn(1)).unwrap();
+    let panics = actor.run(async move |_| {
+        let _ = gone.await;
+        quiet_panic("late")
+    });
+    let _: &turnwise::Reply<()> = &panics;
+    actor.send(turn(3)).unwrap();
+    queue.run_until_idle();
+    go.keep(());
+    queue.run_until_idle();
+    assert!(matches!(panics.wait(), Err(AskError::Panicked(_))));
+    assert_eq!(diary.take(), [Turn(1), Panicked("late".into()), After(2)]);
+    clock.advance(Duration::from_secs(1));
+    timers.run_due();
+    queue.run_until_idle();
+    assert_eq!(diary.take(), [Turn(3), After(1)], "a rest is in no batch");
+}
+
+#[test]
+fn closures_that_are_lent_inside_a_turn_are_turns_of_a_batch() {
+    must_end(|| {
+        let (diary, builder) = builder();
+        let actor = builder.spawn(diary.clone()).unwrap();
+        in_turn(|| {
+            actor.send(turn(1)).unwrap();
+            actor.with(turn(2)).unwrap();
+        });
+        assert_eq!(diary.take(), [Turn(1), Turn(2), After(2)]);
+        // A wait that would close a circle is refused, and its closure is in no batch.
+        let itself = actor.clone();
+        actor.send(move |_| assert!(itself.with(turn(3)).is_err())).unwrap();
+        assert_eq!(diary.take(), [After(1)]);
+    });
+}
+
+#[test]
+fn the_later_hook_takes_the_place_of_the_earlier() {
+    let (diary, builder) = builder();
+    let kept = Arc::new(());
+    let (first, second) = (kept.clone(), kept.clone());
+    let builder = builder
+        .on_batch_end(move |_, _| unreachable!("{first:?}"))
+        .on_batch_end(move |diary, _| diary.note(Turn(Arc::strong_count(&second) as u32)))
+        .counted(true)
+        .counted(false);
+    assert_eq!(Arc::strong_count(&kept), 2, "the earlier one is dropped");
+    let actor = builder.spawn(diary.clone()).unwrap();
+    actor.send(|_| ()).unwrap();
+    assert_eq!((diary.take(), actor.stats()), (vec![Turn(2)], None));
+    drop(actor);
+    assert_eq!(Arc::strong_count(&kept), 1);
+}
+
+/// What is drawn of a seed.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        (self.0 >> 33) % end
+    }
+}
+
+/// Whatever meets: turns that wait, panics of turns and of the hook, restarts with a rest, messages
+/// that are dropped, a stop, an executor that ends.
+#[test]
+fn the_hook_the_counts_and_the_senders_agree() {
+    must_end(|| (0..if cfg!(miri) { 20 } else { 2_000 }).for_each(agree));
+}
+
+fn agree(seed: u64) {
+    let mut draw = Draw(seed);
+    let (queue, clock) = (DrainQueue::new(), VirtualClock::new());
+    let timers = Timers::by_hand(clock.clone());
+    let [turns, ends, panics] = [(); 3].map(|()| Arc::new(AtomicU64::new(0)));
+    let (told, ended, panicked) = (turns.clone(), ends.clone(), panics.clone());
+    let second = Duration::from_secs(1);
+    let restarts = Restarts::at_most(5, 60 * second).backoff(second, second);
+    let policy = match draw.below(5) {
+        0 => PanicPolicy::Stop,
+        1 => PanicPolicy::restart(|| 0),
+        2 => PanicPolicy::restart_within(restarts, || 0),
+        _ => PanicPolicy::Resume,
+    };
+    let of_hook = 4 + draw.below(60);
+    let overflow = [Overflow::Reject, Overflow::DropNewest][draw.below(2) as usize];
+    let mut builder = Actor::builder()
+        .executor(queue.handle())
+        .timers(timers.clone())
+        .counted(true)
+        .budget([1, 2, 1_000][draw.below(3) as usize])
+        .panic_policy(policy)
+        .on_panic(move |_| _ = panicked.fetch_add(1, SeqCst))
+        .on_batch_end(move |_, turns| {
+            told.fetch_add(turns, SeqCst);
+            if ended.fetch_add(1, SeqCst) % of_hook == 0 {
+                quiet_panic("in the hook");
+            }
+        });
+    if draw.below(2) == 0 {
+        builder = builder.capacity(1 + draw.below(4) as usize, overflow);
+    }
+    let actor = builder.spawn(0_u32).unwrap();
+    let (mut accepted, mut refused, mut goes) = (0, 0, Vec::new());
+    for _ in 0..draw.below(40) {
+        let sent = match draw.below(16) {
+            0..=4 => Some(actor.send(|n| *n += 1).is_ok()),
+            5 => Some(actor.send(|_| quiet_panic("in the turn")).is_ok()),
+            6..=8 => {
+                let (go, gone) = promise::<bool>();
+                goes.push(go);
+                // Nothing runs in the call, so what is ready was refused.
+                let turn = actor.run(async move |n| {
+                    *n += 1;
+                    if gone.await == Ok(true) {
+                        quiet_panic("after an await");
+                    }
+                });
+                Some(!turn.is_ready())
+            }
+            9 => Some(!actor.call(|n| *n).is_ready()),
+            10 | 11 if !goes.is_empty() => {
+                let go = goes.swap_remove(draw.below(goes.len() as u64) as usize);
+                match draw.below(3) {
+                    // Whatever waits for it goes on.
+                    0 => drop(go),
+                    broken => _ = go.keep(broken == 1),
+                }
+                None
+            }
+            12 => {
+                clock.advance(second);
+                timers.run_due();
+                None
+            }
+            13 if draw.below(20) == 0 => {
+                actor.stop();
+                None
+            }
+            _ => {
+                queue.run_one();
+                None
+            }
+        };
+        match sent {
+            Some(true) => accepted += 1,
+            Some(false) => refused += 1,
+            None => {}
+        }
+    }
+    goes.clear();
+    actor.close();
+    if draw.below(4) == 0 {
+        drop(queue);
+    } else {
+        while !actor.ended().within(Duration::ZERO).unwrap() {
+            queue.run_until_idle();
+            clock.advance(second);
+            timers.run_due();
+        }
+    }
+    let stats = actor.stats().unwrap();
+    let [turns, panics] = [turns, panics].map(|count| count.load(SeqCst));
+    assert_eq!((stats.handled, stats.panicked), (turns, panics), "{seed}: {stats:?}");
+    assert_eq!(stats.handled + stats.undelivered, accepted, "{seed}: {stats:?}");
+    assert_eq!(stats.refused, refused, "{seed}: {stats:?}");
 }

@@ -6,13 +6,17 @@ mod common;
 
 use std::fmt::{self, Debug, Write};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use common::{in_turn, queued, quiet_panic};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 use turnwise::executor::DrainQueue;
-use turnwise::{Actor, Context, Handler, Overflow, PanicPolicy, Reason};
+use turnwise::time::Timers;
+use turnwise::{
+    Actor, Context, Handler, Overflow, PanicPolicy, Reason, Restarts, VirtualClock, promise,
+};
 
 /// Writes events down, and then does something else.
 struct Listener {
@@ -166,4 +170,124 @@ fn a_listener_may_do_what_it_likes() {
     // What the listener itself causes is not told to it: `tracing` sees to that.
     assert_eq!(said.len(), 1, "{said:?}");
     assert_eq!(actor.with(|n| *n), Ok(1));
+}
+
+/// What is said during `f`, by this thread, of the actor that `f` calls "till".
+fn said(f: impl FnOnce()) -> Vec<String> {
+    let said = heard(|_| (), f);
+    let of_till = |line: &String| line.contains("actor=\"till\"");
+    assert!(said.iter().all(of_till), "{said:?}");
+    said.iter().map(|line| line.replace(" actor=\"till\"", "")).collect()
+}
+
+#[test]
+fn each_refusal_is_one_event_whichever_way_it_was_asked() {
+    let closed = Actor::builder().name("till").spawn(Till).unwrap();
+    closed.close();
+    let once = |message: u64| {
+        [format!("DEBUG message=not accepted: the actor is closed messages={message}")]
+    };
+    type Way = fn(&Actor<Till>);
+    let ways: [Way; 12] = [
+        |till| assert!(till.send(|_| ()).is_err()),
+        |till| assert!(till.call(|_| ()).wait().is_err()),
+        |till| assert!(till.with(|_| ()).is_err()),
+        |till| assert!(till.try_with(|_| ()).is_err()),
+        |till| in_turn(|| assert!(till.with(|_| ()).is_err())),
+        |till| in_turn(|| assert!(till.send(|_| ()).is_err())),
+        |till| assert!(till.posted().send(|_| ()).is_err()),
+        |till| assert!(till.posted().call(|_| ()).wait().is_err()),
+        |till| assert!(till.run(async |_| ()).wait().is_err()),
+        |till| assert!(till.waiting().send(|_| ()).wait().is_err()),
+        |till| assert!(till.waiting().call(|_| ()).wait().is_err()),
+        |till| assert!(till.waiting().run(async |_| ()).wait().is_err()),
+    ];
+    for way in ways {
+        assert_eq!(said(|| way(&closed)), once(1));
+    }
+    let many = || assert!(closed.send_many([(); 2].map(|()| |_: &mut Till| ())).is_err());
+    assert_eq!(said(many), once(2));
+    // Those that waited for room are refused as the actor is closed.
+    let queue = DrainQueue::new();
+    let full = Actor::builder().name("till").executor(queue.handle());
+    let full = full.capacity(1, Overflow::Reject).spawn(Till).unwrap();
+    full.send(|_| ()).unwrap();
+    let (sending, asking) = (full.waiting().send(|_| ()), full.waiting().call(|_| ()));
+    full.close();
+    let both = said(|| {
+        assert!(sending.wait().is_err());
+        assert!(asking.wait().is_err());
+    });
+    assert_eq!(both, [once(1), once(1)].concat());
+}
+
+#[test]
+fn turns_that_wait_and_hooks_fail_with_one_event_each() {
+    let turn = "ERROR message=a turn panicked:";
+    let queue = DrainQueue::new();
+    let late = said(|| {
+        let builder = Actor::builder().name("till").executor(queue.handle());
+        let till = builder.panic_policy(PanicPolicy::Resume).spawn(Till).unwrap();
+        let (go, gone) = promise::<()>();
+        let late = till.run(async move |_| {
+            let _ = gone.await;
+            quiet_panic("late")
+        });
+        let _: &turnwise::Reply<()> = &late;
+        queue.run_until_idle();
+        go.keep(());
+        queue.run_until_idle();
+        assert!(late.wait().is_err());
+    });
+    assert_eq!(late, [format!("{turn} late goes_on=true")]);
+    let hook = said(|| {
+        let builder = Actor::builder().name("till").on_batch_end(|_, _| quiet_panic("at the end"));
+        let till = builder.panic_policy(PanicPolicy::Resume).spawn(Till).unwrap();
+        till.send(|_| ()).unwrap();
+        till.try_with(|_| ()).unwrap();
+    });
+    assert_eq!(hook, [format!("{turn} at the end goes_on=true"), hook[0].clone()]);
+    // An executor that ends while a turn waits: the actor stops, and what waited is discarded.
+    let gone = said(|| {
+        let queue = DrainQueue::new();
+        let till = Actor::builder().name("till").executor(queue.handle()).spawn(Till).unwrap();
+        let (_go, gone) = promise::<()>();
+        let turn = till.run(async move |_| _ = gone.await);
+        till.tell(PIN).unwrap();
+        queue.run_until_idle();
+        drop(queue);
+        assert!(turn.wait().is_err());
+        till.ended().wait().unwrap();
+    });
+    assert_eq!(
+        gone,
+        [
+            "WARN message=actor stopped: its executor is gone",
+            "WARN message=message discarded: accepted, not handled, and no undelivered hook",
+        ]
+    );
+}
+
+#[test]
+fn a_factory_that_panics_is_an_event_of_its_own() {
+    let clock = VirtualClock::new();
+    let timers = Timers::by_hand(clock.clone());
+    let second = Duration::from_secs(1);
+    let restarts = Restarts::at_most(1, 60 * second).backoff(second, second);
+    let said = said(|| {
+        let queue = DrainQueue::new();
+        let builder = Actor::builder().name("till").executor(queue.handle());
+        let policy = PanicPolicy::restart_within(restarts, || quiet_panic("no till"));
+        let till = builder.timers(timers.clone()).panic_policy(policy).spawn(Till).unwrap();
+        till.tell(Secret("")).unwrap();
+        queue.run_until_idle();
+        clock.advance(second);
+        timers.run_due();
+        queue.run_until_idle();
+        assert!(till.is_closed());
+    });
+    assert_eq!(said[0], "ERROR message=a turn panicked: jammed goes_on=true");
+    assert_eq!(said[1], "ERROR message=a turn panicked: no till goes_on=false");
+    assert!(said[2].starts_with("WARN message=actor stopped: "), "{said:?}");
+    assert_eq!(said.len(), 3, "{said:?}");
 }

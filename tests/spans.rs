@@ -25,7 +25,7 @@ use turnwise::executor::DrainQueue;
 use turnwise::time::{Every, Timers};
 use turnwise::{
     Actor, ActorBuilder, ActorName, AskError, AsyncContext, AsyncHandler, Clock, Context, Handler,
-    Limit, Overflow, PanicPolicy, Reason, Undelivered, VirtualClock, promise,
+    Limit, Overflow, PanicPolicy, Reason, Restarts, Undelivered, VirtualClock, promise,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -789,4 +789,105 @@ fn a_restart_is_no_turn() {
     book.read(|| plain.send(add).unwrap());
     queue.run_until_idle();
     assert_eq!(book.turns().len(), 2);
+}
+
+#[test]
+fn a_rest_and_the_hooks_are_in_no_span() {
+    let clock = VirtualClock::new();
+    let timers = Timers::by_hand(clock.clone());
+    let queue = DrainQueue::new();
+    let book = Book::new();
+    let restarts = Restarts::at_most(2, 60 * SECOND).backoff(SECOND, SECOND);
+    let inside = Arc::new(Mutex::new(Vec::new()));
+    let look = |of: &'static str| {
+        let inside = inside.clone();
+        move || inside.lock().unwrap().push((of, Span::current().is_none()))
+    };
+    let (factory, panics, ends) = (look("factory"), look("panic"), look("batch"));
+    let policy = PanicPolicy::restart_within(restarts, move || {
+        factory();
+        Till::default()
+    });
+    let till = builder()
+        .timers(timers.clone())
+        .executor(queue.handle())
+        .panic_policy(policy)
+        .on_panic(move |_| panics())
+        .on_batch_end(move |_, _| ends())
+        .spawn(Till::default())
+        .unwrap();
+    book.read(|| {
+        sender(|| till.send(|_| quiet_panic("oops")).unwrap());
+        sender(|| till.send(add).unwrap());
+        queue.run_until_idle();
+        clock.advance(SECOND);
+        timers.run_due();
+        queue.run_until_idle();
+    });
+    assert_eq!(book.outcomes(), ["panicked", "done"]);
+    let outside = ["panic", "batch", "factory", "batch"].map(|of| (of, true));
+    assert_eq!(*inside.lock().unwrap(), outside);
+    assert!(book.pages().spans.iter().all(Told::is_closed));
+}
+
+#[test]
+fn a_closure_that_is_lent_inside_a_turn_has_one_span_and_none_if_it_is_refused() {
+    must_end(|| {
+        let till = builder().spawn(Till::default()).unwrap();
+        let book = Book::new();
+        book.read(|| {
+            let lent = || in_turn(|| sender(|| till.with(add)));
+            assert_eq!(lent(), Ok(()));
+            // It waits for itself: refused, and its closure never runs.
+            let itself = till.clone();
+            let asks = move |_: &mut Till| {
+                let refused = sender(|| itself.with(add));
+                assert!(matches!(refused, Err(AskError::Refused(Reason::Deadlock(_), _))));
+                let busy = sender(|| itself.try_with(add)).unwrap_err();
+                assert!(matches!(busy.reason(), Reason::Deadlock(_)));
+            };
+            till.send(asks).unwrap();
+        });
+        let follows: Vec<_> = book.turns().into_iter().map(|turn| turn.follows).collect();
+        assert_eq!(follows, [vec!["sender"], vec![]]);
+        assert!(book.pages().spans.iter().all(Told::is_closed));
+        assert_eq!(till.with(|till| till.0), Ok(1));
+    });
+}
+
+#[test]
+fn an_attempt_that_fails_gives_its_closure_back_and_asks_no_subscriber() {
+    let asked = Arc::new(AtomicBool::new(false));
+    let asks = asked.clone();
+    let book = Book::and_then(move |call| _ = call == "current" && asks.swap(true, SeqCst));
+    let till = builder().spawn(Till::default()).unwrap();
+    let held = Held::hold(&till);
+    book.read(|| {
+        let kept = String::from("kept");
+        let busy = till.try_with(|_| kept).unwrap_err();
+        assert_eq!(busy.reason(), &Reason::Busy);
+        let mut elsewhere = Till::default();
+        assert_eq!(busy.into_message()(&mut elsewhere), "kept");
+    });
+    held.let_go();
+    assert!(book.turns().is_empty() && !asked.load(SeqCst));
+}
+
+#[test]
+fn a_turn_whose_executor_ends_is_stopped_and_closed() {
+    let (queue, book) = (DrainQueue::new(), Book::new());
+    let till = builder().executor(queue.handle()).counted(true).spawn(Till::default()).unwrap();
+    book.read(|| {
+        let (_go, gone) = promise::<()>();
+        let turn = sender(|| till.run(async move |_| _ = gone.await));
+        sender(|| till.tell(COIN).unwrap());
+        queue.run_until_idle();
+        drop(queue);
+        assert!(turn.wait().is_err());
+        till.ended().wait().unwrap();
+    });
+    assert_eq!(book.outcomes(), ["stopped"]);
+    assert!(book.pages().spans.iter().all(Told::is_closed));
+    let stats = till.stats().unwrap();
+    assert_eq!((stats.handled, stats.undelivered, stats.discarded), (1, 1, 1));
 }
