@@ -666,7 +666,7 @@ fn agree(seed: u64) {
                 match draw.below(3) {
                     // Whatever waits for it goes on.
                     0 => drop(go),
-                    broken => _ = go.keep(broken == 1),
+                    panics => go.keep(panics == 1),
                 }
                 None
             }
