@@ -229,13 +229,13 @@ pub(super) fn keyed_cut_against_its_end() {
         theirs.run_due();
     });
     go.keep(());
+    expires.join();
     let cut = match run.wait() {
         Ok(()) | Err(RunError::Overran { .. }) => false,
         Err(RunError::Cut(Cut::Lease)) => true,
         Err(error) => panic!("{error}"),
     };
     next.wait().expect("it runs");
-    expires.join();
     reached(if cut { "cut" } else { "done" });
     assert_eq!(key.made(), 1 + u32::from(cut));
     assert_eq!(timers.len(), 0);
@@ -253,18 +253,22 @@ pub(super) fn keyed_cut_by_lease_or_abort() {
         std::future::pending::<()>().await;
     });
     let next = keyed.start(1, Limits::NONE, State::enter);
+    let aborted = Arc::new(std::sync::Mutex::new(None));
+    let theirs = aborted.clone();
     let aborts = spawn(move || {
         let begun = run.abort().expect_err("it has begun");
-        match begun.wait() {
-            Err(RunError::Cut(Cut::Lease)) => reached("lease"),
-            Err(RunError::Cut(Cut::Aborted)) => reached("abort"),
-            outcome => panic!("{outcome:?}"),
-        }
+        *theirs.lock().expect("one thread at a time") = Some(begun);
     });
     clock.tick();
     timers.run_due();
-    next.wait().expect("it runs");
     aborts.join();
+    let begun = aborted.lock().expect("one thread at a time").take();
+    match begun.expect("it was put there").wait() {
+        Err(RunError::Cut(Cut::Lease)) => reached("lease"),
+        Err(RunError::Cut(Cut::Aborted)) => reached("abort"),
+        outcome => panic!("{outcome:?}"),
+    }
+    next.wait().expect("it runs");
     assert_eq!((key.made(), timers.len()), (2, 0));
     key.finish(keyed, 2);
 }
@@ -282,7 +286,7 @@ pub(super) fn keyed_cut_alone() {
     let runs = spawn(move || theirs.run(1, State::enter).expect("it runs"));
     clock.tick();
     timers.run_due();
-    assert_eq!(run.wait(), Err(RunError::Cut(Cut::Lease)));
     runs.join();
+    assert_eq!(run.wait(), Err(RunError::Cut(Cut::Lease)));
     key.finish(keyed, 2);
 }

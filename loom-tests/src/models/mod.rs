@@ -73,6 +73,8 @@ const ONE: Option<usize> = Some(1);
 const TWO: Option<usize> = Some(2);
 /// All with at most three preemptions.
 const THREE: Option<usize> = Some(3);
+/// All with at most six preemptions: for models that would take minutes without a bound.
+const SIX: Option<usize> = Some(6);
 
 macro_rules! models {
     ($($bound:ident $module:ident :: $name:ident $([$($place:literal),*])?,)*) => {
@@ -94,14 +96,14 @@ pub(crate) const MODELS: &[Model] = models![
     ALL attempts::r1_attempt_with_hooks ["busy"],
     ALL nodes::r2_one_slot,
     ALL nodes::r2_two_slots,
-    ALL nodes::r2_chunks_recycled,
+    SIX nodes::r2_chunks_recycled,
     ALL nodes::r2_refused,
     ALL nodes::r3_stale_address ["a stale guess holds"],
     ALL borrowed::r4_borrowed,
     THREE borrowed::r4_borrowed_among_sends,
     ALL borrowed::r4_borrowed_given_back ["given back or refused"],
     ALL borrowed::r4_borrowed_stopped,
-    ALL borrowed::r4_lent ["run", "taken back"],
+    SIX borrowed::r4_lent ["run", "taken back"],
     ALL replies::r5_cancel_or_start,
     ALL replies::r5_claimed_or_cancelled ["claimed", "cancelled"],
     ALL replies::r5_asker_leaves,
@@ -115,7 +117,7 @@ pub(crate) const MODELS: &[Model] = models![
     ALL replies::r5_taken_back,
     THREE replies::r5_questions,
     ALL bounded::r6_exact_alone,
-    ALL bounded::r6_exact_against_a_sender,
+    SIX bounded::r6_exact_against_a_sender,
     ALL bounded::r6_last_place,
     ALL ending::r7_lost_is_counted ["it ran", "it was lost"],
     ALL ending::r7_close_against_sends,
@@ -189,7 +191,7 @@ pub(crate) const MODELS: &[Model] = models![
     THREE panics::r11_short_way_stops,
     THREE panics::r11_short_way_of_two,
     ALL panics::r11_borrowed,
-    ALL panics::r11_question,
+    SIX panics::r11_question,
     ALL panics::r11_in_drops,
     ALL panics::r11_restarts,
     THREE waiting::r13_no_waiting,
@@ -244,7 +246,7 @@ pub(crate) const MODELS: &[Model] = models![
     TWO hand_over::hand_over_time_ends ["answered", "cancelled"],
     TWO hand_over::hand_over_executor_alone ["pending"],
     THREE hand_over::hand_over_idle_sleeps,
-    ALL hand_over::hand_over_deferred_taken,
+    SIX hand_over::hand_over_deferred_taken,
     ALL freeing::free_chain,
     ALL spawners::c1_made_and_freed,
     THREE spawners::c1_forked_by_two ["both wait"],
