@@ -817,6 +817,27 @@ const CALLS: &[(&str, Call)] = &[
         held.let_go();
         assert!(poll_once(&mut actor.idle()).is_ready());
     }),
+    ("an iterator of messages", |says| {
+        let actor = Actor::new(0);
+        let messages = (0..4).map(|n| {
+            if n == 3 {
+                quiet_panic("an iterator");
+            }
+            let held = if n == 1 { Err(PanicsInDrop) } else { Ok(says.clone()) };
+            move |_: &mut u32| drop(held)
+        });
+        assert!(catch_unwind(AssertUnwindSafe(|| actor.send_many(messages))).is_err());
+        assert!(actor.is_idle());
+    }),
+    ("what an iterator of messages holds", |says| {
+        let actor = Actor::new(0);
+        let messages = std::iter::from_fn(move || -> Option<fn(&mut u32)> {
+            let _says = &says;
+            quiet_panic("an iterator")
+        });
+        assert!(catch_unwind(AssertUnwindSafe(|| actor.send_many(messages))).is_err());
+        assert!(actor.is_idle());
+    }),
 ];
 
 #[test]

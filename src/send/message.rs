@@ -1,6 +1,8 @@
 //! Sending and asking: the message is run on the spot if the mailbox is idle and this thread is
 //! inside no turn, else it is left in the mailbox.
 
+use std::panic::resume_unwind;
+
 use super::push::{By, discharge};
 use crate::cell::config::Overflow;
 use crate::cell::message::{AsyncMessage, Message};
@@ -153,7 +155,15 @@ impl<S: 'static> Strong<S> {
         messages: impl Iterator<Item = L>,
     ) -> Result<(), SendError<Vec<L>>> {
         let mut chain = Chain::<Tell<S, L>>::new();
-        messages.for_each(|message| chain.append(Tell::new(message)));
+        let mut take = |message| chain.append(Tell::new(message));
+        let drawn = panic::catch(|| {
+            drop(panic::owning(messages, |messages| messages.for_each(&mut take)));
+        });
+        if let Err(payload) = drawn {
+            // Messages are user code to drop: none of them goes while the thread unwinds.
+            chain.take_back().for_each(|tell| panic::ignore(|| drop(tell)));
+            resume_unwind(payload);
+        }
         with_local(|local| {
             let push = |links| self.push_links(local, Snapshot::IDLE, links, By::Sender);
             match chain.push(push) {
