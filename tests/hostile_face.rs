@@ -74,7 +74,12 @@ fn sources(folder: &Path) -> String {
     let files = fs::read_dir(folder).expect("there are sources");
     let mut all = String::new();
     for file in files {
-        let text = fs::read_to_string(file.expect("a file").path()).expect("text");
+        let path = file.expect("a file").path();
+        if path.is_dir() {
+            all += &sources(&path);
+            continue;
+        }
+        let text = fs::read_to_string(path).expect("text");
         let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
         code.for_each(|line| all.extend(line.chars().filter(|char| !char.is_whitespace())));
     }

@@ -30,7 +30,7 @@ use crate::plan::{
 };
 use crate::timing::{Beat, Delayed};
 use crate::turns::ByHand;
-use crate::user::{Answer, Last, Mail, OddClock, State, World, called, caught, is_claimed};
+use crate::user::{Answer, Last, Mail, OddClock, State, World, asks, called, caught, is_claimed};
 
 pub type Handle = Actor<State>;
 pub type Weak = WeakActor<State>;
@@ -369,7 +369,10 @@ pub fn send(actor: &Handle, how: How, limit: Limit, mail: Mail) -> bool {
 }
 
 pub fn send_many(actor: &Handle, mails: impl Iterator<Item = Mail>) -> bool {
-    actor.send_many(mails.map(|mail| move |state: &mut State| drop(mail.run(state)))).is_ok()
+    let messages = mails.map(|mail| move |state: &mut State| drop(mail.run(state)));
+    // What comes back is the program's own to drop.
+    let sent = asks(|| actor.send_many(messages));
+    sent.is_ok()
 }
 
 /// A closure that is lent is gone before its caller.
@@ -544,6 +547,8 @@ pub enum Outcome {
     Cancelled(Option<Mail>),
     /// The reply to a promise was cancelled.
     Withdrawn,
+    /// Refused: these wait for each other.
+    Circle(Vec<String>),
     Running(Asked),
 }
 
@@ -607,6 +612,7 @@ fn answered<R, M>(
             Outcome::Cancelled(back(message.into_message()))
         }
         Err(WaitError::TimedOut(reply)) => running(reply),
+        Err(WaitError::Ask(error)) => refused(&error),
         Err(_) => Outcome::Failed,
     }
 }
@@ -620,7 +626,17 @@ fn nothing(_: ()) -> Option<Mail> {
 }
 
 fn ended(result: Result<Answer, AskError>) -> Outcome {
-    result.map_or(Outcome::Failed, Outcome::Answered)
+    match result {
+        Ok(answer) => Outcome::Answered(answer),
+        Err(error) => refused(&error),
+    }
+}
+
+fn refused(error: &AskError) -> Outcome {
+    match error {
+        AskError::Refused(Reason::Deadlock(cycle), _) => Outcome::Circle(cycle.actors().to_vec()),
+        _ => Outcome::Failed,
+    }
 }
 
 impl Asked {
@@ -646,10 +662,8 @@ impl Asked {
                 Outcome::Failed
             }
             Ok(None) => Outcome::Running(self),
-            Err(AskError::Refused(Reason::Deadlock(_) | Reason::WouldBlock, _)) => {
-                Outcome::Running(self)
-            }
-            Err(_) => Outcome::Failed,
+            Err(AskError::Refused(Reason::WouldBlock, _)) => Outcome::Running(self),
+            Err(error) => refused(&error),
         }
     }
 

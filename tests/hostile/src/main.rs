@@ -78,7 +78,7 @@ pub struct Args {
     #[arg(long, default_value = "", hide_default_value = true)]
     only: String,
     /// The stack of the programs' threads, in KiB
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = 512)]
     stack: usize,
     /// After how many seconds without any event something is stuck
     #[arg(long, default_value_t = 5)]

@@ -338,6 +338,11 @@ fn shows(world: &World, at: usize) -> Shows {
     }
 }
 
+/// What the virtual clock of the program shows.
+pub fn now(world: &World) -> Duration {
+    world.clock.now()
+}
+
 /// What that clock shows; nothing, if it jumps.
 pub fn shown(world: &World, at: usize) -> Duration {
     shows(world, at).now().unwrap_or_default()

@@ -63,6 +63,10 @@ thread_local! {
     static WAKING: Cell<bool> = const { Cell::new(false) };
     /// An executor of the program's own has been called.
     static EXECUTING: Cell<bool> = const { Cell::new(false) };
+    /// What it calls may begin until then.
+    static LIMITED: Cell<Option<Limited>> = const { Cell::new(None) };
+    /// So many steps of it are under way.
+    static STEPS: Cell<u32> = const { Cell::new(0) };
     /// The payload of a panic is being dropped.
     static DROPPING: Cell<bool> = const { Cell::new(false) };
     /// What the step before did.
@@ -74,15 +78,25 @@ thread_local! {
     static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
+/// A shutdown with a limit, by the virtual clock.
+#[derive(Clone, Copy)]
+struct Limited {
+    limit: Duration,
+    /// It is over then at the latest: the first end that it runs comes after its look at the clock.
+    until: Option<Duration>,
+    /// How many ends have begun here since.
+    late: u32,
+}
+
 /// What the thread did before comes back when this is dropped.
-pub struct Was(Doing, Side);
+pub struct Was(Doing, Side, Option<Limited>);
 
 fn now(doing: Doing) -> Was {
     let side = match doing {
         Doing::Poll => Side::Crate { unwinds: thread::panicking() },
         _ => Side::Program,
     };
-    Was(DOING.replace(doing), SIDE.replace(side))
+    Was(DOING.replace(doing), SIDE.replace(side), LIMITED.get())
 }
 
 /// Does that as such code.
@@ -92,8 +106,9 @@ pub fn within<R>(doing: Doing, f: impl FnOnce() -> R) -> R {
 }
 
 /// Calls the crate.
-fn asks<R>(f: impl FnOnce() -> R) -> R {
-    let _was = Was(DOING.get(), SIDE.replace(Side::Crate { unwinds: thread::panicking() }));
+pub fn asks<R>(f: impl FnOnce() -> R) -> R {
+    let side = Side::Crate { unwinds: thread::panicking() };
+    let _was = Was(DOING.get(), SIDE.replace(side), LIMITED.get());
     f()
 }
 
@@ -121,13 +136,14 @@ pub fn called(what: &'static str) -> Was {
     if WAKING.get() && !matches!(what, "an executor" | "a capture" | "the drop of a payload") {
         finding("a wake runs user code", what);
     }
-    Was(DOING.get(), SIDE.replace(Side::Program))
+    Was(DOING.get(), SIDE.replace(Side::Program), LIMITED.take())
 }
 
 impl Drop for Was {
     fn drop(&mut self) {
         DOING.set(self.0);
         SIDE.set(self.1);
+        LIMITED.set(self.2);
     }
 }
 
@@ -202,6 +218,9 @@ pub struct World {
     late: Mutex<Vec<face::Drain>>,
     runners: Mutex<HashMap<usize, face::Runner>>,
     fuel: AtomicI32,
+    /// How many steps have begun, and how many threads are in the middle of one.
+    steps: AtomicU64,
+    stepping: AtomicI32,
     moments: AtomicU64,
     /// So many threads want no turn woken.
     pub held: AtomicI32,
@@ -265,6 +284,8 @@ impl World {
             late: Mutex::default(),
             runners: Mutex::default(),
             fuel: AtomicI32::new(FUEL),
+            steps: AtomicU64::new(0),
+            stepping: AtomicI32::new(0),
             moments: AtomicU64::new(0),
             held: AtomicI32::new(0),
             threads: Mutex::default(),
@@ -544,6 +565,7 @@ impl World {
     }
 
     fn step(self: &Arc<Self>, step: &Step) {
+        let _stepping = Stepping::begins(self);
         happens();
         calls(1);
         let deed = std::mem::discriminant(&step.deed);
@@ -779,7 +801,14 @@ impl World {
             }
             Deed::ShutDownSystem { system, limit } => {
                 let system = self.systems[*system].lock().unwrap().clone();
-                system.into_iter().for_each(|system| asks(|| face::shut_down(&system, *limit)));
+                let Some(system) = system else { return };
+                let shuts = || face::shut_down(&system, *limit);
+                match limit {
+                    For::Micros(micros) if self.program.virtual_system => {
+                        shuts_down(Duration::from_micros((*micros).into()), shuts);
+                    }
+                    _ => asks(shuts),
+                }
             }
             Deed::DropSystem { system } => {
                 let system = self.systems[*system].lock().unwrap().take();
@@ -1036,7 +1065,7 @@ impl World {
                 Outcome::Running(_) => {
                     return finding("a reply is ready and is not", &described(of.group));
                 }
-                outcome => return self.came_out(outcome, of),
+                outcome => return self.came_out(outcome, of, None),
             };
         }
         let mut future = face::flat(asked, of.group % 2 == 0);
@@ -1091,16 +1120,39 @@ impl World {
             Limit::Unlimited if !comes => Limit::Within(Duration::from_millis(1)),
             limit => limit,
         };
+        let alone = self.is_alone();
         let outcome = match then {
             Fate::Wait(to) => asked.wait(limit(to), of.group % 3 == 0),
             Fate::WaitOrCancel(to) => asked.wait_or_cancel(limit(to)),
             _ => asked.cancel(),
         };
-        self.came_out(outcome, of);
+        self.came_out(outcome, of, alone);
     }
 
-    fn came_out(self: &Arc<Self>, outcome: Outcome, of: Origin) {
+    /// Does no other thread make a step? Then it waits for none.
+    fn is_alone(&self) -> Option<u64> {
+        (self.stepping.load(SeqCst) == 1).then(|| self.steps.load(SeqCst))
+    }
+
+    /// A wait was refused that began when this thread was alone, or not. Whoever is in a circle waits
+    /// in the middle of something.
+    fn check_circle(&self, names: &[String], alone: Option<u64>) {
+        if alone.is_none() || alone != self.is_alone() {
+            return;
+        }
+        let named = |name: &String| name.strip_prefix("actor ")?.parse().ok();
+        let is_idle = |at: &usize| {
+            !self.program.awaits[*at] && self.handle(*at).is_some_and(|actor| actor.is_idle())
+        };
+        let idle: Vec<usize> = names.iter().filter_map(named).filter(is_idle).collect();
+        if !idle.is_empty() {
+            finding("told of a circle that is not there", &format!("{names:?}, idle: {idle:?}"));
+        }
+    }
+
+    fn came_out(self: &Arc<Self>, outcome: Outcome, of: Origin, alone: Option<u64>) {
         match &outcome {
+            Outcome::Circle(names) => self.check_circle(names, alone),
             Outcome::Answered(_) => self.is_answered(true, of.group, RUN),
             Outcome::Cancelled(_) => self.is_cancelled(of.to, of.group),
             Outcome::Withdrawn => is_withdrawn(of.group),
@@ -1433,6 +1485,28 @@ impl Drop for Reset {
     }
 }
 
+/// A step is under way.
+struct Stepping(Arc<World>);
+
+impl Stepping {
+    fn begins(world: &Arc<World>) -> Self {
+        if STEPS.replace(STEPS.get() + 1) == 0 {
+            world.stepping.fetch_add(1, SeqCst);
+        }
+        world.steps.fetch_add(1, SeqCst);
+        Stepping(world.clone())
+    }
+}
+
+impl Drop for Stepping {
+    fn drop(&mut self) {
+        STEPS.set(STEPS.get() - 1);
+        if STEPS.get() == 0 {
+            self.0.stepping.fetch_sub(1, SeqCst);
+        }
+    }
+}
+
 struct Up;
 
 impl Drop for Up {
@@ -1641,10 +1715,40 @@ impl Drop for Stay {
     }
 }
 
+/// The shutdown of a system, which has that limit by the virtual clock.
+pub fn shuts_down<R>(limit: Duration, f: impl FnOnce() -> R) -> R {
+    let before = LIMITED.replace(Some(Limited { limit, until: None, late: 0 }));
+    let _was = Was(DOING.get(), SIDE.get(), before);
+    asks(f)
+}
+
+impl World {
+    /// An actor ends here: in time? Between a look at the clock and an end, others may move it.
+    fn check_limit(&self, at: usize) {
+        let Some(mut limited) = LIMITED.get() else { return };
+        let now = timing::now(self);
+        match limited.until {
+            None => limited.until = Some(now + limited.limit),
+            Some(until) if now >= until => limited.late += 1,
+            Some(_) => {}
+        }
+        if limited.late > 1 {
+            let (until, late) = (limited.until, limited.late);
+            let about = format!("actor {at} ends at {now:?}, limit {until:?}, {late} are late");
+            finding("a shutdown goes on when its time is over", &about);
+        }
+        LIMITED.set(Some(limited));
+    }
+}
+
 impl Drop for State {
     fn drop(&mut self) {
         if !self.is_real {
             return;
+        }
+        if let Some(Runs::Senders) = self.world.program.actors.get(self.at()).map(|plan| &plan.runs)
+        {
+            self.world.check_limit(self.at());
         }
         let (_called, _holds) = (called("the drop of a state"), self.holds.take());
         let at = self.at();
