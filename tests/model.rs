@@ -235,7 +235,9 @@ fn do_real(act: &Act) {
         }),
         Act::WaitReply => {
             if let Some(reply) = real(|real| real.replies.pop_front()) {
-                tell(Event::Answer(reply.wait()));
+                // A question that is refused may panic in its drop, here.
+                let answer = catch_unwind(AssertUnwindSafe(|| reply.wait()));
+                tell(Event::Answer(answer.unwrap_or_else(|_| Err(AskError::from(deadlock())))));
             }
         }
         Act::CancelReply => {
