@@ -82,6 +82,22 @@ fn a_program_that_is_ended_gives_back() {
 }
 
 #[test]
+fn a_program_that_waits_for_its_lock_can_be_ended() {
+    let server = Server::start();
+    let url = &*server.url();
+    let mut held = program("lock");
+    let mut held = held.args(["--url", url, "a", "--", "sleep", "1000"]).spawn().unwrap();
+    until("it is held", || server.ask("HSTRLEN turnwise:{lock:a} t1") != ":0");
+    let mut waits = program("lock");
+    let mut waits = waits.args(["--url", url, "a", "--", "true"]).spawn().unwrap();
+    until("it waits", || server.ask("ZCARD turnwise:{lock:a}:q") == ":1");
+    signal_to(&waits, nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(waits.wait().unwrap().code(), Some(130));
+    signal_to(&held, nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(held.wait().unwrap().code(), Some(143));
+}
+
+#[test]
 fn a_job_runs_once() {
     let server = Server::start();
     let url = &*server.url();

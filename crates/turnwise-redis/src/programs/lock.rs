@@ -15,7 +15,8 @@ use turnwise_redis::{Limits, Remote};
 ///
 /// Exit codes: the command's own; 75 if the lock was not free in time, 69 if
 /// no server answers, 70 if the lock was lost while the command ran (it is
-/// asked to end), 126 or 127 if the command cannot be run, 2 for bad usage.
+/// asked to end), 126 or 127 if the command cannot be run, 130 if it is asked
+/// to end while it waits, 2 for bad usage.
 #[derive(Parser)]
 #[command(name = "lock", verbatim_doc_comment)]
 struct Arguments {
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
     if let Some(lease) = given.lease {
         limits = limits.lease(lease);
     }
+    common::end_when_asked();
     let guard = match remote.locks().lock_within(&given.key, limits).wait() {
         Ok(guard) => guard,
         Err(error) => return common::failed("lock", &error),

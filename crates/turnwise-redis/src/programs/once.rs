@@ -16,8 +16,8 @@ use turnwise_redis::{Attendance, Remote};
 ///
 /// Exit codes: the command's own; 0 if another machine has the tick, or a run
 /// of an earlier tick is under way (see --missed); 69 if no server answers, 70
-/// if the run was lost, 126 or 127 if the command cannot be run, 2 for bad
-/// usage.
+/// if the run was lost, 126 or 127 if the command cannot be run, 130 if it is
+/// asked to end before that, 2 for bad usage.
 #[derive(Parser)]
 #[command(name = "once", verbatim_doc_comment)]
 struct Arguments {
@@ -70,6 +70,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    common::end_when_asked();
     let run = match job.attend().wait() {
         Ok(Attendance::Mine(run)) => run,
         Ok(missed) => {

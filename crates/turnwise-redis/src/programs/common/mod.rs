@@ -84,12 +84,34 @@ pub(crate) fn client(
     }
 }
 
+/// The program was asked to end.
+static ASKED: AtomicBool = AtomicBool::new(false);
+/// It holds its lock, and gives it back before it ends.
+static HOLDS: AtomicBool = AtomicBool::new(false);
+/// The time that a lock has to arrive that was granted as the program was asked to end.
+const ON_ITS_WAY: Duration = Duration::from_millis(500);
+/// How a program ends that was asked to while it waits: 128 more than Ctrl-C.
+const INTERRUPTED: i32 = 130;
+
+/// Ends the program when it is asked to, unless it holds its lock: then the command is asked to end.
+/// Before the lock is asked for, so that one that was granted is given back.
+pub(crate) fn end_when_asked() {
+    let _ = ctrlc::set_handler(|| {
+        ASKED.store(true, Relaxed);
+        if !HOLDS.load(Relaxed) {
+            thread::sleep(ON_ITS_WAY);
+        }
+        if !HOLDS.load(Relaxed) {
+            std::process::exit(INTERRUPTED);
+        }
+    });
+}
+
 /// Runs a command while a lock is held. If the lock is lost, the command is asked to end
 /// (`SIGTERM`), and after the grace it is ended.
 pub(crate) fn run(program: &str, command: &[String], guard: &Guard, grace: Duration) -> ExitCode {
     // Ctrl-C goes to the command too, which decides; the lock is given back after its end.
-    static ASKED: AtomicBool = AtomicBool::new(false);
-    let _ = ctrlc::set_handler(|| ASKED.store(true, Relaxed));
+    HOLDS.store(true, Relaxed);
     let mut child = Command::new(&command[0]);
     child.args(&command[1..]).env("TURNWISE_FENCE", guard.fence().to_string());
     let mut child = match child.spawn() {
@@ -100,7 +122,7 @@ pub(crate) fn run(program: &str, command: &[String], guard: &Guard, grace: Durat
             return ExitCode::from(if missing { NOT_FOUND } else { CANNOT_RUN });
         }
     };
-    match wait(&mut child, guard, grace, &ASKED) {
+    match wait(&mut child, guard, grace) {
         Ok((status, lost)) => {
             if lost {
                 eprintln!("{program}: the lock was lost while the command ran");
@@ -116,19 +138,14 @@ pub(crate) fn run(program: &str, command: &[String], guard: &Guard, grace: Durat
 }
 
 /// Waits for its end. True: the lock was lost before.
-fn wait(
-    child: &mut Child,
-    guard: &Guard,
-    grace: Duration,
-    asked: &AtomicBool,
-) -> io::Result<(ExitStatus, bool)> {
+fn wait(child: &mut Child, guard: &Guard, grace: Duration) -> io::Result<(ExitStatus, bool)> {
     let (mut lost, mut forwarded, mut pause) = (None, false, Duration::from_millis(1));
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok((status, lost.is_some() || guard.is_lost()));
         }
         // A terminal sends its Ctrl-C to both; whoever ends this program alone means the command.
-        if asked.load(Relaxed) && !forwarded {
+        if ASKED.load(Relaxed) && !forwarded {
             forwarded = true;
             terminate(child);
         }
