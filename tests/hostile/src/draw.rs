@@ -130,7 +130,7 @@ impl Draw {
             }
             _ => {
                 let manners = self.rng.usize(1..=3);
-                let twice = self.profile.mischief * 3;
+                let twice = if self.profile.waits > 0 { 25 } else { self.profile.mischief * 3 };
                 let after = After {
                     body: self.mischief_of(2, twice),
                     every: self.rng.u32(2..30),

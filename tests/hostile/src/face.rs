@@ -248,6 +248,14 @@ impl Drop for Owed {
     }
 }
 
+/// A promise of the answer to this, which is run here and is no actor's.
+pub fn promised(world: &Arc<World>, mail: Mail) -> (Owed, Asked) {
+    let (group, to) = (mail.id(), mail.to());
+    let answer = mail.run(&mut world.scratch(to));
+    let (promise, reply) = promise();
+    (Owed { promise: Some((promise, answer)), group, to }, Asked::Promised(reply))
+}
+
 /// Sends a promise on, to be kept in a turn.
 pub fn pass_on(world: &Arc<World>, at: usize, actor: &Handle, owed: Owed) {
     world.entries[at].record.room.made.fetch_add(1, SeqCst);
@@ -1356,7 +1364,11 @@ fn restart(world: &Arc<World>, at: usize, token: &Held) -> State {
     }
     let of = if plan.spawner.is_some() { Last::here().0 } else { at };
     world.user("a factory", &plan.hooks.restart);
-    world.state(of)
+    match of {
+        // A message that was dropped before its turn has panicked, where no turn has been.
+        NOBODY => world.fresh_state(),
+        of => world.state(of),
+    }
 }
 
 /// The limits of its restarts.

@@ -241,6 +241,12 @@ pub enum Deed {
         bell: Arc<Bell>,
         then: Fate,
     },
+    /// Promises an answer, has a turn of that actor keep the promise, and waits for the answer.
+    WaitForPromise {
+        by: usize,
+        letter: Arc<Letter>,
+        limit: For,
+    },
     /// What becomes of a promise that lies there.
     Settle {
         slot: usize,
@@ -671,6 +677,7 @@ impl Steps for Deed {
                 bell(waker, f);
             }
             Deed::SendBy { letter: one, .. }
+            | Deed::WaitForPromise { letter: one, .. }
             | Deed::TryWith { letter: one, .. }
             | Deed::SendAfter { letter: one, .. }
             | Deed::TellEvery { letter: one, .. } => letter(one, f),

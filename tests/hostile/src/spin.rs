@@ -212,6 +212,9 @@ impl Spin {
         let beside = |rng: &mut Rng| BESIDE[rng.usize(..BESIDE.len())];
         let goes = [Goes::Through, Goes::Yields, Goes::Yields, Goes::Waits];
         let bell = |rng: &mut Rng| BELLS[rng.usize(..BELLS.len())];
+        if rng.u32(..3) == 0 {
+            return Spin::of_room(seed, rng);
+        }
         Spin {
             seed,
             loops: LOOPS[rng.usize(..LOOPS.len())],
@@ -225,6 +228,33 @@ impl Spin {
             woken: bell(&mut rng),
             dropped: bell(&mut rng),
             beside: (0..rng.usize(1..=3)).map(|_| beside(&mut rng)).collect(),
+        }
+    }
+
+    /// A turn waits for room while one that waits is let in, and the drop of its waker runs a turn
+    /// of another actor.
+    fn of_room(seed: Genome, mut rng: Rng) -> Self {
+        let fills = [
+            Beside::Nothing,
+            Beside::Send,
+            Beside::Call,
+            Beside::Run,
+            Beside::Post,
+            Beside::TryWith,
+        ];
+        Spin {
+            seed,
+            loops: [Loops::WaitRun, Loops::WaitAskAsync][rng.usize(..2)],
+            first: [Goes::Yields, Goes::Waits][rng.usize(..2)],
+            runs: [Runs::Senders, Runs::Pool][rng.usize(..2)],
+            room: Some(1),
+            then: [Then::Drop, Then::Again][rng.usize(..2)],
+            at_once: rng.usize(1..=3),
+            other: Goes::Yields,
+            cloned: Beside::Nothing,
+            woken: Beside::Nothing,
+            dropped: Beside::Queue,
+            beside: (0..rng.usize(1..=2)).map(|_| fills[rng.usize(..fills.len())]).collect(),
         }
     }
 
@@ -413,7 +443,8 @@ thread_local! {
 
 impl Scene {
     fn first(&self) -> Actor<State> {
-        self.first.lock().unwrap().clone().expect("there is always one")
+        // When a spin ends, a waker may come after the last one is gone.
+        self.first.lock().unwrap().get_or_insert_with(|| self.make()).clone()
     }
 
     fn make(&self) -> Actor<State> {

@@ -625,6 +625,17 @@ impl World {
                 let polled = (step.id % 2 == 0).then_some(bell);
                 self.settle(asked, of, polled, *then, comes);
             }
+            Deed::WaitForPromise { by, letter, limit } => {
+                let Some(actor) = self.handle(*by) else { return };
+                let mail = self.mail(*by, letter);
+                let of = Origin { to: *by, group: mail.token.id, carries: letter.carries };
+                let (owed, asked) = face::promised(self, mail);
+                face::pass_on(self, *by, &actor, owed);
+                drop(actor);
+                let (limit, alone) = (self.limit(*limit, *by), self.is_alone());
+                let outcome = asks(|| asked.wait(limit, of.group % 3 == 0));
+                self.came_out(outcome, of, alone);
+            }
             Deed::Settle { slot, how } => {
                 let Some(mut owed) = self.owed[*slot].lock().unwrap().take() else { return };
                 match how {
@@ -1279,6 +1290,7 @@ impl World {
             }
             let settled = flags(group) & SETTLED != 0;
             let before = kept.woken.load(SeqCst);
+            let steps = self.steps.load(SeqCst);
             let waker = self.waker(&Arc::default(), kept.of, &kept.woken);
             let ready = caught(|| self.poll(|cx| kept.future.poll(cx), &waker).is_ready());
             let at = || format!("{} at actor {to}, {}", kept.future.what(), described(group));
@@ -1296,7 +1308,9 @@ impl World {
             };
             // A limit may be over just now.
             let limited = kept.future.has_limit();
-            if ready == Some(true) && !limited && !before && !is_woken() {
+            // The drop of its old waker may be what makes it ready.
+            let alone = steps == self.steps.load(SeqCst);
+            if ready == Some(true) && alone && !limited && !before && !is_woken() {
                 finding("a wake-up was lost", &at());
             }
         }

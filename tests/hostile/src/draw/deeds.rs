@@ -306,6 +306,12 @@ impl Draw {
         Deed::Ask { to: at.to, how, letter, polled, then: Fate::Wait(limit) }
     }
 
+    pub(super) fn wait_for_promise(&mut self, at: At) -> Deed {
+        let micros = self.rng.u32(100..2500);
+        let limit = self.one(&[For::Micros(micros), For::Ever, For::Ever]);
+        Deed::WaitForPromise { by: at.to, letter: self.letter(0), limit }
+    }
+
     pub(super) fn takes_time(&mut self, _: At) -> Deed {
         Deed::Pause { micros: self.one(&[100, 300, 300, 1000]) }
     }

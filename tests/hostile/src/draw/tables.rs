@@ -233,7 +233,8 @@ pub(super) const AWAITING: &[Row<Deed>] = &[
 
 /// The same of one that waits, or keeps others waiting.
 pub(super) const WAITING: &[Row<Deed>] = &[
-    (Draw::ask_and_wait, 60),
+    (Draw::ask_and_wait, 45),
+    (Draw::wait_for_promise, 15),
     (Draw::takes_time, 15),
     (Draw::send, 15),
     (Draw::watch_and_keep, 10),
