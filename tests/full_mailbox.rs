@@ -783,3 +783,40 @@ fn a_mailbox_with_a_capacity_is_a_list() {
         assert_eq!(asked_for_log(&queue, &log), spec.ran, "seed {seed}");
     }
 }
+
+/// A waker that does something, once.
+struct Does(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Wake for Does {
+    fn wake(self: Arc<Self>) {
+        let does = self.0.lock().unwrap().take();
+        does.into_iter().for_each(|does| does());
+    }
+}
+
+#[test]
+fn a_waiter_that_is_not_refused_yet_can_give_up() {
+    must_end(|| {
+        for stops in [false, true] {
+            let queue = DrainQueue::new();
+            let builder = Actor::builder().executor(queue.handle());
+            let log = builder.capacity(1, Overflow::Reject).spawn(Log::new()).unwrap();
+            log.send(|log| log.push(1)).unwrap();
+            let mut first = log.waiting().send(|log: &mut Log| log.push(2));
+            let second = log.waiting().send(|log: &mut Log| log.push(3));
+            let (says, said) = mpsc::channel();
+            let look = move || {
+                let refused = second.within(Duration::ZERO).unwrap_err();
+                says.send(refused.into_reason()).unwrap();
+            };
+            let waker = Waker::from(Arc::new(Does(Mutex::new(Some(Box::new(look))))));
+            assert!(Pin::new(&mut first).poll(&mut Context::from_waker(&waker)).is_pending());
+            drop(waker);
+            assert!(if stops { log.stop() } else { log.close() });
+            let reason = said.try_recv().expect("the waker was called");
+            assert_eq!(reason, Reason::Full, "its own limit came first");
+            assert!(first.wait().is_err());
+            queue.run_until_idle();
+        }
+    });
+}

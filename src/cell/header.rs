@@ -458,7 +458,9 @@ impl Header {
     #[cold]
     pub(crate) fn refuse_waiters(&self) {
         if let Some(ext) = self.ext() {
-            ext.room.close().for_each(|waiter| waiter.refuse(self.why_closed()));
+            while let Some(waiter) = ext.room.close_next() {
+                waiter.refuse(self.why_closed());
+            }
         }
     }
 

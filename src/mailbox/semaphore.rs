@@ -323,14 +323,14 @@ impl Semaphore {
         }
     }
 
-    /// Closes the queue, of a mailbox that was closed: the waiters in it are the caller's, to be
-    /// refused.
-    pub(crate) fn close(&self) -> impl Iterator<Item = Waiter> + use<> {
+    /// Closes the queue, of a mailbox that was closed, and takes its first waiter out, to be refused.
+    /// One at a time: a waiter that was not refused yet can give up.
+    pub(crate) fn close_next(&self) -> Option<Waiter> {
         let mut queue = self.queue.lock();
-        let left = Queue { is_closed: true, ..Queue::default() };
-        let Queue { waiters, .. } = std::mem::replace(&mut *queue, left);
+        let Queue { waiters, is_closed, .. } = &mut *queue;
+        *is_closed = true;
+        let (_, first) = waiters.pop_first()?;
         self.lower_if_empty(&queue);
-        drop(queue);
-        waiters.into_values()
+        Some(first)
     }
 }

@@ -25,9 +25,9 @@ use crate::panic;
 use crate::send::push::{By, discharge};
 use crate::sync::thread;
 use crate::thread::context::{Local, with_local};
-use crate::time::{Cutoff, Limit, MonotonicClock};
+use crate::time::Cutoff;
 use crate::turn::blocking::{before_pending, relieve};
-use crate::turn::deferred::{drain, drain_until};
+use crate::turn::deferred::drain;
 use crate::wait_list::Waiter;
 
 /// One that waits for room, whose message lies in the queue.
@@ -185,9 +185,6 @@ impl<S: 'static> Strong<S> {
         entry: Entry,
     ) -> Result<Owed, (Links, Reason)> {
         let (room, len) = (self.room(), links.len());
-        let is_there = || room.is_waited_for() || room.has(len);
-        let deadline = Cutoff::new(&MonotonicClock, Limit::Unlimited);
-        let until = Until { done: &is_there, deadline };
         for _ in 0..2 {
             if room.is_waited_for() || !room.has(len - 1) {
                 return Err((links, Reason::Full));
@@ -204,8 +201,8 @@ impl<S: 'static> Strong<S> {
             {
                 return self.put_by(local, owner, links);
             }
-            // A turn that has begun goes on first, and makes no room.
-            drain_until(local, owner, &until);
+            // A turn that has begun goes on first, and makes no room: within the actor's budget.
+            drain(local, owner);
             if entry == Entry::Drain && room.try_acquire(len) {
                 return self.put_permitted(Snapshot::IDLE, links, entry);
             }
