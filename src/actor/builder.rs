@@ -223,7 +223,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     }
 
     /// The clock that limits are measured on, for tests above all; without this, the system's
-    /// monotonic one.
+    /// monotonic one. It takes the place of [`timers`](Self::timers) that were chosen before.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.plan.settings.clock = Some(Arc::new(clock));
         self.plan.settings.timers = None;

@@ -544,8 +544,8 @@ impl<R> Promise<R> {
 
     /// Was the reply cancelled? Then the answer is dropped. Stale on return. Wait-free.
     pub fn is_cancelled(&self) -> bool {
-        let is_open = self.accepted.is_some();
-        !is_open && self.answerer.as_ref().is_none_or(Answerer::is_cancelled)
+        let is_accepted = self.accepted.is_some();
+        !is_accepted && self.answerer.as_ref().is_none_or(Answerer::is_cancelled)
     }
 
     /// Gives an answer; it comes back if none is wanted any more.

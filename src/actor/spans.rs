@@ -60,7 +60,7 @@ pub(super) fn origin<S>(handle: &Strong<S>) -> Option<Origin> {
     is_traced(handle).then(|| Origin::here(handle.header()))
 }
 
-/// Has each turn of the actor a span?
+/// True if each turn of the actor has a span.
 #[inline(always)]
 pub(super) fn is_traced<S>(handle: &Strong<S>) -> bool {
     handle.tags() & OBSERVED != 0 && has_spans(handle.header())

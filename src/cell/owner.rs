@@ -652,26 +652,23 @@ impl Owner {
 
     /// Leaves the mailbox pending, with what is left: it has to be scheduled or deferred.
     #[must_use = "a pending mailbox has to be scheduled or deferred"]
-    pub(crate) fn leave_pending(mut self) -> Ref {
+    pub(crate) fn leave_pending(self) -> Ref {
         let cell = self.to_ref();
-        self.save_list();
-        self.header().word.set_pending(self.done, false);
-        self.own.let_go();
+        self.leave(false).let_go();
         cell
     }
 
     /// [`leave_pending`](Self::leave_pending) with its entry, unless that is out already.
     #[must_use = "a pending mailbox has to be scheduled or deferred"]
-    pub(crate) fn leave_scheduled(mut self) -> Queued {
+    pub(crate) fn leave_scheduled(self) -> Queued {
         // While it is owned, SCHEDULED is not raised.
         if self.header().word.load().is_scheduled() {
             return Queued::Hint(self.leave_pending());
         }
-        self.save_list();
-        self.header().word.set_pending(self.done, true);
+        let own = self.leave(true);
         // SAFETY: the step has raised SCHEDULED.
-        let entry = unsafe { Scheduled::of(&self.own.cell) };
-        self.own.let_go();
+        let entry = unsafe { Scheduled::of(&own.cell) };
+        own.let_go();
         Queued::Entry(entry)
     }
 
@@ -679,6 +676,13 @@ impl Owner {
     fn save_list(&mut self) {
         let batch = std::mem::replace(&mut self.batch, Batch::new());
         self.header().save(batch.into_saved());
+    }
+
+    /// Leaves the mailbox pending. What comes back is to be let go, and touches it no more.
+    fn leave(mut self, scheduled: bool) -> Own {
+        self.save_list();
+        self.header().word.set_pending(self.done, scheduled);
+        self.own
     }
 
     /// The mailbox is let go: nothing of it is touched any more.

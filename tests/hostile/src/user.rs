@@ -1145,7 +1145,7 @@ impl World {
         (self.stepping.load(SeqCst) == 1).then(|| self.steps.load(SeqCst))
     }
 
-    /// A wait was refused that began when this thread was alone, or not. Whoever is in a circle waits
+    /// A wait was refused that began when this thread was alone, or not. One that is in a circle waits
     /// in the middle of something.
     fn check_circle(&self, names: &[String], alone: Option<u64>) {
         if alone.is_none() || alone != self.is_alone() {

@@ -16,26 +16,26 @@ pub(super) struct Profile {
     /// In a hundred: user code that is no turn does something; it panics.
     pub(super) mischief: u32,
     pub(super) panics: u32,
-    /// The same of wakers.
+    /// In a hundred: a waker does something.
     pub(super) bells: u32,
     /// In a hundred: actors that are bounded; whose budget is small.
     pub(super) bounded: u32,
     pub(super) small_budget: u32,
-    /// The same: actors that are made from a spawner; bodies in which an entry becomes stale.
+    /// In a hundred: actors that are made from a spawner; bodies in which an entry becomes stale.
     pub(super) kin: u32,
     pub(super) stale: u32,
-    /// The same: steps that have to do with timers, or are attempts.
+    /// In a hundred: steps that have to do with timers, or are attempts.
     pub(super) timed: u32,
-    /// The same: steps that have to do with turns that may wait.
+    /// In a hundred: steps that have to do with turns that may wait.
     pub(super) awaits: u32,
-    /// The same: actors that are restarted within limits.
+    /// In a hundred: actors that are restarted within limits.
     pub(super) rests: u32,
-    /// The same: steps that wait, or keep others waiting.
+    /// In a hundred: steps that wait, or keep others waiting.
     pub(super) waits: u32,
-    /// The same: programs with systems; systems with the virtual clock.
+    /// In a hundred: programs with systems; systems with the virtual clock.
     pub(super) systems: u32,
     pub(super) by_virtual_clock: u32,
-    /// The same: user code that is no turn, and moves the virtual clock.
+    /// In a hundred: user code that is no turn, and moves the virtual clock.
     pub(super) takes_time: u32,
     /// Weights: senders, pool, queue, rayon, tokio, its own.
     pub(super) runs: [u32; 6],
@@ -210,7 +210,7 @@ pub(super) const DEEDS: &[Row<Deed, [u32; KINDS]>] = &[
     (Draw::drop_all,         [ 2,  1,  1,  6,  1,  1, 10,  8,  2,  3,  2,  1,  1,  0,  0,  0,  0]),
 ];
 
-/// The same of a step that has to do with timers, or is an attempt.
+/// What a step does that has to do with timers, or is an attempt.
 pub(super) const TIMED: &[Row<Deed>] = &[
     (Draw::try_with, 22),
     (Draw::send_after, 20),
@@ -222,7 +222,7 @@ pub(super) const TIMED: &[Row<Deed>] = &[
     (Draw::sleep, 7),
 ];
 
-/// The same of one that has to do with turns that may wait.
+/// What a step does that has to do with turns that may wait.
 pub(super) const AWAITING: &[Row<Deed>] = &[
     (Draw::ask_async, 52),
     (Draw::wait_for_turn, 10),
@@ -231,7 +231,7 @@ pub(super) const AWAITING: &[Row<Deed>] = &[
     (Draw::abort, 12),
 ];
 
-/// The same of one that waits, or keeps others waiting.
+/// What a step does that waits, or keeps others waiting.
 pub(super) const WAITING: &[Row<Deed>] = &[
     (Draw::ask_and_wait, 45),
     (Draw::wait_for_promise, 15),
