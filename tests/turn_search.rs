@@ -13,6 +13,8 @@
 //! over and its memory freed, once.
 //!
 //! Memory order is not the matter here: that is for the models in `loom-tests`.
+//!
+//! A program of its own: `turn.rs` names what is at the root of its crate.
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, VecDeque};

@@ -6,7 +6,7 @@
 //! `src/mailbox/word.rs`, with COUNT saturated at 3; what an owner does between them is written
 //! again here, step for step as in `src/turn/run.rs`, with the mailbox's one entry (SCHEDULED), the
 //! hints beside it, and the drains of an executor (POSTED). Room is not the word's matter: that is
-//! for the models of `loom-tests`, and for `tests/full_mailbox.rs`.
+//! for the models of `loom-tests`, and for `tests/it/full_mailbox.rs`.
 //!
 //! Checked in every state: one owner, COUNT below saturation exact, messages run in the order in
 //! which they were accepted and each once, nothing touched after it was freed, the end-of-life step once and after the last message. Checked at the end:
@@ -14,6 +14,8 @@
 //! ever.
 //!
 //! Memory order is not the matter here: that is for the models in `loom-tests`.
+//!
+//! A program of its own: `word.rs` names what is at the root of its crate.
 //!
 //! With `TURNWISE_SEARCH_ALL` set, longer programs are searched too, which takes minutes:
 //! `TURNWISE_SEARCH_ALL=1 cargo test --release --test word_search`.

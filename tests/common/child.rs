@@ -6,6 +6,8 @@
 #![allow(dead_code)]
 
 use std::io::Read;
+use std::panic::Location;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -31,7 +33,8 @@ pub(crate) fn in_child_with(
     variables: &[(&str, &str)],
     scenario: impl FnOnce(),
 ) {
-    if std::env::var(VARIABLE).is_ok_and(|scenario| scenario == name) {
+    let name = &in_module(name, Location::caller());
+    if std::env::var(VARIABLE).is_ok_and(|scenario| scenario == *name) {
         scenario();
         println!("{}", mark(name));
         return;
@@ -71,6 +74,15 @@ pub(crate) fn in_child_with(
     let first = lines.iter().position(|line| line.contains("panicked at")).unwrap_or(0);
     let lines = &lines[first..lines.len().min(first + 6)];
     panic!("the child of {name} {fate}\n  {}", lines.join("\n  "));
+}
+
+/// The name by which the test program knows a test of that file: each file is a module of its own,
+/// or the program.
+fn in_module(name: &str, test: &Location<'_>) -> String {
+    let file = Path::new(test.file());
+    let is_program = file.parent().is_some_and(|folder| folder.ends_with("tests"));
+    let module = file.file_stem().and_then(|stem| stem.to_str()).expect("a file has a name");
+    if is_program { name.to_owned() } else { format!("{module}::{name}") }
 }
 
 fn mark(name: &str) -> String {

@@ -1,4 +1,4 @@
-//! What the tests share. Each test file is a program of its own and uses a part of it.
+//! What the tests share. Each test program uses a part of it.
 
 #![allow(dead_code)]
 

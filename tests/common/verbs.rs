@@ -1,4 +1,4 @@
-//! The verbs of the crate as the tests of findings use them: what changes its name, changes here.
+//! The verbs of the crate as some tests use them: what changes its name, changes here.
 
 #![allow(dead_code)]
 

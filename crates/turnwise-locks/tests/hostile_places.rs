@@ -13,6 +13,8 @@
 //! ```
 //!
 //! What runs inside a turn of the slots' queue (wakers) waits for nobody.
+//!
+//! A program of its own: it sets the hook of panics.
 
 mod common;
 

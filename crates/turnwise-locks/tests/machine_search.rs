@@ -13,6 +13,8 @@
 //!
 //! With `TURNWISE_SEARCH_ALL` set, there is one more client in each, and more that have gone:
 //! `TURNWISE_SEARCH_ALL=1 cargo test --release -p turnwise-locks --test machine_search`.
+//!
+//! A program of its own: `machine.rs` names what is at the root of its crate.
 
 #[allow(dead_code)]
 #[path = "../src/estimate.rs"]

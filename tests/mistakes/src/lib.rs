@@ -1,7 +1,7 @@
 //! Programs that must not compile: the mistakes that people make first.
 //!
 //! Each case fails to compile with every compiler: it is an example of this page, too. What its
-//! author is told is compared by `tests/messages.rs`, with one compiler, whose words they are.
+//! author is told is compared by `tests/it/messages.rs`, with one compiler, whose words they are.
 
 #![forbid(unsafe_code)]
 

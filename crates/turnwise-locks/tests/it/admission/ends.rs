@@ -1,0 +1,244 @@
+//! The end of an admission, calls from inside it, and where it runs.
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use turnwise::executor::DrainQueue;
+use turnwise::{Actor, EndCause, Reason, StopCause, ThreadPool};
+use turnwise_locks::{Admission, Admitted, LimitError, Limits, Refused};
+
+use super::book::{Book, Call, Desk, Entry, Fate, Raffle, book};
+use crate::common::{must_end, until};
+
+fn raffle(limit: u64) -> (Raffle, Desk, DrainQueue) {
+    let (ledger, desk) = book();
+    let queue = DrainQueue::new();
+    let raffle = Admission::builder(ledger, limit)
+        .group_time(Duration::MAX)
+        .executor(queue.handle())
+        .open()
+        .unwrap();
+    (raffle, desk, queue)
+}
+
+/// Stopped in the midst of a pass: what has begun is committed, what has not is refused.
+#[test]
+fn a_stop_commits_what_is_under_way() {
+    let (raffle, desk, queue) = raffle(10);
+    let stops = raffle.clone();
+    desk.plan(move |call| {
+        if call == Call::Enter(2) {
+            stops.stop();
+        }
+        Fate::Good
+    });
+    let all = [1, 2, 3].map(|id| raffle.apply(id, Limits::NONE));
+    queue.run_until_idle();
+    let [one, two, three] = all.map(|apply| apply.wait());
+    assert!(one.is_ok() && two.is_ok());
+    let stopped = EndCause::Stopped(StopCause::Requested);
+    assert!(matches!(three, Err(Refused::Gone(cause)) if cause == stopped));
+    assert_eq!(desk.rows(), [(1, 1), (2, 2)]);
+    let late = raffle.apply(4, Limits::NONE).wait();
+    assert!(matches!(late, Err(Refused::Gone(EndCause::Stopped(_)))));
+    assert!(matches!(raffle.set_limit(1), Err(LimitError::Gone(_))));
+    desk.check();
+}
+
+#[test]
+fn a_shutdown_decides_those_that_wait() {
+    let (raffle, desk, queue) = raffle(1);
+    let all = [1, 2].map(|id| raffle.apply(id, Limits::NONE));
+    assert_eq!(raffle.shutdown(Duration::ZERO), Ok(false));
+    let late = raffle.apply(3, Limits::NONE).wait();
+    assert!(matches!(late, Err(Refused::Gone(EndCause::Closed))));
+    queue.run_until_idle();
+    let [one, two] = all.map(|apply| apply.wait());
+    assert!(one.is_ok() && matches!(two, Err(Refused::Closed { .. })));
+    assert_eq!(raffle.shutdown(Duration::from_secs(60)), Ok(true));
+    assert_eq!((raffle.status().count, desk.rows().len()), (1, 1));
+}
+
+#[test]
+fn without_handles_those_that_wait_are_decided() {
+    let (raffle, desk, queue) = raffle(10);
+    let apply = raffle.apply(1, Limits::NONE);
+    drop(raffle);
+    queue.run_until_idle();
+    assert!(apply.wait().is_ok());
+    assert_eq!(desk.rows(), [(1, 1)]);
+}
+
+#[test]
+fn an_executor_that_is_gone_answers_all() {
+    let (raffle, _desk, queue) = raffle(10);
+    let apply = raffle.apply(1, Limits::NONE);
+    drop(queue);
+    let gone = EndCause::Stopped(StopCause::ExecutorGone);
+    assert!(matches!(apply.wait(), Err(Refused::Gone(cause)) if cause == gone));
+}
+
+/// What a ledger has got hold of.
+type Held = Arc<Mutex<Vec<Entry>>>;
+
+#[test]
+fn a_ledger_may_apply_and_must_not_wait() {
+    must_end(|| {
+        let (ledger, desk) = book();
+        let raffle = Admission::open(ledger, 10).unwrap();
+        let (inner, held, told) = (raffle.clone(), Held::default(), Arc::new(Mutex::new(None)));
+        let (keeps, tells) = (held.clone(), told.clone());
+        desk.plan(move |call| {
+            if call == Call::Enter(1) {
+                keeps.lock().unwrap().push(inner.apply(2, Limits::NONE));
+                let waited = inner.apply(3, Limits::NONE).wait();
+                let at_once = inner.apply(4, Duration::ZERO).wait();
+                *tells.lock().unwrap() = Some((waited, at_once, inner.set_limit(1)));
+            }
+            Fate::Good
+        });
+        assert_eq!(raffle.apply(1, Limits::NONE).wait().unwrap().place, 1);
+        let (waited, at_once, limit) = told.lock().unwrap().take().unwrap();
+        assert!(matches!(waited, Err(Refused::Withdrawn(Reason::Deadlock(_)))));
+        assert!(matches!(at_once, Err(Refused::TimedOut { .. })));
+        assert!(matches!(limit, Err(LimitError::NotAwaited(Reason::Deadlock(_)))), "{limit:?}");
+        let second = held.lock().unwrap().pop().unwrap();
+        assert_eq!(second.wait().unwrap().place, 2);
+        assert_eq!(desk.rows(), [(1, 1), (2, 2)]);
+        desk.plan(|_| Fate::Good);
+    });
+}
+
+/// What waits for its own pass, inside it, would wait for ever: it is told so, and the entry stands.
+#[test]
+fn a_ledger_must_not_wait_for_its_pass() {
+    must_end(|| {
+        for at in [Call::Enter(2), Call::Commit] {
+            let (raffle, desk, queue) = raffle(10);
+            let (held, told) = (Held::default(), Arc::new(Mutex::new(None)));
+            let (keeps, tells) = (held.clone(), told.clone());
+            desk.plan(move |call| {
+                if call == at {
+                    let first = keeps.lock().unwrap().pop().unwrap();
+                    *tells.lock().unwrap() = Some(first.wait());
+                }
+                Fate::Good
+            });
+            held.lock().unwrap().push(raffle.apply(1, Limits::NONE));
+            let second = raffle.apply(2, Limits::NONE);
+            queue.run_until_idle();
+            assert!(second.wait().is_ok());
+            let told = told.lock().unwrap().take().unwrap();
+            assert!(matches!(told, Err(Refused::NotAwaited(Reason::Deadlock(_)))), "{told:?}");
+            assert_eq!(desk.rows(), [(1, 1), (2, 2)]);
+        }
+    });
+}
+
+/// Inside a turn of another actor, the ledger runs after it, or elsewhere: waiting is allowed.
+#[test]
+fn a_turn_of_another_actor_may_wait() {
+    must_end(|| {
+        let (ledger, desk) = book();
+        let raffle = Admission::open(ledger, 10).unwrap();
+        let other = Actor::new(raffle);
+        let told = other.call(|raffle| raffle.apply(1, Limits::NONE).wait().unwrap().place);
+        assert_eq!(told.wait(), Ok(1));
+        assert_eq!(desk.rows(), [(1, 1)]);
+    });
+}
+
+/// Inside a turn of another actor, nothing is decided in the call.
+#[test]
+fn a_turn_of_another_actor_decides_nothing() {
+    must_end(|| {
+        let (ledger, desk) = book();
+        let raffle = Admission::open(ledger, 10).unwrap();
+        let (other, seen) = (Actor::new(raffle), desk.clone());
+        let apply = other.call(move |raffle| {
+            let apply = raffle.apply(1, Limits::NONE);
+            assert!(!apply.is_ready() && seen.count(Call::Begin) == 0);
+            apply
+        });
+        assert_eq!(apply.wait().unwrap().wait().unwrap().place, 1);
+        assert_eq!(desk.rows(), [(1, 1)]);
+    });
+}
+
+#[test]
+fn a_pool_runs_it_for_many() {
+    must_end(|| {
+        let pool = ThreadPool::builder().threads(2).build().unwrap();
+        let (ledger, desk) = book();
+        let raffle = Admission::builder(ledger, 400).executor(pool.handle()).open().unwrap();
+        let told = thread::scope(|s| {
+            let all: Vec<_> = (0..8_u64)
+                .map(|thread| {
+                    let raffle = &raffle;
+                    let ids = move |n| 100 * thread + n;
+                    let apply = move |n| raffle.apply(ids(n), Limits::NONE);
+                    s.spawn(move || {
+                        let all: Vec<_> = (0..100).map(apply).collect();
+                        all.into_iter().filter_map(|apply| apply.wait().ok()).count()
+                    })
+                })
+                .collect();
+            all.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
+        });
+        assert_eq!((told, desk.rows().len()), (400, 400));
+        assert!(raffle.status().closed);
+        desk.check();
+    });
+}
+
+/// Threads that apply, wait a little, or go, while others look: sent = in + refused + gone.
+#[test]
+fn who_goes_and_who_is_in_exclude_each_other() {
+    must_end(|| {
+        let (ledger, desk) = book();
+        let raffle = Admission::open(ledger, 100_000).unwrap();
+        let (told, late) = thread::scope(|s| {
+            let all: Vec<_> = (0..4_u64)
+                .map(|thread| {
+                    let raffle = &raffle;
+                    s.spawn(move || {
+                        let (mut told, mut late) = (Vec::new(), Vec::new());
+                        for n in 0..3_000 {
+                            let id = 10_000 * thread + n;
+                            let wait = Duration::from_nanos(1 + n % 40 * 500);
+                            match raffle.apply(id, wait).wait() {
+                                Ok(Admitted { place, .. }) => told.push((id, place)),
+                                Err(Refused::TimedOut { .. }) => late.push(id),
+                                Err(other) => panic!("{other}"),
+                            }
+                        }
+                        (told, late)
+                    })
+                })
+                .collect();
+            let all = all.into_iter().map(|thread| thread.join().unwrap());
+            all.reduce(|(mut told, mut late), (more, later)| {
+                told.extend(more);
+                late.extend(later);
+                (told, late)
+            })
+            .unwrap()
+        });
+        assert_eq!(told.len() + late.len(), 12_000);
+        let mut told = told;
+        told.sort_by_key(|(_, place)| *place);
+        assert_eq!(told, desk.rows());
+        until(|| raffle.status().waiting == 0);
+        desk.check();
+    });
+}
+
+#[test]
+fn it_can_be_shared_whatever_it_keeps() {
+    fn shared<T: Send + Sync>() {}
+    fn sent<T: Send>() {}
+    shared::<Admission<u64, Book>>();
+    sent::<Entry>();
+    shared::<Refused<super::book::Trouble>>();
+}

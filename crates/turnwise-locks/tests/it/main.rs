@@ -1,0 +1,22 @@
+//! What the crate promises, one module per promise, in one program: it is built and linked once.
+//!
+//! `cargo test -p turnwise-locks --test it slots::` runs one module. Its tests run at once with those
+//! of all others, so none of them may look at the whole process, or change it.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod admission;
+mod histories;
+mod hostile_locks;
+mod keyed;
+mod keyed_async;
+mod keyed_time;
+mod latch;
+mod locks;
+mod question_mark;
+mod rw;
+mod semaphore;
+mod slots;
+mod slots_async;
+mod ticks;

@@ -1,0 +1,294 @@
+//! Permits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::task::Waker;
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{must_end, poll, until};
+use turnwise::VirtualClock;
+use turnwise::time::Timers;
+use turnwise_locks::{Limits, LockError, Semaphore};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn by_hand(permits: u64) -> (VirtualClock, Timers, Semaphore) {
+    let clock = VirtualClock::new();
+    let timers = Timers::by_hand(clock.clone());
+    let permits = Semaphore::builder(permits).timers(timers.clone()).build();
+    (clock, timers, permits)
+}
+
+fn available(permits: &Semaphore) -> u64 {
+    permits.info().unwrap().available
+}
+
+#[test]
+fn never_more_than_there_are() {
+    must_end(|| {
+        let permits = Semaphore::new(8);
+        let (inside, most) = (AtomicU64::new(0), AtomicU64::new(0));
+        thread::scope(|scope| {
+            for number in 0..64 {
+                let (permits, inside, most) = (&permits, &inside, &most);
+                scope.spawn(move || {
+                    for round in 0..30 {
+                        let many = (number + round) % 8 + 1;
+                        let held = permits.acquire_within(many, Limits::NONE).wait().unwrap();
+                        let now = inside.fetch_add(many, SeqCst) + many;
+                        most.fetch_max(now, SeqCst);
+                        thread::yield_now();
+                        inside.fetch_sub(many, SeqCst);
+                        drop(held);
+                    }
+                });
+            }
+        });
+        assert_eq!(most.into_inner(), 8);
+        assert_eq!(available(&permits), 8);
+    });
+}
+
+#[test]
+fn the_large_is_not_overtaken() {
+    let permits = Semaphore::new(3);
+    let mut held: Vec<_> = (0..3).map(|_| permits.try_acquire(1).unwrap()).collect();
+    let mut large = permits.acquire_within(3, Limits::NONE);
+    let small = permits.acquire();
+    for _ in 0..2 {
+        drop(held.pop());
+        assert!(!large.is_ready() && !small.is_ready());
+        assert_eq!(permits.try_acquire(1).unwrap_err(), LockError::Busy);
+        assert_eq!(permits.drain().unwrap_err(), LockError::Busy);
+    }
+    drop(held);
+    let all = poll(&mut large, Waker::noop()).unwrap().unwrap();
+    assert!(!small.is_ready());
+    drop(all);
+    assert!(small.wait().is_ok());
+}
+
+#[test]
+fn the_large_gives_up_and_the_small_come_in() {
+    for by_time in [false, true] {
+        let (clock, _timers, permits) = by_hand(3);
+        let held = permits.try_acquire(1).unwrap();
+        let mut large = permits.acquire_within(3, SECOND);
+        let small = [permits.acquire(), permits.acquire(), permits.acquire()];
+        assert!(poll(&mut large, Waker::noop()).is_none());
+        assert!(small.iter().all(|small| !small.is_ready()));
+        if by_time {
+            clock.advance(SECOND);
+            assert!(poll(&mut large, Waker::noop()).unwrap().is_err());
+        } else {
+            drop(large);
+        }
+        assert_eq!(small.each_ref().map(|small| small.is_ready()), [true, true, false]);
+        drop(held);
+        assert!(small[2].is_ready());
+    }
+}
+
+#[test]
+fn a_late_release_changes_nothing() {
+    let (clock, timers, permits) = by_hand(2);
+    let lease = Limits::NONE.lease(SECOND);
+    let old = permits.acquire_within(2, lease).wait().unwrap();
+    let waiting = permits.acquire();
+    clock.advance(SECOND);
+    timers.run_due();
+    let new = waiting.wait().unwrap();
+    assert!(old.is_lost() && old.renew(SECOND).is_err());
+    assert_eq!(available(&permits), 1);
+    assert!(old.release().is_err());
+    assert_eq!(available(&permits), 1);
+    assert!(new.renew(SECOND).is_ok() && new.release().is_ok());
+    assert_eq!(available(&permits), 2);
+    assert!(timers.is_empty());
+}
+
+/// A permit that nobody else has asked for is on no list; one that is to have a lease is.
+#[test]
+fn what_was_lent_gets_a_lease() {
+    let (clock, timers, permits) = by_hand(2);
+    let (old, other) = (permits.try_acquire(1).unwrap(), permits.try_acquire(1).unwrap());
+    let waiting = permits.acquire();
+    assert_eq!((old.remaining(), old.is_lost()), (None, false));
+    old.renew(SECOND).unwrap();
+    let mut lost = old.lost();
+    assert!(poll(&mut lost, Waker::noop()).is_none());
+    assert_eq!(old.remaining(), Some(SECOND));
+    clock.advance(SECOND);
+    timers.run_due();
+    until(|| waiting.is_ready());
+    let new = waiting.wait().unwrap();
+    assert!(poll(&mut lost, Waker::noop()).is_some());
+    assert!(old.is_lost() && !other.is_lost() && new.fence() > other.fence());
+    assert!(old.renew(SECOND).is_err() && old.release().is_err());
+    assert_eq!((available(&permits), permits.info().unwrap().holders), (0, 2));
+    assert!(new.release().is_ok() && other.release().is_ok());
+    assert_eq!((available(&permits), permits.info().unwrap().holders), (2, 0));
+    assert!(timers.is_empty());
+}
+
+/// Those that are lent, those of a hold, and those of one that has waited.
+#[test]
+fn what_is_known_counts_all_kinds() {
+    let permits = Semaphore::new(4);
+    let known = || {
+        let info = permits.info().unwrap();
+        (info.permits, info.available, info.holders, info.waiting)
+    };
+    let lent = permits.try_acquire(1).unwrap();
+    assert_eq!(known(), (4, 3, 1, 0));
+    let two = permits.try_acquire(2).unwrap();
+    assert_eq!(known(), (4, 1, 2, 0));
+    let all = permits.acquire_within(4, Limits::NONE);
+    let asked = permits.acquire();
+    assert_eq!(known(), (4, 1, 2, 2));
+    drop(lent);
+    assert_eq!(known(), (4, 2, 1, 2));
+    drop(all);
+    assert!(asked.is_ready());
+    assert_eq!(known(), (4, 1, 2, 0));
+    drop((two, asked));
+    assert_eq!(known(), (4, 4, 0, 0));
+}
+
+#[test]
+fn permits_come_and_go() {
+    let permits = Semaphore::new(3);
+    let two = permits.try_acquire(2).unwrap();
+    let three = permits.acquire_within(3, Limits::NONE);
+    let one = permits.acquire();
+    // Below what is held: the rest goes as it comes back.
+    permits.reduce(2);
+    assert_eq!(three.wait().unwrap_err(), LockError::TooMany { permits: 1 });
+    assert_eq!((available(&permits), permits.info().unwrap().waiting), (0, 1));
+    assert!(!one.is_ready());
+    drop(two);
+    let one = one.wait().unwrap();
+    let many = permits.acquire_within(5, Limits::NONE);
+    assert_eq!(many.wait().unwrap_err(), LockError::TooMany { permits: 1 });
+    permits.add(4);
+    let five = permits.acquire_within(5, Limits::NONE);
+    drop(one);
+    assert!(five.wait().is_ok());
+    permits.reduce(u64::MAX);
+    assert_eq!(permits.try_acquire(1).unwrap_err(), LockError::TooMany { permits: 0 });
+    permits.add(u64::MAX);
+    permits.add(1);
+    assert_eq!(permits.try_acquire(u64::MAX).map(drop), Ok(()));
+}
+
+#[test]
+fn of_nothing_there_is_nothing() {
+    let permits = Semaphore::new(0);
+    assert_eq!(permits.acquire().wait().unwrap_err(), LockError::TooMany { permits: 0 });
+    assert_eq!(permits.try_acquire(0).unwrap_err(), LockError::NoPermits);
+    assert_eq!(permits.drain().unwrap_err(), LockError::Busy);
+    permits.add(1);
+    assert!(permits.try_acquire(1).is_ok());
+}
+
+#[test]
+fn drained_nothing_is_left() {
+    let permits = Semaphore::new(5);
+    let one = permits.try_acquire(1).unwrap();
+    let rest = permits.drain().unwrap();
+    assert_eq!(permits.drain().unwrap_err(), LockError::Busy);
+    drop(one);
+    assert_eq!(available(&permits), 1);
+    drop(rest);
+    assert_eq!(available(&permits), 5);
+}
+
+#[test]
+fn closed_it_tells_those_that_wait() {
+    let permits = Semaphore::new(1);
+    let held = permits.try_acquire(1).unwrap();
+    let waiting = permits.acquire();
+    permits.close();
+    assert_eq!(waiting.wait().unwrap_err(), LockError::Closed);
+    assert_eq!(permits.try_acquire(1).unwrap_err(), LockError::Closed);
+    assert_eq!(permits.drain().unwrap_err(), LockError::Closed);
+    assert!(permits.info().is_none());
+    assert!(held.release().is_ok());
+}
+
+#[test]
+fn a_hundred_waits_end_from_outside() {
+    must_end(|| {
+        let permits = Semaphore::new(1);
+        let held = permits.try_acquire(1).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build();
+        runtime.unwrap().block_on(async {
+            let started = Arc::new(AtomicUsize::new(0));
+            let wait = |_| {
+                let (permits, started) = (permits.clone(), started.clone());
+                tokio::spawn(async move {
+                    let acquire = permits.acquire();
+                    started.fetch_add(1, SeqCst);
+                    acquire.await.map(drop)
+                })
+            };
+            let tasks: Vec<_> = (0..100).map(wait).collect();
+            while started.load(SeqCst) < 100 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(permits.info().unwrap().waiting, 100);
+            tasks.iter().for_each(|task| task.abort());
+            for task in tasks {
+                assert!(task.await.unwrap_err().is_cancelled());
+            }
+            assert_eq!(permits.info().unwrap().waiting, 0);
+            drop(held);
+            assert!(permits.acquire().await.is_ok());
+        });
+        assert_eq!(available(&permits), 1);
+    });
+}
+
+/// The processor time that this process has used.
+#[cfg(target_os = "linux")]
+fn processor_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let after = stat.rsplit(')').next().unwrap();
+    let ticks = after.split_whitespace().skip(11).take(2).map(|t| t.parse::<u64>().unwrap());
+    Duration::from_millis(ticks.sum::<u64>() * 10)
+}
+
+/// Run alone, since it looks at the whole process:
+/// `cargo test -p turnwise-locks --test it semaphore:: -- --ignored`.
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "looks at the whole process, so it is run alone"]
+fn a_thousand_waiters_use_no_processor() {
+    must_end(|| {
+        let permits = Semaphore::new(1);
+        let held = permits.try_acquire(1).unwrap();
+        let waiters: Vec<_> = (0..1_000)
+            .map(|number| {
+                let limits = match number % 2 {
+                    0 => Limits::NONE,
+                    _ => Limits::wait(600 * SECOND),
+                };
+                let acquire = permits.acquire_within(1, limits);
+                thread::Builder::new()
+                    .stack_size(64 << 10)
+                    .spawn(move || acquire.wait().map(drop))
+                    .unwrap()
+            })
+            .collect();
+        until(|| permits.info().unwrap().waiting == 1_000);
+        thread::sleep(SECOND);
+        let before = processor_time();
+        thread::sleep(SECOND);
+        let used = processor_time() - before;
+        println!("1,000 waiters for a second: {used:?}");
+        assert!(used < SECOND / 2, "{used:?}");
+        drop(held);
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap().unwrap());
+    });
+}

@@ -1,0 +1,310 @@
+//! A job that runs once per tick, whoever tries.
+
+use std::collections::BTreeMap;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use turnwise::executor::DrainQueue;
+use turnwise::time::Timers;
+use turnwise::{Clock, VirtualClock};
+use turnwise_locks::{Attendance, Missed, NotMine, OncePerTick, Schedule, StepZero, TickNumber};
+
+use crate::common::must_end;
+
+const STEP: Duration = Duration::from_secs(60);
+
+fn schedule() -> Schedule {
+    Schedule::every(STEP).unwrap()
+}
+
+/// Jobs by a clock of the test's.
+fn by_hand(overlap: bool) -> (OncePerTick, VirtualClock) {
+    let clock = VirtualClock::new();
+    let wall = clock.clone();
+    let jobs = OncePerTick::builder(schedule()).wall(move || wall.now());
+    let jobs = if overlap { jobs.allow_overlap() } else { jobs };
+    (jobs.build(), clock)
+}
+
+#[test]
+fn twelve_contenders_a_thousand_ticks() {
+    must_end(|| {
+        let now = Arc::new(AtomicU64::new(0));
+        let wall = now.clone();
+        let jobs = OncePerTick::builder(schedule())
+            .wall(move || Duration::from_millis(wall.load(SeqCst)))
+            .build();
+        let runs = Mutex::new(BTreeMap::<u64, u32>::new());
+        // All of them try in each tick, some of them late; what is quick is over by then.
+        let begins = Barrier::new(12);
+        thread::scope(|s| {
+            for contender in 0..12_u64 {
+                let (jobs, runs, begins, now) = (jobs.clone(), &runs, &begins, &now);
+                s.spawn(move || {
+                    for tick in 0..1_000 {
+                        if begins.wait().is_leader() {
+                            now.store(60_000 * tick, SeqCst);
+                        }
+                        begins.wait();
+                        // Jitter: the clock goes on within the tick.
+                        let jitter = (contender * 7_919 + tick * 104_729) % 50;
+                        (0..jitter).for_each(|_| thread::yield_now());
+                        now.fetch_add(jitter, SeqCst);
+                        let ran = jobs.try_run("job", |TickNumber(tick)| {
+                            *runs.lock().unwrap().entry(tick).or_default() += 1;
+                        });
+                        match ran {
+                            Ok(()) => {}
+                            Err(NotMine::Taken { tick: TickNumber(at) }) => assert_eq!(at, tick),
+                            Err(NotMine::StillRunning { .. }) => panic!("of which tick?"),
+                            Err(other) => panic!("{other}"),
+                        }
+                    }
+                });
+            }
+        });
+        let runs = runs.into_inner().unwrap();
+        assert!(runs.into_iter().eq((0..1_000).map(|tick| (tick, 1))));
+    });
+}
+
+#[test]
+fn a_late_contender_does_not_run_a_quick_job_again() {
+    let (jobs, clock) = by_hand(false);
+    assert_eq!(jobs.try_run("job", |tick| tick), Ok(TickNumber(0)));
+    clock.advance(STEP - Duration::from_nanos(1));
+    assert_eq!(jobs.try_run("job", |_| ()), Err(NotMine::Taken { tick: TickNumber(0) }));
+    assert_eq!(jobs.try_run("other", |tick| tick), Ok(TickNumber(0)));
+    clock.advance(Duration::from_nanos(1));
+    assert_eq!(jobs.clone().try_run("job", |tick| tick), Ok(TickNumber(1)));
+}
+
+#[test]
+fn a_long_run_is_not_overlapped() {
+    let (jobs, clock) = by_hand(false);
+    jobs.try_run("job", |_| {
+        assert_eq!(jobs.try_run("job", |_| ()), Err(NotMine::Taken { tick: TickNumber(0) }));
+        clock.advance(2 * STEP);
+        let still = NotMine::StillRunning { tick: TickNumber(2) };
+        assert_eq!(jobs.try_run("job", |_| ()), Err(still));
+    })
+    .unwrap();
+    // The tick in which it ended is free.
+    assert_eq!(jobs.try_run("job", |tick| tick), Ok(TickNumber(2)));
+}
+
+#[test]
+fn an_overlap_can_be_allowed() {
+    let (jobs, clock) = by_hand(true);
+    let inner = jobs.try_run("job", |_| {
+        clock.advance(STEP);
+        let inner = jobs.try_run("job", |tick| tick);
+        assert_eq!(jobs.try_run("job", |_| ()), Err(NotMine::Taken { tick: TickNumber(1) }));
+        inner
+    });
+    assert_eq!(inner, Ok(Ok(TickNumber(1))));
+}
+
+#[test]
+fn a_panic_uses_the_tick_and_no_more() {
+    let (jobs, clock) = by_hand(false);
+    let run = || jobs.try_run("job", |_| panic!("planned"));
+    assert!(panic::catch_unwind(AssertUnwindSafe(run)).is_err());
+    assert_eq!(jobs.try_run("job", |_| ()), Err(NotMine::Taken { tick: TickNumber(0) }));
+    clock.advance(STEP);
+    assert_eq!(jobs.try_run("job", |tick| tick), Ok(TickNumber(1)));
+}
+
+#[test]
+fn jobs_that_are_over_are_forgotten() {
+    let (jobs, clock) = by_hand(false);
+    for tick in 0..100 {
+        for job in 0..100 {
+            jobs.try_run(&format!("{tick} {job}"), |_| ()).unwrap();
+        }
+        clock.advance(STEP);
+    }
+    assert!(jobs.known() <= 300, "{}", jobs.known());
+}
+
+#[test]
+fn a_job_that_runs_is_not_forgotten() {
+    let (jobs, clock) = by_hand(false);
+    jobs.try_run("job", |_| {
+        clock.advance(STEP);
+        (0..1_000).for_each(|job| jobs.try_run(&format!("{job}"), |_| ()).unwrap());
+        let still = NotMine::StillRunning { tick: TickNumber(1) };
+        assert_eq!(jobs.try_run("job", |_| ()), Err(still));
+    })
+    .unwrap();
+}
+
+/// A wall clock that is set back repeats nothing, forgotten or not.
+#[test]
+fn a_clock_set_back_repeats_nothing() {
+    let now = Arc::new(AtomicU64::new(1_000 * 60));
+    let wall = now.clone();
+    let jobs = OncePerTick::builder(schedule())
+        .wall(move || Duration::from_secs(wall.load(SeqCst)))
+        .build();
+    for tick in 1_000..1_010 {
+        now.store(tick * 60, SeqCst);
+        (0..100).for_each(|job| jobs.try_run(&format!("{job}"), |_| ()).unwrap());
+        (0..100).for_each(|job| jobs.try_run(&format!("{tick} {job}"), |_| ()).unwrap());
+    }
+    for tick in 1_000..1_010 {
+        now.store(tick * 60, SeqCst);
+        for job in 0..100 {
+            assert!(jobs.try_run(&format!("{job}"), |_| ()).is_err());
+            assert!(jobs.try_run(&format!("{tick} {job}"), |_| ()).is_err());
+        }
+    }
+    now.store(1_010 * 60, SeqCst);
+    assert!(jobs.try_run("7", |_| ()).is_ok());
+}
+
+#[test]
+fn schedules_cut_time() {
+    assert_eq!(Schedule::every(Duration::ZERO).unwrap_err(), StepZero);
+    let hours = Schedule::every(Duration::from_secs(3600)).unwrap();
+    let late = hours.clone().offset(Duration::from_secs(600));
+    for (time, tick, shifted) in [(0, 0, 0), (599, 0, 0), (3_600, 1, 0), (4_200, 1, 1)] {
+        assert_eq!(hours.tick_at(Duration::from_secs(time)), TickNumber(tick));
+        assert_eq!(late.tick_at(Duration::from_secs(time)), TickNumber(shifted));
+    }
+    let fast = Schedule::every(Duration::from_nanos(1)).unwrap();
+    assert_eq!(fast.tick_at(Duration::MAX), TickNumber(u64::MAX));
+}
+
+/// An attendance by hand.
+struct Attended {
+    clock: VirtualClock,
+    timers: Timers,
+    queue: DrainQueue,
+    jobs: OncePerTick,
+}
+
+impl Attended {
+    fn new() -> Self {
+        let (clock, queue) = (VirtualClock::new(), DrainQueue::new());
+        let (wall, timers) = (clock.clone(), Timers::by_hand(clock.clone()));
+        let jobs = OncePerTick::builder(schedule())
+            .wall(move || wall.now())
+            .timers(timers.clone())
+            .executor(queue.handle())
+            .build();
+        Attended { clock, timers, queue, jobs }
+    }
+
+    fn attend(&self, missed: Missed) -> (Attendance, mpsc::Receiver<u64>) {
+        let (tx, rx) = mpsc::channel();
+        let job = move |TickNumber(tick)| tx.send(tick).unwrap();
+        (self.jobs.attend("job", missed, job), rx)
+    }
+
+    fn pass(&self, time: Duration) {
+        self.clock.advance(time);
+        self.look();
+    }
+
+    fn look(&self) {
+        while self.timers.run_due() > 0 {
+            self.queue.run_until_idle();
+        }
+    }
+}
+
+#[test]
+fn an_attendance_runs_each_tick() {
+    let attended = Attended::new();
+    let (attendance, ran) = attended.attend(Missed::Skip);
+    (0..30).for_each(|_| attended.pass(STEP / 10));
+    assert!(ran.try_iter().eq([1, 2, 3]));
+    assert_eq!((attendance.runs(), attendance.panics()), (3, 0));
+    // Others have nothing left of a tick that it had.
+    assert!(attended.jobs.try_run("job", |_| ()).is_err());
+    drop(attendance);
+    assert!(attended.timers.is_empty());
+    attended.pass(5 * STEP);
+    assert!(ran.try_recv().is_err() && attended.timers.is_empty());
+}
+
+#[test]
+fn two_attendances_share_the_ticks() {
+    let attended = Attended::new();
+    let (one, other) = (attended.attend(Missed::Skip), attended.attend(Missed::Skip));
+    (0..50).for_each(|_| attended.pass(STEP / 5));
+    assert_eq!(one.0.runs() + other.0.runs(), 10);
+    let mut all: Vec<_> = one.1.try_iter().chain(other.1.try_iter()).collect();
+    all.sort_unstable();
+    assert!(all.into_iter().eq(1..=10));
+}
+
+#[test]
+fn missed_ticks_are_skipped_or_caught_up() {
+    for (missed, runs) in [
+        (Missed::Skip, vec![1, 6]),
+        (Missed::CatchUp { most: 2 }, vec![1, 4, 5, 6]),
+        (Missed::CatchUp { most: 5 }, vec![1, 2, 3, 4, 5, 6]),
+        (Missed::CatchUp { most: u32::MAX }, vec![1, 2, 3, 4, 5, 6]),
+    ] {
+        let attended = Attended::new();
+        let (_attendance, ran) = attended.attend(missed);
+        attended.pass(STEP);
+        attended.pass(5 * STEP);
+        assert_eq!(ran.try_iter().collect::<Vec<_>>(), runs, "{missed:?}");
+    }
+}
+
+#[test]
+fn a_job_that_panics_is_attended_further() {
+    let attended = Attended::new();
+    let job = |TickNumber(tick)| assert!(tick % 2 == 0, "planned");
+    let attendance = attended.jobs.attend("job", Missed::Skip, job);
+    (0..4).for_each(|_| attended.pass(STEP));
+    assert_eq!((attendance.runs(), attendance.panics()), (4, 2));
+}
+
+/// A run of another's is under way at the tick: it is missed, and made up for if that was wanted.
+#[test]
+fn a_tick_behind_a_long_run_is_missed() {
+    let attended = Attended::new();
+    let (_attendance, ran) = attended.attend(Missed::CatchUp { most: 3 });
+    let run = attended.jobs.try_run("job", |_| attended.pass(STEP + STEP / 2));
+    assert!(run.is_ok() && ran.try_recv().is_err());
+    attended.pass(STEP / 2);
+    assert!(ran.try_iter().eq([1, 2]));
+}
+
+/// An attendance that is dropped by its own job ends with that.
+#[test]
+fn a_job_may_end_its_attendance() {
+    let attended = Attended::new();
+    let (own, runs) = (Arc::new(Mutex::new(None)), Arc::new(AtomicU64::new(0)));
+    let (slot, count) = (own.clone(), runs.clone());
+    let attendance = attended.jobs.attend("job", Missed::CatchUp { most: 9 }, move |_| {
+        count.fetch_add(1, SeqCst);
+        drop(slot.lock().unwrap().take());
+    });
+    *own.lock().unwrap() = Some(attendance);
+    attended.pass(5 * STEP);
+    attended.pass(5 * STEP);
+    assert_eq!(runs.load(SeqCst), 1);
+    assert!(attended.timers.is_empty());
+}
+
+/// With the machine's clock and the process's own threads.
+#[test]
+fn it_runs_by_itself() {
+    must_end(|| {
+        let jobs = OncePerTick::new(Schedule::every(Duration::from_millis(2)).unwrap());
+        let (tx, rx) = mpsc::channel();
+        let attendance = jobs.attend("job", Missed::Skip, move |tick| _ = tx.send(tick));
+        let ticks: Vec<_> = rx.iter().take(5).collect();
+        assert!(ticks.windows(2).all(|pair| pair[0] < pair[1]));
+        drop(attendance);
+    });
+}

@@ -1,0 +1,321 @@
+//! What an actor comes to, by a thread and by a task: closed, ended, idle; and the end of a system.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::task::{Context, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::{
+    CountWakes, Held, block_on, must_end, poll_once, queued, quiet_panic, size, until,
+};
+use turnwise::executor::DrainQueue;
+use turnwise::{
+    Actor, Cycle, Handler, Limit, Reason, ShutdownReport, System, ThreadPool, VirtualClock,
+};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const NOW: Duration = Duration::ZERO;
+
+/// Closes an actor, in one of the ways there are.
+type Closes = fn(&Actor<u32>, &DrainQueue);
+
+const CLOSES: &[(&str, Closes)] = &[
+    ("close", |n, _| assert!(n.close())),
+    ("close of an idle one", |n, _| assert!(n.close_if_idle())),
+    ("stop", |n, _| assert!(n.stop())),
+    ("stop by a weak handle", |n, _| assert!(n.downgrade().stop())),
+    ("a panic", |n, queue| {
+        n.send(|_| quiet_panic("oops")).unwrap();
+        queue.run_until_idle();
+    }),
+    ("an executor that is gone", |n, queue| {
+        queue.close();
+        assert!(n.send(|_| ()).is_err());
+    }),
+    ("a handler", |n, queue| {
+        n.tell(Stop).unwrap();
+        queue.run_until_idle();
+    }),
+];
+
+struct Stop;
+
+impl Handler<Stop> for u32 {
+    type Reply = ();
+    fn handle(&mut self, _: Stop, cx: &mut turnwise::Context<'_, Self>) {
+        cx.stop();
+    }
+}
+
+#[test]
+fn closed_comes_with_every_way_to_close() {
+    must_end(|| {
+        for (name, close) in CLOSES {
+            let (queue, n) = queued(0);
+            let (wakes, mut closed) = (Arc::new(CountWakes::default()), n.closed());
+            let waker = Waker::from(wakes.clone());
+            let mut cx = Context::from_waker(&waker);
+            assert!(Pin::new(&mut closed).poll(&mut cx).is_pending(), "{name}");
+            assert_eq!(n.closed().within(NOW), Ok(false), "{name}");
+            thread::scope(|scope| {
+                let blocked = scope.spawn(|| n.closed().wait());
+                let limited = scope.spawn(|| n.closed().within(HOUR));
+                close(&n, &queue);
+                assert!(n.is_closed(), "{name}");
+                assert_eq!(wakes.0.load(SeqCst), 1, "{name}");
+                assert_eq!(blocked.join().unwrap(), Ok(()), "{name}");
+                assert_eq!(limited.join().unwrap(), Ok(true), "{name}");
+            });
+            assert!(poll_once(&mut closed).is_ready(), "{name}");
+            assert!(poll_once(&mut closed).is_ready(), "{name}: and stays so");
+            assert_eq!(block_on(n.closed().within_async(NOW)), Ok(true), "{name}");
+            queue.run_until_idle();
+            assert_eq!(n.ended().within(HOUR), Ok(true), "{name}");
+        }
+    });
+}
+
+#[test]
+fn closed_comes_before_the_end() {
+    must_end(|| {
+        let (queue, n) = queued(0);
+        let ran = Arc::new(AtomicBool::new(false));
+        let runs = ran.clone();
+        n.send(move |_| runs.store(true, SeqCst)).unwrap();
+        let (mut closed, mut ended) = (n.closed(), n.ended());
+        assert!(poll_once(&mut closed).is_pending() && poll_once(&mut ended).is_pending());
+        n.close();
+        assert_eq!(poll_once(&mut closed), std::task::Poll::Ready(Ok(())));
+        assert!(poll_once(&mut ended).is_pending());
+        assert!(!ran.load(SeqCst));
+        queue.run_until_idle();
+        assert_eq!(poll_once(&mut ended), std::task::Poll::Ready(Ok(())));
+        assert!(ran.load(SeqCst));
+    });
+}
+
+#[test]
+fn a_turn_may_wait_until_others_close_its_actor() {
+    must_end(|| {
+        let n = Actor::new(0);
+        let (itself, begun) = (n.clone(), Arc::new(AtomicBool::new(false)));
+        let begins = begun.clone();
+        thread::scope(|scope| {
+            let turn = scope.spawn(|| {
+                n.with(move |_| {
+                    let own = Reason::Deadlock(Cycle::from(["i32"]));
+                    assert_eq!(itself.idle().wait(), Err(own.clone()));
+                    assert_eq!(itself.ended().within(HOUR), Err(own.clone()));
+                    assert_eq!(block_on(itself.ended()), Err(own));
+                    assert_eq!(itself.closed().within(NOW), Ok(false));
+                    begins.store(true, SeqCst);
+                    (itself.closed().wait(), block_on(itself.closed()))
+                })
+            });
+            until(|| begun.load(SeqCst));
+            n.close();
+            assert_eq!(turn.join().unwrap(), Ok((Ok(()), Ok(()))));
+        });
+    });
+}
+
+#[test]
+fn ends_have_limits_on_the_actors_clock() {
+    must_end(|| {
+        let clock = VirtualClock::new();
+        let n = Actor::builder().clock(clock.clone()).spawn(0).unwrap();
+        let held = Held::hold(&n);
+        for what in [Actor::closed, Actor::ended, Actor::idle] {
+            for task in [false, true] {
+                thread::scope(|scope| {
+                    let waiting = scope.spawn(|| match task {
+                        false => what(&n).within(HOUR),
+                        true => block_on(what(&n).within_async(HOUR)),
+                    });
+                    clock.wait_for_sleepers(1);
+                    clock.advance(HOUR);
+                    assert_eq!(waiting.join().unwrap(), Ok(false));
+                });
+            }
+            for limit in [Limit::Immediate, Limit::Within(Duration::from_nanos(0))] {
+                assert_eq!(what(&n).within(limit), Ok(false));
+                assert_eq!(block_on(what(&n).within_async(limit)), Ok(false));
+            }
+        }
+        held.let_go();
+        n.close();
+        for what in [Actor::closed, Actor::ended, Actor::idle] {
+            for limit in [Limit::Immediate, Limit::Within(Duration::MAX), Limit::Unlimited] {
+                assert_eq!(what(&n).within(limit), Ok(true));
+                assert_eq!(block_on(what(&n).within_async(limit)), Ok(true));
+            }
+        }
+    });
+}
+
+/// Whoever waits for it sees it, whenever it comes.
+#[test]
+fn closed_is_never_missed() {
+    must_end(|| {
+        for round in 0..size(300, 10_000) {
+            // With a message that nobody runs yet: it closes, and does not end.
+            let (queue, n) = queued(0);
+            n.send(|_| ()).unwrap();
+            thread::scope(|scope| {
+                let blocked = scope.spawn(|| n.closed().wait());
+                let task = scope.spawn(|| block_on(n.closed()));
+                if round % 2 == 0 {
+                    n.close()
+                } else {
+                    n.stop()
+                };
+                assert_eq!(blocked.join().unwrap(), Ok(()));
+                assert_eq!(task.join().unwrap(), Ok(()));
+            });
+            queue.run_until_idle();
+        }
+    });
+}
+
+#[test]
+fn both_shutdowns_report_the_same() {
+    fn system() -> (System, DrainQueue, [Actor<u32>; 3]) {
+        let (system, queue) = (System::new(), DrainQueue::new());
+        let idle = system.spawn(Actor::builder().name("idle"), 0_u32).unwrap();
+        let busy = system.spawn(Actor::builder().name("busy").executor(queue.handle()), 0).unwrap();
+        let gone = system.spawn(Actor::builder().name("gone"), 0).unwrap();
+        busy.send(|_| ()).unwrap();
+        gone.stop();
+        (system, queue, [idle, busy, gone])
+    }
+    let limits = [NOW, Duration::from_millis(2)];
+    must_end(move || {
+        for limit in limits {
+            let (blocking, queue, actors) = system();
+            let report = blocking.shutdown(limit).unwrap();
+            queue.run_until_idle();
+            assert!(actors.iter().all(Actor::is_closed));
+            let (task, queue, actors) = system();
+            let mut ending = task.shutdown_async().within_async(limit);
+            let by_task = block_on(&mut ending).unwrap();
+            assert_eq!(block_on(&mut ending).as_ref(), Ok(&by_task), "polled again");
+            queue.run_until_idle();
+            assert!(actors.iter().all(Actor::is_closed));
+            // A poll runs no end: an idle actor without an executor ends in the fallback.
+            assert_eq!(report.running, ["busy"]);
+            assert!(by_task.running.contains(&"busy".to_string()), "{by_task}");
+            let all =
+                |report: &ShutdownReport| report.ended + report.stopped + report.running.len();
+            assert_eq!((all(&report), all(&by_task)), (2, 2));
+            assert!(block_on(task.shutdown_async().within_async(HOUR)).unwrap().is_complete());
+        }
+        // In time: complete, both.
+        let (system, queue, _actors) = system();
+        let run = AtomicBool::new(true);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while run.load(SeqCst) {
+                    queue.run_until_idle();
+                    thread::yield_now();
+                }
+            });
+            let report = block_on(system.shutdown_async().within_async(HOUR)).unwrap();
+            assert!(report.is_complete(), "{report}");
+            assert_eq!((report.ended, report.stopped), (2, 0));
+            run.store(false, SeqCst);
+        });
+    });
+}
+
+#[test]
+fn a_systems_clock_ends_its_shutdown() {
+    must_end(|| {
+        let clock = VirtualClock::new();
+        let (system, queue) = (System::with_clock(clock.clone()), DrainQueue::new());
+        let builder = Actor::builder().name("slow").executor(queue.handle());
+        let n = system.spawn(builder, 0).unwrap();
+        n.send(|n| *n += 1).unwrap();
+        let asked = n.call(|n| *n);
+        thread::scope(|scope| {
+            let ending =
+                scope.spawn(|| block_on(system.shutdown_async().within_async(HOUR)).unwrap());
+            clock.wait_for_sleepers(1);
+            assert!(n.is_closed());
+            assert_eq!(n.stop_cause(), None);
+            clock.advance(HOUR);
+            assert_eq!(ending.join().unwrap().running, ["slow"]);
+        });
+        assert!(n.stop_cause().is_some());
+        queue.run_until_idle();
+        assert!(asked.wait().is_err());
+        assert!(system.shutdown(NOW).unwrap().is_complete());
+    });
+}
+
+/// Clones are handles: the last one that is dropped stops the actors.
+#[test]
+fn clones_of_a_system_end_it_together() {
+    must_end(|| {
+        let system = System::new();
+        let (other, n) = (system.clone(), system.actor(0).unwrap());
+        let pool = ThreadPool::builder().threads(1).build().unwrap();
+        let sender = Actor::builder().executor(pool.handle()).spawn(other).unwrap();
+        drop(system);
+        assert!(!n.is_closed(), "a handle is left, in an actor's state");
+        let late = sender.call(|system| system.actor(1).unwrap().with(|n| *n));
+        assert_eq!(late.wait(), Ok(Ok(1)));
+        drop(sender);
+        assert_eq!(n.closed().wait(), Ok(()));
+        assert!(n.stop_cause().is_some());
+    });
+}
+
+/// How long `n` tasks take that wait for one end, as they are polled first, polled again and dropped,
+/// the latest first.
+fn times_of(n: usize, actor: &Actor<u32>) -> [Duration; 3] {
+    let mut waiting: Vec<_> = (0..n).map(|_| actor.ended()).collect();
+    let mut poll_all = || {
+        let begun = Instant::now();
+        assert!(waiting.iter_mut().all(|ended| poll_once(ended).is_pending()));
+        begun.elapsed()
+    };
+    let (first, again) = (poll_all(), poll_all());
+    let begun = Instant::now();
+    while waiting.pop().is_some() {}
+    [first, again, begun.elapsed()]
+}
+
+#[test]
+fn a_waiter_costs_the_same_however_many_wait() {
+    must_end(|| {
+        let actor = Actor::new(0);
+        let [first, again, dropped] = times_of(size(60_000, 100_000), &actor);
+        // A search from the front makes that hundreds of times.
+        assert!(again < 40 * first, "{again:?} to poll again, {first:?} at first");
+        assert!(dropped < 40 * first, "{dropped:?} to give up, {first:?} to be polled");
+    });
+}
+
+#[test]
+fn a_waiter_that_was_woken_takes_no_other_one_out() {
+    let (queue, actor) = queued(0);
+    actor.send(|_| ()).unwrap();
+    let woken = Arc::new(CountWakes::default());
+    let waker = Waker::from(woken.clone());
+    let mut cx = Context::from_waker(&waker);
+    let (mut old, mut new) = (actor.idle(), actor.idle());
+    assert!(Pin::new(&mut old).poll(&mut cx).is_pending());
+    queue.run_until_idle();
+    assert_eq!(woken.0.load(SeqCst), 1);
+    actor.send(|_| ()).unwrap();
+    // In the place that the other one had, which goes now.
+    assert!(Pin::new(&mut new).poll(&mut cx).is_pending());
+    drop(old);
+    queue.run_until_idle();
+    assert_eq!(woken.0.load(SeqCst), 2);
+    assert!(poll_once(&mut new).is_ready());
+}

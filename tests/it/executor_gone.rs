@@ -1,0 +1,545 @@
+//! An executor that has gone: whoever sends first gets the message back, and so does everyone
+//! after.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{Tally, Token, block_on, in_turn, must_end, until};
+use turnwise::executor::{Blocking, DrainQueue, Shutdown};
+use turnwise::{
+    Actor, AskError, Context, Drain, EndCause, Executor, Handler, Limit, Promise, Reason, Reply,
+    SendError, StopCause, ThreadPool, WaitError, promise,
+};
+
+const GONE: Reason = Reason::Stopped(StopCause::ExecutorGone);
+
+/// How many messages it has handled.
+#[derive(Clone, Default)]
+struct Counter(Arc<AtomicUsize>);
+
+impl Handler<Token> for Counter {
+    type Reply = ();
+
+    fn handle(&mut self, token: Token, _: &mut Context<'_, Self>) {
+        closure(token)(self);
+    }
+}
+
+fn closure(token: Token) -> impl FnOnce(&mut Counter) + Send + 'static {
+    move |counter: &mut Counter| {
+        counter.0.fetch_add(1, SeqCst);
+        token.come_back();
+    }
+}
+
+/// Closures that came back are run on a state of the test's own: they are the ones that were sent.
+fn closures_back<F: FnOnce(&mut Counter)>(messages: impl IntoIterator<Item = F>, count: usize) {
+    let mut own = Counter::default();
+    messages.into_iter().for_each(|message| message(&mut own));
+    assert_eq!(own.0.load(SeqCst), count);
+}
+
+fn back<M>(sent: Result<(), SendError<M>>) -> M {
+    let (message, reason) = sent.expect_err("it was accepted").into_parts();
+    assert_eq!(reason, GONE);
+    message
+}
+
+fn closure_back<F: FnOnce(&mut Counter)>(sent: Result<(), SendError<F>>) {
+    closures_back([back(sent)], 1);
+}
+
+fn question_back(reply: Reply<(), Token>) {
+    assert!(reply.is_ready());
+    reply.cancel().expect("a question that was refused").come_back();
+}
+
+fn refused<R>(answer: Result<R, AskError>) {
+    assert_eq!(answer.map(drop), Err(AskError::from(GONE)));
+}
+
+fn refused_in_time<R, M>(answer: Result<R, WaitError<R, M>>) {
+    let refused =
+        matches!(&answer, Err(WaitError::Ask(AskError::Refused(reason, _))) if *reason == GONE);
+    assert!(refused, "{:?}", answer.map(drop));
+}
+
+type Verb = fn(&Actor<Counter>, &Tally);
+
+/// Each verb, and how many messages come back: three of `send_many`. The closure of a `call` that
+/// is refused is dropped.
+const VERBS: &[(&str, usize, Verb)] = &[
+    ("send", 1, |n, t| closure_back(n.send(closure(t.token())))),
+    ("tell", 1, |n, t| back(n.tell(t.token())).come_back()),
+    ("send_many", 3, |n, t| {
+        closures_back(back(n.send_many((0..3).map(|_| closure(t.token())))), 3);
+    }),
+    ("call", 0, |n, t| refused(n.call(closure(t.token())).wait())),
+    ("call polled", 0, |n, t| refused(block_on(n.call(closure(t.token()))))),
+    ("call within", 0, |n, t| {
+        refused_in_time(n.call(closure(t.token())).within(Duration::from_secs(50)));
+    }),
+    ("ask", 1, |n, t| question_back(n.ask(t.token()))),
+    ("with", 0, |n, t| refused(n.with(closure(t.token())))),
+    ("posted send", 1, |n, t| closure_back(n.posted().send(closure(t.token())))),
+    ("posted tell", 1, |n, t| back(n.posted().tell(t.token())).come_back()),
+    ("posted call", 0, |n, t| refused(n.posted().call(closure(t.token())).wait())),
+    ("posted ask", 1, |n, t| question_back(n.posted().ask(t.token()))),
+    ("waiting send", 1, |n, t| closure_back(n.waiting().send(closure(t.token())).wait())),
+    ("waiting send polled", 1, |n, t| {
+        closure_back(block_on(n.waiting().send(closure(t.token()))));
+    }),
+    ("waiting tell", 1, |n, t| {
+        back(n.waiting().tell(t.token()).within(Duration::from_secs(50))).come_back();
+    }),
+    ("waiting call", 0, |n, t| refused(n.waiting().call(closure(t.token())).wait())),
+    ("waiting ask", 0, |n, t| {
+        refused_in_time(n.waiting().ask(t.token()).within(Duration::from_secs(50)));
+    }),
+];
+
+/// Actors of an executor, one for each verb.
+struct Actors {
+    of: Vec<Actor<Counter>>,
+    handled: Counter,
+    ends: mpsc::Receiver<EndCause>,
+    undelivered: Arc<AtomicUsize>,
+}
+
+impl Actors {
+    fn on(executor: &(impl Executor + Clone + 'static)) -> Self {
+        let (ended, ends) = mpsc::channel();
+        let (handled, undelivered) = (Counter::default(), Arc::new(AtomicUsize::new(0)));
+        let one = |_| {
+            let (ended, undelivered) = (ended.clone(), undelivered.clone());
+            Actor::builder()
+                .executor(executor.clone())
+                .on_end(move |_, cause| ended.send(cause).unwrap())
+                .on_undelivered(move |_| _ = undelivered.fetch_add(1, SeqCst))
+                .spawn(handled.clone())
+                .unwrap()
+        };
+        Actors { of: VERBS.iter().map(one).collect(), handled, ends, undelivered }
+    }
+
+    /// The executor has gone, unseen.
+    fn check(self) {
+        let tally = Tally::default();
+        let mut back = 0;
+        for (actor, (name, count, verb)) in self.of.iter().zip(VERBS) {
+            let case = || format!("{name}: {actor:?}");
+            assert_eq!(actor.stop_cause(), None, "{}", case());
+            verb(actor, &tally);
+            assert_eq!(actor.stop_cause(), Some(StopCause::ExecutorGone), "{}", case());
+            // And whoever comes later.
+            verb(actor, &tally);
+            back += 2 * count;
+            assert_eq!(tally.returned(), back, "{}", case());
+            assert_eq!(actor.ended().within(Limit::Unlimited), Ok(true), "{}", case());
+        }
+        tally.check();
+        drop(self.of);
+        assert_eq!(self.handled.0.load(SeqCst), 0);
+        assert_eq!(self.undelivered.load(SeqCst), 0, "they have come back");
+        let ends = self.ends.try_iter().collect::<Vec<_>>();
+        assert_eq!(ends, vec![EndCause::Stopped(StopCause::ExecutorGone); VERBS.len()]);
+    }
+}
+
+/// Actors made before the executor goes, and after that; their senders inside a turn, and outside.
+fn check(executor: impl Executor + Clone + 'static, end: impl FnOnce()) {
+    let (before, inside) = (Actors::on(&executor), Actors::on(&executor));
+    end();
+    before.check();
+    Actors::on(&executor).check();
+    in_turn(|| inside.check());
+}
+
+#[test]
+fn a_pool_that_was_shut_down() {
+    must_end(|| {
+        let pool = ThreadPool::builder().threads(2).build().unwrap();
+        check(pool.handle(), || assert!(pool.shutdown(Limit::Unlimited).is_complete()));
+    });
+}
+
+#[test]
+fn a_pool_that_was_cut_off() {
+    must_end(|| {
+        let pool = ThreadPool::builder().threads(1).build().unwrap();
+        check(pool.handle(), || _ = pool.shutdown_now());
+    });
+}
+
+#[test]
+fn a_pool_that_is_about_to_end() {
+    must_end(|| {
+        let pool = ThreadPool::builder().threads(1).blocking(Blocking::Refuse).build().unwrap();
+        let handle = pool.handle();
+        let (open, gate) = mpsc::channel::<()>();
+        let (began, begun) = mpsc::channel();
+        let holds = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
+        let turn = move |_: &mut ()| {
+            began.send(()).unwrap();
+            let _ = gate.recv();
+        };
+        holds.send(turn).unwrap();
+        begun.recv().unwrap();
+        check(handle, || drop(pool));
+        drop(open);
+    });
+}
+
+#[test]
+fn a_queue_that_was_closed() {
+    must_end(|| {
+        let queue = DrainQueue::new();
+        check(queue.handle(), || queue.close());
+        assert_eq!(queue.run_until_closed(), 0);
+    });
+}
+
+#[test]
+fn a_queue_that_was_dropped() {
+    must_end(|| {
+        let queue = DrainQueue::new();
+        check(queue.handle(), || drop(queue));
+    });
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn a_runtime_that_was_shut_down() {
+    use tokio::runtime::Builder;
+    use turnwise::executor::Tokio;
+    for (workers, blocking) in [(0, false), (0, true), (2, false), (2, true)] {
+        must_end(move || {
+            let mut builder = match workers {
+                0 => Builder::new_current_thread(),
+                _ => Builder::new_multi_thread(),
+            };
+            let runtime = builder.worker_threads(workers.max(1)).build().unwrap();
+            let handle = runtime.handle().clone();
+            let executor = if blocking { Tokio::for_blocking(handle) } else { Tokio::new(handle) };
+            check(executor, || drop(runtime));
+        });
+    }
+}
+
+#[test]
+fn an_executor_that_says_so() {
+    #[derive(Clone, Default)]
+    struct Own(Arc<AtomicBool>);
+    impl Executor for Own {
+        fn execute(&self, drain: Drain) {
+            assert!(self.0.load(SeqCst), "nothing is sent before");
+            drop(drain);
+        }
+        fn is_closed(&self) -> bool {
+            self.0.load(SeqCst)
+        }
+    }
+    must_end(|| {
+        let own = Own::default();
+        check(own.clone(), || own.0.store(true, SeqCst));
+    });
+}
+
+/// What was accepted before is answered, whoever is told of the end first.
+#[test]
+fn what_was_accepted_before_goes_to_the_hook() {
+    must_end(|| {
+        let queue = DrainQueue::new();
+        let tally = Tally::default();
+        let (tell, told) = mpsc::channel();
+        let n = Actor::builder().executor(queue.handle());
+        let n = n
+            .on_undelivered(move |message| tell.send(message).unwrap())
+            .spawn(Counter::default())
+            .unwrap();
+        let handled = n.call(|n| n.clone());
+        n.send(closure(tally.token())).unwrap();
+        n.tell(tally.token()).unwrap();
+        let asked = n.ask(tally.token());
+        drop(queue);
+        closure_back(n.send(closure(tally.token())));
+        refused(handled.wait());
+        refused(asked.wait());
+        assert_eq!(n.ended().within(Limit::Unlimited), Ok(true));
+        let undelivered = told.try_iter().collect::<Vec<_>>();
+        assert_eq!(undelivered.len(), 2, "a question is answered, and goes to nobody else");
+        drop((undelivered, n));
+        assert_eq!((tally.created(), tally.returned(), tally.dropped()), (4, 1, 3));
+    });
+}
+
+/// An actor whose turn is suspended, with messages behind it and a thread that waits.
+struct Suspended {
+    actor: Actor<Counter>,
+    tally: Tally,
+    /// Wakes the turn.
+    promise: Promise<()>,
+    turn: Reply<()>,
+    call: Reply<()>,
+    ask: Reply<(), Token>,
+    waits: thread::JoinHandle<Result<(), AskError>>,
+    ended: mpsc::Receiver<EndCause>,
+    undelivered: Arc<AtomicUsize>,
+}
+
+impl Suspended {
+    /// `run`: runs what the executor has.
+    fn on(executor: impl Executor + 'static, run: impl Fn()) -> Self {
+        let (tally, undelivered) = (Tally::default(), Arc::new(AtomicUsize::new(0)));
+        let (end, ended) = mpsc::channel();
+        let count = undelivered.clone();
+        let actor = Actor::builder()
+            .executor(executor)
+            .on_end(move |_, cause| end.send(cause).unwrap())
+            .on_undelivered(move |_| _ = count.fetch_add(1, SeqCst))
+            .spawn(Counter::default())
+            .unwrap();
+        // A turn that is over leaves nothing that is found later.
+        let over = actor.run(async |_| yield_now().await);
+        until(|| {
+            run();
+            over.is_ready()
+        });
+        let (promise, kept) = promise();
+        let token = tally.token();
+        let turn = actor.run(async move |_| {
+            let _token = token;
+            kept.await.unwrap();
+        });
+        until(|| {
+            run();
+            waits(&actor)
+        });
+        actor.send(closure(tally.token())).unwrap();
+        let call = actor.call(closure(tally.token()));
+        let ask = actor.ask(tally.token());
+        let (theirs, token) = (actor.clone(), tally.token());
+        let thread = thread::spawn(move || theirs.with(closure(token)));
+        until(|| format!("{actor:?}").contains("a turn waits, 4 queued"));
+        Suspended { actor, tally, promise, turn, call, ask, waits: thread, ended, undelivered }
+    }
+
+    /// The executor has gone: the future was dropped, what waited was given back, all are answered.
+    fn check(self) {
+        assert_eq!(self.turn.wait(), Err(AskError::Aborted(turnwise::ActorName::ANY)));
+        refused(self.call.wait());
+        refused(self.ask.wait());
+        refused(self.waits.join().unwrap());
+        assert_eq!(self.actor.ended().within(Limit::Unlimited), Ok(true));
+        assert_eq!(self.ended.recv(), Ok(EndCause::Stopped(StopCause::ExecutorGone)));
+        assert_eq!(self.undelivered.load(SeqCst), 1, "the closure that was sent");
+        closure_back(self.actor.send(closure(self.tally.token())));
+        self.promise.keep(());
+        drop(self.actor);
+        self.tally.check();
+        assert_eq!(self.tally.dropped(), self.tally.created() - 1);
+    }
+}
+
+/// Is a turn suspended, with nothing queued?
+fn waits(actor: &Actor<Counter>) -> bool {
+    format!("{actor:?}").contains("a turn waits")
+}
+
+async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return std::task::Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
+
+#[test]
+fn a_turn_suspended_on_a_pool_that_is_shut_down() {
+    must_end(|| {
+        let pool = ThreadPool::builder().threads(2).build().unwrap();
+        let [one, other] = [(); 2].map(|()| Suspended::on(pool.handle(), || ()));
+        let shutdown = pool.shutdown(Limit::Unlimited);
+        assert_eq!(shutdown, Shutdown::Cut { dropped: 2, threads: 0 });
+        one.check();
+        other.check();
+    });
+}
+
+#[test]
+fn a_turn_suspended_on_a_pool_that_is_cut_off() {
+    must_end(|| {
+        let pool = ThreadPool::builder().threads(1).build().unwrap();
+        let suspended = Suspended::on(pool.handle(), || ());
+        assert!(!pool.shutdown_now().is_complete());
+        assert!(suspended.turn.is_ready() && suspended.call.is_ready(), "before it returns");
+        suspended.check();
+    });
+}
+
+#[test]
+fn a_turn_suspended_on_a_pool_that_is_dropped() {
+    must_end(|| {
+        let pool = ThreadPool::builder().threads(2).build().unwrap();
+        let suspended = Suspended::on(pool.handle(), || ());
+        drop(pool);
+        suspended.check();
+    });
+}
+
+/// What a pool that ends still runs may wake its turns; it is complete if none is left.
+#[test]
+fn a_turn_that_a_closing_pool_goes_on_with() {
+    must_end(|| {
+        let pool = ThreadPool::builder().threads(1).build().unwrap();
+        let n = Actor::builder().executor(pool.handle()).spawn(Counter::default()).unwrap();
+        let other = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
+        let (open, gate) = mpsc::channel::<()>();
+        let (promise, kept) = promise();
+        let turn = n.run(async move |_| kept.await.unwrap());
+        let keeps = move |_: &mut ()| {
+            gate.recv().unwrap();
+            promise.keep(7);
+        };
+        other.send(keeps).unwrap();
+        let thread = thread::spawn(move || pool.shutdown(Limit::Unlimited));
+        open.send(()).unwrap();
+        assert_eq!(thread.join().unwrap(), Shutdown::Complete);
+        assert_eq!(turn.wait(), Ok(7));
+    });
+}
+
+#[test]
+fn a_turn_suspended_on_a_queue_that_is_closed() {
+    must_end(|| {
+        let queue = DrainQueue::new();
+        let suspended = Suspended::on(queue.handle(), || _ = queue.run_until_idle());
+        queue.close();
+        suspended.check();
+        let queue = DrainQueue::new();
+        let suspended = Suspended::on(queue.handle(), || _ = queue.run_until_idle());
+        in_turn(|| queue.close());
+        suspended.check();
+    });
+}
+
+#[test]
+fn a_turn_suspended_on_a_queue_that_is_dropped() {
+    must_end(|| {
+        let queue = DrainQueue::new();
+        let suspended = Suspended::on(queue.handle(), || _ = queue.run_until_idle());
+        drop(queue);
+        suspended.check();
+    });
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn a_turn_suspended_on_a_runtime_that_is_shut_down() {
+    use tokio::runtime::Builder;
+    use turnwise::executor::Tokio;
+    for blocking in [false, true] {
+        must_end(move || {
+            let runtime = Builder::new_multi_thread().worker_threads(2).build().unwrap();
+            let handle = runtime.handle().clone();
+            let executor = if blocking { Tokio::for_blocking(handle) } else { Tokio::new(handle) };
+            let suspended = Suspended::on(executor, || ());
+            drop(runtime);
+            suspended.check();
+        });
+    }
+    must_end(|| {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let executor = Tokio::new(runtime.handle().clone());
+        let run = || runtime.block_on(async { tokio::task::yield_now().await });
+        let suspended = Suspended::on(executor, run);
+        drop(runtime);
+        suspended.check();
+    });
+}
+
+/// An executor of the program's own, which drops what it has at its end and says so when asked.
+#[derive(Clone, Default)]
+struct Own(Arc<(AtomicBool, Mutex<Vec<Drain>>)>);
+
+impl Own {
+    fn run(&self) {
+        let drains = std::mem::take(&mut *self.0.1.lock().unwrap());
+        drains.into_iter().for_each(Drain::run);
+    }
+    fn end(&self) {
+        self.0.0.store(true, SeqCst);
+    }
+}
+
+impl Executor for Own {
+    fn execute(&self, drain: Drain) {
+        if !self.is_closed() {
+            self.0.1.lock().unwrap().push(drain);
+        }
+    }
+    fn is_closed(&self) -> bool {
+        self.0.0.load(SeqCst)
+    }
+}
+
+/// The first message after the end finds it, by whatever verb.
+#[test]
+fn a_turn_suspended_on_an_executor_of_ones_own() {
+    must_end(|| {
+        for (name, count, verb) in VERBS {
+            let own = Own::default();
+            let suspended = Suspended::on(own.clone(), || own.run());
+            own.end();
+            let tally = Tally::default();
+            verb(&suspended.actor, &tally);
+            assert_eq!(tally.returned(), *count, "{name}");
+            suspended.check();
+        }
+    });
+}
+
+/// An executor that ends between the first poll and the suspension, or meanwhile.
+#[test]
+fn a_turn_that_is_suspended_as_its_executor_ends() {
+    must_end(|| {
+        for round in 0..crate::common::size(200, 5000) {
+            let pool = ThreadPool::builder().threads(1).build().unwrap();
+            let n = Actor::builder().executor(pool.handle()).spawn(Counter::default()).unwrap();
+            let (promise, kept) = promise::<()>();
+            let turn = n.run(async move |_| {
+                if round % 2 == 0 {
+                    yield_now().await;
+                }
+                kept.await.unwrap();
+            });
+            let call = n.call(closure(Tally::default().token()));
+            let _ = pool.shutdown_now();
+            assert!(turn.wait().is_err());
+            refused(call.wait());
+            assert_eq!(n.stop_cause(), Some(StopCause::ExecutorGone));
+            drop(promise);
+        }
+        // By the turn itself.
+        let queue = Arc::new(DrainQueue::new());
+        let n = Actor::builder().executor(queue.handle()).spawn(Counter::default()).unwrap();
+        let (promise, kept) = promise::<()>();
+        let theirs = queue.clone();
+        let turn = n.run(async move |_| {
+            theirs.close();
+            kept.await.unwrap();
+        });
+        assert_eq!(queue.run_until_idle(), 1);
+        assert_eq!(turn.wait(), Err(AskError::Aborted(turnwise::ActorName::ANY)));
+        assert_eq!(n.ended().within(Limit::Unlimited), Ok(true));
+        drop(promise);
+    });
+}

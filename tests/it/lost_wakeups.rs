@@ -1,0 +1,130 @@
+//! No thread that waits is forgotten.
+
+use std::hint::spin_loop;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::{Gate, Tally, must_end, until};
+use turnwise::executor::DrainQueue;
+use turnwise::{Actor, Overflow};
+
+fn spin(rounds: usize) {
+    (0..rounds).for_each(|_| spin_loop());
+}
+
+/// A sender that waits for room was forgotten. The owner looked at the seats, then let
+/// go; a sender that took its seat in between saw WATCH, which a wait for idle had set, and stayed; and
+/// after a watched release only those who wait for idleness were woken.
+///
+/// The gap is as wide as one compare-and-swap, and no code of a user runs in it: this goes round
+/// until the time is over. Two messages are one list, so WATCH stays until its end.
+#[test]
+fn sender_that_waits_for_room_is_woken() {
+    must_end(|| {
+        let tally = Tally::default();
+        let limit = Duration::from_secs(4);
+        let begun = Instant::now();
+        let mut round = 0;
+        while begun.elapsed() < Duration::from_secs(12) {
+            round += 1;
+            let actor = Actor::builder().capacity(1, Overflow::Reject).spawn(()).unwrap();
+            let (gate, go) = (Arc::new(Gate::new(2)), Arc::new(AtomicBool::new(false)));
+            let ready = Arc::new(AtomicUsize::new(0));
+            thread::scope(|scope| {
+                let (first, second, late) = (tally.token(), tally.token(), tally.token());
+                let holder = scope.spawn({
+                    let (go, gate, ready) = (go.clone(), gate.clone(), ready.clone());
+                    let actor = &actor;
+                    move || {
+                        let turn = move |(): &mut ()| {
+                            ready.fetch_add(1, SeqCst);
+                            until(|| go.load(SeqCst));
+                            gate.pass();
+                            spin(round % 97);
+                            first.handle();
+                        };
+                        type Turn = Box<dyn FnOnce(&mut ()) + Send>;
+                        let turns: [Turn; 2] =
+                            [Box::new(turn), Box::new(move |()| second.handle())];
+                        actor.send_many(turns).unwrap_or_else(|refused| panic!("{refused}"));
+                    }
+                });
+                until(|| ready.load(SeqCst) == 1);
+                // It sets WATCH, for the mailbox is busy; soon after it has begun, it sleeps.
+                let watcher = scope.spawn({
+                    let (actor, ready) = (&actor, ready.clone());
+                    move || {
+                        ready.fetch_add(1, SeqCst);
+                        actor.idle().wait().unwrap();
+                    }
+                });
+                until(|| ready.load(SeqCst) == 2);
+                (0..20).for_each(|_| thread::yield_now());
+                go.store(true, SeqCst);
+                gate.pass();
+                spin(round / 97 % 41);
+                let sent_at = Instant::now();
+                let sent = crate::verbs::send_within(&actor, limit, move |()| late.handle());
+                let took = sent_at.elapsed();
+                assert!(sent && took < limit / 2, "round {round}: forgotten for {took:?}");
+                holder.join().unwrap();
+                watcher.join().unwrap();
+            });
+        }
+        tally.check_all_handled();
+    });
+}
+
+/// A runner of a `DrainQueue` that was notified just as its time ended returned without
+/// looking, and the other runner slept on, beside a drain that nobody ran.
+#[test]
+fn queue_wakes_another_runner() {
+    must_end(|| {
+        let tally = Tally::default();
+        for round in 0..600_u64 {
+            let queue = Arc::new(DrainQueue::new());
+            let actor = Actor::builder().executor(queue.handle()).spawn(()).unwrap();
+            let ran = Arc::new(AtomicBool::new(false));
+            thread::scope(|scope| {
+                let short = Duration::from_millis(2);
+                let begun = Arc::new(std::sync::Mutex::new(None));
+                let first = scope.spawn({
+                    let (queue, begun) = (queue.clone(), begun.clone());
+                    move || {
+                        *begun.lock().unwrap() = Some(Instant::now());
+                        queue.run_for(short)
+                    }
+                });
+                until(|| begun.lock().unwrap().is_some());
+                let ends = begun.lock().unwrap().unwrap() + short;
+                // The second in line: it sleeps behind the first one.
+                let second = scope.spawn({
+                    let queue = queue.clone();
+                    move || queue.run_for(Duration::from_secs(40))
+                });
+                // Just before the time of the first one is over; earlier and earlier, in a circle.
+                let at = ends - Duration::from_micros(round * 7 % 120);
+                until(|| Instant::now() >= at);
+                let (token, tells) = (tally.token(), ran.clone());
+                let message = move |(): &mut ()| {
+                    token.handle();
+                    tells.store(true, SeqCst);
+                };
+                actor.send(message).unwrap_or_else(|refused| panic!("{refused}"));
+                let sent = Instant::now();
+                while !ran.load(SeqCst) && sent.elapsed() < Duration::from_secs(5) {
+                    thread::yield_now();
+                }
+                let in_time = ran.load(SeqCst);
+                queue.close();
+                first.join().unwrap();
+                second.join().unwrap();
+                assert!(in_time, "round {round}: a runner sleeps beside a drain");
+            });
+        }
+        tally.check_all_handled();
+    });
+}

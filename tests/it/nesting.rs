@@ -1,0 +1,218 @@
+//! A send from inside a turn runs after it, whatever the depth. All of it:
+//! `cargo test --release --test it nesting::`.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::common::{Tally, in_turn, on_small_stack, size, tireless};
+use turnwise::Actor;
+
+struct Link {
+    next: Option<Actor<Link>>,
+    visited: Arc<AtomicUsize>,
+}
+
+impl Link {
+    fn wake_next(&mut self) {
+        self.visited.fetch_add(1, Relaxed);
+        if let Some(next) = &self.next {
+            next.send(Link::wake_next).unwrap();
+        }
+    }
+}
+
+fn chain(len: usize, visited: &Arc<AtomicUsize>) -> Actor<Link> {
+    let mut next = None;
+    for _ in 0..len {
+        next = Some(tireless(Link { next, visited: visited.clone() }));
+    }
+    next.expect("a chain has a link")
+}
+
+#[test]
+fn a_million_actors_need_a_small_stack() {
+    let len = size(300_000, 1_000_000);
+    on_small_stack(move || {
+        let visited = Arc::new(AtomicUsize::new(0));
+        let first = chain(len, &visited);
+        first.send(Link::wake_next).unwrap();
+        assert_eq!(visited.load(Relaxed), len);
+        drop(first);
+        assert_eq!(Arc::strong_count(&visited), 1, "every state was dropped");
+    });
+}
+
+#[test]
+fn a_chain_is_dropped_inside_a_turn() {
+    let len = size(300_000, 1_000_000);
+    on_small_stack(move || {
+        let visited = Arc::new(AtomicUsize::new(0));
+        let first = chain(len, &visited);
+        let other = tireless(());
+        let alive = visited.clone();
+        other
+            .send(move |()| {
+                drop(first);
+                assert_eq!(Arc::strong_count(&alive), len + 2, "nothing is freed inside the turn");
+            })
+            .unwrap();
+        assert_eq!(Arc::strong_count(&visited), 1);
+        assert!(!other.is_closed());
+    });
+}
+
+#[test]
+fn a_chain_is_stopped_by_its_first_link() {
+    on_small_stack(|| {
+        let visited = Arc::new(AtomicUsize::new(0));
+        let first = chain(size(50_000, 500_000), &visited);
+        assert!(first.stop());
+        assert_eq!(
+            Arc::strong_count(&visited),
+            1,
+            "the end of a state is the end of what only it held"
+        );
+    });
+}
+
+#[test]
+fn a_million_sends_to_oneself_run_on_a_small_stack() {
+    struct Own {
+        me: Option<Actor<Own>>,
+        left: usize,
+    }
+    fn again(own: &mut Own) {
+        own.left -= 1;
+        match own.left {
+            0 => own.me = None,
+            _ => own.me.as_ref().unwrap().send(again).unwrap(),
+        }
+    }
+    on_small_stack(|| {
+        let own = tireless(Own { me: None, left: size(300_000, 1_000_000) });
+        own.with(|state| state.me = Some(own.clone())).unwrap();
+        own.send(again).unwrap();
+        assert_eq!(own.with(|own| own.left).unwrap(), 0);
+    });
+}
+
+#[test]
+fn a_nested_message_runs_right_after_the_turn() {
+    let log = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (one, two) = (Actor::new("one"), Actor::new("two"));
+    let (log1, two1) = (log.clone(), two.clone());
+    one.send(move |_| {
+        let inner = log1.clone();
+        log1.lock().unwrap().push("1 begins");
+        two1.send(move |_| inner.lock().unwrap().push("2")).unwrap();
+        log1.lock().unwrap().push("1 ends");
+    })
+    .unwrap();
+    let log3 = log.clone();
+    two.send(move |_| log3.lock().unwrap().push("3")).unwrap();
+    assert_eq!(*log.lock().unwrap(), ["1 begins", "1 ends", "2", "3"]);
+}
+
+#[test]
+fn nested_messages_to_many_run_in_the_order_sent() {
+    // More than the list holds without an allocation.
+    let actors: Vec<_> = (0..100).map(tireless).collect();
+    let log = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let first = Actor::new(());
+    let (inside, sent) = (actors.clone(), log.clone());
+    first
+        .send(move |()| {
+            for actor in &inside {
+                let log = sent.clone();
+                actor.send(move |n: &mut i32| log.lock().unwrap().push(*n)).unwrap();
+            }
+            assert!(sent.lock().unwrap().is_empty());
+        })
+        .unwrap();
+    assert_eq!(*log.lock().unwrap(), (0..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_busy_actor_gives_way_at_the_end_of_its_batch() {
+    // The first of three waiting messages sends to another actor, and to its own: what was sent
+    // before comes before, and the other one before the message that came last.
+    let log = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (one, two) = (Actor::new(()), Actor::new(()));
+    in_turn(|| {
+        for n in 1..=3 {
+            let (log, two, own) = (log.clone(), two.clone(), one.clone());
+            one.send(move |()| {
+                log.lock().unwrap().push(n);
+                if n == 1 {
+                    let last = log.clone();
+                    two.send(move |()| log.lock().unwrap().push(10)).unwrap();
+                    own.send(move |()| last.lock().unwrap().push(4)).unwrap();
+                }
+            })
+            .unwrap();
+        }
+        assert!(log.lock().unwrap().is_empty());
+    });
+    assert_eq!(*log.lock().unwrap(), [1, 2, 3, 10, 4]);
+}
+
+#[test]
+fn two_actors_that_answer_each_other_lose_nothing() {
+    struct Player {
+        other: Option<Actor<Player>>,
+        tally: Tally,
+        left: usize,
+    }
+    fn play(player: &mut Player) {
+        if player.left == 0 {
+            player.other = None;
+            return;
+        }
+        player.left -= 1;
+        let token = player.tally.token();
+        let back = move |player: &mut Player| {
+            token.handle();
+            play(player);
+        };
+        player.other.as_ref().unwrap().send(back).map_err(|_| ()).unwrap();
+    }
+    let tally = Tally::default();
+    let rounds = size(20_000, 500_000);
+    on_small_stack({
+        let tally = tally.clone();
+        move || {
+            let new = || tireless(Player { other: None, tally: tally.clone(), left: rounds });
+            let (ping, pong) = (new(), new());
+            ping.with(|player| player.other = Some(pong.clone())).unwrap();
+            pong.with(|player| player.other = Some(ping.clone())).unwrap();
+            ping.send(play).unwrap();
+            ping.with(|player| player.other = None).unwrap();
+            pong.with(|player| player.other = None).unwrap();
+        }
+    });
+    tally.check_all_handled();
+    assert_eq!(tally.created(), 2 * rounds);
+}
+
+/// What waits in its own thread's list, and was run meanwhile, makes no difference to a `with`: it
+/// runs here, and then what its turn has left.
+#[test]
+fn with_beside_an_entry_does_as_without() {
+    for sent_before in [false, true] {
+        let actor = Actor::new(());
+        let ran = Arc::new(AtomicUsize::new(0));
+        in_turn(|| {
+            if sent_before {
+                actor.send(|()| ()).unwrap();
+                actor.idle().wait().unwrap();
+            }
+            let (again, ran_later) = (actor.clone(), ran.clone());
+            let turn = move |(): &mut ()| {
+                again.send(move |()| _ = ran_later.fetch_add(1, Relaxed)).unwrap();
+            };
+            actor.with(turn).unwrap();
+            assert_eq!(ran.load(Relaxed), 1, "sent before: {sent_before}");
+        });
+    }
+}
