@@ -45,6 +45,8 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
+use std::sync::Mutex;
+use std::thread;
 
 use sync::config::COUNT_MAX;
 use word::{CLOSED, Duty, Entry, Next, ORPHAN, Refusal, Snapshot, Unscheduled, Word};
@@ -1521,8 +1523,18 @@ fn scenarios() -> impl Iterator<Item = &'static Scenario> {
 fn every_interleaving_of_the_transitions_ends_well() {
     let mut total = 0;
     let mut steps = HashSet::new();
-    for scenario in scenarios() {
-        let found = search(scenario, Fault::None);
+    let next = Mutex::new(scenarios());
+    let some = || {
+        let next = || next.lock().unwrap().next();
+        let search = |scenario| (scenario, search(scenario, Fault::None));
+        std::iter::from_fn(next).map(search).collect::<Vec<_>>()
+    };
+    let found = thread::scope(|scope| {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let searches: Vec<_> = (0..processors).map(|_| scope.spawn(some)).collect();
+        searches.into_iter().flat_map(|search| search.join().unwrap()).collect::<Vec<_>>()
+    });
+    for (scenario, found) in found {
         println!("{:>8} states: {}", found.states, scenario.name);
         if let Some((claim, trace)) = found.failure {
             panic!("{}: {claim}\n{trace}", scenario.name);
