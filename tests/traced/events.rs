@@ -119,7 +119,7 @@ fn each_failure_is_an_event_with_the_name() {
             stopped.stop();
         },
     );
-    let till = "actor=\"events::Till\"";
+    let till = "actor=\"traced::events::Till\"";
     let lost = "message discarded: accepted, not handled, and no undelivered hook";
     assert_eq!(
         said,
@@ -127,7 +127,9 @@ fn each_failure_is_an_event_with_the_name() {
             format!("WARN message={lost} {till}"),
             format!("TRACE message=budget spent: the rest goes to the executor {till}"),
             format!("ERROR message=a turn panicked: jammed {till} goes_on=false"),
-            format!("WARN message=actor stopped: a turn panicked in `events::Till`: jammed {till}"),
+            format!(
+                "WARN message=actor stopped: a turn panicked in `traced::events::Till`: jammed {till}"
+            ),
             String::from("WARN message=actor stopped: stop was requested actor=\"i32\""),
         ]
     );
