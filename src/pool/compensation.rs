@@ -22,8 +22,8 @@ use std::time::Duration;
 use super::current::WouldBlock;
 use crate::sync::{Condvar, Instant, Mutex};
 
-/// How long a thread stands by for nothing; less in a test that waits for it.
-const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
+/// How long a thread stands by for nothing.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a thread of the pool is to do next.
 pub(crate) enum Next<P> {
