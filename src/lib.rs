@@ -34,9 +34,10 @@ pub use actor::{
     promise_on,
 };
 pub use budget::Budget;
-pub use cell::config::{Overflow, PanicPolicy, Undelivered};
+pub use cell::config::{PanicPolicy, Undelivered};
 pub use cell::executor::{Drain, Executor};
 pub use cell::restarts::Restarts;
+pub use cell::settings::Overflow;
 pub use error::{
     ActorName, AskError, BuildError, Cycle, EndCause, Reason, SendError, StopCause, TurnPanic,
     Withdrawn,

@@ -28,10 +28,6 @@ mod cell {
     pub(crate) mod turn;
 
     /// What `turn.rs` needs of its floor.
-    pub(crate) mod batch {
-        #[derive(Default)]
-        pub(crate) struct Hooked;
-    }
     pub(crate) mod header {
         use std::cell::{RefCell, RefMut};
 
@@ -55,23 +51,7 @@ mod cell {
                 &self.0
             }
         }
-    }
-    pub(crate) mod owner {
-        use crate::mailbox::node::NodePtr;
-
-        pub(crate) struct Owner;
         pub(crate) struct Resting;
-        impl Owner {
-            pub(crate) fn lie_down(self) -> Resting {
-                Resting
-            }
-            pub(crate) fn put_back(&mut self, _: NodePtr) {}
-        }
-        impl Resting {
-            pub(crate) fn get_up(self) -> Owner {
-                Owner
-            }
-        }
     }
 }
 mod mailbox {
@@ -124,8 +104,7 @@ mod sync {
     }
 }
 
-use cell::header::Header;
-use cell::owner::Owner;
+use cell::header::{Header, Resting};
 use cell::turn::{Core, Cut, Keeper, TurnMut, VTable, Woken};
 use mailbox::node::NodePtr;
 
@@ -181,7 +160,7 @@ impl Real {
         })
     }
     fn suspend(&mut self) -> bool {
-        ManuallyDrop::into_inner(self.right()).suspend(Owner).map_err(forget).is_ok()
+        ManuallyDrop::into_inner(self.right()).suspend(Resting).map_err(forget).is_ok()
     }
     fn cut(&mut self) -> bool {
         taken(self.keeper().cut())

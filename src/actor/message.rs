@@ -8,7 +8,7 @@ use super::reply::promise_of;
 use super::{Actor, Promise, Reply, WeakActor};
 use crate::cell::config::Undelivered;
 use crate::cell::message::{Closure, Message};
-use crate::cell::owner::InTurn;
+use crate::cell::resident::InTurn;
 use crate::error::SendError;
 
 /// What a state does with messages of type `M`.

@@ -9,7 +9,7 @@ use super::outgoing::Shown;
 use super::{Actor, Reply, outgoing};
 use crate::cell::config::Undelivered;
 use crate::cell::message::Message;
-use crate::cell::owner::InTurn;
+use crate::cell::resident::InTurn;
 use crate::error::{SendError, StopCause};
 use crate::send::push::By;
 

@@ -24,8 +24,7 @@ use crate::sync::Mutex;
 use crate::thread::context::Local;
 use crate::thread::list::take_on_if_pending;
 use crate::time::{Clock, MonotonicClock};
-use crate::turn::deferred::give_back_here;
-use crate::turn::waking::cut_stopped;
+use crate::turn::deferred::{cut_stopped, give_back_here};
 use crate::wait_list::Waiters;
 
 /// An actor of any state, which this does not keep going.

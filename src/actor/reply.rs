@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::within::{Over, Within, question};
-use crate::cell::config::Settings;
 use crate::cell::refs::{Ref, Strong};
+use crate::cell::settings::Settings;
 use crate::error::{ActorName, AskError, Reason, SendError, Who, Withdrawn};
 use crate::mailbox::oneshot::{Accepted, Answerer, Asker, Promised, oneshot};
 use crate::panic;

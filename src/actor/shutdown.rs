@@ -47,7 +47,8 @@ use crate::sync::thread;
 use crate::thread::context::with_local;
 use crate::time::{Cutoff, Limit, Timers};
 use crate::turn::blocking::{before_pending, leave_to_others, relieve_anyway};
-use crate::turn::deferred::{give_back_here, settle};
+use crate::turn::deferred::give_back_here;
+use crate::turn::run_list::settle;
 use crate::wait_list::{Place, Waiter};
 
 /// What became of the actors of a system that was shut down: each is in one of the three.

@@ -32,11 +32,12 @@ use tracing::{Dispatch, Level, Span, dispatcher, span};
 
 use super::outgoing::Shown;
 use crate::cell::config::Undelivered;
-use crate::cell::header::{Header, OBSERVED};
+use crate::cell::header::Header;
 use crate::cell::message::{AsyncMessage, Message};
 use crate::cell::observe::Observer;
-use crate::cell::owner::InTurn;
 use crate::cell::refs::Strong;
+use crate::cell::resident::InTurn;
+use crate::cell::settings::OBSERVED;
 use crate::error::{AskError, Reason};
 use crate::panic::{self, Payload};
 use crate::time::{Clock, MonotonicClock};

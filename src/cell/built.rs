@@ -14,8 +14,8 @@ use std::ptr::NonNull;
 
 use super::config::{Hooks, Plan};
 use super::counts::Uses;
-use super::header::{Config, Kind, Traits, VTable};
 use super::reclaim::{Dead, reclaim};
+use super::settings::{Config, Kind, Traits, VTable};
 
 #[repr(C)]
 pub(super) struct Built<S> {
@@ -101,15 +101,6 @@ impl<S> BuiltRef<S> {
         built.hooks.free();
         built.config.free();
     }
-}
-
-/// The count of a built configuration.
-///
-/// # Safety
-/// `base` came from [`BuiltRef::into_base`], and is alive for as long as the result is used.
-pub(super) unsafe fn uses<'a>(base: NonNull<Config>) -> &'a Uses {
-    // SAFETY: it is alive, and the offset is that of its type.
-    unsafe { base.byte_add(base.as_ref().vtable.uses).cast::<Uses>().as_ref() }
 }
 
 impl<S> Clone for BuiltRef<S> {

@@ -1,19 +1,14 @@
-//! Actor configuration: settings, hooks and the panic policy.
+//! Actor configuration: hooks and the panic policy, beside the settings.
 
 #![forbid(unsafe_code)]
 
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
 
-use super::executor::Executor;
-use super::observe::Observers;
 use super::restarts::Restarts;
-use crate::budget::Budget;
+use super::settings::Settings;
 use crate::error::{EndCause, TurnPanic};
-use crate::mailbox::semaphore::UNBOUNDED;
 use crate::panic;
-use crate::time::{Clock, Timers};
 
 /// What becomes of an actor when one of its turns panics, or a hook of a batch, which counts as a
 /// turn here.
@@ -157,75 +152,6 @@ impl<S> fmt::Debug for Undelivered<S> {
             Undelivered::Closure(_) => "Closure",
             Undelivered::Message(_) => "Message",
         })
-    }
-}
-
-/// What a full mailbox does with one more message.
-///
-/// To drop the oldest instead, see [the cookbook](crate::guide::cookbook#only-the-newest).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Overflow {
-    /// Hands it back with [`Reason::Full`](crate::Reason::Full). A sender that would rather wait
-    /// has [`Actor::waiting`](crate::Actor::waiting).
-    Reject,
-    /// Accepts it and gives it to the undelivered hook at once: those that wait are worth more.
-    DropNewest,
-}
-
-/// What is said about an actor of any state. A clone refers to the same things.
-#[derive(Clone)]
-pub(crate) struct Settings {
-    /// The most messages that wait, or [`UNBOUNDED`].
-    pub(crate) capacity: u32,
-    pub(crate) name: Option<Arc<str>>,
-    /// Where drains go. Without one, to the fallback.
-    pub(crate) executor: Option<Arc<dyn Executor>>,
-    pub(crate) observers: Observers,
-    /// The most that one drain does.
-    pub(crate) budget: Budget,
-    pub(crate) overflow: Overflow,
-    pub(crate) clock: Option<Arc<dyn Clock>>,
-    /// Where delayed messages wait; with the same clock.
-    pub(crate) timers: Option<Timers>,
-}
-
-impl Settings {
-    pub(crate) const PLAIN: Self = Settings {
-        capacity: UNBOUNDED,
-        name: None,
-        executor: None,
-        observers: Observers::NONE,
-        budget: Budget::INLINE,
-        overflow: Overflow::Reject,
-        clock: None,
-        timers: None,
-    };
-
-    /// True if the actor is run by an executor, and by nothing else.
-    pub(crate) const fn has_executor(&self) -> bool {
-        self.executor.is_some()
-    }
-
-    /// True if it has an executor that says its end only if it is asked.
-    pub(super) fn asks_executor(&self) -> bool {
-        self.executor.as_deref().is_some_and(|executor| executor.enrolled().is_none())
-    }
-
-    /// The service that its limits of tasks and its delayed messages wait in, by the same clock.
-    pub(crate) fn service(&self) -> Timers {
-        match (&self.timers, &self.clock) {
-            (Some(timers), _) => timers.clone(),
-            (None, None) => Timers::global().clone(),
-            (None, Some(clock)) => Timers::of(clock),
-        }
-    }
-
-    /// Another clock than the machine's, unless one was chosen.
-    pub(crate) fn clock_unless_set(&mut self, clock: Option<&Arc<dyn Clock>>) {
-        if self.clock.is_none() {
-            self.clock = clock.cloned();
-        }
     }
 }
 

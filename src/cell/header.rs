@@ -41,22 +41,21 @@
 //!   drain that is out lowers it later, and then sees the mailbox pending, with the sender's
 //!   message.
 
+use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::config::Settings;
 use super::counts::{Counts, Linked};
 use super::observe::{Event, Stats};
 use super::restarts::History;
+use super::settings::{Config, Fork, Kind};
 use super::turn::Keeper;
 use crate::error::{EndCause, Reason, StopCause, TurnPanic, Who};
-use crate::mailbox::semaphore::{Semaphore, UNBOUNDED};
-use crate::mailbox::word::{CLOSED, Word};
-use crate::panic;
+use crate::mailbox::list::Batch;
+use crate::mailbox::semaphore::Semaphore;
+use crate::mailbox::word::{CLOSED, Duty, Entry, Word};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
-use crate::sync::cell::UnsafeCell;
 use crate::sync::{CachePadded, Mutex, global};
 use crate::time::{Clock, MonotonicClock};
 use crate::wait_list::Waiters;
@@ -75,219 +74,12 @@ pub(crate) const AWAITS: u64 = 16;
 const FLAGS: u64 = 31;
 /// The rest is the saved list of a pending mailbox.
 pub(super) const SAVED: u64 = !FLAGS;
-/// The most messages that are run without a drain's frame: the default budget looks at the clock
-/// after as many.
-const FEW: u32 = 8;
-
-/// What a handle says of its cell, in the lowest bits of its address.
-pub(crate) const TAGS: usize = HAS_EXECUTOR | OBSERVED | BOUNDED;
-/// The actor is run by its executor, and by nothing else.
-pub(crate) const HAS_EXECUTOR: usize = 1;
-/// Something is done around turns: no message is run but by a drain.
-pub(crate) const OBSERVED: usize = 2;
-/// Its mailbox has a capacity.
-pub(crate) const BOUNDED: usize = 4;
 
 #[repr(C)]
 pub(crate) struct Header {
     flags: AtomicU64,
     config: AtomicPtr<Config>,
     pub(crate) word: Word,
-}
-
-/// What an actor is: its type's functions, and what was said when it was built.
-#[repr(C)]
-pub(crate) struct Config {
-    pub(super) vtable: &'static VTable,
-    pub(super) kind: Kind,
-    pub(super) traits: Traits,
-    /// So many messages are run and that is all: nothing is done around their turns, no place is
-    /// counted, no clock read before them or between.
-    few: u8,
-    /// A message for a busy mailbox is pushed with no look at anything else.
-    direct: bool,
-    settings: Settings,
-}
-
-/// What a [`Config`] is the first field of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Nothing: it is the static one of its type.
-    Plain,
-    /// An allocation that is shared ([`built`](super::built)), with its hooks.
-    Built,
-    /// A [`Fork`].
-    Fork,
-}
-
-/// What is known of an actor's hooks without looking at them.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Traits {
-    /// Something else than the drop of the state is done at the end.
-    pub(super) told_of_end: bool,
-    /// It has an executor that says its end only if it is asked.
-    pub(super) asks: bool,
-}
-
-/// What takes the place of a cell's base when the cell needs an [`Ext`].
-#[repr(C)]
-pub(super) struct Fork {
-    config: Config,
-    pub(super) base: NonNull<Config>,
-    ext: Ext,
-    /// Dropped by the owner, when the actor has ended.
-    pub(super) guard: UnsafeCell<Option<Box<dyn Guard>>>,
-}
-
-/// What is dropped when an actor has ended.
-pub(crate) trait Guard: Send {}
-
-impl<T: Send> Guard for T {}
-
-impl Fork {
-    /// A fork of a base, which still is its cell's.
-    ///
-    /// # Safety
-    /// `base` is no fork, and alive as long as the cell.
-    unsafe fn of(base: NonNull<Config>) -> Self {
-        // SAFETY: it is alive.
-        let Config { vtable, kind, traits, few, direct, settings } = unsafe { base.as_ref() };
-        debug_assert_ne!(*kind, Kind::Fork);
-        let (vtable, traits, few, direct) = (*vtable, *traits, *few, *direct);
-        let (settings, ext) = (settings.clone(), Ext::new(settings.capacity));
-        let config = Config { vtable, kind: Kind::Fork, traits, few, direct, settings };
-        Fork { config, base, ext, guard: UnsafeCell::new(None) }
-    }
-
-    /// A fork for a cell to be: with what is dropped at its end, and another clock unless one
-    /// was chosen.
-    ///
-    /// # Safety
-    /// As for [`of`](Self::of).
-    pub(super) unsafe fn guarded(
-        base: NonNull<Config>,
-        guard: Box<dyn Guard>,
-        clock: Option<&Arc<dyn Clock>>,
-    ) -> *mut Config {
-        // SAFETY: it is no fork, and alive as long as the cell to be.
-        let mut fork = unsafe { Fork::of(base) };
-        fork.guard = UnsafeCell::new(Some(guard));
-        fork.config.traits.told_of_end = true;
-        fork.config.settings.clock_unless_set(clock);
-        Box::into_raw(Box::new(fork)).cast()
-    }
-
-    /// Drops what a fork holds, which is user code. What is left drops none.
-    ///
-    /// # Safety
-    /// This thread alone reaches the fork.
-    pub(super) unsafe fn empty(fork: NonNull<Fork>) {
-        // SAFETY: this thread alone reaches it.
-        let fork = unsafe { &mut *fork.as_ptr() };
-        let ext = std::mem::replace(&mut fork.ext, Ext::new(UNBOUNDED));
-        panic::ignore(|| drop(ext));
-        fork.config.free();
-    }
-}
-
-impl Config {
-    /// Drops what the settings refer to. It is user code, whose panic is ignored.
-    pub(super) fn free(&mut self) {
-        let settings = std::mem::replace(&mut self.settings, Settings::PLAIN);
-        let Settings { executor, observers, clock, timers, .. } = settings;
-        panic::ignore(|| drop(executor));
-        panic::ignore(|| drop(observers));
-        panic::ignore(|| drop(clock));
-        panic::ignore(|| drop(timers));
-    }
-
-    pub(super) const fn new(
-        vtable: &'static VTable,
-        kind: Kind,
-        traits: Traits,
-        settings: Settings,
-    ) -> Self {
-        let first_look = settings.budget.first_look();
-        let few = if !settings.observers.is_empty() || settings.capacity != UNBOUNDED {
-            0
-        } else if first_look < FEW {
-            first_look
-        } else {
-            FEW
-        };
-        let direct = settings.capacity == UNBOUNDED && !traits.asks;
-        Config { vtable, kind, traits, few: few as u8, direct, settings }
-    }
-
-    /// True if a message for a busy mailbox is pushed with no look at its capacity or its executor.
-    #[inline(always)]
-    pub(crate) fn is_direct(&self) -> bool {
-        self.direct
-    }
-
-    /// True if its executor says its end only if it is asked.
-    pub(crate) fn asks_executor(&self) -> bool {
-        self.traits.asks
-    }
-
-    /// How to move a state of this type, if it is worth it.
-    #[inline(always)]
-    pub(crate) fn moves(&self) -> Option<&'static Move> {
-        self.vtable.moves.as_ref()
-    }
-
-    /// The number of messages that may be run, and the mailbox be let go, without a drain's frame.
-    #[inline(always)]
-    pub(crate) fn few(&self) -> u8 {
-        self.few
-    }
-
-    /// The largest number of waiting messages, if there is one.
-    pub(crate) fn capacity(&self) -> Option<usize> {
-        self.is_bounded().then_some(self.settings.capacity as usize)
-    }
-
-    /// True if there is such a number.
-    pub(crate) fn is_bounded(&self) -> bool {
-        self.settings.capacity != UNBOUNDED
-    }
-
-    /// What handles say of it.
-    pub(super) fn tags(&self) -> usize {
-        let tags = [
-            (self.has_executor(), HAS_EXECUTOR),
-            (self.is_observed(), OBSERVED),
-            (self.is_bounded(), BOUNDED),
-        ];
-        tags.into_iter().filter_map(|(has, tag)| has.then_some(tag)).sum()
-    }
-
-    /// True if something is done around turns.
-    #[inline(always)]
-    pub(crate) fn is_observed(&self) -> bool {
-        !self.settings.observers.is_empty()
-    }
-
-    /// True if the end of the actor is nothing but the drop of its state.
-    #[inline(always)]
-    pub(super) fn ends_in_silence(&self) -> bool {
-        !self.traits.told_of_end
-    }
-}
-
-impl std::ops::Deref for Config {
-    type Target = Settings;
-
-    #[inline(always)]
-    fn deref(&self) -> &Settings {
-        &self.settings
-    }
-}
-
-/// How to move a small state out of its cell and back.
-pub(crate) struct Move {
-    pub(crate) out: unsafe fn(*const Header, *mut u8),
-    pub(crate) back: unsafe fn(*const Header, *const u8),
 }
 
 /// What any thread may reach of an actor that needs it.
@@ -310,7 +102,7 @@ pub(crate) struct Ext {
 }
 
 impl Ext {
-    fn new(capacity: u32) -> Self {
+    pub(super) fn new(capacity: u32) -> Self {
         Ext {
             idle_waiters: Waiters::default(),
             end_waiters: Waiters::default(),
@@ -343,23 +135,6 @@ pub(crate) enum Recovered {
     Restarts(Duration),
     /// It would be one restart too many: after this many.
     GaveUp(u32),
-}
-
-/// The functions of one state type. All but those that free are for the owner of the mailbox.
-pub(super) struct VTable {
-    pub(super) counts: usize,
-    /// Where a built configuration has its count.
-    pub(super) uses: usize,
-    /// The name of the state's type.
-    pub(super) name: fn() -> &'static str,
-    pub(super) moves: Option<Move>,
-    pub(super) end: unsafe fn(*const Header),
-    pub(super) recover: unsafe fn(*const Header, &TurnPanic) -> Recovered,
-    /// Makes the state anew, in a turn. May unwind.
-    pub(super) restart: unsafe fn(*const Header, *const ()),
-    pub(super) free: unsafe fn(*const Header),
-    /// Frees a built configuration of this state type.
-    pub(super) free_built: unsafe fn(NonNull<Config>),
 }
 
 global! {
@@ -640,6 +415,15 @@ impl Header {
         }
     }
 
+    /// Stops the actor, by its owner or by one that keeps it pending: it takes nothing new.
+    pub(crate) fn stop(&self, cause: StopCause) {
+        self.stop_because(cause);
+        if let Some((duty, _)) = self.word.raise(CLOSED, Entry::Leave) {
+            debug_assert_eq!(duty, Duty::Nothing, "an owner's mailbox is neither idle nor pending");
+            self.tell_closed();
+        }
+    }
+
     /// Raises STOP and says why, unless it is raised already: the first one counts.
     pub(crate) fn stop_because(&self, cause: StopCause) {
         let cause = self.ext_made().told.lock().cause.get_or_insert(cause).clone();
@@ -693,10 +477,10 @@ pub(super) unsafe fn recover(cell: *const Header, panic: &TurnPanic) -> Recovere
 /// Makes the state of an actor anew.
 ///
 /// # Safety
-/// The caller owns this mailbox, and runs a turn with this `env`, or none.
-pub(crate) unsafe fn restart(cell: *const Header, env: *const ()) {
+/// The caller owns this mailbox, and its state is in the cell, where nothing borrows it.
+pub(crate) unsafe fn restart(cell: *const Header) {
     // SAFETY: the owner keeps the cell, which is of the type of its functions.
-    unsafe { ((*cell).config().vtable.restart)(cell, env) }
+    unsafe { ((*cell).config().vtable.restart)(cell) }
 }
 
 /// The counts of a cell.
@@ -707,4 +491,131 @@ pub(crate) unsafe fn restart(cell: *const Header, env: *const ()) {
 pub(super) unsafe fn counts<'a>(cell: *const Header) -> &'a Counts {
     // SAFETY: it is alive, it is a pointer to all of the cell, and the offset is that of its type.
     unsafe { &*cell.byte_add((*cell).config().vtable.counts).cast::<Counts>() }
+}
+
+/// The address of a cell, in the hand of something that keeps it: a count (B3), the entry (B6), or
+/// the ownership of its mailbox (O1). It is no copy: another one is made for another keeper.
+#[repr(transparent)]
+pub(super) struct CellPtr(NonNull<Header>);
+
+// SAFETY: what is reached through it by safe code is atomic or locked, or dropped with the last
+// keeper: hooks, which are Send.
+unsafe impl Send for CellPtr {}
+// SAFETY: a shared reference reaches atomics and locks alone.
+unsafe impl Sync for CellPtr {}
+
+impl CellPtr {
+    /// # Safety
+    /// `cell` is a pointer to all of a cell, and what the result is put into keeps that cell.
+    #[inline(always)]
+    pub(super) unsafe fn new(cell: NonNull<Header>) -> Self {
+        CellPtr(cell)
+    }
+
+    /// The address once more.
+    ///
+    /// # Safety
+    /// What the result is put into keeps the cell.
+    #[inline(always)]
+    pub(super) unsafe fn again(&self) -> Self {
+        CellPtr(self.0)
+    }
+
+    #[inline(always)]
+    pub(super) fn header(&self) -> &Header {
+        // SAFETY: what this lies in keeps the cell.
+        unsafe { self.0.as_ref() }
+    }
+
+    #[inline]
+    pub(super) fn counts(&self) -> &Counts {
+        // SAFETY: what this lies in keeps the cell, and it is a pointer to all of it.
+        unsafe { counts(self.0.as_ptr()) }
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self) -> NonNull<Header> {
+        self.0
+    }
+
+    #[inline(always)]
+    pub(super) fn as_ptr(&self) -> *const Header {
+        self.0.as_ptr()
+    }
+
+    #[inline(always)]
+    pub(super) fn addr(&self) -> usize {
+        self.0.addr().get()
+    }
+}
+
+/// The right to a mailbox (O1), by itself. It is made by the step that wins the mailbox, and keeps
+/// the cell.
+#[must_use = "a mailbox whose owner is forgotten is stuck"]
+pub(super) struct Own {
+    pub(super) cell: CellPtr,
+    /// It never leaves its thread by itself.
+    thread: PhantomData<*mut ()>,
+}
+
+impl Own {
+    /// # Safety
+    /// O1: the caller's step has just won this mailbox, and makes one of these of it.
+    #[inline(always)]
+    pub(super) unsafe fn of(cell: &CellPtr) -> Self {
+        // SAFETY: O1: as long as a mailbox is owned, its cell is there.
+        let cell = unsafe { cell.again() };
+        Own { cell, thread: PhantomData }
+    }
+
+    #[inline(always)]
+    pub(super) fn header(&self) -> &Header {
+        self.cell.header()
+    }
+
+    /// The list that the last owner has saved, if it has.
+    pub(super) fn saved_list(&self) -> Batch {
+        // SAFETY: the mailbox is this one's, and the saved list with it, which is taken out.
+        unsafe { Batch::from_saved(self.header().saved()) }
+    }
+
+    /// The mailbox was let go by a step: nothing of it is touched any more.
+    #[inline(always)]
+    pub(super) fn let_go(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // O2. In a release build the mailbox is stuck, which harms no memory.
+        debug_assert!(std::thread::panicking(), "an owner was dropped without letting go");
+    }
+}
+
+/// The right to be inside of a mailbox: what a thread's frame may stand for
+/// ([`crate::thread::context`]).
+///
+/// # Safety
+/// For as long as the value lives on its thread, `cell` points to a cell that is alive, and whose
+/// mailbox is that thread's own.
+pub(crate) unsafe trait Held {
+    /// The cell.
+    fn cell(&self) -> *const Header;
+
+    /// What does not depend on its state's type.
+    fn header(&self) -> &Header {
+        // SAFETY: the cell is alive for as long as this value.
+        unsafe { &*self.cell() }
+    }
+}
+
+/// An owner on no thread: its mailbox is not idle, not pending, and run by nothing. It is passed on
+/// by the word of a suspended turn, which carries what HANDOVER does.
+///
+/// It is no `Drop`: see [`crate::turn::waking`] for what gets it up.
+#[must_use = "a mailbox whose owner is forgotten is stuck"]
+pub(crate) struct Resting {
+    pub(super) own: Own,
+    pub(super) done: u64,
 }

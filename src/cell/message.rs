@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 
 use super::config::Undelivered;
-use super::owner::InTurn;
+use super::resident::InTurn;
 use crate::error::AskError;
 
 /// A message for a state of type `S`. `Payload` is what its sender gets back when it is cancelled.

@@ -7,11 +7,12 @@
 //! | [`Ref`](refs::Ref)           | one count of the cell's memory                           | a handle, an owner, another | its drop; the last frees          |
 //! | [`Weak<S>`](refs::Weak)      | a `Ref` that knows the state's type                      | the same                    | the same                          |
 //! | [`Owner`](owner::Owner)      | the right to run the mailbox, on this thread             | the step that wins it       | release, or being left pending    |
-//! | [`Resting`](owner::Resting)  | the same, on no thread: in a suspended turn                    | its owner                   | becoming an owner again           |
+//! | [`Resting`](header::Resting) | the same, on no thread: in a suspended turn              | its owner                   | becoming an owner again           |
 //! | [`BuiltRef`](built)          | one count of a built configuration                       | a builder, clone; a cell    | its drop; the last frees          |
 //! | [`Sole`](refs::Sole)         | a cell that nothing else can reach                       | the drop of the last handle | being freed                       |
 //! | [`Drain`](executor::Drain)   | a `Ref` and the SCHEDULED bit: one entry in an executor  | `schedule`                  | being run, or dropped             |
 
+pub(crate) mod batch;
 pub(crate) mod built;
 pub(crate) mod config;
 pub(crate) mod counts;
@@ -20,10 +21,10 @@ pub(crate) mod header;
 pub(crate) mod message;
 pub(crate) mod observe;
 pub(crate) mod owner;
-mod ptr;
 pub(crate) mod reclaim;
 pub(crate) mod refs;
 pub(crate) mod resident;
 pub(crate) mod restarts;
+pub(crate) mod settings;
 pub(crate) mod turn;
 pub(crate) mod typed;

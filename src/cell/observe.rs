@@ -27,10 +27,7 @@
 use std::any::TypeId;
 use std::sync::Arc;
 
-use super::config::Plan;
-use super::header::Header;
-use super::owner::{Held, Owner};
-use super::typed::Cell;
+use super::header::{Header, Held};
 use crate::error::{AskError, Reason, SendError, StopCause, TurnPanic};
 use crate::panic::{self, Payload};
 use crate::sync::atomic::Ordering::Relaxed;
@@ -39,7 +36,7 @@ use crate::sync::atomic::Ordering::Relaxed;
 pub(crate) trait Observer: Send + Sync + 'static {
     /// A batch with this many turns ends. By its owner, between two turns: the state is there, and
     /// nothing borrows it. A panic is caught, and is the error.
-    fn batch_ends(&self, owner: &Owner, turns: u64) -> Result<(), Payload> {
+    fn batch_ends(&self, owner: &dyn Held, turns: u64) -> Result<(), Payload> {
         let _ = (owner, turns);
         Ok(())
     }
@@ -100,73 +97,8 @@ impl Observers {
         self.list().iter().any(|observer| observer.kind() == TypeId::of::<O>())
     }
 
-    fn list(&self) -> &[Arc<dyn Observer>] {
+    pub(super) fn list(&self) -> &[Arc<dyn Observer>] {
         self.0.as_deref().map_or(&[], Vec::as_slice)
-    }
-}
-
-/// The batch of one owner, of an actor that is observed.
-#[derive(Default)]
-pub(crate) struct Observed {
-    turns: u64,
-}
-
-impl Observed {
-    /// A message is taken up: it is run, or given back.
-    pub(crate) fn takes_up(&mut self, header: &Header, runs: bool) {
-        if runs {
-            self.turns += 1;
-        } else {
-            header.undelivered();
-        }
-    }
-
-    /// The turn is suspended: its batch stays open.
-    pub(crate) fn suspend(&mut self, header: &Header) {
-        header.ext_made().told.lock().turns = std::mem::take(&mut self.turns);
-    }
-
-    /// The turn goes on, and the batch that it was suspended in.
-    pub(crate) fn resume(&mut self, header: &Header) {
-        self.turns += std::mem::take(&mut header.ext_made().told.lock().turns);
-    }
-
-    /// Ends a batch that has begun: the next turn begins another one.
-    pub(crate) fn end(&mut self, owner: &mut Owner) {
-        let turns = std::mem::take(&mut self.turns);
-        if turns == 0 {
-            return;
-        }
-        let mut at = 0;
-        while let Some(observer) = owner.header().config().observers.list().get(at) {
-            if let Err(payload) = observer.batch_ends(owner, turns) {
-                owner.recover(&payload, false);
-                panic::discard(payload);
-            }
-            at += 1;
-        }
-    }
-}
-
-/// The user's hook, for actors with a state of type `S`.
-struct BatchHook<S>(Box<OnBatchEnd<S>>);
-
-type OnBatchEnd<S> = dyn Fn(&mut S, u64) + Send + Sync;
-
-impl<S: 'static> Plan<S> {
-    /// Has the hook called at the end of each batch. It takes the place of an earlier one.
-    pub(crate) fn on_batch_end(&mut self, hook: impl Fn(&mut S, u64) + Send + Sync + 'static) {
-        self.settings.observers.set(Some(BatchHook::<S>(Box::new(hook))));
-    }
-}
-
-impl<S: 'static> Observer for BatchHook<S> {
-    fn batch_ends(&self, owner: &Owner, turns: u64) -> Result<(), Payload> {
-        let hook = |state: &mut S| (self.0)(state, turns);
-        // SAFETY: B1: the owner calls this between two turns, so nothing borrows the state, and
-        // before the actor ends, so it is there. It is an S: the hook was made for the plan of such
-        // a state, whose settings are those of its cells alone.
-        panic::catch(|| unsafe { Cell::with_state(owner.cell(), hook) })
     }
 }
 
@@ -207,7 +139,7 @@ impl Counters {
 }
 
 impl Observer for Counters {
-    fn batch_ends(&self, owner: &Owner, turns: u64) -> Result<(), Payload> {
+    fn batch_ends(&self, owner: &dyn Held, turns: u64) -> Result<(), Payload> {
         Counters::count(owner.header(), |stats| stats.handled += turns);
         Ok(())
     }

@@ -10,16 +10,16 @@
 //!   reference is given up by the owner that ends the actor alone (B3).
 //! - O2: an owner is not dropped: it is released, left pending, or ends the actor for good.
 
-use std::marker::PhantomData;
-use std::ptr::NonNull;
 use std::time::Duration;
 
 use super::executor::Executor;
-use super::header::{AWAITS, ENDED, Header, Move, Recovered, SAVED, STOP, recover, restart};
-use super::ptr::CellPtr;
+use super::header::{
+    AWAITS, CellPtr, ENDED, Header, Held, Own, Recovered, Resting, SAVED, STOP, recover, restart,
+};
 use super::reclaim::{Dead, reclaim};
-use super::refs::{Queued, Ref, Scheduled, Strong, Weak};
-use super::resident::Env;
+use super::refs::{Queued, Ref, Scheduled, Strong};
+use super::settings::Move;
+use super::turn::Woken;
 use super::typed::Cell;
 use crate::error::{StopCause, TurnPanic};
 use crate::mailbox::list::{Batch, Links};
@@ -28,50 +28,6 @@ use crate::mailbox::word::{
     CLOSED, Duty, Entry, ORPHAN, Refusal, Snapshot, Unscheduled, Won, Word,
 };
 use crate::panic::{self, Payload};
-
-/// The right to a mailbox (O1), by itself. It is made by the step that wins the mailbox, and keeps
-/// the cell.
-#[must_use = "a mailbox whose owner is forgotten is stuck"]
-struct Own {
-    cell: CellPtr,
-    /// It never leaves its thread by itself.
-    thread: PhantomData<*mut ()>,
-}
-
-impl Own {
-    /// # Safety
-    /// O1: the caller's step has just won this mailbox, and makes one of these of it.
-    #[inline(always)]
-    unsafe fn of(cell: &CellPtr) -> Self {
-        // SAFETY: O1: as long as a mailbox is owned, its cell is there.
-        let cell = unsafe { cell.again() };
-        Own { cell, thread: PhantomData }
-    }
-
-    #[inline(always)]
-    fn header(&self) -> &Header {
-        self.cell.header()
-    }
-
-    /// The list that the last owner has saved, if it has.
-    fn saved_list(&self) -> Batch {
-        // SAFETY: the mailbox is this one's, and the saved list with it, which is taken out.
-        unsafe { Batch::from_saved(self.header().saved()) }
-    }
-
-    /// The mailbox was let go by a step: nothing of it is touched any more.
-    #[inline(always)]
-    fn let_go(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        // O2. In a release build the mailbox is stuck, which harms no memory.
-        debug_assert!(std::thread::panicking(), "an owner was dropped without letting go");
-    }
-}
 
 /// The right to run a mailbox, with its private list.
 #[must_use = "a mailbox whose owner is forgotten is stuck"]
@@ -87,17 +43,6 @@ pub(crate) struct Owner {
 #[must_use = "a mailbox whose owner is forgotten is stuck"]
 pub(crate) struct Claimed {
     own: Own,
-}
-
-/// The right to be inside of a mailbox: what a thread's frame may stand for
-/// ([`crate::thread::context`]).
-///
-/// # Safety
-/// For as long as the value lives on its thread, `cell` points to a cell that is alive, and whose
-/// mailbox is that thread's own.
-pub(crate) unsafe trait Held {
-    /// The cell.
-    fn cell(&self) -> *const Header;
 }
 
 // SAFETY: O1: while there is an owner, the cell is there, and no other thread owns the mailbox.
@@ -491,7 +436,7 @@ impl Owner {
 
     /// Stops the actor: what waits is given back.
     pub(crate) fn stop(&self, cause: StopCause) {
-        stop(self.header(), cause);
+        self.header().stop(cause);
     }
 
     /// Runs `f` on the state.
@@ -522,9 +467,9 @@ impl Owner {
                 }
                 Recovered::Restarts(after) if may_wait && !after.is_zero() => return Some(after),
                 Recovered::Restarts(_) => {
-                    let (cell, env) = (self.own.cell.as_ptr(), Env::of(self.own.cell.as_ptr()));
-                    // SAFETY: as above, between two turns.
-                    if let Err(payload) = panic::catch(|| unsafe { restart(cell, env.as_ptr()) }) {
+                    let cell = self.own.cell.as_ptr();
+                    // SAFETY: this is the owner, and between two turns the state is in its cell.
+                    if let Err(payload) = panic::catch(|| unsafe { restart(cell) }) {
                         panic = TurnPanic::of(self.header().name(), &payload);
                         panic::discard(payload);
                         // A factory may panic for as long as the limits allow: a stop ends that.
@@ -693,16 +638,6 @@ impl Owner {
     }
 }
 
-/// An owner on no thread: its mailbox is not idle, not pending, and run by nothing. It is passed on
-/// by the word of a suspended turn, which carries what HANDOVER does.
-///
-/// It is no `Drop`: see [`crate::turn::waking`] for what gets it up.
-#[must_use = "a mailbox whose owner is forgotten is stuck"]
-pub(crate) struct Resting {
-    own: Own,
-    done: u64,
-}
-
 impl Resting {
     /// The owner, on this thread.
     pub(crate) fn get_up(self) -> Owner {
@@ -712,50 +647,12 @@ impl Resting {
     }
 }
 
-/// Stops an actor, by its owner or by one that keeps it pending: it takes nothing new.
-pub(crate) fn stop(header: &Header, cause: StopCause) {
-    header.stop_because(cause);
-    if let Some((duty, _)) = header.word.raise(CLOSED, Entry::Leave) {
-        debug_assert_eq!(duty, Duty::Nothing, "an owner's mailbox is neither idle nor pending");
-        header.tell_closed();
-    }
-}
-
-/// The actor whose turn is under way, seen from inside.
-pub(crate) struct InTurn<'a, S> {
-    cell: CellPtr,
-    turn: PhantomData<&'a ()>,
-    of: PhantomData<fn(S) -> S>,
-}
-
-impl<'a, S> InTurn<'a, S> {
-    /// # Safety
-    /// This thread runs a turn of the mailbox of `cell`, of this state type, for as long as `'a`.
-    #[inline(always)]
-    pub(crate) unsafe fn new(cell: *const Header) -> Self {
-        // SAFETY: the cell of a turn that is under way has an address, and is kept by its owner
-        // (O1) for as long as the result is there.
-        let cell = unsafe { CellPtr::new(NonNull::new_unchecked(cell.cast_mut())) };
-        InTurn { cell, turn: PhantomData, of: PhantomData }
-    }
-
-    pub(crate) fn header(&self) -> &'a Header {
-        // SAFETY: O1: the turn's owner keeps the cell for as long as `'a`.
-        unsafe { &*self.cell.as_ptr() }
-    }
-
-    pub(crate) fn weak(&self) -> Weak<S> {
-        // SAFETY: the state is an S, as `new` was told.
-        unsafe { Weak::of(Ref::retain(&self.cell)) }
-    }
-
-    /// A handle, unless all are gone.
-    pub(crate) fn handle(&self) -> Option<Strong<S>> {
-        self.weak().upgrade()
-    }
-
-    /// Stops the actor after this turn.
-    pub(crate) fn stop(&self) {
-        stop(self.header(), StopCause::Requested);
+impl Woken {
+    /// The owner, with the turn before all that waits.
+    pub(crate) fn get_up(self) -> Owner {
+        let (turn, resting) = self.into_parts();
+        let mut owner = resting.get_up();
+        owner.put_back(turn.into_node());
+        owner
     }
 }

@@ -10,9 +10,9 @@
 use std::cell::Cell as Slot;
 use std::ptr::NonNull;
 
-use super::built::uses;
 use super::counts::Linked;
-use super::header::{Config, Header};
+use super::header::Header;
+use super::settings::{Config, uses};
 use crate::sync::thread_plain;
 
 /// What is to be freed.

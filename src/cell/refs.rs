@@ -16,11 +16,10 @@ use super::built::BuiltRef;
 use super::config::UndeliveredHook;
 use super::counts::Counts;
 use super::executor::Drain;
-use super::header::{Guard, HAS_EXECUTOR, Header, Kind, TAGS};
-use super::owner::Held;
-use super::ptr::CellPtr;
+use super::header::{CellPtr, Header, Held};
 use super::reclaim::{Dead, reclaim};
-use super::typed::Cell;
+use super::settings::{Guard, HAS_EXECUTOR, Kind, TAGS};
+use super::typed::{Cell, Counted};
 use crate::mailbox::word::Snapshot;
 use crate::time::Clock;
 
@@ -419,18 +418,6 @@ impl<S> Strong<S> {
     #[inline]
     pub(crate) unsafe fn release(&mut self) -> bool {
         self.counts().release_handle()
-    }
-}
-
-/// One handle of a cell whose state is an S, which was counted.
-pub(super) struct Counted<S>(CellPtr, PhantomData<fn(S) -> S>);
-
-impl<S> Counted<S> {
-    /// # Safety
-    /// The state is an S, and one of the cell's handles is this one (B2).
-    #[inline]
-    pub(super) unsafe fn of(cell: CellPtr) -> Self {
-        Counted(cell, PhantomData)
     }
 }
 

@@ -12,11 +12,14 @@
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 
 use super::config::UndeliveredHook;
-use super::header::{Header, Move};
-use super::owner::{Held, InTurn, Owner};
+use super::header::{CellPtr, Header, Held};
+use super::refs::{Ref, Strong, Weak};
+use super::settings::Move;
 use super::typed::Cell;
+use crate::error::StopCause;
 use crate::sync::config::HOME;
 
 #[repr(C, align(64))]
@@ -43,10 +46,10 @@ impl Env {
     /// `moves` belongs to the owner's state type, the state is there (B1), and `f` does nothing to
     /// the mailbox but run its messages.
     #[inline(always)]
-    pub(crate) unsafe fn within<R>(
-        owner: &mut Owner,
+    pub(crate) unsafe fn within<O: Held, R>(
+        owner: &mut O,
         moves: Option<&Move>,
-        f: impl FnOnce(&mut Owner, &Env) -> R,
+        f: impl FnOnce(&mut O, &Env) -> R,
     ) -> R {
         let cell = owner.cell();
         let Some(moves) = moves else { return f(owner, &Env::of(cell)) };
@@ -148,5 +151,44 @@ impl Drop for Back<'_> {
     fn drop(&mut self) {
         // SAFETY: H1: it was moved out of there, and what the turns have left is an S still.
         unsafe { (self.moves.back)(self.cell, self.state) };
+    }
+}
+
+/// The actor whose turn is under way, seen from inside.
+pub(crate) struct InTurn<'a, S> {
+    cell: CellPtr,
+    turn: PhantomData<&'a ()>,
+    of: PhantomData<fn(S) -> S>,
+}
+
+impl<'a, S> InTurn<'a, S> {
+    /// # Safety
+    /// This thread runs a turn of the mailbox of `cell`, of this state type, for as long as `'a`.
+    #[inline(always)]
+    pub(crate) unsafe fn new(cell: *const Header) -> Self {
+        // SAFETY: the cell of a turn that is under way has an address, and is kept by its owner
+        // (O1) for as long as the result is there.
+        let cell = unsafe { CellPtr::new(NonNull::new_unchecked(cell.cast_mut())) };
+        InTurn { cell, turn: PhantomData, of: PhantomData }
+    }
+
+    pub(crate) fn header(&self) -> &'a Header {
+        // SAFETY: O1: the turn's owner keeps the cell for as long as `'a`.
+        unsafe { &*self.cell.as_ptr() }
+    }
+
+    pub(crate) fn weak(&self) -> Weak<S> {
+        // SAFETY: the state is an S, as `new` was told.
+        unsafe { Weak::of(Ref::retain(&self.cell)) }
+    }
+
+    /// A handle, unless all are gone.
+    pub(crate) fn handle(&self) -> Option<Strong<S>> {
+        self.weak().upgrade()
+    }
+
+    /// Stops the actor after this turn.
+    pub(crate) fn stop(&self) {
+        self.header().stop(StopCause::Requested);
     }
 }

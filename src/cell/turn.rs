@@ -48,8 +48,7 @@
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use super::header::Header;
-use super::owner::{Owner, Resting};
+use super::header::{Header, Resting};
 use crate::mailbox::node::NodePtr;
 use crate::sync::atomic::AtomicU64;
 use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -326,11 +325,11 @@ impl TurnMut {
 
     /// The owner lies down in the turn, if a waker is there, and it was not woken already. A success
     /// is the caller's last look at the turn and at the mailbox.
-    pub(crate) fn suspend(self, owner: Owner) -> Result<(), Woken> {
+    pub(crate) fn suspend(self, resting: Resting) -> Result<(), Woken> {
         // What goes into the place keeps the turn, until the place is taken: perhaps in the very
         // step below, on another thread.
         let core = self.0.0;
-        let woken = Woken { turn: self, resting: owner.lie_down() };
+        let woken = Woken { turn: self, resting };
         // SAFETY: W1, W4: the right is in the caller's hand, so the turn is there and not suspended.
         let step = unsafe {
             core.as_ref().place.with_mut(|place| *place = Some(woken));
@@ -368,11 +367,8 @@ pub(crate) struct Woken {
 }
 
 impl Woken {
-    /// The owner, with the turn before all that waits.
-    pub(crate) fn get_up(self) -> Owner {
-        let Woken { turn, resting } = self;
-        let mut owner = resting.get_up();
-        owner.put_back(turn.into_node());
-        owner
+    /// The right to the turn, and the owner.
+    pub(super) fn into_parts(self) -> (TurnMut, Resting) {
+        (self.turn, self.resting)
     }
 }

@@ -1,18 +1,17 @@
 //! The part of an actor's memory that knows the state's type.
 
 use std::alloc::Layout;
+use std::marker::PhantomData;
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::built::{Built, BuiltRef};
-use super::config::{Hooks, PanicPolicy, Plan, Settings, UndeliveredHook};
+use super::config::{Hooks, PanicPolicy, Plan, UndeliveredHook};
 use super::counts::Counts;
-use super::header::{Config, ENDED, Fork, Guard, Header, Kind, Move, Recovered, Traits, VTable};
-use super::ptr::CellPtr;
-use super::refs::Counted;
-use super::resident::Place;
+use super::header::{CellPtr, ENDED, Header, Recovered};
 use super::restarts::Restarts;
+use super::settings::{Config, Fork, Guard, Kind, Move, Settings, Traits, VTable};
 use crate::error::TurnPanic;
 use crate::panic;
 use crate::sync::alloc::{alloc, dealloc};
@@ -251,16 +250,15 @@ impl<S> Cell<S> {
     /// Makes the state anew. Unwinds if the factory does: then it is as it was.
     ///
     /// # Safety
-    /// The caller owns this mailbox, of this state type, and its state is there, as `env` says; no
-    /// other turn is under way.
-    unsafe fn restart(cell: *const Header, env: *const ()) {
+    /// The caller owns this mailbox, of this state type, between two turns or in one that does not
+    /// borrow the state, which is in its cell.
+    unsafe fn restart(cell: *const Header) {
         // SAFETY: the owner keeps the cell (B3), which is of this type.
         let policy = unsafe { Self::typed(cell) }.hooks().map(|hooks| &hooks.policy);
         if let Some(PanicPolicy::RestartWithin(_, factory)) = policy {
             let fresh = factory();
-            // SAFETY: `env` is that of the caller's turn, and no other borrow of the state lives.
-            let mut place = unsafe { Place::<S>::of(env) };
-            let old = place.with_state(|state| std::mem::replace(state, fresh));
+            // SAFETY: B1: the caller owns it, and nothing borrows the state, which is in its cell.
+            let old = unsafe { Self::with_state(cell, |state| std::mem::replace(state, fresh)) };
             panic::ignore(|| drop(old));
         }
     }
@@ -324,4 +322,16 @@ enum After<S> {
 /// A fresh state, unless its factory panics.
 fn made_by<S>(factory: impl FnOnce() -> S) -> After<S> {
     panic::catch(factory).map_err(panic::discard).map_or(After::Stop, After::Fresh)
+}
+
+/// One handle of a cell whose state is an S, which was counted.
+pub(super) struct Counted<S>(pub(super) CellPtr, pub(super) PhantomData<fn(S) -> S>);
+
+impl<S> Counted<S> {
+    /// # Safety
+    /// The state is an S, and one of the cell's handles is this one (B2).
+    #[inline]
+    pub(super) unsafe fn of(cell: CellPtr) -> Self {
+        Counted(cell, PhantomData)
+    }
 }

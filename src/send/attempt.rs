@@ -12,8 +12,9 @@ use crate::cell::refs::Strong;
 use crate::error::{Reason, SendError};
 use crate::mailbox::word::{CLOSED, Refusal, Snapshot};
 use crate::thread::context::{Depth, Local, with_local};
-use crate::turn::deferred::{drain, settle};
+use crate::turn::deferred::drain;
 use crate::turn::run::run_alone;
+use crate::turn::run_list::settle;
 
 impl<S: 'static> Strong<S> {
     /// Runs a closure if the mailbox is idle and may be run here; else it comes back.

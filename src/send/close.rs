@@ -3,14 +3,14 @@
 use std::mem::needs_drop;
 
 use crate::cell::header::AWAITS;
-use crate::cell::owner::{Owed, stop};
+use crate::cell::owner::Owed;
 use crate::cell::refs::{Ref, Sole, Strong};
 use crate::error::StopCause;
 use crate::mailbox::word::{CLOSED, Entry, ORPHAN};
 use crate::send::push::{By, discharge};
 use crate::thread::context::{Depth, with_local};
-use crate::turn::deferred::{drain, settle};
-use crate::turn::waking::cut_stopped;
+use crate::turn::deferred::{cut_stopped, drain};
+use crate::turn::run_list::settle;
 
 impl<S> Strong<S> {
     /// Takes no new messages; those that were accepted are run. False if it was closed already.
@@ -95,7 +95,7 @@ pub(crate) fn wake_stopped(cell: &Ref) {
 
 /// Stops an actor whose turn waits, or runs, by one that borrows from that turn.
 pub(crate) fn stop_in_turn(cell: &Ref) {
-    stop(cell.header(), StopCause::Requested);
+    cell.header().stop(StopCause::Requested);
     with_local(|local| cut_stopped(local, cell, false));
 }
 

@@ -4,10 +4,12 @@
 use std::panic::resume_unwind;
 
 use super::push::{By, discharge};
-use crate::cell::config::Overflow;
+use crate::cell::header::Held;
 use crate::cell::message::{AsyncMessage, Message};
-use crate::cell::owner::{Claimed, Held, InTurn};
+use crate::cell::owner::Claimed;
 use crate::cell::refs::{Ref, Strong};
+use crate::cell::resident::InTurn;
+use crate::cell::settings::Overflow;
 use crate::error::{AskError, Reason, SendError, TurnPanic};
 use crate::mailbox::list::Chain;
 use crate::mailbox::node::Unsent;
@@ -15,12 +17,13 @@ use crate::mailbox::oneshot::{Asker, oneshot};
 use crate::mailbox::word::Snapshot;
 use crate::panic::{self, Payload};
 use crate::thread::context::{Depth, Local, with_local};
-use crate::turn::deferred::{drain, settle};
+use crate::turn::deferred::drain;
 use crate::turn::envelope::ask::{Ask, Asked};
+use crate::turn::envelope::awaited::restart_after;
 use crate::turn::envelope::awaited::{Awaited, On};
 use crate::turn::envelope::give_back;
-use crate::turn::envelope::rest::restart_after;
 use crate::turn::envelope::tell::Tell;
+use crate::turn::run_list::settle;
 
 /// The answer to a question, or where it will be.
 pub(crate) enum Answer<R, P> {

@@ -12,7 +12,8 @@ use crate::mailbox::word::{CLOSED, Entry, Refusal, Snapshot};
 use crate::thread::context::Local;
 use crate::thread::list::{defer_entry, hint_by};
 use crate::thread::schedule::{enter, is_executor_gone, schedule};
-use crate::turn::deferred::{drain, settle};
+use crate::turn::deferred::drain;
+use crate::turn::run_list::settle;
 
 /// How a message is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,9 +12,9 @@ use std::marker::PhantomData;
 use std::task::{Context, Poll};
 
 use crate::budget::Until;
-use crate::cell::header::BOUNDED;
 use crate::cell::owner::{Claimed, Owed, Owner};
 use crate::cell::refs::Strong;
+use crate::cell::settings::BOUNDED;
 use crate::error::Reason;
 use crate::mailbox::list::Links;
 use crate::mailbox::node::{Envelope, Unsent};

@@ -26,8 +26,8 @@ use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, null, null_mut, without_provenance};
 
-use crate::cell::header::Header;
-use crate::cell::owner::{Claimed, Held};
+use crate::cell::header::{Header, Held};
+use crate::cell::owner::Claimed;
 use crate::cell::refs::{Queued, Ref};
 use crate::sync::thread_plain;
 

@@ -54,7 +54,7 @@ pub(crate) fn goes_on(header: &Header) -> bool {
 }
 
 /// Sees to it that a drain is out for a pending mailbox, which `kept` keeps meanwhile. On a thread
-/// that is inside no turn, [`settle`](crate::turn::deferred::settle) follows.
+/// that is inside no turn, [`settle`](crate::turn::run_list::settle) follows.
 pub(crate) fn schedule(local: &Local, kept: &impl Kept) {
     if kept.header().has_executor() {
         if let Some(entry) = kept.schedule() {
@@ -67,7 +67,7 @@ pub(crate) fn schedule(local: &Local, kept: &impl Kept) {
 }
 
 /// Leaves the mailbox pending, for another thread: where it is at home. On a thread that is inside
-/// no turn, [`settle`](crate::turn::deferred::settle) follows.
+/// no turn, [`settle`](crate::turn::run_list::settle) follows.
 pub(crate) fn hand_over(local: &Local, owner: Owner) {
     if !owner.header().has_executor() {
         return schedule(local, &owner.leave_pending());

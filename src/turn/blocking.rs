@@ -13,7 +13,8 @@
 
 use std::task::Waker;
 
-use super::deferred::{schedule_if_pending, settle};
+use super::deferred::schedule_if_pending;
+use super::run_list::settle;
 use super::waking::is_turn;
 use crate::cell::refs::Ref;
 use crate::fallback;

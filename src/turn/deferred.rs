@@ -8,18 +8,17 @@
 #![forbid(unsafe_code)]
 
 use super::run::{drive, within_budget};
-use super::run_list::run_list;
-use super::waking::drops_enrolled;
+use super::run_list::{run_list, settle};
 use crate::budget::{Meter, Until};
 use crate::cell::executor::Drain;
-use crate::cell::header::STOP;
-use crate::cell::owner::Owner;
+use crate::cell::header::{AWAITS, STOP};
+use crate::cell::owner::{Owed, Owner};
 use crate::cell::refs::{Queued, Ref};
 use crate::error::StopCause;
 use crate::mailbox::chunk::Row;
 use crate::thread::context::{Leaves, Local, with_local};
 use crate::thread::list::{defer, hand_off};
-use crate::thread::schedule::{schedule, schedule_elsewhere};
+use crate::thread::schedule::{enter, hand_over, schedule, schedule_elsewhere};
 
 /// Drains within the actor's budget.
 #[inline]
@@ -37,23 +36,6 @@ pub(crate) fn drain_until(local: &Local, owner: Owner, until: &Until<'_>) {
 fn drain_by(local: &Local, owner: Owner, meter: Meter<'_>) {
     drive(local, owner, meter, &mut Row::new());
     settle(local);
-}
-
-/// Runs this thread's list, if it has one and is inside no turn.
-#[inline(always)]
-pub(crate) fn settle(local: &Local) {
-    if local.owes_anything() {
-        run_deferred(local);
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn run_deferred(local: &Local) {
-    // Asked here: the good way has one comparison.
-    if !local.in_turn() {
-        run_list(local, None, || None);
-    }
 }
 
 /// Sees to it that a pending mailbox is scheduled: for one that waits for it and must not run it,
@@ -167,4 +149,39 @@ fn dropped_unrun(drain: &mut Drain) {
             drain_by(local, owner, Meter::unlimited());
         }
     });
+}
+
+/// Cuts the turn of an actor that was stopped: what waits is given back here, if it may run here.
+pub(crate) fn cut_stopped(local: &Local, cell: &Ref, here: bool) {
+    let header = cell.header();
+    debug_assert!(header.has(STOP));
+    if !header.has(AWAITS) {
+        return;
+    }
+    // W3: the lock is in an allocation that is there on both sides.
+    let keeper = header.ext_made().turn.lock().clone();
+    let Some(woken) = keeper.and_then(|keeper| keeper.cut()) else { return };
+    let owner = woken.get_up();
+    if here && !local.in_turn() && !header.has_executor() {
+        drain(local, owner);
+    } else {
+        hand_over(local, owner);
+    }
+}
+
+/// The executor has ended, and drops what was enrolled there: a turn that is suspended is cut, and
+/// what waits behind it is given back.
+fn drops_enrolled(local: &Local, cell: &Ref) {
+    let header = cell.header();
+    if !header.has_begun_turn() {
+        return;
+    }
+    header.stop_because(StopCause::ExecutorGone);
+    if let Some(owed) = cell.close_for_entry() {
+        if let Owed::Scheduled(entry) = owed {
+            enter(local, cell, entry);
+        }
+        header.tell_closed();
+    }
+    cut_stopped(local, cell, false);
 }

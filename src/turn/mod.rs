@@ -11,5 +11,5 @@ pub(crate) mod deferred;
 pub(crate) mod envelope;
 mod job;
 pub(crate) mod run;
-mod run_list;
+pub(crate) mod run_list;
 pub(crate) mod waking;

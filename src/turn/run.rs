@@ -26,10 +26,12 @@
 //! the turns of another.
 
 use crate::budget::{Leave, Meter, Surroundings};
-use crate::cell::header::{Header, Move, stops};
-use crate::cell::observe::{Event, Observed};
-use crate::cell::owner::{Held, Owner};
+use crate::cell::batch::Observed;
+use crate::cell::header::{Header, Held, stops};
+use crate::cell::observe::Event;
+use crate::cell::owner::Owner;
 use crate::cell::resident::Env;
+use crate::cell::settings::Move;
 use crate::cell::turn::TurnMut;
 use crate::mailbox::chunk::Row;
 use crate::mailbox::node::{Ran, Taken};
@@ -39,7 +41,7 @@ use crate::pool::linger;
 use crate::thread::context::{Frame, Local};
 use crate::thread::list::defer;
 use crate::thread::schedule::{enrolls, goes_on, hand_over, hands_off};
-use crate::turn::envelope::rest::restart_after;
+use crate::turn::envelope::awaited::restart_after;
 
 struct Drive<'a> {
     local: &'a Local,
@@ -378,7 +380,7 @@ impl Drive<'_> {
             }
         });
         if lies_down {
-            match turn.suspend(owner) {
+            match turn.suspend(owner.lie_down()) {
                 Ok(()) => return Step::Done,
                 Err(woken) => owner = woken.get_up(),
             }

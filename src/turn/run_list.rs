@@ -8,8 +8,8 @@
 
 use super::run::{drive, drive_on, drive_panicked, within_budget};
 use crate::budget::{Budget, Meter, Surroundings};
-use crate::cell::header::stops;
-use crate::cell::owner::{Claimed, Few, Held, Owner};
+use crate::cell::header::{Held, stops};
+use crate::cell::owner::{Claimed, Few, Owner};
 use crate::cell::refs::{Queued, Scheduled};
 use crate::cell::resident::Env;
 use crate::mailbox::chunk::Row;
@@ -200,6 +200,23 @@ impl ListRun<'_> {
         let claimed = self.frame.take_back(lent);
         let (owner, meter) = self.owner(claimed);
         drive_panicked(self.local, owner, (taken, payload), meter, &mut self.row);
+    }
+}
+
+/// Runs this thread's list, if it has one and is inside no turn.
+#[inline(always)]
+pub(crate) fn settle(local: &Local) {
+    if local.owes_anything() {
+        run_deferred(local);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn run_deferred(local: &Local) {
+    // Asked here: the good way has one comparison.
+    if !local.in_turn() {
+        run_list(local, None, || None);
     }
 }
 

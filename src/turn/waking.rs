@@ -12,15 +12,11 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
-use super::deferred::{drain, settle};
-use crate::cell::header::{AWAITS, STOP};
-use crate::cell::owner::Owed;
-use crate::cell::refs::Ref;
+use super::run_list::settle;
 use crate::cell::turn::{Core, Keeper, TurnMut, Woken};
-use crate::error::StopCause;
-use crate::thread::context::{Leaves, Local, with_local};
+use crate::thread::context::{Leaves, with_local};
 use crate::thread::list::{defer, hand_off};
-use crate::thread::schedule::{enter, hand_over};
+use crate::thread::schedule::hand_over;
 
 static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, release);
 
@@ -92,39 +88,4 @@ fn go_on(woken: Woken) {
 /// Has a turn's future dropped at the await that it is at, or comes to.
 pub(crate) fn abort(keeper: &Keeper) {
     keeper.cut().into_iter().for_each(go_on);
-}
-
-/// Cuts the turn of an actor that was stopped: what waits is given back here, if it may run here.
-pub(crate) fn cut_stopped(local: &Local, cell: &Ref, here: bool) {
-    let header = cell.header();
-    debug_assert!(header.has(STOP));
-    if !header.has(AWAITS) {
-        return;
-    }
-    // W3: the lock is in an allocation that is there on both sides.
-    let keeper = header.ext_made().turn.lock().clone();
-    let Some(woken) = keeper.and_then(|keeper| keeper.cut()) else { return };
-    let owner = woken.get_up();
-    if here && !local.in_turn() && !header.has_executor() {
-        drain(local, owner);
-    } else {
-        hand_over(local, owner);
-    }
-}
-
-/// The executor has ended, and drops what was enrolled there: a turn that is suspended is cut, and
-/// what waits behind it is given back.
-pub(super) fn drops_enrolled(local: &Local, cell: &Ref) {
-    let header = cell.header();
-    if !header.has_begun_turn() {
-        return;
-    }
-    header.stop_because(StopCause::ExecutorGone);
-    if let Some(owed) = cell.close_for_entry() {
-        if let Owed::Scheduled(entry) = owed {
-            enter(local, cell, entry);
-        }
-        header.tell_closed();
-    }
-    cut_stopped(local, cell, false);
 }

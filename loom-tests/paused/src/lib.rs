@@ -47,8 +47,9 @@ pub use actor::{
     promise, promise_on,
 };
 pub use budget::Budget;
-pub use cell::config::{Overflow, PanicPolicy, Undelivered};
+pub use cell::config::{PanicPolicy, Undelivered};
 pub use cell::executor::{Drain, Executor};
+pub use cell::settings::Overflow;
 pub use error::{
     ActorName, AskError, BuildError, EndCause, Reason, SendError, StopCause, TurnPanic,
 };

@@ -18,8 +18,9 @@ use std::time::Duration;
 use shuttle::rand::{Rng, thread_rng};
 
 use crate::floors::actor::{Actor, Reply, WaitError, promise};
-use crate::floors::cell::config::{Overflow, PanicPolicy};
+use crate::floors::cell::config::PanicPolicy;
 use crate::floors::cell::executor::{Drain, Executor};
+use crate::floors::cell::settings::Overflow;
 use crate::floors::error::{AskError, Reason};
 use crate::floors::fallback;
 use crate::floors::time::Limit;

@@ -1,6 +1,6 @@
 //! R6: the capacity is exact at every moment.
 
-use super::super::cell::config::Overflow;
+use super::super::cell::settings::Overflow;
 use super::super::error::Reason;
 use super::*;
 

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::super::actor::WaitError;
-use super::super::cell::config::Overflow;
+use super::super::cell::settings::Overflow;
 use super::super::error::{Reason, StopCause};
 use super::super::time::Limit;
 use super::clock::{LIMIT, Steps};

@@ -4,14 +4,15 @@
 use std::cell::Cell;
 use std::task::Poll;
 
-use super::super::cell::config::Overflow;
 use super::super::cell::message::Closure;
 use super::super::cell::refs::{Queued, Strong};
+use super::super::cell::settings::Overflow;
 use super::super::mailbox::node::NodePtr;
 use super::super::mailbox::word::{Unscheduled, Word};
 use super::super::thread::context::with_local;
-use super::super::turn::deferred::{drain, settle};
+use super::super::turn::deferred::drain;
 use super::super::turn::envelope::tell::Tell;
+use super::super::turn::run_list::settle;
 use super::room::{poll, wait_for};
 use super::*;
 use crate::sync::reached;

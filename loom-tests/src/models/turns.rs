@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::super::actor::Reply;
-use super::super::cell::config::{Overflow, PanicPolicy};
+use super::super::cell::config::PanicPolicy;
+use super::super::cell::settings::Overflow;
 use super::super::error::{ActorName, AskError};
 use super::super::executor::manual::DrainQueue;
 use super::super::time::Limit;

@@ -6,7 +6,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use super::super::actor::Ending;
-use super::super::cell::config::Overflow;
+use super::super::cell::settings::Overflow;
 use super::clock::{LIMIT, Steps};
 use super::*;
 use crate::sync::thread::handles;

@@ -8,25 +8,33 @@
 //!   that time (H1: a list with such a message is run without moving the state), nothing else of the
 //!   actor runs (the mailbox is owned), and the future is dropped before its turn is over, and before
 //!   a panic of it is dealt with.
+//!
+//! The rest of an actor that has panicked is such a turn, too ([`restart_after`]). It waits for a
+//! timer, and then makes the fresh state: before all messages that wait, in the place of the one
+//! that panicked. So a stop, or the end of the executor, cuts it, and leaves the state as the panic
+//! has left it.
 
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::ptr::NonNull;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use super::slot::{Own, Slot};
 use super::{Answers, why_not};
-use crate::cell::header::Header;
+use crate::cell::header::{Header, restart};
 use crate::cell::message::AsyncMessage;
-use crate::cell::owner::InTurn;
-use crate::cell::resident::Env;
+use crate::cell::owner::Owner;
+use crate::cell::refs::Ref;
+use crate::cell::resident::{Env, InTurn};
 use crate::cell::turn::{Core, Cut, Keeper, TurnMut, VTable as TurnVTable};
 use crate::cell::typed::Cell;
 use crate::error::{ActorName, AskError, Reason, TurnPanic};
 use crate::mailbox::node::{Envelope, NodePtr, Ran, VTable};
 use crate::mailbox::oneshot::{Answerer, Asker, Question, oneshot};
 use crate::panic::{self, Payload};
+use crate::time::Sleep;
 use crate::turn::waking::with_waker;
 
 /// What a turn that may wait is made of: a message for an actor of any type.
@@ -115,7 +123,7 @@ pub(crate) struct Awaited<M: Suspends> {
 
 /// The node of a turn that goes on; no batch begins with it.
 #[repr(transparent)]
-pub(super) struct Resumed<M: Suspends>(pub(super) Awaited<M>);
+struct Resumed<M: Suspends>(Awaited<M>);
 
 /// What came of a poll.
 enum Polled<R> {
@@ -240,7 +248,7 @@ impl<S: Send + 'static, L: AsyncMessage<S>> Awaited<On<S, L>> {
 
 impl<M: Suspends> Awaited<M> {
     /// A turn of any actor, and its asker: one allocation.
-    pub(super) fn of(message: M) -> (Self, Asker<M::Answer, M::Payload>) {
+    fn of(message: M) -> (Self, Asker<M::Answer, M::Payload>) {
         let core = Core::new(const { &TurnVTable { node: node::<M>, free: free::<M> } });
         let (answerer, asker) = oneshot(Turn { core, answerer: None, slot: Slot::new(message) });
         let turn = NonNull::new(answerer.question()).expect("a question has an address");
@@ -344,5 +352,67 @@ impl From<Cut> for AskError {
             Cut::Aborted => AskError::Aborted(ActorName::ANY),
             Cut::Lost => AskError::Abandoned(ActorName::ANY),
         }
+    }
+}
+
+// The rest of an actor that has panicked.
+
+/// Makes the state anew after so long, in place of the turn that has panicked, and is counted.
+#[cold]
+pub(crate) fn restart_after(owner: &mut Owner, backoff: Duration) {
+    let (turn, _) = Awaited::of(Rest(owner.to_ref(), backoff));
+    owner.header().announce_awaits();
+    owner.put_first(NodePtr::new(Resumed(turn)));
+}
+
+struct Rest(Ref, Duration);
+
+/// The actor, and what it waits for; nothing if that cannot be waited for.
+struct Pause(Ref, Option<Sleep>);
+
+impl Suspends for Rest {
+    type Answer = ();
+    type Payload = ();
+    type Future = Pause;
+
+    unsafe fn begin(self, _: *const Header) -> Pause {
+        let Rest(cell, rest) = self;
+        // The clock is the user's: one that panics costs the rest alone.
+        let sleep = panic::catch(|| cell.header().config().service().sleep(rest));
+        Pause(cell, sleep.map_err(panic::discard).ok())
+    }
+
+    fn payload(self) {}
+
+    fn cut(pause: Pin<&mut Pause>, why: &AskError) {
+        // Its timers have ended, and nothing else would end the rest.
+        if matches!(why, AskError::Abandoned(_)) {
+            pause.restart();
+        }
+    }
+}
+
+impl Pause {
+    fn restart(&self) {
+        let cell = self.0.cell();
+        // SAFETY: it is polled, or cut, by the owner of this mailbox, in a turn (E1), with the state
+        // in its cell (E5).
+        unsafe { restart(cell) }
+    }
+}
+
+impl Future for Pause {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(sleep) = &mut self.1 {
+            let slept = panic::catch(|| Pin::new(sleep).poll(cx));
+            ready!(slept.unwrap_or_else(|payload| {
+                panic::discard(payload);
+                Poll::Ready(())
+            }));
+        }
+        self.restart();
+        Poll::Ready(())
     }
 }

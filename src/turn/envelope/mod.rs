@@ -15,7 +15,6 @@ pub(crate) mod ask;
 pub(crate) mod awaited;
 pub(crate) mod borrowed;
 pub(crate) mod lent;
-pub(crate) mod rest;
 mod slot;
 pub(crate) mod tell;
 
