@@ -49,7 +49,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use sync::config::COUNT_MAX;
-use word::{CLOSED, Duty, Entry, Next, ORPHAN, Refusal, Snapshot, Unscheduled, Word};
+use word::{CLOSED, Due, Entry, Head, Next, ORPHAN, Refusal, Snapshot, Unscheduled, Word};
 
 /// Those with a program, and the executor.
 const AGENTS: usize = 4;
@@ -470,9 +470,9 @@ impl Step<'_> {
     }
 
     /// What a message or a flag has left owing that was left pending.
-    fn see_to_it(&mut self, duty: Duty, nested: bool) {
-        match duty {
-            Duty::Scheduled => self.put_entry(),
+    fn see_to_it(&mut self, due: Due, nested: bool) {
+        match due {
+            Due::Scheduled(_) => self.put_entry(),
             // The executor comes to the entry.
             _ if self.scenario.has_executor => self.after(),
             _ if nested => self.hint(),
@@ -519,20 +519,20 @@ impl Step<'_> {
                 self.agent().sent -= n;
                 self.after();
             }
-            Ok(duty) => {
+            Ok(due) => {
                 self.check(!was_closed, "a closed mailbox accepts");
                 let link = link.expect("a push links") >> NODE_SHIFT;
                 self.world.links[usize::from(first)] = link as u8;
                 (first..=top).for_each(|node| self.world.accepted.push(node));
-                match duty {
-                    Duty::Drain => {
+                match due {
+                    Due::Drain(..) => {
                         self.own();
                         self.append_newest_first(address(top));
                         self.drive(0);
                     }
-                    Duty::TakeOver => self.take_over(address(top)),
-                    Duty::Scheduled | Duty::Schedule => self.see_to_it(duty, nested),
-                    Duty::Nothing => self.after(),
+                    Due::TakeOver(..) => self.take_over(address(top)),
+                    Due::Scheduled(_) | Due::Schedule => self.see_to_it(due, nested),
+                    Due::Nothing => self.after(),
                 }
             }
         }
@@ -546,18 +546,18 @@ impl Step<'_> {
             false => word.raise(flag, entry),
         });
         match raised {
-            Some((duty @ (Duty::Scheduled | Duty::Schedule), _)) => {
+            Some(due @ (Due::Scheduled(_) | Due::Schedule)) => {
                 self.world.phantom += u8::from(idle);
                 // It keeps an orphan, whoever runs that meanwhile.
                 self.keep();
-                self.see_to_it(duty, nested);
+                self.see_to_it(due, nested);
             }
-            Some((Duty::Drain, _)) => {
+            Some(Due::Drain(..)) => {
                 self.own();
                 self.drive(1);
             }
-            Some((Duty::TakeOver, before)) => self.take_over(before.head()),
-            Some((Duty::Nothing, _)) | None => self.after(),
+            Some(Due::TakeOver(_, Head(head))) => self.take_over(head),
+            Some(Due::Nothing) | None => self.after(),
         }
     }
 
@@ -727,8 +727,8 @@ impl Step<'_> {
                 // between makes it look again.
                 let done = std::mem::take(&mut self.agent().done);
                 let seen = self.world.word;
-                let before = self.on_word(|word| word.take(seen, done.into()));
-                self.append_newest_first(before.head());
+                let Head(head) = self.on_word(|word| word.take(seen, done.into()));
+                self.append_newest_first(head);
                 self.go(At::Turn);
                 "takes"
             }
@@ -775,7 +775,7 @@ impl Step<'_> {
             At::Leave(way, scheduled) => {
                 let done = std::mem::take(&mut self.agent().done);
                 self.agent().ways -= 1;
-                self.on_word(|word| word.set_pending(done.into(), scheduled));
+                let _ = self.on_word(|word| word.set_pending(done.into(), scheduled));
                 self.disown();
                 if self.posts_too_early(way) {
                     self.after();
@@ -789,7 +789,7 @@ impl Step<'_> {
                 "leaves it pending"
             }
             At::Schedule if self.scenario.has_executor => {
-                let entry = self.on_word(|word| word.schedule());
+                let entry = self.on_word(|word| word.schedule()).is_some();
                 self.agent().entry = entry;
                 if entry {
                     self.go(At::Enter)
@@ -842,7 +842,7 @@ impl Step<'_> {
             }
             At::UseEntry if self.fault == Fault::EntryUsedUpLate => {
                 match self.on_word(|word| word.take_over()) {
-                    Some(before) => self.take_over(before.head()),
+                    Some((_, Head(head))) => self.take_over(head),
                     None => self.go(At::EntryUsedUp),
                 }
                 "runs an entry that is still out"
@@ -855,7 +855,7 @@ impl Step<'_> {
                     false => self.on_word(|word| word.unschedule()),
                 };
                 match used_up {
-                    Unscheduled::Owns(before) => self.take_over(before.head()),
+                    Unscheduled::Owns(_, Head(head)) => self.take_over(head),
                     Unscheduled::Stale => self.after(),
                     Unscheduled::Dead => {
                         self.free();
@@ -1009,7 +1009,7 @@ impl Step<'_> {
 
     fn take_pending_or(&mut self, not: impl FnOnce(&mut Self)) {
         match self.on_word(|word| word.take_over()) {
-            Some(before) => self.take_over(before.head()),
+            Some((_, Head(head))) => self.take_over(head),
             None => not(self),
         }
     }
@@ -1030,8 +1030,8 @@ impl Step<'_> {
             {
                 // As the sources say it: subtract what was done, and go on.
                 let done = std::mem::take(&mut self.agent().done);
-                let before = self.on_word(|word| word.take(seen, done.into()));
-                self.append_newest_first(before.head());
+                let Head(head) = self.on_word(|word| word.take(seen, done.into()));
+                self.append_newest_first(head);
                 self.drive(0);
             }
             Next::Release(next) if !seen.has(CLOSED) && !seen.is_watched() => {

@@ -97,7 +97,7 @@ trait InLine<T>: Send + Sync {
 }
 
 /// One that waits, and what becomes of its message if that is not accepted.
-struct Place<S: 'static, E: Envelope, F> {
+struct Place<S: 'static, E: Envelope + 'static, F> {
     waits: Waits<S, E>,
     refused: F,
 }
@@ -105,7 +105,7 @@ struct Place<S: 'static, E: Envelope, F> {
 impl<S, E, T, F> InLine<T> for Place<S, E, F>
 where
     S: Send + 'static,
-    E: Envelope + Send,
+    E: Envelope + Send + 'static,
     F: Fn(&Header, E, Reason) -> T + Send + Sync,
 {
     fn wait(self: Box<Self>, at: Option<Duration>) -> Result<(), T> {

@@ -70,15 +70,13 @@ impl<S> BuiltRef<S> {
         base
     }
 
-    /// Gives up the count that a cell has, unless it is the last.
-    ///
-    /// # Safety
-    /// `base` came from [`into_base`](Self::into_base) of this type. After a `true` it is not used
-    /// again.
+    /// Gives this count up, unless it is the last: then it stays with the cell that it was taken
+    /// from, and the result is false.
     #[inline]
-    pub(super) unsafe fn give_up_unless_last(base: NonNull<Config>) -> bool {
-        // SAFETY: C1: the cell's count keeps it until it is given up.
-        unsafe { base.cast::<Built<S>>().as_ref() }.uses.release_unless_last()
+    pub(super) fn drop_unless_last(self) -> bool {
+        let given_up = self.built().uses.release_unless_last();
+        std::mem::forget(self);
+        given_up
     }
 
     /// # Safety

@@ -50,10 +50,10 @@ use super::observe::{Event, Stats};
 use super::restarts::History;
 use super::settings::{Config, Fork, Kind};
 use super::turn::Keeper;
-use crate::error::{EndCause, Reason, StopCause, TurnPanic, Who};
+use crate::error::{EndCause, Reason, StopCause, Who};
 use crate::mailbox::list::Batch;
 use crate::mailbox::semaphore::Semaphore;
-use crate::mailbox::word::{CLOSED, Duty, Entry, Word};
+use crate::mailbox::word::{CLOSED, Due, Entry, Won, Word};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use crate::sync::{CachePadded, Mutex, global};
@@ -418,8 +418,9 @@ impl Header {
     /// Stops the actor, by its owner or by one that keeps it pending: it takes nothing new.
     pub(crate) fn stop(&self, cause: StopCause) {
         self.stop_because(cause);
-        if let Some((duty, _)) = self.word.raise(CLOSED, Entry::Leave) {
-            debug_assert_eq!(duty, Duty::Nothing, "an owner's mailbox is neither idle nor pending");
+        if let Some(due) = self.word.raise(CLOSED, Entry::Leave) {
+            let is_owned = matches!(due, Due::Nothing);
+            debug_assert!(is_owned, "an owner's mailbox is neither idle nor pending");
             self.tell_closed();
         }
     }
@@ -460,18 +461,6 @@ impl Linked for Header {
         // Ordering: Relaxed. This thread has written it.
         self.flags.load(Relaxed)
     }
-}
-
-/// Tells the panic hook of an actor, does what the policy says, and reports that.
-///
-/// # Safety
-/// The caller owns this mailbox, between two turns, and its state is there.
-pub(super) unsafe fn recover(cell: *const Header, panic: &TurnPanic) -> Recovered {
-    // SAFETY: the owner keeps the cell, and the function is that of its state's type.
-    let (header, recovered) = unsafe { (&*cell, ((*cell).config().vtable.recover)(cell, panic)) };
-    let goes_on = matches!(recovered, Recovered::Resumed | Recovered::Restarts(_));
-    header.report(&Event::Panicked { panic, goes_on });
-    recovered
 }
 
 /// Makes the state of an actor anew.
@@ -559,10 +548,10 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// # Safety
-    /// O1: the caller's step has just won this mailbox, and makes one of these of it.
+    /// What a step on the word of this cell has won.
     #[inline(always)]
-    pub(super) unsafe fn of(cell: &CellPtr) -> Self {
+    pub(super) fn of(cell: &CellPtr, won: Won) -> Self {
+        assert!(won.is_of(&cell.header().word), "the right to another mailbox");
         // SAFETY: O1: as long as a mailbox is owned, its cell is there.
         let cell = unsafe { cell.again() };
         Own { cell, thread: PhantomData }

@@ -10,14 +10,17 @@
 //!   reference is given up by the owner that ends the actor alone (B3).
 //! - O2: an owner is not dropped: it is released, left pending, or ends the actor for good.
 
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use super::executor::Executor;
 use super::header::{
-    AWAITS, CellPtr, ENDED, Header, Held, Own, Recovered, Resting, SAVED, STOP, recover, restart,
+    AWAITS, CellPtr, ENDED, Header, Held, Own, Recovered, Resting, SAVED, STOP, restart,
 };
+use super::observe::Event;
 use super::reclaim::{Dead, reclaim};
 use super::refs::{Queued, Ref, Scheduled, Strong};
+use super::resident::InTurn;
 use super::settings::Move;
 use super::turn::Woken;
 use super::typed::Cell;
@@ -25,7 +28,7 @@ use crate::error::{StopCause, TurnPanic};
 use crate::mailbox::list::{Batch, Links};
 use crate::mailbox::node::{NodePtr, Taken};
 use crate::mailbox::word::{
-    CLOSED, Duty, Entry, ORPHAN, Refusal, Snapshot, Unscheduled, Won, Word,
+    CLOSED, Due, Entry, Head, ORPHAN, Raised, Refusal, Snapshot, Unscheduled, Won, Word,
 };
 use crate::panic::{self, Payload};
 
@@ -61,6 +64,41 @@ unsafe impl Held for Claimed {
     }
 }
 
+/// A claim by a handle: the state is an S. It is there, for a mailbox that has ended is closed, and
+/// is not claimed.
+#[must_use = "a mailbox whose owner is forgotten is stuck"]
+pub(crate) struct ClaimedBy<S>(Claimed, PhantomData<fn(S) -> S>);
+
+// SAFETY: O1: it is a claim, and of a mailbox whose state has that type.
+unsafe impl<S> Held for ClaimedBy<S> {
+    #[inline(always)]
+    fn cell(&self) -> *const Header {
+        self.0.cell()
+    }
+}
+
+impl<S> ClaimedBy<S> {
+    /// Runs a turn.
+    #[inline(always)]
+    pub(crate) fn turn<R>(&mut self, f: impl FnOnce(&mut S, InTurn<'_, S>) -> R) -> R {
+        let cell = self.cell();
+        // SAFETY: B1: this is the owner of a mailbox with an S, which is in its cell between two
+        // turns, and nothing borrows it. The turn is this thread's.
+        unsafe { Cell::with_state(cell, |state| f(state, InTurn::new(cell))) }
+    }
+
+    /// The claim by itself.
+    #[inline(always)]
+    pub(crate) fn into_claimed(self) -> Claimed {
+        self.0
+    }
+
+    /// This right, for any number of turns.
+    pub(crate) fn into_owner(self) -> Owner {
+        self.0.into_owner()
+    }
+}
+
 /// What a step leaves its caller owing.
 #[must_use = "a duty that is forgotten strands the mailbox"]
 pub(crate) enum Owed {
@@ -76,34 +114,31 @@ pub(crate) enum Owed {
 impl<S> Strong<S> {
     /// The right that a claim has won.
     #[inline(always)]
-    fn claim_by<E>(&self, claim: impl FnOnce(&Word) -> Result<Won, E>) -> Result<Claimed, E> {
-        claim(&self.header().word).map(|_won: Won| {
-            // SAFETY: O1: the claim has won it.
-            let own = unsafe { Own::of(&self.ptr()) };
-            Claimed { own }
-        })
+    fn claim_by<E>(&self, claim: impl FnOnce(&Word) -> Result<Won, E>) -> Result<ClaimedBy<S>, E> {
+        claim(&self.header().word)
+            .map(|won| ClaimedBy(Claimed { own: Own::of(&self.ptr(), won) }, PhantomData))
     }
 
     /// Claims an idle mailbox for one message, which the caller runs on the spot.
     #[inline(always)]
-    pub(crate) fn claim(&self) -> Result<Claimed, Snapshot> {
+    pub(crate) fn claim(&self) -> Result<ClaimedBy<S>, Snapshot> {
         self.claim_by(Word::claim)
     }
 
     /// [`claim`](Self::claim) after one that has failed, if only the entry is in its way.
     #[inline]
-    pub(crate) fn claim_beside(&self, seen: Snapshot) -> Result<Claimed, Snapshot> {
+    pub(crate) fn claim_beside(&self, seen: Snapshot) -> Result<ClaimedBy<S>, Snapshot> {
         self.claim_by(|word| word.claim_beside(seen))
     }
 
     /// Claims a mailbox for one turn if it is idle, whatever its entry does.
     #[inline]
-    pub(crate) fn claim_idle(&self) -> Result<Claimed, Snapshot> {
+    pub(crate) fn claim_idle(&self) -> Result<ClaimedBy<S>, Snapshot> {
         self.claim_by(Word::claim_idle)
     }
 
     /// [`claim`](Self::claim) for a caller that would wait anyway, after one that has failed.
-    pub(crate) fn claim_soon(&self, seen: Snapshot) -> Result<Claimed, Snapshot> {
+    pub(crate) fn claim_soon(&self, seen: Snapshot) -> Result<ClaimedBy<S>, Snapshot> {
         self.claim_by(|word| word.claim_soon(seen))
     }
 
@@ -112,9 +147,8 @@ impl<S> Strong<S> {
     pub(crate) fn leave_first(&self, node: &NodePtr) -> Result<Scheduled, Snapshot> {
         // An attempt to push it may have linked it to what is there no more.
         node.set_next(0);
-        self.header().word.leave_first(node.addr())?;
-        // SAFETY: the step has raised SCHEDULED.
-        Ok(unsafe { Scheduled::of(&self.ptr()) })
+        let raised = self.header().word.leave_first(node.addr())?;
+        Ok(Scheduled::of(&self.ptr(), raised))
     }
 
     /// Pushes nodes.
@@ -126,11 +160,21 @@ impl<S> Strong<S> {
     ) -> Result<Owed, (Links, Refusal)> {
         let nodes = (links.top(), links.len());
         match self.header().word.push(seen, nodes, entry, |head| links.link_to(head)) {
-            // SAFETY: the duty is that of this step. What it pushed is private if it was idle, and
-            // linked to the head that it replaced if not.
-            Ok(duty) => Ok(unsafe { Owed::of(&self.ptr(), duty, links.top(), 0) }),
+            Ok(due) => Ok(Owed::of(&self.ptr(), due, 0)),
             Err(refusal) => Err((links, refusal)),
         }
+    }
+
+    /// Runs `f` on the state, by the owner of this mailbox, between two turns.
+    ///
+    /// # Panics
+    /// If it is another mailbox's owner, or the actor has ended.
+    pub(crate) fn with_state<R>(&self, owner: &mut Owner, f: impl FnOnce(&mut S) -> R) -> R {
+        assert!(owner.own.cell.addr() == self.addr(), "the owner of another mailbox");
+        assert!(!owner.has_ended(), "the state is gone");
+        // SAFETY: B1: this is the owner, and no turn is under way, so the state is in the cell, and
+        // nothing borrows it. It is an S, as this handle says.
+        unsafe { Cell::with_state(owner.own.cell.as_ptr(), f) }
     }
 
     /// Raises CLOSED or ORPHAN; `None` if that was raised already, or `only_if_idle` and it is not.
@@ -140,27 +184,19 @@ impl<S> Strong<S> {
 }
 
 impl Owed {
-    /// What a step that pushes or raises leaves its caller owing.
-    ///
-    /// # Safety
-    /// The caller's step on the word of this cell has just left this duty, and makes one of these
-    /// of it. If the caller owns the mailbox now, `newest` is the newest of its messages, and
-    /// `done` what COUNT was raised by for no message.
-    unsafe fn of(cell: &CellPtr, duty: Duty, newest: u64, done: u64) -> Self {
-        // SAFETY: O1: `Drain` and `TakeOver` say that the step has won the mailbox, and the nodes
-        // from `newest` on with it; `Scheduled` that it has raised SCHEDULED.
-        unsafe {
-            match duty {
-                Duty::Nothing => Owed::Nothing,
-                Duty::Scheduled => Owed::Scheduled(Scheduled::of(cell)),
-                Duty::Schedule => Owed::Schedule,
-                Duty::Drain => {
-                    let mut owner = Owner::new(Own::of(cell), Batch::new(), done);
-                    owner.batch.append_newest_first(newest);
-                    Owed::Drain(owner)
-                }
-                Duty::TakeOver => Owed::Drain(Owner::of_pending(Own::of(cell), newest)),
+    /// What a step that pushes or raises leaves its caller owing. `done` is what COUNT was raised by
+    /// for no message, if the mailbox was idle.
+    fn of(cell: &CellPtr, due: Due, done: u64) -> Self {
+        match due {
+            Due::Nothing => Owed::Nothing,
+            Due::Scheduled(raised) => Owed::Scheduled(Scheduled::of(cell, raised)),
+            Due::Schedule => Owed::Schedule,
+            Due::Drain(won, head) => {
+                let mut owner = Owner::new(Own::of(cell, won), Batch::new(), done);
+                owner.batch.append_newest_first(head);
+                Owed::Drain(owner)
             }
+            Due::TakeOver(won, head) => Owed::Drain(Owner::of_pending(Own::of(cell, won), head)),
         }
     }
 }
@@ -170,10 +206,8 @@ fn raise(cell: &CellPtr, flag: u64, entry: Entry, only_if_idle: bool) -> Option<
     let word = &cell.header().word;
     let raised =
         if only_if_idle { word.raise_if_idle(flag, entry) } else { word.raise(flag, entry) };
-    let (duty, before) = raised?;
-    // SAFETY: the duty is that of this step, which counted for one turn if the mailbox was idle:
-    // that is none. What it found waiting is the caller's if it owns the mailbox now.
-    Some(unsafe { Owed::of(cell, duty, before.head(), 1) })
+    // It has counted for one turn if the mailbox was idle: that is none.
+    Some(Owed::of(cell, raised?, 1))
 }
 
 impl Ref {
@@ -185,9 +219,8 @@ impl Ref {
     /// Takes a pending mailbox over; `None` if it is not pending.
     #[inline]
     pub(crate) fn take_over(&self) -> Option<Owner> {
-        let before = self.header().word.take_over()?;
-        // SAFETY: O1: the step has won it, with what was in HEAD.
-        Some(unsafe { Owner::of_pending(Own::of(self.ptr()), before.head()) })
+        let (won, head) = self.header().word.take_over()?;
+        Some(Owner::of_pending(Own::of(self.ptr(), won), head))
     }
 }
 
@@ -198,10 +231,7 @@ impl Scheduled {
         let cell = self.into_cell();
         // B6: the cell is there up to this step.
         match cell.header().word.unschedule() {
-            Unscheduled::Owns(before) => {
-                // SAFETY: O1: the step has won it, with what was in HEAD.
-                Some(unsafe { Owner::of_pending(Own::of(&cell), before.head()) })
-            }
+            Unscheduled::Owns(won, head) => Some(Owner::of_pending(Own::of(&cell, won), head)),
             Unscheduled::Stale => None,
             Unscheduled::Dead => {
                 // SAFETY: B6: the step says that this entry is all that is left of the cell.
@@ -216,17 +246,20 @@ impl Scheduled {
     #[inline(always)]
     pub(crate) fn take_few(self) -> Result<Few, Self> {
         let few = u64::from(self.header().config().few());
-        let Some(before) = self.header().word.unschedule_few(few) else { return Err(self) };
-        // SAFETY: O1: the step has won it.
-        let own = unsafe { Own::of(&self.into_cell()) };
-        Ok(Few { claimed: Claimed { own }, newest: before.head(), len: before.count() })
+        match self.header().word.unschedule_few(few) {
+            None => Err(self),
+            Some((won, head, len)) => {
+                let claimed = Claimed { own: Own::of(&self.into_cell(), won) };
+                Ok(Few { claimed, head, len })
+            }
+        }
     }
 }
 
 /// The right to run a mailbox with a few messages, which were counted and are no list yet.
 pub(crate) struct Few {
     claimed: Claimed,
-    newest: u64,
+    head: Head,
     len: u64,
 }
 
@@ -246,21 +279,18 @@ impl Few {
     #[inline(always)]
     pub(crate) fn into_one(self) -> (Claimed, Taken) {
         debug_assert!(self.is_one());
-        // SAFETY: N1: the step that has won the mailbox has taken what was in HEAD.
-        (self.claimed, unsafe { Taken::at(self.newest) })
+        (self.claimed, Taken::only(self.head))
     }
 
     /// The messages go to the end of the list.
     pub(crate) fn into_list(self, list: &mut Batch) -> Claimed {
-        // SAFETY: N1: the step that has won the mailbox has taken what was in HEAD.
-        unsafe { list.append_newest_first(self.newest) };
+        list.append_newest_first(self.head);
         self.claimed
     }
 
     /// The right to run more than these.
     pub(crate) fn into_owner(self) -> Owner {
-        // SAFETY: N1: the step that has won the mailbox has taken what was in HEAD.
-        unsafe { Owner::of_pending(self.claimed.own, self.newest) }
+        Owner::of_pending(self.claimed.own, self.head)
     }
 }
 
@@ -293,17 +323,6 @@ impl Claimed {
     pub(crate) fn release_few(self, turns: u64) -> Result<(), Self> {
         let released = self.header().word.release_guess(turns).is_ok();
         self.gone_if(released)
-    }
-
-    /// Runs `f` on the state.
-    ///
-    /// # Safety
-    /// The state is an S, and the actor has not ended.
-    #[inline(always)]
-    pub(crate) unsafe fn with_state<S, R>(&mut self, f: impl FnOnce(&mut S) -> R) -> R {
-        // SAFETY: B1: this is the owner, an idle mailbox has its state in the cell, and nothing
-        // borrows it; of its type, by the caller's word.
-        unsafe { Cell::with_state(self.own.cell.as_ptr(), f) }
     }
 
     /// Lets go after the turn if nothing has come and the entry is out.
@@ -343,15 +362,11 @@ impl Owner {
         Owner { own, batch, done }
     }
 
-    /// By a step that found the mailbox pending, with `head`.
-    ///
-    /// # Safety
-    /// The nodes from `head` on are this owner's.
+    /// By a step that found the mailbox pending, with what was in HEAD.
     #[inline]
-    unsafe fn of_pending(own: Own, head: u64) -> Self {
+    fn of_pending(own: Own, head: Head) -> Self {
         let mut batch = own.saved_list();
-        // SAFETY: they are given to the list.
-        unsafe { batch.append_newest_first(head) };
+        batch.append_newest_first(head);
         Owner::new(own, batch, 0)
     }
 
@@ -408,9 +423,8 @@ impl Owner {
     /// Takes what waits, and settles what is done.
     pub(crate) fn take(&mut self, seen: Snapshot) {
         let done = std::mem::take(&mut self.done);
-        let before = self.header().word.take(seen, done);
-        // SAFETY: N1: the step has taken what was in HEAD, for the owner.
-        unsafe { self.batch.append_newest_first(before.head()) };
+        let head = self.header().word.take(seen, done);
+        self.batch.append_newest_first(head);
     }
 
     /// Settles what is done: the mailbox is not run for a time.
@@ -439,16 +453,6 @@ impl Owner {
         self.header().stop(cause);
     }
 
-    /// Runs `f` on the state.
-    ///
-    /// # Safety
-    /// The state is an S, and the actor has not ended.
-    pub(crate) unsafe fn with_state<S, R>(&mut self, f: impl FnOnce(&mut S) -> R) -> R {
-        // SAFETY: B1: this is the owner, no turn is under way, so the state is in the cell, and
-        // nothing borrows it; of its type, by the caller's word.
-        unsafe { Cell::with_state(self.own.cell.as_ptr(), f) }
-    }
-
     /// What a panic in a turn does to the actor: the hook is called, the policy acts. If the actor
     /// is to be restarted later, and that `may_wait`: after how long.
     #[cold]
@@ -458,8 +462,7 @@ impl Owner {
         }
         let mut panic = TurnPanic::of(self.header().name(), payload);
         loop {
-            // SAFETY: this is the owner, and the state is there.
-            match unsafe { recover(self.own.cell.as_ptr(), &panic) } {
+            match self.apply_policy(&panic) {
                 Recovered::Resumed => {}
                 Recovered::Stopped => self.stop(StopCause::Panicked(panic)),
                 Recovered::GaveUp(restarts) => {
@@ -481,6 +484,17 @@ impl Owner {
             }
             return None;
         }
+    }
+
+    /// Tells the panic hook, does what the policy says, and reports that.
+    fn apply_policy(&mut self, panic: &TurnPanic) -> Recovered {
+        let header = self.header();
+        // SAFETY: this is the owner, between two turns of an actor that has not ended, and the
+        // function is that of its state's type.
+        let recovered = unsafe { (header.config().vtable.recover)(self.own.cell.as_ptr(), panic) };
+        let goes_on = matches!(recovered, Recovered::Resumed | Recovered::Restarts(_));
+        header.report(&Event::Panicked { panic, goes_on });
+        recovered
     }
 
     /// This node comes before all that waits, in the place of a turn that is done; the caller is
@@ -599,7 +613,7 @@ impl Owner {
     #[must_use = "a pending mailbox has to be scheduled or deferred"]
     pub(crate) fn leave_pending(self) -> Ref {
         let cell = self.to_ref();
-        self.leave(false).let_go();
+        self.leave(false).0.let_go();
         cell
     }
 
@@ -610,11 +624,10 @@ impl Owner {
         if self.header().word.load().is_scheduled() {
             return Queued::Hint(self.leave_pending());
         }
-        let own = self.leave(true);
-        // SAFETY: the step has raised SCHEDULED.
-        let entry = unsafe { Scheduled::of(&own.cell) };
+        let (own, raised) = self.leave(true);
+        let entry = raised.map(|raised| Scheduled::of(&own.cell, raised));
         own.let_go();
-        Queued::Entry(entry)
+        Queued::Entry(entry.expect("it was left with its entry"))
     }
 
     /// For the next owner of the mailbox.
@@ -624,10 +637,10 @@ impl Owner {
     }
 
     /// Leaves the mailbox pending. What comes back is to be let go, and touches it no more.
-    fn leave(mut self, scheduled: bool) -> Own {
+    fn leave(mut self, scheduled: bool) -> (Own, Option<Raised>) {
         self.save_list();
-        self.header().word.set_pending(self.done, scheduled);
-        self.own
+        let raised = self.header().word.set_pending(self.done, scheduled);
+        (self.own, raised)
     }
 
     /// The mailbox is let go: nothing of it is touched any more.

@@ -20,7 +20,7 @@ use super::header::{CellPtr, Header, Held};
 use super::reclaim::{Dead, reclaim};
 use super::settings::{Guard, HAS_EXECUTOR, Kind, TAGS};
 use super::typed::{Cell, Counted};
-use crate::mailbox::word::Snapshot;
+use crate::mailbox::word::{Raised, Snapshot};
 use crate::time::Clock;
 
 /// What keeps a cell's memory.
@@ -72,8 +72,7 @@ impl<S> Kept for Strong<S> {
 }
 
 fn schedule(cell: &CellPtr) -> Option<Scheduled> {
-    // SAFETY: the step has raised SCHEDULED.
-    cell.header().word.schedule().then(|| unsafe { Scheduled::of(cell) })
+    cell.header().word.schedule().map(|raised| Scheduled::of(cell, raised))
 }
 
 /// One count of a cell's memory: the actor may have ended.
@@ -142,11 +141,10 @@ impl Ref {
 pub(crate) struct Scheduled(CellPtr);
 
 impl Scheduled {
-    /// # Safety
-    /// The caller's step has just raised SCHEDULED in the word of this cell, and makes one entry of
-    /// it.
+    /// The entry that a step on the word of this cell has raised SCHEDULED for.
     #[inline]
-    pub(super) unsafe fn of(cell: &CellPtr) -> Self {
+    pub(super) fn of(cell: &CellPtr, raised: Raised) -> Self {
+        assert!(raised.is_of(&cell.header().word), "the entry of another mailbox");
         // SAFETY: B6: SCHEDULED is raised for this entry, and keeps the cell.
         Scheduled(unsafe { cell.again() })
     }
@@ -378,17 +376,21 @@ impl<S> Strong<S> {
         unsafe { &*self.addr_of_cell() }
     }
 
-    /// The counts, without a look at the configuration for where they are.
+    /// The cell, whose type the handle knows.
+    #[inline(always)]
+    fn cell(&self) -> &Cell<S> {
+        // SAFETY: B3: a handle keeps the cell, whose state is an S.
+        unsafe { Cell::typed(self.addr_of_cell()) }
+    }
+
     #[inline(always)]
     fn counts(&self) -> &Counts {
-        // SAFETY: B3: a handle keeps the cell, whose state is an S.
-        unsafe { Cell::<S>::counts(self.addr_of_cell()) }
+        self.cell().counts()
     }
 
     /// The hook for undelivered messages, if there is one.
     pub(crate) fn on_undelivered(&self) -> Option<&UndeliveredHook<S>> {
-        // SAFETY: B3: a handle keeps the cell, whose state is an S.
-        unsafe { Cell::<S>::on_undelivered(self.addr_of_cell()) }
+        self.cell().on_undelivered()
     }
 
     /// Which cell it is.
@@ -477,7 +479,7 @@ impl<S> Sole<S> {
             let base = NonNull::from(self.cell.as_ref().config());
             let alone = match base.as_ref().kind {
                 Kind::Plain => true,
-                Kind::Built => BuiltRef::<S>::give_up_unless_last(base),
+                Kind::Built => BuiltRef::<S>::from_base(base.as_ptr()).drop_unless_last(),
                 Kind::Fork => false,
             };
             if alone {
@@ -513,7 +515,7 @@ impl<S> Weak<S> {
         // SAFETY: the reference keeps the cell, whose state is an S because it came from such a
         // one; the handle was counted (B2).
         unsafe {
-            let counted = Cell::<S>::counts(cell.as_ptr()).try_retain_handle();
+            let counted = Cell::<S>::typed(cell.as_ptr()).counts().try_retain_handle();
             counted.then(|| Strong::of(Counted::of(cell.again())))
         }
     }

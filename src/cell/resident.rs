@@ -123,19 +123,17 @@ impl<'a, S> Place<'a, S> {
     /// The hook for undelivered messages, if there is one.
     pub(crate) fn on_undelivered(&self) -> Option<&'a UndeliveredHook<S>> {
         // SAFETY: O1: the owner keeps the cell, which is of this state type.
-        unsafe { Cell::<S>::on_undelivered(self.env.cell) }
+        unsafe { Cell::<S>::typed(self.env.cell) }.on_undelivered()
     }
 
     /// Calls `f` with the state.
     #[inline(always)]
     pub(crate) fn with_state<R>(&mut self, f: impl FnOnce(&mut S) -> R) -> R {
         let Env { cell, state } = *self.env;
-        if state.is_null() {
-            // SAFETY: B1, H1: it is there, the owner's, and borrowed by nothing else.
-            unsafe { Cell::with_state(cell, f) }
-        } else {
-            // SAFETY: H1: an S was moved there, which is the owner's, and borrowed by nothing else.
-            f(unsafe { &mut *state.cast::<S>() })
+        // SAFETY: B1, H1: the state is the owner's, and borrowed by nothing else. It is in the cell,
+        // or an S was moved to where `state` points.
+        unsafe {
+            if state.is_null() { Cell::with_state(cell, f) } else { f(&mut *state.cast::<S>()) }
         }
     }
 }

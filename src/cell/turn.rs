@@ -171,11 +171,13 @@ impl Core {
             let lost = left & SUSPENDED != 0 && left & WAKERS == 0;
             if lost { left & !SUSPENDED | CUT | LOST } else { left }
         };
-        // SAFETY: W2: the waker is counted until this step.
-        let (left, woken) = unsafe { core.as_ref() }.step(release);
-        // SAFETY: what this step has left is what it is asked about.
-        unsafe { free_if_last(core, left) };
-        woken
+        // SAFETY: W2: the waker is counted until this step, and what the step has left is what
+        // `free_if_last` is asked about.
+        unsafe {
+            let (left, woken) = core.as_ref().step(release);
+            free_if_last(core, left);
+            woken
+        }
     }
 }
 

@@ -99,7 +99,7 @@ impl<S> Cell<S> {
     /// # Safety
     /// The cell is alive for as long as the result is used, and of this state type.
     #[inline(always)]
-    unsafe fn typed<'a>(cell: *const Header) -> &'a Self {
+    pub(super) unsafe fn typed<'a>(cell: *const Header) -> &'a Self {
         // SAFETY: it is alive, and the header is the first field of a cell of this type.
         unsafe { &*cell.cast::<Self>() }
     }
@@ -121,13 +121,9 @@ impl<S> Cell<S> {
     }
 
     /// The counts, without a look at the configuration for where they are.
-    ///
-    /// # Safety
-    /// The cell is alive for as long as the result is used, and of this state type.
     #[inline(always)]
-    pub(super) unsafe fn counts<'a>(cell: *const Header) -> &'a Counts {
-        // SAFETY: it is alive, and of this type.
-        unsafe { &(*cell.cast::<Self>()).counts }
+    pub(super) fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// Calls `f` with the state.
@@ -137,9 +133,19 @@ impl<S> Cell<S> {
     /// borrow of it lives.
     #[inline(always)]
     pub(crate) unsafe fn with_state<R>(cell: *const Header, f: impl FnOnce(&mut S) -> R) -> R {
-        // SAFETY: B1: the caller owns the mailbox, so no other thread touches the state, which is
-        // there and borrowed by nothing else.
-        unsafe { Self::typed(cell).state.with_mut(|state| f((*state).assume_init_mut())) }
+        // SAFETY: the contract of this function is that of `owned`.
+        unsafe { Self::owned(cell) }.with_state(f)
+    }
+
+    /// The cell, for the owner of its mailbox.
+    ///
+    /// # Safety
+    /// The caller owns this mailbox, of this state type, for as long as the result is used. The
+    /// state is there (B1), and no other borrow of it lives.
+    #[inline(always)]
+    unsafe fn owned<'a>(cell: *const Header) -> Owned<'a, S> {
+        // SAFETY: the owner keeps the cell (B3), which is of this type.
+        Owned(unsafe { Self::typed(cell) })
     }
 
     /// # Safety
@@ -173,12 +179,8 @@ impl<S> Cell<S> {
     }
 
     /// The hook for undelivered messages, if there is one.
-    ///
-    /// # Safety
-    /// The cell is alive for as long as the result is used, and of this state type.
-    pub(crate) unsafe fn on_undelivered<'a>(cell: *const Header) -> Option<&'a UndeliveredHook<S>> {
-        // SAFETY: it is alive, and of this type.
-        unsafe { Self::typed(cell) }.hooks()?.on_undelivered.as_ref()
+    pub(super) fn on_undelivered(&self) -> Option<&UndeliveredHook<S>> {
+        self.hooks()?.on_undelivered.as_ref()
     }
 
     /// Takes the state out, tells the end hook, drops what is left. Never unwinds.
@@ -187,12 +189,12 @@ impl<S> Cell<S> {
     /// The caller owns this mailbox, of this state type, and has just raised ENDED: no turn
     /// follows.
     unsafe fn end(cell: *const Header) {
-        // SAFETY: the owner keeps the cell (B3), which is of this type.
-        let this = unsafe { Self::typed(cell) };
+        // SAFETY: the caller owns it, and ENDED was not set before, so the state is there.
+        let owned = unsafe { Self::owned(cell) };
+        let this = owned.0;
         debug_assert!(this.header.has(ENDED));
-        // SAFETY: B1: the caller owns it, and ENDED was not set before, so the state is there;
-        // ENDED says from now on that it is not.
-        let state = this.state.with_mut(|state| unsafe { (*state).assume_init_read() });
+        // ENDED says from now on that it is gone.
+        let state = owned.into_state();
         let on_end = this.hooks().and_then(|hooks| hooks.on_end.as_ref());
         match on_end {
             Some(hook) => {
@@ -213,8 +215,9 @@ impl<S> Cell<S> {
     /// # Safety
     /// The caller owns this mailbox, of this state type, between two turns; its state is there.
     unsafe fn recover(cell: *const Header, panic: &TurnPanic) -> Recovered {
-        // SAFETY: the owner keeps the cell (B3), which is of this type.
-        let this = unsafe { Self::typed(cell) };
+        // SAFETY: the caller owns it between two turns, and its state is there.
+        let mut owned = unsafe { Self::owned(cell) };
+        let this = owned.0;
         let hooks = this.hooks();
         if let Some(on_panic) = hooks.and_then(|hooks| hooks.on_panic.as_ref()) {
             panic::ignore(|| on_panic(panic));
@@ -229,10 +232,7 @@ impl<S> Cell<S> {
             After::Stop => Recovered::Stopped,
             After::Resume => Recovered::Resumed,
             After::Fresh(fresh) => {
-                // SAFETY: B1: the caller owns it, and no turn is under way.
-                let old =
-                    unsafe { Self::with_state(cell, |state| std::mem::replace(state, fresh)) };
-                panic::ignore(|| drop(old));
+                owned.replace(fresh);
                 Recovered::Resumed
             }
             After::Restart(restarts) => {
@@ -253,13 +253,11 @@ impl<S> Cell<S> {
     /// The caller owns this mailbox, of this state type, between two turns or in one that does not
     /// borrow the state, which is in its cell.
     unsafe fn restart(cell: *const Header) {
-        // SAFETY: the owner keeps the cell (B3), which is of this type.
-        let policy = unsafe { Self::typed(cell) }.hooks().map(|hooks| &hooks.policy);
+        // SAFETY: the caller owns it, and nothing borrows the state, which is in its cell.
+        let mut owned = unsafe { Self::owned(cell) };
+        let policy = owned.0.hooks().map(|hooks| &hooks.policy);
         if let Some(PanicPolicy::RestartWithin(_, factory)) = policy {
-            let fresh = factory();
-            // SAFETY: B1: the caller owns it, and nothing borrows the state, which is in its cell.
-            let old = unsafe { Self::with_state(cell, |state| std::mem::replace(state, fresh)) };
-            panic::ignore(|| drop(old));
+            owned.replace(factory());
         }
     }
 
@@ -308,6 +306,30 @@ impl<S> Cell<S> {
             cell.drop_in_place();
             dealloc(cell.cast(), Layout::new::<Self>());
         }
+    }
+}
+
+/// The cell in the hands of its mailbox's owner, who borrows the state, which is there.
+struct Owned<'a, S>(&'a Cell<S>);
+
+impl<S> Owned<'_, S> {
+    #[inline(always)]
+    fn with_state<R>(&mut self, f: impl FnOnce(&mut S) -> R) -> R {
+        // SAFETY: B1: no other thread touches the state, which is there, and is borrowed by this
+        // alone.
+        self.0.state.with_mut(|state| f(unsafe { (*state).assume_init_mut() }))
+    }
+
+    /// Puts another state there. The drop of the old one is user code, whose panic is ignored.
+    fn replace(&mut self, fresh: S) {
+        let old = self.with_state(|state| std::mem::replace(state, fresh));
+        panic::ignore(|| drop(old));
+    }
+
+    /// Takes the state out.
+    fn into_state(self) -> S {
+        // SAFETY: B1: it is there, and is not looked at again.
+        self.0.state.with_mut(|state| unsafe { (*state).assume_init_read() })
     }
 }
 

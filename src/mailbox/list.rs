@@ -6,6 +6,7 @@
 use std::marker::PhantomData;
 
 use crate::mailbox::node::{Envelope, NodePtr, Taken};
+use crate::mailbox::word::Head;
 use crate::sync::hint::prefetch;
 
 /// A private list, oldest first.
@@ -37,11 +38,8 @@ impl Batch {
         self.head != self.tail
     }
 
-    /// Appends a list that is newest first, as it was in HEAD; 0 is an empty one.
-    ///
-    /// # Safety
-    /// The caller is the holder of all its nodes, and gives them to this list.
-    pub(crate) unsafe fn append_newest_first(&mut self, newest: u64) {
+    /// Appends what was in HEAD.
+    pub(crate) fn append_newest_first(&mut self, Head(newest): Head) {
         if newest == 0 {
             return;
         }
@@ -159,8 +157,7 @@ impl Links {
         // A push that failed has linked the oldest to a head that is not ours.
         self.first.set_next(0);
         let mut batch = Batch::new();
-        // SAFETY: L1: the nodes were these links', and are the list's now.
-        unsafe { batch.append_newest_first(self.top) };
+        batch.append_newest_first(Head(self.top));
         batch
     }
 }

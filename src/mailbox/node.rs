@@ -26,7 +26,7 @@ use std::ptr::NonNull;
 
 use super::list::Links;
 use crate::mailbox::chunk::{Row, bump, unbump};
-use crate::mailbox::word::FLAGS;
+use crate::mailbox::word::{FLAGS, Head};
 use crate::panic::Payload;
 use crate::sync::alloc::{Life, alloc, dealloc};
 use crate::sync::cell::UnsafeCell;
@@ -320,14 +320,14 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// The message at an address, as if taken off a list.
-    ///
-    /// # Safety
-    /// There is a node at this address, of which the caller is the holder (N1).
+    /// The only message that was in HEAD, as if taken off a list.
     #[inline(always)]
-    pub(crate) unsafe fn at(addr: u64) -> Self {
-        // SAFETY: the caller is its holder.
-        unsafe { NodePtr::at(addr) }.alone().0
+    pub(crate) fn only(Head(addr): Head) -> Self {
+        assert!(addr != 0, "no message");
+        // SAFETY: N1: what was in HEAD is its holder's.
+        let (taken, next) = unsafe { NodePtr::at(addr) }.alone();
+        debug_assert_eq!(next, 0, "one message");
+        taken
     }
 
     /// True if it goes on with a turn that has begun.

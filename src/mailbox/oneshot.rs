@@ -75,7 +75,7 @@ pub(crate) trait Question: Sized {
     /// # Safety
     /// The caller has won the question (Q1), which is moved out.
     unsafe fn take_payload(this: *mut Self) -> Self::Payload {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller has won the question, which is moved out here, once.
         unsafe { this.read() }.payload()
     }
 }

@@ -38,12 +38,13 @@
 //! and nothing is read through them. A waiter's message passes by the lock, one that is accepted by
 //! the word of the mailbox.
 
+use std::any::TypeId;
 use std::collections::BTreeMap;
 
 use crate::error::Reason;
 use crate::mailbox::node::{Envelope, NodePtr};
 use crate::mailbox::oneshot::{Answerer, Promised};
-use crate::mailbox::word::{Duty, Entry, Word};
+use crate::mailbox::word::{Due, Entry, Word};
 use crate::panic;
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicU64;
@@ -62,15 +63,19 @@ const PERMIT: u64 = 2;
 /// A message that was pushed nowhere, in its node.
 pub(crate) struct Unpushed {
     node: Option<NodePtr>,
-    free: unsafe fn(NodePtr),
+    /// The type of the message.
+    of: TypeId,
+    /// Drops it.
+    discard: fn(&mut Unpushed),
 }
 
 // SAFETY: it is the only holder of its node (N1), and `new` takes messages that are Send.
 unsafe impl Send for Unpushed {}
 
 impl Unpushed {
-    pub(crate) fn new<E: Envelope + Send>(message: E) -> Self {
-        Unpushed { node: Some(NodePtr::new(message)), free: free::<E> }
+    pub(crate) fn new<E: Envelope + Send + 'static>(message: E) -> Self {
+        let (node, of) = (Some(NodePtr::new(message)), TypeId::of::<E>());
+        Unpushed { node, of, discard: Unpushed::discard::<E> }
     }
 
     fn node(&self) -> &NodePtr {
@@ -84,28 +89,28 @@ impl Unpushed {
 
     /// The message.
     ///
-    /// # Safety
-    /// It was made of an E.
-    pub(crate) unsafe fn into_message<E: Envelope>(self) -> E {
-        // SAFETY: N1: this was the holder, and the node was pushed nowhere. That it holds an E is
-        // what the caller promises.
-        unsafe { self.into_node().take_back::<E>() }
+    /// # Panics
+    /// If it was made of another type.
+    pub(crate) fn into_message<E: Envelope + 'static>(mut self) -> E {
+        self.take().expect("it is taken out once, at the end")
+    }
+
+    fn take<E: Envelope + 'static>(&mut self) -> Option<E> {
+        assert!(self.of == TypeId::of::<E>(), "a message of another type");
+        // SAFETY: N1: this was the holder of the node, which was pushed nowhere, and holds an E.
+        self.node.take().map(|node| unsafe { node.take_back::<E>() })
+    }
+
+    fn discard<E: Envelope + 'static>(&mut self) {
+        let message = self.take::<E>();
+        panic::ignore(|| drop(message));
     }
 }
 
 impl Drop for Unpushed {
     fn drop(&mut self) {
-        // SAFETY: N1: this is the holder, and `new` has set the function of the message's type.
-        self.node.take().into_iter().for_each(|node| unsafe { (self.free)(node) });
+        (self.discard)(self);
     }
-}
-
-/// # Safety
-/// The node is the caller's, was made of an E, and is not used again.
-unsafe fn free<E: Envelope>(node: NodePtr) {
-    // SAFETY: N1: the node is the caller's, pushed nowhere, and holds an E.
-    let message = unsafe { node.take_back::<E>() };
-    panic::ignore(|| drop(message));
 }
 
 /// What one that waits is answered: nothing if its message was accepted, else the message and why
@@ -137,8 +142,8 @@ impl Waiter {
         // Ordering: the push is the writer side of MESSAGE for what the lock of the queue has
         // carried here.
         match word.push(word.load(), (node, 1), Entry::Leave, link) {
-            Ok(duty) => {
-                debug_assert_eq!(duty, Duty::Nothing, "the caller owns the mailbox");
+            Ok(due) => {
+                debug_assert!(matches!(due, Due::Nothing), "the caller owns the mailbox");
                 let _pushed = message.into_node();
                 answer(sender, None);
             }

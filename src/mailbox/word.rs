@@ -127,10 +127,33 @@ pub(crate) enum Duty {
     TakeOver,
 }
 
-/// A claim has won the mailbox. Made by the claims alone.
+/// A step has won the mailbox of this word. Made by such steps alone.
 #[derive(Debug)]
 #[must_use = "an owner that forgets its mailbox strands it"]
-pub(crate) struct Won(());
+pub(crate) struct Won(*const Word);
+
+/// A step has raised SCHEDULED in this word. Made by such steps alone.
+#[derive(Debug)]
+#[must_use = "an entry that is forgotten strands its mailbox"]
+pub(crate) struct Raised(*const Word);
+
+/// The nodes that a step has taken out of HEAD, newest first, or has kept from being put there:
+/// the owner's, who is their holder (N1). It may be empty.
+#[derive(Debug)]
+#[must_use = "nodes that are forgotten are leaked, with their messages"]
+pub(crate) struct Head(pub(super) u64);
+
+/// What a step that pushes or raises has left its caller owing: a [`Duty`], with the rights that go
+/// with it.
+#[derive(Debug)]
+#[must_use = "an owner that forgets its duty strands the mailbox"]
+pub(crate) enum Due {
+    Nothing,
+    Scheduled(Raised),
+    Schedule,
+    Drain(Won, Head),
+    TakeOver(Won, Head),
+}
 
 /// What an owner does whose private list is at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,11 +178,11 @@ pub(crate) enum Refusal {
 }
 
 /// What the step of an entry comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 #[must_use = "an owner that forgets its duty strands the mailbox"]
 pub(crate) enum Unscheduled {
-    /// It was pending: the caller owns it. The value before.
-    Owns(Snapshot),
+    /// It was pending: the caller owns it, and what was in HEAD.
+    Owns(Won, Head),
     /// Another thread owns it, or none does.
     Stale,
     /// The memory was left to this entry.
@@ -361,6 +384,20 @@ impl std::fmt::Debug for Snapshot {
     }
 }
 
+impl Won {
+    #[inline(always)]
+    pub(crate) fn is_of(&self, word: &Word) -> bool {
+        std::ptr::eq(self.0, word)
+    }
+}
+
+impl Raised {
+    #[inline(always)]
+    pub(crate) fn is_of(&self, word: &Word) -> bool {
+        std::ptr::eq(self.0, word)
+    }
+}
+
 /// The word itself.
 pub(crate) struct Word(AtomicU64);
 
@@ -391,7 +428,7 @@ impl Word {
         // Ordering: Acquire, reader side of HANDOVER. A failure is only the guess of the next
         // attempt.
         match self.0.compare_exchange(0, ONE, Acquire, Relaxed) {
-            Ok(_) => Ok(Won(())),
+            Ok(_) => Ok(Won(self)),
             Err(now) => Err(Snapshot(now)),
         }
     }
@@ -404,7 +441,7 @@ impl Word {
         }
         // Ordering: Acquire, reader side of HANDOVER.
         match self.0.compare_exchange(SCHEDULED, ONE | SCHEDULED, Acquire, Relaxed) {
-            Ok(_) => Ok(Won(())),
+            Ok(_) => Ok(Won(self)),
             Err(now) => Err(Snapshot(now)),
         }
     }
@@ -458,10 +495,10 @@ impl Word {
     /// The blind first attempt of a push of one node that its sender leaves: the entry is the
     /// caller's.
     #[inline(always)]
-    pub(crate) fn leave_first(&self, node: u64) -> Result<(), Snapshot> {
+    pub(crate) fn leave_first(&self, node: u64) -> Result<Raised, Snapshot> {
         // Ordering: Release, writer side of MESSAGE.
         match self.0.compare_exchange(0, ONE | node | SCHEDULED | PENDING, Release, Relaxed) {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(Raised(self)),
             Err(now) => Err(Snapshot(now)),
         }
     }
@@ -509,7 +546,7 @@ impl Word {
         (top, n): (u64, u64),
         entry: Entry,
         mut link: impl FnMut(u64),
-    ) -> Result<Duty, Refusal> {
+    ) -> Result<Due, Refusal> {
         let backoff = Backoff::new();
         let mut now = seen;
         loop {
@@ -528,62 +565,70 @@ impl Word {
                 }
             };
             match swapped {
-                Ok(_) => return Ok(duty),
+                Ok(_) => return Ok(self.due(duty, top)),
                 Err(seen) => now = Snapshot(seen),
             }
             backoff.snooze();
         }
     }
 
-    /// `raise` of CLOSED or ORPHAN, with the value it replaced; `None` if it was raised already.
-    pub(crate) fn raise(&self, flag: u64, entry: Entry) -> Option<(Duty, Snapshot)> {
+    /// What a step of this word has left owing. If the caller owns it now, the nodes from `head` on
+    /// are the caller's.
+    #[inline]
+    fn due(&self, duty: Duty, head: u64) -> Due {
+        match duty {
+            Duty::Nothing => Due::Nothing,
+            Duty::Scheduled => Due::Scheduled(Raised(self)),
+            Duty::Schedule => Due::Schedule,
+            Duty::Drain => Due::Drain(Won(self), Head(head)),
+            Duty::TakeOver => Due::TakeOver(Won(self), Head(head)),
+        }
+    }
+
+    /// `raise` of CLOSED or ORPHAN; `None` if it was raised already.
+    pub(crate) fn raise(&self, flag: u64, entry: Entry) -> Option<Due> {
         self.raise_if(flag, entry, |_| true)
     }
 
     /// `raise` of CLOSED if the mailbox is idle.
-    pub(crate) fn raise_if_idle(&self, flag: u64, entry: Entry) -> Option<(Duty, Snapshot)> {
+    pub(crate) fn raise_if_idle(&self, flag: u64, entry: Entry) -> Option<Due> {
         self.raise_if(flag, entry, |now| now.count() == 0)
     }
 
-    fn raise_if(
-        &self,
-        flag: u64,
-        entry: Entry,
-        wanted: impl Fn(Snapshot) -> bool,
-    ) -> Option<(Duty, Snapshot)> {
+    fn raise_if(&self, flag: u64, entry: Entry, wanted: impl Fn(Snapshot) -> bool) -> Option<Due> {
         let mut now = self.load();
         loop {
             let (next, duty) = if wanted(now) { now.raise(flag, entry)? } else { return None };
             // Ordering: AcqRel. Release: writer side of FAREWELL. Acquire: reader side of HANDOVER
             // and MESSAGE, if it now owns, and of MEETING, for those that wait for CLOSED.
             match self.0.compare_exchange(now.0, next.0, AcqRel, Relaxed) {
-                Ok(_) => return Some((duty, now)),
+                Ok(_) => return Some(self.due(duty, now.head())),
                 Err(seen) => now = Snapshot(seen),
             }
         }
     }
 
-    /// `take_over`: the value it replaced, with the HEAD that is now the caller's.
-    pub(crate) fn take_over(&self) -> Option<Snapshot> {
+    /// `take_over`, with the HEAD that is now the caller's.
+    pub(crate) fn take_over(&self) -> Option<(Won, Head)> {
         let mut now = self.load();
         loop {
             // Ordering: Acquire, reader side of HANDOVER (the saved list too) and of MESSAGE.
             match self.0.compare_exchange(now.0, now.take_over()?.0, Acquire, Relaxed) {
-                Ok(_) => return Some(now),
+                Ok(_) => return Some((Won(self), Head(now.head()))),
                 Err(seen) => now = Snapshot(seen),
             }
         }
     }
 
-    /// `schedule`: true if the entry is the caller's now.
-    pub(crate) fn schedule(&self) -> bool {
+    /// `schedule`: the entry is the caller's now; `None` if it is not.
+    pub(crate) fn schedule(&self) -> Option<Raised> {
         let mut now = self.load();
         loop {
-            let Some(next) = now.schedule() else { return false };
+            let next = now.schedule()?;
             // Ordering: Relaxed. As a read-modify-write it continues the release sequences that the
             // entry reads from.
             match self.0.compare_exchange(now.0, next.0, Relaxed, Relaxed) {
-                Ok(_) => return true,
+                Ok(_) => return Some(Raised(self)),
                 Err(seen) => now = Snapshot(seen),
             }
         }
@@ -602,7 +647,7 @@ impl Word {
             // Ordering: AcqRel. Acquire: reader side of HANDOVER and of MESSAGE. Release: writer
             // side of LEFT.
             match self.0.compare_exchange(now.0, next.0, AcqRel, Relaxed) {
-                Ok(_) if owns => return Unscheduled::Owns(now),
+                Ok(_) if owns => return Unscheduled::Owns(Won(self), Head(now.head())),
                 Ok(_) => return Unscheduled::Stale,
                 Err(seen) => now = Snapshot(seen),
             }
@@ -610,10 +655,10 @@ impl Word {
     }
 
     /// `unschedule` by its first guess, for a mailbox in which at most this many messages wait and
-    /// of which nothing else is to be said: the value it replaced, with the HEAD that is now the
-    /// caller's. That is 0 only if a list is saved.
+    /// of which nothing else is to be said: the HEAD that is now the caller's, which is empty only
+    /// if a list is saved, and the number of messages.
     #[inline(always)]
-    pub(crate) fn unschedule_few(&self, most: u64) -> Option<Snapshot> {
+    pub(crate) fn unschedule_few(&self, most: u64) -> Option<(Won, Head, u64)> {
         let now = self.load();
         if now.flags() != SCHEDULED | PENDING || now.count() > most {
             return None;
@@ -622,7 +667,8 @@ impl Word {
         // owner does with the cell after this, its release tells LEFT.
         let next = now.0 & !(HEAD | FLAGS | SCHEDULED);
         debug_assert_eq!((Snapshot(next), true), now.unschedule());
-        self.0.compare_exchange(now.0, next, Acquire, Relaxed).ok().map(|_| now)
+        let won = self.0.compare_exchange(now.0, next, Acquire, Relaxed).is_ok();
+        won.then(|| (Won(self), Head(now.head()), now.count()))
     }
 
     /// The entry is given up by one that has a reference: true if the mailbox was left to it.
@@ -642,13 +688,13 @@ impl Word {
         Snapshot(self.0.swap(DEAD, AcqRel)).is_scheduled()
     }
 
-    /// `take` by the owner: the value it replaced.
-    pub(crate) fn take(&self, seen: Snapshot, done: u64) -> Snapshot {
+    /// `take` by the owner: what was in HEAD.
+    pub(crate) fn take(&self, seen: Snapshot, done: u64) -> Head {
         let mut now = seen;
         loop {
             // Ordering: Acquire, reader side of MESSAGE.
             match self.0.compare_exchange(now.0, now.take(done).0, Acquire, Relaxed) {
-                Ok(_) => return now,
+                Ok(_) => return Head(now.head()),
                 Err(seen) => now = Snapshot(seen),
             }
         }
@@ -691,8 +737,8 @@ impl Word {
     }
 
     /// `set_pending` by the owner, with its saved list in place; `scheduled`: the entry is the
-    /// caller's.
-    pub(crate) fn set_pending(&self, done: u64, scheduled: bool) {
+    /// caller's, and comes back.
+    pub(crate) fn set_pending(&self, done: u64, scheduled: bool) -> Option<Raised> {
         let mut now = self.load();
         loop {
             // Ordering: Release, writer side of HANDOVER (the saved list too).
@@ -702,7 +748,7 @@ impl Word {
                 Release,
                 Relaxed,
             ) {
-                Ok(_) => return,
+                Ok(_) => return scheduled.then_some(Raised(self)),
                 Err(seen) => now = Snapshot(seen),
             }
         }

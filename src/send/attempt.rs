@@ -7,7 +7,7 @@
 //!   work, and neither is one that is used up meanwhile.
 
 use super::with::returned;
-use crate::cell::owner::Claimed;
+use crate::cell::owner::ClaimedBy;
 use crate::cell::refs::Strong;
 use crate::error::{Reason, SendError};
 use crate::mailbox::word::{CLOSED, Refusal, Snapshot};
@@ -33,7 +33,7 @@ impl<S: 'static> Strong<S> {
             let on_the_spot = self.runs_on_the_spot();
             match self.claim_as_first(on_the_spot) {
                 Ok(claimed) if on_the_spot => {
-                    Ok(returned(self.run_claimed(local, Depth::Any, claimed, f)))
+                    Ok(returned(self.run_claimed(local, Depth::Any, claimed, |state, _| f(state))))
                 }
                 Ok(claimed) => self.run_alone(local, claimed, f),
                 Err(seen) => Err(self.header().refused(
@@ -46,7 +46,7 @@ impl<S: 'static> Strong<S> {
     }
 
     /// Runs a closure as a batch of its own: something is done around it.
-    fn run_alone<F, R>(&self, local: &Local, claimed: Claimed, f: F) -> Result<R, SendError<F>>
+    fn run_alone<F, R>(&self, local: &Local, claimed: ClaimedBy<S>, f: F) -> Result<R, SendError<F>>
     where
         F: FnOnce(&mut S) -> R,
     {
@@ -54,9 +54,7 @@ impl<S: 'static> Strong<S> {
         let ran = local.enter(&mut owner, |owner| {
             run_alone(owner, |owner| {
                 let f = f.take().expect("a closure is run once");
-                // SAFETY: B1: it was claimed, so it is ours, of this state type; a mailbox that
-                // has ended is closed, and is not claimed.
-                unsafe { owner.with_state(f) }
+                self.with_state(owner, f)
             })
         });
         // Nothing has come meanwhile, most likely. A restart that is to come counts as a message.

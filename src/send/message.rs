@@ -4,9 +4,8 @@
 use std::panic::resume_unwind;
 
 use super::push::{By, discharge};
-use crate::cell::header::Held;
 use crate::cell::message::{AsyncMessage, Message};
-use crate::cell::owner::Claimed;
+use crate::cell::owner::{Claimed, ClaimedBy};
 use crate::cell::refs::{Ref, Strong};
 use crate::cell::resident::InTurn;
 use crate::cell::settings::Overflow;
@@ -40,13 +39,13 @@ impl<S: 'static> Strong<S> {
         &self,
         local: &Local,
         depth: Depth,
-        mut claimed: Claimed,
-        f: impl FnOnce(&mut S) -> R,
+        mut claimed: ClaimedBy<S>,
+        f: impl FnOnce(&mut S, InTurn<'_, S>) -> R,
     ) -> Result<R, Payload> {
-        // SAFETY: B1: claimed, so it is ours, of this state type; a mailbox that has ended is
-        // closed, and is not claimed.
-        let turn = |claimed: &mut Claimed| panic::catch(|| unsafe { claimed.with_state(f) });
-        match local.enter_from(depth, &mut claimed, turn) {
+        let turn = |claimed: &mut ClaimedBy<S>| panic::catch(|| claimed.turn(f));
+        let ran = local.enter_from(depth, &mut claimed, turn);
+        let claimed = claimed.into_claimed();
+        match ran {
             Ok(value) => {
                 match claimed.release_one() {
                     Ok(()) => settle(local),
@@ -77,10 +76,8 @@ impl<S: 'static> Strong<S> {
 
     /// Runs a message of a mailbox that this thread, inside no turn, has just claimed.
     #[inline(always)]
-    fn send_claimed<L: Message<S>>(&self, local: &Local, claimed: Claimed, message: L) {
-        // SAFETY: claimed: the turn is this thread's.
-        let turn = unsafe { InTurn::new(claimed.cell()) };
-        let run = |state: &mut S| message.run_unasked(state, turn);
+    fn send_claimed<L: Message<S>>(&self, local: &Local, claimed: ClaimedBy<S>, message: L) {
+        let run = |state: &mut S, turn: InTurn<'_, S>| message.run_unasked(state, turn);
         if let Err(payload) = self.run_claimed(local, Depth::Outside, claimed, run) {
             panic::discard(payload);
         }
@@ -207,12 +204,10 @@ impl<S: 'static> Strong<S> {
     fn ask_claimed<L: Message<S>>(
         &self,
         local: &Local,
-        claimed: Claimed,
+        claimed: ClaimedBy<S>,
         message: L,
     ) -> Answer<L::Answer, L::Payload> {
-        // SAFETY: claimed: the turn is this thread's.
-        let turn = unsafe { InTurn::new(claimed.cell()) };
-        let run = |state: &mut S| message.run(state, turn);
+        let run = |state: &mut S, turn: InTurn<'_, S>| message.run(state, turn);
         let answer = self.run_claimed(local, Depth::Outside, claimed, run);
         Answer::Ready(answer.map_err(|payload| {
             let panic = TurnPanic::of(self.header().name(), &payload);

@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use std::task::{Context, Poll};
 
 use crate::budget::Until;
-use crate::cell::owner::{Claimed, Owed, Owner};
+use crate::cell::owner::{ClaimedBy, Owed, Owner};
 use crate::cell::refs::Strong;
 use crate::cell::settings::BOUNDED;
 use crate::error::Reason;
@@ -31,7 +31,7 @@ use crate::turn::deferred::drain;
 use crate::wait_list::Waiter;
 
 /// One that waits for room, whose message lies in the queue.
-pub(crate) struct Waits<S: 'static, E: Envelope> {
+pub(crate) struct Waits<S: 'static, E: Envelope + 'static> {
     handle: Strong<S>,
     asker: Asker<Answer, ()>,
     number: u64,
@@ -67,7 +67,7 @@ impl<S> Strong<S> {
         &self,
         seen: Snapshot,
         may_run: impl FnOnce() -> bool,
-    ) -> Result<Claimed, Snapshot> {
+    ) -> Result<ClaimedBy<S>, Snapshot> {
         let mut seen = seen;
         if seen == Snapshot::IDLE && self.is_bounded() && may_run() && self.runs_on_the_spot() {
             match self.claim() {
@@ -111,7 +111,7 @@ impl<S> Strong<S> {
     /// Claims an idle mailbox for one turn, unless a sender waits for room in it. `on_the_spot`:
     /// what [`runs_on_the_spot`](Self::runs_on_the_spot) has just said.
     #[inline(always)]
-    pub(super) fn claim_as_first(&self, on_the_spot: bool) -> Result<Claimed, Snapshot> {
+    pub(super) fn claim_as_first(&self, on_the_spot: bool) -> Result<ClaimedBy<S>, Snapshot> {
         if !on_the_spot && self.is_waited_for() {
             return Err(self.header().word.load());
         }
@@ -237,7 +237,7 @@ impl<S: 'static> Strong<S> {
 
     /// Sends a message; if the mailbox is full, it waits in the queue, and what stands for it there
     /// comes back instead.
-    pub(crate) fn send_or_wait<E: Envelope + Send>(
+    pub(crate) fn send_or_wait<E: Envelope + Send + 'static>(
         &self,
         message: E,
     ) -> Result<Sent<E>, Waits<S, E>> {
@@ -258,8 +258,7 @@ impl<S: 'static> Strong<S> {
             Acquired::Permit(waiter) => (waiter, false),
             Acquired::Closed(waiter) => (waiter, true),
         };
-        // SAFETY: it was made above, of an E.
-        let message = unsafe { waiter.into_message().into_message::<E>() };
+        let message = waiter.into_message().into_message::<E>();
         if is_closed {
             return Ok(Err((message, self.reason(Refusal::Closed))));
         }
@@ -276,7 +275,7 @@ impl<S: 'static> Strong<S> {
     }
 }
 
-impl<S: 'static, E: Envelope> Waits<S, E> {
+impl<S: 'static, E: Envelope + 'static> Waits<S, E> {
     pub(crate) fn handle(&self) -> &Strong<S> {
         &self.handle
     }
@@ -284,17 +283,13 @@ impl<S: 'static, E: Envelope> Waits<S, E> {
     fn answer(&mut self) -> Option<Sent<E>> {
         // It is answered with a message or nothing.
         let refused = self.asker.take()?.ok().flatten();
-        Some(refused.map_or(Ok(()), |(message, reason)| {
-            // SAFETY: `send_or_wait` has made this waiter of an E.
-            Err((unsafe { message.into_message::<E>() }, reason))
-        }))
+        Some(refused.map_or(Ok(()), |(message, reason)| Err((message.into_message::<E>(), reason))))
     }
 
     /// Takes the message out of the queue, if it is still there.
     fn take_out(&mut self) -> Option<E> {
         let waiter = self.handle.room().give_up(self.number)?;
-        // SAFETY: `send_or_wait` has made this waiter of an E.
-        Some(unsafe { waiter.into_message().into_message::<E>() })
+        Some(waiter.into_message().into_message::<E>())
     }
 
     /// Gives up: the message, for this reason, unless it was accepted or refused meanwhile.
@@ -353,7 +348,7 @@ impl<S: 'static, E: Envelope> Waits<S, E> {
     }
 }
 
-impl<S: 'static, E: Envelope> Drop for Waits<S, E> {
+impl<S: 'static, E: Envelope + 'static> Drop for Waits<S, E> {
     fn drop(&mut self) {
         // One that was accepted or refused meanwhile needs nothing more.
         drop(self.take_out());

@@ -33,7 +33,9 @@ impl<S: 'static> Strong<S> {
                 return self.with_busy(local, Snapshot::IDLE, f);
             }
             match self.claim() {
-                Ok(claimed) => Ok(returned(self.run_claimed(local, Depth::Any, claimed, f))),
+                Ok(claimed) => {
+                    Ok(returned(self.run_claimed(local, Depth::Any, claimed, |state, _| f(state))))
+                }
                 Err(seen) => self.with_busy(local, seen, f),
             }
         })
@@ -55,7 +57,9 @@ impl<S: 'static> Strong<S> {
             (true, false) => self.claim_soon(seen),
         };
         match claimed {
-            Ok(claimed) => Ok(returned(self.run_claimed(local, Depth::Any, claimed, f))),
+            Ok(claimed) => {
+                Ok(returned(self.run_claimed(local, Depth::Any, claimed, |state, _| f(state))))
+            }
             Err(seen) => self.with_slow(local, seen, f),
         }
     }

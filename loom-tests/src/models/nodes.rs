@@ -4,7 +4,7 @@
 use super::super::mailbox::chunk::Row;
 use super::super::mailbox::list::Batch;
 use super::super::mailbox::node::{Envelope, NodePtr, VTable};
-use super::super::mailbox::word::{Duty, Entry, Snapshot, Word};
+use super::super::mailbox::word::{Due, Entry, Snapshot, Word};
 use super::super::panic::Payload;
 use super::*;
 use crate::sync::reached;
@@ -103,16 +103,15 @@ impl Bare {
             tries += 1;
             node.set_next(head);
         };
-        let duty = self.word.push(seen, (node.addr(), 1), Entry::Drain, link);
-        assert_eq!(duty, Ok(Duty::Nothing));
+        let due = self.word.push(seen, (node.addr(), 1), Entry::Drain, link);
+        assert!(matches!(due, Ok(Due::Nothing)));
         tries == 1
     }
 
     /// Runs what waits, by the owner.
     fn run(&self, done: u64) -> u64 {
         let mut batch = Batch::new();
-        // SAFETY: N1: the word is main's, and so is what waits in it.
-        unsafe { batch.append_newest_first(self.word.take(self.word.load(), done).head()) };
+        batch.append_newest_first(self.word.take(self.word.load(), done));
         let mut row = Row::new();
         let mut turns = 0;
         while let Some(taken) = batch.pop() {

@@ -476,12 +476,12 @@ pub(super) fn r8_one_step() {
     let (word, state) = (Arc::new(Word::new()), Written::new());
     // One message, left with an entry, and taken over by the one that sends a second one.
     assert!(word.leave_first(1 << 5).is_ok());
-    let before = word.take_over().expect("it is pending");
-    assert!(before.is_scheduled() && word.load().is_scheduled());
+    let _won = word.take_over().expect("it is pending");
+    assert!(word.load().is_scheduled());
     let owned = Arc::new(AtomicU32::new(0));
     let (theirs, their_state, their_owned) = (word.clone(), state.clone(), owned.clone());
     let thread = spawn(move || match theirs.unschedule() {
-        Unscheduled::Owns(_) => {
+        Unscheduled::Owns(..) => {
             reached("owned by the entry");
             their_state.write();
             add(&their_owned);
@@ -490,9 +490,9 @@ pub(super) fn r8_one_step() {
         Unscheduled::Dead => unreachable!("there are references"),
     });
     state.write();
-    word.set_pending(0, false);
+    let _ = word.set_pending(0, false);
     // Who wants it run finds the entry out, or is the one that has to see to it.
-    let mine = word.schedule();
+    let mine = word.schedule().is_some();
     thread.join();
     let theirs = owned.load(Relaxed) == 1;
     assert!(mine != theirs, "pending, and nobody comes: {:?}", word.load());
