@@ -443,7 +443,8 @@ impl Timers {
         delay: Duration,
         f: impl FnOnce() -> bool + Send + 'static,
     ) -> Timer {
-        self.timer(Due::after(self.now(), delay), Once(Mutex::new(Some(f))))
+        let (f, now) = panic::owning(f, |_| self.now());
+        self.timer(Due::after(now, delay), Once(Mutex::new(Some(f))))
     }
 
     /// Calls `f` once, when the clock of this service shows `due` or more; as soon as possible if
@@ -514,8 +515,8 @@ impl Timers {
         every: Every,
         f: impl FnMut(Tick) -> Accepted + Send + 'static,
     ) -> Result<Timer, TimerError> {
-        let periodic = Periodic::new(every, f)?;
-        Ok(self.timer(Due::after(self.now(), every.first()), periodic))
+        let (periodic, now) = panic::owning(Periodic::new(every, f)?, |_| self.now());
+        Ok(self.timer(Due::after(now, every.first()), periodic))
     }
 
     /// A future that is ready when `delay` has passed, counted from this call: on any runtime, for

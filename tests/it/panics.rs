@@ -744,6 +744,37 @@ const CALLS: &[(&str, Call)] = &[
             assert_eq!((timers.run_due(), timers.undelivered()), (1, 1));
         }
     }),
+    ("a message of a clock that panics", |says| {
+        /// Says how it goes, and panics.
+        #[derive(Clone)]
+        struct Loud(mpsc::Sender<bool>);
+        impl Drop for Loud {
+            fn drop(&mut self) {
+                _ = self.0.send(thread::panicking());
+                quiet_panic("a message");
+            }
+        }
+        impl Handler<Loud> for u32 {
+            type Reply = ();
+            fn handle(&mut self, _: Loud, _: &mut turnwise::Context<'_, Self>) {}
+        }
+        type Arms = fn(&Timers, &Actor<u32>, Loud);
+        let ways: [Arms; 5] = [
+            |timers, _, loud| drop(timers.after(HOUR, move || drop(loud))),
+            |timers, _, loud| drop(timers.every(Every::step(HOUR), move |_| _ = &loud)),
+            |_, actor, loud| drop(actor.send_after(HOUR, move |_| drop(loud))),
+            |_, actor, loud| drop(actor.tell_after(HOUR, loud)),
+            |_, actor, loud| drop(actor.tell_every(Every::step(HOUR), loud)),
+        ];
+        for way in ways {
+            let timers = Timers::by_hand(Breaks(AtomicUsize::new(0), 0));
+            let actor = Actor::builder().timers(timers.clone()).spawn(0).unwrap();
+            let loud = Loud(says.0.clone());
+            let armed = catch_unwind(AssertUnwindSafe(|| way(&timers, &actor, loud)));
+            assert_eq!(*armed.unwrap_err().downcast::<&str>().unwrap(), "a clock");
+            assert!(timers.is_empty());
+        }
+    }),
     ("a message that is sent again and again", |says| {
         /// Its clone drops the last handle but the timer's, and panics.
         struct Again(Arc<Mutex<Option<Actor<Says>>>>);

@@ -123,10 +123,15 @@ impl Limits {
         self.lease.is_none() && !self.early
     }
 
+    /// The terms of a call that does not wait: it reads no clock.
+    pub(crate) fn immediate(self) -> Terms {
+        Terms { lease: self.lease, ..Terms::NONE }
+    }
+
     /// The terms of a call that is made now. A limit too large for the clock is no limit.
     pub(crate) fn terms(self, now: impl FnOnce() -> Duration) -> Terms {
         let Limit::Within(wait) = self.wait else {
-            return Terms { wait: None, lease: self.lease, early: false };
+            return self.immediate();
         };
         let called = now();
         let wait = called.checked_add(wait).map(|at| Wait { called, at });

@@ -27,6 +27,7 @@ mod thin;
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
 use std::ops::Deref;
+use std::panic::resume_unwind;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -41,7 +42,7 @@ use crate::limits::Terms;
 use crate::overrun::Listener;
 use crate::sync::{Mutex, MutexGuard, shards};
 use crate::table::{self, Links, Table};
-use crate::user_code::{catch, discard, ignore};
+use crate::user_code::{catch, discard, ignore, owning};
 
 pub(crate) use thin::{Entered, Wish, comparing};
 
@@ -479,6 +480,28 @@ fn find<K: Eq, S>(table: &Table<Entry<K, S>>, hash: u64, key: &K) -> Option<u32>
     table.find(hash, |entry| entry.key.get() == key)
 }
 
+/// The keys of a call in their order, each once, and what `look` says of them. User code: the keys'
+/// iterator and their `Ord`.
+pub(crate) fn sorted<K: Ord, R>(
+    keys: impl IntoIterator<Item = K>,
+    look: impl FnOnce(&[K]) -> R,
+) -> (Vec<K>, R) {
+    let mut all = Vec::new();
+    let looked = catch(|| {
+        drop(owning(keys.into_iter(), |keys| all.extend(keys)));
+        all.sort();
+        all.dedup();
+        look(&all)
+    });
+    match looked {
+        Ok(said) => (all, said),
+        Err(payload) => {
+            all.into_iter().for_each(|key| ignore(|| drop(key)));
+            resume_unwind(payload)
+        }
+    }
+}
+
 fn insert<K, S>(
     keys: &mut Keys<K, S>,
     hash: u64,
@@ -497,15 +520,28 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         self.hasher.hash_one(key)
     }
 
-    /// Pins a key.
-    // `key` is dropped after the lock is released: arguments outlive what is made here.
-    pub(crate) fn pin(&self, key: K, kind: Kind) -> Result<Found<K, S>, NotStarted> {
-        let hash = self.hash(&key);
-        let mut keys = self.lock(self.shard_of(hash));
+    /// Looks for a key in its shard, which is locked from then on. If the key's `Hash` or `Eq` panics,
+    /// it is dropped outside of the lock, before the panic goes on.
+    fn enter(&self, key: K) -> Result<Sought<'_, K, S>, NotStarted> {
+        let look = |key: &mut K| {
+            let hash = self.hash(key);
+            let keys = self.lock(self.shard_of(hash));
+            let at = if keys.closed { None } else { find(&keys.table, hash, key) };
+            (hash, keys, at)
+        };
+        let (key, (hash, keys, at)) = owning(key, look);
         if keys.closed {
+            // Its drop is user code: not under the lock.
+            drop(keys);
             return Err(NotStarted::Closed);
         }
-        if let Some(at) = find(&keys.table, hash, &key) {
+        Ok(Sought { key, hash, keys, at })
+    }
+
+    /// Pins a key.
+    pub(crate) fn pin(&self, key: K, kind: Kind) -> Result<Found<K, S>, NotStarted> {
+        let Sought { key, hash, mut keys, at } = self.enter(key)?;
+        if let Some(at) = at {
             let found = (Place { hash, at }, keys.pin(at, kind).actor().clone());
             drop(keys);
             // The pin is counted, so a panic must not lose it.
@@ -520,12 +556,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
 
     /// Pins a key for a run, if nothing of it runs or waits.
     pub(crate) fn pin_idle(&self, key: K) -> Result<Found<K, S>, NotStarted> {
-        let hash = self.hash(&key);
-        let mut keys = self.lock(self.shard_of(hash));
-        if keys.closed {
-            return Err(NotStarted::Closed);
-        }
-        if let Some(at) = find(&keys.table, hash, &key) {
+        let Sought { key, hash, mut keys, at } = self.enter(key)?;
+        if let Some(at) = at {
             if keys.table.get(at).is_busy() {
                 return Err(NotStarted::Busy);
             }
@@ -568,12 +600,17 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         slot: &mut Slot<K, S>,
         actor: Actor<Slot<K, S>>,
     ) -> Result<Place, NotStarted> {
-        let mut keys = self.lock(self.shard_of(hash));
+        let look = |key: &mut K| {
+            let keys = self.lock(self.shard_of(hash));
+            let is_there = !keys.closed && find(&keys.table, hash, key).is_some();
+            (keys, is_there)
+        };
+        let (key, (mut keys, is_there)) = owning(key, look);
         if keys.closed {
             return Err(NotStarted::Closed);
         }
         // Since the look, somebody has run it; one that is kept was run, too.
-        if find(&keys.table, hash, &key).is_some() {
+        if is_there {
             return Err(NotStarted::Busy);
         }
         let (held, beside) = self.held(key);
@@ -599,6 +636,15 @@ impl<K, S> Drop for Registry<K, S> {
             }
         }
     }
+}
+
+/// A key, and its entry, if it is there: its shard is locked.
+// In the order of their drops: the key is dropped after the lock is released.
+struct Sought<'a, K, S> {
+    keys: MutexGuard<'a, Keys<K, S>>,
+    at: Option<u32>,
+    hash: u64,
+    key: K,
 }
 
 /// What there is of a key that is not busy.

@@ -1,7 +1,7 @@
 //! Code of the user's, run on behalf of somebody else: its panics go nowhere but where they are told.
 
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 pub(crate) type Payload = Box<dyn Any + Send>;
@@ -15,6 +15,19 @@ pub(crate) fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Payload> {
 pub(crate) fn ignore(f: impl FnOnce()) {
     if let Err(payload) = catch(f) {
         discard(payload);
+    }
+}
+
+/// Calls `f` with what the caller has given away. If it panics, that is dropped before the panic goes
+/// on: nothing of the user's is dropped while a thread unwinds.
+#[inline]
+pub(crate) fn owning<T, R>(mut value: T, f: impl FnOnce(&mut T) -> R) -> (T, R) {
+    match catch(|| f(&mut value)) {
+        Ok(result) => (value, result),
+        Err(payload) => {
+            ignore(|| drop(value));
+            resume_unwind(payload)
+        }
     }
 }
 

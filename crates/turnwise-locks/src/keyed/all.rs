@@ -15,9 +15,9 @@ use super::error::{NotStarted, RunError};
 use super::run::{Open, own_circle};
 use super::turn::{Begun, Ended, begin, begun, end, forget};
 use crate::limits::{Limits, Terms};
-use crate::registry::{Guard, Kind, Pin, Registry};
+use crate::registry::{Guard, Kind, Pin, Registry, sorted};
 use crate::sync::Mutex;
-use crate::user_code::{Payload, catch, ignore};
+use crate::user_code::{Payload, catch, ignore, owning};
 
 /// Each key is a turn inside the one before, on one stack.
 const MOST: usize = 64;
@@ -52,20 +52,8 @@ where
     if limits.has_lease_of_zero() {
         return Err(NotStarted::LeaseZero.into());
     }
-    let terms = limits.terms(|| keyed.registry.now());
-    let mut keys: Vec<K> = keys.into_iter().collect();
-    keys.sort();
-    keys.dedup();
-    if keys.len() > MOST {
-        return Err(NotStarted::TooManyKeys { most: MOST }.into());
-    }
-    // From here on a turn may be another thread's, which would wait for this one.
-    for key in &keys {
-        let live = keyed.registry.live(key);
-        if let Some(cycle) = live.and_then(|(actor, _)| own_circle(&actor)) {
-            return Err(NotStarted::Deadlock(cycle).into());
-        }
-    }
+    let (f, wanted) = owning(f, |_| wanted(keyed, keys, limits));
+    let (terms, keys) = wanted?;
     let states = Vec::with_capacity(keys.len());
     let all = Arc::new(All {
         registry: keyed.registry.clone(),
@@ -77,6 +65,28 @@ where
         immediate: limits.is_immediate(),
     });
     enter(&all).told()
+}
+
+/// The terms of a call that is made now, and its keys, if they may be waited for.
+fn wanted<K, S>(
+    keyed: &Keyed<K, S>,
+    keys: impl IntoIterator<Item = K>,
+    limits: Limits,
+) -> Result<(Terms, Vec<K>), NotStarted>
+where
+    K: Hash + Eq + Ord + Send + Sync + 'static,
+    S: Send + 'static,
+{
+    let (keys, terms) = owning(keys, |_| limits.terms(|| keyed.registry.now()));
+    let (keys, refused) = sorted(keys, |keys| {
+        if keys.len() > MOST {
+            return Some(NotStarted::TooManyKeys { most: MOST });
+        }
+        // From here on a turn may be another thread's, which would wait for this one.
+        let closes = |key: &K| own_circle(&keyed.registry.live(key)?.0);
+        keys.iter().find_map(closes).map(NotStarted::Deadlock)
+    });
+    refused.map_or(Ok((terms, keys)), Err)
 }
 
 /// Enters the next key, and what is inside; or runs the closure, if there is no other.

@@ -136,37 +136,49 @@ impl<Fut> Drop for Held<'_, Fut> {
 /// Polls a closure's future until it is ready or its lease is over. Its panics, and those of the
 /// clock, come out as its own.
 async fn drive<Fut: Future>(future: Fut, mut lease: Option<Lease>) -> Came<Fut::Output> {
+    let mut waits = false;
+    let came = caught(future, |future, cx| {
+        // A2.
+        if waits && lease.as_mut().is_some_and(|lease| lease.is_over(cx)) {
+            return Poll::Ready(Came::Cut);
+        }
+        if let Poll::Ready(value) = future.poll(cx) {
+            return Poll::Ready(Came::Ready(Ok(value)));
+        }
+        if !std::mem::replace(&mut waits, true)
+            && lease.as_mut().is_some_and(|lease| lease.is_over(cx))
+        {
+            return Poll::Ready(Came::Cut);
+        }
+        Poll::Pending
+    });
+    came.await.unwrap_or_else(|payload| Came::Ready(Err(payload)))
+}
+
+/// Polls a future as long as `poll` is pending. A panic comes out as a value, when the future is
+/// gone (A1): what the caller has goes after it, and not while the thread unwinds.
+pub(crate) async fn caught<Fut, T>(
+    future: Fut,
+    mut poll: impl FnMut(Pin<&mut Fut>, &mut Context<'_>) -> Poll<T>,
+) -> Result<T, Payload> {
     let future = pin!(Some(future));
     let mut held = Held(future);
-    let mut waits = false;
     let came = poll_fn(|cx| {
-        let polled = catch(|| {
-            // A2.
-            if waits && lease.as_mut().is_some_and(|lease| lease.is_over(cx)) {
-                return Poll::Ready(Came::Cut);
-            }
-            let Some(future) = held.0.as_mut().as_pin_mut() else {
-                unreachable!("it is there until it is over")
-            };
-            if let Poll::Ready(value) = future.poll(cx) {
-                return Poll::Ready(Came::Ready(Ok(value)));
-            }
-            if !std::mem::replace(&mut waits, true)
-                && lease.as_mut().is_some_and(|lease| lease.is_over(cx))
-            {
-                return Poll::Ready(Came::Cut);
-            }
-            Poll::Pending
+        let polled = catch(|| match held.0.as_mut().as_pin_mut() {
+            Some(future) => poll(future, cx),
+            None => unreachable!("it is there until it is over"),
         });
-        polled.unwrap_or_else(|payload| Poll::Ready(Came::Ready(Err(payload))))
+        match polled {
+            Ok(polled) => polled.map(Ok),
+            Err(payload) => Poll::Ready(Err(payload)),
+        }
     })
     .await;
-    // A1.
     match catch(|| held.0.set(None)) {
         Ok(()) => came,
         Err(payload) => {
             ignore(|| drop(came));
-            Came::Ready(Err(payload))
+            Err(payload)
         }
     }
 }

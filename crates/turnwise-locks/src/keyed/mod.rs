@@ -15,13 +15,14 @@ use std::time::Duration;
 use turnwise::time::Timers;
 use turnwise::{Actor, AskError, AsyncTurn, Clock, Executor, Limit, PanicPolicy, Reason};
 
+pub(crate) use awaited::caught;
 pub use error::{Cut, NotStarted, RunError, TryRun};
 pub use run::Run;
 
 use crate::limits::{Limits, Terms};
 use crate::overrun::{Listener, Overrun};
 use crate::registry::{Found, Guard, Kind, Look, Make, More, Pin, Registry, Slot};
-use crate::user_code::ignore;
+use crate::user_code::{ignore, owning};
 use turn::{Ended, Job};
 
 /// Runs closures by key: those of one key run one at a time, in the order of the calls; keys are
@@ -132,7 +133,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         key: K,
         f: impl FnOnce(&mut S) -> R + Send,
     ) -> Result<R, RunError<R>> {
-        let (place, actor) = self.registry.pin(key, Kind::Run)?;
+        let (f, found) = owning(f, |_| self.registry.pin(key, Kind::Run));
+        let (place, actor) = found?;
         run_on(&actor, Pin::new(&*self.registry, place, Kind::Run), f)
     }
 
@@ -173,7 +175,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         F: FnOnce(&mut S) -> R + Send,
     {
         let registry = &*self.registry;
-        let looked = registry.look(&key);
+        let look = |_: &mut F| owning(key, |key| registry.look(key));
+        let (f, (key, looked)) = owning(f, look);
         if let Ok(Look::Vacant(hash)) = looked {
             return self.try_vacant(hash, key, terms, f);
         }
@@ -196,20 +199,32 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         // A mailbox that is no key's yet has nothing to wait for. Inside its turn it becomes the
         // key's, so this turn is the key's first, and nobody gets in between.
         let actor = registry.unpublished();
-        let mut f = Some(f);
-        let taken = &mut f;
         let same = actor.clone();
-        let tried = actor.with(move |slot| {
-            let place = registry.publish(hash, key, slot, same)?;
-            let guard = Pin::new(registry, place, Kind::Run);
-            Ok(perform_taken(taken, guard, slot, terms))
-        });
+        let enter = |taken: &mut Option<F>| {
+            actor.with(move |slot| {
+                let place = registry.publish(hash, key, slot, same)?;
+                let guard = Pin::new(registry, place, Kind::Run);
+                Ok(perform_taken(taken, guard, slot, terms))
+            })
+        };
+        let (f, tried) = owning(Some(f), enter);
         let reason = match tried {
             Ok(Ok(ended)) => return Ok(ended),
             Ok(Err(reason)) => reason,
             Err(error) => not_started(error),
         };
         Err(refused(f, reason))
+    }
+
+    /// The terms of a call that is made now, and its key, pinned.
+    fn pinned(&self, key: K, limits: Limits) -> (Terms, Result<Found<K, S>, NotStarted>) {
+        let registry = &self.registry;
+        let (key, terms) = owning(key, |_| limits.terms(|| registry.now()));
+        let found = match limits.is_immediate() {
+            true => registry.pin_idle(key),
+            false => registry.pin(key, Kind::Run),
+        };
+        (terms, found)
     }
 
     /// Takes a place among those of the key, in this call: the closure runs when its turn has come,
@@ -239,17 +254,13 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
             return Run::over(Err(NotStarted::LeaseZero.into()));
         }
         let registry = &self.registry;
-        let terms = limits.terms(|| registry.now());
-        let found = if !limits.is_immediate() {
-            registry.pin(key, Kind::Run)
-        } else if !registry.elsewhere {
-            return Run::over(match self.try_now(key, terms, f) {
+        if limits.is_immediate() && !registry.elsewhere {
+            return Run::over(match self.try_now(key, limits.immediate(), f) {
                 Ok(ended) => ended.told(),
                 Err(refused) => Err(refused.into()),
             });
-        } else {
-            registry.pin_idle(key)
-        };
+        }
+        let (f, (terms, found)) = owning(f, |_| self.pinned(key, limits));
         match found {
             Ok((place, actor)) => {
                 let guard = Pin::new(registry.clone(), place, Kind::Run);
@@ -347,11 +358,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
             return Run::over(Err(NotStarted::LeaseZero.into()));
         }
         let registry = &self.registry;
-        let terms = limits.terms(|| registry.now());
-        let found = match limits.is_immediate() {
-            true => registry.pin_idle(key),
-            false => registry.pin(key, Kind::Run),
-        };
+        let (f, (terms, found)) = owning(f, |_| self.pinned(key, limits));
         let (place, actor) = match found {
             Ok(found) => found,
             Err(reason) => return Run::over(Err(reason.into())),
@@ -730,7 +737,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
             return Run::over(Err(NotStarted::LeaseZero.into()));
         }
         let registry = (*self.pin).registry();
-        let terms = limits.terms(|| registry.now());
+        let (f, terms) = owning(f, |_| limits.terms(|| registry.now()));
         if !limits.is_immediate() {
             if let Some(why) = registry.refused(self.pin.place(), &self.actor, terms) {
                 return Run::over(Err(why.into()));
@@ -777,7 +784,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
             return Run::over(Err(NotStarted::LeaseZero.into()));
         }
         let registry = (*self.pin).registry();
-        let terms = limits.terms(|| registry.now());
+        let (f, terms) = owning(f, |_| limits.terms(|| registry.now()));
         if !limits.is_immediate() {
             return match registry.refused(self.pin.place(), &self.actor, terms) {
                 Some(why) => Run::over(Err(why.into())),

@@ -13,6 +13,7 @@ use super::error::{NotStarted, RunError};
 use super::turn::Ended;
 use crate::limits::{Terms, Wait};
 use crate::registry::{Registry, Slot, Time};
+use crate::user_code::owning;
 
 /// A run that has its place among those of its key ([`Keyed::start`](crate::Keyed::start),
 /// [`Keyed::run_async`](crate::Keyed::run_async)): a `Future` on any runtime, or something to wait
@@ -100,8 +101,8 @@ impl<R> Open<R> {
                 Err(reply) => awaited(reply),
             };
         }
-        let left = self.left();
-        let Open { reply, wait, time, .. } = self;
+        let (this, left) = owning(self, |this| this.left());
+        let Open { reply, wait, time, .. } = this;
         match reply.within(left) {
             Ok(ended) => ended,
             Err(WaitError::Ask(error)) => Ended::Not(error.into()),
@@ -133,10 +134,12 @@ impl<R> Open<R> {
     /// The same, if its limit is over: how long it has waited then. One that has begun has no limit
     /// any more.
     fn give_up(self) -> Result<Duration, Self> {
-        let Some(waited) = self.wait.and_then(|wait| wait.over(self.now())) else {
-            return Err(self);
+        let late = |this: &mut Self| this.wait.and_then(|wait| wait.over(this.now()));
+        let (this, waited) = owning(self, late);
+        let Some(waited) = waited else {
+            return Err(this);
         };
-        self.cancel().map(|()| waited).map_err(|mut open| {
+        this.cancel().map(|()| waited).map_err(|mut open| {
             open.wait = None;
             open.sleep = None;
             open
@@ -314,7 +317,9 @@ impl<R> Future for Run<R> {
                     Err(open) => open,
                 };
             }
-            match Pin::new(&mut open.reply).poll(cx) {
+            let (polled_open, polled) = owning(open, |open| Pin::new(&mut open.reply).poll(cx));
+            open = polled_open;
+            match polled {
                 Poll::Pending => {}
                 Poll::Ready(Err(AskError::Refused(Reason::Deadlock(cycle), _)))
                     if !open.reply.is_ready() =>
@@ -324,7 +329,9 @@ impl<R> Future for Run<R> {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
                 Poll::Ready(Ok(ended)) => return Poll::Ready(ended.told()),
             }
-            if !open.is_late(cx) {
+            let (looked, late) = owning(open, |open| open.is_late(cx));
+            open = looked;
+            if !late {
                 self.inner = Inner::Open(open);
                 return Poll::Pending;
             }

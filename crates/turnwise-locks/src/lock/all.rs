@@ -12,6 +12,8 @@ use super::acquire::Acquire;
 use super::error::{LockError, LostError};
 use super::keys::Keys;
 use crate::limits::Limits;
+use crate::registry::sorted;
+use crate::user_code::owning;
 
 /// Several locks that are asked for ([`Locks::lock_all`](crate::Locks::lock_all)): a `Future`, or
 /// something to wait for. Dropping it gives up what is asked for, and gives back what is held.
@@ -35,11 +37,9 @@ pub struct MultiGuard<K: Send + Sync + 'static> {
 
 impl<K: Hash + Eq + Ord + Send + Sync + 'static> AcquireAll<K> {
     pub(super) fn new(keys: &Keys<K>, wanted: impl IntoIterator<Item = K>, limits: Limits) -> Self {
-        let mut wanted: Vec<K> = wanted.into_iter().collect();
-        wanted.sort();
-        wanted.dedup();
+        let (wanted, ()) = sorted(wanted, |_| ());
         let held = Vec::with_capacity(wanted.len());
-        let mut all = AcquireAll {
+        let all = AcquireAll {
             keys: keys.clone(),
             rest: wanted.into_iter(),
             held,
@@ -49,8 +49,7 @@ impl<K: Hash + Eq + Ord + Send + Sync + 'static> AcquireAll<K> {
             limits,
             taken: false,
         };
-        all.go_on();
-        all
+        owning(all, Self::go_on).0
     }
 }
 
@@ -74,7 +73,11 @@ impl<K: Hash + Eq + Send + Sync + 'static> AcquireAll<K> {
     ///
     /// # Errors
     /// See [`LockError`]: none is held.
-    pub fn wait(mut self) -> Result<MultiGuard<K>, LockError> {
+    pub fn wait(self) -> Result<MultiGuard<K>, LockError> {
+        owning(self, Self::wait_for_all).1
+    }
+
+    fn wait_for_all(&mut self) -> Result<MultiGuard<K>, LockError> {
         while let Some(next) = self.next.take() {
             let guard = next.wait();
             self.take(guard)?;

@@ -12,7 +12,9 @@ use std::hash::Hash;
 
 use turnwise::Actor;
 
-use super::{Body, COMPARING, Entry, Found, Held, Keys, Kind, Place, Registry, Slot, find, insert};
+use super::{
+    Body, COMPARING, Entry, Found, Held, Keys, Kind, Place, Registry, Slot, Sought, find, insert,
+};
 use crate::keyed::NotStarted;
 use crate::user_code::ignore;
 
@@ -105,7 +107,6 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
 impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     /// Holds a key, if nobody else does; else pins its mailbox. `kept` makes the state of a mailbox
     /// that has a hold of this fence and weight.
-    // `key` is dropped after the lock is released: arguments outlive what is made here.
     pub(crate) fn hold(
         &self,
         key: K,
@@ -113,12 +114,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         fence: impl FnOnce() -> u64,
         kept: impl FnOnce(u64, u64) -> S,
     ) -> Result<Entered<K, S>, NotStarted> {
-        let hash = self.hash(&key);
-        let mut keys = self.lock(self.shard_of(hash));
-        if keys.closed {
-            return Err(NotStarted::Closed);
-        }
-        if let Some(at) = find(&keys.table, hash, &key) {
+        let Sought { key, hash, mut keys, at } = self.enter(key)?;
+        if let Some(at) = at {
             if wish.immediate && keys.table.get(at).leaves_no_room(wish) {
                 return Err(NotStarted::Busy);
             }

@@ -26,9 +26,10 @@ use turnwise::AsyncTurn;
 use super::acquire::AcquireSlot;
 use super::error::{FinishError, RunSlotError, SlotError};
 use super::slot::Slot;
+use crate::keyed::caught;
 use crate::lock::LockError;
 use crate::sync::Mutex;
-use crate::user_code::{catch, ignore};
+use crate::user_code::{catch, ignore, owning};
 
 /// What is left to be done when a job's future is gone.
 pub(super) type Owed = Box<dyn FnOnce() + Send>;
@@ -212,7 +213,18 @@ where
     {
         let begin = move |mut slot: Slot<T, E>| -> Work<Outcome<R, E>> {
             Box::pin(async move {
-                let value = job(&mut slot).await;
+                let came = match catch(|| job(&mut slot)) {
+                    Ok(future) => caught(future, Future::poll).await,
+                    Err(payload) => Err(payload),
+                };
+                let value = match came {
+                    Ok(value) => value,
+                    // The clean-up is user code: not while the thread unwinds.
+                    Err(payload) => {
+                        drop(slot);
+                        resume_unwind(payload)
+                    }
+                };
                 match slot.finish() {
                     Ok(()) => Ok(value),
                     Err(FinishError::Lost) => Err(RunSlotError::Lost { value }),
@@ -232,22 +244,26 @@ impl<R: Send + 'static, T: 'static, E: Send + 'static> Future for SlotRun<R, T, 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let (job, polled) = match std::mem::replace(&mut this.stage, Stage::Over) {
-            Stage::Asked(mut asked, begin) => match asked.poll_slot(cx) {
-                Poll::Pending => {
-                    this.stage = Stage::Asked(asked, begin);
-                    return Poll::Pending;
+            Stage::Asked(asked, begin) => {
+                let poll = |_: &mut _| owning(asked, |asked| asked.poll_slot(cx));
+                let (begin, (asked, polled)) = owning(begin, poll);
+                match polled {
+                    Poll::Pending => {
+                        this.stage = Stage::Asked(asked, begin);
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(Err(error)) => {
+                        return Poll::Ready(Err(RunSlotError::NotStarted(error)));
+                    }
+                    Poll::Ready(Ok(slot)) => {
+                        let job = Job::new();
+                        let own: Arc<dyn Cuttable> = job.clone();
+                        slot.begin_job(asked.lease(), Arc::downgrade(&own));
+                        let polled = job.poll_taken(begin(slot), cx);
+                        (job, polled)
+                    }
                 }
-                Poll::Ready(Err(error)) => {
-                    return Poll::Ready(Err(RunSlotError::NotStarted(error)));
-                }
-                Poll::Ready(Ok(slot)) => {
-                    let job = Job::new();
-                    let own: Arc<dyn Cuttable> = job.clone();
-                    slot.begin_job(asked.lease(), Arc::downgrade(&own));
-                    let polled = job.poll_taken(begin(slot), cx);
-                    (job, polled)
-                }
-            },
+            }
             Stage::Begun(job) => {
                 let polled = job.poll(cx);
                 (job, polled)

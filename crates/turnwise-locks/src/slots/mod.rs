@@ -55,6 +55,7 @@ use pool::Pool;
 use turnwise::AsyncTurn;
 
 use crate::limits::Limits;
+use crate::user_code::owning;
 
 /// Numbered slots, as those of sandboxes, GPUs or ports: each has one user at most, is set up before
 /// the use and cleaned up after it.
@@ -184,8 +185,9 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
         limits: impl Into<Limits>,
         job: impl FnOnce(&mut Slot<T, E>) -> R,
     ) -> Result<R, RunSlotError<R, E>> {
-        let mut slot = self.acquire(limits).wait().map_err(RunSlotError::NotStarted)?;
-        let value = job(&mut slot);
+        let (job, acquired) = owning(job, |_| self.acquire(limits).wait());
+        let slot = acquired.map_err(RunSlotError::NotStarted)?;
+        let (slot, value) = owning(slot, job);
         match slot.finish() {
             Ok(()) => Ok(value),
             Err(FinishError::Lost) => Err(RunSlotError::Lost { value }),

@@ -11,7 +11,7 @@ use super::error::{CleanUpError, RepairError, SlotError, panicked};
 use super::slot::Slot;
 use super::view::{PoolView, SlotId, SlotState};
 use crate::lock::Fence;
-use crate::user_code::{catch, discard, ignore};
+use crate::user_code::{catch, discard, ignore, owning};
 
 /// What makes the value of a slot.
 pub(super) enum SetUp<T, E> {
@@ -40,19 +40,24 @@ pub(super) struct Pool<T: 'static, E: 'static> {
 impl<T: 'static, E: 'static> Pool<T, E> {
     /// Whoever has a permit gets a slot: on the thread that calls.
     pub(super) fn enter(self: Arc<Self>, entry: Entry) -> Result<Slot<T, E>, SlotError<E>> {
+        // Its hooks may go with it.
+        let (this, taken) = owning(self, |this| this.take(entry));
+        taken.map(|(hold, value)| Slot::new(this, hold, value))
+    }
+
+    fn take(&self, entry: Entry) -> Result<(Hold, T), SlotError<E>> {
         let since = self.desk.now();
-        let (hold, value) = match &self.hooks.set_up {
+        match &self.hooks.set_up {
             SetUp::Plain(value) if !self.desk.clean_first => {
-                (self.desk.take(entry, SlotState::Held, since).0, value())
+                Ok((self.desk.take(entry, SlotState::Held, since).0, value()))
             }
             set_up => {
                 let (hold, unknown) = self.desk.take(entry, SlotState::SetUp, since);
                 let value = self.set_up(hold.id, unknown, set_up)?;
                 self.desk.stay(hold);
-                (hold, value)
+                Ok((hold, value))
             }
-        };
-        Ok(Slot::new(self, hold, value))
+        }
     }
 
     fn set_up(&self, id: SlotId, unknown: bool, set_up: &SetUp<T, E>) -> Result<T, SlotError<E>> {

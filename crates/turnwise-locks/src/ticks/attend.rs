@@ -20,7 +20,7 @@ use turnwise::{Actor, PanicPolicy};
 
 use super::{NotMine, Shared, TickNumber};
 use crate::sync::Mutex;
-use crate::user_code::{catch, discard};
+use crate::user_code::{catch, discard, owning};
 
 /// What becomes of ticks that nobody has run in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub(super) fn attend(
     f: impl FnMut(TickNumber) + Send + 'static,
 ) -> Attendance {
     let shared = shared.clone();
-    let TickNumber(seen) = shared.schedule.tick_at((shared.wall)());
+    let (f, TickNumber(seen)) = owning(f, |_| shared.tick());
     let mut attendant = Actor::builder().name("attendance").panic_policy(PanicPolicy::Resume);
     if let Some(executor) = shared.executor.clone() {
         attendant = attendant.executor(executor);
@@ -173,7 +173,7 @@ where
         return;
     }
     let shared = &alarm.shared;
-    let now = catch(|| shared.schedule.tick_at((shared.wall)()));
+    let now = catch(|| shared.tick());
     if let Ok(TickNumber(now)) = now.map_err(discard) {
         attendant.run(now, &alarm);
     }

@@ -33,6 +33,7 @@ pub use attend::{Attendance, Missed};
 pub use schedule::{Schedule, StepZero, TickNumber};
 
 use crate::sync::Mutex;
+use crate::user_code::owning;
 
 /// Runs a job once per tick among all who try, in this process: for what several parts of a program
 /// would do on a schedule, and one is to do.
@@ -162,7 +163,7 @@ impl OncePerTick {
     /// With the job's own panic, or that of the wall clock or the schedule; with one of those, no
     /// tick is used.
     pub fn try_run<R>(&self, job: &str, f: impl FnOnce(TickNumber) -> R) -> Result<R, NotMine> {
-        let tick = self.shared.schedule.tick_at((self.shared.wall)());
+        let (f, tick) = owning(f, |_| self.shared.tick());
         let _running = self.shared.take(job, tick)?;
         Ok(f(tick))
     }
@@ -218,6 +219,11 @@ impl OncePerTick {
 }
 
 impl Shared {
+    /// The present tick. Runs user code.
+    fn tick(&self) -> TickNumber {
+        self.schedule.tick_at((self.wall)())
+    }
+
     /// Takes this tick of the job, if it can be had (O1).
     fn take(self: &Arc<Self>, job: &str, tick: TickNumber) -> Result<Running, NotMine> {
         let TickNumber(number) = tick;

@@ -14,6 +14,7 @@ mod keyed_async;
 mod keyed_time;
 mod latch;
 mod locks;
+mod panics;
 mod question_mark;
 mod rw;
 mod semaphore;
