@@ -2,14 +2,22 @@
 //!
 //! A list is a slab: a waiter is found by its slot, so adding, moving and removing one take the
 //! same few steps however many wait. No waker is called, cloned or dropped under the lock.
+//!
+//! A waker may do what wakes the next one, and that the next: it closes an actor, keeps a promise,
+//! gives a lock back. So the wakers that a thread is inside of are counted. [`NESTED`] of them are
+//! called on top of each other; what the innermost one wakes is called after it ([`call`]). The
+//! stack is constant, and a thread that is about to sleep has called all that it put off
+//! ([`call_put_off`]).
 
 #![forbid(unsafe_code)]
 
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::task::Waker;
 
 use crate::panic;
-use crate::sync::Mutex;
 use crate::sync::thread::Thread;
+use crate::sync::{Mutex, thread_owned, thread_plain};
 
 /// One that sleeps: a thread, or a task.
 #[derive(Debug)]
@@ -21,10 +29,70 @@ pub(crate) enum Waiter {
 impl Waiter {
     /// Wakes it. The panic of a waker is ignored.
     pub(crate) fn wake(self) {
-        panic::ignore(|| match self {
+        match self {
             Waiter::Thread(thread) => thread.unpark(),
-            Waiter::Task(waker) => waker.wake(),
-        });
+            Waiter::Task(waker) => call(waker),
+        }
+    }
+}
+
+/// So many wakers are called on top of each other.
+const NESTED: u32 = 8;
+
+thread_plain! {
+    /// How many wakers this thread is inside of.
+    static INSIDE: Cell<u32> = Cell::new(0);
+}
+
+thread_owned! {
+    /// Wakers that are called when the innermost one has returned.
+    static PUT_OFF: RefCell<VecDeque<Waker>> = RefCell::new(VecDeque::new());
+}
+
+/// Calls a waker, or puts it off.
+fn call(waker: Waker) {
+    INSIDE.with(|inside| {
+        let before = inside.get();
+        if before < NESTED {
+            inside.set(before + 1);
+            panic::ignore(|| waker.wake());
+            if before + 1 == NESTED {
+                call_all_put_off();
+            }
+            inside.set(before);
+        } else if let Some(waker) = put_off(waker) {
+            panic::ignore(|| waker.wake());
+        }
+    });
+}
+
+/// The waker comes back on a thread whose locals are gone.
+fn put_off(waker: Waker) -> Option<Waker> {
+    let mut waker = Some(waker);
+    let _ = PUT_OFF.try_with(|put_off| put_off.borrow_mut().extend(waker.take()));
+    waker
+}
+
+/// Calls the wakers that this thread has put off: it is about to sleep.
+#[inline]
+pub(crate) fn call_put_off() {
+    if INSIDE.with(Cell::get) == NESTED {
+        call_all_put_off();
+    }
+}
+
+#[cold]
+fn call_all_put_off() {
+    let next = |put_off: &RefCell<VecDeque<Waker>>| {
+        let mut put_off = put_off.borrow_mut();
+        let next = put_off.pop_front();
+        if next.is_none() {
+            *put_off = VecDeque::new();
+        }
+        next
+    };
+    while let Some(waker) = PUT_OFF.try_with(next).ok().flatten() {
+        panic::ignore(|| waker.wake());
     }
 }
 

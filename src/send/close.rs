@@ -2,7 +2,7 @@
 
 use std::mem::needs_drop;
 
-use crate::cell::header::AWAITS;
+use crate::cell::header::{AWAITS, Header};
 use crate::cell::owner::Owed;
 use crate::cell::refs::{Ref, Sole, Strong};
 use crate::error::StopCause;
@@ -71,17 +71,31 @@ impl<S> Strong<S> {
             match (raised, cell) {
                 (Some(owed), Some(cell)) => {
                     let by = if posted { By::Poster } else { By::Sender };
-                    discharge(local, &cell, owed, by);
+                    // What an executor runs in its call comes after those that wait are told.
+                    local.work(|| {
+                        discharge(local, &cell, owed, by);
+                        tell(cell.header(), flag);
+                    });
                 }
-                (Some(Owed::Drain(owner)), None) => drain(local, owner),
+                (Some(Owed::Drain(mut owner)), None) => {
+                    local.enter(&mut owner, |owner| tell(owner.header(), flag));
+                    drain(local, owner);
+                }
+                // An orphan may be gone.
+                (Some(_), None) if flag == CLOSED => tell(self.header(), flag),
                 _ => {}
             }
             settle(local);
-            if changed && flag == CLOSED {
-                self.header().tell_closed();
-            }
             changed
         })
+    }
+}
+
+/// Wakes those that wait for a mailbox to be closed. Before what comes of that: an end hook, or a
+/// message that was accepted, may wait for one of them.
+fn tell(header: &Header, flag: u64) {
+    if flag == CLOSED {
+        header.tell_closed();
     }
 }
 

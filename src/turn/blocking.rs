@@ -21,6 +21,7 @@ use crate::fallback;
 use crate::pool::{self, Reserved, WouldBlock, reserve};
 use crate::thread::context::{Leaves, Local, with_local};
 use crate::thread::list::{hand_off, take_on_if_pending};
+use crate::wait_list::call_put_off;
 
 /// This thread sleeps, or is about to; until this is dropped.
 #[must_use]
@@ -49,8 +50,9 @@ pub(crate) fn leave(local: &Local, reserved: Reserved) -> Away {
 }
 
 /// Schedules what this thread has deferred, if it is inside a turn, and closes its list: it is
-/// about to sleep.
+/// about to sleep. Calls the wakers that it has put off.
 fn close_list(local: &Local) -> ClosedList {
+    call_put_off();
     let before = local.in_turn().then(|| {
         fallback::before_block();
         let before = local.leave_to(Leaves::Blocks);

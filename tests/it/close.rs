@@ -2,18 +2,20 @@
 //! once, with its cause, whatever the cause.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::task::{Context as TaskContext, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{Gate, Held, Tally, in_turn, must_end, queued, quiet_panic, size};
+use crate::common::{Gate, Held, Tally, in_turn, must_end, poll_once, queued, quiet_panic, size};
 use turnwise::executor::DrainQueue;
 use turnwise::{
-    Actor, ActorBuilder, AskError, Context, Cycle, Drain, EndCause, Handler, Limit, PanicPolicy,
-    Reason, SendError, StopCause,
+    Actor, ActorBuilder, AskError, Context, Cycle, Drain, EndCause, Executor, Handler, Limit,
+    Overflow, PanicPolicy, Reason, SendError, StopCause, System,
 };
 
 type Ends<S> = Arc<Mutex<Vec<(S, EndCause)>>>;
@@ -481,4 +483,103 @@ fn with_an_executor_the_end_comes_there() {
     assert_eq!(actor.ended().within(Duration::ZERO), Ok(false));
     queue.run_until_idle();
     assert_eq!(actor.ended().within(Duration::ZERO), Ok(true));
+}
+
+/// A waker that tells a channel.
+struct Tells(Sender<()>);
+
+impl Wake for Tells {
+    fn wake(self: Arc<Self>) {
+        self.0.send(()).unwrap();
+    }
+}
+
+/// Polls a future that is pending, and tells the channel when it is woken.
+#[track_caller]
+fn wait_in<F: Future + Unpin>(future: &mut F, tell: &Sender<()>) {
+    let waker = Waker::from(Arc::new(Tells(tell.clone())));
+    assert!(Pin::new(future).poll(&mut TaskContext::from_waker(&waker)).is_pending());
+}
+
+/// Runs what it is given in the call.
+#[derive(Debug)]
+struct Here;
+
+impl Executor for Here {
+    fn execute(&self, drain: Drain) {
+        drain.run();
+    }
+}
+
+#[test]
+fn those_that_wait_for_the_close_are_told_before_the_end() {
+    type Ends = fn(&System, &Actor<i32>);
+    let ways: [Ends; 5] = [
+        |_, actor| assert!(actor.close()),
+        |_, actor| assert!(actor.stop()),
+        |_, actor| assert!(actor.close_if_idle()),
+        |system, _| _ = system.shutdown(Duration::from_secs(3600)).unwrap(),
+        |system, _| _ = system.shutdown(Duration::ZERO).unwrap(),
+    ];
+    for way in ways {
+        for executor in [false, true] {
+            must_end(move || {
+                let (tell, told) = channel();
+                let told = Mutex::new(told);
+                // As one that joins the workers which end when the actor is closed.
+                let mut builder = Actor::builder().on_end(move |_, _| {
+                    let told = told.lock().unwrap();
+                    (0..2).for_each(|_| told.recv().unwrap());
+                });
+                if executor {
+                    builder = builder.executor(Here);
+                }
+                let system = System::new();
+                let actor = system.spawn(builder, 0).unwrap();
+                let (mut one, mut two) = (actor.closed(), actor.closed());
+                wait_in(&mut one, &tell);
+                wait_in(&mut two, &tell);
+                way(&system, &actor);
+                actor.ended().wait().unwrap();
+            });
+        }
+    }
+}
+
+#[test]
+fn those_that_wait_are_told_before_what_was_accepted_runs() {
+    for stops in [false, true] {
+        must_end(move || {
+            let (tell, told) = channel();
+            let hook = Mutex::new(told);
+            let all_told = move || (0..3).for_each(|_| hook.lock().unwrap().recv().unwrap());
+            let (all_told, given_back) = (Arc::new(all_told), AtomicUsize::new(0));
+            let in_hook = all_told.clone();
+            let actor = Actor::builder()
+                .capacity(1, Overflow::Reject)
+                .on_undelivered(move |_| {
+                    if given_back.fetch_add(1, SeqCst) == 0 {
+                        in_hook();
+                    }
+                })
+                .spawn(())
+                .unwrap();
+            // It is pending, on the list of a thread inside a turn; those that wait do not help it.
+            in_turn(|| {
+                actor.send(move |()| all_told()).unwrap();
+                let mut sending = actor.waiting().send(|()| ());
+                let mut asking = actor.waiting().call(|()| ());
+                let end = || {
+                    let mut closed = actor.closed();
+                    wait_in(&mut sending, &tell);
+                    wait_in(&mut asking, &tell);
+                    wait_in(&mut closed, &tell);
+                    assert!(if stops { actor.stop() } else { actor.close() });
+                    assert!(poll_once(&mut sending).is_ready());
+                    assert!(poll_once(&mut asking).is_ready() && poll_once(&mut closed).is_ready());
+                };
+                thread::scope(|scope| scope.spawn(end).join().unwrap());
+            });
+        });
+    }
 }

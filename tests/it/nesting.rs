@@ -1,12 +1,16 @@
 //! A send from inside a turn runs after it, whatever the depth. All of it:
 //! `cargo test --release --test it nesting::`.
 
-use std::sync::Arc;
+use std::pin::Pin;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 
-use crate::common::{Tally, in_turn, on_small_stack, size, tireless};
-use turnwise::Actor;
+use crate::common::{Tally, in_turn, must_end, on_small_stack, size, tireless};
+use turnwise::executor::DrainQueue;
+use turnwise::{Actor, Overflow, promise};
 
 struct Link {
     next: Option<Actor<Link>>,
@@ -99,7 +103,7 @@ fn a_million_sends_to_oneself_run_on_a_small_stack() {
 
 #[test]
 fn a_nested_message_runs_right_after_the_turn() {
-    let log = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let log = Arc::new(Mutex::new(Vec::new()));
     let (one, two) = (Actor::new("one"), Actor::new("two"));
     let (log1, two1) = (log.clone(), two.clone());
     one.send(move |_| {
@@ -118,7 +122,7 @@ fn a_nested_message_runs_right_after_the_turn() {
 fn nested_messages_to_many_run_in_the_order_sent() {
     // More than the list holds without an allocation.
     let actors: Vec<_> = (0..100).map(tireless).collect();
-    let log = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let log = Arc::new(Mutex::new(Vec::new()));
     let first = Actor::new(());
     let (inside, sent) = (actors.clone(), log.clone());
     first
@@ -137,7 +141,7 @@ fn nested_messages_to_many_run_in_the_order_sent() {
 fn a_busy_actor_gives_way_at_the_end_of_its_batch() {
     // The first of three waiting messages sends to another actor, and to its own: what was sent
     // before comes before, and the other one before the message that came last.
-    let log = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let log = Arc::new(Mutex::new(Vec::new()));
     let (one, two) = (Actor::new(()), Actor::new(()));
     in_turn(|| {
         for n in 1..=3 {
@@ -215,4 +219,125 @@ fn with_beside_an_entry_does_as_without() {
             assert_eq!(ran.load(Relaxed), 1, "sent before: {sent_before}");
         });
     }
+}
+
+/// A waker that does something, once.
+struct Then<F: FnOnce() + Send>(Mutex<Option<F>>);
+
+impl<F: FnOnce() + Send> Wake for Then<F> {
+    fn wake(self: Arc<Self>) {
+        let then = self.0.lock().unwrap().take();
+        then.into_iter().for_each(|then| then());
+    }
+}
+
+/// Polls a future that is pending; it is woken by a waker that calls `then`.
+#[track_caller]
+fn waits<F: Future + Unpin>(future: &mut F, then: impl FnOnce() + Send + 'static) {
+    let waker = Waker::from(Arc::new(Then(Mutex::new(Some(then)))));
+    assert!(Pin::new(future).poll(&mut Context::from_waker(&waker)).is_pending());
+}
+
+/// Each link is woken by the one before, and wakes the next: `link` makes one that calls `then`, and
+/// what wakes it.
+fn a_chain_of_wakers<W: FnOnce() + Send + 'static>(
+    link: impl Fn(Box<dyn FnOnce() + Send>) -> W + Send + 'static,
+) {
+    let len = size(20_000, 200_000);
+    on_small_stack(move || {
+        let woken = Arc::new(AtomicUsize::new(0));
+        let mut first: Box<dyn FnOnce() + Send> = Box::new(|| ());
+        for _ in 0..len {
+            let (next, woken) = (first, woken.clone());
+            first = Box::new(link(Box::new(move || {
+                woken.fetch_add(1, Relaxed);
+                next();
+            })));
+        }
+        first();
+        assert_eq!(woken.load(Relaxed), len);
+    });
+}
+
+#[test]
+fn wakers_that_end_the_next_actor_need_a_small_stack() {
+    let ways = (0..8).map(|way| [1, 2, 4].map(|bit| way & bit != 0));
+    for [stops, ended, busy] in ways {
+        a_chain_of_wakers(move |then| {
+            let actor = tireless(());
+            let (mut closed, mut end) = (actor.closed(), actor.ended());
+            waits(if ended { &mut end } else { &mut closed }, then);
+            let end_it = move |actor: &Actor<()>| {
+                assert!(if stops { actor.stop() } else { actor.close() });
+                drop((closed, end));
+            };
+            move || match busy {
+                false => end_it(&actor),
+                true => {
+                    let own = actor.clone();
+                    actor.send(move |()| end_it(&own)).unwrap();
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn wakers_of_those_that_wait_for_room_need_a_small_stack() {
+    a_chain_of_wakers(|then| {
+        let queue = DrainQueue::new();
+        let builder = Actor::builder().capacity(1, Overflow::Reject).executor(queue.handle());
+        let actor = builder.spawn(()).unwrap();
+        actor.send(|()| ()).unwrap();
+        let mut sending = actor.waiting().send(|()| ());
+        waits(&mut sending, then);
+        move || {
+            let _queue = queue;
+            assert!(actor.close());
+            drop(sending);
+        }
+    });
+}
+
+#[test]
+fn wakers_that_keep_the_next_promise_need_a_small_stack() {
+    for kept in [false, true] {
+        a_chain_of_wakers(move |then| {
+            let (promise, mut reply) = promise();
+            waits(&mut reply, then);
+            move || {
+                let _reply = reply;
+                if kept { promise.keep(()) } else { drop(promise) }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_wait_inside_of_wakers_gets_what_they_have_woken() {
+    must_end(|| {
+        // However deep it is: none of those that were woken before waits behind it.
+        for depth in 0..40 {
+            let (tell, told) = channel();
+            let (last, reply) = promise();
+            let mut then: Box<dyn FnOnce() + Send> = Box::new(move || {
+                // It is kept by a waker that is called after this one, or now.
+                let (woken, mut also) = promise();
+                waits(&mut also, move || last.keep(7));
+                woken.keep(());
+                tell.send(reply.wait().unwrap()).unwrap();
+                drop(also);
+            });
+            for _ in 0..depth {
+                let (promise, mut reply) = promise();
+                waits(&mut reply, then);
+                then = Box::new(move || {
+                    let _reply = reply;
+                    promise.keep(());
+                });
+            }
+            then();
+            assert_eq!(told.recv().unwrap(), 7, "depth {depth}");
+        }
+    });
 }

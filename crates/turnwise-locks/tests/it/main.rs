@@ -14,6 +14,7 @@ mod keyed_async;
 mod keyed_time;
 mod latch;
 mod locks;
+mod nesting;
 mod panics;
 mod question_mark;
 mod rw;
