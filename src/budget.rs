@@ -128,6 +128,8 @@ impl fmt::Debug for Budget {
 pub(crate) struct Until<'a> {
     /// True if the caller's own message is done.
     pub(crate) done: &'a dyn Fn() -> bool,
+    /// It leaves as soon as that is done, and does not go on within the budget.
+    pub(crate) at_once: bool,
     pub(crate) deadline: Cutoff<'a>,
 }
 
@@ -241,7 +243,8 @@ impl<'a> Meter<'a> {
     }
 
     /// A caller that waits leaves when its time is over. When its message is done, it goes on
-    /// within the budget; on top of a turn, which needs this thread, it leaves at once.
+    /// within the budget, unless it is to leave at once; on top of a turn, which needs this thread,
+    /// it does.
     fn look_for(&mut self, until: &Until<'_>, around: Surroundings<'_>) -> Option<Leave> {
         let leave = if around.nested { Leave::Defer } else { Leave::HandOff };
         if (until.done)() {
@@ -253,7 +256,7 @@ impl<'a> Meter<'a> {
             } else {
                 self.account = Some(Account::new(budget));
             }
-            return around.nested.then_some(leave);
+            return (around.nested || until.at_once).then_some(leave);
         }
         self.arm(1);
         // The clock is the user's.

@@ -161,11 +161,13 @@ impl<'a> Cutoff<'a> {
     }
 
     /// Parks this thread until it is woken, or the time is over (false). May return true without
-    /// cause.
-    pub(crate) fn park(self) -> bool {
+    /// cause. `is_woken`: what the caller has been woken for is there. A clock's code may have used
+    /// the wake-up up, so that is the last look before the thread parks.
+    pub(crate) fn park(self, is_woken: impl FnOnce() -> bool) -> bool {
         match self.at {
             None => thread::park(),
             Some(_) if self.is_over() => return false,
+            Some(_) if is_woken() => {}
             Some(at) => self.clock.park_until(at),
         }
         true

@@ -147,11 +147,16 @@ impl List {
         place
     }
 
+    fn has(&self, place: Place) -> bool {
+        let slot = self.slots.get(place.slot);
+        matches!(slot, Some(Slot::Taken(number, _)) if *number == place.number)
+    }
+
     fn remove(&mut self, place: Place) -> Option<Waiter> {
-        let slot = self.slots.get_mut(place.slot)?;
-        if !matches!(slot, Slot::Taken(number, _) if *number == place.number) {
+        if !self.has(place) {
             return None;
         }
+        let slot = self.slots.get_mut(place.slot)?;
         let removed = std::mem::replace(slot, Slot::Vacant(self.vacant));
         self.vacant = place.slot;
         removed.waiter()
@@ -193,6 +198,13 @@ impl Waiters {
             std::mem::take(&mut list.slots)
         };
         woken.into_iter().filter_map(Slot::waiter).for_each(Waiter::wake);
+    }
+}
+
+impl Entry<'_> {
+    /// True if the waiter was not woken yet.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.list.0.lock().has(self.place)
     }
 }
 

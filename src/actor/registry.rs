@@ -20,7 +20,10 @@ use std::sync::Arc;
 
 use crate::actor::{Actor, WeakActor};
 use crate::cell::refs::Ref;
+use crate::cell::settings::Guard;
 use crate::sync::Mutex;
+use crate::sync::atomic::AtomicU64;
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::thread::context::Local;
 use crate::thread::list::take_on_if_pending;
 use crate::time::{Clock, MonotonicClock};
@@ -33,9 +36,9 @@ pub(super) trait Member: Send + Sync {
     fn cell(&self) -> &Ref;
     /// Its name, or the type of its state.
     fn name(&self) -> String;
-    /// Closes it if nothing runs or waits in it; true if this call did it. `here`: it ends in this
-    /// call, unless that is for its executor.
-    fn close_if_idle(&self, here: bool) -> bool;
+    /// Closes it if nothing runs or waits in it; true if this call did it. `pending`: it has no
+    /// executor, and is left pending, for the caller to have it ended.
+    fn close_if_idle(&self, pending: bool) -> bool;
     /// Takes nothing new from now on.
     fn close(&self);
     /// Another reference to the actor.
@@ -53,9 +56,9 @@ impl<S: Send + 'static> Member for WeakActor<S> {
 
     // Without a handle there is nothing to send with, and the drop of the last one sees to the end.
 
-    fn close_if_idle(&self, here: bool) -> bool {
+    fn close_if_idle(&self, pending: bool) -> bool {
         let Some(actor) = self.upgrade() else { return false };
-        if here { actor.handle.end_if_idle() } else { actor.close_if_idle() }
+        if pending { actor.handle.close_pending() } else { actor.close_if_idle() }
     }
 
     fn close(&self) {
@@ -81,11 +84,15 @@ impl dyn Member {
         take_on_if_pending(local, self.cell());
     }
 
-    /// Stops it. Unless it is being run, what waits is given back: in this call, if `here` and it
-    /// has no executor.
-    pub(super) fn stop(&self, local: &Local, here: bool) {
+    /// Stops it. [`give_back`](Self::give_back) is to follow.
+    pub(super) fn stop(&self) {
         self.cell().header().raise_stop();
         self.close();
+    }
+
+    /// Has what waits in it given back, if it was stopped and is not being run: in this call, if
+    /// `here` and it has no executor.
+    pub(super) fn give_back(&self, local: &Local, here: bool) {
         cut_stopped(local, self.cell(), here);
         if here && !self.has_executor() {
             give_back_here(local, self.cell());
@@ -100,6 +107,9 @@ pub(super) struct Shared {
     /// Without one, the machine's.
     clock: Option<Arc<dyn Clock>>,
     registry: Mutex<Registry>,
+    /// Messages that the members have discarded, and those that have ended. A sender may discard
+    /// one after the end.
+    discarded: Arc<AtomicU64>,
     /// Those who wait for members to be removed.
     pub(super) waiters: Waiters,
 }
@@ -110,15 +120,13 @@ struct Registry {
     last: u64,
     /// By number, in the order in which they came.
     members: BTreeMap<u64, Box<dyn Member>>,
-    /// Messages that members which have ended had discarded.
-    discarded: u64,
 }
 
 impl Shared {
     pub(super) fn new(clock: Option<Arc<dyn Clock>>) -> Arc<Self> {
-        let registry = Registry { open: true, last: 0, members: BTreeMap::new(), discarded: 0 };
-        let waiters = Waiters::default();
-        Arc::new(Shared { clock, registry: Mutex::new(registry), waiters })
+        let registry = Registry { open: true, last: 0, members: BTreeMap::new() };
+        let (waiters, discarded) = (Waiters::default(), Arc::default());
+        Arc::new(Shared { clock, registry: Mutex::new(registry), discarded, waiters })
     }
 
     /// The clock that was brought along, if one was.
@@ -192,17 +200,14 @@ impl Shared {
 
     /// Messages that the members have discarded, and those that have ended.
     pub(super) fn discarded(&self) -> u64 {
-        let registry = self.registry.lock();
-        let members = registry.members.values().map(|member| member.cell().header().discarded());
-        registry.discarded + members.sum::<u64>()
+        // Ordering: Relaxed. A number by itself.
+        self.discarded.load(Relaxed)
     }
 
     fn remove(&self, number: u64) {
         let mut registry = self.registry.lock();
         let removed = registry.members.remove(&number);
         let open = registry.open;
-        // Nothing is discarded after the end.
-        registry.discarded += removed.as_ref().map_or(0, |gone| gone.cell().header().discarded());
         drop(registry);
         drop(removed);
         // REMOVED: only a system that was sealed is waited for.
@@ -216,6 +221,12 @@ impl Shared {
 pub(super) struct Membership {
     shared: Arc<Shared>,
     number: u64,
+}
+
+impl Guard for Membership {
+    fn discarded(&self) -> &Arc<AtomicU64> {
+        &self.shared.discarded
+    }
 }
 
 impl Drop for Membership {

@@ -35,9 +35,9 @@ use std::future::Future;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
-use super::registry::Shared;
+use super::registry::{Member, Shared};
 use super::system::System;
 use super::within::{Over, Within};
 use crate::error::{Reason, StopCause};
@@ -45,11 +45,12 @@ use crate::panic;
 use crate::send::wait::Awaited;
 use crate::sync::thread;
 use crate::thread::context::with_local;
+use crate::thread::list::take_on_if_pending;
 use crate::time::{Cutoff, Limit, Timers};
-use crate::turn::blocking::{before_pending, leave_to_others, relieve_anyway};
-use crate::turn::deferred::give_back_here;
+use crate::turn::blocking::{before_pending, circle_of_task, leave_to_others, relieve_anyway};
+use crate::turn::deferred::{give_back_here, run_here};
 use crate::turn::run_list::settle;
-use crate::wait_list::{Place, Waiter};
+use crate::wait_list::{Entry, Place, Waiter};
 
 /// What became of the actors of a system that was shut down: each is in one of the three.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,13 +89,22 @@ pub(super) fn shut_down(shared: &Arc<Shared>, limit: Limit) -> Result<ShutdownRe
     // The clock is the user's: if it panics here, nothing has happened.
     let deadline = Cutoff::new(shared.clock(), limit);
     let mut course = Course::new(shared.clone());
-    course.enter()?;
+    course.enter(None)?;
     course.seal();
-    let at_once = limit == Limit::Immediate;
-    course.close(!at_once, || !at_once && deadline.is_over());
-    if at_once || !course.wait(deadline)? {
-        course.stop(at_once);
+    if limit == Limit::Immediate {
+        course.close(false);
+        course.stop(true);
+        course.end_idle(|| false);
+    } else {
+        course.close(true);
+        course.end_idle(|| deadline.is_over());
+        course.give_back_forsaken();
+        if course.wait(deadline)? {
+            return Ok(course.report());
+        }
+        course.stop(false);
     }
+    course.give_back_forsaken();
     Ok(course.report())
 }
 
@@ -104,7 +114,11 @@ pub(super) fn stop_all(shared: &Shared) {
     let members = shared.members();
     with_local(|local| {
         let here = !local.in_turn();
-        local.work(|| members.iter().for_each(|member| member.stop(local, here)));
+        local.work(|| {
+            // All before the first end: a hook may wait for what another one waits for.
+            members.iter().for_each(|member| member.stop());
+            members.iter().for_each(|member| member.give_back(local, here));
+        });
         settle(local);
     });
 }
@@ -117,8 +131,10 @@ struct Course {
     to_close: Vec<u64>,
     /// How many there were when the system was sealed.
     all: usize,
-    /// Those that were closed from idle and end elsewhere: there is nothing to stop.
+    /// Those that were closed from idle: there is nothing to stop.
     idle: HashSet<u64>,
+    /// Those of them that are pending, and end here, the one that came last first.
+    to_end: Vec<u64>,
     /// Those that were stopped because the time was over.
     stopped: HashSet<u64>,
     /// The mailboxes that the calling thread is running.
@@ -135,20 +151,26 @@ impl Course {
             to_close: Vec::new(),
             all: 0,
             idle: HashSet::new(),
+            to_end: Vec::new(),
             stopped: HashSet::new(),
             inside: Vec::new(),
             elsewhere: true,
         }
     }
 
-    /// This thread goes on with it, unless it is inside a turn of a member (Y2).
-    fn enter(&mut self) -> Result<(), Reason> {
+    /// This thread goes on with it, unless it is inside a turn of a member that it would wait for
+    /// (Y2); for the task of this waker, if there is one.
+    fn enter(&mut self, task: Option<&Waker>) -> Result<(), Reason> {
         let (inside, in_turn): (Vec<_>, _) =
             with_local(|local| (local.running().collect(), local.in_turn()));
         if inside != self.inside {
             let own = self.shared.numbers(|member| inside.contains(&member.cell().addr()));
             let mut own = own.into_iter().filter_map(|number| self.shared.member(number));
-            if let Some(cycle) = own.find_map(|member| member.cell().own_circle()) {
+            let circle = |member: Box<dyn Member>| match task {
+                Some(waker) => circle_of_task(waker, member.cell().addr()),
+                None => member.cell().own_circle(),
+            };
+            if let Some(cycle) = own.find_map(circle) {
                 return Err(Reason::Deadlock(cycle));
             }
         }
@@ -165,36 +187,46 @@ impl Course {
         }
     }
 
-    /// Closes the actors that are idle, and the others if `all`. Idle ones may end here until the
-    /// time is over; from then on the others are left to be stopped.
-    fn close(&mut self, all: bool, is_over: impl Fn() -> bool) {
-        if self.to_close.is_empty() {
-            return;
-        }
-        let mut over = false;
-        while !self.to_close.is_empty() {
-            self.close_some(!over && !self.elsewhere, all && !over);
-            // The clock is the user's: not inside of the crate's own work.
-            over = over || is_over();
-        }
-        self.give_back_forsaken();
-    }
-
-    /// Closes actors until one has ended here.
-    fn close_some(&mut self, here: bool, all: bool) {
+    /// Closes the actors that are idle, and the others if `all`. Nothing of them runs here: a hook
+    /// that waits for one of them to be closed finds it so.
+    fn close(&mut self, all: bool) {
+        let here = !self.elsewhere;
         leave_to_others(|local| {
             while let Some(number) = self.to_close.pop() {
                 let Some(member) = self.shared.member(number) else { continue };
-                if member.close_if_idle(here) {
-                    if here && !member.has_executor() {
-                        return;
-                    }
+                let ends_here = here && !member.has_executor();
+                if member.close_if_idle(ends_here) {
                     self.idle.insert(number);
+                    self.to_end.extend(ends_here.then_some(number));
                 } else if all {
                     member.run_out(local);
                 }
             }
         });
+        self.to_end.reverse();
+    }
+
+    /// Ends the actors that were idle and end here, one after the other, until the time is over.
+    /// The others end elsewhere.
+    fn end_idle(&mut self, is_over: impl Fn() -> bool) {
+        while let Some(number) = self.to_end.pop() {
+            leave_to_others(|local| {
+                if let Some(member) = self.shared.member(number) {
+                    run_here(local, member.cell());
+                }
+            });
+            // The clock is the user's: not inside of the crate's own work.
+            let over = panic::catch(&is_over);
+            if matches!(over, Ok(false)) {
+                continue;
+            }
+            leave_to_others(|local| {
+                let left = std::mem::take(&mut self.to_end).into_iter().rev();
+                let members = left.filter_map(|number| self.shared.member(number));
+                members.for_each(|member| take_on_if_pending(local, member.cell()));
+            });
+            over.unwrap_or_else(|payload| resume_unwind(payload));
+        }
     }
 
     /// Waits until all have ended; false if the time is over before. An error: it would wait for
@@ -203,26 +235,30 @@ impl Course {
         let mut away = None;
         loop {
             // REMOVED: in the list before the look.
-            let _entry = self.shared.waiters.add(Waiter::Thread(thread::current()));
+            let entry = self.shared.waiters.add(Waiter::Thread(thread::current()));
             if self.shared.has_ended() {
                 return Ok(true);
             }
             if deadline.is_over() {
                 return Ok(false);
             }
-            away.get_or_insert_with(|| with_local(relieve_anyway));
-            self.sleep(deadline)?;
+            if away.is_none() {
+                // That may use a wake-up up: the look is to come after it.
+                away = Some(with_local(relieve_anyway));
+                continue;
+            }
+            self.sleep(&entry, deadline)?;
         }
     }
 
-    fn sleep(&self, deadline: Cutoff<'_>) -> Result<(), Reason> {
+    fn sleep(&self, entry: &Entry<'_>, deadline: Cutoff<'_>) -> Result<(), Reason> {
         if self.inside.is_empty() {
-            deadline.park();
+            deadline.park(|| !entry.is_listed());
             return Ok(());
         }
         let Some(first) = self.shared.first() else { return Ok(()) };
         // Hooks may go with the member: not while the panic of a clock unwinds.
-        let slept = panic::catch(|| first.cell().sleep_until(Awaited::End, deadline));
+        let slept = panic::catch(|| first.cell().sleep_until(Awaited::End, entry, deadline));
         drop(first);
         slept.unwrap_or_else(|payload| resume_unwind(payload)).map_err(Reason::Deadlock)
     }
@@ -231,15 +267,21 @@ impl Course {
     fn stop(&mut self, here: bool) {
         let here = here && !self.elsewhere;
         let left = self.shared.numbers(|_| true);
+        let left = left.into_iter().filter(|number| !self.idle.contains(number));
+        let left: Vec<u64> = left.collect();
         leave_to_others(|local| {
-            for number in left.into_iter().filter(|number| !self.idle.contains(number)) {
+            for number in &left {
+                if let Some(member) = self.shared.member(*number) {
+                    self.stopped.insert(*number);
+                    member.stop();
+                }
+            }
+            for number in left {
                 if let Some(member) = self.shared.member(number) {
-                    self.stopped.insert(number);
-                    member.stop(local, here);
+                    member.give_back(local, here);
                 }
             }
         });
-        self.give_back_forsaken();
     }
 
     /// Gives back what waits in actors whose executor is gone. Outside of turns that has been done;
@@ -361,10 +403,10 @@ impl Future for Closing {
             return Poll::Ready(Ok(report.clone()));
         }
         let course = &mut this.course;
-        course.enter()?;
+        course.enter(Some(cx.waker()))?;
         course.elsewhere = true;
         course.seal();
-        course.close(true, || false);
+        course.close(true);
         if !course.shared.has_ended() {
             // User code first: if it panics, nothing has changed.
             let waiter = Waiter::Task(cx.waker().clone());

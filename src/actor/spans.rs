@@ -34,7 +34,7 @@ use super::outgoing::Shown;
 use crate::cell::config::Undelivered;
 use crate::cell::header::Header;
 use crate::cell::message::{AsyncMessage, Message};
-use crate::cell::observe::Observer;
+use crate::cell::observe::{Observer, told};
 use crate::cell::refs::Strong;
 use crate::cell::resident::InTurn;
 use crate::cell::settings::OBSERVED;
@@ -316,15 +316,7 @@ impl<F: Future> Future for TracedTurn<F> {
 
 /// Calls the subscriber, which may panic.
 fn tell(f: impl FnOnce()) {
-    panic::ignore(f);
-}
-
-/// Calls user code for what it says; `otherwise` if it panics.
-fn told<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
-    panic::catch(f).unwrap_or_else(|payload| {
-        panic::discard(payload);
-        otherwise
-    })
+    told((), f);
 }
 
 fn enter(span: &Span) {

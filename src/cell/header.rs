@@ -43,6 +43,7 @@
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::counts::{Counts, Linked};
@@ -92,6 +93,8 @@ pub(crate) struct Ext {
     pub(crate) room: Semaphore,
     /// Messages that were dropped for want of a hook.
     pub(super) discarded: AtomicU64,
+    /// Where they are counted, too.
+    pub(super) discarded_beside: Option<Arc<AtomicU64>>,
     pub(super) told: Mutex<Told>,
     /// Its restarts.
     pub(super) restarts: History,
@@ -108,6 +111,7 @@ impl Ext {
             end_waiters: Waiters::default(),
             room: Semaphore::new(capacity),
             discarded: AtomicU64::new(0),
+            discarded_beside: None,
             told: Mutex::default(),
             restarts: History::default(),
             turn: Mutex::default(),

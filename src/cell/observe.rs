@@ -25,12 +25,18 @@
 //! panic is ignored.
 
 use std::any::TypeId;
+#[cfg(feature = "tracing")]
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::header::{Header, Held};
 use crate::error::{AskError, Reason, SendError, StopCause, TurnPanic};
-use crate::panic::{self, Payload};
+#[cfg(feature = "tracing")]
+use crate::panic;
+use crate::panic::Payload;
 use crate::sync::atomic::Ordering::Relaxed;
+#[cfg(feature = "tracing")]
+use crate::sync::thread_plain;
 
 /// Observes actors of one configuration.
 pub(crate) trait Observer: Send + Sync + 'static {
@@ -196,8 +202,13 @@ impl Header {
     /// every actor.
     #[cold]
     pub(crate) fn discards(&self) {
+        let ext = self.ext_made();
         // Ordering: Relaxed. A number by itself.
-        self.ext_made().discarded.fetch_add(1, Relaxed);
+        ext.discarded.fetch_add(1, Relaxed);
+        if let Some(all) = &ext.discarded_beside {
+            // Ordering: Relaxed. A number by itself.
+            all.fetch_add(1, Relaxed);
+        }
         self.report(&Event::Discarded);
     }
 
@@ -227,7 +238,7 @@ fn say(header: &Header, event: &Event<'_>) {
             )
         };
     }
-    panic::ignore(|| match event {
+    let said = || match event {
         Event::Panicked { panic, goes_on } => {
             event!(ERROR, goes_on, "a turn panicked: {}", panic.text());
         }
@@ -238,7 +249,31 @@ fn say(header: &Header, event: &Event<'_>) {
             event!(WARN, "message discarded: accepted, not handled, and no undelivered hook");
         }
         Event::HandedOff => event!(TRACE, "budget spent: the rest goes to the executor"),
-    });
+    };
+    told((), said);
+}
+
+#[cfg(feature = "tracing")]
+thread_plain! {
+    /// This thread calls a subscriber.
+    static TELLS: Cell<bool> = Cell::new(false);
+}
+
+/// Calls a subscriber for what it says; `otherwise` if it panics. What it does in the call is said
+/// to no subscriber, which would be called without an end by what it does itself.
+#[cfg(feature = "tracing")]
+pub(crate) fn told<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
+    TELLS.with(|tells| {
+        if tells.replace(true) {
+            return otherwise;
+        }
+        let told = panic::catch(f);
+        tells.set(false);
+        told.unwrap_or_else(|payload| {
+            panic::discard(payload);
+            otherwise
+        })
+    })
 }
 
 #[cfg(not(feature = "tracing"))]

@@ -21,7 +21,7 @@ use super::observe::Event;
 use super::reclaim::{Dead, reclaim};
 use super::refs::{Queued, Ref, Scheduled, Strong};
 use super::resident::InTurn;
-use super::settings::Move;
+use super::settings::{Guard, Move};
 use super::turn::Woken;
 use super::typed::Cell;
 use crate::error::{StopCause, TurnPanic};
@@ -585,10 +585,14 @@ impl Owner {
     ) -> Result<(), (Self, Snapshot)> {
         // For what follows the release.
         let cell = self.to_ref();
+        let guard = self.swap_guard(None);
         if let Err(now) = self.header().word.release_met(seen, next) {
+            self.swap_guard(guard);
             return Err((self, now));
         }
         self.gone::<()>().ok();
+        // One that it wakes finds the actor idle.
+        panic::ignore(|| drop(guard));
         let Some(ext) = cell.header().ext() else { return Ok(()) };
         if seen.is_watched() {
             ext.idle_waiters.wake_all();
@@ -605,8 +609,18 @@ impl Owner {
         // SAFETY: no handle is left, the actor has ended, and an orphan is released never again:
         // this is its last owner.
         let handles = unsafe { Ref::of_handles(&self.own.cell) };
+        let guard = self.swap_guard(None);
         self.own.let_go();
+        panic::ignore(|| drop(guard));
         drop(handles);
+    }
+
+    /// What is to be dropped once the mailbox is let go, if the actor has ended; this is in its
+    /// place then.
+    fn swap_guard(&self, guard: Option<Box<dyn Guard>>) -> Option<Box<dyn Guard>> {
+        let fork = self.header().fork().filter(|_| self.has_ended())?;
+        // SAFETY: B4: the fork is there, and its guard is the owner's.
+        unsafe { fork.as_ref().guard.with_mut(|place| std::mem::replace(&mut *place, guard)) }
     }
 
     /// Leaves the mailbox pending, with what is left: it has to be scheduled or deferred.

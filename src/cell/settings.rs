@@ -15,6 +15,7 @@ use crate::budget::Budget;
 use crate::error::TurnPanic;
 use crate::mailbox::semaphore::UNBOUNDED;
 use crate::panic;
+use crate::sync::atomic::AtomicU64;
 use crate::sync::cell::UnsafeCell;
 use crate::time::{Clock, Timers};
 
@@ -140,14 +141,15 @@ pub(super) struct Fork {
     config: Config,
     pub(super) base: NonNull<Config>,
     pub(super) ext: Ext,
-    /// Dropped by the owner, when the actor has ended.
+    /// Dropped by the owner that lets the mailbox of an actor go that has ended.
     pub(super) guard: UnsafeCell<Option<Box<dyn Guard>>>,
 }
 
-/// What is dropped when an actor has ended.
-pub(crate) trait Guard: Send {}
-
-impl<T: Send> Guard for T {}
+/// What is dropped when an actor has ended, and its mailbox was let go.
+pub(crate) trait Guard: Send {
+    /// Where what the actor discards is counted, beside its own count.
+    fn discarded(&self) -> &Arc<AtomicU64>;
+}
 
 impl Fork {
     /// A fork of a base, which still is its cell's.
@@ -176,6 +178,7 @@ impl Fork {
     ) -> *mut Config {
         // SAFETY: it is no fork, and alive as long as the cell to be.
         let mut fork = unsafe { Fork::of(base) };
+        fork.ext.discarded_beside = Some(guard.discarded().clone());
         fork.guard = UnsafeCell::new(Some(guard));
         fork.config.traits.told_of_end = true;
         fork.config.settings.clock_unless_set(clock);

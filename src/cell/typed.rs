@@ -203,11 +203,6 @@ impl<S> Cell<S> {
             }
             None => panic::ignore(|| drop(state)),
         }
-        if let Some(fork) = this.header.fork() {
-            // SAFETY: B4: the fork is there; what guards is the owner's.
-            let guard = unsafe { fork.as_ref().guard.with_mut(|guard| (*guard).take()) };
-            panic::ignore(|| drop(guard));
-        }
     }
 
     /// Tells the panic hook and does what the policy says. Never unwinds.

@@ -540,6 +540,7 @@ impl Word {
     /// `push` with back-off, which gives the processor away from the seventh failure on: the one
     /// that runs the messages may be waiting for it. `link` gets the head that the chain's oldest
     /// node must link to.
+    #[inline(always)]
     pub(crate) fn push(
         &self,
         seen: Snapshot,
@@ -574,7 +575,7 @@ impl Word {
 
     /// What a step of this word has left owing. If the caller owns it now, the nodes from `head` on
     /// are the caller's.
-    #[inline]
+    #[inline(always)]
     fn due(&self, duty: Duty, head: u64) -> Due {
         match duty {
             Duty::Nothing => Due::Nothing,

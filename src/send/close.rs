@@ -38,27 +38,28 @@ impl<S> Strong<S> {
         }
     }
 
-    /// Closes the mailbox if nothing runs or waits in it. The actor ends in this call, also on top
-    /// of the crate's own work, unless its end is for its executor.
-    pub(crate) fn end_if_idle(&self) -> bool {
-        self.raise_by(CLOSED, true, true)
+    /// Closes the mailbox of an actor without an executor if nothing runs or waits in it, and
+    /// leaves it pending: the caller sees to it that it is run.
+    pub(crate) fn close_pending(&self) -> bool {
+        let raised = self.raise(CLOSED, Entry::Post, true);
+        let changed = raised.is_some();
+        debug_assert!(matches!(raised, None | Some(Owed::Schedule)), "it was idle");
+        if changed {
+            self.header().tell_closed();
+        }
+        changed
     }
 
     /// Raises CLOSED or ORPHAN and does what that leaves owing; false if the word was not changed.
-    fn raise_flag(&self, flag: u64, only_if_idle: bool) -> bool {
-        self.raise_by(flag, only_if_idle, false)
-    }
-
-    /// `here`: what there is to do is done in this call, whatever this thread is inside of.
     #[inline(never)]
-    fn raise_by(&self, flag: u64, only_if_idle: bool, here: bool) -> bool {
+    fn raise_flag(&self, flag: u64, only_if_idle: bool) -> bool {
         with_local(|local| {
             // What was posted does not run in the drop of a handle either: a drain is out for it.
             let posted = {
                 let header = self.header();
                 header.is_posted() && header.word.load().is_pending()
             };
-            let leaves = local.in_turn() && !here || self.has_executor() || posted;
+            let leaves = local.in_turn() || self.has_executor() || posted;
             // After the step, an orphan is kept by its owner, and by this reference.
             let cell = leaves.then(|| self.to_ref());
             let entry = match leaves {

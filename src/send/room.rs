@@ -325,7 +325,7 @@ impl<S: 'static, E: Envelope + 'static> Waits<S, E> {
         // A thread that waits runs what is pending, if the actor allows that.
         let cell = self.handle.to_ref();
         let done = || self.asker.is_done();
-        cell.help(&Until { done: &done, deadline });
+        cell.help(&Until { done: &done, at_once: false, deadline });
         if !self.asker.watch(Waiter::Thread(thread::current())) {
             return None;
         }

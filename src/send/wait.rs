@@ -15,9 +15,9 @@ use crate::sync::{hint, thread};
 use crate::thread::context::with_local;
 use crate::thread::waits_for::{What, falls_asleep, own_circle};
 use crate::time::{Cutoff, Limit};
-use crate::turn::blocking::{before_pending, before_pending_for, relieve};
+use crate::turn::blocking::{before_pending, before_pending_for, circle_of_task, relieve};
 use crate::turn::deferred::drain_until;
-use crate::wait_list::{Place, Waiter, Waiters};
+use crate::wait_list::{Entry, Place, Waiter, Waiters};
 
 /// Why a wait ended without what was waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,14 +72,15 @@ impl Ref {
         if asker.is_done() {
             return Ok(asker.take());
         }
-        if let Some(cycle) = self.own_circle() {
-            return Err(Refused::withdraw(asker, Reason::Deadlock(cycle)));
-        }
+        // One look is no wait, wherever it is made.
         if deadline.is_over() {
             return Ok(None);
         }
+        if let Some(cycle) = self.own_circle() {
+            return Err(Refused::withdraw(asker, Reason::Deadlock(cycle)));
+        }
         let done = || asker.is_done();
-        let until = Until { done: &done, deadline };
+        let until = Until { done: &done, at_once: false, deadline };
         // Most likely this thread has promised to run it, if it is inside a turn.
         if !self.help(&until) || !asker.is_done() {
             let _ = hint::done_soon(|| asker.is_done()) || self.help(&until);
@@ -111,7 +112,7 @@ impl Ref {
         let what = What::Answer(asker.progress());
         let asleep = with_local(|local| falls_asleep(local, self.addr(), what, deadline));
         let asleep = asleep.map_err(Reason::Deadlock)?;
-        while !asker.is_done() && deadline.park() {
+        while !asker.is_done() && deadline.park(|| asker.is_done() || asleep.is_refused()) {
             if let Some(cycle) = asleep.refused() {
                 return Err(Reason::Deadlock(cycle));
             }
@@ -119,15 +120,21 @@ impl Ref {
         Ok(())
     }
 
-    /// Sleeps until something has changed, or the time is over. An error: it would not come.
-    pub(crate) fn sleep_until(&self, awaited: Awaited, deadline: Cutoff<'_>) -> Result<(), Cycle> {
+    /// Sleeps until the waiter of this entry is woken, or the time is over. An error: it would not
+    /// be woken.
+    pub(crate) fn sleep_until(
+        &self,
+        awaited: Awaited,
+        entry: &Entry<'_>,
+        deadline: Cutoff<'_>,
+    ) -> Result<(), Cycle> {
         if !awaited.comes_after_turn() {
-            deadline.park();
+            deadline.park(|| !entry.is_listed());
             return Ok(());
         }
         let what = What::Mailbox(self.clone(), awaited.test());
         let asleep = with_local(|local| falls_asleep(local, self.addr(), what, deadline))?;
-        deadline.park();
+        deadline.park(|| !entry.is_listed() || asleep.is_refused());
         asleep.refused().map_or(Ok(()), Err)
     }
 
@@ -141,7 +148,7 @@ impl Ref {
         if let Some(answer) = asker.take() {
             return Poll::Ready(Ok(answer));
         }
-        if let Some(cycle) = self.own_circle() {
+        if let Some(cycle) = circle_of_task(cx.waker(), self.addr()) {
             return Poll::Ready(Err(Refused::withdraw(asker, Reason::Deadlock(cycle))));
         }
         // What this thread has deferred is handed off, if it is inside a turn.
@@ -171,7 +178,7 @@ pub(crate) fn wait_for_promise<R, P>(
             return Err(Refused { reason: Reason::WouldBlock, question: None });
         };
         if asker.watch(Waiter::Thread(thread::current())) {
-            while !asker.is_done() && deadline.park() {}
+            while !asker.is_done() && deadline.park(|| asker.is_done()) {}
         }
     }
     Ok(asker.take())
@@ -257,20 +264,25 @@ impl<S: 'static> Strong<S> {
             if self.is_over(awaited) {
                 return Ok(());
             }
-            if let Some(cycle) = self.own_circle().filter(|_| awaited.comes_after_turn()) {
-                return Err(NotWaited::Deadlock(cycle));
-            }
+            // One look is no wait, wherever it is made.
             if deadline.is_over() {
                 return Err(NotWaited::TimedOut);
             }
-            if cell.help(&Until { done: &|| false, deadline }) {
+            if let Some(cycle) = self.own_circle().filter(|_| awaited.comes_after_turn()) {
+                return Err(NotWaited::Deadlock(cycle));
+            }
+            let done = || self.is_over(awaited);
+            if cell.help(&Until { done: &done, at_once: true, deadline }) {
                 continue;
             }
+            // Before the look: an executor's code may park this thread, and so use a wake-up up.
+            let Ok(_away) = with_local(relieve) else {
+                return if self.is_over(awaited) { Ok(()) } else { Err(NotWaited::WouldBlock) };
+            };
             let list = awaited.list(self.header().ext_made());
-            let _entry = list.add(Waiter::Thread(thread::current()));
+            let entry = list.add(Waiter::Thread(thread::current()));
             if self.stays(awaited) {
-                let Ok(_away) = with_local(relieve) else { return Err(NotWaited::WouldBlock) };
-                cell.sleep_until(awaited, deadline).map_err(NotWaited::Deadlock)?;
+                cell.sleep_until(awaited, &entry, deadline).map_err(NotWaited::Deadlock)?;
             }
         }
     }
@@ -287,7 +299,8 @@ impl<S: 'static> Strong<S> {
             if self.is_over(awaited) {
                 return Poll::Ready(Ok(()));
             }
-            if let Some(cycle) = self.own_circle().filter(|_| awaited.comes_after_turn()) {
+            let circle = || circle_of_task(cx.waker(), self.addr());
+            if let Some(cycle) = awaited.comes_after_turn().then(circle).flatten() {
                 return Poll::Ready(Err(NotWaited::Deadlock(cycle)));
             }
             let waiter = Waiter::Task(cx.waker().clone());

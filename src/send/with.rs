@@ -118,7 +118,7 @@ impl<S: 'static> Strong<S> {
         match owed {
             Owed::Drain(owner) => {
                 let deadline = Cutoff::new(&MonotonicClock, Limit::Unlimited);
-                drain_until(local, owner, &Until { done, deadline });
+                drain_until(local, owner, &Until { done, at_once: false, deadline });
             }
             owed => discharge(local, self, owed, By::Sender),
         }

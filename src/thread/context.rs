@@ -12,7 +12,8 @@
 //!   a frame says that it is this thread's.
 //! - F3: a frame without a mailbox is work of the crate's own: it calls an executor or runs the
 //!   list, and no drain runs on top of it; or it is the ground of a drain ([`Local::drive`]), which
-//!   has let its mailbox go or is about to.
+//!   has let its mailbox go or is about to; or it says that the turn below waits for the drain on
+//!   top ([`Local::wait`]).
 //! - F4: the list is empty whenever `top` is null, but on the way to running it.
 //! - F5: the list holds entries of mailboxes, and beside it stand hints: references (never handles)
 //!   to mailboxes whose entry is elsewhere, and perhaps with a thread that is busy for long.
@@ -43,6 +44,8 @@ const WORK: *const Header = null();
 const LIST: *const Header = without_provenance(1);
 /// The ground of a drain, which stands for its mailbox only while that is lent to it.
 const GROUND: *const Header = without_provenance(2);
+/// A turn waits for the drain on top of it.
+const WAIT: *const Header = without_provenance(3);
 
 /// What this thread is inside of: a mailbox that it owns, or work of the crate's own.
 pub(crate) struct Frame {
@@ -97,7 +100,7 @@ impl Frame {
     /// The mailbox that it stands for.
     fn mailbox(&self) -> Option<NonNull<Header>> {
         let mailbox = self.mailbox.get();
-        NonNull::new(mailbox.cast_mut()).filter(|at| at.addr().get() > GROUND.addr())
+        NonNull::new(mailbox.cast_mut()).filter(|at| at.addr().get() > WAIT.addr())
     }
 }
 
@@ -278,6 +281,16 @@ impl Local {
         self.frames().filter_map(Frame::mailbox).map(|mailbox| mailbox.addr().get())
     }
 
+    /// Does this thread's innermost turn, which is about to lie down, keep that mailbox from going
+    /// on? It does if it is its own, or if a turn of it, at any depth, waits for this one. Other
+    /// turns below go on when this one lies down.
+    pub(crate) fn is_kept_by_innermost(&self, mailbox: usize) -> bool {
+        let mut frames = self.frames();
+        let is_own = |frame: &Frame| frame.mailbox().is_some_and(|at| at.addr().get() == mailbox);
+        frames.next().is_some_and(is_own)
+            || frames.next().is_some_and(|frame| frame.mailbox.get() == WAIT) && frames.any(is_own)
+    }
+
     /// References to the mailboxes that this thread is running, the innermost first.
     pub(crate) fn held_up(&self) -> Vec<Ref> {
         let mailboxes = self.frames().filter_map(Frame::mailbox);
@@ -352,6 +365,11 @@ impl Local {
     #[inline]
     pub(crate) fn run_list<R>(&self, f: impl FnOnce(&Frame) -> R) -> R {
         self.pushed(LIST, f)
+    }
+
+    /// Runs a drain that the turn below waits for, if there is one.
+    pub(crate) fn wait<R>(&self, f: impl FnOnce() -> R) -> R {
+        if self.in_turn() { self.pushed(WAIT, |_| f()) } else { f() }
     }
 
     /// Runs a drain, which lends the frame to its mailbox for its turns.

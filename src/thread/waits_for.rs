@@ -199,9 +199,17 @@ fn cycle<'a>(circle: impl Iterator<Item = &'a Ref>) -> Cycle {
 /// The circle that this thread would close by waiting for that mailbox, if it is inside of its
 /// turn.
 pub(crate) fn own_circle(local: &Local, mailbox: usize) -> Option<Cycle> {
-    if !local.is_running(mailbox) {
-        return None;
-    }
+    if local.is_running(mailbox) { circle_below(local, mailbox) } else { None }
+}
+
+/// The circle that this thread's innermost turn would close by lying down until something comes of
+/// that mailbox.
+pub(crate) fn circle_of_turn(local: &Local, mailbox: usize) -> Option<Cycle> {
+    if local.is_kept_by_innermost(mailbox) { circle_below(local, mailbox) } else { None }
+}
+
+#[cold]
+fn circle_below(local: &Local, mailbox: usize) -> Option<Cycle> {
     let frames = local.held_up();
     let depth = frames.iter().position(|frame| frame.addr() == mailbox)?;
     Some(cycle(frames[..1].iter().chain(frames[1..=depth].iter().rev())))
@@ -267,6 +275,14 @@ pub(crate) fn falls_asleep(
 }
 
 impl Asleep {
+    /// Is this thread's wait refused?
+    pub(crate) fn is_refused(&self) -> bool {
+        let innermost = self.edges.first();
+        innermost.is_some_and(|innermost| {
+            GRAPH.lock().edge(*innermost).is_some_and(|edge| edge.refused.is_some())
+        })
+    }
+
     /// The circle that this thread's wait is refused for.
     pub(crate) fn refused(&self) -> Option<Cycle> {
         let innermost = self.edges.first()?;

@@ -17,10 +17,12 @@ use super::deferred::schedule_if_pending;
 use super::run_list::settle;
 use super::waking::is_turn;
 use crate::cell::refs::Ref;
+use crate::error::Cycle;
 use crate::fallback;
 use crate::pool::{self, Reserved, WouldBlock, reserve};
 use crate::thread::context::{Leaves, Local, with_local};
 use crate::thread::list::{hand_off, take_on_if_pending};
+use crate::thread::waits_for::{circle_of_turn, own_circle};
 use crate::wait_list::call_put_off;
 
 /// This thread sleeps, or is about to; until this is dropped.
@@ -104,6 +106,15 @@ pub(crate) fn before_pending_for(waker: &Waker, cell: &Ref) {
         before_sleep(local);
         schedule_if_pending(cell);
     });
+}
+
+/// The circle that a task would close that waits for something of this mailbox. A thread that is
+/// inside of its turn waits for ever; a turn that waits keeps no thread.
+pub(crate) fn circle_of_task(waker: &Waker, mailbox: usize) -> Option<Cycle> {
+    with_local(|local| match lies_down(local, waker) {
+        true => circle_of_turn(local, mailbox),
+        false => own_circle(local, mailbox),
+    })
 }
 
 /// True if it is a turn of this thread's that is about to wait.

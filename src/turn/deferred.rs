@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 use super::run::{drive, within_budget};
-use super::run_list::{run_list, settle};
+use super::run_list::{run_list, settle, take_posted};
 use crate::budget::{Meter, Until};
 use crate::cell::executor::Drain;
 use crate::cell::header::{AWAITS, STOP};
@@ -29,7 +29,7 @@ pub(crate) fn drain(local: &Local, owner: Owner) {
 
 /// Drains for a caller that waits.
 pub(crate) fn drain_until(local: &Local, owner: Owner, until: &Until<'_>) {
-    drain_by(local, owner, Meter::waiting(until));
+    local.wait(|| drain_by(local, owner, Meter::waiting(until)));
 }
 
 #[inline]
@@ -52,30 +52,24 @@ pub(crate) fn schedule_if_pending(cell: &Ref) {
 /// Gives back, here and now, what waits in a mailbox that was stopped and is not run. No turn
 /// is run.
 pub(crate) fn give_back_here(local: &Local, cell: &Ref) {
-    if !cell.header().has(STOP) {
-        return;
-    }
-    if let Some(owner) = cell.take_over() {
-        drain(local, owner);
+    if cell.header().has(STOP) {
+        run_here(local, cell);
     }
 }
 
-/// What a drain stands for, once: it is about to be run, or is dropped.
-#[inline]
-fn taken_out(drain: &mut Drain) -> Option<Queued> {
-    let queued = Queued::of_drain(drain)?;
-    if let Queued::Hint(cell) = &queued {
-        cell.header().lower_posted();
+/// Runs a mailbox here and now, if it is pending.
+pub(crate) fn run_here(local: &Local, cell: &Ref) {
+    if let Some(owner) = cell.take_over() {
+        drain(local, owner);
     }
-    Some(queued)
 }
 
 /// Runs drains one after the other, on a thread that is inside no turn: `first`, and for as long as
 /// there are, what `next` has.
 pub(super) fn run_drains(first: Drain, mut next: impl FnMut() -> Option<Drain>) {
     let mut first = first;
-    let Some(first) = taken_out(&mut first) else { return };
-    let next = || next().and_then(|mut drain| taken_out(&mut drain));
+    let Some(first) = Queued::of_drain(&mut first) else { return };
+    let next = || next().and_then(|mut drain| Queued::of_drain(&mut drain));
     with_local(|local| run_list(local, Some(first), next));
 }
 
@@ -88,12 +82,15 @@ impl Drain {
     /// [`Executor::execute`](crate::Executor::execute) it is run as soon as the turn that led there
     /// is over.
     pub fn run(mut self) {
-        let Some(queued) = taken_out(&mut self) else { return };
+        let Some(queued) = Queued::of_drain(&mut self) else { return };
         with_local(|local| {
             if !local.in_turn() {
                 return run_list(local, Some(queued), || None);
             }
             if local.is_at_work() {
+                if let Queued::Hint(cell) = &queued {
+                    cell.header().lower_posted();
+                }
                 let Some(cell) = queued.into_ref() else { return };
                 if local.leaves() != Leaves::Here {
                     // This thread may be about to wait for what it would do after the turn, or
@@ -106,7 +103,7 @@ impl Drain {
             }
             match queued {
                 Queued::Entry(entry) => entry.take_over().map(|owner| drain(local, owner)),
-                Queued::Hint(cell) => cell.take_over().map(|owner| drain(local, owner)),
+                Queued::Hint(cell) => take_posted(&cell).map(|owner| drain(local, owner)),
             };
             hand_off(local);
         });
@@ -132,9 +129,13 @@ fn dropped_unrun(drain: &mut Drain) {
             settle(local);
         });
     }
-    let Some(cell) = taken_out(drain).and_then(Queued::into_ref) else { return };
+    let Some(queued) = Queued::of_drain(drain) else { return };
     with_local(|local| {
-        let Some(mut owner) = cell.take_over() else { return };
+        let owner = match queued {
+            Queued::Entry(entry) => entry.take_over(),
+            Queued::Hint(cell) => take_posted(&cell),
+        };
+        let Some(mut owner) = owner else { return };
         local.enter(&mut owner, |owner| {
             owner.stop(StopCause::ExecutorGone);
         });

@@ -10,7 +10,7 @@ use super::run::{drive, drive_on, drive_panicked, within_budget};
 use crate::budget::{Budget, Meter, Surroundings};
 use crate::cell::header::{Held, stops};
 use crate::cell::owner::{Claimed, Few, Owner};
-use crate::cell::refs::{Queued, Scheduled};
+use crate::cell::refs::{Queued, Ref, Scheduled};
 use crate::cell::resident::Env;
 use crate::mailbox::chunk::Row;
 use crate::mailbox::list::Batch;
@@ -69,16 +69,19 @@ impl ListRun<'_> {
     #[inline]
     fn entries(&mut self, first: &mut Option<Queued>, next: &mut impl FnMut() -> Option<Queued>) {
         loop {
+            let mut is_drain = first.is_some();
             let queued = match first.take().or_else(|| self.local.next_deferred()) {
                 Some(queued) => queued,
                 None => {
                     let Some(queued) = next() else { return };
                     self.meter = Meter::new(Budget::INLINE.first_look());
+                    is_drain = true;
                     queued
                 }
             };
             match queued {
                 Queued::Entry(entry) => self.entry(entry),
+                Queued::Hint(cell) if is_drain => self.drive(take_posted(&cell)),
                 Queued::Hint(cell) => self.drive(cell.take_over()),
             }
             self.meter.count();
@@ -201,6 +204,15 @@ impl ListRun<'_> {
         let (owner, meter) = self.owner(claimed);
         drive_panicked(self.local, owner, (taken, payload), meter, &mut self.row);
     }
+}
+
+/// Takes a pending mailbox over by a drain without an entry. As long as the mailbox is pending,
+/// POSTED is raised, so that one that drops a handle leaves what was posted to the drain. A message
+/// that came too late for the take-over, and found POSTED raised, is seen by the second look.
+pub(super) fn take_posted(cell: &Ref) -> Option<Owner> {
+    let owner = cell.take_over();
+    cell.header().lower_posted();
+    owner.or_else(|| cell.take_over())
 }
 
 /// Runs this thread's list, if it has one and is inside no turn.

@@ -453,6 +453,30 @@ fn a_turn_asks_others_and_itself() {
     assert_eq!(turn.wait(), Ok(22));
 }
 
+/// A turn that lies down keeps no turn below it waiting.
+#[test]
+fn a_turn_on_top_of_another_awaits_its_answer() {
+    let (queue, below) = (DrainQueue::new(), Actor::new(20));
+    let top = Actor::builder().executor(queue.handle()).spawn(1).unwrap();
+    let asked = below.clone();
+    let turn = top.run(async move |n| *n + asked.call(|n| *n + 1).await.unwrap());
+    let queue = Arc::new(queue);
+    let runs = queue.clone();
+    below.with(|_| assert_eq!(runs.run_until_idle(), 1)).unwrap();
+    queue.run_until_idle();
+    assert_eq!(turn.wait(), Ok(22));
+}
+
+/// One that the turn below waits for does.
+#[test]
+fn a_turn_on_top_of_one_that_waits_for_it_is_refused() {
+    let (below, top) = (Actor::new(20), Actor::new(1));
+    let asked = below.clone();
+    let answer = below.with(|_| top.run(async move |_| asked.call(|n| *n).await).wait());
+    let circle = Reason::Deadlock(Cycle::from(["i32", "i32"]));
+    assert_eq!(answer, Ok(Ok(Err(AskError::from(circle)))));
+}
+
 #[test]
 fn with_a_pool_that_is_gone_a_turn_is_answered() {
     let pool = ThreadPool::builder().threads(1).build().unwrap();

@@ -1,15 +1,15 @@
 //! No thread that waits is forgotten.
 
 use std::hint::spin_loop;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{Gate, Tally, must_end, until};
+use crate::common::{Gate, Held, Tally, must_end, until};
 use turnwise::executor::DrainQueue;
-use turnwise::{Actor, Overflow};
+use turnwise::{Actor, Clock, Drain, Overflow, promise_on};
 
 fn spin(rounds: usize) {
     (0..rounds).for_each(|_| spin_loop());
@@ -126,5 +126,127 @@ fn queue_wakes_another_runner() {
             });
         }
         tally.check_all_handled();
+    });
+}
+
+/// Runs drains in its call, and waits for something in its second one, by what parks its thread.
+fn waits_in_its_second_call(asleep: mpsc::Sender<()>, go: mpsc::Receiver<()>) -> impl Fn(Drain) {
+    let (asleep, go, calls) = (Mutex::new(asleep), Mutex::new(go), AtomicUsize::new(0));
+    move |drain| {
+        if calls.fetch_add(1, SeqCst) == 1 {
+            asleep.lock().unwrap().send(()).unwrap();
+            go.lock().unwrap().recv().unwrap();
+        }
+        drain.run();
+    }
+}
+
+/// A turn that waits for an actor gives its promises away first, to an executor whose code parks the
+/// thread. The wake-up may come then.
+#[test]
+fn a_wake_up_in_an_executors_code_is_not_lost() {
+    for until_end in [false, true] {
+        must_end(move || {
+            let (asleep_tx, asleep) = mpsc::channel();
+            let (go, go_rx) = mpsc::channel();
+            let executor = waits_in_its_second_call(asleep_tx, go_rx);
+            let promised = Actor::builder().executor(executor).spawn(0).unwrap();
+            let busy = Actor::new(());
+            let held = Held::hold(&busy);
+            if until_end {
+                busy.close();
+            }
+            let awaited = busy.clone();
+            let waiter = thread::spawn(move || {
+                Actor::new(()).with(|()| {
+                    promised.send(|n| *n += 1).unwrap();
+                    match until_end {
+                        false => awaited.idle().wait(),
+                        true => awaited.ended().wait(),
+                    }
+                })
+            });
+            asleep.recv().unwrap();
+            held.let_go();
+            until(|| busy.is_idle());
+            go.send(()).unwrap();
+            waiter.join().unwrap().unwrap().unwrap();
+        });
+    }
+}
+
+/// A clock that is asked something in one of its looks, which parks the thread.
+#[derive(Debug)]
+struct Asked {
+    looks: AtomicUsize,
+    at: usize,
+    asleep: Mutex<mpsc::Sender<()>>,
+    go: Mutex<mpsc::Receiver<()>>,
+    begun: Instant,
+}
+
+impl Clock for Asked {
+    fn now(&self) -> Duration {
+        if self.looks.fetch_add(1, SeqCst) == self.at {
+            self.asleep.lock().unwrap().send(()).unwrap();
+            self.go.lock().unwrap().recv().unwrap();
+        }
+        self.begun.elapsed()
+    }
+
+    fn park_until(&self, at: Duration) {
+        thread::park_timeout(at.saturating_sub(self.begun.elapsed()));
+    }
+}
+
+/// An answer that comes while a limit is looked at ends the wait, also if the clock's code has used
+/// the wake-up up.
+#[test]
+fn a_wake_up_in_a_clocks_code_is_not_lost() {
+    for at in 0..3 {
+        must_end(move || {
+            let (asleep_tx, asleep) = mpsc::channel();
+            let (go, go_rx) = mpsc::channel();
+            let clock = Asked {
+                looks: AtomicUsize::new(0),
+                at,
+                asleep: Mutex::new(asleep_tx),
+                go: Mutex::new(go_rx),
+                begun: Instant::now(),
+            };
+            let (promise, reply) = promise_on::<u32>(Arc::new(clock));
+            let waiter = thread::spawn(move || reply.within(Duration::from_secs(3600)));
+            asleep.recv().unwrap();
+            promise.keep(7);
+            go.send(()).unwrap();
+            assert_eq!(waiter.join().unwrap().map_err(drop), Ok(7));
+        });
+    }
+}
+
+/// A thread that waits for an actor to be closed runs what is pending there, and no longer than
+/// until it is closed.
+#[test]
+fn a_wait_for_the_close_ends_with_it() {
+    must_end(|| {
+        let (holder, closed) = (Actor::new(()), Actor::new(()));
+        let (pending_tx, pending) = mpsc::channel();
+        let (go, go_rx) = mpsc::channel();
+        let (seen, seen_rx) = mpsc::channel();
+        let theirs = closed.clone();
+        let thread = thread::spawn(move || {
+            holder.with(move |()| {
+                let same = theirs.clone();
+                theirs.send(move |()| assert!(same.close())).unwrap();
+                theirs.send(move |()| seen_rx.recv().unwrap()).unwrap();
+                pending_tx.send(()).unwrap();
+                go_rx.recv().unwrap();
+            })
+        });
+        pending.recv().unwrap();
+        closed.closed().wait().unwrap();
+        seen.send(()).unwrap();
+        go.send(()).unwrap();
+        thread.join().unwrap().unwrap();
     });
 }

@@ -326,8 +326,11 @@ fn a_wait_by_reference_keeps_the_reply() {
     let own = actor.clone();
     let asked = actor.call(move |_| {
         let mut reply = own.call(|n| *n + 1);
+        // One look is no wait, and loses nothing.
+        assert_eq!(reply.wait_by_ref(Duration::ZERO), Ok(None));
         let deadlock = Reason::Deadlock(Cycle::from(["i32"]));
-        assert_eq!(reply.wait_by_ref(Duration::ZERO), Err(AskError::from(deadlock)));
+        let limit = Duration::from_secs(60);
+        assert_eq!(reply.wait_by_ref(limit), Err(AskError::from(deadlock)));
         reply
     });
     // What was refused has been withdrawn, and never runs.

@@ -392,10 +392,10 @@ fn a_turn_that_asks_its_own_actor_is_told() {
                 let actor = Actor::new(Count(0));
                 let itself = actor.clone();
                 let got = actor.with(move |_| (cell.run)(&itself, limit)).unwrap();
-                assert!(
-                    matches!(got, Got::Refused(Reason::Deadlock(_))),
-                    "{got:?} {cell:?} {limit:?}"
-                );
+                // One look is no wait.
+                let is_late = cell.limit && limit == Limit::Immediate && got == cell.late();
+                let is_told = matches!(got, Got::Refused(Reason::Deadlock(_)));
+                assert!(is_told || is_late, "{got:?} {cell:?} {limit:?}");
                 // It was withdrawn, whichever way it was waited for.
                 actor.idle().wait().unwrap();
                 assert_eq!(actor.with(|count| count.0), Ok(0), "{cell:?} {limit:?}");

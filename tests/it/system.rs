@@ -927,3 +927,82 @@ fn who_waits_is_woken_after_the_panic_of_an_end_hook() {
     assert_eq!(told.recv(), Ok(false));
     assert!(closing.as_mut().poll(&mut cx).is_ready());
 }
+
+/// An end hook that waits for a thread which waits for another member to be closed, or to end.
+#[test]
+fn all_are_closed_before_the_first_one_ends() {
+    type End = fn(System);
+    let shut_down = |limit: Duration| move |system: System| drop(system.shutdown(limit).unwrap());
+    let (late, at_once) = (shut_down(SECOND * 3600), shut_down(Duration::ZERO));
+    for (ends, until_end) in [
+        (Box::new(late) as Box<dyn Fn(System) + Send>, false),
+        (Box::new(late), true),
+        (Box::new(at_once), false),
+        (Box::new(at_once), true),
+        (Box::new(drop as End), false),
+    ] {
+        must_end(move || {
+            let system = System::new();
+            let other: Arc<Mutex<Option<thread::JoinHandle<()>>>> = Arc::default();
+            let theirs = other.clone();
+            let joins = move |_, _| theirs.lock().unwrap().take().unwrap().join().unwrap();
+            let _first = system.spawn(Actor::builder().on_end(joins), 0).unwrap();
+            let second = system.actor(0).unwrap();
+            *other.lock().unwrap() = Some(thread::spawn(move || match until_end {
+                false => second.closed().wait().unwrap(),
+                true => second.ended().wait().unwrap(),
+            }));
+            ends(system);
+        });
+    }
+}
+
+/// A system that has ended has actors that have ended, as they say themselves.
+#[test]
+fn actors_of_a_complete_shutdown_are_idle() {
+    let pool = ThreadPool::builder().threads(2).build().unwrap();
+    for _ in 0..size(500, 5_000) {
+        let system = System::new();
+        let actor = system.spawn(Actor::builder().executor(pool.handle()), 0).unwrap();
+        actor.send(|n| *n += 1).unwrap();
+        assert!(system.shutdown(Limit::Unlimited).unwrap().is_complete());
+        assert!(actor.is_idle() && actor.ended().within(Duration::ZERO).unwrap());
+    }
+}
+
+#[test]
+fn a_poll_ends_nothing_whose_executor_is_gone() {
+    must_end(|| {
+        let (tx, rx) = mpsc::channel();
+        let (queue, system) = (DrainQueue::new(), System::new());
+        let end = move |_, _| tx.send(thread::current().id()).unwrap();
+        let builder = Actor::builder().executor(queue.handle()).on_end(end);
+        let actor = system.spawn(builder, 0).unwrap();
+        drop(queue);
+        let report = block_on(system.shutdown_async()).unwrap();
+        assert!(report.is_complete() && actor.is_closed());
+        assert_ne!(rx.recv().unwrap(), thread::current().id());
+    });
+}
+
+/// A sender that finds the mailbox full may discard its message after the actor has ended.
+#[test]
+fn what_a_late_sender_discards_is_counted() {
+    for _ in 0..size(200, 2_000) {
+        let system = System::new();
+        let actor = Actor::builder().capacity(1, Overflow::DropNewest);
+        let actor = system.spawn(actor, ()).unwrap();
+        let gate = Arc::new(Gate::new(3));
+        let senders = [(); 2].map(|()| {
+            let (actor, gate) = (actor.clone(), gate.clone());
+            thread::spawn(move || {
+                gate.pass();
+                while actor.send(|()| ()).is_ok() {}
+            })
+        });
+        gate.pass();
+        system.shutdown(Limit::Unlimited).unwrap();
+        senders.into_iter().for_each(|sender| sender.join().unwrap());
+        assert_eq!(actor.discarded(), system.snapshot().discarded);
+    }
+}

@@ -5,6 +5,7 @@ use std::fmt::{self, Debug, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::child::in_child;
 use crate::common::{in_turn, queued, quiet_panic};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -289,4 +290,43 @@ fn a_factory_that_panics_is_an_event_of_its_own() {
     assert_eq!(said[1], "ERROR message=a turn panicked: no till goes_on=false");
     assert!(said[2].starts_with("WARN message=actor stopped: "), "{said:?}");
     assert_eq!(said.len(), 3, "{said:?}");
+}
+
+/// Sends the lines of all events to an actor.
+struct ToActor(Actor<Vec<String>>);
+
+impl Subscriber for ToActor {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        // Refused, once the log is closed: that is an event, too.
+        let _ = self.0.send(move |lines| lines.push(line.0));
+    }
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// What a subscriber does is said to none, so it may send to an actor that has ended. The one of a
+/// whole process has no guard of its own against that.
+#[test]
+fn a_subscriber_is_not_called_for_what_it_does_itself() {
+    let limit = Duration::from_secs(60);
+    in_child("a_subscriber_is_not_called_for_what_it_does_itself", limit, || {
+        let log = Actor::builder().name("log").spawn(Vec::new()).unwrap();
+        tracing::subscriber::set_global_default(ToActor(log.clone())).unwrap();
+        tracing::info!("one line");
+        assert_eq!(log.with(|lines| lines.len()), Ok(1));
+        assert!(log.close());
+        tracing::info!("after the end");
+        // Of the program's own, and of the actor's: each is said once.
+        assert!(Actor::new(()).send(|()| quiet_panic("said once")).is_ok());
+    });
 }

@@ -2,6 +2,8 @@
 //! process, and a thread without a subscriber may be the first to ask.
 #![cfg(feature = "tracing")]
 
+#[path = "../common/child.rs"]
+mod child;
 #[path = "../common/mod.rs"]
 mod common;
 

@@ -430,6 +430,32 @@ pub(super) fn r8_posted_again() {
     shared.finish();
 }
 
+thread_plain! {
+    static CLOSES: Cell<bool> = Cell::new(false);
+}
+
+/// POSTED: what was posted does not run in the call that closes the actor, also while its drain
+/// takes the mailbox over.
+pub(super) fn r8_posted_and_closed() {
+    let shared = Shared::by_hand();
+    let mail = Mail::<OWN>::new(&shared.books, 0, 1);
+    let message = move |log: &mut Log| {
+        CLOSES.with(|closes| assert!(!closes.get(), "run by the one that closes"));
+        log.handle(mail);
+    };
+    assert!(shared.actor.posted().send(message).is_ok());
+    let thread = shared.spawn(|shared| {
+        if shared.run_one() && shared.books.handled.load(Relaxed) == 1 {
+            reached("run by a drain");
+        }
+    });
+    CLOSES.with(|closes| closes.set(true));
+    shared.actor.close();
+    CLOSES.with(|closes| closes.set(false));
+    thread.join();
+    shared.finish();
+}
+
 /// An executor that runs its first drain in the call, and puts the others into a queue.
 struct FirstInTheCall {
     queue: Arc<Queue>,
