@@ -58,6 +58,8 @@ pub trait Clock: Send + Sync + fmt::Debug {
     /// caller looks again.
     ///
     /// A clock that does not follow real time unparks the thread when it has been moved to `at`.
+    /// Nothing else that it does here may park the thread: the wake-up that is waited for would be
+    /// used up.
     fn park_until(&self, at: Duration) {
         thread::park_timeout(at.saturating_sub(self.now()).min(Duration::from_millis(10)));
     }

@@ -65,6 +65,13 @@ impl Restarts {
 pub(crate) struct History(Mutex<VecDeque<Duration>>);
 
 impl History {
+    /// The latest restart comes now, perhaps later than it was to come.
+    pub(super) fn comes(&self, now: Duration) {
+        if let Some(latest) = self.0.lock().back_mut() {
+            *latest = now.max(*latest);
+        }
+    }
+
     /// One more restart, if it is allowed: so long after `now`. If not, how many there were.
     pub(super) fn next(&self, restarts: &Restarts, now: Duration) -> Result<Duration, u32> {
         let mut had = self.0.lock();

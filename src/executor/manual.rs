@@ -26,10 +26,13 @@ use crate::turn::blocking::relieve_anyway;
 /// [`wait`](crate::Reply::wait) would wait for ever. Ask by [`call`](crate::Actor::call) or
 /// [`ask`](crate::Actor::ask), run the queue, then look at the reply. Where other threads send,
 /// too, run it until the reply is ready: one of them may have sent already, and not yet handed over
-/// the drain that both messages wait for.
+/// the drain that both messages wait for. The thread also runs actors without an executor that its
+/// turns send to or wake: one whose turn waits for an actor of the queue needs an executor of its
+/// own.
 ///
 /// One lock, held for a few instructions. Dropping the queue drops what is left in it: its actors
-/// stop with [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone).
+/// stop with [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone). They end one after the
+/// other on that thread, so an end hook must not wait for another actor of the queue.
 ///
 /// # Examples
 /// ```

@@ -77,10 +77,11 @@ impl Future for Sleep {
             this.entry = Some(entry);
             return Poll::Pending;
         };
-        let (fired, _before) = {
+        let (fired, before) = {
             let mut woken = entry.job.0.lock();
             (woken.fired, woken.waker.replace(waker))
         };
+        panic::ignore(|| drop(before));
         if fired { Poll::Ready(()) } else { Poll::Pending }
     }
 }

@@ -147,7 +147,8 @@ impl VirtualClock {
     }
 
     /// Waits until at least this many threads wait on this clock: their limits have begun, and the
-    /// clock may be moved. May block, without a limit.
+    /// clock may be moved. May block, without a limit. For a thread that is inside no turn: what a
+    /// turn has sent to actors that are to be run after it is not handed over meanwhile.
     pub fn wait_for_sleepers(&self, threads: usize) {
         loop {
             // Listed first: one that lies down after the look finds this thread and wakes it.

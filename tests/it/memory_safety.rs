@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, mpsc};
@@ -13,7 +14,8 @@ use crate::child::in_child;
 use crate::common::{Tally, block_on, on_small_stack, quiet_panic};
 use crate::verbs::{Sending, on_panic, on_undelivered, poll_once, sending, sending_by, wait_for};
 use turnwise::executor::DrainQueue;
-use turnwise::{Actor, Clock, Drain, Overflow, ThreadPool, WeakActor, blocking};
+use turnwise::time::Timers;
+use turnwise::{Actor, Clock, Drain, Overflow, ThreadPool, VirtualClock, WeakActor, blocking};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -402,6 +404,20 @@ fn panicking_waker_leaves_no_seat_behind() {
         fate.check();
         tally.check();
     });
+}
+
+#[test]
+fn the_panic_of_a_wakers_drop_does_not_leave_a_sleep() {
+    let timers = Timers::by_hand(VirtualClock::new());
+    let mut sleep = timers.sleep(Duration::from_secs(1));
+    let polled = catch_unwind(AssertUnwindSafe(|| {
+        let waker = Waker::from(Arc::new(Fuse(AtomicUsize::new(1))));
+        // The sleep has the last one afterwards.
+        Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker)).is_pending()
+    }));
+    assert!(polled.is_ok_and(|pending| pending));
+    let polled = catch_unwind(AssertUnwindSafe(|| poll_once(&mut sleep)));
+    assert!(polled.is_ok_and(|polled| polled.is_pending()));
 }
 
 /// A waker that drops another future when it wakes.

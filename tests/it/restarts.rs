@@ -725,3 +725,24 @@ fn restarts_within_no_time_are_refused() {
     assert_eq!(build(0, Duration::ZERO), Ok(()), "the first panic stops it");
     assert_eq!(build(1, Duration::from_nanos(1)), Ok(()));
 }
+
+/// A restart that comes late counts from when it comes.
+#[test]
+fn a_late_restart_is_not_forgotten_early() {
+    let (clock, queue) = (VirtualClock::new(), DrainQueue::new());
+    let timers = Timers::by_hand(clock.clone());
+    let restarts = Restarts::at_most(1, SECOND * 30).backoff(SECOND * 2, SECOND * 2);
+    let actor = Actor::builder()
+        .executor(queue.handle())
+        .timers(timers.clone())
+        .panic_policy(PanicPolicy::restart_within(restarts, || ()))
+        .spawn(())
+        .unwrap();
+    (0..3).for_each(|_| actor.send(|()| quiet_panic("again")).unwrap());
+    queue.run_until_idle();
+    // The executor comes long after the rest is over: the second panic is one too many.
+    clock.advance(SECOND * 100);
+    timers.run_due();
+    queue.run_until_idle();
+    assert!(matches!(actor.stop_cause(), Some(StopCause::GaveUp { restarts: 1, .. })));
+}

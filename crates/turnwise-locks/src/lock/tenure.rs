@@ -206,7 +206,7 @@ impl Future for Lost {
         let this = self.get_mut();
         // The waker's clone and drop are user code: not under the lock.
         let waker = cx.waker().clone();
-        let _before = {
+        let before = {
             let mut state = this.tenure.state.lock();
             if state.lost {
                 return Poll::Ready(());
@@ -223,6 +223,7 @@ impl Future for Lost {
                 }
             }
         };
+        ignore(|| drop(before));
         Poll::Pending
     }
 }
@@ -235,7 +236,7 @@ impl Drop for Lost {
             let index = state.wakers.iter().position(|entry| entry.0 == number);
             index.map(|index| state.wakers.swap_remove(index))
         };
-        drop(waker);
+        ignore(|| drop(waker));
     }
 }
 
