@@ -204,7 +204,9 @@ impl fmt::Display for Reason {
 ///
 /// A circle that goes through something else is not found: through a [`promise`](crate::promise), a
 /// lock or a channel, a `block_on` inside a turn, a turn that [awaits](crate::Actor::run), an
-/// executor all of whose threads sleep, a [`shutdown`](crate::System::shutdown).
+/// executor all of whose threads sleep, a [`shutdown`](crate::System::shutdown). Nor is one of
+/// replies alone that were handed to turns which have not asked: two turns that get each other's
+/// when both have begun.
 ///
 /// A thread that calls [`with`](crate::Actor::with) inside a turn may run there, after its own
 /// closure, what others have left in that mailbox. What it runs so may not wait for the turns that

@@ -57,6 +57,15 @@ struct By {
     timers: Option<Timers>,
 }
 
+impl Drop for Source {
+    fn drop(&mut self) {
+        // It may be the last of the clock, whose drop is user code: an answer that is there is not
+        // lost by it.
+        let clock = self.clock.take();
+        panic::ignore(|| drop(clock));
+    }
+}
+
 impl Source {
     fn actor(cell: Ref) -> Self {
         Source { actor: Some(cell), clock: None }

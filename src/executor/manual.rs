@@ -74,15 +74,17 @@ struct State {
 }
 
 impl State {
-    fn next(&mut self) -> Option<Drain> {
-        if let Some(seed) = self.choice.as_mut().filter(|_| self.drains.len() > 1) {
+    /// One of those that came first, of so many at most.
+    fn next(&mut self, most: usize) -> Option<Drain> {
+        let among = self.drains.len().min(most);
+        if let Some(seed) = self.choice.as_mut().filter(|_| among > 1) {
             // SplitMix64: any seed is good, zero too.
             *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let mut mixed = *seed;
             mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
             mixed ^= mixed >> 31;
-            let at = (mixed % self.drains.len() as u64) as usize;
+            let at = (mixed % among as u64) as usize;
             return self.drains.remove(at);
         }
         self.drains.pop_front()
@@ -188,8 +190,13 @@ impl DrainQueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn run_one(&self) -> bool {
+        self.run_one_of(usize::MAX)
+    }
+
+    /// Runs one of those that came first, of so many.
+    fn run_one_of(&self, most: usize) -> bool {
         // The lock is let go before the drain is run.
-        let next = self.shared.state.lock().next();
+        let next = self.shared.state.lock().next(most);
         next.map(|drain| panic::ignore(|| drain.run())).is_some()
     }
 
@@ -215,7 +222,10 @@ impl DrainQueue {
     pub fn run_for(&self, limit: impl Into<Limit>) -> usize {
         let deadline = match limit.into() {
             // One look: what waits now, and nothing that comes meanwhile.
-            Limit::Immediate => return (0..self.len()).take_while(|_| self.run_one()).count(),
+            Limit::Immediate => {
+                let left = (1..=self.len()).rev();
+                return left.take_while(|left| self.run_one_of(*left)).count();
+            }
             Limit::Unlimited => None,
             // A limit too large for the clock is no limit.
             Limit::Within(limit) => Instant::now().checked_add(limit),
@@ -225,7 +235,7 @@ impl DrainQueue {
         while !is_late() {
             let next = {
                 let mut state = self.shared.state.lock();
-                match state.next() {
+                match state.next(usize::MAX) {
                     None if state.closed => return count,
                     next => next,
                 }

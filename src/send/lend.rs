@@ -44,10 +44,8 @@ impl<S: 'static> Strong<S> {
             }
             Err((lent, reason)) => {
                 drop(lent);
-                let refused = self.header().refused_question(reason);
                 // The closure, which nothing else has seen.
-                drop(loan.end());
-                Err(refused)
+                Err(self.refuse(loan.end(), reason))
             }
         }
     }
@@ -81,8 +79,7 @@ impl<F, R> Loan<'_, F, R> {
             Err(Refused { reason, question: None }) => self.take_back(reason),
             Err(Refused { reason, question: Some(f) }) => {
                 self.asker = None;
-                drop(f);
-                Err(self.not_run(reason))
+                Err(self.not_run(f, reason))
             }
         }
     }
@@ -90,10 +87,7 @@ impl<F, R> Loan<'_, F, R> {
     /// Takes the closure back, for that reason; if it has started, waits for it.
     fn take_back(mut self, reason: Reason) -> Result<R, AskError> {
         match self.end() {
-            Ok(f) => {
-                drop(f);
-                Err(self.not_run(reason))
-            }
+            Ok(f) => Err(self.not_run(f, reason)),
             Err(Some(returned)) => self.settle(returned),
             Err(None) => Err(self.abandoned()),
         }
@@ -105,15 +99,13 @@ impl<F, R> Loan<'_, F, R> {
         match returned {
             Returned::Value(value) => Ok(value),
             Returned::Panicked(payload) => std::panic::resume_unwind(payload),
-            Returned::NotRun(f, reason) => {
-                drop(f);
-                Err(self.not_run(reason))
-            }
+            Returned::NotRun(f, reason) => Err(self.not_run(f, reason)),
         }
     }
 
-    /// Why it was not run.
-    fn not_run(&self, reason: Reason) -> AskError {
+    /// Why it was not run; the closure is dropped first.
+    fn not_run(&self, f: F, reason: Reason) -> AskError {
+        let (reason, ()) = panic::owning(reason, |_| drop(f));
         AskError::Refused(reason, self.cell.header().who().into())
     }
 

@@ -7,7 +7,7 @@ use crate::error::{AskError, Reason};
 use crate::mailbox::list::Links;
 use crate::mailbox::node::{NodeOf, NodePtr};
 use crate::mailbox::word::{Entry, Snapshot};
-use crate::panic::Payload;
+use crate::panic::{self, Payload};
 use crate::pool::{Reserved, reserve};
 use crate::send::push::{By, discharge};
 use crate::sync::{hint, thread};
@@ -71,16 +71,16 @@ impl<S: 'static> Strong<S> {
         R: Send,
     {
         if let Some(reason) = self.refuses_wait() {
-            return Err(self.header().refused_question(reason));
+            return Err(self.refuse(f, reason));
         }
         // Once the message is in the mailbox, the wait cannot be refused any more.
         let reserved = reserve();
         let (entry, seen) = match (self.has_executor(), &reserved) {
-            (true, Err(_)) => return Err(self.header().refused_question(Reason::WouldBlock)),
-            (true, Ok(_)) => (
-                Entry::Leave,
-                self.look_at_executor().map_err(|reason| self.header().refused_question(reason))?,
-            ),
+            (true, Err(_)) => return Err(self.refuse(f, Reason::WouldBlock)),
+            (true, Ok(_)) => match self.look_at_executor() {
+                Ok(seen) => (Entry::Leave, seen),
+                Err(reason) => return Err(self.refuse(f, reason)),
+            },
             (false, Err(_)) => (Entry::DrainOnly, seen),
             (false, Ok(_)) => (Entry::Drain, seen),
         };
@@ -89,15 +89,17 @@ impl<S: 'static> Strong<S> {
             drop(reserved);
             return self.lend_inside(local, seen, entry, f);
         }
-        let mut frame = NodeOf::in_frame(Borrowed::<S, F, R>::new(f));
-        let frame = &raw mut frame;
+        let mut own = NodeOf::in_frame(Borrowed::<S, F, R>::new(f));
+        let frame = &raw mut own;
         let node = NodePtr::of_frame(frame);
         // SAFETY: E2: the frame is ours until the push, and from then on both sides use this one
         // pointer.
         let message = unsafe { &*NodeOf::message(frame) };
-        let owed = self
-            .put(local, seen, Links::one(node), entry)
-            .map_err(|(_frame, reason)| self.header().refused_question(reason))?;
+        let owed = match self.put(local, seen, Links::one(node), entry) {
+            Ok(owed) => owed,
+            // The frame is ours again.
+            Err((_links, reason)) => return Err(self.refuse(own, reason)),
+        };
         // Leaving this frame before the message is done would leave a dangling node in the mailbox.
         let stay = AbortOnUnwind;
         self.discharge_for(local, owed, &|| message.is_done());
@@ -111,6 +113,14 @@ impl<S: 'static> Strong<S> {
             Outcome::Panicked(payload) => std::panic::resume_unwind(payload),
             Outcome::NotRun(reason) => Err(self.not_run(reason)),
         }
+    }
+
+    /// The error of a closure that was refused, which is dropped first: a panic of its drop would
+    /// leak the error.
+    #[cold]
+    pub(super) fn refuse<F>(&self, f: F, reason: Reason) -> AskError {
+        let (reason, ()) = panic::owning(reason, |_| drop(f));
+        self.header().refused_question(reason)
     }
 
     /// Does what the push of a closure left owing that its caller waits for.

@@ -163,3 +163,30 @@ fn waits_whose_time_is_over_leave_nothing() {
     let cost = cost(|| (0..waits).for_each(|_| wait()));
     assert_eq!(cost.bytes, 0, "{waits} waits: {cost:?}");
 }
+
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        std::panic::resume_unwind(Box::new("a closure"));
+    }
+}
+
+#[test]
+fn a_closure_that_is_refused_and_panics_leaves_nothing() {
+    let _alone = alone();
+    let actor = Actor::builder().name("its own").spawn(()).unwrap();
+    let refused = || {
+        let own = actor.clone();
+        let inside = move |(): &mut ()| {
+            let bomb = Bomb;
+            let with = std::panic::AssertUnwindSafe(|| own.with(move |()| _ = &bomb));
+            assert!(std::panic::catch_unwind(with).is_err());
+        };
+        actor.with(inside).unwrap();
+    };
+    refused();
+    let cost = cost(|| (0..100).for_each(|_| refused()));
+    assert!(cost.bytes < 100, "{cost:?}");
+}

@@ -128,6 +128,24 @@ fn a_seed_decides_the_order_and_nothing_else_does() {
 
 /// A seed written down yesterday is worth something tomorrow: these steps are SplitMix64's.
 #[test]
+fn a_time_of_zero_runs_what_waits_whatever_the_seed() {
+    for seed in 0..50 {
+        let queue = DrainQueue::seeded(seed);
+        let (one, two, later) = (on(&queue, 0), on(&queue, 0), on(&queue, 0));
+        let third = later.clone();
+        one.send(move |n| {
+            *n += 1;
+            third.send(|n| *n += 1).unwrap();
+        })
+        .unwrap();
+        two.send(|n| *n += 1).unwrap();
+        assert_eq!(queue.run_for(Duration::ZERO), 2);
+        assert!(one.is_idle() && two.is_idle(), "seed {seed}");
+        assert_eq!(later.len(), 1, "seed {seed}");
+    }
+}
+
+#[test]
 fn a_seed_has_always_meant_the_same_order() {
     for (seed, expected) in [
         (0, [7, 11, 10, 8, 3, 2, 9, 0, 6, 5, 4, 1]),

@@ -97,3 +97,38 @@ fn reply_has_room_for_a_clock() {
     let most = size_of::<Result<u64, AskError>>().max(size_of::<[usize; 3]>());
     assert!(size_of::<Reply<u64>>() <= most + size_of::<usize>());
 }
+
+/// Panics when it is dropped.
+#[derive(Debug)]
+struct BreaksLast;
+
+impl Clock for BreaksLast {
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+impl Drop for BreaksLast {
+    fn drop(&mut self) {
+        crate::common::quiet_panic("the last of a clock");
+    }
+}
+
+#[test]
+fn an_answer_outlives_the_last_of_its_clock() {
+    type Waits = fn(Reply<Arc<()>>) -> Arc<()>;
+    let waits: [Waits; 5] = [
+        |reply| reply.wait().unwrap(),
+        |reply| reply.within(HOUR).unwrap(),
+        |reply| reply.wait_timeout(HOUR).unwrap(),
+        |mut reply| reply.wait_by_ref(HOUR).unwrap().unwrap(),
+        |reply| block_on(reply).unwrap(),
+    ];
+    for wait in waits {
+        let answer = Arc::new(());
+        let (promise, reply) = promise_on(Arc::new(BreaksLast) as Arc<dyn Clock>);
+        promise.keep(answer.clone());
+        drop(wait(reply));
+        assert_eq!(Arc::strong_count(&answer), 1);
+    }
+}

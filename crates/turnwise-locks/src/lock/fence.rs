@@ -2,8 +2,11 @@
 
 use std::error::Error;
 use std::fmt;
+use std::panic::resume_unwind;
 
 use turnwise::{Actor, AskError, Reason};
+
+use crate::user_code::catch;
 
 /// The number of a hold. Those of one lock increase strictly, in the order in which the holds
 /// began, also if the lock was idle and gone in between.
@@ -109,14 +112,22 @@ impl<T: Send + 'static> Fenced<T> {
         fence: Fence,
         f: impl FnOnce(&mut T) -> R + Send,
     ) -> Result<R, FencedError> {
-        let used = self.actor.with(|inner| {
+        // A panic, also that of the closure's drop, does not pass through the turn: it would end the
+        // resource.
+        let mut f = Some(f);
+        let taken = &mut f;
+        let used = self.actor.with(move |inner| {
             if let Some(newest) = inner.newest.filter(|&newest| newest > fence) {
                 return Err(FencedError::Stale { newest });
             }
             inner.newest = Some(fence);
-            Ok(f(&mut inner.value))
+            let f = taken.take().expect("a turn comes once");
+            Ok(catch(|| f(&mut inner.value)))
         });
-        used.unwrap_or_else(|error| Err(FencedError::Refused(refused(error))))
+        match used {
+            Ok(used) => used.map(|called| called.unwrap_or_else(|panic| resume_unwind(panic))),
+            Err(error) => Err(FencedError::Refused(refused(error))),
+        }
     }
 
     /// Shuts out all older fences, without a use: what a new holder does first.

@@ -166,8 +166,9 @@ impl<T: 'static, E: 'static> SlotPoolBuilder<T, E> {
     }
 
     /// Is told of each slot that is quarantined, and why: its clean-up has failed or panicked, at
-    /// the end of a use or in a repair. Nobody gets it before it is [repaired](SlotPool::repair),
-    /// which this may do, or leave to somebody else. Its own panics are nobody's.
+    /// the end of a use or in a repair. Nobody gets it before it is [repaired](SlotPool::repair).
+    /// A repair in this call that fails calls it again, on top of itself: one that is tried until it
+    /// succeeds belongs in a timer, or on another thread. Its own panics are nobody's.
     pub fn on_quarantine(
         mut self,
         tell: impl Fn(SlotId, &CleanUpError<E>) + Send + Sync + 'static,

@@ -1,6 +1,6 @@
 //! Locks by key: who holds, who waits, and what becomes of a hold.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::task::Waker;
@@ -446,6 +446,32 @@ fn a_fenced_resource_refuses_the_old() {
     let inside = file.with(new, |_| file.clone().with(new, |_| ()));
     assert!(matches!(inside, Ok(Err(FencedError::Refused(_)))));
     assert_eq!(file.with(new, |file| file.len()), Ok(3));
+}
+
+#[test]
+fn a_fenced_resource_outlives_a_panic() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            resume_unwind(Box::new("a drop"));
+        }
+    }
+    let file = Fenced::new(1);
+    let (old, new) = (Fence::from_number(1), Fence::from_number(2));
+    let panics = |call: &dyn Fn()| {
+        let panicked = catch_unwind(AssertUnwindSafe(call));
+        *panicked.unwrap_err().downcast::<&str>().unwrap()
+    };
+    let use_it = || _ = file.with(new, |_| resume_unwind(Box::new("a use")));
+    assert_eq!(panics(&use_it), "a use");
+    assert_eq!(file.newest(), Some(new));
+    // The closure of one that is refused.
+    let refuse = || {
+        let bomb = Bomb;
+        _ = file.with(old, move |_| _ = &bomb);
+    };
+    assert_eq!(panics(&refuse), "a drop");
+    assert_eq!(file.with(new, |n| *n), Ok(1));
 }
 
 #[test]
