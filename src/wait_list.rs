@@ -5,9 +5,9 @@
 //!
 //! A waker may do what wakes the next one, and that the next: it closes an actor, keeps a promise,
 //! gives a lock back. So the wakers that a thread is inside of are counted. [`NESTED`] of them are
-//! called on top of each other; what the innermost one wakes is called after it ([`call`]). The
-//! stack is constant, and a thread that is about to sleep has called all that it put off
-//! ([`call_put_off`]).
+//! called on top of each other; what the innermost one wakes is put off, and called after it
+//! ([`call`]). The stack is constant. A waker that is about to sleep has called what it has put off
+//! itself ([`call_put_off`]): of the others, each comes after the one before.
 
 #![forbid(unsafe_code)]
 
@@ -44,6 +44,11 @@ thread_plain! {
     static INSIDE: Cell<u32> = Cell::new(0);
 }
 
+thread_plain! {
+    /// How many were put off before the innermost waker began.
+    static BEFORE: Cell<usize> = Cell::new(0);
+}
+
 thread_owned! {
     /// Wakers that are called when the innermost one has returned.
     static PUT_OFF: RefCell<VecDeque<Waker>> = RefCell::new(VecDeque::new());
@@ -57,7 +62,7 @@ fn call(waker: Waker) {
             inside.set(before + 1);
             panic::ignore(|| waker.wake());
             if before + 1 == NESTED {
-                call_all_put_off();
+                call_from(0);
             }
             inside.set(before);
         } else if let Some(waker) = put_off(waker) {
@@ -73,27 +78,30 @@ fn put_off(waker: Waker) -> Option<Waker> {
     waker
 }
 
-/// Calls the wakers that this thread has put off: it is about to sleep.
+/// Calls the wakers that the innermost one has put off: it is about to sleep.
 #[inline]
 pub(crate) fn call_put_off() {
     if INSIDE.with(Cell::get) == NESTED {
-        call_all_put_off();
+        call_from(BEFORE.with(Cell::get));
     }
 }
 
+/// Calls the wakers that were put off, but for so many that were before.
 #[cold]
-fn call_all_put_off() {
+fn call_from(first: usize) {
     let next = |put_off: &RefCell<VecDeque<Waker>>| {
         let mut put_off = put_off.borrow_mut();
-        let next = put_off.pop_front();
-        if next.is_none() {
+        let next = put_off.remove(first)?;
+        BEFORE.with(|before| before.set(put_off.len()));
+        if put_off.is_empty() {
             *put_off = VecDeque::new();
         }
-        next
+        Some(next)
     };
     while let Some(waker) = PUT_OFF.try_with(next).ok().flatten() {
         panic::ignore(|| waker.wake());
     }
+    BEFORE.with(|before| before.set(first));
 }
 
 /// Waiters that look again when they are woken, so all are woken.

@@ -8,7 +8,8 @@ use crate::cell::refs::{Ref, Sole, Strong};
 use crate::error::StopCause;
 use crate::mailbox::word::{CLOSED, Entry, ORPHAN};
 use crate::send::push::{By, discharge};
-use crate::thread::context::{Depth, with_local};
+use crate::thread::context::{Depth, Leaves, Local, with_local};
+use crate::thread::list::hand_off;
 use crate::turn::deferred::{cut_stopped, drain};
 use crate::turn::run_list::settle;
 
@@ -73,17 +74,19 @@ impl<S> Strong<S> {
                 (Some(owed), Some(cell)) => {
                     let by = if posted { By::Poster } else { By::Sender };
                     // What an executor runs in its call comes after those that wait are told.
-                    local.work(|| {
-                        discharge(local, &cell, owed, by);
-                        tell(cell.header(), flag);
-                    });
+                    local.work(|| discharge(local, &cell, owed, by));
+                    tell(local, cell.header(), flag);
                 }
                 (Some(Owed::Drain(mut owner)), None) => {
-                    local.enter(&mut owner, |owner| tell(owner.header(), flag));
+                    local.enter(&mut owner, |owner| tell(local, owner.header(), flag));
+                    if local.owes_anything() {
+                        // The end may wait for it.
+                        hand_off(local);
+                    }
                     drain(local, owner);
                 }
                 // An orphan may be gone.
-                (Some(_), None) if flag == CLOSED => tell(self.header(), flag),
+                (Some(_), None) if flag == CLOSED => tell(local, self.header(), flag),
                 _ => {}
             }
             settle(local);
@@ -93,10 +96,11 @@ impl<S> Strong<S> {
 }
 
 /// Wakes those that wait for a mailbox to be closed. Before what comes of that: an end hook, or a
-/// message that was accepted, may wait for one of them.
-fn tell(header: &Header, flag: u64) {
+/// message that was accepted, may wait for one of them. So a turn that is woken does not come after
+/// it on this thread.
+fn tell(local: &Local, header: &Header, flag: u64) {
     if flag == CLOSED {
-        header.tell_closed();
+        local.leaving(Leaves::Elsewhere, || header.tell_closed());
     }
 }
 

@@ -583,3 +583,71 @@ fn those_that_wait_are_told_before_what_was_accepted_runs() {
         });
     }
 }
+
+#[test]
+fn a_waker_that_is_told_of_the_close_may_run_a_queue() {
+    for elsewhere in [false, true] {
+        must_end(move || {
+            let queue = DrainQueue::new();
+            let asked = Actor::builder().executor(queue.handle()).spawn(7).unwrap();
+            let other = DrainQueue::new();
+            let actor = match elsewhere {
+                true => Actor::builder().executor(other.handle()).spawn(0).unwrap(),
+                false => Actor::new(0),
+            };
+            // As a loop of the program's own that goes on until its reply is there.
+            let runs = move || {
+                let reply = asked.call(|n| *n);
+                while !reply.is_ready() {
+                    queue.run_until_idle();
+                }
+                assert_eq!(reply.wait().unwrap(), 7);
+            };
+            let mut closed = actor.closed();
+            let waker = Waker::from(Arc::new(Runs(Mutex::new(Some(runs)))));
+            let mut cx = TaskContext::from_waker(&waker);
+            assert!(Pin::new(&mut closed).poll(&mut cx).is_pending());
+            assert!(actor.close());
+        });
+    }
+}
+
+/// A waker that does something, once.
+struct Runs<F: FnOnce() + Send>(Mutex<Option<F>>);
+
+impl<F: FnOnce() + Send> Wake for Runs<F> {
+    fn wake(self: Arc<Self>) {
+        let run = self.0.lock().unwrap().take();
+        run.into_iter().for_each(|run| run());
+    }
+}
+
+#[test]
+fn a_turn_that_waits_for_the_close_goes_on_before_the_end() {
+    type Ends = fn(&Actor<i32>);
+    let ways: [Ends; 3] = [
+        |actor| assert!(actor.close()),
+        |actor| assert!(actor.stop()),
+        |actor| {
+            let own = actor.clone();
+            actor.send(move |_| assert!(own.close())).unwrap();
+        },
+    ];
+    for way in ways {
+        must_end(move || {
+            let (tell, told) = channel();
+            let told = Mutex::new(told);
+            let builder = Actor::builder().on_end(move |_, _| told.lock().unwrap().recv().unwrap());
+            let actor = builder.spawn(0).unwrap();
+            let closed = actor.closed();
+            let other = Actor::new(());
+            let waits = other.run(async move |()| {
+                closed.await.unwrap();
+                tell.send(()).unwrap();
+            });
+            way(&actor);
+            waits.wait().unwrap();
+            actor.ended().wait().unwrap();
+        });
+    }
+}

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
+use std::time::Duration;
 
 use crate::common::{Tally, in_turn, must_end, on_small_stack, size, tireless};
 use turnwise::executor::DrainQueue;
@@ -338,6 +339,37 @@ fn a_wait_inside_of_wakers_gets_what_they_have_woken() {
             }
             then();
             assert_eq!(told.recv().unwrap(), 7, "depth {depth}");
+        }
+    });
+}
+
+#[test]
+fn wakers_that_wait_are_called_one_after_the_other() {
+    let len = size(1_000, 10_000);
+    on_small_stack(move || {
+        // However deep the one is that wakes them.
+        for depth in [0, 3, 7, 8, 20] {
+            let (closes, count) = (Actor::new(()), Arc::new(AtomicUsize::new(0)));
+            let mut wait_for_it: Vec<_> = (0..len).map(|_| closes.closed()).collect();
+            for closed in &mut wait_for_it {
+                let count = count.clone();
+                waits(closed, move || {
+                    let (_promise, reply) = promise::<()>();
+                    assert!(reply.within(Duration::from_micros(100)).is_err());
+                    count.fetch_add(1, Relaxed);
+                });
+            }
+            let mut then: Box<dyn FnOnce() + Send> = Box::new(move || assert!(closes.close()));
+            for _ in 0..depth {
+                let (promise, mut reply) = promise();
+                waits(&mut reply, then);
+                then = Box::new(move || {
+                    let _reply = reply;
+                    promise.keep(());
+                });
+            }
+            then();
+            assert_eq!(count.load(Relaxed), len, "depth {depth}");
         }
     });
 }
