@@ -355,7 +355,10 @@ impl<R, M> Reply<R, M> {
         let mut asker = asker;
         match asker.take() {
             Some(answer) => answer.map_err(|error| WaitError::Ask(source.name(error))),
-            None => Err(WaitError::TimedOut(Reply { inner: Inner::Pending(asker, source) })),
+            None => Err(match refused {
+                Some(error) => WaitError::Ask(error),
+                None => WaitError::TimedOut(Reply { inner: Inner::Pending(asker, source) }),
+            }),
         }
     }
 

@@ -195,8 +195,9 @@ impl Turn {
 
 /// A message for an actor that is traced.
 pub(super) struct Traced<L> {
-    message: L,
+    /// Dropped first: a panic of the message's drop is followed by no subscriber.
     origin: Origin,
+    message: L,
 }
 
 impl<L> Traced<L> {

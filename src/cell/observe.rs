@@ -265,6 +265,8 @@ thread_plain! {
 pub(crate) fn told<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
     TELLS.with(|tells| {
         if tells.replace(true) {
+            // A span that it owns is closed in any case.
+            panic::ignore(|| drop(f));
             return otherwise;
         }
         let told = panic::catch(f);

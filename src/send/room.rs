@@ -25,8 +25,9 @@ use crate::panic;
 use crate::send::push::{By, discharge};
 use crate::sync::thread;
 use crate::thread::context::{Local, with_local};
+use crate::thread::waits_for::circle_of_turn;
 use crate::time::Cutoff;
-use crate::turn::blocking::{before_pending, relieve};
+use crate::turn::blocking::{before_pending_for, circle_of_task, relieve};
 use crate::turn::deferred::drain;
 use crate::wait_list::Waiter;
 
@@ -246,8 +247,10 @@ impl<S: 'static> Strong<S> {
                 Err((message, Reason::Full)) if !self.drops_newest() => message,
                 sent => return Ok(sent),
             };
-        if let Some(reason) = self.refuses_wait() {
-            return Ok(Err((message, reason)));
+        // A turn of another actor may wait: by which way, its caller says later.
+        let circle = with_local(|local| circle_of_turn(local, self.addr()));
+        if let Some(cycle) = circle {
+            return Ok(Err((message, Reason::Deadlock(cycle))));
         }
         let (sender, asker) = oneshot(Promised);
         let waiter = Queued::new(Unpushed::new(message), sender);
@@ -324,6 +327,9 @@ impl<S: 'static, E: Envelope + 'static> Waits<S, E> {
         }
         // A thread that waits runs what is pending, if the actor allows that.
         let cell = self.handle.to_ref();
+        if let Some(cycle) = cell.own_circle() {
+            return Some(Reason::Deadlock(cycle));
+        }
         let done = || self.asker.is_done();
         cell.help(&Until { done: &done, at_once: false, deadline });
         if !self.asker.watch(Waiter::Thread(thread::current())) {
@@ -338,10 +344,13 @@ impl<S: 'static, E: Envelope + 'static> Waits<S, E> {
         if let Some(answer) = self.answer() {
             return Poll::Ready(answer);
         }
+        if let Some(cycle) = circle_of_task(cx.waker(), self.handle.addr()) {
+            return Poll::Ready(self.give_up(Reason::Deadlock(cycle)));
+        }
         // User code first: if it panics, the waiter is as it was.
         let waiter = Waiter::Task(cx.waker().clone());
         if self.asker.watch(waiter) {
-            before_pending(cx.waker());
+            before_pending_for(cx.waker(), &self.handle.to_ref());
             return Poll::Pending;
         }
         self.answer().map_or(Poll::Pending, Poll::Ready)

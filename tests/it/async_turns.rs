@@ -467,6 +467,55 @@ fn a_turn_on_top_of_another_awaits_its_answer() {
     assert_eq!(turn.wait(), Ok(22));
 }
 
+/// Nor does one that waits for room, or for an end, there.
+#[test]
+fn a_turn_on_top_of_another_waits_for_room_in_it() {
+    let queue = Arc::new(DrainQueue::new());
+    let below = Actor::builder().capacity(1, Overflow::Reject).spawn(20).unwrap();
+    let top = Actor::builder().executor(queue.handle()).spawn(1).unwrap();
+    let full = below.clone();
+    let turn = top.run(async move |_| full.waiting().send(|n| *n += 1).await.map_err(drop));
+    let (runs, same) = (queue.clone(), below.clone());
+    below
+        .with(|_| {
+            same.send(|n| *n += 1).unwrap();
+            assert_eq!(runs.run_until_idle(), 1);
+        })
+        .unwrap();
+    queue.run_until_idle();
+    assert_eq!(turn.wait(), Ok(Ok(())));
+    assert_eq!(below.with(|n| *n), Ok(22));
+}
+
+/// Room in the own actor never comes, whoever has begun to wait for it.
+#[test]
+fn room_in_the_own_actor_is_refused_to_its_turn() {
+    let queue = DrainQueue::new();
+    let actor = Actor::builder()
+        .capacity(1, Overflow::Reject)
+        .executor(queue.handle())
+        .spawn(Vec::<Reason>::new())
+        .unwrap();
+    let place = Arc::new(Mutex::new(None));
+    let theirs = place.clone();
+    let turn = actor.run(async move |refused| {
+        let waiting: Pin<Box<dyn Future<Output = Option<Reason>> + Send>> =
+            theirs.lock().unwrap().take().unwrap();
+        refused.extend(waiting.await);
+    });
+    let first = actor.waiting().send(|_| ());
+    let second = actor.waiting().send(|_| ());
+    let second = async move { second.await.err().map(|error| error.reason().clone()) };
+    *place.lock().unwrap() = Some(Box::pin(second));
+    queue.run_until_idle();
+    assert_eq!(turn.wait(), Ok(()));
+    drop(first);
+    let refused = actor.call(|refused| std::mem::take(refused));
+    queue.run_until_idle();
+    let circle = Reason::Deadlock(Cycle::from([std::any::type_name::<Vec<Reason>>()]));
+    assert_eq!(refused.wait(), Ok(vec![circle]));
+}
+
 /// One that the turn below waits for does.
 #[test]
 fn a_turn_on_top_of_one_that_waits_for_it_is_refused() {
