@@ -510,7 +510,7 @@ fn room_in_the_own_actor_is_refused_to_its_turn() {
     queue.run_until_idle();
     assert_eq!(turn.wait(), Ok(()));
     drop(first);
-    let refused = actor.call(|refused| std::mem::take(refused));
+    let refused = actor.call(std::mem::take);
     queue.run_until_idle();
     let circle = Reason::Deadlock(Cycle::from([std::any::type_name::<Vec<Reason>>()]));
     assert_eq!(refused.wait(), Ok(vec![circle]));
