@@ -186,6 +186,7 @@ impl<S> Strong<S> {
 impl Owed {
     /// What a step that pushes or raises leaves its caller owing. `done` is what COUNT was raised by
     /// for no message, if the mailbox was idle.
+    #[inline(always)]
     fn of(cell: &CellPtr, due: Due, done: u64) -> Self {
         match due {
             Due::Nothing => Owed::Nothing,
