@@ -81,6 +81,7 @@ pub(crate) fn hand_over(local: &Local, owner: Owner) {
 }
 
 /// Puts the entry of an actor that its executor alone runs there.
+#[inline(always)]
 pub(crate) fn enter(local: &Local, kept: &impl Kept, entry: Scheduled) {
     let drain = Queued::Entry(entry).into_drain();
     // Whatever the executor does in this call, nothing runs on top of it.
