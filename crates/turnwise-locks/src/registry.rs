@@ -24,7 +24,9 @@
 #[path = "registry/thin.rs"]
 mod thin;
 
+use std::any::Any;
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 use std::ops::Deref;
 use std::panic::resume_unwind;
@@ -170,7 +172,12 @@ impl<K, S> Entry<K, S> {
 #[repr(align(128))]
 struct Shard<K, S>(Mutex<Keys<K, S>>);
 
+/// What the holder of a thin hold and its mailbox share: see [`thin`].
+pub(crate) type Beside = Arc<dyn Any + Send + Sync>;
+
 pub(crate) struct Keys<K, S> {
+    /// By the places of the mailboxes that were made for thin holds.
+    beside: HashMap<u32, Beside>,
     pub(crate) table: Table<Entry<K, S>>,
     pub(crate) closed: bool,
     /// A timer is armed for the first of the kept ones, or what it leads to is not over.
@@ -276,7 +283,7 @@ enum Unpinned<K, S> {
     /// It is kept, and no timer is armed for its shard: one is to be, for this time.
     Kept(u64),
     /// It was the last: here is what to drop outside of the lock.
-    Gone(Entry<K, S>),
+    Gone(Entry<K, S>, #[expect(dead_code, reason = "it is there to be dropped")] Option<Beside>),
     /// It is the last and still there: there may be a state.
     Last(Actor<Slot<K, S>>),
 }
@@ -340,7 +347,8 @@ impl<K, S> Registry<K, S> {
         if !stateless {
             return Unpinned::Last(keys.table.get(place.at).actor().clone());
         }
-        Unpinned::Gone(keys.table.remove(place.at))
+        let beside = keys.beside.remove(&place.at);
+        Unpinned::Gone(keys.table.remove(place.at), beside)
     }
 }
 
@@ -364,8 +372,13 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     ) -> Arc<Self> {
         let More { timers, keep_alive, listener } = more;
         let shard = |_| {
-            let keys = Keys { table: Table::new(), closed: false, armed: false, timer: None };
-            Shard(Mutex::new(keys))
+            Shard(Mutex::new(Keys {
+                beside: HashMap::new(),
+                table: Table::new(),
+                closed: false,
+                armed: false,
+                timer: None,
+            }))
         };
         Arc::new_cyclic(|me| Registry {
             shards: (0..shards()).map(shard).collect(),

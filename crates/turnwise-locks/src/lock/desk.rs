@@ -13,7 +13,7 @@ use turnwise::{Promise, Reply, WeakActor, promise_on};
 
 use super::error::LockError;
 use super::loan::{Asking, Trays};
-use super::machine::{Entered, Host, Machine, Refusal, Request, Term, View};
+use super::machine::{Entered, Host, Machine, Refusal, Request, View};
 use super::place::Place;
 use super::tenure::Tenure;
 use crate::limits::{Terms, shown};
@@ -186,21 +186,9 @@ impl<K: Send + Sync + 'static> Core<K> {
     }
 
     /// Of a lock that is held: the number of its request is its fence.
-    pub(super) fn held(capacity: u64, fence: u64, weight: u64) -> Self {
-        let machine = Machine::held(capacity, (fence, fence), weight, Tenure::new());
+    pub(super) fn held(capacity: u64, fence: u64, weight: u64, tenure: Arc<Tenure>) -> Self {
+        let machine = Machine::held(capacity, (fence, fence), weight, tenure);
         Core { machine, lends: None }
-    }
-
-    /// What the guards of a hold share; that of a lost one, if there is no such hold any more.
-    pub(super) fn tenure(&self, fence: u64) -> Arc<Tenure> {
-        match self.machine.term(fence) {
-            Some(tenure) => tenure.clone(),
-            None => {
-                let tenure = Tenure::new();
-                tenure.lose();
-                tenure
-            }
-        }
     }
 
     /// One that lends all its permits to a tray that has them.

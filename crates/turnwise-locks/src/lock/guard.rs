@@ -12,7 +12,7 @@ use super::fence::Fence;
 use super::loan::Loan;
 use super::place::{Kept, Place, Shelf, tell};
 use super::tenure::{Lost, Tenure};
-use crate::registry::{self, Kind, Pin, Slot, comparing};
+use crate::registry::{self, Beside, Kind, Pin, Slot, comparing};
 
 /// A hold, until it is dropped.
 pub struct Held<K: Send + Sync + 'static>(Body<K>);
@@ -77,29 +77,25 @@ impl<K: Send + Sync + 'static> Thin<K> {
     /// What its mailbox knows; that is made if there is none.
     fn known(&self) -> &Known<K> {
         self.known.get_or_init(|| {
-            let actor = self.shelf.registry.mailbox(self.place, self.shelf.kept());
-            let tenure = tenure_of(&actor, self.fence);
-            (actor, tenure)
+            let (actor, beside) = self.shelf.registry.mailbox(self.place, self.shelf.kept());
+            (actor, tenure_of(beside))
         })
     }
 
-    /// Lets go: of a place in a mailbox, if it has got one meanwhile.
-    fn let_go(&mut self) -> Option<Place<K>> {
+    /// Lets go: of a place in a mailbox, if it has got one meanwhile, and what it shares with that.
+    fn let_go(&mut self) -> Option<(Place<K>, Arc<Tenure>)> {
         if !std::mem::replace(&mut self.held, false) {
             return None;
         }
-        let actor = self.shelf.registry.let_go(self.place)?;
+        let (actor, beside) = self.shelf.registry.let_go(self.place)?;
         let kept = Kept::Key(Pin::new(self.shelf.clone(), self.place, Kind::Run));
-        Some(Place { kept, actor })
+        Some((Place { kept, actor }, tenure_of(beside)))
     }
 
     /// Lets go. True: it was lost before.
     fn release(&mut self) -> bool {
-        let Some(place) = self.let_go() else { return false };
-        let lost = match self.known.get() {
-            Some((_, tenure)) => was_lost(tenure, &self.shelf.common),
-            None => was_lost(&tenure_of(&place.actor, self.fence), &self.shelf.common),
-        };
+        let Some((place, tenure)) = self.let_go() else { return false };
+        let lost = was_lost(&tenure, &self.shelf.common);
         place.leave(self.fence, self.fence);
         lost
     }
@@ -111,11 +107,9 @@ pub(super) fn was_lost(tenure: &Tenure, common: &Common) -> bool {
     tenure.is_lost(|| common.now()) || !tenure.let_go()
 }
 
-/// What the guards of a hold share. A lock that was closed lets nobody in any more: so nothing is
-/// lost.
-fn tenure_of<K: Send + Sync + 'static>(actor: &Actor<Slot<K, Core<K>>>, fence: u64) -> Arc<Tenure> {
-    let tenure = actor.with(|slot| slot.state.as_ref().map(|core| core.tenure(fence)));
-    tenure.ok().flatten().unwrap_or_else(Tenure::new)
+/// What a guard shares with its lock.
+fn tenure_of(beside: Beside) -> Arc<Tenure> {
+    beside.downcast().unwrap_or_else(|_| unreachable!("it is that of a lock"))
 }
 
 impl<K: Send + Sync + 'static> Drop for Thin<K> {
@@ -132,7 +126,7 @@ impl<K: Send + Sync + 'static> Drop for Thin<K> {
             drop(Actor::new(()).posted().send(move |()| drop(thin)));
             return;
         }
-        if let Some(place) = self.let_go() {
+        if let Some((place, _)) = self.let_go() {
             place.leave(self.fence, self.fence);
         }
     }

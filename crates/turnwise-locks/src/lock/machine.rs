@@ -197,12 +197,6 @@ impl<W, T: Term + Clone> Machine<W, T> {
         self.holds.insert(at, Hold { fence, owner: None, entries, since: None, term });
     }
 
-    /// What a hold is known by. None: it has been taken away, or has ended.
-    pub(crate) fn term(&self, fence: u64) -> Option<&T> {
-        let index = self.holds.binary_search_by_key(&fence, |hold| hold.fence).ok()?;
-        Some(&self.holds[index].term)
-    }
-
     /// Asks for room. `term` describes the hold, if there is one at once; `ticket` stands for the
     /// request, if it waits.
     pub(crate) fn enter(

@@ -6,7 +6,8 @@ use turnwise::Actor;
 
 use super::desk::{Common, Core};
 use super::loan::Trays;
-use crate::registry::{Access, Guard, Pin, Registry, Slot};
+use super::tenure::Tenure;
+use crate::registry::{Access, Beside, Guard, Pin, Registry, Slot};
 
 /// The locks of one registry.
 pub(super) struct Shelf<K: Send + Sync + 'static> {
@@ -17,10 +18,14 @@ pub(super) struct Shelf<K: Send + Sync + 'static> {
 }
 
 impl<K: Send + Sync + 'static> Shelf<K> {
-    /// What makes the state of a mailbox that has a hold of this fence and weight.
-    pub(super) fn kept(&self) -> impl FnOnce(u64, u64) -> Core<K> + use<K> {
+    /// What makes the state of a mailbox that has a hold of this fence and weight, and what its guard
+    /// shares with it.
+    pub(super) fn kept(&self) -> impl FnOnce(u64, u64) -> (Core<K>, Beside) + use<K> {
         let capacity = self.capacity;
-        move |fence, weight| Core::held(capacity, fence, weight)
+        move |fence, weight| {
+            let tenure = Tenure::new();
+            (Core::held(capacity, fence, weight, tenure.clone()), tenure as Beside)
+        }
     }
 }
 

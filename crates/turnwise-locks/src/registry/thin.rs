@@ -7,13 +7,16 @@
 //! - T1: an entry is a thin hold or has a mailbox, never both.
 //! - T2: a mailbox that was made for a thin hold is pinned for it, and the entry stays in its place.
 //!   So the holder finds out when it lets go.
+//! - T3: what such a mailbox shares with the holder lies beside the entry as long as that is there.
+//!   So the holder has it without a turn: it may be asked for inside of one of that very mailbox.
 
 use std::hash::Hash;
 
 use turnwise::Actor;
 
 use super::{
-    Body, COMPARING, Entry, Found, Held, Keys, Kind, Place, Registry, Slot, Sought, find, insert,
+    Beside, Body, COMPARING, Entry, Found, Held, Keys, Kind, Place, Registry, Slot, Sought, find,
+    insert,
 };
 use crate::keyed::NotStarted;
 use crate::user_code::ignore;
@@ -39,6 +42,18 @@ pub(crate) struct Wish {
     pub(crate) capacity: u64,
 }
 
+/// The mailbox that a thin hold has got, and what they share.
+pub(crate) type Met<K, S> = (Actor<Slot<K, S>>, Beside);
+
+impl<K, S> Keys<K, S> {
+    fn beside(&self, at: u32) -> Beside {
+        match self.beside.get(&at) {
+            Some(beside) => beside.clone(),
+            None => unreachable!("a mailbox that was made for a hold has it (T3)"),
+        }
+    }
+}
+
 impl<K, S> Entry<K, S> {
     /// Is it a hold beside which such a wish has no room? A mailbox decides for itself.
     fn leaves_no_room(&self, wish: Wish) -> bool {
@@ -60,15 +75,18 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         &self,
         keys: &mut Keys<K, S>,
         at: u32,
-        kept: impl FnOnce(u64, u64) -> S,
+        kept: impl FnOnce(u64, u64) -> (S, Beside),
     ) -> Actor<Slot<K, S>> {
         let entry = keys.table.get(at);
         if let Body::Thin { fence, weight } = entry.body {
-            entry.body = Body::mailbox(self.spawn_with(kept(fence, weight)));
+            let (state, beside) = kept(fence, weight);
+            entry.body = Body::mailbox(self.spawn_with(state));
             // T2.
             entry.runs = 1;
+            // T3.
+            keys.beside.insert(at, beside);
         }
-        entry.actor().clone()
+        keys.table.get(at).actor().clone()
     }
 
     fn spawn_with(&self, state: S) -> Actor<Slot<K, S>> {
@@ -79,12 +97,13 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         }
     }
 
-    /// Lets go of a hold. It has got a mailbox meanwhile: here it is, pinned for the hold.
-    pub(crate) fn let_go(&self, place: Place) -> Option<Actor<Slot<K, S>>> {
+    /// Lets go of a hold. It has got a mailbox meanwhile: here it is, pinned for the hold, and what
+    /// they share.
+    pub(crate) fn let_go(&self, place: Place) -> Option<Met<K, S>> {
         let mut keys = self.lock(self.shard_of(place.hash));
         let entry = keys.table.get(place.at);
         if !entry.is_thin() {
-            return Some(entry.actor().clone());
+            return Some((entry.actor().clone(), keys.beside(place.at)));
         }
         let thin = keys.table.remove(place.at);
         drop(keys);
@@ -93,14 +112,16 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         None
     }
 
-    /// The mailbox of a hold; made, if it has none. `kept` makes the state that has it.
+    /// The mailbox of a hold; made, if it has none. `kept` makes the state that has it, and what they
+    /// share.
     pub(crate) fn mailbox(
         &self,
         place: Place,
-        kept: impl FnOnce(u64, u64) -> S,
-    ) -> Actor<Slot<K, S>> {
+        kept: impl FnOnce(u64, u64) -> (S, Beside),
+    ) -> Met<K, S> {
         let mut keys = self.lock(self.shard_of(place.hash));
-        self.fatten(&mut keys, place.at, kept)
+        let actor = self.fatten(&mut keys, place.at, kept);
+        (actor, keys.beside(place.at))
     }
 }
 
@@ -112,7 +133,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         key: K,
         wish: Wish,
         fence: impl FnOnce() -> u64,
-        kept: impl FnOnce(u64, u64) -> S,
+        kept: impl FnOnce(u64, u64) -> (S, Beside),
     ) -> Result<Entered<K, S>, NotStarted> {
         let Sought { key, hash, mut keys, at } = self.enter(key)?;
         if let Some(at) = at {
@@ -141,7 +162,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     pub(crate) fn mailbox_of(
         &self,
         key: &K,
-        kept: impl FnOnce(u64, u64) -> S,
+        kept: impl FnOnce(u64, u64) -> (S, Beside),
     ) -> Option<Actor<Slot<K, S>>> {
         let hash = self.hash(key);
         let mut keys = self.lock(self.shard_of(hash));

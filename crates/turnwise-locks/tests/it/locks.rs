@@ -1,8 +1,8 @@
 //! Locks by key: who holds, who waits, and what becomes of a hold.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::Waker;
 use std::thread;
 use std::time::Duration;
@@ -914,4 +914,38 @@ fn released_or_forced_and_never_both() {
     assert_eq!(lost, forced, "{kept} were given back");
     assert!(kept + lost >= 3 * rounds);
     assert!(locks.is_empty());
+}
+
+/// A guard is asked by the waker of the next holder, in the turn of the lock, and by another thread
+/// that the waker waits for: neither needs a turn.
+#[test]
+fn a_guard_is_asked_inside_of_a_turn_of_its_lock() {
+    must_end(|| {
+        let locks = Locks::new();
+        let guard = Arc::new(locks.lock(1).wait().unwrap());
+        let mut next = locks.lock(1);
+        let (asks, answers) = (mpsc::channel(), mpsc::channel());
+        let ((ask, asked), (answer, answered)) = (asks, answers);
+        let other = guard.clone();
+        let asker = thread::spawn(move || {
+            asked.recv().unwrap();
+            answer.send(other.is_lost()).unwrap();
+        });
+        let (own, told) = (guard.clone(), mpsc::channel());
+        let (tell, told) = told;
+        let answered = Mutex::new(answered);
+        let wakes = Wakes::calling(move || {
+            ask.send(()).unwrap();
+            let theirs = answered.lock().unwrap().recv().unwrap();
+            tell.send((theirs, own.is_lost())).unwrap();
+        });
+        assert!(poll(&mut next, &wakes.waker()).is_none());
+        assert!(locks.force_release(&1));
+        assert_eq!(told.recv().unwrap(), (true, true), "it was taken away");
+        asker.join().unwrap();
+        assert!(guard.is_lost());
+        drop((next, guard));
+        drop(wakes);
+        assert!(locks.is_empty());
+    });
 }
