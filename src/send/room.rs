@@ -27,7 +27,7 @@ use crate::sync::thread;
 use crate::thread::context::{Local, with_local};
 use crate::thread::waits_for::circle_of_turn;
 use crate::time::Cutoff;
-use crate::turn::blocking::{before_pending_for, circle_of_task, relieve};
+use crate::turn::blocking::{before_pending, circle_of_task, relieve};
 use crate::turn::deferred::drain;
 use crate::wait_list::Waiter;
 
@@ -350,7 +350,7 @@ impl<S: 'static, E: Envelope + 'static> Waits<S, E> {
         // User code first: if it panics, the waiter is as it was.
         let waiter = Waiter::Task(cx.waker().clone());
         if self.asker.watch(waiter) {
-            before_pending_for(cx.waker(), &self.handle.to_ref());
+            before_pending(cx.waker());
             return Poll::Pending;
         }
         self.answer().map_or(Poll::Pending, Poll::Ready)

@@ -230,9 +230,8 @@ fn a_wake_up_in_a_clocks_code_is_not_lost() {
 fn what_a_task_waits_for_is_run() {
     type Wait = fn(Actor<u32>) -> std::pin::Pin<Box<dyn Future<Output = bool> + Send>>;
     let idle: Wait = |actor| Box::pin(async move { actor.idle().await.is_ok() });
-    let room: Wait = |actor| Box::pin(async move { actor.waiting().send(|_| ()).await.is_ok() });
     let answer: Wait = |actor| Box::pin(async move { actor.call(|_| ()).await.is_ok() });
-    for wait in [idle, room, answer] {
+    for wait in [idle, answer] {
         must_end(move || {
             let actor = Actor::builder().capacity(1, Overflow::Reject).spawn(0).unwrap();
             let (pending, (tell, told)) = (actor.clone(), mpsc::channel());
