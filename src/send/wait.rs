@@ -15,7 +15,7 @@ use crate::sync::{hint, thread};
 use crate::thread::context::with_local;
 use crate::thread::waits_for::{What, falls_asleep, own_circle};
 use crate::time::{Cutoff, Limit};
-use crate::turn::blocking::{before_pending_for, circle_of_task, relieve};
+use crate::turn::blocking::{before_pending, before_pending_for, circle_of_task, relieve};
 use crate::turn::deferred::drain_until;
 use crate::wait_list::{Entry, Place, Waiter, Waiters};
 
@@ -307,7 +307,7 @@ impl<S: 'static> Strong<S> {
             self.forget_waiter(awaited, entry);
             *entry = Some(awaited.list(self.header().ext_made()).insert(waiter));
             if self.stays(awaited) {
-                before_pending_for(cx.waker(), &self.to_ref());
+                before_pending(cx.waker());
                 return Poll::Pending;
             }
         }

@@ -1,6 +1,5 @@
 //! No thread that waits is forgotten.
 
-use std::future::Future;
 use std::hint::spin_loop;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -8,9 +7,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{Gate, Held, Tally, block_on, must_end, until};
+use crate::common::{Gate, Held, Tally, must_end, until};
 use turnwise::executor::DrainQueue;
-use turnwise::{Actor, Clock, Drain, Overflow, blocking, promise_on};
+use turnwise::{Actor, Clock, Drain, Overflow, promise_on};
 
 fn spin(rounds: usize) {
     (0..rounds).for_each(|_| spin_loop());
@@ -221,28 +220,6 @@ fn a_wake_up_in_a_clocks_code_is_not_lost() {
             promise.keep(7);
             go.send(()).unwrap();
             assert_eq!(waiter.join().unwrap().map_err(drop), Ok(7));
-        });
-    }
-}
-
-/// A task that waits for a pending actor has it run, also by a thread that is inside of a turn.
-#[test]
-fn what_a_task_waits_for_is_run() {
-    type Wait = fn(Actor<u32>) -> std::pin::Pin<Box<dyn Future<Output = bool> + Send>>;
-    let idle: Wait = |actor| Box::pin(async move { actor.idle().await.is_ok() });
-    let answer: Wait = |actor| Box::pin(async move { actor.call(|_| ()).await.is_ok() });
-    for wait in [idle, answer] {
-        must_end(move || {
-            let actor = Actor::builder().capacity(1, Overflow::Reject).spawn(0).unwrap();
-            let (pending, (tell, told)) = (actor.clone(), mpsc::channel());
-            Actor::new(())
-                .with(move |()| {
-                    pending.send(|n| *n += 1).unwrap();
-                    let task = thread::spawn(move || tell.send(block_on(wait(pending))).unwrap());
-                    assert!(blocking(|| told.recv().unwrap()));
-                    task.join().unwrap();
-                })
-                .unwrap();
         });
     }
 }
