@@ -264,12 +264,12 @@ impl<S: 'static> Strong<S> {
             if self.is_over(awaited) {
                 return Ok(());
             }
-            // One look is no wait, wherever it is made.
-            if deadline.is_over() {
-                return Err(NotWaited::TimedOut);
-            }
+            // Also of one look: what comes after the turn that looks is not there.
             if let Some(cycle) = self.own_circle().filter(|_| awaited.comes_after_turn()) {
                 return Err(NotWaited::Deadlock(cycle));
+            }
+            if deadline.is_over() {
+                return Err(NotWaited::TimedOut);
             }
             let done = || self.is_over(awaited);
             if cell.help(&Until { done: &done, at_once: true, deadline }) {
