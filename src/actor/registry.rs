@@ -22,8 +22,6 @@ use crate::actor::{Actor, WeakActor};
 use crate::cell::refs::Ref;
 use crate::cell::settings::Guard;
 use crate::sync::Mutex;
-use crate::sync::atomic::AtomicU64;
-use crate::sync::atomic::Ordering::Relaxed;
 use crate::thread::context::Local;
 use crate::thread::list::take_on_if_pending;
 use crate::time::{Clock, MonotonicClock};
@@ -109,7 +107,7 @@ pub(super) struct Shared {
     registry: Mutex<Registry>,
     /// Messages that the members have discarded, and those that have ended. A sender may discard
     /// one after the end.
-    discarded: Arc<AtomicU64>,
+    discarded: Arc<Mutex<u64>>,
     /// Those who wait for members to be removed.
     pub(super) waiters: Waiters,
 }
@@ -200,8 +198,7 @@ impl Shared {
 
     /// Messages that the members have discarded, and those that have ended.
     pub(super) fn discarded(&self) -> u64 {
-        // Ordering: Relaxed. A number by itself.
-        self.discarded.load(Relaxed)
+        *self.discarded.lock()
     }
 
     fn remove(&self, number: u64) {
@@ -224,7 +221,7 @@ pub(super) struct Membership {
 }
 
 impl Guard for Membership {
-    fn discarded(&self) -> &Arc<AtomicU64> {
+    fn discarded(&self) -> &Arc<Mutex<u64>> {
         &self.shared.discarded
     }
 }

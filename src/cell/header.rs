@@ -94,7 +94,7 @@ pub(crate) struct Ext {
     /// Messages that were dropped for want of a hook.
     pub(super) discarded: AtomicU64,
     /// Where they are counted, too.
-    pub(super) discarded_beside: Option<Arc<AtomicU64>>,
+    pub(super) discarded_beside: Option<Arc<Mutex<u64>>>,
     pub(super) told: Mutex<Told>,
     /// Its restarts.
     pub(super) restarts: History,

@@ -206,8 +206,7 @@ impl Header {
         // Ordering: Relaxed. A number by itself.
         ext.discarded.fetch_add(1, Relaxed);
         if let Some(all) = &ext.discarded_beside {
-            // Ordering: Relaxed. A number by itself.
-            all.fetch_add(1, Relaxed);
+            *all.lock() += 1;
         }
         self.report(&Event::Discarded);
     }

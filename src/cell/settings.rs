@@ -15,7 +15,7 @@ use crate::budget::Budget;
 use crate::error::TurnPanic;
 use crate::mailbox::semaphore::UNBOUNDED;
 use crate::panic;
-use crate::sync::atomic::AtomicU64;
+use crate::sync::Mutex;
 use crate::sync::cell::UnsafeCell;
 use crate::time::{Clock, Timers};
 
@@ -148,7 +148,7 @@ pub(super) struct Fork {
 /// What is dropped when an actor has ended, and its mailbox was let go.
 pub(crate) trait Guard: Send {
     /// Where what the actor discards is counted, beside its own count.
-    fn discarded(&self) -> &Arc<AtomicU64>;
+    fn discarded(&self) -> &Arc<Mutex<u64>>;
 }
 
 impl Fork {
