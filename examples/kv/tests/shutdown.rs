@@ -21,6 +21,8 @@ fn ctrl_c_ends_it_whatever_the_clients_do() {
         let mut half = kv.client();
         half.send(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$100\r\nhalf");
         let mut deaf = kv.client();
+        // It came last: the others are connected, too.
+        assert_eq!(deaf.ask("PING"), "+PONG");
         deaf.send(&frame(&[b"GET", b"big"]).repeat(50));
         assert_eq!(client.ask("PING"), "+PONG");
         kv.interrupt();
