@@ -86,7 +86,7 @@ pub(crate) fn call_put_off() {
     }
 }
 
-/// Calls the wakers that were put off, but for so many that were before.
+/// Calls the wakers that were put off, all but the `first` ones.
 #[cold]
 fn call_from(first: usize) {
     let next = |put_off: &RefCell<VecDeque<Waker>>| {

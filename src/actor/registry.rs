@@ -1,8 +1,8 @@
 //! Who belongs to a system: its members.
 //!
-//! An actor that is spawned in a system carries a [`Membership`] in its end hook. The end of the
-//! actor drops it, and that removes the member and wakes those that wait. So the registry holds
-//! actors that have not ended, those included whose last handle has gone and which are still being
+//! An actor that is spawned in a system carries a [`Membership`]. The owner that lets go of the
+//! mailbox, once the actor has ended, drops it, and that removes the member and wakes those that
+//! wait. So the registry holds actors that have not ended, those included whose last handle has gone and which are still being
 //! run. It holds their memory, and keeps no actor going.
 //!
 //! - L1: nothing is added once `open` is false, and it never becomes true again. So what a shutdown
@@ -214,7 +214,7 @@ impl Shared {
     }
 }
 
-/// An actor's place in its system: given up when this is dropped, by its end hook.
+/// An actor's place in its system: given up when this is dropped, after its end.
 pub(super) struct Membership {
     shared: Arc<Shared>,
     number: u64,

@@ -7,12 +7,16 @@
 //!
 //! What ends here, and what elsewhere:
 //!
-//! | the actor                 | outside of turns, in time | later; inside a turn; a poll |
-//! |---------------------------|---------------------------|------------------------------|
-//! | idle, without an executor | ends here                 | in the fallback              |
-//! | without one, to be stopped, not being run | given back here | in the fallback       |
-//! | with an executor          | in its executor           | in its executor              |
-//! | with one that is gone     | given back here           | given back here              |
+//! | the actor                 | outside of turns, in time | later; inside a turn | a poll          |
+//! |---------------------------|---------------------------|----------------------|-----------------|
+//! | idle, without an executor | ends here                 | in the fallback      | in the fallback |
+//! | without one, to be stopped, not being run | given back here | in the fallback | in the fallback |
+//! | with an executor          | in its executor           | in its executor      | in its executor |
+//! | with one that is gone     | given back here           | given back here      | in the fallback |
+//!
+//! All are closed, or stopped, before the first one ends here: its hooks may wait for another one to
+//! be closed. Those that are to end here are pending meanwhile, with no entry and no drain of theirs
+//! out: a thread that waits for one of them takes it over.
 //!
 //! A limit of zero is one attempt, in which all that may end here does. With any other limit the
 //! clock is looked at after each end that ran here. What hooks that run here send is not run here.
@@ -190,6 +194,9 @@ impl Course {
     /// Closes the actors that are idle, and the others if `all`. Nothing of them runs here: a hook
     /// that waits for one of them to be closed finds it so.
     fn close(&mut self, all: bool) {
+        if self.to_close.is_empty() {
+            return;
+        }
         let here = !self.elsewhere;
         leave_to_others(|local| {
             while let Some(number) = self.to_close.pop() {

@@ -29,8 +29,8 @@ use crate::time::{Sleep, Timers};
 /// Polling it runs no turn. It may be polled by `&mut` in a `select!` loop: a branch that was not
 /// taken loses nothing, and the time goes on. Dropping it is dropping what it was made of: a
 /// question that has room keeps its place, one that waits for room is withdrawn. Polled again after
-/// it was ready, it is ready with [`AskError::Taken`](crate::AskError::Taken); of a `Sending`, with `Ok`; of a `Closing`,
-/// with the same. That of an `Ending` looks again.
+/// it was ready, it is ready with [`AskError::Taken`](crate::AskError::Taken); that of a `Sending`
+/// with `Ok`, that of a `Closing` with its report once more. That of an `Ending` looks again.
 ///
 /// # Examples
 /// ```

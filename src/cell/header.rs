@@ -97,7 +97,7 @@ pub(crate) struct Ext {
     pub(super) discarded_beside: Option<Arc<Mutex<u64>>>,
     pub(super) told: Mutex<Told>,
     /// Its restarts.
-    pub(super) restarts: History,
+    pub(crate) restarts: History,
     /// The turn that waits, or has waited and is not over (W3 of [`turn`](super::turn)).
     pub(crate) turn: Mutex<Option<Keeper>>,
     /// Has the actor enrolled with its executor? Owner only.

@@ -66,7 +66,7 @@ pub(crate) struct History(Mutex<VecDeque<Duration>>);
 
 impl History {
     /// The latest restart comes now, perhaps later than it was to come.
-    pub(super) fn comes(&self, now: Duration) {
+    pub(crate) fn comes(&self, now: Duration) {
         if let Some(latest) = self.0.lock().back_mut() {
             *latest = now.max(*latest);
         }

@@ -141,7 +141,7 @@ pub(super) struct Fork {
     config: Config,
     pub(super) base: NonNull<Config>,
     pub(super) ext: Ext,
-    /// Dropped by the owner that lets the mailbox of an actor go that has ended.
+    /// Dropped by the owner that lets go of the mailbox, once the actor has ended.
     pub(super) guard: UnsafeCell<Option<Box<dyn Guard>>>,
 }
 

@@ -252,12 +252,6 @@ impl<S> Cell<S> {
         let mut owned = unsafe { Self::owned(cell) };
         let policy = owned.0.hooks().map(|hooks| &hooks.policy);
         if let Some(PanicPolicy::RestartWithin(_, factory)) = policy {
-            let header = &owned.0.header;
-            // A clock that panics shows nothing.
-            match panic::catch(|| header.clock().now()) {
-                Ok(now) => header.ext_made().restarts.comes(now),
-                Err(payload) => panic::discard(payload),
-            }
             owned.replace(factory());
         }
     }

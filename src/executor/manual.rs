@@ -74,7 +74,7 @@ struct State {
 }
 
 impl State {
-    /// One of those that came first, of so many at most.
+    /// Takes one out: one of the `most` that came first.
     fn next(&mut self, most: usize) -> Option<Drain> {
         let among = self.drains.len().min(most);
         if let Some(seed) = self.choice.as_mut().filter(|_| among > 1) {
@@ -193,7 +193,7 @@ impl DrainQueue {
         self.run_one_of(usize::MAX)
     }
 
-    /// Runs one of those that came first, of so many.
+    /// Runs one of the `most` that came first.
     fn run_one_of(&self, most: usize) -> bool {
         // The lock is let go before the drain is run.
         let next = self.shared.state.lock().next(most);

@@ -247,7 +247,8 @@ impl<S: 'static> Strong<S> {
                 Err((message, Reason::Full)) if !self.drops_newest() => message,
                 sent => return Ok(sent),
             };
-        // A turn of another actor may wait: by which way, its caller says later.
+        // Whether a turn of another actor, with one of this actor below it, can wait is known when
+        // it does: a task lies down, and a thread blocks.
         let circle = with_local(|local| circle_of_turn(local, self.addr()));
         if let Some(cycle) = circle {
             return Ok(Err((message, Reason::Deadlock(cycle))));

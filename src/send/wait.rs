@@ -72,7 +72,7 @@ impl Ref {
         if asker.is_done() {
             return Ok(asker.take());
         }
-        // One look is no wait, wherever it is made.
+        // A limit of zero is one look, also inside of the actor's own turn: the question stays.
         if deadline.is_over() {
             return Ok(None);
         }
@@ -264,7 +264,7 @@ impl<S: 'static> Strong<S> {
             if self.is_over(awaited) {
                 return Ok(());
             }
-            // Also of one look: what comes after the turn that looks is not there.
+            // A limit of zero is refused as well: it cannot be so while this turn runs.
             if let Some(cycle) = self.own_circle().filter(|_| awaited.comes_after_turn()) {
                 return Err(NotWaited::Deadlock(cycle));
             }

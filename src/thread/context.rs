@@ -281,9 +281,9 @@ impl Local {
         self.frames().filter_map(Frame::mailbox).map(|mailbox| mailbox.addr().get())
     }
 
-    /// Does this thread's innermost turn, which is about to lie down, keep that mailbox from going
-    /// on? It does if it is its own, or if a turn of it, at any depth, waits for this one. Other
-    /// turns below go on when this one lies down.
+    /// True if this thread's innermost turn, which is about to lie down, keeps that mailbox from
+    /// going on: it is its own, or a turn of it, at any depth, waits for this one. Other turns below
+    /// go on when this one lies down.
     pub(crate) fn is_kept_by_innermost(&self, mailbox: usize) -> bool {
         let mut frames = self.frames();
         let is_own = |frame: &Frame| frame.mailbox().is_some_and(|at| at.addr().get() == mailbox);

@@ -15,7 +15,8 @@
 //! never waits.
 //!
 //! - T1: from the step that left it pending until it is taken over, a mailbox has its entry
-//!   or a hint in a thread's list or an executor, or a thread is about to put one there.
+//!   or a hint in a thread's list or an executor, or a thread is about to put one there, or to run
+//!   it: a shutdown that has closed it from idle.
 
 #![forbid(unsafe_code)]
 

@@ -277,7 +277,7 @@ pub(crate) fn falls_asleep(
 }
 
 impl Asleep {
-    /// Is this thread's wait refused?
+    /// True if this thread's wait is refused. Stale on return.
     pub(crate) fn is_refused(&self) -> bool {
         let innermost = self.edges.first();
         innermost.is_some_and(|innermost| {

@@ -394,7 +394,12 @@ impl Suspends for Rest {
 
 impl Pause {
     fn restart(&self) {
-        let cell = self.0.cell();
+        let (header, cell) = (self.0.header(), self.0.cell());
+        // A clock that panics leaves it where it was planned.
+        match panic::catch(|| header.clock().now()) {
+            Ok(now) => header.ext_made().restarts.comes(now),
+            Err(payload) => panic::discard(payload),
+        }
         // SAFETY: it is polled, or cut, by the owner of this mailbox, in a turn (E1), with the state
         // in its cell (E5).
         unsafe { restart(cell) }
