@@ -4,10 +4,9 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -228,6 +227,23 @@ impl Wake for CountWakes {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, SeqCst);
     }
+}
+
+/// A waker that does something, once.
+struct Then<F: FnOnce() + Send>(Mutex<Option<F>>);
+
+impl<F: FnOnce() + Send> Wake for Then<F> {
+    fn wake(self: Arc<Self>) {
+        let then = self.0.lock().unwrap().take();
+        then.into_iter().for_each(|then| then());
+    }
+}
+
+/// Polls a future that is pending; it is woken by a waker that calls `then`.
+#[track_caller]
+pub(crate) fn waits<F: Future + Unpin>(future: &mut F, then: impl FnOnce() + Send + 'static) {
+    let waker = Waker::from(Arc::new(Then(Mutex::new(Some(then)))));
+    assert!(Pin::new(future).poll(&mut Context::from_waker(&waker)).is_pending());
 }
 
 /// Polls a future once on this thread, with a waker that nobody hears.

@@ -487,7 +487,7 @@ fn a_turn_on_top_of_another_waits_for_room_in_it() {
     assert_eq!(below.with(|n| *n), Ok(22));
 }
 
-/// Room in the own actor never comes, whoever has begun to wait for it.
+/// Room in the own actor never comes, whether a turn of it or another thread began the wait.
 #[test]
 fn room_in_the_own_actor_is_refused_to_its_turn() {
     let queue = DrainQueue::new();

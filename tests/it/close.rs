@@ -2,16 +2,16 @@
 //! once, with its cause, whatever the cause.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::task::{Context as TaskContext, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{Gate, Held, Tally, in_turn, must_end, poll_once, queued, quiet_panic, size};
+use crate::common::{
+    Gate, Held, Tally, in_turn, must_end, poll_once, queued, quiet_panic, size, waits,
+};
 use turnwise::executor::DrainQueue;
 use turnwise::{
     Actor, ActorBuilder, AskError, Context, Cycle, Drain, EndCause, Executor, Handler, Limit,
@@ -485,22 +485,6 @@ fn with_an_executor_the_end_comes_there() {
     assert_eq!(actor.ended().within(Duration::ZERO), Ok(true));
 }
 
-/// A waker that tells a channel.
-struct Tells(Sender<()>);
-
-impl Wake for Tells {
-    fn wake(self: Arc<Self>) {
-        self.0.send(()).unwrap();
-    }
-}
-
-/// Polls a future that is pending, and tells the channel when it is woken.
-#[track_caller]
-fn wait_in<F: Future + Unpin>(future: &mut F, tell: &Sender<()>) {
-    let waker = Waker::from(Arc::new(Tells(tell.clone())));
-    assert!(Pin::new(future).poll(&mut TaskContext::from_waker(&waker)).is_pending());
-}
-
 /// Runs what it is given in the call.
 #[derive(Debug)]
 struct Here;
@@ -537,8 +521,12 @@ fn those_that_wait_for_the_close_are_told_before_the_end() {
                 let system = System::new();
                 let actor = system.spawn(builder, 0).unwrap();
                 let (mut one, mut two) = (actor.closed(), actor.closed());
-                wait_in(&mut one, &tell);
-                wait_in(&mut two, &tell);
+                let tells = || {
+                    let tell = tell.clone();
+                    move || tell.send(()).unwrap()
+                };
+                waits(&mut one, tells());
+                waits(&mut two, tells());
                 way(&system, &actor);
                 actor.ended().wait().unwrap();
             });
@@ -571,9 +559,13 @@ fn those_that_wait_are_told_before_what_was_accepted_runs() {
                 let mut asking = actor.waiting().call(|()| ());
                 let end = || {
                     let mut closed = actor.closed();
-                    wait_in(&mut sending, &tell);
-                    wait_in(&mut asking, &tell);
-                    wait_in(&mut closed, &tell);
+                    let tells = || {
+                        let tell = tell.clone();
+                        move || tell.send(()).unwrap()
+                    };
+                    waits(&mut sending, tells());
+                    waits(&mut asking, tells());
+                    waits(&mut closed, tells());
                     assert!(if stops { actor.stop() } else { actor.close() });
                     assert!(poll_once(&mut sending).is_ready());
                     assert!(poll_once(&mut asking).is_ready() && poll_once(&mut closed).is_ready());
@@ -604,21 +596,9 @@ fn a_waker_that_is_told_of_the_close_may_run_a_queue() {
                 assert_eq!(reply.wait().unwrap(), 7);
             };
             let mut closed = actor.closed();
-            let waker = Waker::from(Arc::new(Runs(Mutex::new(Some(runs)))));
-            let mut cx = TaskContext::from_waker(&waker);
-            assert!(Pin::new(&mut closed).poll(&mut cx).is_pending());
+            waits(&mut closed, runs);
             assert!(actor.close());
         });
-    }
-}
-
-/// A waker that does something, once.
-struct Runs<F: FnOnce() + Send>(Mutex<Option<F>>);
-
-impl<F: FnOnce() + Send> Wake for Runs<F> {
-    fn wake(self: Arc<Self>) {
-        let run = self.0.lock().unwrap().take();
-        run.into_iter().for_each(|run| run());
     }
 }
 

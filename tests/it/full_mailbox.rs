@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{
-    CountWakes, Gate, Held, Tally, asked, block_on, must_end, poll_once, size, until,
+    CountWakes, Gate, Held, Tally, asked, block_on, must_end, poll_once, size, until, waits,
 };
 use turnwise::executor::DrainQueue;
 use turnwise::{
@@ -784,16 +784,6 @@ fn a_mailbox_with_a_capacity_is_a_list() {
     }
 }
 
-/// A waker that does something, once.
-struct Does(Mutex<Option<Box<dyn FnOnce() + Send>>>);
-
-impl Wake for Does {
-    fn wake(self: Arc<Self>) {
-        let does = self.0.lock().unwrap().take();
-        does.into_iter().for_each(|does| does());
-    }
-}
-
 #[test]
 fn a_waiter_that_is_not_refused_yet_can_give_up() {
     must_end(|| {
@@ -809,9 +799,7 @@ fn a_waiter_that_is_not_refused_yet_can_give_up() {
                 let refused = second.within(Duration::ZERO).unwrap_err();
                 says.send(refused.into_reason()).unwrap();
             };
-            let waker = Waker::from(Arc::new(Does(Mutex::new(Some(Box::new(look))))));
-            assert!(Pin::new(&mut first).poll(&mut Context::from_waker(&waker)).is_pending());
-            drop(waker);
+            waits(&mut first, look);
             assert!(if stops { log.stop() } else { log.close() });
             let reason = said.try_recv().expect("the waker was called");
             assert_eq!(reason, Reason::Full, "its own limit came first");

@@ -1,15 +1,13 @@
 //! A send from inside a turn runs after it, whatever the depth. All of it:
 //! `cargo test --release --test it nesting::`.
 
-use std::pin::Pin;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use crate::common::{Tally, in_turn, must_end, on_small_stack, size, tireless};
+use crate::common::{Tally, in_turn, must_end, on_small_stack, size, tireless, waits};
 use turnwise::executor::DrainQueue;
 use turnwise::{Actor, Overflow, promise};
 
@@ -222,23 +220,6 @@ fn with_beside_an_entry_does_as_without() {
     }
 }
 
-/// A waker that does something, once.
-struct Then<F: FnOnce() + Send>(Mutex<Option<F>>);
-
-impl<F: FnOnce() + Send> Wake for Then<F> {
-    fn wake(self: Arc<Self>) {
-        let then = self.0.lock().unwrap().take();
-        then.into_iter().for_each(|then| then());
-    }
-}
-
-/// Polls a future that is pending; it is woken by a waker that calls `then`.
-#[track_caller]
-fn waits<F: Future + Unpin>(future: &mut F, then: impl FnOnce() + Send + 'static) {
-    let waker = Waker::from(Arc::new(Then(Mutex::new(Some(then)))));
-    assert!(Pin::new(future).poll(&mut Context::from_waker(&waker)).is_pending());
-}
-
 /// Each link is woken by the one before, and wakes the next: `link` makes one that calls `then`, and
 /// what wakes it.
 fn a_chain_of_wakers<W: FnOnce() + Send + 'static>(
@@ -314,6 +295,18 @@ fn wakers_that_keep_the_next_promise_need_a_small_stack() {
     }
 }
 
+/// What keeps a promise whose waker keeps the next one, so many times; the last one calls `then`.
+fn behind(depth: usize, then: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() + Send> {
+    (0..depth).fold(then, |then, _| {
+        let (promise, mut reply) = promise();
+        waits(&mut reply, then);
+        Box::new(move || {
+            let _reply = reply;
+            promise.keep(());
+        })
+    })
+}
+
 #[test]
 fn a_wait_inside_of_wakers_gets_what_they_have_woken() {
     must_end(|| {
@@ -321,7 +314,7 @@ fn a_wait_inside_of_wakers_gets_what_they_have_woken() {
         for depth in 0..40 {
             let (tell, told) = channel();
             let (last, reply) = promise();
-            let mut then: Box<dyn FnOnce() + Send> = Box::new(move || {
+            let then = Box::new(move || {
                 // It is kept by a waker that is called after this one, or now.
                 let (woken, mut also) = promise();
                 waits(&mut also, move || last.keep(7));
@@ -329,15 +322,7 @@ fn a_wait_inside_of_wakers_gets_what_they_have_woken() {
                 tell.send(reply.wait().unwrap()).unwrap();
                 drop(also);
             });
-            for _ in 0..depth {
-                let (promise, mut reply) = promise();
-                waits(&mut reply, then);
-                then = Box::new(move || {
-                    let _reply = reply;
-                    promise.keep(());
-                });
-            }
-            then();
+            behind(depth, then)();
             assert_eq!(told.recv().unwrap(), 7, "depth {depth}");
         }
     });
@@ -359,16 +344,8 @@ fn wakers_that_wait_are_called_one_after_the_other() {
                     count.fetch_add(1, Relaxed);
                 });
             }
-            let mut then: Box<dyn FnOnce() + Send> = Box::new(move || assert!(closes.close()));
-            for _ in 0..depth {
-                let (promise, mut reply) = promise();
-                waits(&mut reply, then);
-                then = Box::new(move || {
-                    let _reply = reply;
-                    promise.keep(());
-                });
-            }
-            then();
+            let then = Box::new(move || assert!(closes.close()));
+            behind(depth, then)();
             assert_eq!(count.load(Relaxed), len, "depth {depth}");
         }
     });

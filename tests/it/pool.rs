@@ -180,6 +180,14 @@ fn a_pool_that_refuses_says_so_everywhere() {
                 matches!(taken_back, Err(WaitError::Ask(AskError::Refused(Reason::WouldBlock, _)))),
                 "{taken_back:?}"
             );
+            // Of what has begun, too: the time is not over.
+            let (mut begun, reply) = promise::<u32>();
+            assert!(begun.claim());
+            let refused = reply.within(Duration::from_secs(100));
+            assert!(
+                matches!(refused, Err(WaitError::Ask(AskError::Refused(Reason::WouldBlock, _)))),
+                "{refused:?}"
+            );
             // Nothing runs it: that is no wait.
             let pending = Actor::new(1);
             pending.send(|n| *n += 1).unwrap();

@@ -1,29 +1,22 @@
 //! Wakers that wake the next one, and that the next, take a constant stack.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Wake, Waker};
 use std::thread;
 
+use crate::common::{Wakes, poll};
 use turnwise_locks::{Latch, Limits, Locks, Semaphore, SlotPool};
 
-/// A waker that does something, once.
-struct Then<F: FnOnce() + Send>(Mutex<Option<F>>);
-
-impl<F: FnOnce() + Send> Wake for Then<F> {
-    fn wake(self: Arc<Self>) {
-        let then = self.0.lock().unwrap().take();
-        then.into_iter().for_each(|then| then());
-    }
-}
-
-/// Polls a future that is pending; it is woken by a waker that calls `then`.
+/// Polls a future that is pending; it is woken by a waker that calls `then`, once.
 #[track_caller]
 fn waits<F: Future + Unpin>(future: &mut F, then: impl FnOnce() + Send + 'static) {
-    let waker = Waker::from(Arc::new(Then(Mutex::new(Some(then)))));
-    assert!(Pin::new(future).poll(&mut Context::from_waker(&waker)).is_pending());
+    let then = Mutex::new(Some(then));
+    let wakes = Wakes::calling(move || {
+        let then = then.lock().unwrap().take();
+        then.into_iter().for_each(|then| then());
+    });
+    assert!(poll(future, &wakes.waker()).is_none());
 }
 
 /// Each link is woken by the one before, and wakes the next: `link` makes one that calls `then`, and

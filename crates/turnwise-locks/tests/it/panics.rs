@@ -82,7 +82,7 @@ impl Clock for Breaks {
     }
 }
 
-/// A clock that panics as long as it is told to.
+/// A clock that panics while its switch is on.
 #[derive(Debug)]
 struct Switched(Arc<AtomicBool>);
 
