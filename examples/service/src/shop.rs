@@ -59,6 +59,7 @@ pub(crate) struct Shop {
 }
 
 /// What a basket is asked.
+#[derive(Clone)]
 pub(crate) enum Ask {
     Add { product: Arc<Product>, count: u32 },
     Look,

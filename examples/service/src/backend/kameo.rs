@@ -1,8 +1,11 @@
 //! Kameo: an actor for each session, and one for the cache.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::ops::ControlFlow;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use dashmap::{DashMap, Entry};
@@ -170,13 +173,24 @@ impl Backend for Kameo {
         Kameo { shop, sessions: Arc::default(), cache }
     }
 
-    async fn ask(&self, id: Id, mut ask: Ask) -> Result<View, Refused> {
+    async fn ask(&self, id: Id, ask: Ask) -> Result<View, Refused> {
         let (makes, wait) = (matches!(ask, Ask::Add { .. }), self.shop.bounds.wait);
         loop {
             let session = self.session(&id, makes)?;
-            match session.ask(ask).reply_timeout(wait).try_send().await {
-                // It has ended meanwhile, and gives the message back (B1).
-                Err(SendError::ActorNotRunning(back)) => ask = back,
+            let mut asked = pin!(session.ask(ask.clone()).reply_timeout(wait).try_send());
+            // Its first poll leaves the message: under the lock of the entry (B1).
+            let left = poll_fn(|context| {
+                let entry = self.sessions.get(&id).filter(|entry| entry.id() == session.id());
+                Poll::Ready(entry.map(|_locked| asked.as_mut().poll(context)))
+            });
+            let answer = match left.await {
+                Some(Poll::Ready(answer)) => answer,
+                Some(Poll::Pending) => asked.await,
+                None => continue,
+            };
+            match answer {
+                // The actor had taken it out of its mailbox before it ended, and gives it back.
+                Err(SendError::ActorNotRunning(_)) => {}
                 answer => return answer.map_err(refused),
             }
         }

@@ -8,10 +8,12 @@
 //! | `kameo`    | an actor                                 | a bounded mailbox     | a message to itself       | an actor, and replies  |
 //! | `ractor`   | an actor's state                         | a mailbox and a count | a message to itself       | an actor, and ports    |
 //!
-//! - B1: a session has one basket at a time, and nothing is left to one that ends. In `mutex`, `mpsc`
-//!   and `ractor` a request takes a handle, or leaves its message, under the lock of the entry in the
+//! - B1: a session has one basket at a time, and nothing is left to one that ends. In all but
+//!   `turnwise` a request takes a handle, or leaves its message, under the lock of the entry in the
 //!   map; an idle session takes its entry out under the same lock, if nobody has a handle and nothing
-//!   waits. In `kameo`, what was left to an actor that ends comes back, and goes to the next one.
+//!   waits. An actor of `kameo` takes several messages out of its mailbox at once: those that it has
+//!   not handled when it ends come back, and go to the next one. A message that is left to such an
+//!   actor without the lock may get lost between its last look at the mailbox and the mailbox's end.
 //! - B2: a product is loaded once, whatever the number of those who ask meanwhile. Who goes away
 //!   does not end the load.
 //! - B3: a request that is refused was not run. One that is late was not run, or has begun (the wait
