@@ -55,8 +55,12 @@ enum Op {
     /// Others come in.
     Leave(u64),
     Lighten(u64),
-    /// Leases are over.
+    /// Leases are over, and others come in.
     Expire,
+    /// Leases are over. What their holders had stays taken.
+    Lose,
+    /// What was lost is free again.
+    Reclaim,
     /// Was there anything to take away?
     Force(bool),
 }
@@ -67,6 +71,8 @@ struct Hold {
     weight: u64,
     leased: bool,
     released: bool,
+    /// Lost, and not reclaimed yet.
+    over: bool,
     fence: Option<u64>,
 }
 
@@ -127,8 +133,8 @@ impl Plain {
                     // It was dropped before its turn.
                     None => return fence.is_none(),
                 };
-                let (leased, released) = (false, false);
-                self.queue.push(Hold { request, weight, leased, released, fence });
+                let (leased, released, over) = (false, false, false);
+                self.queue.push(Hold { request, weight, leased, released, over, fence });
                 self.let_in(capacity)
             }
             Op::Begin(request, certain) => match self.hold(request) {
@@ -147,7 +153,7 @@ impl Plain {
             Op::Drop(request) => {
                 self.placed.retain(|placed| *placed != request);
                 self.queue.retain(|hold| hold.request != request);
-                self.holds.retain(|hold| hold.request != request);
+                self.holds.retain(|hold| hold.request != request || hold.over);
                 self.lost.retain(|lost| *lost != request);
                 self.let_in(capacity)
             }
@@ -157,7 +163,7 @@ impl Plain {
                 lost
             }
             Op::Release(request, true) => match self.hold(request) {
-                Some(hold) if !hold.released => {
+                Some(hold) if !hold.released && !hold.over => {
                     hold.released = true;
                     true
                 }
@@ -176,6 +182,19 @@ impl Plain {
             }
             Op::Expire => {
                 self.lose(|hold| hold.leased);
+                self.let_in(capacity)
+            }
+            Op::Lose => {
+                for hold in self.holds.iter_mut().filter(|hold| hold.leased && !hold.released) {
+                    if !hold.over {
+                        hold.over = true;
+                        self.lost.push(hold.request);
+                    }
+                }
+                true
+            }
+            Op::Reclaim => {
+                self.holds.retain(|hold| !hold.over);
                 self.let_in(capacity)
             }
             Op::Force(forced) => {
@@ -230,6 +249,8 @@ trait Subject: Sync {
     type Asked: Send;
     type Held: Send;
     const CAPACITY: u64;
+    /// What is lost is free in the same step, or later in the same call.
+    const EXPIRES_IN: &'static [Op] = &[Op::Expire];
     fn new(timed: bool) -> Self;
     fn enter(&self, weight: u64, limits: Limits) -> Self::Asked;
     fn wait(&self, asked: Self::Asked) -> Option<Self::Held>;
@@ -391,6 +412,8 @@ impl Subject for Numbered {
     type Asked = AcquireSlot;
     type Held = Slot;
     const CAPACITY: u64 = 1;
+    // In between, it is cleaned up.
+    const EXPIRES_IN: &'static [Op] = &[Op::Lose, Op::Reclaim];
     fn new(timed: bool) -> Self {
         let ((clock, timers), queue) = (timers(timed), DrainQueue::new());
         let pool = SlotPool::builder(1).timers(timers.clone()).executor(queue.handle());
@@ -482,7 +505,7 @@ impl<const FAULT: u8> Subject for Wrong<FAULT> {
         inner.numbers += 1;
         let request = inner.numbers;
         let leased = limits == Limits::NONE.lease(SECOND);
-        let hold = Hold { request, weight, leased, released: false, fence: None };
+        let hold = Hold { request, weight, leased, released: false, over: false, fence: None };
         inner.plain.queue.push(hold);
         if limits == Limits::wait(Duration::ZERO) {
             let free = inner.plain.queue.len() == 1 && inner.plain.fits(weight, 1);
@@ -665,7 +688,8 @@ fn window<S: Subject>(beside: Beside, seed: u64) -> Vec<Call> {
                 Beside::Limits => {}
                 Beside::Leases => {
                     subject.expire();
-                    calls.push((begun, now(), Op::Expire));
+                    let returned = now();
+                    calls.extend(S::EXPIRES_IN.iter().map(|&op| (begun, returned, op)));
                 }
                 Beside::Forced => {
                     if let Some(forced) = subject.force() {
