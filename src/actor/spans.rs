@@ -171,14 +171,24 @@ struct Turn {
 impl Turn {
     /// Runs a part of it.
     fn within<R>(&mut self, f: impl FnOnce() -> R) -> Result<R, Payload> {
+        let began = self.enter();
+        let ran = panic::catch(f);
+        self.exit(began);
+        ran
+    }
+
+    // Not within `within`, which is compiled for each message.
+    fn enter(&self) -> Option<Duration> {
         let began = self.now();
         tell(|| enter(&self.span));
-        let ran = panic::catch(f);
+        began
+    }
+
+    fn exit(&mut self, began: Option<Duration>) {
         tell(|| exit(&self.span));
         if let Some((began, now)) = began.zip(self.now()) {
             self.run = self.run.saturating_add(now.saturating_sub(began));
         }
-        ran
     }
 
     fn now(&self) -> Option<Duration> {
