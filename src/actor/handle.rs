@@ -362,34 +362,6 @@ impl<S: Send + 'static> Actor<S> {
         Ending::new(self.clone(), Awaited::Idle)
     }
 
-    /// What is so once the actor takes no new messages: it was closed, or stopped, by whomever or
-    /// by a panic. A future, or something to wait for; it keeps a handle.
-    ///
-    /// For producers of messages, which have nothing more to do then. What was accepted before may
-    /// still wait or run: see [`ended`](Self::ended). Others may close the actor while this thread
-    /// is inside a turn of it, so waiting there is no error, as it is for `idle` and `ended`.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::time::Duration;
-    /// use turnwise::executor::DrainQueue;
-    /// use turnwise::Actor;
-    ///
-    /// let queue = DrainQueue::new();
-    /// let n = Actor::builder().executor(queue.handle()).spawn(0)?;
-    /// n.send(|n| *n += 1)?;
-    /// assert!(!n.closed().within(Duration::ZERO)?);
-    /// n.close();
-    /// n.closed().wait()?; // at once, or `n.closed().await`
-    /// assert!(!n.ended().within(Duration::ZERO)?, "a message waits");
-    /// queue.run_until_idle();
-    /// n.ended().wait()?;
-    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
-    /// ```
-    pub fn closed(&self) -> Ending<S> {
-        Ending::new(self.clone(), Awaited::Closed)
-    }
-
     /// The end of the actor: it is closed or stopped, and everything accepted has been run or given
     /// back, its end hook included. A future, or something to [wait for](Ending::wait). It keeps a
     /// handle, so an actor that is not closed or stopped does not end while it is there.

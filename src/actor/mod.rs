@@ -101,8 +101,7 @@ use crate::cell::refs::Strong;
 ///
 /// A message that comes back, or that was cancelled, never runs. A limit of zero is one attempt and
 /// one look; all limits are measured on the [actor's clock](ActorBuilder::clock). What an actor
-/// comes to is waited for in the same four ways: [`idle`](Self::idle), [`closed`](Self::closed),
-/// [`ended`](Self::ended).
+/// comes to is waited for in the same four ways: [`idle`](Self::idle), [`ended`](Self::ended).
 ///
 /// # Examples
 /// ```

@@ -683,28 +683,6 @@ fn idle_and_ended_block() {
 }
 
 #[test]
-fn closed_is_waited_for_and_looked_at() {
-    must_end(|| {
-        let actor = plain();
-        assert_eq!(actor.closed().within(Limit::Immediate), Ok(false));
-        assert_eq!(actor.idle().within(Limit::Immediate), Ok(true));
-        let held = Held::hold(&actor);
-        let waits = thread::spawn({
-            let actor = actor.clone();
-            move || (actor.closed().wait(), actor.is_idle(), actor.ended().wait())
-        });
-        actor.close();
-        until(|| actor.closed().within(Limit::Immediate) == Ok(true));
-        assert_eq!(actor.ended().within(Duration::from_millis(1)), Ok(false));
-        // It has been told by now, or is; the end waits for the turn.
-        assert!(!waits.is_finished());
-        held.let_go();
-        let (closed, _, ended) = waits.join().unwrap();
-        assert_eq!((closed, ended), (Ok(()), Ok(())));
-    });
-}
-
-#[test]
 fn restart_after_a_rest_is_made_at_home() {
     must_end(|| {
         for queued in [false, true] {

@@ -953,7 +953,6 @@ pub fn waiting(actor: &Handle, what: Waits, mail: Mail) -> Underway {
 pub fn watching(actor: &Handle, what: Watches) -> Underway {
     let ending = match what {
         Watches::Idle => actor.idle(),
-        Watches::Closed => actor.closed(),
         Watches::Ended => actor.ended(),
     };
     Underway::Ending(ending, what)
@@ -1014,7 +1013,6 @@ impl Underway {
             Underway::Asking(_) | Underway::Calling(_) => "a question that waits for room",
             Underway::Flat(_) => "a flattened reply",
             Underway::Ending(_, Watches::Ended) => "an end",
-            Underway::Ending(_, Watches::Closed) => "a close",
             Underway::Ending(_, Watches::Idle) => "an idle moment",
             Underway::Limited(Limited::Sending(_)) => "a message that waits within a limit",
             Underway::Limited(Limited::Ending(_)) => "an end within a limit",
@@ -1106,11 +1104,6 @@ impl Underway {
             Underway::Calling(asking) => Some(asked(asking.within(limit), nothing)),
             _ => None,
         }
-    }
-
-    /// Does it wait for a close, and for nothing else?
-    pub fn is_of_close(&self) -> bool {
-        matches!(self, Underway::Ending(_, Watches::Closed))
     }
 
     pub fn is_flat(&self) -> bool {

@@ -117,7 +117,6 @@ pub enum Way {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Watches {
     Idle,
-    Closed,
     Ended,
 }
 

@@ -175,7 +175,7 @@ impl Draw {
     pub(super) fn watch(&mut self, at: At) -> Deed {
         Deed::Watch {
             of: at.to,
-            what: self.one(&[Watches::Idle, Watches::Closed, Watches::Ended]),
+            what: self.one(&[Watches::Idle, Watches::Ended]),
             bell: self.bell(at.depth),
             then: self.fate(),
         }
@@ -358,7 +358,7 @@ impl Draw {
     }
 
     pub(super) fn await_watch(&mut self, at: At) -> Await {
-        let what = self.one(&[Watches::Idle, Watches::Closed, Watches::Ended]);
+        let what = self.one(&[Watches::Idle, Watches::Ended]);
         Await::Watch { of: at.to, what, leaves: self.chance(50).then_some(at.slot) }
     }
 
