@@ -315,20 +315,6 @@ impl<S: Send + 'static> Actor<S> {
         self.handle.close()
     }
 
-    /// Closes the actor if nothing runs or waits in it: one compare-and-swap. True if it did.
-    ///
-    /// # Examples
-    /// ```
-    /// let n = turnwise::Actor::new(0);
-    /// let weak = n.downgrade();
-    /// n.send(move |_| assert!(!weak.upgrade().unwrap().close_if_idle()))?; // this very turn runs
-    /// assert!(n.close_if_idle());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn close_if_idle(&self) -> bool {
-        self.handle.close_if_idle()
-    }
-
     /// Takes no new messages and runs none of those that wait: each goes to the undelivered hook,
     /// its asker is [refused](AskError::Refused). The turn that is running ends in its own time.
     /// False if it was stopped already. Lock-free; never waits.

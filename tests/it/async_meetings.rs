@@ -275,7 +275,6 @@ fn idle_and_ended_wait_for_the_turn() {
     let (mut idle, mut ended) = (log.idle(), log.ended());
     assert!(!is_ready(&mut idle) && !is_ready(&mut ended));
     assert_eq!(log.ended().within(Limit::Immediate), Ok(false));
-    assert!(!log.close_if_idle());
     assert!(log.close());
     assert!(!is_ready(&mut idle) && !is_ready(&mut ended));
     assert!(ends.lock().unwrap().is_empty());

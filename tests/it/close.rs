@@ -97,7 +97,6 @@ fn the_first_close_wins_and_the_end_comes_once() {
     let (actor, ends) = recording(());
     assert!(actor.close());
     assert!(!actor.close());
-    assert!(!actor.close_if_idle());
     drop(actor);
     assert_eq!(ends.lock().unwrap().len(), 1);
 }
@@ -127,24 +126,6 @@ fn closing_in_a_turn_refuses_at_once_and_ends_after() {
         })
         .unwrap();
     assert_eq!(*ends.lock().unwrap(), [(5, EndCause::Closed)]);
-}
-
-#[test]
-fn close_if_idle_refuses_while_anything_runs_or_waits() {
-    let (actor, ends) = recording(0);
-    in_turn(|| {
-        actor.send(|_| ()).unwrap();
-        assert!(!actor.close_if_idle());
-    });
-    let held = Held::hold(&actor);
-    assert!(!actor.close_if_idle());
-    held.let_go();
-    let me = actor.clone();
-    actor.send(move |_| assert!(!me.close_if_idle())).unwrap();
-    assert!(!actor.is_closed());
-    assert!(actor.close_if_idle());
-    assert!(!actor.close_if_idle());
-    assert_eq!(ends.lock().unwrap().len(), 1);
 }
 
 #[test]
@@ -301,7 +282,6 @@ const CASES: &[Case] = &[
     ("last handle dropped in a turn", |b| b, |a| in_turn(|| drop(a)), 1, || EndCause::Dropped),
     ("closed", |b| b, |a| assert!(a.close()), 1, || EndCause::Closed),
     ("closed twice", |b| b, |a| assert!(a.close() && !a.close()), 1, || EndCause::Closed),
-    ("closed if idle", |b| b, |a| assert!(a.close_if_idle()), 1, || EndCause::Closed),
     (
         "closed, one waits",
         |b| b,
@@ -452,12 +432,11 @@ fn the_cause_that_is_told_is_the_one_that_others_see() {
 #[test]
 fn with_an_executor_the_end_comes_there() {
     type Act = fn(Actor<u32>);
-    let acts: [(Act, u32, EndCause); 6] = [
+    let acts: [(Act, u32, EndCause); 5] = [
         (drop, 1, EndCause::Dropped),
         (|a| a.send(|n| *n += 1).unwrap(), 2, EndCause::Dropped),
         (|a| _ = a.close(), 1, EndCause::Closed),
         (|a| assert!(a.send(|n| *n += 1).is_ok() && a.close()), 2, EndCause::Closed),
-        (|a| _ = a.close_if_idle(), 1, EndCause::Closed),
         (|a| assert!(a.send(|n| *n += 1).is_ok() && a.stop()), 1, requested()),
     ];
     for (act, state, cause) in acts {

@@ -21,7 +21,6 @@ type Closes = fn(&Actor<u32>, &DrainQueue);
 
 const CLOSES: &[(&str, Closes)] = &[
     ("close", |n, _| assert!(n.close())),
-    ("close of an idle one", |n, _| assert!(n.close_if_idle())),
     ("stop", |n, _| assert!(n.stop())),
     ("stop by a weak handle", |n, _| assert!(n.downgrade().stop())),
     ("a panic", |n, queue| {

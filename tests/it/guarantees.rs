@@ -639,18 +639,6 @@ fn ends_with_an_executor_run_there() {
 }
 
 #[test]
-fn close_if_idle_is_one_step() {
-    must_end(|| {
-        let actor = plain();
-        let held = Held::hold(&actor);
-        assert!(!actor.close_if_idle(), "it is busy");
-        held.let_go();
-        until(|| actor.is_idle());
-        assert!(actor.close_if_idle() && actor.is_closed());
-    });
-}
-
-#[test]
 fn idle_and_ended_block() {
     must_end(|| {
         let actor = plain();

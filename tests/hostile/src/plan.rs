@@ -325,9 +325,6 @@ pub enum Deed {
     Close {
         of: usize,
     },
-    CloseIfIdle {
-        of: usize,
-    },
     Stop {
         of: usize,
     },

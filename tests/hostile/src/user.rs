@@ -792,11 +792,6 @@ impl World {
                     actor.close();
                 }
             }
-            Deed::CloseIfIdle { of } => {
-                if let Some(actor) = self.handle(*of) {
-                    asks(|| actor.close_if_idle());
-                }
-            }
             Deed::Stop { of } => drop(self.handle(*of).map(|actor| asks(|| actor.stop()))),
             Deed::WaitIdle { of } => {
                 if let Some(actor) = self.handle(*of).filter(|_| self.may_wait(*of)) {

@@ -79,10 +79,6 @@ impl Draw {
         Deed::Close { of: at.to }
     }
 
-    pub(super) fn close_if_idle(&mut self, at: At) -> Deed {
-        Deed::CloseIfIdle { of: at.to }
-    }
-
     pub(super) fn stop(&mut self, at: At) -> Deed {
         Deed::Stop { of: at.to }
     }
