@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use super::message::{Handler, Typed, closure_back, message_back};
 use super::outgoing;
@@ -498,10 +499,29 @@ impl<S> Actor<S> {
     pub fn discarded(&self) -> u64 {
         self.handle.header().discarded()
     }
+}
 
-    /// True if both handles lead to the same actor.
-    pub fn same_actor(&self, other: &Self) -> bool {
+/// By identity: equal handles lead to the same actor, as clones do. Wait-free.
+///
+/// # Examples
+/// ```
+/// use turnwise::Actor;
+///
+/// let (one, other) = (Actor::new(0), Actor::new(0));
+/// assert!(one == one.clone() && one != other);
+/// ```
+impl<S> PartialEq for Actor<S> {
+    fn eq(&self, other: &Self) -> bool {
         self.handle.addr() == other.handle.addr()
+    }
+}
+
+impl<S> Eq for Actor<S> {}
+
+/// By identity, as [`PartialEq`].
+impl<S> Hash for Actor<S> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.handle.addr().hash(state);
     }
 }
 

@@ -726,7 +726,7 @@ fn handles_never_wait() {
         let actor = plain();
         let held = Held::hold(&actor);
         let (another, weak) = (actor.clone(), actor.downgrade());
-        assert!(another.same_actor(&weak.upgrade().unwrap()));
+        assert!(another == weak.upgrade().unwrap());
         drop(another);
         held.let_go();
         drop(actor);

@@ -81,7 +81,7 @@ fn each_actor_has_a_state_and_a_mailbox_of_its_own() {
             _ => assert_eq!(now, Ok(1000 + n)),
         }
     }
-    assert!(!all[3].same_actor(&all[4]));
+    assert_ne!(all[3], all[4]);
 }
 
 #[test]

@@ -526,7 +526,7 @@ pub fn look(world: &World, at: usize, actor: &Handle) {
     if actor.capacity() != room || actor.name() != name.as_deref() || weak.name() != actor.name() {
         finding("an actor is not as it was built", &format!("actor {at}: {actor:?}"));
     }
-    if !weak.upgrade().is_some_and(|same| same.same_actor(actor)) {
+    if !weak.upgrade().is_some_and(|same| same == *actor) {
         finding("a handle is lost", &format!("actor {at}: {actor:?}"));
     }
 }
