@@ -9,9 +9,10 @@ use super::message::{Handler, Typed, closure_back, message_back};
 use super::outgoing;
 use super::reply;
 use super::standing;
-use super::{Actor, ActorBuilder, Ending, Posted, Promise, Reply, Waiting, WeakActor};
+use super::{
+    Actor, ActorBuilder, ActorSnapshot, Ending, Posted, Promise, Reply, Waiting, WeakActor,
+};
 use crate::cell::message::Closure;
-use crate::cell::observe::Stats;
 use crate::cell::refs::Strong;
 use crate::error::{AskError, Reason, SendError, StopCause};
 use crate::mailbox::word::CLOSED;
@@ -451,53 +452,40 @@ impl<S> Actor<S> {
         self.handle.header().config().name.as_deref()
     }
 
-    /// The largest number of messages that may wait, if there is one.
-    pub fn capacity(&self) -> Option<usize> {
-        self.handle.header().capacity()
-    }
-
     /// Why the actor was stopped, if it was.
     pub fn stop_cause(&self) -> Option<StopCause> {
         self.handle.header().stop_cause()
     }
 
-    /// What has become of its messages: for an actor that was
-    /// [built to be counted](ActorBuilder::counted). Takes a short lock.
+    /// What the actor is doing, with its numbers: as of one look, and stale on return.
+    ///
+    /// Waits for no turn, and runs none. Takes a short lock each for the senders that wait for room,
+    /// for the cause of a stop, and for the counts of an actor that was [built to be
+    /// counted](ActorBuilder::counted). Allocates the name.
     ///
     /// # Examples
     /// ```
-    /// use turnwise::{Actor, PanicPolicy};
+    /// use turnwise::{Actor, Overflow, PanicPolicy};
     ///
-    /// let n = Actor::builder().counted(true).panic_policy(PanicPolicy::Resume).spawn(0)?;
+    /// let n = Actor::builder()
+    ///     .capacity(8, Overflow::Reject)
+    ///     .counted(true)
+    ///     .panic_policy(PanicPolicy::Resume)
+    ///     .spawn(0)?;
     /// n.send(|n| *n += 1)?;
     /// n.send(|_| panic!("oops"))?;
     /// n.close();
     /// assert!(n.send(|n| *n += 1).is_err());
-    /// let stats = n.stats().unwrap();
-    /// assert_eq!((stats.handled, stats.panicked, stats.refused), (2, 1, 1));
-    /// assert_eq!(Actor::new(0).stats(), None);
-    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
-    /// ```
-    pub fn stats(&self) -> Option<Stats> {
-        self.handle.header().stats()
-    }
-
-    /// Messages that it has accepted, not handled, and dropped, because it has no [undelivered
-    /// hook](ActorBuilder::on_undelivered). Counted for every actor. Wait-free.
     ///
-    /// # Examples
-    /// ```
-    /// let n = turnwise::Actor::new(0);
-    /// let inner = n.clone();
-    /// n.send(move |_| {
-    ///     inner.send(|n| *n += 1).unwrap();
-    ///     inner.stop(); // before that turn
-    /// })?;
-    /// assert_eq!(n.discarded(), 1);
+    /// let snapshot = n.snapshot();
+    /// assert_eq!((snapshot.capacity, snapshot.discarded), (Some(8), 0));
+    /// let stats = snapshot.stats.unwrap();
+    /// assert_eq!((stats.handled, stats.panicked, stats.refused), (2, 1, 1));
+    /// assert_eq!(Actor::new(0).snapshot().stats, None);
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
-    pub fn discarded(&self) -> u64 {
-        self.handle.header().discarded()
+    pub fn snapshot(&self) -> ActorSnapshot {
+        ActorSnapshot::of(self.handle.header())
     }
 }
 

@@ -205,7 +205,7 @@ fn the_newest_is_dropped_at_a_full_mailbox() {
     log.tell(Note(3)).unwrap();
     go.keep(());
     turn.wait().unwrap();
-    assert_eq!((seen(&log), log.discarded()), (vec![1, 9, 2], 1));
+    assert_eq!((seen(&log), log.snapshot().discarded), (vec![1, 9, 2], 1));
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn snapshots_and_debug_say_that_a_turn_waits() {
 #[test]
 fn a_turn_is_counted_when_it_is_over() {
     let log = Actor::builder().counted(true).spawn(Log::new()).unwrap();
-    let handled = || log.stats().unwrap().handled;
+    let handled = || log.snapshot().stats.unwrap().handled;
     let (turn, go) = waits(&log);
     assert_eq!(handled(), 0);
     go.keep(());

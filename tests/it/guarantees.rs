@@ -741,7 +741,7 @@ fn looks_never_wait() {
         let held = Held::hold(&actor);
         let reply = actor.call(|_| ());
         assert_eq!((actor.is_idle(), actor.is_closed(), actor.len()), (false, false, 2));
-        assert_eq!((actor.name(), actor.capacity()), (Some("look"), Some(1)));
+        assert_eq!((actor.name(), actor.snapshot().capacity), (Some("look"), Some(1)));
         assert_eq!((actor.stop_cause(), reply.is_ready()), (None, false));
         assert!(format!("{actor:?} {reply:?}").contains("look"));
         held.let_go();
@@ -762,12 +762,12 @@ fn stats_wait_for_no_turn() {
         let held = Held::hold(&actor);
         actor.send(Seen::here).unwrap();
         assert!(actor.send(Seen::here).is_err(), "full");
-        let stats = actor.stats().unwrap();
+        let stats = actor.snapshot().stats.unwrap();
         assert_eq!((stats.handled, stats.panicked, stats.refused), (1, 1, 1));
         assert_eq!(actor.len(), 2, "nothing was run by the look");
         held.let_go();
-        until(|| actor.stats().unwrap().handled == 3);
-        assert_eq!(plain().stats(), None);
+        until(|| actor.snapshot().stats.unwrap().handled == 3);
+        assert_eq!(plain().snapshot().stats, None);
     });
 }
 
@@ -779,9 +779,9 @@ fn losses_are_counted_without_waiting() {
         let held = Held::hold(&busy);
         lost.send(Seen::here).unwrap();
         lost.stop();
-        assert_eq!((lost.discarded(), queue.len()), (0, 1));
+        assert_eq!((lost.snapshot().discarded, queue.len()), (0, 1));
         queue.run_until_idle();
-        assert_eq!((lost.discarded(), busy.discarded()), (1, 0));
+        assert_eq!((lost.snapshot().discarded, busy.snapshot().discarded), (1, 0));
         held.let_go();
     });
 }

@@ -996,6 +996,6 @@ fn what_a_late_sender_discards_is_counted() {
         gate.pass();
         system.shutdown(Limit::Unlimited).unwrap();
         senders.into_iter().for_each(|sender| sender.join().unwrap());
-        assert_eq!(actor.discarded(), system.snapshot().discarded);
+        assert_eq!(actor.snapshot().discarded, system.snapshot().discarded);
     }
 }

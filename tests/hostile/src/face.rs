@@ -512,8 +512,8 @@ pub fn look_at_clock(clock: &VirtualClock) {
 /// Calls all that only looks.
 pub fn look(world: &World, at: usize, actor: &Handle) {
     let _ = (format!("{actor:?}"), actor.len(), actor.stop_cause(), actor.is_closed());
-    let discarded = actor.discarded();
-    let stats = actor.stats();
+    let discarded = actor.snapshot().discarded;
+    let stats = actor.snapshot().stats;
     if stats.is_some_and(|stats| stats.discarded < discarded) {
         finding("numbers do not agree", &format!("actor {at}: {discarded}, {stats:?}"));
     }
@@ -523,7 +523,10 @@ pub fn look(world: &World, at: usize, actor: &Handle) {
         Room::Reject(capacity) | Room::DropNewest(capacity) => Some(capacity),
     };
     let name = name(world, at);
-    if actor.capacity() != room || actor.name() != name.as_deref() || weak.name() != actor.name() {
+    if actor.snapshot().capacity != room
+        || actor.name() != name.as_deref()
+        || weak.name() != actor.name()
+    {
         finding("an actor is not as it was built", &format!("actor {at}: {actor:?}"));
     }
     if !weak.upgrade().is_some_and(|same| same == *actor) {
