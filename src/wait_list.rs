@@ -198,6 +198,19 @@ impl Waiters {
         panic::ignore(|| drop(removed));
     }
 
+    /// Wakes the threads among them.
+    pub(crate) fn wake_threads(&self) {
+        let mut list = self.0.lock();
+        let List { slots, vacant, .. } = &mut *list;
+        for (at, slot) in slots.iter_mut().enumerate() {
+            if matches!(slot, Slot::Taken(_, Waiter::Thread(_))) {
+                let woken = std::mem::replace(slot, Slot::Vacant(*vacant));
+                *vacant = at;
+                woken.waiter().into_iter().for_each(Waiter::wake);
+            }
+        }
+    }
+
     /// Wakes all.
     pub(crate) fn wake_all(&self) {
         let woken = {

@@ -243,12 +243,12 @@ impl<S: Send + 'static> ActorBuilder<S> {
         self
     }
 
-    /// Whether what becomes of its messages is counted, for [`Actor::stats`].
+    /// Whether what becomes of its messages is counted, for [`Actor::snapshot`].
     ///
     /// Every message of such an actor goes through the mailbox, as it does with an
     /// [`on_batch_end`](Self::on_batch_end) hook, and each batch and each refusal takes a lock of a
-    /// few instructions. Other actors pay nothing. (What an actor [discards](Actor::discarded) is
-    /// counted in any case.)
+    /// few instructions. Other actors pay nothing. (What an actor
+    /// [discards](crate::snapshot::ActorSnapshot::discarded) is counted in any case.)
     pub fn counted(mut self, counted: bool) -> Self {
         self.plan.settings.observers.set(counted.then_some(Counters));
         self

@@ -13,12 +13,12 @@ use crate::send::wait::{Awaited, NotWaited};
 use crate::time::Limit;
 use crate::wait_list::Place;
 
-/// What an actor comes to: it is idle ([`Actor::idle`]), closed ([`Actor::closed`]), or has ended
-/// ([`Actor::ended`]). A future, or something to wait for.
+/// What an actor comes to: it is idle ([`Actor::idle`]), or has ended ([`Actor::ended`]). A future,
+/// or something to wait for.
 ///
 /// It keeps a handle, so it keeps the actor going. Polling it runs no turn. Dropping it leaves
-/// nothing behind. Polled again after it was ready, it looks again: closed and ended stay so, and
-/// `idle` waits for the next time.
+/// nothing behind. Polled again after it was ready, it looks again: an end stays so, and `idle`
+/// waits for the next time.
 #[must_use = "it does nothing unless it is awaited, or waited for"]
 pub struct Ending<S: Send + 'static> {
     actor: Actor<S>,
@@ -36,8 +36,8 @@ impl<S: Send + 'static> Ending<S> {
     /// Waits for it. May block.
     ///
     /// # Errors
-    /// [`Reason::Deadlock`] inside a turn that the actor waits for, or its own, unless this waits for
-    /// [`closed`](Actor::closed); [`Reason::WouldBlock`] on a pool's worker that must not wait.
+    /// [`Reason::Deadlock`] inside a turn that the actor waits for, or its own;
+    /// [`Reason::WouldBlock`] on a pool's worker that must not wait.
     ///
     /// # Examples
     /// ```
@@ -83,7 +83,7 @@ impl<S: Send + 'static> Ending<S> {
     ///
     /// let n = turnwise::Actor::new(0);
     /// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// assert!(!runtime.block_on(n.closed().within_async(Duration::from_millis(5)))?);
+    /// assert!(!runtime.block_on(n.ended().within_async(Duration::from_millis(5)))?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn within_async(self, limit: impl Into<Limit>) -> Within<Self> {
@@ -98,7 +98,7 @@ impl<S: Send + 'static> Ending<S> {
 }
 
 impl<S: Send + 'static> Future for Ending<S> {
-    /// [`Reason::Deadlock`] inside a turn of this very actor, unless it waits for `closed`.
+    /// [`Reason::Deadlock`] inside a turn of this very actor.
     type Output = Result<(), Reason>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

@@ -3,14 +3,16 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use super::message::{Handler, Typed, closure_back, message_back};
 use super::outgoing;
 use super::reply;
 use super::standing;
-use super::{Actor, ActorBuilder, Ending, Posted, Promise, Reply, Waiting, WeakActor};
+use super::{
+    Actor, ActorBuilder, ActorSnapshot, Ending, Posted, Promise, Reply, Waiting, WeakActor,
+};
 use crate::cell::message::Closure;
-use crate::cell::observe::Stats;
 use crate::cell::refs::Strong;
 use crate::error::{AskError, Reason, SendError, StopCause};
 use crate::mailbox::word::CLOSED;
@@ -315,20 +317,6 @@ impl<S: Send + 'static> Actor<S> {
         self.handle.close()
     }
 
-    /// Closes the actor if nothing runs or waits in it: one compare-and-swap. True if it did.
-    ///
-    /// # Examples
-    /// ```
-    /// let n = turnwise::Actor::new(0);
-    /// let weak = n.downgrade();
-    /// n.send(move |_| assert!(!weak.upgrade().unwrap().close_if_idle()))?; // this very turn runs
-    /// assert!(n.close_if_idle());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn close_if_idle(&self) -> bool {
-        self.handle.close_if_idle()
-    }
-
     /// Takes no new messages and runs none of those that wait: each goes to the undelivered hook,
     /// its asker is [refused](AskError::Refused). The turn that is running ends in its own time.
     /// False if it was stopped already. Lock-free; never waits.
@@ -360,34 +348,6 @@ impl<S: Send + 'static> Actor<S> {
     /// ```
     pub fn idle(&self) -> Ending<S> {
         Ending::new(self.clone(), Awaited::Idle)
-    }
-
-    /// What is so once the actor takes no new messages: it was closed, or stopped, by whomever or
-    /// by a panic. A future, or something to wait for; it keeps a handle.
-    ///
-    /// For producers of messages, which have nothing more to do then. What was accepted before may
-    /// still wait or run: see [`ended`](Self::ended). Others may close the actor while this thread
-    /// is inside a turn of it, so waiting there is no error, as it is for `idle` and `ended`.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::time::Duration;
-    /// use turnwise::executor::DrainQueue;
-    /// use turnwise::Actor;
-    ///
-    /// let queue = DrainQueue::new();
-    /// let n = Actor::builder().executor(queue.handle()).spawn(0)?;
-    /// n.send(|n| *n += 1)?;
-    /// assert!(!n.closed().within(Duration::ZERO)?);
-    /// n.close();
-    /// n.closed().wait()?; // at once, or `n.closed().await`
-    /// assert!(!n.ended().within(Duration::ZERO)?, "a message waits");
-    /// queue.run_until_idle();
-    /// n.ended().wait()?;
-    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
-    /// ```
-    pub fn closed(&self) -> Ending<S> {
-        Ending::new(self.clone(), Awaited::Closed)
     }
 
     /// The end of the actor: it is closed or stopped, and everything accepted has been run or given
@@ -492,58 +452,64 @@ impl<S> Actor<S> {
         self.handle.header().config().name.as_deref()
     }
 
-    /// The largest number of messages that may wait, if there is one.
-    pub fn capacity(&self) -> Option<usize> {
-        self.handle.header().capacity()
-    }
-
     /// Why the actor was stopped, if it was.
     pub fn stop_cause(&self) -> Option<StopCause> {
         self.handle.header().stop_cause()
     }
 
-    /// What has become of its messages: for an actor that was
-    /// [built to be counted](ActorBuilder::counted). Takes a short lock.
+    /// What the actor is doing, with its numbers: as of one look, and stale on return.
+    ///
+    /// Waits for no turn, and runs none. Takes a short lock each for the senders that wait for room,
+    /// for the cause of a stop, and for the counts of an actor that was [built to be
+    /// counted](ActorBuilder::counted). Allocates the name.
     ///
     /// # Examples
     /// ```
-    /// use turnwise::{Actor, PanicPolicy};
+    /// use turnwise::{Actor, Overflow, PanicPolicy};
     ///
-    /// let n = Actor::builder().counted(true).panic_policy(PanicPolicy::Resume).spawn(0)?;
+    /// let n = Actor::builder()
+    ///     .capacity(8, Overflow::Reject)
+    ///     .counted(true)
+    ///     .panic_policy(PanicPolicy::Resume)
+    ///     .spawn(0)?;
     /// n.send(|n| *n += 1)?;
     /// n.send(|_| panic!("oops"))?;
     /// n.close();
     /// assert!(n.send(|n| *n += 1).is_err());
-    /// let stats = n.stats().unwrap();
-    /// assert_eq!((stats.handled, stats.panicked, stats.refused), (2, 1, 1));
-    /// assert_eq!(Actor::new(0).stats(), None);
-    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
-    /// ```
-    pub fn stats(&self) -> Option<Stats> {
-        self.handle.header().stats()
-    }
-
-    /// Messages that it has accepted, not handled, and dropped, because it has no [undelivered
-    /// hook](ActorBuilder::on_undelivered). Counted for every actor. Wait-free.
     ///
-    /// # Examples
-    /// ```
-    /// let n = turnwise::Actor::new(0);
-    /// let inner = n.clone();
-    /// n.send(move |_| {
-    ///     inner.send(|n| *n += 1).unwrap();
-    ///     inner.stop(); // before that turn
-    /// })?;
-    /// assert_eq!(n.discarded(), 1);
+    /// let snapshot = n.snapshot();
+    /// assert_eq!((snapshot.capacity, snapshot.discarded), (Some(8), 0));
+    /// let stats = snapshot.stats.unwrap();
+    /// assert_eq!((stats.handled, stats.panicked, stats.refused), (2, 1, 1));
+    /// assert_eq!(Actor::new(0).snapshot().stats, None);
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
-    pub fn discarded(&self) -> u64 {
-        self.handle.header().discarded()
+    pub fn snapshot(&self) -> ActorSnapshot {
+        ActorSnapshot::of(self.handle.header())
     }
+}
 
-    /// True if both handles lead to the same actor.
-    pub fn same_actor(&self, other: &Self) -> bool {
+/// By identity: equal handles lead to the same actor, as clones do. Wait-free.
+///
+/// # Examples
+/// ```
+/// use turnwise::Actor;
+///
+/// let (one, other) = (Actor::new(0), Actor::new(0));
+/// assert!(one == one.clone() && one != other);
+/// ```
+impl<S> PartialEq for Actor<S> {
+    fn eq(&self, other: &Self) -> bool {
         self.handle.addr() == other.handle.addr()
+    }
+}
+
+impl<S> Eq for Actor<S> {}
+
+/// By identity, as [`PartialEq`].
+impl<S> Hash for Actor<S> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.handle.addr().hash(state);
     }
 }
 

@@ -56,8 +56,8 @@ use crate::cell::refs::Strong;
 /// A thread that sends to an idle actor runs the message on the spot, then whatever has arrived
 /// meanwhile, and lets go. Any other sender leaves its message and returns. So messages run one at
 /// a time, in the order in which they were accepted, and each sees all that the ones before it did.
-/// Handles are cheap to clone (one atomic addition). When the last one is dropped, the messages
-/// that wait are run, then the state is dropped.
+/// Handles are cheap to clone (one atomic addition), and equal if they lead to the same actor. When
+/// the last one is dropped, the messages that wait are run, then the state is dropped.
 ///
 /// A message sent from inside a turn (of any actor) never runs inside that turn: this thread runs
 /// it when the turn is over, and what waited behind it in the same batch, unless another thread does
@@ -101,8 +101,7 @@ use crate::cell::refs::Strong;
 ///
 /// A message that comes back, or that was cancelled, never runs. A limit of zero is one attempt and
 /// one look; all limits are measured on the [actor's clock](ActorBuilder::clock). What an actor
-/// comes to is waited for in the same four ways: [`idle`](Self::idle), [`closed`](Self::closed),
-/// [`ended`](Self::ended).
+/// comes to is waited for in the same four ways: [`idle`](Self::idle), [`ended`](Self::ended).
 ///
 /// # Examples
 /// ```

@@ -56,7 +56,7 @@ impl<S: Send + 'static> Member for WeakActor<S> {
 
     fn close_if_idle(&self, pending: bool) -> bool {
         let Some(actor) = self.upgrade() else { return false };
-        if pending { actor.handle.close_pending() } else { actor.close_if_idle() }
+        if pending { actor.handle.close_pending() } else { actor.handle.close_if_idle() }
     }
 
     fn close(&self) {

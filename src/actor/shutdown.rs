@@ -192,7 +192,7 @@ impl Course {
     }
 
     /// Closes the actors that are idle, and the others if `all`. Nothing of them runs here: a hook
-    /// that waits for one of them to be closed finds it so.
+    /// may wait for one that waits for another of them to end.
     fn close(&mut self, all: bool) {
         if self.to_close.is_empty() {
             return;

@@ -4,13 +4,14 @@
 
 use std::fmt;
 
-use super::registry::Member;
 use super::standing::{Activity, Standing};
 use super::system::System;
+use crate::cell::header::Header;
 use crate::cell::observe::Stats;
 use crate::error::StopCause;
 
-/// An actor in a [`SystemSnapshot`].
+/// What an actor is doing, and its numbers: [`Actor::snapshot`](crate::Actor::snapshot), and each
+/// actor in a [`SystemSnapshot`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ActorSnapshot {
@@ -20,26 +21,29 @@ pub struct ActorSnapshot {
     pub activity: Activity,
     /// Messages that wait, the running one not counted.
     pub queued: usize,
+    /// The largest number of messages that may wait, if there is one.
+    pub capacity: Option<usize>,
     /// Senders that wait for room.
     pub waiting_for_room: usize,
     /// It takes nothing new.
     pub closed: bool,
     /// Why it was stopped, if it was.
     pub stopped: Option<StopCause>,
-    /// Messages that it has [discarded](crate::Actor::discarded).
+    /// Messages that it has accepted, not handled, and dropped, because it has no [undelivered
+    /// hook](crate::ActorBuilder::on_undelivered). Counted for every actor.
     pub discarded: u64,
     /// What has become of its messages, if it is [counted](crate::ActorBuilder::counted).
     pub stats: Option<Stats>,
 }
 
 impl ActorSnapshot {
-    fn of(member: &dyn Member) -> Self {
-        let header = member.cell().header();
+    pub(super) fn of(header: &Header) -> Self {
         let standing = Standing::of(header);
         ActorSnapshot {
-            name: member.name(),
+            name: header.name().to_owned(),
             activity: standing.activity(),
             queued: standing.queued(),
+            capacity: header.capacity(),
             waiting_for_room: standing.waiters,
             closed: standing.is_closed(),
             stopped: header.stop_cause(),
@@ -59,7 +63,7 @@ pub struct SystemSnapshot {
     pub actors: Vec<ActorSnapshot>,
     /// True if the system has been shut down.
     pub shut_down: bool,
-    /// Messages that were [discarded](crate::Actor::discarded), by actors that have ended too.
+    /// Messages that were [discarded](ActorSnapshot::discarded), by actors that have ended too.
     pub discarded: u64,
 }
 
@@ -99,7 +103,10 @@ impl System {
         // Without the lock: what an actor is asked is not under it.
         let members = self.shared().members();
         SystemSnapshot {
-            actors: members.iter().map(|member| ActorSnapshot::of(&**member)).collect(),
+            actors: members
+                .iter()
+                .map(|member| ActorSnapshot::of(member.cell().header()))
+                .collect(),
             shut_down: self.is_shut_down(),
             discarded: self.shared().discarded(),
         }

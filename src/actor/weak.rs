@@ -1,6 +1,7 @@
 //! Handles that do not keep an actor going.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use super::{Actor, standing};
 use crate::cell::refs::{Ref, Weak};
@@ -69,6 +70,22 @@ impl<S: Send + 'static> WeakActor<S> {
 impl<S> Clone for WeakActor<S> {
     fn clone(&self) -> Self {
         WeakActor { weak: self.weak.clone() }
+    }
+}
+
+/// By identity, as handles are: equal ones lead, or have led, to the same actor. Wait-free.
+impl<S> PartialEq for WeakActor<S> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cell().addr() == other.cell().addr()
+    }
+}
+
+impl<S> Eq for WeakActor<S> {}
+
+/// By identity, as [`PartialEq`].
+impl<S> Hash for WeakActor<S> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.cell().addr().hash(state);
     }
 }
 

@@ -222,14 +222,12 @@ impl Header {
         }
     }
 
-    /// CLOSED was raised, by a step that sees those that wait for it (MEETING): wakes them. They
-    /// stand in one list with those that wait for the end, who look again. Those that wait for room
-    /// have their messages back.
+    /// CLOSED was raised, by a step that sees the threads that wait for the end (MEETING), and the
+    /// mailbox left pending: they look again, for one of them may run it.
     #[cold]
-    pub(crate) fn tell_closed(&self) {
-        if let Some(ext) = self.ext() {
-            self.refuse_waiters();
-            ext.end_waiters.wake_all();
+    pub(crate) fn call_for_help(&self) {
+        if let Some(ext) = self.ext().filter(|_| !self.has_executor()) {
+            ext.end_waiters.wake_threads();
         }
     }
 
@@ -425,7 +423,7 @@ impl Header {
         if let Some(due) = self.word.raise(CLOSED, Entry::Leave) {
             let is_owned = matches!(due, Due::Nothing);
             debug_assert!(is_owned, "an owner's mailbox is neither idle nor pending");
-            self.tell_closed();
+            self.refuse_waiters();
         }
     }
 

@@ -8,7 +8,7 @@
 //! | observer                              | does                                             |
 //! |---------------------------------------|--------------------------------------------------|
 //! | [`BatchHook`]                         | calls the user's hook with the state             |
-//! | [`Counters`]                          | counts, for [`Actor::stats`](crate::Actor::stats) |
+//! | [`Counters`]                          | counts, for [`Actor::snapshot`](crate::Actor::snapshot) |
 //! | `Spans` of `actor::spans`             | has the face wrap each message in its span       |
 //!
 //! A **batch** goes from an owner's first turn to the moment at which its private list is at its
@@ -109,7 +109,7 @@ impl Observers {
 }
 
 /// What became of an actor's messages, since it was made: see
-/// [`Actor::stats`](crate::Actor::stats).
+/// [`Actor::snapshot`](crate::Actor::snapshot).
 ///
 /// Late by at most a batch. When nothing runs or waits, what was accepted is `handled` and
 /// `undelivered` together.

@@ -63,7 +63,8 @@
 //! - MEETING: `watch`, `meet` Release -> `release_met`, `raise` Acquire. A release of a watched
 //!   word finds the waiter in the list. A waiter for the end that stands in the list before its
 //!   `meet` is seen by the one that ends the mailbox after it; one that meets later sees that it
-//!   has ended. The same holds of one for CLOSED and `raise`, which wakes it.
+//!   has ended. The same holds of a thread that may help, and a `raise` that leaves a closed mailbox
+//!   pending: `raise` calls it, or its `meet` sees that.
 //! - LEFT: `unschedule`, `unschedule_only` Release -> `is_left_to_entry`, `look` Acquire;
 //!   `is_left_to_entry` Release -> `unschedule` Acquire. The last reference and the entry come one
 //!   after the other, and the second one frees the cell after all that the first one did.
@@ -601,7 +602,7 @@ impl Word {
         loop {
             let (next, duty) = if wanted(now) { now.raise(flag, entry)? } else { return None };
             // Ordering: AcqRel. Release: writer side of FAREWELL. Acquire: reader side of HANDOVER
-            // and MESSAGE, if it now owns, and of MEETING, for those that wait for CLOSED.
+            // and MESSAGE, if it now owns, and of MEETING, for those that may help.
             match self.0.compare_exchange(now.0, next.0, AcqRel, Relaxed) {
                 Ok(_) => return Some(self.due(duty, now.head())),
                 Err(seen) => now = Snapshot(seen),

@@ -46,7 +46,8 @@ impl<S> Strong<S> {
         let changed = raised.is_some();
         debug_assert!(matches!(raised, None | Some(Owed::Schedule)), "it was idle");
         if changed {
-            self.header().tell_closed();
+            self.header().refuse_waiters();
+            self.header().call_for_help();
         }
         changed
     }
@@ -75,10 +76,11 @@ impl<S> Strong<S> {
                     let by = if posted { By::Poster } else { By::Sender };
                     // What an executor runs in its call comes after those that wait are told.
                     local.work(|| discharge(local, &cell, owed, by));
-                    tell(local, cell.header(), flag);
+                    refuse(local, cell.header(), flag);
+                    cell.header().call_for_help();
                 }
                 (Some(Owed::Drain(mut owner)), None) => {
-                    local.enter(&mut owner, |owner| tell(local, owner.header(), flag));
+                    local.enter(&mut owner, |owner| refuse(local, owner.header(), flag));
                     if local.owes_anything() {
                         // The end may wait for it.
                         hand_off(local);
@@ -86,7 +88,7 @@ impl<S> Strong<S> {
                     drain(local, owner);
                 }
                 // An orphan may be gone.
-                (Some(_), None) if flag == CLOSED => tell(local, self.header(), flag),
+                (Some(_), None) if flag == CLOSED => refuse(local, self.header(), flag),
                 _ => {}
             }
             settle(local);
@@ -95,12 +97,12 @@ impl<S> Strong<S> {
     }
 }
 
-/// Wakes those that wait for a mailbox to be closed. Before what comes of that: an end hook, or a
-/// message that was accepted, may wait for one of them. So a turn that is woken does not come after
-/// it on this thread.
-fn tell(local: &Local, header: &Header, flag: u64) {
+/// Wakes those that wait for room in a mailbox that was closed. Before what comes of that: an end
+/// hook, or a message that was accepted, may wait for one of them. So a turn that is woken does not
+/// come after it on this thread.
+fn refuse(local: &Local, header: &Header, flag: u64) {
     if flag == CLOSED {
-        local.leaving(Leaves::Elsewhere, || header.tell_closed());
+        local.leaving(Leaves::Elsewhere, || header.refuse_waiters());
     }
 }
 

@@ -128,10 +128,6 @@ impl Ref {
         entry: &Entry<'_>,
         deadline: Cutoff<'_>,
     ) -> Result<(), Cycle> {
-        if !awaited.comes_after_turn() {
-            deadline.park(|| !entry.is_listed());
-            return Ok(());
-        }
         let what = What::Mailbox(self.clone(), awaited.test());
         let asleep = with_local(|local| falls_asleep(local, self.addr(), what, deadline))?;
         deadline.park(|| !entry.is_listed() || asleep.is_refused());
@@ -189,8 +185,6 @@ pub(crate) fn wait_for_promise<R, P>(
 pub(crate) enum Awaited {
     /// Nothing runs or waits in it.
     Idle,
-    /// It takes no new messages.
-    Closed,
     /// It is closed, and has ended.
     End,
 }
@@ -204,20 +198,14 @@ impl Awaited {
     fn test(self) -> fn(Snapshot) -> bool {
         match self {
             Awaited::Idle => |now| now.count() == 0,
-            Awaited::Closed => |now| now.has(CLOSED),
             Awaited::End => |now| now.count() == 0 && now.has(CLOSED),
         }
-    }
-
-    /// Does it come after the turn that is under way only? Others may close the actor meanwhile.
-    fn comes_after_turn(self) -> bool {
-        self != Awaited::Closed
     }
 
     fn list(self, ext: &Ext) -> &Waiters {
         match self {
             Awaited::Idle => &ext.idle_waiters,
-            Awaited::Closed | Awaited::End => &ext.end_waiters,
+            Awaited::End => &ext.end_waiters,
         }
     }
 }
@@ -243,12 +231,17 @@ impl<S: 'static> Strong<S> {
         awaited.is_over(self.header().word.look())
     }
 
-    /// One that stands in the list: will it be woken? If not, what it waits for may have come.
-    fn stays(&self, awaited: Awaited) -> bool {
+    /// One that stands in the list: will it be woken? If not, what it waits for may have come, or
+    /// one that `helps` may have come too late to be called.
+    fn stays(&self, awaited: Awaited, helps: bool) -> bool {
         let word = &self.header().word;
         match awaited {
             Awaited::Idle => word.watch(),
-            Awaited::Closed | Awaited::End => !awaited.is_over(word.meet()),
+            Awaited::End => {
+                let now = word.meet();
+                let is_late = helps && now.is_pending() && now.has(CLOSED);
+                !(awaited.is_over(now) || is_late)
+            }
         }
     }
 
@@ -265,7 +258,7 @@ impl<S: 'static> Strong<S> {
                 return Ok(());
             }
             // A limit of zero is refused as well: it cannot be so while this turn runs.
-            if let Some(cycle) = self.own_circle().filter(|_| awaited.comes_after_turn()) {
+            if let Some(cycle) = self.own_circle() {
                 return Err(NotWaited::Deadlock(cycle));
             }
             if deadline.is_over() {
@@ -281,7 +274,7 @@ impl<S: 'static> Strong<S> {
             };
             let list = awaited.list(self.header().ext_made());
             let entry = list.add(Waiter::Thread(thread::current()));
-            if self.stays(awaited) {
+            if self.stays(awaited, !self.has_executor()) {
                 cell.sleep_until(awaited, &entry, deadline).map_err(NotWaited::Deadlock)?;
             }
         }
@@ -299,14 +292,13 @@ impl<S: 'static> Strong<S> {
             if self.is_over(awaited) {
                 return Poll::Ready(Ok(()));
             }
-            let circle = || circle_of_task(cx.waker(), self.addr());
-            if let Some(cycle) = awaited.comes_after_turn().then(circle).flatten() {
+            if let Some(cycle) = circle_of_task(cx.waker(), self.addr()) {
                 return Poll::Ready(Err(NotWaited::Deadlock(cycle)));
             }
             let waiter = Waiter::Task(cx.waker().clone());
             self.forget_waiter(awaited, entry);
             *entry = Some(awaited.list(self.header().ext_made()).insert(waiter));
-            if self.stays(awaited) {
+            if self.stays(awaited, false) {
                 before_pending(cx.waker());
                 return Poll::Pending;
             }

@@ -182,7 +182,7 @@ fn drops_enrolled(local: &Local, cell: &Ref) {
         if let Owed::Scheduled(entry) = owed {
             enter(local, cell, entry);
         }
-        header.tell_closed();
+        header.refuse_waiters();
     }
     cut_stopped(local, cell, false);
 }

@@ -205,7 +205,7 @@ fn the_newest_is_dropped_at_a_full_mailbox() {
     log.tell(Note(3)).unwrap();
     go.keep(());
     turn.wait().unwrap();
-    assert_eq!((seen(&log), log.discarded()), (vec![1, 9, 2], 1));
+    assert_eq!((seen(&log), log.snapshot().discarded), (vec![1, 9, 2], 1));
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn snapshots_and_debug_say_that_a_turn_waits() {
 #[test]
 fn a_turn_is_counted_when_it_is_over() {
     let log = Actor::builder().counted(true).spawn(Log::new()).unwrap();
-    let handled = || log.stats().unwrap().handled;
+    let handled = || log.snapshot().stats.unwrap().handled;
     let (turn, go) = waits(&log);
     assert_eq!(handled(), 0);
     go.keep(());
@@ -264,7 +264,7 @@ fn a_turn_is_counted_when_it_is_over() {
 // Ends.
 
 #[test]
-fn idle_closed_and_ended_wait_for_the_turn() {
+fn idle_and_ended_wait_for_the_turn() {
     let ends = Arc::new(Mutex::new(Vec::new()));
     let told = ends.clone();
     let log = Actor::builder()
@@ -272,12 +272,10 @@ fn idle_closed_and_ended_wait_for_the_turn() {
         .spawn(Log::new())
         .unwrap();
     let (turn, go) = waits(&log);
-    let (mut idle, mut closed, mut ended) = (log.idle(), log.closed(), log.ended());
-    assert!(!is_ready(&mut idle) && !is_ready(&mut closed) && !is_ready(&mut ended));
+    let (mut idle, mut ended) = (log.idle(), log.ended());
+    assert!(!is_ready(&mut idle) && !is_ready(&mut ended));
     assert_eq!(log.ended().within(Limit::Immediate), Ok(false));
-    assert!(!log.close_if_idle());
     assert!(log.close());
-    assert!(is_ready(&mut closed));
     assert!(!is_ready(&mut idle) && !is_ready(&mut ended));
     assert!(ends.lock().unwrap().is_empty());
     go.keep(());

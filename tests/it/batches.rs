@@ -586,7 +586,7 @@ fn the_later_hook_takes_the_place_of_the_earlier() {
     assert_eq!(Arc::strong_count(&kept), 2, "the earlier one is dropped");
     let actor = builder.spawn(diary.clone()).unwrap();
     actor.send(|_| ()).unwrap();
-    assert_eq!((diary.take(), actor.stats()), (vec![Turn(2)], None));
+    assert_eq!((diary.take(), actor.snapshot().stats), (vec![Turn(2)], None));
     drop(actor);
     assert_eq!(Arc::strong_count(&kept), 1);
 }
@@ -699,7 +699,7 @@ fn agree(seed: u64) {
             timers.run_due();
         }
     }
-    let stats = actor.stats().unwrap();
+    let stats = actor.snapshot().stats.unwrap();
     let [turns, panics] = [turns, panics].map(|count| count.load(SeqCst));
     assert_eq!((stats.handled, stats.panicked), (turns, panics), "{seed}: {stats:?}");
     assert_eq!(stats.handled + stats.undelivered, accepted, "{seed}: {stats:?}");

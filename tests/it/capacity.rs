@@ -26,7 +26,7 @@ fn with_room_for<S: Send + 'static>(state: S, messages: usize) -> Actor<S> {
 fn impossible_capacities_are_errors_with_the_limit() {
     let spawn = |messages| {
         let built = Actor::builder().capacity(messages, Overflow::Reject).spawn(());
-        built.map(|actor| actor.capacity())
+        built.map(|actor| actor.snapshot().capacity)
     };
     assert_eq!(spawn(0).unwrap_err(), BuildError::CapacityZero);
     assert_eq!(spawn(1), Ok(Some(1)));
@@ -40,7 +40,7 @@ fn impossible_capacities_are_errors_with_the_limit() {
             "{error}"
         );
     }
-    assert_eq!(Actor::new(()).capacity(), None);
+    assert_eq!(Actor::new(()).snapshot().capacity, None);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn each_turn_makes_room_for_one_more() {
                 log.push(n);
                 me.send(move |log| log.push(n + 1_000)).unwrap();
                 assert_eq!(me.send(|_| ()).unwrap_err().reason(), &Reason::Full);
-                assert_eq!(me.len(), me.capacity().unwrap() + 1);
+                assert_eq!(me.len(), me.snapshot().capacity.unwrap() + 1);
                 refused.fetch_add(1, SeqCst);
             }
         };
@@ -338,7 +338,7 @@ fn beside_a_turn_that_was_woken_nothing_is_dropped() {
     go.keep(());
     log.send(|log| log.push(1)).unwrap();
     queue.run_until_idle();
-    assert_eq!(log.discarded(), 0);
+    assert_eq!(log.snapshot().discarded, 0);
     assert_eq!(asked(&queue, &log, |log| log.clone()), [0, 1]);
 }
 

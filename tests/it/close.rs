@@ -14,8 +14,8 @@ use crate::common::{
 };
 use turnwise::executor::DrainQueue;
 use turnwise::{
-    Actor, ActorBuilder, AskError, Context, Cycle, Drain, EndCause, Executor, Handler, Limit,
-    Overflow, PanicPolicy, Reason, SendError, StopCause, System,
+    Actor, ActorBuilder, AskError, Context, Cycle, Drain, EndCause, Handler, Limit, Overflow,
+    PanicPolicy, Reason, SendError, StopCause,
 };
 
 type Ends<S> = Arc<Mutex<Vec<(S, EndCause)>>>;
@@ -97,7 +97,6 @@ fn the_first_close_wins_and_the_end_comes_once() {
     let (actor, ends) = recording(());
     assert!(actor.close());
     assert!(!actor.close());
-    assert!(!actor.close_if_idle());
     drop(actor);
     assert_eq!(ends.lock().unwrap().len(), 1);
 }
@@ -127,24 +126,6 @@ fn closing_in_a_turn_refuses_at_once_and_ends_after() {
         })
         .unwrap();
     assert_eq!(*ends.lock().unwrap(), [(5, EndCause::Closed)]);
-}
-
-#[test]
-fn close_if_idle_refuses_while_anything_runs_or_waits() {
-    let (actor, ends) = recording(0);
-    in_turn(|| {
-        actor.send(|_| ()).unwrap();
-        assert!(!actor.close_if_idle());
-    });
-    let held = Held::hold(&actor);
-    assert!(!actor.close_if_idle());
-    held.let_go();
-    let me = actor.clone();
-    actor.send(move |_| assert!(!me.close_if_idle())).unwrap();
-    assert!(!actor.is_closed());
-    assert!(actor.close_if_idle());
-    assert!(!actor.close_if_idle());
-    assert_eq!(ends.lock().unwrap().len(), 1);
 }
 
 #[test]
@@ -301,7 +282,6 @@ const CASES: &[Case] = &[
     ("last handle dropped in a turn", |b| b, |a| in_turn(|| drop(a)), 1, || EndCause::Dropped),
     ("closed", |b| b, |a| assert!(a.close()), 1, || EndCause::Closed),
     ("closed twice", |b| b, |a| assert!(a.close() && !a.close()), 1, || EndCause::Closed),
-    ("closed if idle", |b| b, |a| assert!(a.close_if_idle()), 1, || EndCause::Closed),
     (
         "closed, one waits",
         |b| b,
@@ -452,12 +432,11 @@ fn the_cause_that_is_told_is_the_one_that_others_see() {
 #[test]
 fn with_an_executor_the_end_comes_there() {
     type Act = fn(Actor<u32>);
-    let acts: [(Act, u32, EndCause); 6] = [
+    let acts: [(Act, u32, EndCause); 5] = [
         (drop, 1, EndCause::Dropped),
         (|a| a.send(|n| *n += 1).unwrap(), 2, EndCause::Dropped),
         (|a| _ = a.close(), 1, EndCause::Closed),
         (|a| assert!(a.send(|n| *n += 1).is_ok() && a.close()), 2, EndCause::Closed),
-        (|a| _ = a.close_if_idle(), 1, EndCause::Closed),
         (|a| assert!(a.send(|n| *n += 1).is_ok() && a.stop()), 1, requested()),
     ];
     for (act, state, cause) in acts {
@@ -485,62 +464,13 @@ fn with_an_executor_the_end_comes_there() {
     assert_eq!(actor.ended().within(Duration::ZERO), Ok(true));
 }
 
-/// Runs what it is given in the call.
-#[derive(Debug)]
-struct Here;
-
-impl Executor for Here {
-    fn execute(&self, drain: Drain) {
-        drain.run();
-    }
-}
-
-#[test]
-fn those_that_wait_for_the_close_are_told_before_the_end() {
-    type Ends = fn(&System, &Actor<i32>);
-    let ways: [Ends; 5] = [
-        |_, actor| assert!(actor.close()),
-        |_, actor| assert!(actor.stop()),
-        |_, actor| assert!(actor.close_if_idle()),
-        |system, _| _ = system.shutdown(Duration::from_secs(3600)).unwrap(),
-        |system, _| _ = system.shutdown(Duration::ZERO).unwrap(),
-    ];
-    for way in ways {
-        for executor in [false, true] {
-            must_end(move || {
-                let (tell, told) = channel();
-                let told = Mutex::new(told);
-                // As one that joins the workers which end when the actor is closed.
-                let mut builder = Actor::builder().on_end(move |_, _| {
-                    let told = told.lock().unwrap();
-                    (0..2).for_each(|_| told.recv().unwrap());
-                });
-                if executor {
-                    builder = builder.executor(Here);
-                }
-                let system = System::new();
-                let actor = system.spawn(builder, 0).unwrap();
-                let (mut one, mut two) = (actor.closed(), actor.closed());
-                let tells = || {
-                    let tell = tell.clone();
-                    move || tell.send(()).unwrap()
-                };
-                waits(&mut one, tells());
-                waits(&mut two, tells());
-                way(&system, &actor);
-                actor.ended().wait().unwrap();
-            });
-        }
-    }
-}
-
 #[test]
 fn those_that_wait_are_told_before_what_was_accepted_runs() {
     for stops in [false, true] {
         must_end(move || {
             let (tell, told) = channel();
             let hook = Mutex::new(told);
-            let all_told = move || (0..3).for_each(|_| hook.lock().unwrap().recv().unwrap());
+            let all_told = move || (0..2).for_each(|_| hook.lock().unwrap().recv().unwrap());
             let (all_told, given_back) = (Arc::new(all_told), AtomicUsize::new(0));
             let in_hook = all_told.clone();
             let actor = Actor::builder()
@@ -558,17 +488,16 @@ fn those_that_wait_are_told_before_what_was_accepted_runs() {
                 let mut sending = actor.waiting().send(|()| ());
                 let mut asking = actor.waiting().call(|()| ());
                 let end = || {
-                    let mut closed = actor.closed();
                     let tells = || {
                         let tell = tell.clone();
                         move || tell.send(()).unwrap()
                     };
                     waits(&mut sending, tells());
                     waits(&mut asking, tells());
-                    waits(&mut closed, tells());
                     assert!(if stops { actor.stop() } else { actor.close() });
-                    assert!(poll_once(&mut sending).is_ready());
-                    assert!(poll_once(&mut asking).is_ready() && poll_once(&mut closed).is_ready());
+                    assert!(
+                        poll_once(&mut sending).is_ready() && poll_once(&mut asking).is_ready()
+                    );
                 };
                 thread::scope(|scope| scope.spawn(end).join().unwrap());
             });
@@ -578,55 +507,50 @@ fn those_that_wait_are_told_before_what_was_accepted_runs() {
 
 #[test]
 fn a_waker_that_is_told_of_the_close_may_run_a_queue() {
-    for elsewhere in [false, true] {
-        must_end(move || {
-            let queue = DrainQueue::new();
-            let asked = Actor::builder().executor(queue.handle()).spawn(7).unwrap();
-            let other = DrainQueue::new();
-            let actor = match elsewhere {
-                true => Actor::builder().executor(other.handle()).spawn(0).unwrap(),
-                false => Actor::new(0),
-            };
-            // As a loop of the program's own that goes on until its reply is there.
-            let runs = move || {
-                let reply = asked.call(|n| *n);
-                while !reply.is_ready() {
-                    queue.run_until_idle();
-                }
-                assert_eq!(reply.wait().unwrap(), 7);
-            };
-            let mut closed = actor.closed();
-            waits(&mut closed, runs);
-            assert!(actor.close());
-        });
-    }
+    must_end(|| {
+        let queue = DrainQueue::new();
+        let asked = Actor::builder().executor(queue.handle()).spawn(7).unwrap();
+        let other = DrainQueue::new();
+        let builder = Actor::builder().capacity(1, Overflow::Reject).executor(other.handle());
+        let actor = builder.spawn(0).unwrap();
+        actor.send(|n| *n += 1).unwrap();
+        // As a loop of the program's own that goes on until its reply is there.
+        let runs = move || {
+            let reply = asked.call(|n| *n);
+            while !reply.is_ready() {
+                queue.run_until_idle();
+            }
+            assert_eq!(reply.wait().unwrap(), 7);
+        };
+        let mut sending = actor.waiting().send(|n| *n += 1);
+        waits(&mut sending, runs);
+        assert!(actor.close());
+    });
 }
 
 #[test]
-fn a_turn_that_waits_for_the_close_goes_on_before_the_end() {
-    type Ends = fn(&Actor<i32>);
-    let ways: [Ends; 3] = [
-        |actor| assert!(actor.close()),
-        |actor| assert!(actor.stop()),
-        |actor| {
-            let own = actor.clone();
-            actor.send(move |_| assert!(own.close())).unwrap();
-        },
-    ];
-    for way in ways {
+fn a_turn_that_waits_for_room_goes_on_before_the_end() {
+    for stops in [false, true] {
         must_end(move || {
             let (tell, told) = channel();
             let told = Mutex::new(told);
-            let builder = Actor::builder().on_end(move |_, _| told.lock().unwrap().recv().unwrap());
+            let builder = Actor::builder().capacity(1, Overflow::Reject);
+            let builder = builder.on_end(move |_, _| told.lock().unwrap().recv().unwrap());
             let actor = builder.spawn(0).unwrap();
-            let closed = actor.closed();
-            let other = Actor::new(());
-            let waits = other.run(async move |()| {
-                closed.await.unwrap();
-                tell.send(()).unwrap();
+            // It is pending, on the list of a thread inside a turn.
+            in_turn(|| {
+                actor.send(|n| *n += 1).unwrap();
+                let end = || {
+                    let (full, other) = (actor.clone(), Actor::new(()));
+                    let waits = other.run(async move |()| {
+                        full.waiting().send(|n| *n += 1).await.unwrap_err();
+                        tell.send(()).unwrap();
+                    });
+                    assert!(if stops { actor.stop() } else { actor.close() });
+                    waits.wait().unwrap();
+                };
+                thread::scope(|scope| scope.spawn(end).join().unwrap());
             });
-            way(&actor);
-            waits.wait().unwrap();
             actor.ended().wait().unwrap();
         });
     }

@@ -9,13 +9,9 @@ use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{
-    CountWakes, Held, block_on, must_end, poll_once, queued, quiet_panic, size, until,
-};
+use crate::common::{CountWakes, Held, block_on, must_end, poll_once, queued, quiet_panic, size};
 use turnwise::executor::DrainQueue;
-use turnwise::{
-    Actor, Cycle, Handler, Limit, Reason, ShutdownReport, System, ThreadPool, VirtualClock,
-};
+use turnwise::{Actor, Handler, Limit, ShutdownReport, System, ThreadPool, VirtualClock};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const NOW: Duration = Duration::ZERO;
@@ -25,7 +21,6 @@ type Closes = fn(&Actor<u32>, &DrainQueue);
 
 const CLOSES: &[(&str, Closes)] = &[
     ("close", |n, _| assert!(n.close())),
-    ("close of an idle one", |n, _| assert!(n.close_if_idle())),
     ("stop", |n, _| assert!(n.stop())),
     ("stop by a weak handle", |n, _| assert!(n.downgrade().stop())),
     ("a panic", |n, queue| {
@@ -52,74 +47,28 @@ impl Handler<Stop> for u32 {
 }
 
 #[test]
-fn closed_comes_with_every_way_to_close() {
+fn the_end_comes_with_every_way_to_close() {
     must_end(|| {
         for (name, close) in CLOSES {
             let (queue, n) = queued(0);
-            let (wakes, mut closed) = (Arc::new(CountWakes::default()), n.closed());
+            let (wakes, mut ended) = (Arc::new(CountWakes::default()), n.ended());
             let waker = Waker::from(wakes.clone());
             let mut cx = Context::from_waker(&waker);
-            assert!(Pin::new(&mut closed).poll(&mut cx).is_pending(), "{name}");
-            assert_eq!(n.closed().within(NOW), Ok(false), "{name}");
+            assert!(Pin::new(&mut ended).poll(&mut cx).is_pending(), "{name}");
             thread::scope(|scope| {
-                let blocked = scope.spawn(|| n.closed().wait());
-                let limited = scope.spawn(|| n.closed().within(HOUR));
+                let blocked = scope.spawn(|| n.ended().wait());
+                let limited = scope.spawn(|| n.ended().within(HOUR));
                 close(&n, &queue);
                 assert!(n.is_closed(), "{name}");
+                queue.run_until_idle();
                 assert_eq!(wakes.0.load(SeqCst), 1, "{name}");
                 assert_eq!(blocked.join().unwrap(), Ok(()), "{name}");
                 assert_eq!(limited.join().unwrap(), Ok(true), "{name}");
             });
-            assert!(poll_once(&mut closed).is_ready(), "{name}");
-            assert!(poll_once(&mut closed).is_ready(), "{name}: and stays so");
-            assert_eq!(block_on(n.closed().within_async(NOW)), Ok(true), "{name}");
-            queue.run_until_idle();
-            assert_eq!(n.ended().within(HOUR), Ok(true), "{name}");
+            assert!(poll_once(&mut ended).is_ready(), "{name}");
+            assert!(poll_once(&mut ended).is_ready(), "{name}: and stays so");
+            assert_eq!(block_on(n.ended().within_async(NOW)), Ok(true), "{name}");
         }
-    });
-}
-
-#[test]
-fn closed_comes_before_the_end() {
-    must_end(|| {
-        let (queue, n) = queued(0);
-        let ran = Arc::new(AtomicBool::new(false));
-        let runs = ran.clone();
-        n.send(move |_| runs.store(true, SeqCst)).unwrap();
-        let (mut closed, mut ended) = (n.closed(), n.ended());
-        assert!(poll_once(&mut closed).is_pending() && poll_once(&mut ended).is_pending());
-        n.close();
-        assert_eq!(poll_once(&mut closed), std::task::Poll::Ready(Ok(())));
-        assert!(poll_once(&mut ended).is_pending());
-        assert!(!ran.load(SeqCst));
-        queue.run_until_idle();
-        assert_eq!(poll_once(&mut ended), std::task::Poll::Ready(Ok(())));
-        assert!(ran.load(SeqCst));
-    });
-}
-
-#[test]
-fn a_turn_may_wait_until_others_close_its_actor() {
-    must_end(|| {
-        let n = Actor::new(0);
-        let (itself, begun) = (n.clone(), Arc::new(AtomicBool::new(false)));
-        let begins = begun.clone();
-        thread::scope(|scope| {
-            let turn = scope.spawn(|| {
-                n.with(move |_| {
-                    let own = Reason::Deadlock(Cycle::from(["i32"]));
-                    assert_eq!(itself.idle().wait(), Err(own.clone()));
-                    assert_eq!(itself.ended().within(HOUR), Err(own.clone()));
-                    assert_eq!(block_on(itself.ended()), Err(own));
-                    assert_eq!(itself.closed().within(NOW), Ok(false));
-                    begins.store(true, SeqCst);
-                    (itself.closed().wait(), block_on(itself.closed()))
-                })
-            });
-            until(|| begun.load(SeqCst));
-            n.close();
-            assert_eq!(turn.join().unwrap(), Ok((Ok(()), Ok(()))));
-        });
     });
 }
 
@@ -129,7 +78,7 @@ fn ends_have_limits_on_the_actors_clock() {
         let clock = VirtualClock::new();
         let n = Actor::builder().clock(clock.clone()).spawn(0).unwrap();
         let held = Held::hold(&n);
-        for what in [Actor::closed, Actor::ended, Actor::idle] {
+        for what in [Actor::ended, Actor::idle] {
             for task in [false, true] {
                 thread::scope(|scope| {
                     let waiting = scope.spawn(|| match task {
@@ -148,35 +97,11 @@ fn ends_have_limits_on_the_actors_clock() {
         }
         held.let_go();
         n.close();
-        for what in [Actor::closed, Actor::ended, Actor::idle] {
+        for what in [Actor::ended, Actor::idle] {
             for limit in [Limit::Immediate, Limit::Within(Duration::MAX), Limit::Unlimited] {
                 assert_eq!(what(&n).within(limit), Ok(true));
                 assert_eq!(block_on(what(&n).within_async(limit)), Ok(true));
             }
-        }
-    });
-}
-
-/// Whoever waits for it sees it, whenever it comes.
-#[test]
-fn closed_is_never_missed() {
-    must_end(|| {
-        for round in 0..size(300, 10_000) {
-            // With a message that nobody runs yet: it closes, and does not end.
-            let (queue, n) = queued(0);
-            n.send(|_| ()).unwrap();
-            thread::scope(|scope| {
-                let blocked = scope.spawn(|| n.closed().wait());
-                let task = scope.spawn(|| block_on(n.closed()));
-                if round % 2 == 0 {
-                    n.close()
-                } else {
-                    n.stop()
-                };
-                assert_eq!(blocked.join().unwrap(), Ok(()));
-                assert_eq!(task.join().unwrap(), Ok(()));
-            });
-            queue.run_until_idle();
         }
     });
 }
@@ -269,7 +194,7 @@ fn clones_of_a_system_end_it_together() {
         let late = sender.call(|system| system.actor(1).unwrap().with(|n| *n));
         assert_eq!(late.wait(), Ok(Ok(1)));
         drop(sender);
-        assert_eq!(n.closed().wait(), Ok(()));
+        assert_eq!(n.ended().wait(), Ok(()));
         assert!(n.stop_cause().is_some());
     });
 }

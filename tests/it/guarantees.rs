@@ -639,18 +639,6 @@ fn ends_with_an_executor_run_there() {
 }
 
 #[test]
-fn close_if_idle_is_one_step() {
-    must_end(|| {
-        let actor = plain();
-        let held = Held::hold(&actor);
-        assert!(!actor.close_if_idle(), "it is busy");
-        held.let_go();
-        until(|| actor.is_idle());
-        assert!(actor.close_if_idle() && actor.is_closed());
-    });
-}
-
-#[test]
 fn idle_and_ended_block() {
     must_end(|| {
         let actor = plain();
@@ -679,28 +667,6 @@ fn idle_and_ended_block() {
             })
             .unwrap();
         assert_eq!((seen(&other), left.len()), (vec![here()], 1));
-    });
-}
-
-#[test]
-fn closed_is_waited_for_and_looked_at() {
-    must_end(|| {
-        let actor = plain();
-        assert_eq!(actor.closed().within(Limit::Immediate), Ok(false));
-        assert_eq!(actor.idle().within(Limit::Immediate), Ok(true));
-        let held = Held::hold(&actor);
-        let waits = thread::spawn({
-            let actor = actor.clone();
-            move || (actor.closed().wait(), actor.is_idle(), actor.ended().wait())
-        });
-        actor.close();
-        until(|| actor.closed().within(Limit::Immediate) == Ok(true));
-        assert_eq!(actor.ended().within(Duration::from_millis(1)), Ok(false));
-        // It has been told by now, or is; the end waits for the turn.
-        assert!(!waits.is_finished());
-        held.let_go();
-        let (closed, _, ended) = waits.join().unwrap();
-        assert_eq!((closed, ended), (Ok(()), Ok(())));
     });
 }
 
@@ -760,7 +726,7 @@ fn handles_never_wait() {
         let actor = plain();
         let held = Held::hold(&actor);
         let (another, weak) = (actor.clone(), actor.downgrade());
-        assert!(another.same_actor(&weak.upgrade().unwrap()));
+        assert!(another == weak.upgrade().unwrap());
         drop(another);
         held.let_go();
         drop(actor);
@@ -775,7 +741,7 @@ fn looks_never_wait() {
         let held = Held::hold(&actor);
         let reply = actor.call(|_| ());
         assert_eq!((actor.is_idle(), actor.is_closed(), actor.len()), (false, false, 2));
-        assert_eq!((actor.name(), actor.capacity()), (Some("look"), Some(1)));
+        assert_eq!((actor.name(), actor.snapshot().capacity), (Some("look"), Some(1)));
         assert_eq!((actor.stop_cause(), reply.is_ready()), (None, false));
         assert!(format!("{actor:?} {reply:?}").contains("look"));
         held.let_go();
@@ -796,12 +762,12 @@ fn stats_wait_for_no_turn() {
         let held = Held::hold(&actor);
         actor.send(Seen::here).unwrap();
         assert!(actor.send(Seen::here).is_err(), "full");
-        let stats = actor.stats().unwrap();
+        let stats = actor.snapshot().stats.unwrap();
         assert_eq!((stats.handled, stats.panicked, stats.refused), (1, 1, 1));
         assert_eq!(actor.len(), 2, "nothing was run by the look");
         held.let_go();
-        until(|| actor.stats().unwrap().handled == 3);
-        assert_eq!(plain().stats(), None);
+        until(|| actor.snapshot().stats.unwrap().handled == 3);
+        assert_eq!(plain().snapshot().stats, None);
     });
 }
 
@@ -813,9 +779,9 @@ fn losses_are_counted_without_waiting() {
         let held = Held::hold(&busy);
         lost.send(Seen::here).unwrap();
         lost.stop();
-        assert_eq!((lost.discarded(), queue.len()), (0, 1));
+        assert_eq!((lost.snapshot().discarded, queue.len()), (0, 1));
         queue.run_until_idle();
-        assert_eq!((lost.discarded(), busy.discarded()), (1, 0));
+        assert_eq!((lost.snapshot().discarded, busy.snapshot().discarded), (1, 0));
         held.let_go();
     });
 }

@@ -1,5 +1,6 @@
 //! Handles: who keeps an actor going, and what happens when nobody does.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -66,7 +67,7 @@ fn a_weak_handle_keeps_nothing_going() {
     let actor = Actor::builder().name("weak").spawn(part.clone()).unwrap();
     let weak = actor.downgrade();
     let again = weak.clone();
-    assert!(weak.upgrade().unwrap().same_actor(&actor));
+    assert_eq!(weak.upgrade().unwrap(), actor);
     drop(actor);
     assert_eq!(Arc::strong_count(&part), 1);
     assert!(weak.upgrade().is_none() && again.upgrade().is_none());
@@ -132,10 +133,20 @@ fn a_reply_outlives_every_handle() {
 }
 
 #[test]
-fn same_actor_tells_handles_apart() {
+fn handles_are_equal_by_identity() {
     let (one, two) = (Actor::new(1), Actor::new(1));
-    assert!(one.same_actor(&one.clone()));
-    assert!(!one.same_actor(&two));
+    assert_eq!(one, one.clone());
+    assert_ne!(one, two);
+    let mut all = HashSet::from([one.clone(), two.clone(), one.clone()]);
+    assert_eq!(all.len(), 2);
+    let (weak, other) = (one.downgrade(), two.downgrade());
+    assert_eq!(weak, one.downgrade());
+    assert_ne!(weak, other);
+    let weaks = HashSet::from([weak.clone(), other, one.downgrade()]);
+    assert_eq!(weaks.len(), 2);
+    assert!(all.remove(&weak.upgrade().unwrap()) && !all.remove(&one));
+    drop((all, one));
+    assert!(weak.upgrade().is_none() && weaks.contains(&weak), "it has led there");
 }
 
 #[test]

@@ -223,30 +223,3 @@ fn a_wake_up_in_a_clocks_code_is_not_lost() {
         });
     }
 }
-
-/// A thread that waits for an actor to be closed runs what is pending there, and no longer than
-/// until it is closed.
-#[test]
-fn a_wait_for_the_close_ends_with_it() {
-    must_end(|| {
-        let (holder, closed) = (Actor::new(()), Actor::new(()));
-        let (pending_tx, pending) = mpsc::channel();
-        let (go, go_rx) = mpsc::channel();
-        let (seen, seen_rx) = mpsc::channel();
-        let theirs = closed.clone();
-        let thread = thread::spawn(move || {
-            holder.with(move |()| {
-                let same = theirs.clone();
-                theirs.send(move |()| assert!(same.close())).unwrap();
-                theirs.send(move |()| seen_rx.recv().unwrap()).unwrap();
-                pending_tx.send(()).unwrap();
-                go_rx.recv().unwrap();
-            })
-        });
-        pending.recv().unwrap();
-        closed.closed().wait().unwrap();
-        seen.send(()).unwrap();
-        go.send(()).unwrap();
-        thread.join().unwrap().unwrap();
-    });
-}

@@ -35,7 +35,6 @@ enum Act {
     WaitReply,
     CancelReply,
     Close(usize),
-    CloseIfIdle(usize),
     Stop(usize),
     WaitIdle(usize),
     Clone(usize),
@@ -247,9 +246,6 @@ fn do_real(act: &Act) {
             }
         }
         Act::Close(actor) => with_handle(*actor, |handle| tell(Event::Said(handle.close()))),
-        Act::CloseIfIdle(actor) => {
-            with_handle(*actor, |handle| tell(Event::Said(handle.close_if_idle())))
-        }
         Act::Stop(actor) => with_handle(*actor, |handle| tell(Event::Said(handle.stop()))),
         Act::WaitIdle(actor) => {
             with_handle(*actor, |handle| tell(Event::Waited(handle.idle().wait())))
@@ -482,10 +478,6 @@ impl Model {
             Act::Close(actor) => self.with_handle(*actor, |this| {
                 let first = this.close(*actor);
                 this.tell(Event::Said(first));
-            }),
-            Act::CloseIfIdle(actor) => self.with_handle(*actor, |this| {
-                let closed = this.boxes[*actor].is_idle() && this.close(*actor);
-                this.tell(Event::Said(closed));
             }),
             Act::Stop(actor) => self.with_handle(*actor, |this| {
                 let first = this.boxes[*actor].stop.is_none();
@@ -882,7 +874,6 @@ fn acts(depth: u32) -> BoxedStrategy<Act> {
         2 => Just(Act::WaitReply),
         1 => Just(Act::CancelReply),
         1 => actor().prop_map(Act::Close),
-        1 => actor().prop_map(Act::CloseIfIdle),
         1 => actor().prop_map(Act::Stop),
         2 => actor().prop_map(Act::WaitIdle),
         2 => actor().prop_map(Act::Clone),

@@ -347,7 +347,6 @@ fn a_close_or_the_last_drop_does_not() {
                     EndCause::Dropped
                 }
                 false => {
-                    assert!(!actor.close_if_idle());
                     assert!(actor.close());
                     EndCause::Closed
                 }

@@ -319,15 +319,19 @@ fn messages_that_are_discarded_are_counted() {
     (0..10).for_each(|_| stopped.send(|n| *n += 1).unwrap());
     let asked = stopped.call(|n| *n);
     stopped.stop();
-    assert_eq!(stopped.discarded(), 0, "nobody has come to them yet");
+    assert_eq!(stopped.snapshot().discarded, 0, "nobody has come to them yet");
     queue.run_until_idle();
     assert_eq!(asked.wait(), Err(AskError::from(Reason::Stopped(StopCause::Requested))));
-    assert_eq!(stopped.discarded(), 10, "the question is not among them: its asker was told");
+    assert_eq!(
+        stopped.snapshot().discarded,
+        10,
+        "the question is not among them: its asker was told"
+    );
 
     let full = Actor::builder().capacity(1, Overflow::DropNewest).spawn(0).unwrap();
     let held = Held::hold(&full);
     (0..5).for_each(|_| full.send(|n| *n += 1).unwrap());
-    assert_eq!(full.discarded(), 4);
+    assert_eq!(full.snapshot().discarded, 4);
     held.let_go();
 
     let came_back = Arc::new(AtomicUsize::new(0));
@@ -339,7 +343,7 @@ fn messages_that_are_discarded_are_counted() {
     hooked.stop();
     held.let_go();
     hooked.ended().within(Limit::Unlimited).unwrap();
-    assert_eq!((hooked.discarded(), came_back.load(SeqCst)), (0, 5));
+    assert_eq!((hooked.snapshot().discarded, came_back.load(SeqCst)), (0, 5));
 }
 
 #[test]
@@ -372,7 +376,7 @@ fn counters_say_what_became_of_each_message() {
     let builder = builder.capacity(100, Overflow::Reject).panic_policy(PanicPolicy::Resume);
     let actor = builder.counted(true).spawn(0_u32).unwrap();
     let stats = || {
-        let stats = actor.stats().unwrap();
+        let stats = actor.snapshot().stats.unwrap();
         [stats.handled, stats.panicked, stats.refused, stats.undelivered, stats.handed_off]
     };
     assert_eq!(stats(), [0; 5]);
@@ -398,8 +402,8 @@ fn counters_say_what_became_of_each_message() {
     assert!(actor.send(|_| ()).is_err() && actor.call(|_| ()).wait().is_err());
     assert!(actor.with(|_| ()).is_err());
     assert_eq!(stats(), [9, 1, 109, 100, 25], "what is given back is in a budget, too");
-    assert_eq!(actor.discarded(), 100);
-    assert_eq!(actor.stats().unwrap().discarded, 100);
+    assert_eq!(actor.snapshot().discarded, 100);
+    assert_eq!(actor.snapshot().stats.unwrap().discarded, 100);
 }
 
 #[test]
@@ -448,8 +452,8 @@ fn counters_agree_with_an_instrumented_run() {
             actor.idle().wait().unwrap();
             // Those who waited for room may have left as they were let in, and sent again.
             let in_passing = 3 * sent as u64 / 4;
-            until(|| actor.stats().unwrap().handled > handled);
-            let stats = actor.stats().unwrap();
+            until(|| actor.snapshot().stats.unwrap().handled > handled);
+            let stats = actor.snapshot().stats.unwrap();
             assert!(stats.handled <= handled + 1 + in_passing, "{round}: {stats:?}");
             assert_eq!((stats.refused, stats.undelivered), (refused, 0), "{round}: {stats:?}");
             all += handled + refused;
@@ -462,7 +466,7 @@ fn counters_agree_with_an_instrumented_run() {
 fn whoever_does_not_ask_is_not_counted() {
     let actor = Actor::builder().name("till").spawn(0).unwrap();
     actor.send(|n| *n += 1).unwrap();
-    assert_eq!((actor.stats(), Actor::new(0).stats()), (None, None));
+    assert_eq!((actor.snapshot().stats, Actor::new(0).snapshot().stats), (None, None));
     let uncounted = Actor::builder().counted(true).counted(false).spawn(0).unwrap();
-    assert_eq!(uncounted.stats(), None);
+    assert_eq!(uncounted.snapshot().stats, None);
 }

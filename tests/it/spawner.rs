@@ -81,7 +81,7 @@ fn each_actor_has_a_state_and_a_mailbox_of_its_own() {
             _ => assert_eq!(now, Ok(1000 + n)),
         }
     }
-    assert!(!all[3].same_actor(&all[4]));
+    assert_ne!(all[3], all[4]);
 }
 
 #[test]
@@ -99,12 +99,12 @@ fn names_and_capacities_are_those_of_the_spawner() {
     let spawner = built(Actor::builder().name("account").capacity(7, Overflow::Reject));
     assert_eq!(spawner.name(), Some("account"));
     let actor = spawner.spawn(0_u32);
-    assert_eq!((actor.name(), actor.capacity()), (Some("account"), Some(7)));
+    assert_eq!((actor.name(), actor.snapshot().capacity), (Some("account"), Some(7)));
     // The same once it has something of its own.
     assert_eq!(actor.ended().within(Duration::ZERO), Ok(false));
     panics(&actor);
     assert_eq!(actor.stop_cause(), Some(panicked()));
-    assert_eq!((actor.name(), actor.capacity()), (Some("account"), Some(7)));
+    assert_eq!((actor.name(), actor.snapshot().capacity), (Some("account"), Some(7)));
     let shown = format!("{spawner:?} {actor:?} {:?}", Actor::<u32>::builder().name("b"));
     for part in ["Spawner", "account", "capacity: Some(7)", "uses: 2", "ActorBuilder", "\"b\""] {
         assert!(shown.contains(part), "{part} in {shown}");

@@ -147,7 +147,7 @@ fn a_listener_may_do_what_it_likes() {
             actor.tell(Secret("")).unwrap();
             (0..3).for_each(|_| actor.tell(PIN).unwrap());
             queue.run_until_idle();
-            assert_eq!((actor.discarded(), actor.is_idle()), (3, true));
+            assert_eq!((actor.snapshot().discarded, actor.is_idle()), (3, true));
             assert!(matches!(actor.tell(PIN).unwrap_err().reason(), Reason::Stopped(_)));
             in_turn(|| assert!(Actor::new(Till).tell(Secret("")).is_ok()));
         },

@@ -338,7 +338,7 @@ pub(super) fn r7_lost_is_counted() {
     queue.run_one();
     thread.join();
     queue.run_all();
-    match actor.discarded() {
+    match actor.snapshot().discarded {
         0 => reached("it ran"),
         1 => reached("it was lost"),
         more => panic!("{more} of one"),

@@ -205,7 +205,7 @@ pub(crate) const MODELS: &[Model] = models![
     THREE waiting::r14_wait_ended,
     // The same.
     THREE waiting::r14_wait_ended_plain,
-    ALL waiting::r14_wait_closed,
+    ALL waiting::r14_wait_ended_helps,
     TWO rests::l1_stop_as_it_lies_down ["idle by then"],
     TWO rests::l1_stop_as_its_time_comes ["the timer fired"],
     TWO rests::l2_messages_wait ["the message waits"],

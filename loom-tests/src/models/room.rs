@@ -230,7 +230,7 @@ impl Shared {
         let (inside, mail) = (self.clone(), Mail::<OWN>::new(&self.books, from, no));
         move |log: &mut Log| {
             assert!(from == before || log.last[before] >= 1, "{from} has overtaken {before}");
-            let most = inside.actor.capacity().expect("it is bounded") + 1;
+            let most = inside.actor.snapshot().capacity.expect("it is bounded") + 1;
             assert!(inside.actor.len() <= most, "let in beyond the capacity");
             log.handle(mail);
         }

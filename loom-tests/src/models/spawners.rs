@@ -69,7 +69,7 @@ pub(super) fn c1_forked_by_two() {
     });
     let mut ended = actor.ended();
     assert!(room::poll(&mut ended).is_pending());
-    assert_eq!(actor.capacity(), None);
+    assert_eq!(actor.snapshot().capacity, None);
     done[0].write();
     actor.close();
     drop(actor);

@@ -268,7 +268,6 @@ impl Draw {
                 Deed::DropAll { of },
                 Deed::Stop { of },
                 Deed::Close { of },
-                Deed::CloseIfIdle { of },
                 Deed::WaitEnded { of, limit },
                 Deed::Upgrade { of },
             ]);

@@ -512,8 +512,8 @@ pub fn look_at_clock(clock: &VirtualClock) {
 /// Calls all that only looks.
 pub fn look(world: &World, at: usize, actor: &Handle) {
     let _ = (format!("{actor:?}"), actor.len(), actor.stop_cause(), actor.is_closed());
-    let discarded = actor.discarded();
-    let stats = actor.stats();
+    let discarded = actor.snapshot().discarded;
+    let stats = actor.snapshot().stats;
     if stats.is_some_and(|stats| stats.discarded < discarded) {
         finding("numbers do not agree", &format!("actor {at}: {discarded}, {stats:?}"));
     }
@@ -523,10 +523,13 @@ pub fn look(world: &World, at: usize, actor: &Handle) {
         Room::Reject(capacity) | Room::DropNewest(capacity) => Some(capacity),
     };
     let name = name(world, at);
-    if actor.capacity() != room || actor.name() != name.as_deref() || weak.name() != actor.name() {
+    if actor.snapshot().capacity != room
+        || actor.name() != name.as_deref()
+        || weak.name() != actor.name()
+    {
         finding("an actor is not as it was built", &format!("actor {at}: {actor:?}"));
     }
-    if !weak.upgrade().is_some_and(|same| same.same_actor(actor)) {
+    if !weak.upgrade().is_some_and(|same| same == *actor) {
         finding("a handle is lost", &format!("actor {at}: {actor:?}"));
     }
 }
@@ -953,7 +956,6 @@ pub fn waiting(actor: &Handle, what: Waits, mail: Mail) -> Underway {
 pub fn watching(actor: &Handle, what: Watches) -> Underway {
     let ending = match what {
         Watches::Idle => actor.idle(),
-        Watches::Closed => actor.closed(),
         Watches::Ended => actor.ended(),
     };
     Underway::Ending(ending, what)
@@ -1014,7 +1016,6 @@ impl Underway {
             Underway::Asking(_) | Underway::Calling(_) => "a question that waits for room",
             Underway::Flat(_) => "a flattened reply",
             Underway::Ending(_, Watches::Ended) => "an end",
-            Underway::Ending(_, Watches::Closed) => "a close",
             Underway::Ending(_, Watches::Idle) => "an idle moment",
             Underway::Limited(Limited::Sending(_)) => "a message that waits within a limit",
             Underway::Limited(Limited::Ending(_)) => "an end within a limit",
@@ -1106,11 +1107,6 @@ impl Underway {
             Underway::Calling(asking) => Some(asked(asking.within(limit), nothing)),
             _ => None,
         }
-    }
-
-    /// Does it wait for a close, and for nothing else?
-    pub fn is_of_close(&self) -> bool {
-        matches!(self, Underway::Ending(_, Watches::Closed))
     }
 
     pub fn is_flat(&self) -> bool {

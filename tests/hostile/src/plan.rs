@@ -117,7 +117,6 @@ pub enum Way {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Watches {
     Idle,
-    Closed,
     Ended,
 }
 
@@ -324,9 +323,6 @@ pub enum Deed {
         of: usize,
     },
     Close {
-        of: usize,
-    },
-    CloseIfIdle {
         of: usize,
     },
     Stop {

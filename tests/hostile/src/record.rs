@@ -174,7 +174,7 @@ impl Record {
     /// Nothing runs or waits: do the actor's numbers agree with these?
     pub fn check(&self, world: &World, at: usize, actor: &Handle) {
         let plan = &world.program.actors[at];
-        let stats = actor.stats();
+        let stats = actor.snapshot().stats;
         if stats.is_some() != plan.counted {
             finding("an actor is not as it was built", &format!("actor {at}: {stats:?}"));
         }
@@ -185,7 +185,7 @@ impl Record {
         let open = self.cancelled.load(SeqCst) + messages(at, 0, RUN);
         let accepted = messages(at, ACCEPTED, 0);
         let lost = messages(at, ACCEPTED, RUN);
-        let (discarded, hooked) = (actor.discarded(), plan.hooks.undelivered.is_some());
+        let (discarded, hooked) = (actor.snapshot().discarded, plan.hooks.undelivered.is_some());
         let says = |what: &str| {
             let known = format!("turns {turns}, open {open}, accepted {accepted}, lost {lost}");
             let told = self.told.load(SeqCst);

@@ -47,7 +47,6 @@ enum Loops {
     AskAsync,
     Order,
     Idle,
-    Closed,
     Feed,
     Post,
     Many,
@@ -142,7 +141,7 @@ impl fmt::Display for Spin {
 }
 
 /// Most of them are futures with more than one step.
-const LOOPS: [Loops; 25] = [
+const LOOPS: [Loops; 24] = [
     Loops::WaitTell,
     Loops::WaitCall,
     Loops::WaitRun,
@@ -161,7 +160,6 @@ const LOOPS: [Loops; 25] = [
     Loops::AskAsync,
     Loops::Order,
     Loops::Idle,
-    Loops::Closed,
     Loops::Feed,
     Loops::Post,
     Loops::Many,
@@ -573,7 +571,6 @@ impl Scene {
                 boxed(comes)
             }
             Loops::Idle => boxed(actor.idle()),
-            Loops::Closed => boxed(actor.closed()),
             _ => {
                 self.does(&actor, mail);
                 None

@@ -788,13 +788,8 @@ impl World {
                 }
             }
             Deed::Close { of } => {
-                if self.handle(*of).is_some_and(|actor| actor.close()) {
-                    self.check_closed(*of);
-                }
-            }
-            Deed::CloseIfIdle { of } => {
                 if let Some(actor) = self.handle(*of) {
-                    asks(|| actor.close_if_idle());
+                    actor.close();
                 }
             }
             Deed::Stop { of } => drop(self.handle(*of).map(|actor| asks(|| actor.stop()))),
@@ -1352,17 +1347,6 @@ impl World {
             thread::sleep(Duration::from_micros(500));
         }
         self.held.fetch_sub(1, SeqCst);
-    }
-
-    /// This thread has just closed that actor: who waited for that was woken in the call.
-    fn check_closed(&self, of: usize) {
-        for slot in &self.futures {
-            let slot = slot.lock().unwrap();
-            let Some(kept) = slot.as_ref().filter(|kept| kept.of.to == of) else { continue };
-            if kept.is_pending && kept.future.is_of_close() && !kept.woken.load(SeqCst) {
-                finding("a close has woken nobody", &format!("actor {of}"));
-            }
-        }
     }
 
     /// Has nobody put anything back?

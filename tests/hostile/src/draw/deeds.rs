@@ -79,10 +79,6 @@ impl Draw {
         Deed::Close { of: at.to }
     }
 
-    pub(super) fn close_if_idle(&mut self, at: At) -> Deed {
-        Deed::CloseIfIdle { of: at.to }
-    }
-
     pub(super) fn stop(&mut self, at: At) -> Deed {
         Deed::Stop { of: at.to }
     }
@@ -175,7 +171,7 @@ impl Draw {
     pub(super) fn watch(&mut self, at: At) -> Deed {
         Deed::Watch {
             of: at.to,
-            what: self.one(&[Watches::Idle, Watches::Closed, Watches::Ended]),
+            what: self.one(&[Watches::Idle, Watches::Ended]),
             bell: self.bell(at.depth),
             then: self.fate(),
         }
@@ -358,7 +354,7 @@ impl Draw {
     }
 
     pub(super) fn await_watch(&mut self, at: At) -> Await {
-        let what = self.one(&[Watches::Idle, Watches::Closed, Watches::Ended]);
+        let what = self.one(&[Watches::Idle, Watches::Ended]);
         Await::Watch { of: at.to, what, leaves: self.chance(50).then_some(at.slot) }
     }
 
