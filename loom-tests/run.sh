@@ -2,7 +2,9 @@
 # Runs the models: the canary, every model in every tree, the designs that must fail, the planted
 # bugs.
 #
-#   loom-tests/run.sh                  all of them, at the bounds that src/models/mod.rs gives them
+#   loom-tests/run.sh                  all of them, at the bounds that src/models/mod.rs gives them;
+#                                      in the narrow tree at two preemptions, if executions.txt
+#                                      has as many executions of the model there as in the real one
 #   loom-tests/run.sh --quick          for while you work, seconds: every model in both trees with
 #                                      two preemptions at most, without the round in which a failing
 #                                      compare-and-swap is a plain load; and all planted bugs. It

@@ -3,7 +3,7 @@
 //! The version of loom is pinned, so a count changes only if the sequence of shared accesses does:
 //! for a move of code, equal counts are the proof that nothing else moved.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +36,28 @@ fn read() -> BTreeMap<(String, String, String), u64> {
         Some(((model.into(), tree.into(), bounds.into()), count.parse().ok()?))
     };
     text.lines().filter(|line| !line.starts_with('#')).filter_map(line).collect()
+}
+
+/// The jobs with the most executions first, by the file: no long one is left for the end.
+pub(crate) fn longest_first<J>(jobs: &mut [J], key: impl Fn(&J) -> Key) {
+    let known = read();
+    jobs.sort_by_key(|job| {
+        let (model, tree, bounds) = key(job);
+        std::cmp::Reverse(known.get(&(model, tree.to_owned(), bounds.to_owned())).copied())
+    });
+}
+
+/// Models to which a narrow COUNT makes no difference: they have as many executions in both trees
+/// by the file, and in the real one still.
+pub(crate) fn unsaturated(ran: &BTreeMap<Key, u64>) -> BTreeSet<String> {
+    let known = read();
+    let ran = ran.iter().filter(|((_, tree, bounds), _)| (*tree, *bounds) == ("real", "full"));
+    let is_same = |model: &str, count: &u64| {
+        let at = |tree: &str| known.get(&(model.to_owned(), tree.to_owned(), "full".to_owned()));
+        at("real") == Some(count) && at("narrow") == Some(count)
+    };
+    let same = ran.filter(|((model, ..), count)| is_same(model, count));
+    same.map(|((model, ..), _)| model.clone()).collect()
 }
 
 impl Counts {

@@ -12,12 +12,13 @@
 //!
 //! The suite: the canary first; then every model in the real and the narrow tree, and once more, at
 //! two preemptions, with failing compare-and-swaps as plain loads; then the designs that must fail
-//! and the planted bugs. The quick mode runs the models with two preemptions at most, and leaves
+//! and the planted bugs. A model to which a narrow count makes [no difference](crate::counts) has
+//! two preemptions at most in the narrow tree, unless the counts are compared. The quick mode runs the models with two preemptions at most, and leaves
 //! the round with failing compare-and-swaps out. A model process ends with 0 (green), 101 or a
 //! signal (red), 3 (the site to be weakened was never used) or 2 (there is no such thing). A
 //! process that uses too much processor time, or sleeps, is an error: see [`crate::watchdog`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::Read;
 use std::process::{Command, ExitCode, Stdio};
@@ -25,7 +26,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::counts::{Counts, Key};
+use crate::counts::{self, Counts, Key};
 use crate::models::Model;
 use crate::sync::panic::Planned;
 use crate::sync::{self, site};
@@ -321,13 +322,24 @@ fn suite(parts: &[String]) -> bool {
     let models =
         crate::models::MODELS.iter().filter(|model| chosen(model.name)).collect::<Vec<&Model>>();
     totals.models = models.len();
-    let mut jobs = Vec::new();
-    for tree in [Tree::Real, Tree::Narrow] {
-        jobs.extend(models.iter().map(|model| {
-            let bound = if quick { at_most_quick(model.bound) } else { None };
-            Job { bound, ..Job::new(tree, model.name) }
-        }));
-    }
+    let bounded = |model: &Model, quick| if quick { at_most_quick(model.bound) } else { None };
+    let mut jobs = models
+        .iter()
+        .map(|model| Job { bound: bounded(model, quick), ..Job::new(Tree::Real, model.name) })
+        .collect::<Vec<_>>();
+    counts::longest_first(&mut jobs, Job::key);
+    expect(Verdict::Green, &jobs, &mut totals);
+    let unsaturated = match known {
+        Counts::Ignored => counts::unsaturated(&totals.counts),
+        Counts::Checked | Counts::Blessed => BTreeSet::new(),
+    };
+    let mut jobs = models
+        .iter()
+        .map(|model| {
+            let bound = bounded(model, quick || unsaturated.contains(model.name));
+            Job { bound, ..Job::new(Tree::Narrow, model.name) }
+        })
+        .collect::<Vec<_>>();
     // Most of the time, for very few bugs: not in a hurry.
     if !quick {
         jobs.extend(models.iter().map(|model| {
@@ -335,6 +347,7 @@ fn suite(parts: &[String]) -> bool {
             Job { fail_as_load: true, bound, ..Job::new(Tree::Real, model.name) }
         }));
     }
+    counts::longest_first(&mut jobs, Job::key);
     expect(Verdict::Green, &jobs, &mut totals);
 
     let mut jobs = controls
