@@ -11,10 +11,11 @@ use tokio::time::{Instant, timeout_at};
 use turnwise::{Reply, promise};
 use turnwise_locks::{Fence, Limits};
 
+use crate::business::{Handles, Owned};
 use crate::lock::{Acquire, Wanted};
 use crate::name;
 use crate::refused::{AdmissionError, LONGEST_ROW, MOST_PLACES, Refused};
-use crate::remote::{Client, LONGEST, after};
+use crate::remote::{LONGEST, after};
 use crate::step::{DeskAct, DeskAnswer, DeskRow, DeskSeen};
 use crate::ticket::{DeskKey, Ticket};
 
@@ -52,7 +53,7 @@ const PAGE: u32 = 1000;
 /// ```
 #[derive(Clone)]
 pub struct Admission {
-    client: Arc<Client>,
+    client: Owned,
     desk: DeskKey,
     name: Arc<str>,
 }
@@ -98,7 +99,7 @@ pub struct Row {
 }
 
 impl Admission {
-    pub(crate) fn new(client: Arc<Client>, name: &str, limit: u64) -> Result<Self, AdmissionError> {
+    pub(crate) fn new(client: Owned, name: &str, limit: u64) -> Result<Self, AdmissionError> {
         match limit {
             0 => return Err(AdmissionError::NoPlaces),
             limit if limit > MOST_PLACES => return Err(AdmissionError::TooMany { limit }),
@@ -148,10 +149,9 @@ impl Admission {
             Ok(()) if wanted.lease.is_some() => Acquire::over(Err(Refused::HasLease)),
             Ok(()) => {
                 let ticket = Ticket::take(&self.client, &self.desk, applicant);
-                Acquire::new(
-                    &self.client,
-                    async move { ask(&ticket, Want::Row(row), wanted).await },
-                )
+                Acquire::new(&self.client, |_, _| (), async move {
+                    ask(&ticket, Want::Row(row), wanted).await
+                })
             }
         }
     }
@@ -189,11 +189,14 @@ impl Admission {
             Ok(()) if wanted.is_too_short() => Acquire::over(Err(Refused::LeaseTooShort)),
             Ok(()) => {
                 let ticket = Ticket::take(&self.client, &self.desk, applicant);
-                Acquire::new(&self.client, async move {
+                let handed = |reservation: &mut Reservation, handles: &Handles| {
+                    reservation.handles = Some(handles.clone());
+                };
+                Acquire::new(&self.client, handed, async move {
                     let lease = wanted.lease;
                     let Admitted { place, fence } =
                         ask(&ticket, Want::Place(lease), wanted).await?;
-                    Ok(Reservation { ticket, place, fence })
+                    Ok(Reservation { ticket, place, fence, handles: None })
                 })
             }
         }
@@ -261,8 +264,8 @@ impl Admission {
         read: impl FnOnce(DeskAnswer) -> Option<R> + Send + 'static,
     ) -> Reply<Result<R, Refused>> {
         let (promise, reply) = promise();
-        let (op, client) = (self.desk.op(act), self.client.clone());
-        self.client.io.spawn(async move {
+        let (op, client) = (self.desk.op(act), Arc::clone(&self.client));
+        self.client.spawn(async move {
             promise.keep(match client.at_desk(&op, client.patience()).await.0 {
                 Ok(DeskAnswer::Differs { limit }) => Err(Refused::OtherLimit { limit }),
                 Ok(answer) => read(answer).ok_or(Refused::Ended),
@@ -378,6 +381,8 @@ pub struct Reservation {
     ticket: Arc<Ticket>,
     place: u64,
     fence: Fence,
+    /// After the ticket. None: it was not handed out yet.
+    handles: Option<Handles>,
 }
 
 impl Reservation {
@@ -419,9 +424,8 @@ impl Reservation {
             promise.keep(Err(refused));
             return reply;
         }
-        let io = self.ticket.client.io.clone();
-        io.spawn(async move {
-            let Reservation { ticket, fence, .. } = self;
+        let Reservation { ticket, fence, handles: _handles, .. } = self;
+        ticket.client.clone().spawn(async move {
             let claim = ticket.claim.clone();
             let act = DeskAct::Confirm { claim, fence: fence.number(), row };
             let answer = ticket.send(act, ticket.client.patience()).await;
@@ -440,9 +444,8 @@ impl Reservation {
     /// Gives the place back, and tells when that is done.
     pub fn cancel(self) -> Reply<Result<(), Refused>> {
         let (promise, reply) = promise();
-        let io = self.ticket.client.io.clone();
-        io.spawn(async move {
-            let ticket = self.ticket;
+        let Reservation { ticket, handles: _handles, .. } = self;
+        ticket.client.clone().spawn(async move {
             ticket.stands_up();
             let answer = ticket.send(ticket.cancel().0, ticket.client.patience()).await;
             if answer.is_ok() {

@@ -3,6 +3,7 @@
 #![deny(missing_docs)]
 
 mod admission;
+mod business;
 mod desk;
 mod error;
 mod lock;

@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use turnwise::{AskError, Limit, Promise, Reply, WaitError, promise};
 use turnwise_locks::{Fence, Limits, Owner};
 
+use crate::business::{Handles, Owned};
 use crate::error::{Effect, LockError, ReleaseError, StoreError};
 use crate::remote::{Client, LONGEST, SHORTEST, after};
 use crate::rooms::Seat;
@@ -51,7 +52,7 @@ use crate::step::{Answer, Op, Step};
 /// ```
 #[derive(Clone)]
 pub struct Locks {
-    client: Arc<Client>,
+    client: Owned,
 }
 
 /// What is known of a lock: [`Locks::info`].
@@ -69,7 +70,7 @@ pub struct LockInfo {
 }
 
 impl Locks {
-    pub(crate) fn new(client: Arc<Client>) -> Self {
+    pub(crate) fn new(client: Owned) -> Self {
         Locks { client }
     }
 
@@ -106,7 +107,7 @@ impl Locks {
             Ok(key) => {
                 let seat = Seat::take(&self.client, &key, 1, owner);
                 let name = name.into();
-                Acquire::new(&self.client, async move { acquire(seat, name, wanted).await })
+                Acquire::guard(&self.client, async move { acquire(seat, name, wanted).await })
             }
         }
     }
@@ -130,9 +131,13 @@ impl Locks {
         match keys.collect::<Result<Vec<_>, _>>() {
             Err(error) => Acquire::over(Err(error.into())),
             Ok(keys) => {
-                let client = self.client.clone();
+                let client = Arc::clone(&self.client);
                 let all = names.into_iter().zip(keys).collect();
-                Acquire::new(&self.client, async move { acquire_all(client, all, wanted).await })
+                let handed = |guards: &mut Vec<Guard>, handles: &Handles| {
+                    guards.iter_mut().for_each(|guard| guard.handed(handles));
+                };
+                let asking = async move { acquire_all(client, all, wanted).await };
+                Acquire::new(&self.client, handed, asking)
             }
         }
     }
@@ -168,8 +173,8 @@ impl Locks {
         match self.client.key("lock", name) {
             Err(error) => promise.keep(Err(error.into())),
             Ok(key) => {
-                let client = self.client.clone();
-                self.client.io.spawn(async move {
+                let client = Arc::clone(&self.client);
+                self.client.spawn(async move {
                     let answer =
                         client.call(&Op { key, places: 1, step }, client.patience()).await.0;
                     promise.keep(answer.map(read).map_err(Into::into));
@@ -239,7 +244,7 @@ pub(crate) async fn acquire(
                 seat.stands_up();
                 let renewed = wanted.lease.is_none();
                 let hold = Hold::of(&seat, name, (fence, place), sent, lease, renewed);
-                return Ok(Guard { hold: Some(hold) });
+                return Ok(Guard { hold: Some(hold), handles: None });
             }
             Ok(Answer::Queued { busy, .. }) => seat.waits(busy),
             Ok(Answer::Busy { .. }) => return Err(LockError::Busy),
@@ -332,7 +337,8 @@ impl Hold {
     /// A hold of a run: its answer came just now.
     pub(crate) fn begin(seat: &Arc<Seat>, name: Arc<str>, fence: u64, sent: Instant) -> Guard {
         let lease = seat.client.lease();
-        Guard { hold: Some(Hold::of(seat, name, (fence, 1), sent, lease, true)) }
+        let hold = Hold::of(seat, name, (fence, 1), sent, lease, true);
+        Guard { hold: Some(hold), handles: None }
     }
 
     fn is_lost(&self) -> bool {
@@ -427,9 +433,16 @@ async fn keep(hold: Weak<Hold>, lease: Duration, mut sent: Instant) {
 pub struct Guard {
     /// Until it is released.
     hold: Option<Arc<Hold>>,
+    /// After the hold. None: it was not handed out yet.
+    handles: Option<Handles>,
 }
 
 impl Guard {
+    /// It is the program's from now on.
+    pub(crate) fn handed(&mut self, handles: &Handles) {
+        self.handles = Some(handles.clone());
+    }
+
     fn hold(&self) -> &Arc<Hold> {
         match &self.hold {
             Some(hold) => hold,
@@ -487,7 +500,7 @@ impl Guard {
     pub fn renew(&self, lease: Duration) -> Reply<Result<(), ReleaseError>> {
         let (promise, reply) = promise();
         let hold = self.hold().clone();
-        self.hold().seat.client.io.spawn(async move {
+        self.hold().seat.client.spawn(async move {
             let until = *hold.until.borrow();
             promise.keep(hold.renew(lease, until, false).await);
         });
@@ -500,8 +513,8 @@ impl Guard {
         let (promise, reply) = promise();
         match self.hold.take().map(Arc::try_unwrap) {
             Some(Ok(hold)) => {
-                let io = hold.seat.client.io.clone();
-                io.spawn(release(hold, promise));
+                let client = hold.seat.client.clone();
+                client.spawn(release(hold, promise));
             }
             Some(Err(others)) if others.is_lost() => {
                 promise.keep(Err(ReleaseError::Lost(others.fence)));
@@ -573,22 +586,57 @@ pub struct Acquire<T, E = LockError> {
     /// Until it is over.
     reply: Option<Reply<Result<T, E>>>,
     task: Option<AbortHandle>,
+    /// What is done with the answer as it is handed out.
+    handed: fn(&mut T, &Handles),
+    /// After the reply, which may have a lock in it. None: nothing was asked.
+    handles: Option<Handles>,
+}
+
+impl Acquire<Guard> {
+    pub(crate) fn guard(
+        client: &Owned,
+        asking: impl Future<Output = Result<Guard, LockError>> + Send + 'static,
+    ) -> Self {
+        Acquire::new(client, Guard::handed, asking)
+    }
+}
+
+impl<T, E> Acquire<T, E> {
+    fn hand(&self, answer: Result<T, E>) -> Result<T, E> {
+        answer.map(|mut answer| {
+            if let Some(handles) = &self.handles {
+                (self.handed)(&mut answer, handles);
+            }
+            answer
+        })
+    }
 }
 
 impl<T: Send + 'static, E: From<AskError> + Send + 'static> Acquire<T, E> {
     pub(crate) fn new(
-        client: &Arc<Client>,
+        client: &Owned,
+        handed: fn(&mut T, &Handles),
+        asking: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Self {
+        Acquire::by(client, client.handles.clone(), handed, asking)
+    }
+
+    pub(crate) fn by(
+        client: &Client,
+        handles: Handles,
+        handed: fn(&mut T, &Handles),
         asking: impl Future<Output = Result<T, E>> + Send + 'static,
     ) -> Self {
         let (promise, reply) = promise();
-        let task = client.io.spawn(async move { promise.keep(asking.await) });
-        Acquire { reply: Some(reply), task: Some(task.abort_handle()) }
+        let task = client.spawn(async move { promise.keep(asking.await) });
+        let (task, handles) = (Some(task.abort_handle()), Some(handles));
+        Acquire { reply: Some(reply), task, handed, handles }
     }
 
     pub(crate) fn over(answer: Result<T, E>) -> Self {
         let (promise, reply) = promise();
         promise.keep(answer);
-        Acquire { reply: Some(reply), task: None }
+        Acquire { reply: Some(reply), task: None, handed: |_, _| (), handles: None }
     }
 
     /// Waits for the answer, until the deadline that was made by the call. May block.
@@ -597,7 +645,7 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Acquire<T, E> {
     /// See [`LockError`]: nothing is held; of an admission, [`Refused`](crate::Refused).
     pub fn wait(mut self) -> Result<T, E> {
         match self.reply.take() {
-            Some(reply) => reply.wait().unwrap_or_else(|error| Err(error.into())),
+            Some(reply) => self.hand(reply.wait().unwrap_or_else(|error| Err(error.into()))),
             None => Err(AskError::Taken.into()),
         }
     }
@@ -609,7 +657,7 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Acquire<T, E> {
     /// As [`wait`](Self::wait).
     pub fn wait_timeout(&mut self, limit: impl Into<Limit>) -> Option<Result<T, E>> {
         match self.reply.take()?.wait_timeout(limit) {
-            Ok(answer) => Some(answer),
+            Ok(answer) => Some(self.hand(answer)),
             Err(WaitError::TimedOut(reply)) => {
                 self.reply = Some(reply);
                 None
@@ -634,7 +682,7 @@ impl<T, E: From<AskError>> Future for Acquire<T, E> {
         if !matches!(answer, Err(AskError::Refused(..))) {
             self.reply = None;
         }
-        Poll::Ready(answer.unwrap_or_else(|error| Err(error.into())))
+        Poll::Ready(self.hand(answer.unwrap_or_else(|error| Err(error.into()))))
     }
 }
 

@@ -28,6 +28,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use turnwise::{Promise, Reply, promise};
 use turnwise_locks::{Fence, Limits};
 
+use crate::business::Handles;
 use crate::error::{ConnectError, Effect, LockError, ReleaseError, StoreError};
 use crate::lock::{Acquire, Lost, Wanted, later};
 use crate::memory::MemoryStore;
@@ -69,6 +70,7 @@ use crate::store::Store;
 #[derive(Clone)]
 pub struct Majority {
     shared: Arc<Shared>,
+    handles: Handles,
 }
 
 /// How a [`Majority`] is made: [`Majority::builder`].
@@ -246,7 +248,11 @@ impl Majority {
             Ok(_) if wanted.is_too_short() => Acquire::over(Err(LockError::LeaseTooShort)),
             Ok(key) => {
                 let (shared, name) = (self.shared.clone(), name.into());
-                Acquire::new(first, async move { acquire(shared, key, name, wanted).await })
+                let handed = |guard: &mut MajorityGuard, handles: &Handles| {
+                    guard.handles = Some(handles.clone());
+                };
+                let asking = async move { acquire(shared, key, name, wanted).await };
+                Acquire::by(first, self.handles.clone(), handed, asking)
             }
         }
     }
@@ -353,7 +359,7 @@ impl MajorityBuilder {
         is_odd(stores.len())?;
         let quarantine = self.quarantine.unwrap_or(self.each.leased());
         let answer = self.each.answer();
-        let clients = self.each.over_all(stores).map_err(MajorityError::Client)?;
+        let (clients, handles) = self.each.over_all(stores).map_err(MajorityError::Client)?;
         let node = |client| Node { client, known: Mutex::default() };
         let nodes = clients.into_iter().map(node).collect();
         let shared = Arc::new(Shared { nodes, quarantine, answer });
@@ -361,7 +367,7 @@ impl MajorityBuilder {
         let all = shared.clone();
         shared.nodes[0].client.io.spawn(async move { promise.keep(all.meet().await) });
         match reply.wait() {
-            Ok(met) => met.map(|()| Majority { shared }),
+            Ok(met) => met.map(|()| Majority { shared, handles }),
             Err(error) => Err(MajorityError::Client(ConnectError::System(error.to_string()))),
         }
     }
@@ -502,7 +508,7 @@ impl Asking {
         let (shared, under_way) = (self.shared.clone(), self.under_way.clone());
         let op = Op { key: self.key.clone(), places: 1, step };
         under_way[node].fetch_add(1, Relaxed);
-        shared.nodes[0].client.io.clone().spawn(async move {
+        shared.nodes[0].client.clone().spawn(async move {
             let (answer, late) = shared.nodes[node].client.call(&op, until).await;
             if !late {
                 under_way[node].fetch_sub(1, Relaxed);
@@ -607,7 +613,7 @@ async fn acquire(
             Ok((seat, fence, sent)) => {
                 let renewed = wanted.lease.is_none();
                 let held = Held::begin(seat, name, fence, sent, lease, renewed);
-                return Ok(MajorityGuard { held: Some(held) });
+                return Ok(MajorityGuard { held: Some(held), handles: None });
             }
             Err(gathered) => gathered,
         };
@@ -775,6 +781,8 @@ async fn keep(held: Weak<Held>, fence: u64, lease: Duration, sent: Instant, rene
 pub struct MajorityGuard {
     /// Until it is released.
     held: Option<Arc<Held>>,
+    /// After the hold. None: it was not handed out yet.
+    handles: Option<Handles>,
 }
 
 impl MajorityGuard {
@@ -827,8 +835,8 @@ impl MajorityGuard {
     pub fn release(mut self) -> Reply<Result<(), ReleaseError>> {
         let (promise, reply) = promise();
         if let Some(held) = self.held.take() {
-            let io = held.seat.ask.shared.nodes[0].client.io.clone();
-            io.spawn(release(held, promise));
+            let client = held.seat.ask.shared.nodes[0].client.clone();
+            client.spawn(release(held, promise));
         }
         reply
     }

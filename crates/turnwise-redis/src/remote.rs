@@ -13,9 +13,11 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::admission::Admission;
+use crate::business::{Business, Handles, Owned};
 use crate::error::{ConnectError, StoreError};
 use crate::lock::Locks;
 use crate::memory::MemoryStore;
@@ -34,6 +36,11 @@ use crate::ticket::Tickets;
 /// It has a number that no other client has, and a thread of its own, which ends when the last
 /// clone, and the last guard, are dropped.
 ///
+/// The last of them to be dropped waits until the store has been told of all that was given back, for
+/// 200 ms at most: so a lock whose guard is dropped as `main` ends is free. A program that ends by
+/// [`std::process::exit`], or that keeps its client in a `static`, drops nothing: it calls
+/// [`flush`](Self::flush).
+///
 /// # Examples
 /// ```
 /// use turnwise_redis::Remote;
@@ -47,7 +54,7 @@ use crate::ticket::Tickets;
 /// ```
 #[derive(Clone)]
 pub struct Remote {
-    pub(crate) client: Arc<Client>,
+    client: Owned,
 }
 
 /// How a client is made: [`Remote::builder`].
@@ -115,6 +122,24 @@ impl Remote {
         Admission::new(self.client.clone(), name, limit)
     }
 
+    /// Waits until the store has been told of all that was given back before: guards that were dropped,
+    /// requests that were given up. May block, for so long at most. False: something is not told yet.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_redis::Remote;
+    ///
+    /// let remote = Remote::in_memory();
+    /// drop(remote.locks().lock("order 7").wait()?);
+    /// assert!(remote.flush(Duration::from_secs(1)));
+    /// // Now `std::process::exit` leaves nothing held.
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn flush(&self, limit: Duration) -> bool {
+        self.client.business.wait(limit)
+    }
+
     /// Jobs that run once per tick.
     pub fn ticks(&self) -> Ticks {
         Ticks::new(self.client.clone())
@@ -123,7 +148,7 @@ impl Remote {
 
 impl fmt::Debug for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Client { id, store, .. } = &*self.client;
+        let Client { id, store, .. } = &**self.client;
         f.debug_struct("Remote").field("client", id).field("store", store).finish_non_exhaustive()
     }
 }
@@ -186,22 +211,25 @@ impl RemoteBuilder {
     /// # Errors
     /// [`ConnectError::Prefix`], [`ConnectError::System`].
     pub fn over(self, store: impl Store) -> Result<Remote, ConnectError> {
-        let mut clients = self.over_all(vec![Arc::new(store)])?;
-        Ok(Remote { client: clients.remove(0) })
+        let (mut clients, handles) = self.over_all(vec![Arc::new(store)])?;
+        Ok(Remote { client: Owned::new(clients.remove(0), handles) })
     }
 
     /// A client of each store, with one thread for all.
     pub(crate) fn over_all(
         self,
         stores: Vec<Arc<dyn Store>>,
-    ) -> Result<Vec<Arc<Client>>, ConnectError> {
+    ) -> Result<(Vec<Arc<Client>>, Handles), ConnectError> {
         let prefix = self.checked_prefix()?;
         let system = |error: &dyn fmt::Display| ConnectError::System(error.to_string());
         let (stop, stopped) = oneshot::channel::<()>();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| system(&error))?;
         let io = runtime.handle().clone();
+        let business = Arc::new(Business::default());
+        let here = business.clone();
         let run = move || {
+            here.runs_here();
             // It ends when the client does, and what has been said by then is sent.
             let _ = runtime.block_on(stopped);
         };
@@ -229,13 +257,15 @@ impl RemoteBuilder {
                     settings: self.clone(),
                     store,
                     io: io.clone(),
+                    business: business.clone(),
                     rooms: Mutex::default(),
                     tickets: Mutex::default(),
                     _stop: stop.clone(),
                 }
             }))
         };
-        stores.into_iter().map(client).collect()
+        let clients = stores.into_iter().map(client).collect::<Result<_, ConnectError>>()?;
+        Ok((clients, Handles::new(&business)))
     }
 
     pub(crate) fn checked_prefix(&self) -> Result<String, ConnectError> {
@@ -262,6 +292,7 @@ pub(crate) struct Client {
     settings: RemoteBuilder,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) io: Handle,
+    business: Arc<Business>,
     rooms: Mutex<Rooms>,
     tickets: Mutex<Tickets>,
     /// The thread ends when this is dropped, and all others'.
@@ -277,6 +308,15 @@ impl Client {
     pub(crate) fn token(&self) -> Token {
         // Numbers have to differ, no more.
         Token::new(&self.id, self.requests.fetch_add(1, Relaxed))
+    }
+
+    /// Spawns a task on the client's thread that the program's end waits for: one that tells the store
+    /// of something.
+    pub(crate) fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        self.business.spawn(&self.io, task)
     }
 
     /// The lease of what is asked for without one.

@@ -174,7 +174,7 @@ impl Drop for Seat {
         self.client.rooms().seats.remove(&self.token);
         if let Some(op) = self.leaving() {
             let client = self.client.clone();
-            self.client.io.spawn(async move {
+            self.client.spawn(async move {
                 let until = client.patience();
                 // If it cannot be told, the place or the lease runs out by itself.
                 let _ = client.call(&op, until).await;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use turnwise::{Reply, promise};
 use turnwise_locks::Limits;
 
+use crate::business::Owned;
 use crate::error::LockError;
 use crate::lock::{Acquire, Guard, Wanted, acquire};
 use crate::name::NameError;
-use crate::remote::Client;
 use crate::rooms::Seat;
 use crate::step::{Answer, Op, Step};
 
@@ -66,7 +66,7 @@ impl std::error::Error for SlotsError {}
 /// ```
 #[derive(Clone)]
 pub struct Slots {
-    client: Arc<Client>,
+    client: Owned,
     key: String,
     name: Arc<str>,
     places: u32,
@@ -85,7 +85,7 @@ pub struct SlotsInfo {
 }
 
 impl Slots {
-    pub(crate) fn new(client: Arc<Client>, name: &str, places: u32) -> Result<Self, SlotsError> {
+    pub(crate) fn new(client: Owned, name: &str, places: u32) -> Result<Self, SlotsError> {
         match places {
             0 => return Err(SlotsError::NoPlaces),
             places if places > MOST => return Err(SlotsError::TooMany { places }),
@@ -108,7 +108,7 @@ impl Slots {
         }
         let seat = Seat::take(&self.client, &self.key, self.places, None);
         let name = self.name.clone();
-        Acquire::new(&self.client, async move { acquire(seat, name, wanted).await })
+        Acquire::guard(&self.client, async move { acquire(seat, name, wanted).await })
     }
 
     /// Takes a place away from whoever holds it: the next is let in, the holder learns of it. False:
@@ -139,8 +139,8 @@ impl Slots {
     ) -> Reply<Result<R, LockError>> {
         let (promise, reply) = promise();
         let op = Op { key: self.key.clone(), places: self.places, step };
-        let client = self.client.clone();
-        self.client.io.spawn(async move {
+        let client = Arc::clone(&self.client);
+        self.client.spawn(async move {
             let answer = client.call(&op, client.patience()).await.0;
             promise.keep(answer.map(read).map_err(Into::into));
         });

@@ -10,10 +10,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use turnwise_locks::{StepZero, TickNumber};
 
+use crate::business::{Handles, Owned};
 use crate::error::LockError;
 use crate::lock::{Acquire, Guard, Hold};
 use crate::name::NameError;
-use crate::remote::Client;
 use crate::rooms::Seat;
 use crate::step::{Answer, Step};
 
@@ -34,13 +34,13 @@ use crate::step::{Answer, Step};
 /// ```
 #[derive(Clone)]
 pub struct Ticks {
-    client: Arc<Client>,
+    client: Owned,
 }
 
 /// A job, and when its ticks begin: [`Ticks::job`]. Clones are the same job.
 #[derive(Clone)]
 pub struct Job {
-    client: Arc<Client>,
+    client: Owned,
     key: String,
     name: Arc<str>,
     every: Duration,
@@ -98,7 +98,7 @@ pub struct JobRun {
 }
 
 impl Ticks {
-    pub(crate) fn new(client: Arc<Client>) -> Self {
+    pub(crate) fn new(client: Owned) -> Self {
         Ticks { client }
     }
 
@@ -138,31 +138,44 @@ impl Job {
     /// The run is renewed until it is dropped. If its client dies, the tick is not run again, and
     /// the next one is free when the client's [lease](crate::RemoteBuilder::lease) is over.
     pub fn attend(&self) -> Acquire<Attendance> {
-        let job = self.clone();
-        Acquire::new(&self.client, async move { job.try_take().await })
-    }
-
-    async fn try_take(self) -> Result<Attendance, LockError> {
-        let seat = Seat::take(&self.client, &self.key, 1, None);
-        let Job { every, offset, overlap, .. } = self;
-        let (token, lease) = (seat.token.clone(), self.client.lease());
-        let op = seat.op(Step::Attend { token, every, offset, lease, overlap });
-        let sent = Instant::now();
-        seat.begins();
-        let (answer, late) = self.client.call(&op, self.client.patience()).await;
-        seat.answered(late, false);
-        Ok(match answer? {
-            Answer::Mine { tick, fence } => {
-                let guard = Hold::begin(&seat, self.name, fence, sent);
-                Attendance::Mine(JobRun { tick: TickNumber(tick), guard })
+        let handed = |attendance: &mut Attendance, handles: &Handles| {
+            if let Attendance::Mine(run) = attendance {
+                run.guard.handed(handles);
             }
-            Answer::StillRunning { tick, next } => {
-                Attendance::StillRunning { tick: TickNumber(tick), next }
-            }
-            Answer::Taken { next } => Attendance::Taken { next },
-            _ => return Err(LockError::Closed),
+        };
+        let (client, key, name) = (Arc::clone(&self.client), self.key.clone(), self.name.clone());
+        let Job { every, offset, overlap, .. } = *self;
+        Acquire::new(&self.client, handed, async move {
+            let seat = Seat::take(&client, &key, 1, None);
+            take(seat, name, (every, offset, overlap)).await
         })
     }
+}
+
+/// Takes a tick.
+async fn take(
+    seat: Arc<Seat>,
+    name: Arc<str>,
+    (every, offset, overlap): (Duration, Duration, bool),
+) -> Result<Attendance, LockError> {
+    let client = &seat.client;
+    let (token, lease) = (seat.token.clone(), client.lease());
+    let op = seat.op(Step::Attend { token, every, offset, lease, overlap });
+    let sent = Instant::now();
+    seat.begins();
+    let (answer, late) = client.call(&op, client.patience()).await;
+    seat.answered(late, false);
+    Ok(match answer? {
+        Answer::Mine { tick, fence } => {
+            let guard = Hold::begin(&seat, name, fence, sent);
+            Attendance::Mine(JobRun { tick: TickNumber(tick), guard })
+        }
+        Answer::StillRunning { tick, next } => {
+            Attendance::StillRunning { tick: TickNumber(tick), next }
+        }
+        Answer::Taken { next } => Attendance::Taken { next },
+        _ => return Err(LockError::Closed),
+    })
 }
 
 impl JobRun {

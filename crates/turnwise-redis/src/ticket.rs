@@ -204,7 +204,7 @@ impl Drop for Ticket {
         self.client.tickets().all.remove(&self.claim.token);
         if self.sent.swap(false, Relaxed) {
             let (client, op) = (self.client.clone(), self.desk.op(self.cancel().0));
-            self.client.io.spawn(async move {
+            self.client.spawn(async move {
                 // If it cannot be told, the seat or the lease runs out by itself.
                 let _ = client.call(&op, client.patience()).await;
             });

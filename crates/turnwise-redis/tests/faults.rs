@@ -240,3 +240,77 @@ fn a_server_that_is_gone_for_good_is_told_to_those_who_wait() {
     let told = waits.wait();
     assert!(matches!(told, Err(LockError::Store(_))), "{told:?}");
 }
+
+/// Not a test: what ends as `main` does, after all that it had is dropped.
+#[test]
+fn short_program() {
+    let (Ok(url), Ok(how)) = (env::var("PROGRAM_AT"), env::var("PROGRAM")) else { return };
+    let body = || {
+        let remote = Remote::connect(&url).unwrap();
+        let locks = remote.locks();
+        match &*how {
+            "guard last" => {
+                drop(remote);
+                let _guard = locks.lock("a").wait().unwrap();
+                drop(locks);
+            }
+            "guard first" => drop(locks.lock("a").wait().unwrap()),
+            "release" => drop(locks.lock("a").wait().unwrap().release()),
+            "answer not taken" => {
+                let mut asked = locks.lock("a");
+                until("it is there", || asked.is_ready());
+                assert!(asked.wait_timeout(Duration::ZERO).is_some());
+                let _asked = locks.lock("a");
+            }
+            "run" => {
+                let hourly = remote.ticks().job("a", Duration::from_secs(3600)).unwrap();
+                drop(hourly.attend().wait().unwrap());
+            }
+            "seat" => {
+                let desk = remote.admission("a", 1).unwrap();
+                drop(desk.reserve("ada").wait().unwrap());
+            }
+            "flush" => {
+                drop(locks.lock("a").wait().unwrap());
+                assert!(remote.flush(Duration::from_secs(10)));
+                std::process::exit(0);
+            }
+            "panics" => {
+                let _guard = locks.lock("a").wait().unwrap();
+                panic!("as it was to");
+            }
+            how => unreachable!("{how}"),
+        }
+    };
+    let _ = std::panic::catch_unwind(body);
+    std::process::exit(0);
+}
+
+#[test]
+fn guard_dropped_at_the_end_of_main_is_given_back() {
+    for how in [
+        "guard last",
+        "guard first",
+        "release",
+        "answer not taken",
+        "run",
+        "seat",
+        "flush",
+        "panics",
+    ] {
+        for round in 0..4 {
+            let server = Server::start();
+            let mut command = Command::new(env::current_exe().unwrap());
+            command.args(["short_program", "--exact"]).env("PROGRAM_AT", server.url());
+            let ended = command.env("PROGRAM", how).stderr(Stdio::null()).output().unwrap();
+            assert!(ended.status.success(), "{how}: {ended:?}");
+            let remote = Remote::connect(&server.url()).unwrap();
+            let info = remote.locks().info("a").wait().unwrap().unwrap();
+            assert_eq!((info.holder, info.waiting), (None, 0), "{how}, round {round}");
+            assert_eq!(server.ask("HSTRLEN turnwise:{tick:a} t1"), ":0", "{how}, round {round}");
+            let reserved =
+                remote.admission("a", 1).unwrap().info().wait().unwrap().unwrap().reserved;
+            assert_eq!(reserved, 0, "{how}, round {round}");
+        }
+    }
+}
