@@ -103,6 +103,11 @@ impl Record {
         }
     }
 
+    /// Nobody is known to wait.
+    pub(crate) fn forget_queue(&mut self) {
+        self.queue.clear();
+    }
+
     fn settle(&mut self, now: u64, places: u32, notices: &mut Vec<Notice>) {
         self.holders.retain(|_, holder| holder.until > now);
         while let Some(place) = self.free(places) {
@@ -232,7 +237,9 @@ impl Record {
             return Answer::Gone;
         }
         let (since, every) = (now.saturating_sub(offset), every.max(1));
-        let (tick, next) = (since / every, Duration::from_micros(every - since % every));
+        // The tick whose beginning is nearest: clocks that call early, and late, mean the same one.
+        let tick = since.saturating_add(every / 2) / every;
+        let next = Duration::from_micros((tick + 1).saturating_mul(every) - since);
         let last = self.ticks.saturating_sub(1);
         if let Some((_, holder)) = self.holding(token) {
             return Answer::Mine { tick: last, fence: holder.fence };

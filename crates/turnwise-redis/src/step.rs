@@ -110,7 +110,7 @@ pub enum Step {
     },
     /// Looks at it.
     Look,
-    /// Takes the tick that it is now, if nobody has.
+    /// Takes the tick whose beginning is nearest, if nobody has.
     Attend {
         /// The request.
         token: Token,
@@ -187,14 +187,14 @@ pub enum Answer {
     },
     /// To `Attend`: somebody has taken the tick.
     Taken {
-        /// The next begins in so long.
+        /// The one after it begins in so long.
         next: Duration,
     },
     /// To `Attend`: an earlier run is under way.
     StillRunning {
         /// The tick of that run.
         tick: u64,
-        /// The next begins in so long.
+        /// The one after it begins in so long.
         next: Duration,
     },
     /// To `Desk`.

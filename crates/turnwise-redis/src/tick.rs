@@ -1,7 +1,8 @@
 //! Jobs that run once per tick, whichever machine tries first.
 //!
 //! The tick is the store's: its clock says which one it is, and it writes down the last one that was
-//! taken. So neither a contender that comes late, nor one whose clock goes wrong, runs it twice.
+//! taken. An attempt is for the tick whose beginning is nearest, so contenders whose clocks call them
+//! a little early and a little late contend for the same one: neither runs it twice, nor is one left out.
 
 use std::fmt;
 use std::sync::Arc;
@@ -77,14 +78,14 @@ pub enum Attendance {
     Mine(JobRun),
     /// Somebody has run it in this tick, or does.
     Taken {
-        /// The next tick begins in so long.
+        /// The tick after it begins in so long.
         next: Duration,
     },
     /// A run of an earlier tick is under way.
     StillRunning {
         /// Of that one.
         tick: TickNumber,
-        /// The next tick begins in so long.
+        /// The tick after it begins in so long.
         next: Duration,
     },
 }
@@ -105,6 +106,11 @@ impl Ticks {
     /// A job whose ticks begin each `every`, counted from the Unix epoch on the store's clock.
     /// Nothing is sent.
     ///
+    /// An attempt belongs to the tick whose beginning is nearest: from half of `every` before it to half
+    /// after it. Contenders that are called at a tick's beginning, as by cron, agree on it although
+    /// their clocks differ. [`OncePerTick`](turnwise_locks::OncePerTick) in process has one clock, and
+    /// counts from a tick's beginning to the next.
+    ///
     /// # Errors
     /// [`JobError`].
     pub fn job(&self, name: &str, every: Duration) -> Result<Job, JobError> {
@@ -119,7 +125,8 @@ impl Ticks {
 }
 
 impl Job {
-    /// Ticks begin so long later: three hours after midnight.
+    /// Ticks begin so long later: three hours after midnight. Contenders that are called at another time
+    /// of the hour say which: clocks may differ by less than half of `every` around it.
     #[must_use]
     pub fn offset(self, offset: Duration) -> Self {
         Job { offset, ..self }
@@ -132,7 +139,8 @@ impl Job {
         Job { overlap: true, ..self }
     }
 
-    /// Takes the tick that it is now, if nobody has: the first of all who try, on whatever machine.
+    /// Takes the tick whose beginning is nearest, if nobody has: the first of all who try, on whatever
+    /// machine.
     /// Waits for no run; the answer comes from the store.
     ///
     /// The run is renewed until it is dropped. If its client dies, the tick is not run again, and

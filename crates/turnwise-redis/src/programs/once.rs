@@ -11,8 +11,10 @@ use turnwise_redis::{Attendance, Remote};
 /// Runs a command once per tick, on one machine of all that try.
 ///
 /// Put the same line into each machine's cron. Ticks are counted from the
-/// Unix epoch on the server's clock. The command finds the number of its run in
-/// TURNWISE_FENCE.
+/// Unix epoch on the server's clock, and an attempt is for the tick whose
+/// beginning is nearest: machines that are early and late mean the same one.
+/// If cron's line is not for full multiples of EVERY, say so by --offset.
+/// The command finds the number of its run in TURNWISE_FENCE.
 ///
 /// Exit codes: the command's own; 0 if another machine has the tick, or a run
 /// of an earlier tick is under way (see --missed); 69 if no server answers, 70
@@ -27,7 +29,7 @@ struct Arguments {
     /// From one tick to the next
     #[arg(long, value_name = "TIME", value_parser = common::time)]
     every: Duration,
-    /// Ticks begin so long later
+    /// Ticks begin so long later: when cron calls
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = common::time)]
     offset: Duration,
     /// The exit code if the command does not run
@@ -43,7 +45,7 @@ struct Arguments {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = common::time)]
     grace: Duration,
     /// The server
-    #[arg(long, env = "REDIS_URL", default_value = "redis://127.0.0.1/")]
+    #[arg(long, env = "REDIS_URL", hide_env_values = true, default_value = "redis://127.0.0.1/")]
     url: String,
     /// What all keys begin with
     #[arg(long, default_value = "turnwise")]

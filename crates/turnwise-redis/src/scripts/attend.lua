@@ -1,4 +1,4 @@
--- Takes the tick that it is now, if nobody has.
+-- Takes the tick whose beginning is nearest, if nobody has.
 --
 -- KEYS[3]  there if the request was given up for good
 -- ARGV[3]  token   ARGV[4]  every   ARGV[5]  offset   ARGV[6]  lease   ARGV[7]  1: runs may overlap
@@ -8,7 +8,8 @@
 if redis.call('EXISTS', KEYS[3]) == 1 then return {-1} end
 local token, every, lease = ARGV[3], math.max(tonumber(ARGV[4]), 1), tonumber(ARGV[6])
 local since = math.max(now - ARGV[5], 0)
-local tick, left = math.floor(since / every), every - since % every
+local tick = math.floor((since + math.floor(every / 2)) / every)
+local left = (tick + 1) * every - since
 local ticks = tonumber(redis.call('HGET', K, 'n')) or 0
 local last = math.max(ticks - 1, 0)
 local i = holding(token)
