@@ -82,6 +82,22 @@ impl Default for MemoryStore {
     }
 }
 
+impl MemoryStore {
+    /// Forgets a record, or its queue alone: what `DEL` of the key does in a server. For tests.
+    #[doc(hidden)]
+    pub fn forget_key(&self, key: &str) {
+        let mut tables = self.tables();
+        match key.strip_suffix(":q") {
+            Some(key) => {
+                if let Some(record) = tables.records.get_mut(key) {
+                    record.forget_queue();
+                }
+            }
+            None => drop(tables.records.remove(key)),
+        }
+    }
+}
+
 impl Store for MemoryStore {
     fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
         Box::pin(async move {

@@ -314,3 +314,16 @@ fn guard_dropped_at_the_end_of_main_is_given_back() {
         }
     }
 }
+
+#[test]
+fn waiter_is_let_in_after_the_key_was_deleted_by_hand() {
+    let server = Server::start();
+    let [first, second] = [(); 2].map(|()| builder().connect(&server.url()).unwrap().locks());
+    let held = first.lock("a").wait().unwrap();
+    let mut waits = [(); 2].map(|()| second.lock("a"));
+    until("they wait", || first.info("a").wait().unwrap().unwrap().waiting == 2);
+    assert_eq!(server.ask("DEL turnwise:{lock:a}"), ":1");
+    until("one is let in", || waits.iter().any(|waits| waits.is_ready()));
+    let next = waits.iter_mut().find_map(|waits| waits.wait_timeout(Duration::ZERO)).unwrap();
+    assert!(next.unwrap().fence() > held.fence());
+}

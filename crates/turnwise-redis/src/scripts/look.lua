@@ -1,7 +1,8 @@
 -- What is known of it.
 --
 -- {fence, waiting, (place, so long its lease lasts, token)...}
-local answer = {f, redis.call('ZCARD', Q)}
+-- What is left of a queue whose record is gone does not wait.
+local answer = {f, k and redis.call('ZCARD', Q) or 0}
 for i = 1, places do
   if t[i] then
     local n = #answer

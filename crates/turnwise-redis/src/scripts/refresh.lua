@@ -9,7 +9,7 @@ for i = 4, #ARGV do
   local token, standing = ARGV[i], 0
   if holding(token) then
     standing = 2
-  elseif redis.call('ZSCORE', Q, token) then
+  elseif k and redis.call('ZSCORE', Q, token) then
     redis.call('HSET', K, 'a:' .. token, till)
     standing, any = 1, true
   end
