@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo, ProtocolVersion, PushInfo,
     PushKind, RedisError, RedisResult, ServerErrorKind, Value,
@@ -85,7 +86,10 @@ impl RedisStore {
         let wrong = |error: RedisError| ConnectError::Url(error.to_string());
         let info = url.into_connection_info().map_err(wrong)?;
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let client = Client::open(info.set_redis_settings(settings)).map_err(wrong)?;
+        // Requests of several threads do not wait for each other's answers.
+        let tcp = TcpSettings::default().set_nodelay(true);
+        let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
+        let client = Client::open(info).map_err(wrong)?;
         Ok(RedisStore {
             client,
             scripts: Scripts::new(),
@@ -304,5 +308,17 @@ impl Store for RedisStore {
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore").field("channels", &self.channels).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_do_not_wait_for_other_answers() {
+        let patience = Duration::from_secs(1);
+        let store = RedisStore::new("redis://127.0.0.1/", "t", patience).unwrap();
+        assert!(store.client.get_connection_info().tcp_settings().nodelay());
     }
 }
