@@ -196,3 +196,14 @@ fn bad_usage_is_told_in_a_line() {
         assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
     }
 }
+
+#[test]
+fn help_does_not_print_the_password() {
+    for name in ["lock", "once", "raffle-cluster"] {
+        let mut asked = program(name);
+        let asked = asked.env("REDIS_URL", "redis://:secret@127.0.0.1/").arg("--help");
+        let help = String::from_utf8(asked.output().unwrap().stdout).unwrap();
+        assert!(help.contains("REDIS_URL"), "{help}");
+        assert!(!help.contains("secret"), "{help}");
+    }
+}

@@ -37,7 +37,7 @@ struct Arguments {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = common::time)]
     grace: Duration,
     /// The server
-    #[arg(long, env = "REDIS_URL", default_value = "redis://127.0.0.1/")]
+    #[arg(long, env = "REDIS_URL", hide_env_values = true, default_value = "redis://127.0.0.1/")]
     url: String,
     /// What all keys begin with
     #[arg(long, default_value = "turnwise")]
