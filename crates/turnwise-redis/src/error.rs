@@ -19,6 +19,57 @@ pub enum Effect {
     Unknown,
 }
 
+/// Why a store refused: see [`StoreError::Refused`].
+///
+/// # Examples
+/// ```
+/// use turnwise_redis::{LockError, Refusal, StoreError};
+///
+/// fn is_full(error: &LockError) -> bool {
+///     matches!(error, LockError::Store(StoreError::Refused { refusal: Refusal::Full, .. }))
+/// }
+/// assert!(!is_full(&LockError::Busy));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Its memory is full (`OOM`). Goes by.
+    Full,
+    /// It cannot write to its disk (`MISCONF`). Goes by.
+    NotSaving,
+    /// It has fewer replicas than it is to have (`NOREPLICAS`). Goes by.
+    TooFewReplicas,
+    /// It has as many clients as it takes. Goes by.
+    TooManyClients,
+    /// It knows no such user, or that one must not do this (`NOAUTH`, `WRONGPASS`, `NOPERM`).
+    Denied,
+    /// The key is on another node of a cluster (`MOVED`, `ASK`, `CROSSSLOT`).
+    Elsewhere,
+    /// Something else.
+    Other,
+}
+
+impl Refusal {
+    /// What an answer with this code and this text is.
+    pub(crate) fn of(code: Option<&str>, text: &str) -> Self {
+        match code {
+            Some("OOM") => Refusal::Full,
+            Some("MISCONF") => Refusal::NotSaving,
+            Some("NOREPLICAS") => Refusal::TooFewReplicas,
+            Some("NOAUTH" | "WRONGPASS" | "NOPERM") => Refusal::Denied,
+            Some("MOVED" | "ASK" | "CROSSSLOT") => Refusal::Elsewhere,
+            _ if text.contains("max number of clients") => Refusal::TooManyClients,
+            _ => Refusal::Other,
+        }
+    }
+
+    /// May it be over soon, without anybody's doing at this client?
+    pub fn goes_by(self) -> bool {
+        use Refusal::{Full, NotSaving, TooFewReplicas, TooManyClients};
+        matches!(self, Full | NotSaving | TooFewReplicas | TooManyClients)
+    }
+}
+
 /// Why a store did not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -35,8 +86,15 @@ pub enum StoreError {
         /// Did the step happen?
         effect: Effect,
     },
-    /// It answered that it will not: it is full, a replica, it does not permit it.
-    Refused(String),
+    /// It answered that it will not, and has done nothing.
+    Refused {
+        /// What kind of refusal it is.
+        refusal: Refusal,
+        /// What was asked of it: `acquire`, `renew`, ..; `connect`, before the first step.
+        step: &'static str,
+        /// Why, in its own words.
+        why: String,
+    },
     /// It is none that this can be kept in.
     WrongStore {
         /// What it would have to be.
@@ -47,7 +105,11 @@ pub enum StoreError {
 impl StoreError {
     /// May the step be repeated, for it may succeed then?
     pub fn is_transient(&self) -> bool {
-        matches!(self, StoreError::Unreachable { .. } | StoreError::TimedOut { .. })
+        match self {
+            StoreError::Unreachable { .. } | StoreError::TimedOut { .. } => true,
+            StoreError::Refused { refusal, .. } => refusal.goes_by(),
+            StoreError::WrongStore { .. } => false,
+        }
     }
 }
 
@@ -66,7 +128,9 @@ impl fmt::Display for StoreError {
             StoreError::TimedOut { effect: Effect::Unknown } => {
                 f.write_str("the store did not answer in time; whether it happened is unknown")
             }
-            StoreError::Refused(why) => write!(f, "the store refused: {why}"),
+            StoreError::Refused { step, why, .. } => {
+                write!(f, "the store refused to {step}: {why}")
+            }
             StoreError::WrongStore { needs } => write!(f, "the store does not do: {needs}"),
         }
     }

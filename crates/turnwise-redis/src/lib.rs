@@ -23,7 +23,7 @@ mod tick;
 mod ticket;
 
 pub use admission::{Admission, AdmissionInfo, Admitted, Reservation, Row};
-pub use error::{ConnectError, Effect, LockError, ReleaseError, StoreError};
+pub use error::{ConnectError, Effect, LockError, Refusal, ReleaseError, StoreError};
 pub use lock::{Acquire, Guard, LockInfo, Locks, Lost};
 pub use majority::{Majority, MajorityBuilder, MajorityError, MajorityGuard, Votes};
 pub use memory::MemoryStore;

@@ -368,7 +368,13 @@ impl Client {
                     return (Err(StoreError::TimedOut { effect }), true);
                 }
             };
-            late = true;
+            // What is refused has had no effect.
+            if !matches!(error, StoreError::Refused { .. }) {
+                late = true;
+            } else if matches!(op.step, Step::Acquire { alive: None, .. }) {
+                // It is not to wait.
+                return (Err(error), late);
+            }
             // Not all at once, after a server has come back.
             let mut byte = [0];
             let _ = getrandom::fill(&mut byte);

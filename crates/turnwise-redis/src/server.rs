@@ -13,7 +13,7 @@ use redis::{
     PushKind, RedisError, RedisResult, ServerErrorKind, Value,
 };
 
-use crate::error::{ConnectError, Effect, StoreError};
+use crate::error::{ConnectError, Effect, Refusal, StoreError};
 use crate::scripts::{self, Scripts};
 use crate::step::{Answer, Notice, Op, Token};
 use crate::store::{Called, Life, NoticeSink, Store};
@@ -112,7 +112,7 @@ impl RedisStore {
         *slot = None;
         let connected = tokio::time::timeout(self.patience, self.connect()).await;
         let late = |_| self.unreachable(format!("no answer in {:?}", self.patience));
-        let link = connected.map_err(late)?.map_err(|failure| self.failed(failure))?;
+        let link = connected.map_err(late)?.map_err(|failure| self.failed(failure, "connect"))?;
         *slot = Some(link.clone());
         drop(slot);
         *self.failing.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -137,11 +137,6 @@ impl RedisStore {
         let mut connection =
             self.client.get_multiplexed_async_connection_with_config(&config).await?;
         let life = suits(&mut connection).await?;
-        let mut loading = redis::pipe();
-        for text in self.scripts.texts() {
-            loading.cmd("SCRIPT").arg("LOAD").arg(text).ignore();
-        }
-        loading.query_async::<()>(&mut connection).await?;
         for (client, _) in self.listeners.all() {
             connection.subscribe(format!("{}{client}", self.channels)).await?;
         }
@@ -150,10 +145,11 @@ impl RedisStore {
     }
 
     async fn attempt(&self, op: &Op) -> Result<Answer, StoreError> {
-        let mut loaded = false;
+        // By its name first; as a whole, if the server does not know it, or has been made forget it.
+        let mut whole = false;
         loop {
             let mut link = self.link().await?;
-            let command = self.scripts.command(&self.channels, op);
+            let command = self.scripts.command(&self.channels, op, whole);
             let sent = link.connection.send_packed_command(&command);
             let Ok(reply) = tokio::time::timeout(self.patience, sent).await else {
                 // The next ones do not stand behind it.
@@ -162,23 +158,22 @@ impl RedisStore {
             };
             let failure = match reply.and_then(Value::extract_error) {
                 Ok(value) => return scripts::answer(&op.step, value),
-                Err(error) if is_no_script(&error) && !loaded => {
-                    // Somebody has flushed them.
-                    loaded = true;
-                    link.broken.store(true, Relaxed);
+                Err(error) if is_no_script(&error) && !whole => {
+                    whole = true;
                     continue;
                 }
                 Err(error) => Failure::Redis(error),
             };
-            let error = self.failed(failure);
-            if error.is_transient() {
+            let error = self.failed(failure, op.step.name());
+            // What it refuses, it refuses over a connection that works.
+            if error.is_transient() && !matches!(error, StoreError::Refused { .. }) {
                 link.broken.store(true, Relaxed);
             }
             return Err(error);
         }
     }
 
-    fn failed(&self, failure: Failure) -> StoreError {
+    fn failed(&self, failure: Failure, step: &'static str) -> StoreError {
         let error = match failure {
             Failure::Wrong(needs) => return StoreError::WrongStore { needs },
             Failure::Replica => return self.unreachable("a replica, which takes no writes".into()),
@@ -195,11 +190,15 @@ impl RedisStore {
             ErrorKind::RESP3NotSupported => {
                 StoreError::WrongStore { needs: "RESP3: Redis 7 or newer".to_owned() }
             }
+            _ if Refusal::of(error.code(), &error.to_string()) != Refusal::Other => {
+                let refusal = Refusal::of(error.code(), &error.to_string());
+                StoreError::Refused { refusal, step, why: error.to_string() }
+            }
             ErrorKind::Io => self.unreachable(error.to_string()),
             // What it says while a script of somebody else's takes its time.
             _ if error.code() == Some("BUSY") => self.unreachable(error.to_string()),
             _ if error.is_connection_dropped() => self.unreachable(error.to_string()),
-            _ => StoreError::Refused(error.to_string()),
+            _ => StoreError::Refused { refusal: Refusal::Other, step, why: error.to_string() },
         }
     }
 

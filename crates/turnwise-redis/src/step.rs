@@ -127,6 +127,23 @@ pub enum Step {
     Desk(DeskStep),
 }
 
+impl Step {
+    /// What it is called where it is refused.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Step::Acquire { .. } => "acquire",
+            Step::Refresh { .. } => "refresh",
+            Step::Renew { .. } => "renew",
+            Step::Confirm { .. } => "confirm",
+            Step::Leave { .. } => "leave",
+            Step::Force { .. } => "force",
+            Step::Look => "look",
+            Step::Attend { .. } => "attend",
+            Step::Desk(step) => step.name(),
+        }
+    }
+}
+
 /// What a step has come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -14,7 +14,8 @@ use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
 use support::proxy::{Fate, Proxy};
 use support::{Server, signal_to, until};
 use turnwise_redis::{
-    ConnectError, Fence, Fenced, Limits, LockError, ReleaseError, Remote, RemoteBuilder, StoreError,
+    ConnectError, Fence, Fenced, Limits, LockError, Refusal, ReleaseError, Remote, RemoteBuilder,
+    StoreError,
 };
 
 const LEASE: Duration = Duration::from_millis(500);
@@ -164,11 +165,15 @@ fn memory_is_full() {
     let locks = builder().connect(&server.url()).unwrap().locks();
     let held = locks.lock("a").wait().unwrap();
     server.ask("CONFIG SET maxmemory 1");
-    let error = locks.lock_within("b", Duration::from_secs(5)).wait().unwrap_err();
-    assert!(
-        matches!(&error, LockError::Store(StoreError::Refused(why)) if why.contains("OOM")),
-        "{error}"
-    );
+    // At once, or at the end of the wait.
+    for wait in [Duration::ZERO, Duration::from_millis(300)] {
+        let error = locks.lock_within("b", wait).wait().unwrap_err();
+        let LockError::Store(StoreError::Refused { refusal, step, .. }) = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!((*refusal, *step), (Refusal::Full, "acquire"));
+        assert!(error.to_string().contains("OOM"), "{error}");
+    }
     // What is held is renewed, and can be given back.
     let began = Instant::now();
     until("it was renewed", || began.elapsed() > LEASE * 2);
@@ -192,9 +197,13 @@ fn servers_that_would_lose_locks_are_refused() {
 
     let locked = Server::with(&["--save", "", "--requirepass", "secret"]);
     let error = refused(&locked);
-    assert!(matches!(error, ConnectError::Store(StoreError::Refused(_))), "{error:?}");
+    let denied = |error| match error {
+        ConnectError::Store(StoreError::Refused { refusal, .. }) => refusal == Refusal::Denied,
+        _ => false,
+    };
+    assert!(denied(error.clone()), "{error:?}");
     let url = |password| format!("redis://:{password}@127.0.0.1:{}/", locked.port);
-    assert!(builder().connect(&url("wrong")).is_err());
+    assert!(denied(builder().connect(&url("wrong")).unwrap_err()));
     drop(builder().connect(&url("secret")).unwrap().locks().lock("a").wait().unwrap());
 }
 
@@ -326,4 +335,47 @@ fn waiter_is_let_in_after_the_key_was_deleted_by_hand() {
     until("one is let in", || waits.iter().any(|waits| waits.is_ready()));
     let next = waits.iter_mut().find_map(|waits| waits.wait_timeout(Duration::ZERO)).unwrap();
     assert!(next.unwrap().fence() > held.fence());
+}
+
+#[test]
+fn scripts_that_are_flushed_again_and_again_harm_nobody() {
+    let server = Server::start();
+    let proxy = Proxy::new(server.port, || Fate::Forward);
+    let locks = builder().connect(&proxy.url()).unwrap().locks();
+    let port = server.port;
+    // Before each step that comes by its name, whether it was loaded anew or not.
+    proxy.then(move || {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.write_all(b"SCRIPT FLUSH\r\n").unwrap();
+        BufReader::new(stream).read_line(&mut String::new()).unwrap();
+        Fate::Forward
+    });
+    for _ in 0..20 {
+        locks.lock("a").wait().unwrap().release().wait().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn refusals_that_go_by_do_not_end_a_wait() {
+    let server = Server::with(&["--save", "", "--maxmemory-policy", "noeviction"]);
+    let locks = builder().connect(&server.url()).unwrap().locks();
+    // Scripts that the server does not know yet are errors, too.
+    locks.lock("a").wait().unwrap().release().wait().unwrap().unwrap();
+    assert_eq!(server.ask("CONFIG RESETSTAT"), "+OK");
+    for (on, off) in [
+        ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),
+        ("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"),
+    ] {
+        assert_eq!(server.ask(on), "+OK");
+        let mut waits = locks.lock_within("a", Duration::from_secs(20));
+        let refused = |server: &Server| {
+            let lines = server.all("INFO errorstats", 3);
+            lines.iter().any(|line| line.contains("OOM") || line.contains("NOREPLICAS"))
+        };
+        until("it was refused", || refused(&server));
+        assert!(waits.wait_timeout(Duration::ZERO).is_none());
+        assert_eq!(server.ask(off), "+OK");
+        drop(waits.wait().unwrap());
+        assert_eq!(server.ask("CONFIG RESETSTAT"), "+OK");
+    }
 }

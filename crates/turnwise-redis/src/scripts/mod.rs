@@ -47,12 +47,8 @@ impl Scripts {
         Scripts { all: records.chain(desks).collect() }
     }
 
-    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
-        self.all.iter().map(|(_, text)| &**text)
-    }
-
-    /// The command that does a step.
-    pub(crate) fn command(&self, channels: &str, op: &Op) -> Cmd {
+    /// The command that does a step: by the script's name, or with all of it.
+    pub(crate) fn command(&self, channels: &str, op: &Op, whole: bool) -> Cmd {
         let index = match &op.step {
             Step::Acquire { .. } => 0,
             Step::Refresh { .. } => 1,
@@ -64,8 +60,9 @@ impl Scripts {
             Step::Confirm { .. } => 7,
             Step::Desk(step) => SOURCES.len() + desk::index(step),
         };
-        let mut cmd = redis::cmd("EVALSHA");
-        cmd.arg(&self.all[index].0);
+        let (name, text) = &self.all[index];
+        let mut cmd = redis::cmd(if whole { "EVAL" } else { "EVALSHA" });
+        cmd.arg(if whole { text } else { name });
         if let Step::Desk(step) = &op.step {
             desk::arguments(&mut cmd, channels, &op.key, step);
             return cmd;

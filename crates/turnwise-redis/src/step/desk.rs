@@ -13,6 +13,22 @@ pub struct DeskStep {
     pub act: DeskAct,
 }
 
+impl DeskStep {
+    /// What it is called where it is refused.
+    pub fn name(&self) -> &'static str {
+        match self.act {
+            DeskAct::Admit { .. } => "admit",
+            DeskAct::Reserve { .. } => "reserve",
+            DeskAct::Keep { .. } => "keep",
+            DeskAct::Confirm { .. } => "confirm",
+            DeskAct::Cancel { .. } => "cancel",
+            DeskAct::Close => "close",
+            DeskAct::Look => "look",
+            DeskAct::Rows { .. } => "rows",
+        }
+    }
+}
+
 /// A request, and the applicant for whom it is made.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Claim {

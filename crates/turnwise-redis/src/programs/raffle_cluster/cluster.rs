@@ -225,7 +225,7 @@ struct Mortal {
 impl Mortal {
     fn lives(&self) -> Result<(), StoreError> {
         match self.dead.load(Relaxed) {
-            true => Err(StoreError::Refused("the client is dead".to_owned())),
+            true => Err(StoreError::WrongStore { needs: "a client that lives".to_owned() }),
             false => Ok(()),
         }
     }
