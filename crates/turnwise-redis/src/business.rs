@@ -4,6 +4,8 @@
 //! - B2: the last handle of a client that a program drops waits until nothing is counted, for
 //!   [`AT_THE_END`] at most. So what is given back as `main` ends reaches the store.
 //! - B3: tasks of the client's thread have no handle: what they make gets one as it is handed out.
+//! - B4: a task that borrows what a program has is counted meanwhile: it may become the last one
+//!   that has it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -38,14 +40,19 @@ impl Business {
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = here;
     }
 
+    /// Something is under way as long as what is returned lives.
+    pub(crate) fn under_way(self: &Arc<Self>) -> UnderWay {
+        *self.count() += 1;
+        UnderWay(self.clone())
+    }
+
     /// Spawns a task that is counted.
     pub(crate) fn spawn<F>(self: &Arc<Self>, io: &Handle, task: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        *self.count() += 1;
         // In this order they are dropped, whenever that is.
-        let all = (task, UnderWay(self.clone()));
+        let all = (task, self.under_way());
         io.spawn(async move {
             let (task, _under_way) = all;
             task.await
@@ -72,7 +79,7 @@ impl Business {
 }
 
 /// Something is under way as long as this lives.
-struct UnderWay(Arc<Business>);
+pub(crate) struct UnderWay(Arc<Business>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {

@@ -8,12 +8,12 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 use turnwise::{AskError, Limit, Promise, Reply, WaitError, promise};
@@ -23,7 +23,7 @@ use crate::business::{Handles, Owned};
 use crate::error::{Effect, LockError, ReleaseError, StoreError};
 use crate::remote::{Client, LONGEST, SHORTEST, after};
 use crate::rooms::Seat;
-use crate::step::{Answer, Op, Step};
+use crate::step::{Answer, Op, Renewal, Step};
 
 /// Fair locks by name: see [`Remote::locks`](crate::Remote::locks). Clones are the same locks.
 ///
@@ -95,6 +95,9 @@ impl Locks {
 
     /// Asks for a lock for an owner: at once, if that holds it already, with the same fence. It is
     /// free when the last guard of its owner is dropped. An owner is of one process.
+    ///
+    /// Of the leases that its guards were asked for with, the longest one counts; while one of them was
+    /// asked for without, the hold is renewed.
     pub fn lock_as(&self, owner: &Owner, name: &str, limits: impl Into<Limits>) -> Acquire<Guard> {
         self.ask(name, Some(owner), limits.into())
     }
@@ -233,18 +236,17 @@ pub(crate) async fn acquire(
         let op = seat.op(Step::Acquire { token: seat.token.clone(), lease, alive });
         news.mark_unchanged();
         let sent = Instant::now();
-        let before = seat.is_late();
         seat.begins();
         let patience = client.patience();
         let until = wanted.until.map_or(patience, |until| until.min(patience));
         let (answer, late) = client.call(&op, until).await;
-        seat.answered(late, before);
+        seat.answered(late);
         match answer {
             Ok(Answer::Granted { fence, place }) => {
                 seat.stands_up();
                 let renewed = wanted.lease.is_none();
                 let hold = Hold::of(&seat, name, (fence, place), sent, lease, renewed);
-                return Ok(Guard { hold: Some(hold), handles: None });
+                return Ok(Guard::of(hold, renewed));
             }
             Ok(Answer::Queued { busy, .. }) => seat.waits(busy),
             Ok(Answer::Busy { .. }) => return Err(LockError::Busy),
@@ -277,7 +279,8 @@ async fn acquire_all(
     }
     if let Some(lease) = wanted.lease {
         for guard in &guards {
-            let renewed = guard.hold().renew(lease, client.patience(), false).await;
+            let (hold, renews) = (guard.hold(), &guard.renews);
+            let renewed = hold.renew(lease, client.patience(), renews).await;
             renewed.map_err(|error| match error {
                 ReleaseError::Store(error) => error.into(),
                 ReleaseError::Lost(_) => wanted.timed_out(),
@@ -297,8 +300,10 @@ pub(crate) struct Hold {
     /// Until when, by this machine's clock: from before the request that began it was sent.
     until: watch::Sender<Instant>,
     lost: AtomicBool,
-    /// The client renews it.
-    renewed: AtomicBool,
+    /// So many guards it has.
+    guards: AtomicUsize,
+    /// So many of them want it renewed: the longest wish wins.
+    renewers: AtomicUsize,
 }
 
 impl Hold {
@@ -313,11 +318,12 @@ impl Hold {
     ) -> Arc<Hold> {
         let fence = Fence::from_number(fence);
         let mut slot = seat.hold.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(hold) = slot.upgrade()
-            && hold.fence == fence
-        {
-            hold.until.send_replace(later(sent, lease));
-            return hold;
+        let old = slot.upgrade();
+        if let Some(hold) = old.as_ref().filter(|hold| hold.fence == fence) {
+            hold.guards.fetch_add(1, Relaxed);
+            hold.renewers.fetch_add(usize::from(renewed), Relaxed);
+            hold.lasts(later(sent, lease));
+            return hold.clone();
         }
         let hold = Arc::new(Hold {
             seat: seat.clone(),
@@ -326,11 +332,16 @@ impl Hold {
             place,
             until: watch::Sender::new(later(sent, lease)),
             lost: AtomicBool::new(false),
-            renewed: AtomicBool::new(renewed),
+            guards: AtomicUsize::new(1),
+            renewers: AtomicUsize::new(usize::from(renewed)),
         });
         *slot = Arc::downgrade(&hold);
         drop(slot);
-        seat.client.io.spawn(keep(Arc::downgrade(&hold), lease, sent));
+        // The one before is over, or this one had not come.
+        if let Some(old) = old {
+            old.lose();
+        }
+        seat.keep(&hold, later(sent, lease));
         hold
     }
 
@@ -338,7 +349,21 @@ impl Hold {
     pub(crate) fn begin(seat: &Arc<Seat>, name: Arc<str>, fence: u64, sent: Instant) -> Guard {
         let lease = seat.client.lease();
         let hold = Hold::of(seat, name, (fence, 1), sent, lease, true);
-        Guard { hold: Some(hold), handles: None }
+        Guard::of(hold, true)
+    }
+
+    /// It lasts until then at least, unless it is lost.
+    fn lasts(&self, until: Instant) {
+        if !self.lost.load(Relaxed) {
+            self.until.send_modify(|lasts| *lasts = (*lasts).max(until));
+        }
+    }
+
+    /// A guard wants it renewed no more.
+    fn renews_no_more(&self, renews: &AtomicBool) {
+        if renews.swap(false, Relaxed) {
+            self.renewers.fetch_sub(1, Relaxed);
+        }
     }
 
     fn is_lost(&self) -> bool {
@@ -356,14 +381,14 @@ impl Hold {
         &self,
         lease: Duration,
         until: Instant,
-        renewed: bool,
+        renews: &AtomicBool,
     ) -> Result<(), ReleaseError> {
         let step = Step::Renew { token: self.seat.token.clone(), lease };
         let sent = Instant::now();
         match self.seat.client.call(&self.seat.op(step), until).await.0 {
             Ok(Answer::Held) if !self.lost.load(Relaxed) => {
-                self.renewed.store(renewed, Relaxed);
-                self.until.send_replace(later(sent, lease));
+                self.renews_no_more(renews);
+                self.lasts(later(sent, lease));
                 Ok(())
             }
             Ok(_) => {
@@ -375,54 +400,91 @@ impl Hold {
     }
 }
 
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.seat.keep_no_more();
+    }
+}
+
 pub(crate) fn later(sent: Instant, lease: Duration) -> Instant {
     sent + lease.min(LONGEST)
 }
 
-/// Renews a hold each third of its lease, and knows when it is over.
-async fn keep(hold: Weak<Hold>, lease: Duration, mut sent: Instant) {
+/// So many holds are renewed by one step: it must not keep a server busy for long.
+const AT_ONCE: usize = 256;
+
+/// Renews the holds of a client each third of its lease, by one step for all, and tells each when it
+/// is over; until there are none.
+pub(crate) async fn keep(client: Weak<Client>, changed: Arc<Notify>) {
+    let mut due = None;
     loop {
-        let Some(strong) = hold.upgrade() else { return };
-        let mut until = strong.until.subscribe();
-        let over = *until.borrow_and_update();
-        let renews = strong.renewed.load(Relaxed);
-        let next = if renews { (sent + lease / 3).min(over) } else { over };
-        drop(strong);
-        match timeout_at(next, until.changed()).await {
-            // It was renewed, or lost.
-            Ok(Ok(())) => continue,
-            // Its guards are gone.
-            Ok(Err(_)) => return,
-            Err(_) => {}
+        let Some(strong) = client.upgrade() else { return };
+        let (now, third) = (Instant::now(), strong.lease() / 3);
+        let renewal = *due.get_or_insert(now + third);
+        let is_due = now >= renewal;
+        if is_due {
+            due = Some(now + third);
         }
-        drop(until);
-        let Some(strong) = hold.upgrade() else { return };
-        if Instant::now() >= *strong.until.borrow() {
-            // Until somebody renews it, if a store lets it.
-            return strong.lose();
-        }
-        // The hold is not kept by its renewal.
-        let (seat, over) = (Arc::downgrade(&strong.seat), *strong.until.borrow());
-        drop(strong);
-        let Some((client, op)) = seat.upgrade().map(|seat| {
-            let step = Step::Renew { token: seat.token.clone(), lease };
-            (seat.client.clone(), seat.op(step))
-        }) else {
-            return;
-        };
-        let now = Instant::now();
-        let answer = client.call(&op, over).await.0;
-        let Some(strong) = hold.upgrade() else { return };
-        match answer {
-            Ok(Answer::Held) => {
-                sent = now;
-                if strong.renewed.load(Relaxed) && !strong.lost.load(Relaxed) {
-                    strong.until.send_replace(later(sent, lease));
+        let mut next = due.unwrap_or(renewal);
+        let (mut over, mut renewed) = (Vec::new(), Vec::new());
+        let borrows = strong.business.under_way();
+        // Dropped after the lock of the rooms is: the last of one takes that lock.
+        let holds: Vec<Arc<Hold>>;
+        {
+            let mut rooms = strong.rooms();
+            holds = rooms.holds.values().filter_map(Weak::upgrade).collect();
+            if holds.is_empty() {
+                // Under the lock: the next hold begins anew.
+                rooms.holds.clear();
+                rooms.kept_at = None;
+                return;
+            }
+            for hold in holds.iter().filter(|hold| !hold.lost.load(Relaxed)) {
+                let until = *hold.until.borrow();
+                match until <= now {
+                    true => over.push(hold.clone()),
+                    false => next = next.min(until),
+                }
+                if until > now && is_due && hold.renewers.load(Relaxed) > 0 {
+                    renewed.push(Arc::downgrade(hold));
                 }
             }
-            Ok(_) => return strong.lose(),
-            // Nobody answers: it ends by its time, and is tried again until then.
-            Err(_) => sent = now,
+            rooms.kept_at = Some(next);
+        }
+        over.iter().for_each(|hold| hold.lose());
+        drop((over, holds));
+        drop(borrows);
+        for holds in renewed.chunks(AT_ONCE) {
+            strong.io.spawn(renew(strong.clone(), holds.to_vec()));
+        }
+        drop(strong);
+        // A hold that ends before that has begun; or it is time.
+        let _ = timeout_at(next, changed.notified()).await;
+    }
+}
+
+/// Renews holds by one step. They are not kept by that.
+async fn renew(client: Arc<Client>, holds: Vec<Weak<Hold>>) {
+    let lease = client.lease();
+    let known = |hold: &Weak<Hold>| {
+        let strong = hold.upgrade()?;
+        let (key, token) = (strong.seat.key.clone(), strong.seat.token.clone());
+        Some((hold.clone(), Renewal { key, token, place: strong.place }))
+    };
+    let borrows = client.business.under_way();
+    let (holds, renewals): (Vec<_>, Vec<_>) = holds.iter().filter_map(known).unzip();
+    drop(borrows);
+    let Some(first) = renewals.first() else { return };
+    let op = Op { key: first.key.clone(), places: 1, step: Step::RenewAll { renewals, lease } };
+    let sent = Instant::now();
+    // Nobody answers: each ends by its time, and all are tried again until then.
+    let Ok(Answer::Renewed(held)) = client.call(&op, after(lease / 3)).await.0 else { return };
+    let _borrows = client.business.under_way();
+    for (hold, held) in holds.iter().zip(held) {
+        match hold.upgrade() {
+            Some(hold) if held => hold.lasts(later(sent, lease)),
+            Some(hold) => hold.lose(),
+            None => {}
         }
     }
 }
@@ -433,11 +495,25 @@ async fn keep(hold: Weak<Hold>, lease: Duration, mut sent: Instant) {
 pub struct Guard {
     /// Until it is released.
     hold: Option<Arc<Hold>>,
+    /// It wants the hold renewed.
+    renews: Arc<AtomicBool>,
     /// After the hold. None: it was not handed out yet.
     handles: Option<Handles>,
 }
 
 impl Guard {
+    fn of(hold: Arc<Hold>, renews: bool) -> Self {
+        Guard { hold: Some(hold), renews: Arc::new(AtomicBool::new(renews)), handles: None }
+    }
+
+    /// It has the hold no more. Also said: was it the last one?
+    fn gives(&mut self) -> Option<(Arc<Hold>, bool)> {
+        let hold = self.hold.take()?;
+        hold.renews_no_more(&self.renews);
+        let last = hold.guards.fetch_sub(1, Relaxed) == 1;
+        Some((hold, last))
+    }
+
     /// It is the program's from now on.
     pub(crate) fn handed(&mut self, handles: &Handles) {
         self.handles = Some(handles.clone());
@@ -494,15 +570,17 @@ impl Guard {
         }
     }
 
-    /// Has the lease begin anew, and last so long; the client renews it no more.
+    /// Has the lease begin anew, and last so long at least; the client renews it no more for this guard.
+    /// A lease that lasts longer stays: the one before, or that of another guard of its
+    /// [owner](Owner).
     ///
     /// The answer is [`ReleaseError::Lost`] if the lock was lost before.
     pub fn renew(&self, lease: Duration) -> Reply<Result<(), ReleaseError>> {
         let (promise, reply) = promise();
-        let hold = self.hold().clone();
+        let (hold, renews) = (self.hold().clone(), self.renews.clone());
         self.hold().seat.client.spawn(async move {
             let until = *hold.until.borrow();
-            promise.keep(hold.renew(lease, until, false).await);
+            promise.keep(hold.renew(lease, until, &renews).await);
         });
         reply
     }
@@ -511,13 +589,13 @@ impl Guard {
     /// last one lets go.
     pub fn release(mut self) -> Reply<Result<(), ReleaseError>> {
         let (promise, reply) = promise();
-        match self.hold.take().map(Arc::try_unwrap) {
-            Some(Ok(hold)) => {
+        match self.gives() {
+            Some((hold, true)) => {
                 let client = hold.seat.client.clone();
                 client.spawn(release(hold, promise));
             }
-            Some(Err(others)) if others.is_lost() => {
-                promise.keep(Err(ReleaseError::Lost(others.fence)));
+            Some((hold, false)) if hold.is_lost() => {
+                promise.keep(Err(ReleaseError::Lost(hold.fence)));
             }
             _ => promise.keep(Ok(())),
         }
@@ -525,7 +603,13 @@ impl Guard {
     }
 }
 
-async fn release(hold: Hold, promise: Promise<Result<(), ReleaseError>>) {
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.gives();
+    }
+}
+
+async fn release(hold: Arc<Hold>, promise: Promise<Result<(), ReleaseError>>) {
     let (fence, was_lost) = (hold.fence, hold.is_lost());
     let lost = || Err(ReleaseError::Lost(fence));
     let Some(op) = hold.seat.leaving() else { return promise.keep(lost()) };

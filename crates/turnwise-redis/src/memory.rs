@@ -9,7 +9,7 @@ use turnwise::time::Clock;
 
 use crate::desk::Desk;
 use crate::record::Record;
-use crate::step::{Answer, Notice, Op, Step};
+use crate::step::{Answer, Notice, Op, Renewal, Step};
 use crate::store::{Called, Life, NoticeSink, Store};
 
 /// Objects in this process's memory, by the same steps as in a server: for tests, and for programs
@@ -109,6 +109,15 @@ impl Store for MemoryStore {
                 Step::Desk(step) => on(&mut tables.desks, &op.key, |desk| {
                     Answer::Desk(desk.step(now, step, &mut notices))
                 }),
+                Step::RenewAll { renewals, lease } => Answer::Renewed(
+                    renewals
+                        .iter()
+                        .map(|Renewal { key, token, place }| {
+                            let record = tables.records.get_mut(key);
+                            record.is_some_and(|record| record.renew(now, *place, token, *lease))
+                        })
+                        .collect(),
+                ),
                 step => on(&mut tables.records, &op.key, |record| {
                     record.step(now, op.places, step, &mut notices)
                 }),

@@ -20,6 +20,8 @@
 //! - L4: a request that was left for good is never granted again, however late its messages come.
 //! - L5: a tick's number is written down before its run begins, and never goes back.
 //! - L6: each step says how many places there are, and all say the same of one object.
+//! - L7: a lease is never cut short but by its end, `Leave` or `Force`: of several that one request
+//!   has asked for, the one that ends last counts.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -51,6 +53,17 @@ struct Holder {
     token: Token,
     until: u64,
     fence: u64,
+    /// It was granted from the queue, and its request has not come for it yet.
+    waits: bool,
+}
+
+impl Holder {
+    /// It lasts until then at least: late copies of what asked for less do not cut it short. What was
+    /// kept until its request came is the request's from now on.
+    fn lasts(&mut self, until: u64) {
+        self.until = if self.waits { until } else { self.until.max(until) };
+        self.waits = false;
+    }
 }
 
 fn micros(duration: Duration) -> u64 {
@@ -75,7 +88,7 @@ impl Record {
             Step::Refresh { tokens, alive } => self.refresh(now, tokens, *alive),
             Step::Renew { token, lease } => match self.holding(token) {
                 Some((_, holder)) => {
-                    holder.until = now.saturating_add(micros(*lease));
+                    holder.lasts(now.saturating_add(micros(*lease)));
                     Answer::Held
                 }
                 None => Answer::Lost,
@@ -99,7 +112,18 @@ impl Record {
             Step::Attend { token, every, offset, lease, overlap } => {
                 self.attend(now, token, [*every, *offset, *lease].map(micros), *overlap)
             }
-            Step::Desk(_) => unreachable!("an admission is no record"),
+            Step::Desk(_) | Step::RenewAll { .. } => unreachable!("a step of another kind"),
+        }
+    }
+
+    /// A hold lasts for so long from now, if it still holds that place.
+    pub(crate) fn renew(&mut self, now: u64, place: u32, token: &Token, lease: Duration) -> bool {
+        match self.holders.get_mut(&place) {
+            Some(holder) if holder.token == *token && holder.until > now => {
+                holder.lasts(now.saturating_add(micros(lease)));
+                true
+            }
+            _ => false,
         }
     }
 
@@ -114,7 +138,7 @@ impl Record {
             let Some((token, alive)) = self.queue.pop_front() else { return };
             if alive > now {
                 notices.push(Notice::Granted(token.clone()));
-                self.grant(now, place, token, alive);
+                self.grant(now, place, token, alive, true);
             }
         }
     }
@@ -129,9 +153,9 @@ impl Record {
         holders.find(|(_, holder)| holder.token == *token).map(|(&place, holder)| (place, holder))
     }
 
-    fn grant(&mut self, now: u64, place: u32, token: Token, until: u64) -> Answer {
+    fn grant(&mut self, now: u64, place: u32, token: Token, until: u64, waits: bool) -> Answer {
         self.fence = now.max(self.fence + 1);
-        self.holders.insert(place, Holder { token, until, fence: self.fence });
+        self.holders.insert(place, Holder { token, until, fence: self.fence, waits });
         Answer::Granted { fence: self.fence, place }
     }
 
@@ -154,11 +178,11 @@ impl Record {
         }
         let until = now.saturating_add(micros(lease));
         if let Some((place, holder)) = self.holding(token) {
-            holder.until = until;
+            holder.lasts(until);
             return Answer::Granted { fence: holder.fence, place };
         }
         if let Some(place) = self.free(places) {
-            return self.grant(now, place, token.clone(), until);
+            return self.grant(now, place, token.clone(), until, false);
         }
         let busy = self.busy(now);
         let Some(alive) = alive else { return Answer::Busy { busy } };
@@ -197,7 +221,7 @@ impl Record {
             // A greater number is that of a later hold, which a late copy of its request began.
             Some((_, holder)) if holder.fence <= fence => {
                 holder.fence = fence;
-                holder.until = now.saturating_add(micros(lease));
+                holder.lasts(now.saturating_add(micros(lease)));
                 self.fence = self.fence.max(fence);
                 Answer::Held
             }
@@ -251,7 +275,7 @@ impl Record {
             return Answer::StillRunning { tick: last, next };
         }
         self.ticks = tick + 1;
-        self.grant(now, 1, token.clone(), now.saturating_add(lease));
+        self.grant(now, 1, token.clone(), now.saturating_add(lease), false);
         Answer::Mine { tick, fence: self.fence }
     }
 }

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -260,6 +260,7 @@ impl RemoteBuilder {
                     business: business.clone(),
                     rooms: Mutex::default(),
                     tickets: Mutex::default(),
+                    changed: Arc::default(),
                     _stop: stop.clone(),
                 }
             }))
@@ -292,9 +293,11 @@ pub(crate) struct Client {
     settings: RemoteBuilder,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) io: Handle,
-    business: Arc<Business>,
+    pub(crate) business: Arc<Business>,
     rooms: Mutex<Rooms>,
     tickets: Mutex<Tickets>,
+    /// A hold has begun that ends before others are looked at.
+    pub(crate) changed: Arc<Notify>,
     /// The thread ends when this is dropped, and all others'.
     _stop: Arc<oneshot::Sender<()>>,
 }
@@ -347,6 +350,7 @@ impl Client {
     }
 
     fn noticed(&self, notice: &Notice) {
+        let _borrows = self.business.under_way();
         let woken = self.rooms().noticed(notice);
         woken.wake();
         let woken = self.tickets().noticed(notice);

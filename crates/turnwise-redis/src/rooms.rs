@@ -1,15 +1,15 @@
 //! What a client keeps of its requests: their seats, and the rooms in which they wait.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until};
 use turnwise_locks::Owner;
 
-use crate::lock::Hold;
+use crate::lock::{Hold, keep};
 use crate::remote::{Client, SHORTEST, after};
 use crate::step::{Answer, Notice, Op, Standing, Step, Token};
 
@@ -27,6 +27,8 @@ pub(crate) struct Seat {
     sent: AtomicBool,
     /// Requests of it may be on their way although answers have come.
     late: AtomicBool,
+    /// So many have no answer yet. One whose asker is gone has none for ever.
+    asked: AtomicUsize,
     /// It changes when there may be news.
     news: watch::Sender<()>,
     /// What its askers share, once it is granted.
@@ -39,6 +41,9 @@ pub(crate) struct Rooms {
     seats: HashMap<Token, Weak<Seat>>,
     owners: HashMap<(Owner, String), Weak<Seat>>,
     waiting: HashMap<String, Vec<Token>>,
+    pub(crate) holds: HashMap<Token, Weak<Hold>>,
+    /// When they are looked at next. None: there are none.
+    pub(crate) kept_at: Option<Instant>,
 }
 
 /// Who has to look, or has lost.
@@ -91,6 +96,7 @@ impl Seat {
             token: client.token(),
             sent: AtomicBool::new(false),
             late: AtomicBool::new(false),
+            asked: AtomicUsize::new(0),
             news: watch::Sender::new(()),
             hold: Mutex::default(),
         });
@@ -111,17 +117,42 @@ impl Seat {
     pub(crate) fn begins(&self) {
         self.sent.store(true, Relaxed);
         // Until its answer has come.
-        self.late.store(true, Relaxed);
+        self.asked.fetch_add(1, Relaxed);
     }
 
-    /// The answer to a step has come.
-    pub(crate) fn answered(&self, late: bool, before: bool) {
-        self.late.store(late || before, Relaxed);
+    /// The answer to a step has come; copies of it may be on their way.
+    pub(crate) fn answered(&self, late: bool) {
+        self.late.fetch_or(late, Relaxed);
+        self.asked.fetch_sub(1, Relaxed);
     }
 
     /// May requests of it be on their way?
     pub(crate) fn is_late(&self) -> bool {
-        self.late.load(Relaxed)
+        self.late.load(Relaxed) || self.asked.load(Relaxed) > 0
+    }
+
+    /// A hold of it has begun, and lasts until then at least: the client keeps it.
+    pub(crate) fn keep(&self, hold: &Arc<Hold>, until: Instant) {
+        let mut rooms = self.client.rooms();
+        rooms.holds.insert(self.token.clone(), Arc::downgrade(hold));
+        match rooms.kept_at {
+            Some(next) if next <= until => {}
+            Some(_) => self.client.changed.notify_one(),
+            None => {
+                rooms.kept_at = Some(until);
+                let (client, changed) = (Arc::downgrade(&self.client), self.client.changed.clone());
+                self.client.io.spawn(keep(client, changed));
+            }
+        }
+    }
+
+    /// A hold of it is over.
+    pub(crate) fn keep_no_more(&self) {
+        let mut rooms = self.client.rooms();
+        // Another one may have begun.
+        if rooms.holds.get(&self.token).is_some_and(|hold| hold.strong_count() == 0) {
+            rooms.holds.remove(&self.token);
+        }
     }
 
     pub(crate) fn news(&self) -> watch::Receiver<()> {
@@ -219,6 +250,7 @@ async fn refresh(client: Weak<Client>, key: String, places: u32, mut busy: Durat
                 tokens
             }
         };
+        let _borrows = client.business.under_way();
         let rooms = client.rooms();
         let seats = moved.iter().filter_map(|token| rooms.seats.get(token)?.upgrade());
         let seats: Vec<_> = seats.collect();

@@ -79,10 +79,17 @@ pub enum Step {
         /// So long they are kept.
         alive: Duration,
     },
-    /// Holds for so long from now, if it still holds.
+    /// Holds for so long from now at least, if it still holds.
     Renew {
         /// The hold.
         token: Token,
+        /// So long.
+        lease: Duration,
+    },
+    /// Has several holds last for so long from now, each of an object of its own: those that hold yet.
+    RenewAll {
+        /// The holds.
+        renewals: Vec<Renewal>,
         /// So long.
         lease: Duration,
     },
@@ -127,13 +134,24 @@ pub enum Step {
     Desk(DeskStep),
 }
 
+/// A hold that is renewed with others: [`Step::RenewAll`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renewal {
+    /// Its object's key.
+    pub key: String,
+    /// Its request.
+    pub token: Token,
+    /// Its place.
+    pub place: u32,
+}
+
 impl Step {
     /// What it is called where it is refused.
     pub fn name(&self) -> &'static str {
         match self {
             Step::Acquire { .. } => "acquire",
             Step::Refresh { .. } => "refresh",
-            Step::Renew { .. } => "renew",
+            Step::Renew { .. } | Step::RenewAll { .. } => "renew",
             Step::Confirm { .. } => "confirm",
             Step::Leave { .. } => "leave",
             Step::Force { .. } => "force",
@@ -176,6 +194,8 @@ pub enum Answer {
         /// So long the first lease lasts that ends, if it is not renewed.
         busy: Duration,
     },
+    /// To `RenewAll`: does each hold, from now on for the lease at least? In their order.
+    Renewed(Vec<bool>),
     /// To `Renew` and `Confirm`: it holds, from now on for its lease.
     Held,
     /// To `Renew`: it holds no more. To `Confirm`: that, or it holds by a greater number.

@@ -172,7 +172,7 @@ async fn take(
     let sent = Instant::now();
     seat.begins();
     let (answer, late) = client.call(&op, client.patience()).await;
-    seat.answered(late, false);
+    seat.answered(late);
     Ok(match answer? {
         Answer::Mine { tick, fence } => {
             let guard = Hold::begin(&seat, name, fence, sent);

@@ -6,7 +6,7 @@
 //!   by the store before the answer is given.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ pub(crate) struct Ticket {
     sent: AtomicBool,
     /// Requests of it may be on their way although answers have come.
     late: AtomicBool,
+    /// So many have no answer yet. One whose asker is gone has none for ever.
+    asked: AtomicUsize,
     /// It changes when there may be news.
     news: watch::Sender<()>,
     phase: Mutex<Phase>,
@@ -103,6 +105,7 @@ impl Ticket {
             claim,
             sent: AtomicBool::new(false),
             late: AtomicBool::new(false),
+            asked: AtomicUsize::new(0),
             news: watch::Sender::new(()),
             phase: Mutex::new(Phase::Plain),
         });
@@ -119,15 +122,16 @@ impl Ticket {
     ) -> Result<DeskAnswer, StoreError> {
         self.sent.store(true, Relaxed);
         // Until its answer has come.
-        let before = self.late.swap(true, Relaxed);
+        self.asked.fetch_add(1, Relaxed);
         let (answer, late) = self.client.at_desk(&self.desk.op(act), until).await;
-        self.late.store(late || before, Relaxed);
+        self.late.fetch_or(late, Relaxed);
+        self.asked.fetch_sub(1, Relaxed);
         answer
     }
 
     /// What gives it up, and whether requests of it may be on their way.
     pub(crate) fn cancel(&self) -> (DeskAct, bool) {
-        let late = self.late.load(Relaxed);
+        let late = self.late.load(Relaxed) || self.asked.load(Relaxed) > 0;
         (DeskAct::Cancel { claim: self.claim.clone(), late }, late)
     }
 
@@ -223,6 +227,7 @@ async fn keep(client: Weak<Client>, desk: DeskKey, mut busy: Duration) {
         let pause = third.min(busy.saturating_add(Duration::from_millis(1))).max(SHORTEST / 2);
         sleep_until(after(pause)).await;
         let Some(client) = client.upgrade() else { return };
+        let borrows = client.business.under_way();
         // Dropped after the lock of the tickets is: the last of one takes that lock.
         let all: Vec<Arc<Ticket>>;
         let (kept, claims): (Vec<_>, Vec<_>) = {
@@ -245,6 +250,7 @@ async fn keep(client: Weak<Client>, desk: DeskKey, mut busy: Duration) {
             kept
         };
         drop(all);
+        drop(borrows);
         if kept.is_empty() {
             return;
         }
@@ -252,6 +258,7 @@ async fn keep(client: Weak<Client>, desk: DeskKey, mut busy: Duration) {
         let fences: Vec<_> = claims.iter().map(|(_, fence)| *fence).collect();
         let (sent, op) = (Instant::now(), desk.op(DeskAct::Keep { claims, lease, alive }));
         let answer = client.at_desk(&op, after(lease.min(alive))).await.0;
+        let _borrows = client.business.under_way();
         let tickets = kept.iter().map(Weak::upgrade).zip(fences);
         busy = Duration::MAX;
         match answer {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use support::Server;
-use turnwise_redis::step::{Answer, Op, Step, Token};
+use turnwise_redis::step::{Answer, Op, Renewal, Step, Token};
 use turnwise_redis::{MemoryStore, RedisStore, Store};
 
 const LONG: Duration = Duration::from_secs(1000);
@@ -29,6 +29,11 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => (prop::collection::vec(tokens(), 1..4), times())
             .prop_map(|(tokens, alive)| Step::Refresh { tokens, alive }),
         1 => (tokens(), times()).prop_map(|(token, lease)| Step::Renew { token, lease }),
+        2 => (prop::collection::vec((tokens(), 1..4u32), 1..4), times())
+            .prop_map(|(holds, lease)| {
+                let renewal = |(token, place)| Renewal { key: String::new(), token, place };
+                Step::RenewAll { renewals: holds.into_iter().map(renewal).collect(), lease }
+            }),
         2 => (tokens(), prop_oneof![1 => Just(0), 3 => GREAT..GREAT + 9], times())
             .prop_map(|(token, fence, lease)| Step::Confirm { token, fence, lease }),
         4 => (tokens(), prop::bool::weighted(0.2))
@@ -90,6 +95,10 @@ fn the_machine_and_the_scripts_agree() {
         for step in steps {
             let key = format!("t:{{lock:{number}}}");
             let step = match step {
+                Ok(Step::RenewAll { mut renewals, lease }) => {
+                    renewals.iter_mut().for_each(|renewal| renewal.key.clone_from(&key));
+                    Step::RenewAll { renewals, lease }
+                }
                 Ok(step) => step,
                 // Somebody deletes a part of it by hand, and knows of no request that is gone.
                 Err(queue) => {

@@ -1,7 +1,8 @@
 -- What all steps begin with. See `record.rs`: this is the same machine.
 --
 -- KEYS[1]  record, a hash: f fence, r who let go last, n ticks, k tickets, x until when it is kept;
---          of each place i: ti token, empty if nobody holds it, ui until, gi fence; a:TOKEN until
+--          of each place i: ti token, empty if nobody holds it, ui until, negative if its request
+--          has not come for it yet, gi fence; a:TOKEN until
 --          when the seat of a waiting request is kept
 -- KEYS[2]  queue, a sorted set: TOKEN by its ticket. Without k it is empty
 -- ARGV[1]  channels of notices begin so; a client's number follows
@@ -19,10 +20,11 @@ for i = 1, places do
 end
 local got = redis.call('HMGET', K, unpack(fields))
 local f, r, k, x = tonumber(got[1]) or 0, got[2], got[3], tonumber(got[4]) or 0
-local t, u, g = {}, {}, {}
+local t, u, g, waits = {}, {}, {}, {}
 for i = 1, places do
   t[i], u[i], g[i] = got[3 * i + 2], tonumber(got[3 * i + 3]) or 0, tonumber(got[3 * i + 4]) or 0
   if t[i] == '' then t[i] = false end
+  if u[i] < 0 then u[i], waits[i] = -u[i], true end
 end
 
 -- A record outlives its holds by a day, or an hour less. Fences go on above it also without.
@@ -55,15 +57,17 @@ local function free()
   end
 end
 
-local function grant(i, token, till)
+local function grant(i, token, till, waiting)
   f = math.max(f + 1, now)
-  t[i], u[i], g[i] = token, till, f
-  redis.call('HSET', K, 't' .. i, token, 'u' .. i, till, 'g' .. i, f, 'f', f)
+  t[i], u[i], g[i], waits[i] = token, till, f, waiting
+  redis.call('HSET', K, 't' .. i, token, 'u' .. i, waiting and -till or till, 'g' .. i, f, 'f', f)
   keep(till)
 end
 
+-- It lasts until then at least; what was kept until its request came is the request's now.
 local function renew(i, till)
-  u[i] = till
+  if not waits[i] then till = math.max(u[i], till) end
+  u[i], waits[i] = till, false
   redis.call('HSET', K, 'u' .. i, till)
   keep(till)
 end
@@ -89,7 +93,7 @@ local function settle()
     local alive = tonumber(redis.call('HGET', K, 'a:' .. head)) or 0
     redis.call('HDEL', K, 'a:' .. head)
     if alive > now then
-      grant(i, head, alive)
+      grant(i, head, alive, true)
       tell(head, '+')
       i = free()
     end

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::error::StoreError;
 use crate::record::REMEMBERED;
 use crate::remote::LONGEST;
-use crate::step::{Answer, Op, Standing, Step, Token};
+use crate::step::{Answer, Op, Renewal, Standing, Step, Token};
 
 const COMMON: &str = include_str!("common.lua");
 
@@ -44,7 +44,8 @@ impl Scripts {
         };
         let records = SOURCES.iter().map(|source| script(COMMON, source));
         let desks = desk::SOURCES.iter().map(|source| script(desk::COMMON, source));
-        Scripts { all: records.chain(desks).collect() }
+        let renewals = script("", &(NEEDS_NONE, include_str!("renew_all.lua")));
+        Scripts { all: records.chain(desks).chain([renewals]).collect() }
     }
 
     /// The command that does a step: by the script's name, or with all of it.
@@ -59,12 +60,24 @@ impl Scripts {
             Step::Attend { .. } => 6,
             Step::Confirm { .. } => 7,
             Step::Desk(step) => SOURCES.len() + desk::index(step),
+            Step::RenewAll { .. } => self.all.len() - 1,
         };
         let (name, text) = &self.all[index];
         let mut cmd = redis::cmd(if whole { "EVAL" } else { "EVALSHA" });
         cmd.arg(if whole { text } else { name });
         if let Step::Desk(step) = &op.step {
             desk::arguments(&mut cmd, channels, &op.key, step);
+            return cmd;
+        }
+        if let Step::RenewAll { renewals, lease } = &op.step {
+            cmd.arg(renewals.len());
+            for Renewal { key, .. } in renewals {
+                cmd.arg(key);
+            }
+            cmd.arg(micros(*lease));
+            for Renewal { place, token, .. } in renewals {
+                cmd.arg(*place).arg(token.as_str());
+            }
             return cmd;
         }
         let queue = format!("{}:q", op.key);
@@ -96,7 +109,7 @@ impl Scripts {
                 cmd.arg(token.as_str()).arg(micros(late) / 1000)
             }
             Step::Force { place } => cmd.arg(*place),
-            Step::Look | Step::Desk(_) => &mut cmd,
+            Step::Look | Step::Desk(_) | Step::RenewAll { .. } => &mut cmd,
             Step::Attend { token, every, offset, lease, overlap } => {
                 cmd.arg(token.as_str()).arg(micros(*every)).arg(micros(*offset));
                 cmd.arg(micros(*lease)).arg(u8::from(*overlap))
@@ -149,6 +162,10 @@ fn read(step: &Step, values: &[Value]) -> Option<Answer> {
         }
         Step::Renew { .. } | Step::Confirm { .. } => {
             [Answer::Lost, Answer::Held][usize::from(number(0)? == 1)].clone()
+        }
+        Step::RenewAll { renewals, .. } => {
+            let held = (0..renewals.len()).map(|index| Some(number(index)? == 1));
+            Answer::Renewed(held.collect::<Option<_>>()?)
         }
         Step::Leave { .. } if number(0)? == 1 => Answer::Released,
         Step::Leave { .. } => Answer::NotHeld,
