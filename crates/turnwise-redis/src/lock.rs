@@ -532,7 +532,8 @@ impl Guard {
     }
 
     /// The number of this hold: greater than those of all holds of this lock before, also after the
-    /// store has lost its records. What [`Fenced`](turnwise_locks::Fenced) resources compare.
+    /// store has lost its records, unless its clock has gone back by more than the time since. What
+    /// [`Fenced`](turnwise_locks::Fenced) resources compare.
     pub fn fence(&self) -> Fence {
         self.hold().fence
     }

@@ -15,8 +15,9 @@
 //!
 //! - L1: at most one request holds a place, and a request holds one place at most.
 //! - L2: a place is free only if the queue is empty.
-//! - L3: fences increase strictly. A new one is the moment, in microseconds, or one more than the
-//!   last: so a store that has lost its records goes on above them.
+//! - L3: fences increase strictly, while the record is known. A new one is the moment, in
+//!   microseconds, or one more than the last: so a store that has lost its records goes on above
+//!   them, unless its clock has gone back by more than the time since.
 //! - L4: a request that was left for good is never granted again, however late its messages come.
 //! - L5: a tick's number is written down before its run begins, and never goes back.
 //! - L6: each step says how many places there are, and all say the same of one object.

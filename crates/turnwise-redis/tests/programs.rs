@@ -207,3 +207,55 @@ fn help_does_not_print_the_password() {
         assert!(!help.contains("secret"), "{help}");
     }
 }
+
+/// Is there a process with this in its command line?
+fn runs(what: &str) -> bool {
+    let all = std::fs::read_dir("/proc").unwrap().map_while(Result::ok);
+    all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok()).any(|line| {
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        line.trim() == format!("sleep {what}")
+    })
+}
+
+#[test]
+fn lock_that_is_lost_ends_all_of_its_command() {
+    let server = Server::start();
+    // Nobody else sleeps so long.
+    let long = (1_000_000 + u64::from(std::process::id())).to_string();
+    let script = format!("sleep {long}; true");
+    let given = ["--url", &*server.url(), "--lease", "300ms", "a", "--", "sh", "-c", &script];
+    let (code, _, said) = run("lock", &given);
+    assert_eq!((code, &*said), (Some(70), "lock: the lock was lost while the command ran\n"));
+    assert!(!runs(&long));
+    // Also what does not listen, and what goes on behind the command.
+    let deaf = format!("trap '' TERM; sleep {long} & exec sleep {long}");
+    let given = [
+        "--url",
+        &*server.url(),
+        "--lease",
+        "300ms",
+        "--grace",
+        "50ms",
+        "a",
+        "--",
+        "sh",
+        "-c",
+        &deaf,
+    ];
+    assert_eq!(run("lock", &given).0, Some(70));
+    until("it is gone", || !runs(&long));
+}
+
+#[test]
+fn lock_that_is_killed_takes_its_command_along() {
+    let server = Server::start();
+    let long = (2_000_000 + u64::from(std::process::id())).to_string();
+    let script = format!("sleep {long}; true");
+    let mut lock = program("lock");
+    let given = ["--url", &*server.url(), "--grace", "100ms", "a", "--", "sh", "-c", &script];
+    let mut lock = lock.args(given).spawn().unwrap();
+    until("it runs", || runs(&long));
+    lock.kill().unwrap();
+    lock.wait().unwrap();
+    until("it is gone", || !runs(&long));
+}

@@ -48,6 +48,9 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = common::supervised("lock") {
+        return code;
+    }
     let given: Arguments = match common::options() {
         Ok(given) => given,
         Err(code) => return code,

@@ -56,6 +56,9 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = common::supervised("once") {
+        return code;
+    }
     let given: Arguments = match common::options() {
         Ok(given) => given,
         Err(code) => return code,

@@ -1,6 +1,8 @@
 //! What the programs share: times as people write them, and running a command.
 
-use std::io::{self, Write};
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -8,6 +10,8 @@ use std::time::Duration;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::{Pid, getpgrp, getppid};
 use turnwise_redis::{ConnectError, Guard, LockError, Remote, RemoteBuilder};
 
 /// The command cannot be run, or not be found: as shells say it.
@@ -107,22 +111,74 @@ pub(crate) fn end_when_asked() {
     });
 }
 
+/// What a supervisor finds its orders in: the program that has started it, and the grace.
+const SUPERVISED: &str = "TURNWISE_SUPERVISED";
+
+/// Runs the command, if this process is a supervisor: what stands between a program and its command,
+/// in a process group of their own. It ends the group if the program is gone, killed as it may be.
+pub(crate) fn supervised(program: &str) -> Option<ExitCode> {
+    let orders = std::env::var(SUPERVISED).ok()?;
+    let (parent, grace) = orders.split_once(' ')?;
+    let parent = Pid::from_raw(parent.parse().ok()?);
+    let grace = Duration::from_millis(grace.parse().ok()?);
+    // What is sent to the group is for the command.
+    let _ = ctrlc::set_handler(|| ());
+    let command: Vec<_> = std::env::args_os().skip(1).collect();
+    let child = Command::new(&command[0]).args(&command[1..]).env_remove(SUPERVISED).spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => return Some(cannot_run(program, &command[0], &error)),
+    };
+    let mut pause = Duration::from_millis(1);
+    while getppid() == parent {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(ExitCode::from(code(status))),
+            Ok(None) => thread::sleep(pause),
+            Err(_) => return Some(ExitCode::from(SOFTWARE)),
+        }
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+    let _ = killpg(getpgrp(), Signal::SIGTERM);
+    thread::sleep(grace);
+    // This process, too.
+    let _ = killpg(getpgrp(), Signal::SIGKILL);
+    Some(ExitCode::from(SOFTWARE))
+}
+
+fn cannot_run(program: &str, command: &OsStr, error: &io::Error) -> ExitCode {
+    eprintln!("{program}: {}: {error}", command.display());
+    let missing = error.kind() == io::ErrorKind::NotFound;
+    ExitCode::from(if missing { NOT_FOUND } else { CANNOT_RUN })
+}
+
 /// Runs a command while a lock is held. If the lock is lost, the command is asked to end
-/// (`SIGTERM`), and after the grace it is ended.
+/// (`SIGTERM`), and after the grace it is ended: with all that it has started, if it has a process
+/// group of its own. At a terminal it has none, or Ctrl-C and Ctrl-Z would not reach it.
 pub(crate) fn run(program: &str, command: &[String], guard: &Guard, grace: Duration) -> ExitCode {
     // Ctrl-C goes to the command too, which decides; the lock is given back after its end.
     HOLDS.store(true, Relaxed);
-    let mut child = Command::new(&command[0]);
-    child.args(&command[1..]).env("TURNWISE_FENCE", guard.fence().to_string());
-    let mut child = match child.spawn() {
-        Ok(child) => child,
-        Err(error) => {
-            eprintln!("{program}: {}: {error}", command[0]);
-            let missing = error.kind() == io::ErrorKind::NotFound;
-            return ExitCode::from(if missing { NOT_FOUND } else { CANNOT_RUN });
+    let own_group = !io::stdin().is_terminal();
+    let this = std::env::current_exe();
+    let mut child = match &this {
+        Ok(this) if own_group => {
+            let mut child = Command::new(this);
+            let orders = format!("{} {}", std::process::id(), grace.as_millis());
+            child.args(command).env(SUPERVISED, orders).process_group(0);
+            child
+        }
+        _ => {
+            let mut child = Command::new(&command[0]);
+            child.args(&command[1..]);
+            child
         }
     };
-    match wait(&mut child, guard, grace) {
+    let own_group = own_group && this.is_ok();
+    child.env("TURNWISE_FENCE", guard.fence().to_string());
+    let mut child = match child.spawn() {
+        Ok(child) => child,
+        Err(error) => return cannot_run(program, command[0].as_ref(), &error),
+    };
+    match wait(&mut child, own_group, guard, grace) {
         Ok((status, lost)) => {
             if lost {
                 eprintln!("{program}: the lock was lost while the command ran");
@@ -138,38 +194,53 @@ pub(crate) fn run(program: &str, command: &[String], guard: &Guard, grace: Durat
 }
 
 /// Waits for its end. True: the lock was lost before.
-fn wait(child: &mut Child, guard: &Guard, grace: Duration) -> io::Result<(ExitStatus, bool)> {
+fn wait(
+    child: &mut Child,
+    own_group: bool,
+    guard: &Guard,
+    grace: Duration,
+) -> io::Result<(ExitStatus, bool)> {
+    let id = Pid::from_raw(child.id().try_into().unwrap_or(i32::MAX));
+    // It may have ended meanwhile.
+    let tell = |signal: Option<Signal>| match own_group {
+        true => killpg(id, signal),
+        false => kill(id, signal),
+    };
     let (mut lost, mut forwarded, mut pause) = (None, false, Duration::from_millis(1));
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok((status, lost.is_some() || guard.is_lost()));
+            let since = lost.or_else(|| guard.is_lost().then(std::time::Instant::now));
+            let Some(since) = since else { return Ok((status, false)) };
+            // What the command has started may go on after it.
+            if lost.is_none() && own_group {
+                let _ = tell(Some(Signal::SIGTERM));
+            }
+            while own_group && tell(None).is_ok() && since.elapsed() < grace {
+                thread::sleep(Duration::from_millis(5));
+            }
+            if own_group {
+                let _ = tell(Some(Signal::SIGKILL));
+            }
+            return Ok((status, true));
         }
         // A terminal sends its Ctrl-C to both; whoever ends this program alone means the command.
         if ASKED.load(Relaxed) && !forwarded {
             forwarded = true;
-            terminate(child);
+            let _ = tell(Some(Signal::SIGTERM));
         }
         match lost {
             None if guard.is_lost() => {
-                terminate(child);
+                let _ = tell(Some(Signal::SIGTERM));
                 lost = Some(std::time::Instant::now());
             }
             Some(since) if since.elapsed() >= grace => {
-                child.kill()?;
+                let _ = tell(Some(Signal::SIGKILL));
                 return Ok((child.wait()?, true));
             }
             _ => {}
         }
         thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
-    }
-}
-
-fn terminate(child: &Child) {
-    if let Ok(id) = child.id().try_into() {
-        let id = nix::unistd::Pid::from_raw(id);
-        // It may have ended meanwhile.
-        let _ = nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGTERM);
     }
 }
 
