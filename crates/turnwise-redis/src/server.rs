@@ -255,16 +255,32 @@ async fn suits(connection: &mut MultiplexedConnection) -> Result<Option<Life>, F
     {
         return Err(Failure::Replica);
     }
-    let mut asked = redis::cmd("CONFIG");
-    asked.arg("GET").arg("maxmemory").arg("maxmemory-policy");
-    let config = asked.query_async::<HashMap<String, String>>(connection).await;
-    if let Ok(config) = config {
-        let of = |name| config.get(name).map_or("", String::as_str);
-        if !matches!(of("maxmemory"), "" | "0") && of("maxmemory-policy") != "noeviction" {
-            let policy = of("maxmemory-policy");
-            let needs = format!("maxmemory-policy noeviction; with {policy} it drops locks");
-            return Err(Failure::Wrong(needs));
+    let info = redis::cmd("INFO").arg("memory").query_async::<Value>(connection).await;
+    let limits = unless_refused(info)?.as_ref().and_then(text).and_then(|info| {
+        let field = |name| {
+            let value = info.lines().find_map(|line| line.strip_prefix(name))?;
+            Some(value.trim().to_owned())
+        };
+        Some((field("maxmemory:")?, field("maxmemory_policy:")?))
+    });
+    let limits = match limits {
+        Some(limits) => Some(limits),
+        // Managed servers refuse this one, some users may not ask the other one.
+        None => {
+            let mut asked = redis::cmd("CONFIG");
+            asked.arg("GET").arg("maxmemory").arg("maxmemory-policy");
+            let config = asked.query_async::<HashMap<String, String>>(connection).await;
+            config.ok().and_then(|mut config| {
+                Some((config.remove("maxmemory")?, config.remove("maxmemory-policy")?))
+            })
         }
+    };
+    if let Some((limit, policy)) = limits
+        && limit != "0"
+        && policy != "noeviction"
+    {
+        let needs = format!("maxmemory-policy noeviction; with {policy} it drops locks");
+        return Err(Failure::Wrong(needs));
     }
     Ok(life)
 }

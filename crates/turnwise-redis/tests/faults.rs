@@ -207,6 +207,33 @@ fn servers_that_would_lose_locks_are_refused() {
     drop(builder().connect(&url("secret")).unwrap().locks().lock("a").wait().unwrap());
 }
 
+/// Locks have an expiry, so a policy that drops such keys only drops them, too.
+#[test]
+fn evicting_server_that_refuses_config_is_refused() {
+    let server = Server::with(&["--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru"]);
+    assert_eq!(server.ask("ACL SETUSER app on >secret ~* &* +@all -config"), "+OK");
+    let url = format!("redis://app:secret@127.0.0.1:{}/", server.port);
+    let error = builder().connect(&url).unwrap_err().to_string();
+    assert!(error.contains("noeviction; with volatile-lru it drops locks"), "{error}");
+    // A server without a limit drops nothing.
+    assert_eq!(server.ask("CONFIG SET maxmemory 0"), "+OK");
+    drop(builder().connect(&url).unwrap());
+}
+
+#[test]
+fn server_that_begins_to_evict_is_refused_by_the_next_connection() {
+    let server = Server::start();
+    assert_eq!(server.ask("ACL SETUSER app on >secret ~* &* +@all -config"), "+OK");
+    let url = format!("redis://app:secret@127.0.0.1:{}/", server.port);
+    let locks = builder().connect(&url).unwrap().locks();
+    drop(locks.lock("a").wait().unwrap());
+    assert_eq!(server.ask("CONFIG SET maxmemory 100mb"), "+OK");
+    assert_eq!(server.ask("CONFIG SET maxmemory-policy volatile-lru"), "+OK");
+    assert!(server.ask("CLIENT KILL USER app").starts_with(':'));
+    let error = locks.lock("b").wait().unwrap_err();
+    assert!(matches!(error, LockError::Store(StoreError::WrongStore { .. })), "{error:?}");
+}
+
 #[test]
 fn addresses_where_no_server_is() {
     for url in ["", "nonsense", "http://127.0.0.1/", "redis://127.0.0.1:notaport/"] {
