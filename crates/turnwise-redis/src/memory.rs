@@ -15,7 +15,7 @@ use crate::store::{Called, Life, NoticeSink, Store};
 /// Objects in this process's memory, by the same steps as in a server: for tests, and for programs
 /// that have one process yet. Clones are the same store.
 ///
-/// A record of what nobody uses stays, as its fence has to: some hundred bytes each name.
+/// A record of what nobody uses is forgotten after ten minutes.
 #[derive(Clone)]
 pub struct MemoryStore {
     shared: Arc<Shared>,
@@ -31,6 +31,34 @@ struct Tables {
     records: BTreeMap<String, Record>,
     desks: BTreeMap<String, Desk>,
     sinks: HashMap<String, NoticeSink>,
+    /// Until when each record is known; and how many steps there are until all are looked at.
+    known: HashMap<String, u64>,
+    steps: usize,
+}
+
+impl Tables {
+    /// Forgets what is known no longer: of one record now, of all after as many steps.
+    fn forget_old(&mut self, key: &str, now: u64) {
+        if self.known.get(key).is_some_and(|until| *until <= now) {
+            self.known.remove(key);
+            self.records.remove(key);
+        }
+        self.steps = self.steps.saturating_sub(1);
+        if self.steps == 0 {
+            self.known.retain(|_, until| *until > now);
+            let Tables { records, known, .. } = self;
+            records.retain(|key, _| known.contains_key(key));
+            self.steps = self.records.len().max(64);
+        }
+    }
+
+    /// A record is known until then.
+    fn keep(&mut self, key: &str, now: u64, step: &Step) {
+        let Some(record) = self.records.get(key) else { return };
+        let last = record.last(now, step);
+        let until = self.known.entry(key.to_owned()).or_default();
+        *until = if record.has_ticks() { last.max(*until) } else { last };
+    }
 }
 
 impl MemoryStore {
@@ -105,6 +133,7 @@ impl Store for MemoryStore {
             let mut tables = self.tables();
             // Under the lock: so the steps come in the order of their times.
             let now = u64::try_from((self.shared.clock)().as_micros()).unwrap_or(u64::MAX);
+            tables.forget_old(&op.key, now);
             let answer = match &op.step {
                 Step::Desk(step) => on(&mut tables.desks, &op.key, |desk| {
                     Answer::Desk(desk.step(now, step, &mut notices))
@@ -114,13 +143,20 @@ impl Store for MemoryStore {
                         .iter()
                         .map(|Renewal { key, token, place }| {
                             let record = tables.records.get_mut(key);
-                            record.is_some_and(|record| record.renew(now, *place, token, *lease))
+                            let held = record
+                                .is_some_and(|record| record.renew(now, *place, token, *lease));
+                            tables.keep(key, now, &op.step);
+                            held
                         })
                         .collect(),
                 ),
-                step => on(&mut tables.records, &op.key, |record| {
-                    record.step(now, op.places, step, &mut notices)
-                }),
+                step => {
+                    let answer = on(&mut tables.records, &op.key, |record| {
+                        record.step(now, op.places, step, &mut notices)
+                    });
+                    tables.keep(&op.key, now, step);
+                    answer
+                }
             };
             let told: Vec<_> = notices
                 .into_iter()

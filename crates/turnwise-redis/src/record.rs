@@ -17,7 +17,8 @@
 //! - L2: a place is free only if the queue is empty.
 //! - L3: fences increase strictly, while the record is known. A new one is the moment, in
 //!   microseconds, or one more than the last: so a store that has lost its records goes on above
-//!   them, unless its clock has gone back by more than the time since.
+//!   them, unless its clock has gone back by more than the time since. A record is known for ten
+//!   minutes after its last use, or for as long as its clients ask.
 //! - L4: a request that was left for good is never granted again, however late its messages come.
 //! - L5: a tick's number is written down before its run begins, and never goes back.
 //! - L6: each step says how many places there are, and all say the same of one object.
@@ -126,6 +127,23 @@ impl Record {
             }
             _ => false,
         }
+    }
+
+    /// Until when it has to be known, if this step was the last.
+    pub(crate) fn last(&self, now: u64, step: &Step) -> u64 {
+        let holds = self.holders.values().map(|holder| holder.until);
+        let seats = self.queue.iter().map(|seat| seat.1);
+        let tick = match step {
+            Step::Attend { every, .. } => now.saturating_add(micros(*every).saturating_mul(2)),
+            _ => now,
+        };
+        let last = holds.chain(seats).fold(tick, u64::max).saturating_add(micros(REMEMBERED));
+        self.gone.values().copied().fold(last, u64::max)
+    }
+
+    /// Has it ticks? They are known for as long as the attempt that took one has said.
+    pub(crate) fn has_ticks(&self) -> bool {
+        self.ticks > 0
     }
 
     /// Nobody is known to wait.

@@ -14,6 +14,7 @@ use redis::{
 };
 
 use crate::error::{ConnectError, Effect, Refusal, StoreError};
+use crate::record::REMEMBERED;
 use crate::scripts::{self, Scripts};
 use crate::step::{Answer, Notice, Op, Token};
 use crate::store::{Called, Life, NoticeSink, Store};
@@ -100,6 +101,13 @@ impl RedisStore {
             failing: Mutex::default(),
             life: Mutex::default(),
         })
+    }
+
+    /// A record of a lock, of slots or of a job outlives its last use by so long: ten minutes, if this
+    /// is not called, and at least.
+    pub fn remember(mut self, time: Duration) -> Self {
+        self.scripts.kept = time.max(REMEMBERED);
+        self
     }
 
     async fn link(&self) -> Result<Link, StoreError> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use turnwise::VirtualClock;
-use turnwise_redis::{Attendance, MemoryStore, Remote};
+use turnwise_redis::{Attendance, Limits, MemoryStore, Remote};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const EARLY: Duration = Duration::from_millis(80);
@@ -48,4 +48,28 @@ fn next_is_when_a_tick_begins() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[test]
+fn a_store_in_memory_forgets_what_nobody_uses() {
+    let clock = VirtualClock::new();
+    let store = MemoryStore::by(clock.clone());
+    let remote = Remote::builder().over(store.clone()).unwrap();
+    let locks = remote.locks();
+    let limits = Limits::wait(EARLY).lease(HOUR * 24);
+    let held = locks.lock_within("held", limits).wait().unwrap();
+    let mut last = held.fence();
+    for number in 0..500 {
+        let guard = locks.lock(&format!("order {number}")).wait().unwrap();
+        last = guard.fence();
+        guard.release().wait().unwrap().unwrap();
+    }
+    clock.advance(HOUR);
+    for _ in 0..600 {
+        assert!(locks.try_lock("held").wait().is_err());
+    }
+    assert_eq!(format!("{store:?}"), "MemoryStore { records: 1, .. }");
+    assert!(!held.is_lost());
+    // Fences go on above what is forgotten.
+    assert!(locks.lock("order 499").wait().unwrap().fence() > last);
 }

@@ -220,6 +220,34 @@ fn evicting_server_that_refuses_config_is_refused() {
     drop(builder().connect(&url).unwrap());
 }
 
+/// So names that differ from day to day fill no server.
+#[test]
+fn names_that_are_let_go_are_forgotten_soon() {
+    let server = Server::start();
+    let minutes = |name: &str| {
+        let left = server.ask(&format!("PTTL turnwise:{{lock:{name}}}"));
+        left[1..].parse::<f64>().unwrap() / 60_000.0
+    };
+    let remote = Remote::connect(&server.url()).unwrap();
+    let locks = remote.locks();
+    locks.lock("a").wait().unwrap().release().wait().unwrap().unwrap();
+    assert!((8.0..11.0).contains(&minutes("a")), "{}", minutes("a"));
+    // Also if its lease was long.
+    let limits = Limits::wait(LEASE * 10).lease(Duration::from_secs(86_400));
+    let long = locks.lock_within("b", limits).wait().unwrap();
+    assert!(minutes("b") > 24.0 * 60.0);
+    long.release().wait().unwrap().unwrap();
+    assert!((8.0..11.0).contains(&minutes("b")), "{}", minutes("b"));
+    // What is held is known.
+    let _held = locks.lock_within("c", limits).wait().unwrap();
+    assert!(minutes("c") > 24.0 * 60.0);
+    // A client may ask for more.
+    let hour = Remote::builder().remember(Duration::from_secs(3600));
+    let hour = hour.connect(&server.url()).unwrap().locks();
+    hour.lock("d").wait().unwrap().release().wait().unwrap().unwrap();
+    assert!((53.0..61.0).contains(&minutes("d")), "{}", minutes("d"));
+}
+
 #[test]
 fn server_that_begins_to_evict_is_refused_by_the_next_connection() {
     let server = Server::start();

@@ -1,11 +1,11 @@
 -- Takes a place if one is free, or a seat in the queue.
 --
 -- KEYS[3]  there if the request was given up for good
--- ARGV[3]  token   ARGV[4]  lease   ARGV[5]  so long the seat is kept; 0: no seat
+-- ARGV[4]  token   ARGV[5]  lease   ARGV[6]  so long the seat is kept; 0: no seat
 --
 -- {2, fence, place} granted | {1, ahead, busy} queued | {0, busy} busy | {-1} gone
 if redis.call('EXISTS', KEYS[3]) == 1 then return {-1} end
-local token, till, alive = ARGV[3], now + ARGV[4], tonumber(ARGV[5])
+local token, till, alive = ARGV[4], now + ARGV[5], tonumber(ARGV[6])
 local i = holding(token)
 if i then
   renew(i, till)
@@ -26,5 +26,5 @@ if not ahead then
 end
 redis.call('HSET', K, 'a:' .. token, now + alive)
 keep(now + alive)
-redis.call('PEXPIREAT', Q, math.ceil((now + alive) / 1000) + 86400000)
+redis.call('PEXPIREAT', Q, math.ceil((now + alive) / 1000) + kept)
 return {1, ahead, busy()}

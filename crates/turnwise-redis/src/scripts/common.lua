@@ -7,9 +7,11 @@
 -- KEYS[2]  queue, a sorted set: TOKEN by its ticket. Without k it is empty
 -- ARGV[1]  channels of notices begin so; a client's number follows
 -- ARGV[2]  so many places there are
+-- ARGV[3]  so long a record outlives its holds, its queue and its ticks (ms)
 --
 -- Times are microseconds on this server's clock.
 local K, Q, channels, places = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
+local kept = tonumber(ARGV[3])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 
@@ -27,16 +29,30 @@ for i = 1, places do
   if u[i] < 0 then u[i], waits[i] = -u[i], true end
 end
 
--- A record outlives its holds by a day, or an hour less. Fences go on above it also without.
+-- A record outlives its holds, or by a tenth less. Fences go on above it also without.
+local function expire_at(last)
+  x = last
+  redis.call('HSET', K, 'x', x)
+  redis.call('PEXPIREAT', K, x)
+end
+
 local function keep(till)
   for i = 1, places do
     if t[i] then till = math.max(till, u[i]) end
   end
-  local day = math.ceil(till / 1000) + 86400000
-  if x < day - 3600000 then
-    x = day
-    redis.call('HSET', K, 'x', x)
-    redis.call('PEXPIREAT', K, x)
+  local last = math.ceil(till / 1000) + kept
+  if x < last - math.floor(kept / 10) then expire_at(last) end
+end
+
+-- What is let go long before its lease is over is kept no longer for that. Ticks are.
+local function forget_soon()
+  if k then return end
+  for i = 1, places do
+    if t[i] then return end
+  end
+  local last = math.ceil(now / 1000) + kept
+  if x > last + math.floor(kept / 10) and redis.call('HEXISTS', K, 'n') == 0 then
+    expire_at(last)
   end
 end
 

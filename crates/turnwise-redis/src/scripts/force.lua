@@ -1,11 +1,12 @@
 -- Takes a place away from whoever holds it.
 --
--- ARGV[3]  place
+-- ARGV[4]  place
 --
 -- {1} somebody held it | {0} nobody did
-local i = tonumber(ARGV[3])
+local i = tonumber(ARGV[4])
 if not t[i] then return {0} end
 tell(t[i], '-')
 clear(i)
 settle()
+forget_soon()
 return {1}

@@ -1,16 +1,17 @@
 -- Lets go: of a place, or of a seat.
 --
 -- KEYS[3]  marks a request that was given up for good
--- ARGV[3]  token   ARGV[4]  requests of it may come for so long (ms); 0: none will
+-- ARGV[4]  token   ARGV[5]  requests of it may come for so long (ms); 0: none will
 --
 -- {1} released | {0} it did not hold
-local token, late = ARGV[3], tonumber(ARGV[4])
+local token, late = ARGV[4], tonumber(ARGV[5])
 if late > 0 then redis.call('SET', KEYS[3], 1, 'PX', late) end
 local i = holding(token)
 if i then
   t[i] = false
   redis.call('HSET', K, 't' .. i, '', 'r', token)
   settle()
+  forget_soon()
   return {1}
 end
 if redis.call('ZREM', Q, token) == 1 then redis.call('HDEL', K, 'a:' .. token) end

@@ -32,6 +32,8 @@ const SOURCES: [(&str, &str); 8] = [
 /// All scripts, by the names that a server gives them.
 #[derive(Debug)]
 pub(crate) struct Scripts {
+    /// How long a record outlives its last use.
+    pub(crate) kept: Duration,
     all: Vec<(String, String)>,
 }
 
@@ -45,7 +47,7 @@ impl Scripts {
         let records = SOURCES.iter().map(|source| script(COMMON, source));
         let desks = desk::SOURCES.iter().map(|source| script(desk::COMMON, source));
         let renewals = script("", &(NEEDS_NONE, include_str!("renew_all.lua")));
-        Scripts { all: records.chain(desks).chain([renewals]).collect() }
+        Scripts { kept: REMEMBERED, all: records.chain(desks).chain([renewals]).collect() }
     }
 
     /// The command that does a step: by the script's name, or with all of it.
@@ -74,7 +76,7 @@ impl Scripts {
             for Renewal { key, .. } in renewals {
                 cmd.arg(key);
             }
-            cmd.arg(micros(*lease));
+            cmd.arg(micros(*lease)).arg(micros(self.kept) / 1000);
             for Renewal { place, token, .. } in renewals {
                 cmd.arg(*place).arg(token.as_str());
             }
@@ -90,7 +92,7 @@ impl Scripts {
             }
             _ => cmd.arg(2).arg(&op.key).arg(queue),
         };
-        cmd.arg(channels).arg(op.places);
+        cmd.arg(channels).arg(op.places).arg(micros(self.kept) / 1000);
         match &op.step {
             Step::Acquire { token, lease, alive } => {
                 cmd.arg(token.as_str()).arg(micros(*lease));

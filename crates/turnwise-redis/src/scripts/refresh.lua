@@ -1,11 +1,11 @@
 -- Keeps seats in the queue.
 --
--- ARGV[3]  so long   ARGV[4...]  tokens
+-- ARGV[4]  so long   ARGV[5...]  tokens
 --
 -- {busy, standing of each...}: 0 nowhere, 1 queued, 2 holds
-local till, any = now + ARGV[3], false
+local till, any = now + ARGV[4], false
 local answer = {busy()}
-for i = 4, #ARGV do
+for i = 5, #ARGV do
   local token, standing = ARGV[i], 0
   if holding(token) then
     standing = 2
@@ -17,6 +17,6 @@ for i = 4, #ARGV do
 end
 if any then
   keep(till)
-  redis.call('PEXPIREAT', Q, math.ceil(till / 1000) + 86400000)
+  redis.call('PEXPIREAT', Q, math.ceil(till / 1000) + kept)
 end
 return answer

@@ -1,24 +1,25 @@
 -- Has several holds last for so long from now at least, each of a record of its own.
 --
 -- KEYS[i]  record of the i-th hold
--- ARGV[1]  lease   ARGV[2 * i]  place   ARGV[2 * i + 1]  token
+-- ARGV[1]  lease   ARGV[2]  so long a record outlives its holds (ms)
+-- ARGV[2 * i + 1]  place   ARGV[2 * i + 2]  token
 --
 -- {held...}: 1 it holds, 0 it holds no more
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
-local till = now + ARGV[1]
+local till, kept = now + ARGV[1], tonumber(ARGV[2])
 local answer = {}
 for i = 1, #KEYS do
-  local place, token, held = ARGV[2 * i], ARGV[2 * i + 1], 0
+  local place, token, held = ARGV[2 * i + 1], ARGV[2 * i + 2], 0
   local got = redis.call('HMGET', KEYS[i], 't' .. place, 'u' .. place, 'x')
   local u, x = tonumber(got[2]) or 0, tonumber(got[3]) or 0
   if got[1] == token and math.abs(u) > now then
     u, held = math.max(u, till), 1
     redis.call('HSET', KEYS[i], 'u' .. place, u)
-    local day = math.ceil(u / 1000) + 86400000
-    if x < day - 3600000 then
-      redis.call('HSET', KEYS[i], 'x', day)
-      redis.call('PEXPIREAT', KEYS[i], day)
+    local last = math.ceil(u / 1000) + kept
+    if x < last - math.floor(kept / 10) then
+      redis.call('HSET', KEYS[i], 'x', last)
+      redis.call('PEXPIREAT', KEYS[i], last)
     end
   end
   answer[i] = held
