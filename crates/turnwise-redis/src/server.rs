@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -42,11 +43,15 @@ pub struct RedisStore {
 struct Link {
     connection: MultiplexedConnection,
     broken: Arc<AtomicBool>,
+    /// It hears for the listeners that there were then.
+    listeners: u64,
 }
 
 #[derive(Default)]
 struct Listeners {
     sinks: Mutex<HashMap<String, NoticeSink>>,
+    /// How often one has been added.
+    added: AtomicU64,
 }
 
 impl Listeners {
@@ -114,6 +119,7 @@ impl RedisStore {
         let mut slot = self.link.lock().await;
         if let Some(link) = &*slot
             && !link.broken.load(Relaxed)
+            && link.listeners == self.listeners.added.load(Relaxed)
         {
             return Ok(link.clone());
         }
@@ -145,11 +151,13 @@ impl RedisStore {
         let mut connection =
             self.client.get_multiplexed_async_connection_with_config(&config).await?;
         let life = suits(&mut connection).await?;
+        // Before they are looked at: who comes later has the next connection made.
+        let added = self.listeners.added.load(Acquire);
         for (client, _) in self.listeners.all() {
             connection.subscribe(format!("{}{client}", self.channels)).await?;
         }
         *self.life.lock().unwrap_or_else(PoisonError::into_inner) = life;
-        Ok(Link { connection, broken })
+        Ok(Link { connection, broken, listeners: added })
     }
 
     async fn attempt(&self, op: &Op) -> Result<Answer, StoreError> {
@@ -309,11 +317,9 @@ impl Store for RedisStore {
     fn listen(&self, client: &str, sink: NoticeSink) {
         let mut sinks = self.listeners.sinks.lock().unwrap_or_else(PoisonError::into_inner);
         sinks.insert(client.to_owned(), sink);
+        // The next step makes a connection that subscribes, also if one is being made now.
+        self.listeners.added.fetch_add(1, Release);
         drop(sinks);
-        // The next connection subscribes.
-        if let Ok(mut link) = self.link.try_lock() {
-            *link = None;
-        }
     }
 
     fn forget(&self, client: &str) {

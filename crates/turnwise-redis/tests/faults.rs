@@ -5,8 +5,9 @@ mod support;
 
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,8 +15,8 @@ use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
 use support::proxy::{Fate, Proxy};
 use support::{Server, signal_to, until};
 use turnwise_redis::{
-    ConnectError, Fence, Fenced, Limits, LockError, Refusal, ReleaseError, Remote, RemoteBuilder,
-    StoreError,
+    ConnectError, Fence, Fenced, Limits, LockError, RedisStore, Refusal, ReleaseError, Remote,
+    RemoteBuilder, StoreError,
 };
 
 const LEASE: Duration = Duration::from_millis(500);
@@ -246,6 +247,55 @@ fn names_that_are_let_go_are_forgotten_soon() {
     let hour = hour.connect(&server.url()).unwrap().locks();
     hour.lock("d").wait().unwrap().release().wait().unwrap().unwrap();
     assert!((53.0..61.0).contains(&minutes("d")), "{}", minutes("d"));
+}
+
+/// A notice reaches a client that comes to a shared store while another one connects.
+#[test]
+fn client_that_comes_while_another_connects_is_subscribed() {
+    let server = Server::start();
+    let (subscribes, subscribing) = mpsc::channel();
+    let (go_on, goes_on) = mpsc::channel::<()>();
+    let gate = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}/", gate.local_addr().unwrap());
+    let port = server.port;
+    // What the first connection subscribes to comes through when the test has it so.
+    thread::spawn(move || {
+        let mut first = Some((subscribes, goes_on));
+        for mut client in gate.incoming().map_while(Result::ok) {
+            let Ok(mut server) = TcpStream::connect(("127.0.0.1", port)) else { return };
+            let (mut back, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            thread::spawn(move || std::io::copy(&mut back, &mut to));
+            let mut stops = first.take();
+            thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                while let Ok(length @ 1..) = client.read(&mut bytes) {
+                    let text = &bytes[..length];
+                    if text.windows(9).any(|word| word == b"SUBSCRIBE")
+                        && let Some((subscribes, goes_on)) = stops.take()
+                    {
+                        let _ = subscribes.send(());
+                        let _ = goes_on.recv();
+                    }
+                    if server.write_all(text).is_err() {
+                        return;
+                    }
+                }
+                let _ = server.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    let patient = Duration::from_secs(20);
+    let store = Arc::new(RedisStore::new(&url, "turnwise", patient).unwrap());
+    let client = || Remote::builder().answer_within(patient).over(store.clone()).unwrap();
+    let first = client();
+    let asked = first.locks().info("a");
+    subscribing.recv().unwrap();
+    let second = client();
+    go_on.send(()).unwrap();
+    asked.wait().unwrap().unwrap();
+    let _held = second.locks().lock("a").wait().unwrap();
+    let numsub = "PUBSUB CHANNELS turnwise:notices:*";
+    until("both are subscribed", || server.ask(numsub) == "*2");
 }
 
 #[test]
