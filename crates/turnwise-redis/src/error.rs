@@ -43,8 +43,6 @@ pub enum Refusal {
     TooManyClients,
     /// It knows no such user, or that one must not do this (`NOAUTH`, `WRONGPASS`, `NOPERM`).
     Denied,
-    /// The key is on another node of a cluster (`MOVED`, `ASK`, `CROSSSLOT`).
-    Elsewhere,
     /// Something else.
     Other,
 }
@@ -57,7 +55,6 @@ impl Refusal {
             Some("MISCONF") => Refusal::NotSaving,
             Some("NOREPLICAS") => Refusal::TooFewReplicas,
             Some("NOAUTH" | "WRONGPASS" | "NOPERM") => Refusal::Denied,
-            Some("MOVED" | "ASK" | "CROSSSLOT") => Refusal::Elsewhere,
             _ if text.contains("max number of clients") => Refusal::TooManyClients,
             _ => Refusal::Other,
         }
@@ -100,15 +97,36 @@ pub enum StoreError {
         /// What it would have to be.
         needs: String,
     },
+    /// It is reached in a way that this crate does not support: by TLS, as a cluster of several nodes,
+    /// through Sentinel.
+    Unsupported {
+        /// What is not supported.
+        what: &'static str,
+        /// What to do instead.
+        instead: &'static str,
+    },
 }
 
 impl StoreError {
+    pub(crate) const TLS: Self = StoreError::Unsupported {
+        what: "TLS (`rediss://`)",
+        instead: "use `redis://` to a TLS tunnel on this machine, such as stunnel",
+    };
+    pub(crate) const SENTINEL: Self = StoreError::Unsupported {
+        what: "Sentinel",
+        instead: "use the primary's own address, or one that follows the primary",
+    };
+    pub(crate) const CLUSTER: Self = StoreError::Unsupported {
+        what: "a cluster of several nodes",
+        instead: "use a server that is no cluster, or a `Majority` of such servers",
+    };
+
     /// May the step be repeated, for it may succeed then?
     pub fn is_transient(&self) -> bool {
         match self {
             StoreError::Unreachable { .. } | StoreError::TimedOut { .. } => true,
             StoreError::Refused { refusal, .. } => refusal.goes_by(),
-            StoreError::WrongStore { .. } => false,
+            StoreError::WrongStore { .. } | StoreError::Unsupported { .. } => false,
         }
     }
 }
@@ -132,6 +150,9 @@ impl fmt::Display for StoreError {
                 write!(f, "the store refused to {step}: {why}")
             }
             StoreError::WrongStore { needs } => write!(f, "the store does not do: {needs}"),
+            StoreError::Unsupported { what, instead } => {
+                write!(f, "{what} is not supported: {instead}")
+            }
         }
     }
 }

@@ -87,9 +87,14 @@ impl RedisStore {
     /// connection, it waits as long as its patience lasts.
     ///
     /// # Errors
-    /// [`ConnectError::Url`].
+    /// [`ConnectError::Url`]. [`StoreError::Unsupported`]: `rediss://`, or an address of Sentinel's.
     pub fn new(url: &str, prefix: &str, patience: Duration) -> Result<Self, ConnectError> {
         let wrong = |error: RedisError| ConnectError::Url(error.to_string());
+        match url.split_once("://").map(|(scheme, _)| scheme) {
+            Some("rediss" | "valkeys") => return Err(StoreError::TLS.into()),
+            Some(scheme) if scheme.contains("sentinel") => return Err(StoreError::SENTINEL.into()),
+            _ => {}
+        }
         let info = url.into_connection_info().map_err(wrong)?;
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         // Requests of several threads do not wait for each other's answers.
@@ -192,9 +197,13 @@ impl RedisStore {
     fn failed(&self, failure: Failure, step: &'static str) -> StoreError {
         let error = match failure {
             Failure::Wrong(needs) => return StoreError::WrongStore { needs },
+            Failure::Sentinel => return StoreError::SENTINEL,
             Failure::Replica => return self.unreachable("a replica, which takes no writes".into()),
             Failure::Redis(error) => error,
         };
+        if matches!(error.code(), Some("MOVED" | "ASK" | "CROSSSLOT")) {
+            return StoreError::CLUSTER;
+        }
         match error.kind() {
             ErrorKind::Server(
                 ServerErrorKind::ReadOnly
@@ -231,6 +240,7 @@ enum Failure {
     Redis(RedisError),
     Wrong(String),
     Replica,
+    Sentinel,
 }
 
 impl From<RedisError> for Failure {
@@ -258,6 +268,9 @@ async fn suits(connection: &mut MultiplexedConnection) -> Result<Option<Life>, F
             let began = up.and_then(|up| asked.checked_sub(Duration::from_secs(up)));
             Life { run: run.trim().to_owned(), began }
         });
+        if field("redis_mode:").is_some_and(|mode| mode.trim() == "sentinel") {
+            return Err(Failure::Sentinel);
+        }
         let version = field("redis_version:");
         let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
         if major.is_some_and(|major| major < 7) {

@@ -249,6 +249,74 @@ fn names_that_are_let_go_are_forgotten_soon() {
     assert!((53.0..61.0).contains(&minutes("d")), "{}", minutes("d"));
 }
 
+fn is_unsupported(error: &ConnectError, what: &str) -> bool {
+    let ConnectError::Store(StoreError::Unsupported { instead, .. }) = error else { return false };
+    let text = error.to_string();
+    text.contains(what) && text.contains("is not supported") && text.contains(instead)
+}
+
+#[test]
+fn addresses_that_are_not_supported_say_so() {
+    let tls = ["rediss://127.0.0.1/", "rediss://user:secret@example.com:6380/1"];
+    let sentinel = ["redis+sentinel://127.0.0.1/", "redis-sentinel://127.0.0.1:26379/primary"];
+    for (urls, what) in [(tls, "TLS"), (sentinel, "Sentinel")] {
+        for url in urls {
+            let error = builder().connect(url).unwrap_err();
+            assert!(is_unsupported(&error, what), "{url}: {error}");
+            assert!(!error.to_string().contains("secret"));
+        }
+    }
+}
+
+#[test]
+fn nodes_of_a_cluster_say_that_they_are_not_supported() {
+    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let node = || {
+        let bus = free();
+        let options = ["--save", "", "--cluster-enabled", "yes", "--cluster-port"];
+        (Server::with(&[&options[..], &[&bus.to_string()]].concat()), bus)
+    };
+    let [(first, _), (second, bus)] = [node(), node()];
+    assert_eq!(first.ask("CLUSTER ADDSLOTSRANGE 0 8191"), "+OK");
+    assert_eq!(second.ask("CLUSTER ADDSLOTSRANGE 8192 16383"), "+OK");
+    assert_eq!(first.ask(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", second.port)), "+OK");
+    let info = |line: &String| line == "cluster_state:ok";
+    until("it is a cluster", || first.all("CLUSTER INFO\r\nQUIT", 60).iter().any(info));
+    let error = (0..64).find_map(|number| {
+        let remote = match builder().connect(&first.url()) {
+            Err(error) => return Some(error),
+            Ok(remote) => remote,
+        };
+        match remote.locks().lock(&format!("{number}")).wait() {
+            Err(LockError::Store(error)) => Some(ConnectError::Store(error)),
+            other => {
+                drop(other.unwrap());
+                None
+            }
+        }
+    });
+    let error = error.expect("half of the names are on the other node");
+    assert!(is_unsupported(&error, "cluster"), "{error}");
+}
+
+/// A server that watches others keeps nothing.
+#[test]
+fn a_sentinel_says_that_it_is_not_supported() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let file = env::temp_dir().join(format!("turnwise-sentinel-{port}.conf"));
+    std::fs::write(&file, format!("port {port}\nbind 127.0.0.1\n")).unwrap();
+    let mut command = Command::new("redis-server");
+    command.arg(&file).arg("--sentinel").stdout(Stdio::null());
+    let mut sentinel = command.spawn().unwrap();
+    until("it is up", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let error = builder().connect(&format!("redis://127.0.0.1:{port}/"));
+    sentinel.kill().unwrap();
+    sentinel.wait().unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let error = error.unwrap_err();
+    assert!(is_unsupported(&error, "Sentinel"), "{error}");
+}
+
 /// A notice reaches a client that comes to a shared store while another one connects.
 #[test]
 fn client_that_comes_while_another_connects_is_subscribed() {

@@ -12,7 +12,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::{Pid, getpgrp, getppid};
-use turnwise_redis::{ConnectError, Guard, LockError, Remote, RemoteBuilder};
+use turnwise_redis::{ConnectError, Guard, LockError, Remote, RemoteBuilder, StoreError};
 
 /// The command cannot be run, or not be found: as shells say it.
 const CANNOT_RUN: u8 = 126;
@@ -265,6 +265,7 @@ pub(crate) fn failed(program: &str, error: &LockError) -> ExitCode {
 pub(crate) fn unconnected(program: &str, error: &ConnectError) -> ExitCode {
     eprintln!("{program}: {error}");
     ExitCode::from(match error {
+        ConnectError::Store(StoreError::Unsupported { .. }) => 2,
         ConnectError::Store(_) => UNAVAILABLE,
         ConnectError::Url(_) | ConnectError::Prefix(_) => 2,
         _ => SOFTWARE,
