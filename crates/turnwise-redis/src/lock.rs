@@ -178,8 +178,13 @@ impl Locks {
             Ok(key) => {
                 let client = Arc::clone(&self.client);
                 self.client.spawn(async move {
-                    let answer =
-                        client.call(&Op { key, places: 1, step }, client.patience()).await.0;
+                    let answer = client
+                        .call(
+                            &Op { key, places: 1, above: client.above(), step },
+                            client.patience(),
+                        )
+                        .await
+                        .0;
                     promise.keep(answer.map(read).map_err(Into::into));
                 });
             }
@@ -475,7 +480,12 @@ async fn renew(client: Arc<Client>, holds: Vec<Weak<Hold>>) {
     let (holds, renewals): (Vec<_>, Vec<_>) = holds.iter().filter_map(known).unzip();
     drop(borrows);
     let Some(first) = renewals.first() else { return };
-    let op = Op { key: first.key.clone(), places: 1, step: Step::RenewAll { renewals, lease } };
+    let op = Op {
+        key: first.key.clone(),
+        places: 1,
+        above: 0,
+        step: Step::RenewAll { renewals, lease },
+    };
     let sent = Instant::now();
     // Nobody answers: each ends by its time, and all are tried again until then.
     let Ok(Answer::Renewed(held)) = client.call(&op, after(lease / 3)).await.0 else { return };

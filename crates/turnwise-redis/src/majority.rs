@@ -506,7 +506,7 @@ impl Asking {
         to: mpsc::UnboundedSender<(usize, Vote)>,
     ) {
         let (shared, under_way) = (self.shared.clone(), self.under_way.clone());
-        let op = Op { key: self.key.clone(), places: 1, step };
+        let op = Op { key: self.key.clone(), places: 1, above: 0, step };
         under_way[node].fetch_add(1, Relaxed);
         shared.nodes[0].client.clone().spawn(async move {
             let (answer, late) = shared.nodes[node].client.call(&op, until).await;

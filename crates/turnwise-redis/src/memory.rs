@@ -152,7 +152,7 @@ impl Store for MemoryStore {
                 ),
                 step => {
                     let answer = on(&mut tables.records, &op.key, |record| {
-                        record.step(now, op.places, step, &mut notices)
+                        record.step(now, op.places, op.above, step, &mut notices)
                     });
                     tables.keep(&op.key, now, step);
                     answer

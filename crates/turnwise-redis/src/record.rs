@@ -78,14 +78,15 @@ impl Record {
         &mut self,
         now: u64,
         places: u32,
+        above: u64,
         step: &Step,
         notices: &mut Vec<Notice>,
     ) -> Answer {
         self.gone.retain(|_, until| *until > now);
-        self.settle(now, places, notices);
+        self.settle(now, places, above, notices);
         match step {
             Step::Acquire { token, lease, alive } => {
-                self.acquire(now, places, token, *lease, *alive)
+                self.acquire(now, places, above, token, *lease, *alive)
             }
             Step::Refresh { tokens, alive } => self.refresh(now, tokens, *alive),
             Step::Renew { token, lease } => match self.holding(token) {
@@ -96,12 +97,12 @@ impl Record {
                 None => Answer::Lost,
             },
             Step::Confirm { token, fence, lease } => self.confirm(now, token, *fence, *lease),
-            Step::Leave { token, late } => self.leave(now, places, token, *late, notices),
+            Step::Leave { token, late } => self.leave(now, places, above, token, *late, notices),
             Step::Force { place } => {
                 let holder = self.holders.remove(place);
                 let forced = holder.is_some();
                 notices.extend(holder.map(|holder| Notice::Lost(holder.token)));
-                self.settle(now, places, notices);
+                self.settle(now, places, above, notices);
                 Answer::Forced(forced)
             }
             Step::Look => {
@@ -112,7 +113,7 @@ impl Record {
                 Answer::Seen { holders, fence: self.fence, waiting: self.queue.len() as u64 }
             }
             Step::Attend { token, every, offset, lease, overlap } => {
-                self.attend(now, token, [*every, *offset, *lease].map(micros), *overlap)
+                self.attend(now, above, token, [*every, *offset, *lease].map(micros), *overlap)
             }
             Step::Desk(_) | Step::RenewAll { .. } => unreachable!("a step of another kind"),
         }
@@ -151,13 +152,13 @@ impl Record {
         self.queue.clear();
     }
 
-    fn settle(&mut self, now: u64, places: u32, notices: &mut Vec<Notice>) {
+    fn settle(&mut self, now: u64, places: u32, above: u64, notices: &mut Vec<Notice>) {
         self.holders.retain(|_, holder| holder.until > now);
         while let Some(place) = self.free(places) {
             let Some((token, alive)) = self.queue.pop_front() else { return };
             if alive > now {
                 notices.push(Notice::Granted(token.clone()));
-                self.grant(now, place, token, alive, true);
+                self.grant(now, above, place, token, alive, true);
             }
         }
     }
@@ -172,8 +173,16 @@ impl Record {
         holders.find(|(_, holder)| holder.token == *token).map(|(&place, holder)| (place, holder))
     }
 
-    fn grant(&mut self, now: u64, place: u32, token: Token, until: u64, waits: bool) -> Answer {
-        self.fence = now.max(self.fence + 1);
+    fn grant(
+        &mut self,
+        now: u64,
+        above: u64,
+        place: u32,
+        token: Token,
+        until: u64,
+        waits: bool,
+    ) -> Answer {
+        self.fence = now.max(self.fence + 1).max(above + 1);
         self.holders.insert(place, Holder { token, until, fence: self.fence, waits });
         Answer::Granted { fence: self.fence, place }
     }
@@ -188,6 +197,7 @@ impl Record {
         &mut self,
         now: u64,
         places: u32,
+        above: u64,
         token: &Token,
         lease: Duration,
         alive: Option<Duration>,
@@ -201,7 +211,7 @@ impl Record {
             return Answer::Granted { fence: holder.fence, place };
         }
         if let Some(place) = self.free(places) {
-            return self.grant(now, place, token.clone(), until, false);
+            return self.grant(now, above, place, token.clone(), until, false);
         }
         let busy = self.busy(now);
         let Some(alive) = alive else { return Answer::Busy { busy } };
@@ -252,6 +262,7 @@ impl Record {
         &mut self,
         now: u64,
         places: u32,
+        above: u64,
         token: &Token,
         late: bool,
         notices: &mut Vec<Notice>,
@@ -262,7 +273,7 @@ impl Record {
         if let Some((place, _)) = self.holding(token) {
             self.holders.remove(&place);
             self.released = Some(token.clone());
-            self.settle(now, places, notices);
+            self.settle(now, places, above, notices);
             return Answer::Released;
         }
         self.queue.retain(|seat| seat.0 != *token);
@@ -272,6 +283,7 @@ impl Record {
     fn attend(
         &mut self,
         now: u64,
+        above: u64,
         token: &Token,
         [every, offset, lease]: [u64; 3],
         overlap: bool,
@@ -294,7 +306,7 @@ impl Record {
             return Answer::StillRunning { tick: last, next };
         }
         self.ticks = tick + 1;
-        self.grant(now, 1, token.clone(), now.saturating_add(lease), false);
+        self.grant(now, above, 1, token.clone(), now.saturating_add(lease), false);
         Answer::Mine { tick, fence: self.fence }
     }
 }

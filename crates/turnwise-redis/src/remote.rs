@@ -16,6 +16,8 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use turnwise_locks::Fence;
+
 use crate::admission::Admission;
 use crate::business::{Business, Handles, Owned};
 use crate::error::{ConnectError, StoreError};
@@ -68,6 +70,7 @@ pub struct RemoteBuilder {
     lease: Duration,
     place: Duration,
     remembered: Duration,
+    above: u64,
 }
 
 impl Remote {
@@ -99,6 +102,7 @@ impl Remote {
             lease: Duration::from_secs(30),
             place: Duration::from_secs(5),
             remembered: REMEMBERED,
+            above: 0,
         }
     }
 
@@ -204,6 +208,28 @@ impl RemoteBuilder {
         RemoteBuilder { remembered: time.max(REMEMBERED), ..self }
     }
 
+    /// Fences of locks, slots and ticks that this client has given are greater than this one,
+    /// whatever the server has forgotten and its clock says: the greatest that the guarded resource
+    /// has seen. All clients of a lock are to have a floor, as each may let the next one in.
+    ///
+    /// # Panics
+    /// If the fence is 2^52 or greater: the server's numbers end at 2^53.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_redis::{Fence, Remote};
+    ///
+    /// let seen = Fence::from_number(2_000_000_000_000_000);
+    /// let remote = Remote::builder().fences_above(seen).over(turnwise_redis::MemoryStore::new())?;
+    /// assert!(remote.locks().lock("order 7").wait()?.fence() > seen);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn fences_above(self, fence: Fence) -> Self {
+        let above = fence.number();
+        assert!(above < 1 << 52, "a floor of fences is less than 2^52: {above}");
+        RemoteBuilder { above, ..self }
+    }
+
     /// Connects to a server: see [`Remote::connect`].
     ///
     /// # Errors
@@ -217,7 +243,7 @@ impl RemoteBuilder {
         let (promise, reply) = turnwise::promise();
         let key = client.key("client", &client.id).map_err(ConnectError::Prefix)?;
         remote.client.io.spawn(async move {
-            let op = Op { key, places: 1, step: Step::Look };
+            let op = Op { key, places: 1, above: 0, step: Step::Look };
             promise.keep(client.store.call(&op).await);
         });
         match reply.wait() {
@@ -340,6 +366,11 @@ impl Client {
         F: Future<Output: Send + 'static> + Send + 'static,
     {
         self.business.spawn(&self.io, task)
+    }
+
+    /// Fences are greater than this.
+    pub(crate) fn above(&self) -> u64 {
+        self.settings.above
     }
 
     /// The lease of what is asked for without one.

@@ -138,7 +138,8 @@ impl Slots {
         read: impl FnOnce(Answer) -> R + Send + 'static,
     ) -> Reply<Result<R, LockError>> {
         let (promise, reply) = promise();
-        let op = Op { key: self.key.clone(), places: self.places, step };
+        let op =
+            Op { key: self.key.clone(), places: self.places, above: self.client.above(), step };
         let client = Arc::clone(&self.client);
         self.client.spawn(async move {
             let answer = client.call(&op, client.patience()).await.0;

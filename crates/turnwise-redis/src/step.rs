@@ -55,6 +55,8 @@ pub struct Op {
     pub key: String,
     /// So many may hold it at once, each a place of its own: one, if it is a lock.
     pub places: u32,
+    /// Fences that this step gives are greater than this: 0, unless the client has a floor.
+    pub above: u64,
     /// What to do with it.
     pub step: Step,
 }

@@ -75,7 +75,7 @@ impl Tickets {
 impl DeskKey {
     pub(crate) fn op(&self, act: DeskAct) -> Op {
         let step = Step::Desk(DeskStep { limit: self.limit, act });
-        Op { key: self.key.clone(), places: 1, step }
+        Op { key: self.key.clone(), places: 1, above: 0, step }
     }
 }
 

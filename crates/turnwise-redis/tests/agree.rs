@@ -86,8 +86,8 @@ fn the_machine_and_the_scripts_agree() {
     let numbers = std::cell::Cell::new(0);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(cases));
     let deeds = || prop_oneof![24 => steps().prop_map(Ok), 1 => any::<bool>().prop_map(Err)];
-    let all = (1..4u32, prop::collection::vec(deeds(), 1..40));
-    let run = runner.run(&all, |(places, steps)| {
+    let all = (0..2u64, 1..4u32, prop::collection::vec(deeds(), 1..40));
+    let run = runner.run(&all, |(above, places, steps)| {
         let number = numbers.get();
         numbers.set(number + 1);
         let near = MemoryStore::new();
@@ -112,7 +112,7 @@ fn the_machine_and_the_scripts_agree() {
                     continue;
                 }
             };
-            let op = Op { key, places, step };
+            let op = Op { key, places, above: above * GREAT, step };
             let (here, there) = runtime.block_on(async {
                 // What is over at once is over when the next step comes.
                 (near.call(&op).await.unwrap(), far.call(&op).await.unwrap())

@@ -136,7 +136,7 @@ fn the_machine_and_the_scripts_agree() {
             let said = told.each_ref().map(|told| told.said(&act, right));
             let ops = said.each_ref().map(|act| {
                 let step = Step::Desk(DeskStep { limit, act: act.clone() });
-                Op { key: format!("t:{{desk:{number}}}"), places: 1, step }
+                Op { key: format!("t:{{desk:{number}}}"), places: 1, above: 0, step }
             });
             let (here, there) = runtime.block_on(async {
                 // What is over at once is over when the next step comes.

@@ -366,6 +366,29 @@ fn client_that_comes_while_another_connects_is_subscribed() {
     until("both are subscribed", || server.ask(numsub) == "*2");
 }
 
+/// A server that has forgotten all, and whose clock is behind, gives fences that are too small.
+#[test]
+fn fences_are_above_the_floor_of_a_client() {
+    let server = Server::start();
+    let first = builder().connect(&server.url()).unwrap().locks().lock("a").wait().unwrap();
+    // What a server had given whose clock was ahead.
+    let seen = Fence::from_number(first.fence().number() + 1_000_000_000_000);
+    first.release().wait().unwrap().unwrap();
+    let client = || builder().fences_above(seen).connect(&server.url()).unwrap();
+    let (one, other) = (client(), client());
+    let held = one.locks().lock("a").wait().unwrap();
+    assert!(held.fence() > seen);
+    let waits = other.locks().lock("a");
+    until("it waits", || one.locks().info("a").wait().unwrap().unwrap().waiting == 1);
+    let fence = held.fence();
+    // Its step lets the other one in.
+    held.release().wait().unwrap().unwrap();
+    assert!(waits.wait().unwrap().fence() > fence);
+    // A slot has a fence, too.
+    let slot = one.slots("s", 2).unwrap().take().wait().unwrap();
+    assert!(slot.fence() > seen);
+}
+
 #[test]
 fn server_that_begins_to_evict_is_refused_by_the_next_connection() {
     let server = Server::start();

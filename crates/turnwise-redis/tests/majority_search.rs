@@ -207,7 +207,7 @@ impl Table {
             _ => Step::Leave { token, late: true },
         };
         let mut record = self.records[at as usize].clone();
-        let said = match record.step(now.into(), 1, &step, &mut Vec::new()) {
+        let said = match record.step(now.into(), 1, 0, &step, &mut Vec::new()) {
             Answer::Granted { fence, .. } => Said::Granted(fence.try_into().unwrap()),
             Answer::Held => Said::Yes,
             _ => Said::No,
@@ -222,7 +222,7 @@ impl Table {
         let Node { record, offset, .. } = world.nodes[node];
         let now = (world.now as i8 + offset) as u64;
         let mut record = self.records[record as usize].clone();
-        let Answer::Seen { fence: last, .. } = record.step(now, 1, &Step::Look, &mut Vec::new())
+        let Answer::Seen { fence: last, .. } = record.step(now, 1, 0, &Step::Look, &mut Vec::new())
         else {
             unreachable!()
         };

@@ -100,7 +100,7 @@ impl World {
         };
         let mut notices = Vec::new();
         // The machine's times begin at one: zero is over before it begins.
-        self.record.step(self.now + 1, 1, &step, &mut notices)
+        self.record.step(self.now + 1, 1, 0, &step, &mut notices)
     }
 
     /// The client learns of an answer to what it sent at that time.

@@ -1,11 +1,11 @@
 -- Takes a place if one is free, or a seat in the queue.
 --
 -- KEYS[3]  there if the request was given up for good
--- ARGV[4]  token   ARGV[5]  lease   ARGV[6]  so long the seat is kept; 0: no seat
+-- ARGV[5]  token   ARGV[6]  lease   ARGV[7]  so long the seat is kept; 0: no seat
 --
 -- {2, fence, place} granted | {1, ahead, busy} queued | {0, busy} busy | {-1} gone
 if redis.call('EXISTS', KEYS[3]) == 1 then return {-1} end
-local token, till, alive = ARGV[4], now + ARGV[5], tonumber(ARGV[6])
+local token, till, alive = ARGV[5], now + ARGV[6], tonumber(ARGV[7])
 local i = holding(token)
 if i then
   renew(i, till)

@@ -1,13 +1,13 @@
 -- Takes the tick whose beginning is nearest, if nobody has.
 --
 -- KEYS[3]  there if the request was given up for good
--- ARGV[4]  token   ARGV[5]  every   ARGV[6]  offset   ARGV[7]  lease   ARGV[8]  1: runs may overlap
+-- ARGV[5]  token   ARGV[6]  every   ARGV[7]  offset   ARGV[8]  lease   ARGV[9]  1: runs may overlap
 --
 -- {2, tick, fence} taken by this | {1, tick, next} an earlier run is under way
 -- {0, next} taken by somebody | {-1} gone
 if redis.call('EXISTS', KEYS[3]) == 1 then return {-1} end
-local token, every, lease = ARGV[4], math.max(tonumber(ARGV[5]), 1), tonumber(ARGV[7])
-local since = math.max(now - ARGV[6], 0)
+local token, every, lease = ARGV[5], math.max(tonumber(ARGV[6]), 1), tonumber(ARGV[8])
+local since = math.max(now - ARGV[7], 0)
 local tick = math.floor((since + math.floor(every / 2)) / every)
 local left = (tick + 1) * every - since
 local ticks = tonumber(redis.call('HGET', K, 'n')) or 0
@@ -15,7 +15,7 @@ local last = math.max(ticks - 1, 0)
 local i = holding(token)
 if i then return {2, last, g[i]} end
 if ticks > tick then return {0, left} end
-if ARGV[8] ~= '1' then
+if ARGV[9] ~= '1' then
   for j = 1, places do
     if t[j] then return {1, last, left} end
   end

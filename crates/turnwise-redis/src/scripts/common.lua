@@ -8,10 +8,11 @@
 -- ARGV[1]  channels of notices begin so; a client's number follows
 -- ARGV[2]  so many places there are
 -- ARGV[3]  so long a record outlives its holds, its queue and its ticks (ms)
+-- ARGV[4]  fences that are given are greater than this
 --
 -- Times are microseconds on this server's clock.
 local K, Q, channels, places = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
-local kept = tonumber(ARGV[3])
+local kept, above = tonumber(ARGV[3]), tonumber(ARGV[4])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 
@@ -74,7 +75,7 @@ local function free()
 end
 
 local function grant(i, token, till, waiting)
-  f = math.max(f + 1, now)
+  f = math.max(f + 1, now, above + 1)
   t[i], u[i], g[i], waits[i] = token, till, f, waiting
   redis.call('HSET', K, 't' .. i, token, 'u' .. i, waiting and -till or till, 'g' .. i, f, 'f', f)
   keep(till)

@@ -1,9 +1,9 @@
 -- Takes a place away from whoever holds it.
 --
--- ARGV[4]  place
+-- ARGV[5]  place
 --
 -- {1} somebody held it | {0} nobody did
-local i = tonumber(ARGV[4])
+local i = tonumber(ARGV[5])
 if not t[i] then return {0} end
 tell(t[i], '-')
 clear(i)

@@ -1,10 +1,10 @@
 -- Lets go: of a place, or of a seat.
 --
 -- KEYS[3]  marks a request that was given up for good
--- ARGV[4]  token   ARGV[5]  requests of it may come for so long (ms); 0: none will
+-- ARGV[5]  token   ARGV[6]  requests of it may come for so long (ms); 0: none will
 --
 -- {1} released | {0} it did not hold
-local token, late = ARGV[4], tonumber(ARGV[5])
+local token, late = ARGV[5], tonumber(ARGV[6])
 if late > 0 then redis.call('SET', KEYS[3], 1, 'PX', late) end
 local i = holding(token)
 if i then

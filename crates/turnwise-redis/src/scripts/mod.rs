@@ -92,7 +92,7 @@ impl Scripts {
             }
             _ => cmd.arg(2).arg(&op.key).arg(queue),
         };
-        cmd.arg(channels).arg(op.places).arg(micros(self.kept) / 1000);
+        cmd.arg(channels).arg(op.places).arg(micros(self.kept) / 1000).arg(op.above);
         match &op.step {
             Step::Acquire { token, lease, alive } => {
                 cmd.arg(token.as_str()).arg(micros(*lease));

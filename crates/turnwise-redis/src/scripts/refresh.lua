@@ -1,11 +1,11 @@
 -- Keeps seats in the queue.
 --
--- ARGV[4]  so long   ARGV[5...]  tokens
+-- ARGV[5]  so long   ARGV[6...]  tokens
 --
 -- {busy, standing of each...}: 0 nowhere, 1 queued, 2 holds
-local till, any = now + ARGV[4], false
+local till, any = now + ARGV[5], false
 local answer = {busy()}
-for i = 5, #ARGV do
+for i = 6, #ARGV do
   local token, standing = ARGV[i], 0
   if holding(token) then
     standing = 2

@@ -1,9 +1,9 @@
 -- Holds for so long from now, if it still holds.
 --
--- ARGV[4]  token   ARGV[5]  lease
+-- ARGV[5]  token   ARGV[6]  lease
 --
 -- {1} holds | {0} lost
-local i = holding(ARGV[4])
+local i = holding(ARGV[5])
 if not i then return {0} end
-renew(i, now + ARGV[5])
+renew(i, now + ARGV[6])
 return {1}
