@@ -655,7 +655,9 @@ fn window<S: Subject>(beside: Beside, seed: u64) -> Vec<Call> {
                 subject.leave_queue(asked);
                 let returned = now();
                 calls.push((begun, returned, Op::Enter { request, weight, fence: None }));
-                calls.push((waits, returned, Op::Drop(request)));
+                // With a limit, its time may have been over before.
+                let from = if beside == Beside::Limits { begun } else { waits };
+                calls.push((from, returned, Op::Drop(request)));
                 if leased {
                     calls.push((begun, returned, Op::Begin(request, false)));
                 }
