@@ -161,13 +161,14 @@ impl List {
     }
 
     fn remove(&mut self, place: Place) -> Option<Waiter> {
-        if !self.has(place) {
-            return None;
-        }
-        let slot = self.slots.get_mut(place.slot)?;
-        let removed = std::mem::replace(slot, Slot::Vacant(self.vacant));
-        self.vacant = place.slot;
-        removed.waiter()
+        self.has(place).then(|| self.vacate(place.slot)).flatten()
+    }
+
+    /// Takes the waiter out of a slot that is taken.
+    fn vacate(&mut self, at: usize) -> Option<Waiter> {
+        let vacated = std::mem::replace(self.slots.get_mut(at)?, Slot::Vacant(self.vacant));
+        self.vacant = at;
+        vacated.waiter()
     }
 }
 
@@ -201,12 +202,9 @@ impl Waiters {
     /// Wakes the threads among them.
     pub(crate) fn wake_threads(&self) {
         let mut list = self.0.lock();
-        let List { slots, vacant, .. } = &mut *list;
-        for (at, slot) in slots.iter_mut().enumerate() {
-            if matches!(slot, Slot::Taken(_, Waiter::Thread(_))) {
-                let woken = std::mem::replace(slot, Slot::Vacant(*vacant));
-                *vacant = at;
-                woken.waiter().into_iter().for_each(Waiter::wake);
+        for at in 0..list.slots.len() {
+            if matches!(list.slots[at], Slot::Taken(_, Waiter::Thread(_))) {
+                list.vacate(at).into_iter().for_each(Waiter::wake);
             }
         }
     }

@@ -177,7 +177,7 @@ impl Turn {
         ran
     }
 
-    // Not within `within`, which is compiled for each message.
+    // `within` is compiled for each message, this once.
     fn enter(&self) -> Option<Duration> {
         let began = self.now();
         tell(|| enter(&self.span));
