@@ -178,13 +178,8 @@ impl Locks {
             Ok(key) => {
                 let client = Arc::clone(&self.client);
                 self.client.spawn(async move {
-                    let answer = client
-                        .call(
-                            &Op { key, places: 1, above: client.above(), step },
-                            client.patience(),
-                        )
-                        .await
-                        .0;
+                    let op = client.op(key, 1, step);
+                    let answer = client.call(&op, client.patience()).await.0;
                     promise.keep(answer.map(read).map_err(Into::into));
                 });
             }
@@ -305,9 +300,9 @@ pub(crate) struct Hold {
     /// Until when, by this machine's clock: from before the request that began it was sent.
     until: watch::Sender<Instant>,
     lost: AtomicBool,
-    /// So many guards it has.
+    /// How many guards it has.
     guards: AtomicUsize,
-    /// So many of them want it renewed: the longest wish wins.
+    /// How many of them want it renewed. It is, while one of them does.
     renewers: AtomicUsize,
 }
 
@@ -415,7 +410,7 @@ pub(crate) fn later(sent: Instant, lease: Duration) -> Instant {
     sent + lease.min(LONGEST)
 }
 
-/// So many holds are renewed by one step: it must not keep a server busy for long.
+/// The most holds that one step renews: it must not keep a server busy for long.
 const AT_ONCE: usize = 256;
 
 /// Renews the holds of a client each third of its lease, by one step for all, and tells each when it

@@ -130,7 +130,7 @@ impl Remote {
     }
 
     /// Waits until the store has been told of all that was given back before: guards that were dropped,
-    /// requests that were given up. May block, for so long at most. False: something is not told yet.
+    /// requests that were given up. May block, for `limit` at most. False: something is not told yet.
     ///
     /// # Examples
     /// ```
@@ -368,9 +368,9 @@ impl Client {
         self.business.spawn(&self.io, task)
     }
 
-    /// Fences are greater than this.
-    pub(crate) fn above(&self) -> u64 {
-        self.settings.above
+    /// A step of this client's, with its floor of fences.
+    pub(crate) fn op(&self, key: String, places: u32, step: Step) -> Op {
+        Op { key, places, above: self.settings.above, step }
     }
 
     /// The lease of what is asked for without one.

@@ -27,7 +27,7 @@ pub(crate) struct Seat {
     sent: AtomicBool,
     /// Requests of it may be on their way although answers have come.
     late: AtomicBool,
-    /// So many have no answer yet. One whose asker is gone has none for ever.
+    /// How many have no answer yet. One whose asker is gone has none for ever.
     asked: AtomicUsize,
     /// It changes when there may be news.
     news: watch::Sender<()>,
@@ -110,7 +110,7 @@ impl Seat {
 
     /// A step for its object.
     pub(crate) fn op(&self, step: Step) -> Op {
-        Op { key: self.key.clone(), places: self.places, above: self.client.above(), step }
+        self.client.op(self.key.clone(), self.places, step)
     }
 
     /// Sends a step of its token, that the store will know it by.
@@ -236,10 +236,7 @@ async fn refresh(client: Weak<Client>, key: String, places: u32, mut busy: Durat
         };
         let step = Step::Refresh { tokens: tokens.clone(), alive: client.place() };
         let until = after(client.place());
-        let answer = client
-            .call(&Op { key: key.clone(), places, above: client.above(), step }, until)
-            .await
-            .0;
+        let answer = client.call(&client.op(key.clone(), places, step), until).await.0;
         let moved: Vec<_> = match answer {
             Ok(Answer::Standings { standings, busy: left }) => {
                 busy = left;

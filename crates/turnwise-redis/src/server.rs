@@ -166,7 +166,7 @@ impl RedisStore {
     }
 
     async fn attempt(&self, op: &Op) -> Result<Answer, StoreError> {
-        // By its name first; as a whole, if the server does not know it, or has been made forget it.
+        // By its name first; as a whole, if the server does not know it, or has forgotten it since.
         let mut whole = false;
         loop {
             let mut link = self.link().await?;
@@ -204,6 +204,8 @@ impl RedisStore {
         if matches!(error.code(), Some("MOVED" | "ASK" | "CROSSSLOT")) {
             return StoreError::CLUSTER;
         }
+        let why = error.to_string();
+        let refusal = Refusal::of(error.code(), &why);
         match error.kind() {
             ErrorKind::Server(
                 ServerErrorKind::ReadOnly
@@ -211,19 +213,16 @@ impl RedisStore {
                 | ServerErrorKind::MasterDown
                 | ServerErrorKind::ClusterDown
                 | ServerErrorKind::TryAgain,
-            ) => self.unreachable(error.to_string()),
+            ) => self.unreachable(why),
             ErrorKind::RESP3NotSupported => {
                 StoreError::WrongStore { needs: "RESP3: Redis 7 or newer".to_owned() }
             }
-            _ if Refusal::of(error.code(), &error.to_string()) != Refusal::Other => {
-                let refusal = Refusal::of(error.code(), &error.to_string());
-                StoreError::Refused { refusal, step, why: error.to_string() }
-            }
-            ErrorKind::Io => self.unreachable(error.to_string()),
+            _ if refusal != Refusal::Other => StoreError::Refused { refusal, step, why },
+            ErrorKind::Io => self.unreachable(why),
             // What it says while a script of somebody else's takes its time.
-            _ if error.code() == Some("BUSY") => self.unreachable(error.to_string()),
-            _ if error.is_connection_dropped() => self.unreachable(error.to_string()),
-            _ => StoreError::Refused { refusal: Refusal::Other, step, why: error.to_string() },
+            _ if error.code() == Some("BUSY") => self.unreachable(why),
+            _ if error.is_connection_dropped() => self.unreachable(why),
+            _ => StoreError::Refused { refusal, step, why },
         }
     }
 

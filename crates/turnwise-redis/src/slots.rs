@@ -11,7 +11,7 @@ use crate::error::LockError;
 use crate::lock::{Acquire, Guard, Wanted, acquire};
 use crate::name::NameError;
 use crate::rooms::Seat;
-use crate::step::{Answer, Op, Step};
+use crate::step::{Answer, Step};
 
 /// The most places that a pool has: all are looked at in each step.
 const MOST: u32 = 1024;
@@ -138,8 +138,7 @@ impl Slots {
         read: impl FnOnce(Answer) -> R + Send + 'static,
     ) -> Reply<Result<R, LockError>> {
         let (promise, reply) = promise();
-        let op =
-            Op { key: self.key.clone(), places: self.places, above: self.client.above(), step };
+        let op = self.client.op(self.key.clone(), self.places, step);
         let client = Arc::clone(&self.client);
         self.client.spawn(async move {
             let answer = client.call(&op, client.patience()).await.0;

@@ -28,7 +28,7 @@ pub(crate) struct Ticket {
     sent: AtomicBool,
     /// Requests of it may be on their way although answers have come.
     late: AtomicBool,
-    /// So many have no answer yet. One whose asker is gone has none for ever.
+    /// How many have no answer yet. One whose asker is gone has none for ever.
     asked: AtomicUsize,
     /// It changes when there may be news.
     news: watch::Sender<()>,
