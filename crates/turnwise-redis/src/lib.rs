@@ -2,11 +2,13 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod actors;
 mod admission;
 mod business;
 mod desk;
 mod error;
 mod lock;
+mod mailbox;
 mod majority;
 mod memory;
 mod name;
@@ -22,6 +24,10 @@ mod store;
 mod tick;
 mod ticket;
 
+pub use actors::{
+    ActorInfo, Actors, ActorsBuilder, ActorsError, Ask, Asked, DeadLetter, Drained, Drains,
+    Fallible, MessageError, NoTime, Outcome, RemoteActor, Successor, Tell, Until, Workers,
+};
 pub use admission::{Admission, AdmissionInfo, Admitted, Reservation, Row};
 pub use error::{ConnectError, Effect, LockError, Refusal, ReleaseError, StoreError};
 pub use lock::{Acquire, Guard, LockInfo, Locks, Lost};

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use turnwise::time::Clock;
 
 use crate::desk::Desk;
+use crate::mailbox::Shard;
 use crate::record::Record;
 use crate::step::{Answer, Notice, Op, Renewal, Step};
 use crate::store::{Called, Life, NoticeSink, Store};
@@ -30,6 +31,7 @@ struct Shared {
 struct Tables {
     records: BTreeMap<String, Record>,
     desks: BTreeMap<String, Desk>,
+    shards: BTreeMap<String, Shard>,
     sinks: HashMap<String, NoticeSink>,
     /// Until when each record is known; and how many steps there are until all are looked at.
     known: HashMap<String, u64>,
@@ -115,6 +117,12 @@ impl MemoryStore {
     #[doc(hidden)]
     pub fn forget_key(&self, key: &str) {
         let mut tables = self.tables();
+        let split = key.split_once("}:").map(|(shard, part)| (format!("{shard}}}"), part));
+        if let Some((shard, part)) = split
+            && let Some(shard) = tables.shards.get_mut(&shard)
+        {
+            return shard.forget_part(part);
+        }
         match key.strip_suffix(":q") {
             Some(key) => {
                 if let Some(record) = tables.records.get_mut(key) {
@@ -137,6 +145,9 @@ impl Store for MemoryStore {
             let answer = match &op.step {
                 Step::Desk(step) => on(&mut tables.desks, &op.key, |desk| {
                     Answer::Desk(desk.step(now, step, &mut notices))
+                }),
+                Step::Mailbox(step) => on(&mut tables.shards, &op.key, |shard| {
+                    Answer::Mailbox(shard.step(now, step, &mut notices))
                 }),
                 Step::RenewAll { renewals, lease } => Answer::Renewed(
                     renewals

@@ -68,7 +68,7 @@ impl Holder {
     }
 }
 
-fn micros(duration: Duration) -> u64 {
+pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -115,7 +115,9 @@ impl Record {
             Step::Attend { token, every, offset, lease, overlap } => {
                 self.attend(now, above, token, [*every, *offset, *lease].map(micros), *overlap)
             }
-            Step::Desk(_) | Step::RenewAll { .. } => unreachable!("a step of another kind"),
+            Step::Desk(_) | Step::Mailbox(_) | Step::RenewAll { .. } => {
+                unreachable!("a step of another kind")
+            }
         }
     }
 

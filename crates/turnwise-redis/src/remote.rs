@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -18,6 +20,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use turnwise_locks::Fence;
 
+use crate::actors::{ActorsBuilder, Inboxes};
 use crate::admission::Admission;
 use crate::business::{Business, Handles, Owned};
 use crate::error::{ConnectError, StoreError};
@@ -145,6 +148,14 @@ impl Remote {
     /// ```
     pub fn flush(&self, limit: Duration) -> bool {
         self.client.business.wait(limit)
+    }
+
+    /// Actors of a kind, whose mailboxes and states are in the store.
+    pub fn actors<S>(&self, kind: &str) -> ActorsBuilder<S>
+    where
+        S: Serialize + DeserializeOwned + Default + Send + 'static,
+    {
+        ActorsBuilder::new(self.client.clone(), kind)
     }
 
     /// Jobs that run once per tick.
@@ -306,6 +317,7 @@ impl RemoteBuilder {
                     business: business.clone(),
                     rooms: Mutex::default(),
                     tickets: Mutex::default(),
+                    inboxes: Mutex::default(),
                     changed: Arc::default(),
                     _stop: stop.clone(),
                 }
@@ -342,6 +354,7 @@ pub(crate) struct Client {
     pub(crate) business: Arc<Business>,
     rooms: Mutex<Rooms>,
     tickets: Mutex<Tickets>,
+    inboxes: Mutex<Inboxes>,
     /// A hold has begun that ends before others are looked at.
     pub(crate) changed: Arc<Notify>,
     /// The thread ends when this is dropped, and all others'.
@@ -400,12 +413,19 @@ impl Client {
         self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Who waits for outcomes of messages, and which mailboxes are held.
+    pub(crate) fn inboxes(&self) -> MutexGuard<'_, Inboxes> {
+        // No code of others runs under it.
+        self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn noticed(&self, notice: &Notice) {
         let _borrows = self.business.under_way();
         let woken = self.rooms().noticed(notice);
         woken.wake();
         let woken = self.tickets().noticed(notice);
         woken.iter().for_each(|ticket| ticket.wake());
+        self.inboxes().noticed(notice);
     }
 
     /// Has a step done, again and again until then. Also said: may requests of it be on their way

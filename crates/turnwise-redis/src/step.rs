@@ -10,11 +10,17 @@
 
 #[path = "step/desk.rs"]
 mod desk;
+#[path = "step/mailbox.rs"]
+mod mailbox;
 
 use std::fmt;
 use std::time::Duration;
 
 pub use desk::{Claim, DeskAct, DeskAnswer, DeskRow, DeskSeen, DeskStep};
+pub use mailbox::{
+    Advance, DeadMessage, DrainClaim, FailedAttempt, Hand, MailboxAct, MailboxAnswer, MailboxSeen,
+    MailboxStep, Progress, StoredMessage, Then,
+};
 
 /// Who asks: a client's number, and the number of its request. No two requests have the same.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -134,6 +140,8 @@ pub enum Step {
     },
     /// A step of an admission.
     Desk(DeskStep),
+    /// A step of the mailboxes of a shard.
+    Mailbox(MailboxStep),
 }
 
 /// A hold that is renewed with others: [`Step::RenewAll`].
@@ -160,6 +168,7 @@ impl Step {
             Step::Look => "look",
             Step::Attend { .. } => "attend",
             Step::Desk(step) => step.name(),
+            Step::Mailbox(step) => step.name(),
         }
     }
 }
@@ -238,6 +247,8 @@ pub enum Answer {
     },
     /// To `Desk`.
     Desk(DeskAnswer),
+    /// To `Mailbox`.
+    Mailbox(MailboxAnswer),
 }
 
 /// Where a request is.

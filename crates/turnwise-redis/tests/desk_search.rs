@@ -15,7 +15,7 @@ mod desk;
 #[allow(dead_code, unreachable_pub, reason = "shared with the crate")]
 mod record;
 #[path = "../src/step.rs"]
-#[allow(dead_code, unreachable_pub, missing_docs, reason = "shared with the crate")]
+#[allow(dead_code, unreachable_pub, unused_imports, missing_docs, reason = "shared with the crate")]
 mod step;
 
 use std::collections::{BTreeSet, HashSet, VecDeque};

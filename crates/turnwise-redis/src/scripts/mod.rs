@@ -1,6 +1,7 @@
 //! The steps as scripts, which a server runs alone.
 
 mod desk;
+mod mailbox;
 
 use redis::{Cmd, Value};
 
@@ -46,8 +47,10 @@ impl Scripts {
         };
         let records = SOURCES.iter().map(|source| script(COMMON, source));
         let desks = desk::SOURCES.iter().map(|source| script(desk::COMMON, source));
+        let mailboxes = mailbox::SOURCES.iter().map(|source| script(mailbox::COMMON, source));
         let renewals = script("", &(NEEDS_NONE, include_str!("renew_all.lua")));
-        Scripts { kept: REMEMBERED, all: records.chain(desks).chain([renewals]).collect() }
+        let all = records.chain(desks).chain(mailboxes).chain([renewals]).collect();
+        Scripts { kept: REMEMBERED, all }
     }
 
     /// The command that does a step: by the script's name, or with all of it.
@@ -62,6 +65,7 @@ impl Scripts {
             Step::Attend { .. } => 6,
             Step::Confirm { .. } => 7,
             Step::Desk(step) => SOURCES.len() + desk::index(step),
+            Step::Mailbox(step) => SOURCES.len() + desk::SOURCES.len() + mailbox::index(step),
             Step::RenewAll { .. } => self.all.len() - 1,
         };
         let (name, text) = &self.all[index];
@@ -69,6 +73,10 @@ impl Scripts {
         cmd.arg(if whole { text } else { name });
         if let Step::Desk(step) = &op.step {
             desk::arguments(&mut cmd, channels, &op.key, step);
+            return cmd;
+        }
+        if let Step::Mailbox(step) = &op.step {
+            mailbox::arguments(&mut cmd, channels, &op.key, step);
             return cmd;
         }
         if let Step::RenewAll { renewals, lease } = &op.step {
@@ -111,7 +119,7 @@ impl Scripts {
                 cmd.arg(token.as_str()).arg(micros(late) / 1000)
             }
             Step::Force { place } => cmd.arg(*place),
-            Step::Look | Step::Desk(_) | Step::RenewAll { .. } => &mut cmd,
+            Step::Look | Step::Desk(_) | Step::Mailbox(_) | Step::RenewAll { .. } => &mut cmd,
             Step::Attend { token, every, offset, lease, overlap } => {
                 cmd.arg(token.as_str()).arg(micros(*every)).arg(micros(*offset));
                 cmd.arg(micros(*lease)).arg(u8::from(*overlap))
@@ -144,6 +152,7 @@ fn read(step: &Step, values: &[Value]) -> Option<Answer> {
     let time = |index| count(index).map(Duration::from_micros);
     Some(match step {
         Step::Desk(step) => Answer::Desk(desk::read(step, values)?),
+        Step::Mailbox(step) => Answer::Mailbox(mailbox::read(step, values)?),
         Step::Acquire { .. } => match number(0)? {
             2 => {
                 let place = u32::try_from(count(2)?).ok()?;

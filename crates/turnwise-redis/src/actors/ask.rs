@@ -1,0 +1,463 @@
+//! What is asked of an actor: messages that are stored, and outcomes that are waited for.
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+use turnwise::{Reply, promise};
+
+use super::Actors;
+use super::drain::{self, Held, Until};
+use super::error::MessageError;
+use super::inbox::{Inbox, Tenure};
+use super::kind::{Drains, Kind};
+use crate::name;
+use crate::remote::{Client, LONGEST, SHORTEST, after};
+use crate::step::{MailboxAct, MailboxAnswer, Progress, StoredMessage, Token};
+
+/// A future of any kind.
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A message, before it is sent.
+struct Prepared<S> {
+    actors: Actors<S>,
+    actor: String,
+    name: String,
+    body: Vec<u8>,
+    id: Option<String>,
+}
+
+impl<S> Prepared<S> {
+    fn new<M: Serialize + 'static>(
+        actors: &Actors<S>,
+        actor: &str,
+        message: &M,
+    ) -> Result<Self, MessageError> {
+        let written = actors.kind.write(message)?;
+        let (name, body) = (written.name, written.body);
+        Ok(Prepared { actors: actors.clone(), actor: actor.to_owned(), name, body, id: None })
+    }
+
+    fn message(&mut self, asker: Option<&Token>) -> Result<StoredMessage, MessageError> {
+        let id = match self.id.take() {
+            Some(id) => id,
+            None => self.actors.client.token().as_str().to_owned(),
+        };
+        name::check(&id)?;
+        let (name, body) = (std::mem::take(&mut self.name), std::mem::take(&mut self.body));
+        Ok(StoredMessage { id, name, body, asker: asker.cloned() })
+    }
+}
+
+/// A message that is to be stored: [`RemoteActor::tell`](crate::RemoteActor::tell). It is a future, or
+/// something to [wait](Self::wait) for. Until then nothing is sent.
+#[must_use = "nothing is sent before it is awaited or waited for"]
+pub struct Tell<S> {
+    prepared: Result<Prepared<S>, MessageError>,
+}
+
+impl<S> Tell<S>
+where
+    S: Serialize + DeserializeOwned + Default + Send + 'static,
+{
+    pub(super) fn new<M: Serialize + 'static>(
+        actors: &Actors<S>,
+        actor: &str,
+        message: &M,
+    ) -> Self {
+        Tell { prepared: Prepared::new(actors, actor, message) }
+    }
+
+    /// The message's id, instead of a new one. A second message of the id is not stored, as long as
+    /// the first one waits, and for the time that its outcome is
+    /// [kept](crate::ActorsBuilder::keep_outcomes).
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        if let Ok(prepared) = &mut self.prepared {
+            prepared.id = Some(id.into());
+        }
+        self
+    }
+
+    /// Sends it. Waits for nobody; the reply does. Dropping the reply takes nothing back.
+    pub fn send(self) -> Reply<Result<String, MessageError>> {
+        let (promise, reply) = promise();
+        let mut prepared = match self.prepared {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                promise.keep(Err(error));
+                return reply;
+            }
+        };
+        let message = match prepared.message(None) {
+            Ok(message) => message,
+            Err(error) => {
+                promise.keep(Err(error));
+                return reply;
+            }
+        };
+        let (client, kind) = (Arc::clone(&prepared.actors.client), prepared.actors.kind.clone());
+        prepared.actors.client.spawn(async move {
+            let (id, patience) = (message.id.clone(), client.patience());
+            let pushed = push(&client, &kind, &prepared.actor, message, patience).await;
+            promise.keep(pushed.map(|_| id));
+        });
+        reply
+    }
+
+    /// Sends it, and waits until it is stored. May block, for the client's
+    /// [patience](crate::RemoteBuilder::give_up_after) at most. The answer is its id.
+    ///
+    /// # Errors
+    /// [`MessageError`].
+    pub fn wait(self) -> Result<String, MessageError> {
+        self.send().wait()?
+    }
+}
+
+impl<S> IntoFuture for Tell<S>
+where
+    S: Serialize + DeserializeOwned + Default + Send + 'static,
+{
+    type Output = Result<String, MessageError>;
+    type IntoFuture = Boxed<Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let reply = self.send();
+        Box::pin(async move { reply.await? })
+    }
+}
+
+impl<S> fmt::Debug for Tell<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tell").finish_non_exhaustive()
+    }
+}
+
+/// A question that is to be sent: [`RemoteActor::ask`](crate::RemoteActor::ask). It is a future, or
+/// something to [wait](Self::wait) for. Until then nothing is sent.
+#[must_use = "nothing is sent before it is awaited or waited for"]
+pub struct Ask<S, R> {
+    prepared: Result<Prepared<S>, MessageError>,
+    limit: Option<Duration>,
+    reply: PhantomData<fn() -> R>,
+}
+
+impl<S, R> Ask<S, R>
+where
+    S: Serialize + DeserializeOwned + Default + Send + 'static,
+    R: DeserializeOwned,
+{
+    pub(super) fn new<M: Serialize + 'static>(
+        actors: &Actors<S>,
+        actor: &str,
+        message: &M,
+    ) -> Self {
+        let prepared = Prepared::new(actors, actor, message);
+        Ask { prepared, limit: None, reply: PhantomData }
+    }
+
+    /// The message's id, instead of a new one. The reply to a second question of the id is that to the
+    /// first one.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        if let Ok(prepared) = &mut self.prepared {
+            prepared.id = Some(id.into());
+        }
+        self
+    }
+
+    /// When the limit has passed, the message is withdrawn, and certainly never runs; or the answer is
+    /// [`MessageError::Running`], if it may have begun.
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Sends it. Waits for nobody; what is returned does.
+    pub fn send(self) -> Asked<R> {
+        let (promise, reply) = promise();
+        let asked = Asked { reply, read: PhantomData };
+        let mut prepared = match self.prepared {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                promise.keep(Err(error));
+                return asked;
+            }
+        };
+        let (client, named) = (Arc::clone(&prepared.actors.client), prepared.id.is_some());
+        let inbox = Inbox::open(&client, client.token());
+        let message = match prepared.message(Some(inbox.token())) {
+            Ok(message) => message,
+            Err(error) => {
+                promise.keep(Err(error));
+                return asked;
+            }
+        };
+        let (kind, called) = (prepared.actors.kind.clone(), Instant::now());
+        let until = self.limit.map(|limit| called + limit.min(LONGEST));
+        prepared.actors.client.spawn(async move {
+            let actor = prepared.actor;
+            let question = Question { client, kind, actor, message, named, inbox };
+            promise.keep(question.ask(called, until).await);
+        });
+        asked
+    }
+
+    /// Sends it, and waits for the reply. May block, for its [limit](Self::within), and without one
+    /// until the reply comes.
+    ///
+    /// # Errors
+    /// [`MessageError`].
+    pub fn wait(self) -> Result<R, MessageError> {
+        self.send().wait()
+    }
+}
+
+impl<S, R> IntoFuture for Ask<S, R>
+where
+    S: Serialize + DeserializeOwned + Default + Send + 'static,
+    R: DeserializeOwned,
+{
+    type Output = Result<R, MessageError>;
+    type IntoFuture = Asked<R>;
+
+    fn into_future(self) -> Asked<R> {
+        self.send()
+    }
+}
+
+impl<S, R> fmt::Debug for Ask<S, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ask").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+/// A question that was sent: a future on any runtime, or something to [wait](Self::wait) for. Dropping
+/// it takes nothing back.
+#[must_use = "the reply comes when it is awaited or waited for"]
+pub struct Asked<R> {
+    reply: Reply<Result<Vec<u8>, MessageError>>,
+    read: PhantomData<fn() -> R>,
+}
+
+impl<R: DeserializeOwned> Asked<R> {
+    /// Waits for the reply. May block.
+    ///
+    /// # Errors
+    /// [`MessageError`].
+    pub fn wait(self) -> Result<R, MessageError> {
+        read(&self.reply.wait()??)
+    }
+
+    /// Has the reply come? Wait-free.
+    pub fn is_ready(&self) -> bool {
+        self.reply.is_ready()
+    }
+}
+
+pub(super) fn read<R: DeserializeOwned>(reply: &[u8]) -> Result<R, MessageError> {
+    serde_json::from_slice(reply).map_err(|error| MessageError::Decode(error.to_string()))
+}
+
+impl<R: DeserializeOwned> Future for Asked<R> {
+    type Output = Result<R, MessageError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let reply = std::task::ready!(Pin::new(&mut self.reply).poll(cx));
+        Poll::Ready(reply?.and_then(|reply| read(&reply)))
+    }
+}
+
+impl<R> Unpin for Asked<R> {}
+
+impl<R> fmt::Debug for Asked<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asked").field("ready", &self.reply.is_ready()).finish_non_exhaustive()
+    }
+}
+
+/// Leaves a message, and has the mailbox drained if nobody does and its kind is drained by senders.
+/// What was known of the message before, if anything was.
+async fn push<S>(
+    client: &Arc<Client>,
+    kind: &Arc<Kind<S>>,
+    actor: &str,
+    message: StoredMessage,
+    until: Instant,
+) -> Result<Option<Progress>, MessageError>
+where
+    S: Serialize + DeserializeOwned + Default + Send + 'static,
+{
+    let (shard, token) = (kind.shard(actor), client.token());
+    let claim = kind.claims_at_once().then(|| kind.settings.claim(token.clone()));
+    let (claims, sent) = (claim.is_some(), Instant::now());
+    let act = MailboxAct::Push { actor: actor.to_owned(), message, claim };
+    match shard.step(client, act, until).await.0 {
+        Ok(MailboxAnswer::Handed(hand)) => {
+            kind.was_free(true);
+            let lease = kind.settings.lease;
+            let tenure = Tenure::begin(client, shard, actor, token, lease, sent);
+            let held = Held::new(client, shard, tenure, hand, false);
+            drop(kind.drain(held, Until::empty()));
+            Ok(None)
+        }
+        Ok(MailboxAnswer::Pushed { free, .. }) => {
+            kind.was_free(free);
+            if free && kind.settings.drains != Drains::Never {
+                drain_if_free(client, kind, actor);
+            }
+            Ok(None)
+        }
+        Ok(MailboxAnswer::Known(progress)) => Ok(Some(progress)),
+        Ok(_) => Err(MessageError::Closed),
+        Err(error) => {
+            // A copy of it that comes late claims nothing.
+            if claims {
+                let (client, shard, actor) = (client.clone(), shard.clone(), actor.to_owned());
+                let io = client.clone();
+                io.spawn(async move { drain::abandon(&client, &shard, actor, token).await });
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Has a mailbox drained, if nobody does.
+fn drain_if_free<S>(client: &Arc<Client>, kind: &Arc<Kind<S>>, actor: &str)
+where
+    S: Serialize + DeserializeOwned + Default + Send + 'static,
+{
+    let (client, kind, actor) = (client.clone(), kind.clone(), actor.to_owned());
+    let io = client.clone();
+    io.spawn(async move {
+        if let Ok(Ok(held)) = drain::claim(&client, &kind, &actor).await {
+            drop(kind.drain(held, Until::empty()));
+        }
+    });
+}
+
+/// A question, and what it needs until its reply comes.
+struct Question<S> {
+    client: Arc<Client>,
+    kind: Arc<Kind<S>>,
+    actor: String,
+    message: StoredMessage,
+    /// Its sender has named it.
+    named: bool,
+    inbox: Inbox,
+}
+
+impl<S> Question<S>
+where
+    S: Serialize + DeserializeOwned + Default + Send + 'static,
+{
+    async fn ask(
+        mut self,
+        called: Instant,
+        until: Option<Instant>,
+    ) -> Result<Vec<u8>, MessageError> {
+        let patience = self.client.patience();
+        let given_up = until.map_or(patience, |until| until.min(patience));
+        let id = self.message.id.clone();
+        // A message of the same id may be somebody else's: that is left as it is.
+        let mut ours = true;
+        let pushed =
+            push(&self.client, &self.kind, &self.actor, self.message.clone(), given_up).await;
+        match pushed {
+            Ok(None) => {}
+            Ok(Some(progress)) => {
+                if let Some(over) = over(progress) {
+                    return over;
+                }
+                ours = !self.named;
+            }
+            // It may have come, or come yet.
+            Err(error) => return self.withdraw(&id, true, called, error).await,
+        }
+        // How long until the next look without a notice.
+        let third = self.client.place() / 3;
+        let mut pause = third;
+        loop {
+            let look = after(pause);
+            self.inbox.changed(until.map_or(look, |until| until.min(look))).await;
+            if let Some(outcome) = self.inbox.outcome() {
+                return over(outcome).unwrap_or(Err(MessageError::Forgotten));
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                let waited = called.elapsed();
+                let late = MessageError::TimedOut { waited };
+                if !ours {
+                    return Err(MessageError::Running { id });
+                }
+                return self.withdraw(&id, false, called, late).await;
+            }
+            self.inbox.mark_read();
+            let act = MailboxAct::Outcome { actor: self.actor.clone(), message: id.clone() };
+            let patience = self.client.patience();
+            let progress =
+                match self.kind.shard(&self.actor).step(&self.client, act, patience).await.0 {
+                    Ok(MailboxAnswer::Progress(progress)) => progress,
+                    Ok(_) => return Err(MessageError::Closed),
+                    Err(error) => return Err(error),
+                };
+            let busy = match &progress {
+                Progress::Waiting { busy, .. } | Progress::Running { busy, .. } => *busy,
+                _ => Duration::ZERO,
+            };
+            if let Some(over) = over(progress) {
+                return over;
+            }
+            if busy.is_zero() && self.kind.settings.drains != Drains::Never {
+                // Its drainer is gone, or has let go.
+                drain_if_free(&self.client, &self.kind, &self.actor);
+            }
+            pause = third.min(busy.max(SHORTEST * 10).saturating_add(SHORTEST));
+        }
+    }
+
+    /// Takes the message back, for this reason, unless it may have begun.
+    async fn withdraw(
+        &self,
+        id: &str,
+        late: bool,
+        called: Instant,
+        why: MessageError,
+    ) -> Result<Vec<u8>, MessageError> {
+        let act = MailboxAct::Withdraw {
+            actor: self.actor.clone(),
+            message: id.to_owned(),
+            late,
+            keep: self.kind.settings.keep,
+        };
+        let shard = self.kind.shard(&self.actor);
+        match shard.step(&self.client, act, after(self.client.place())).await.0 {
+            Ok(MailboxAnswer::Progress(Progress::Withdrawn)) if !late => Err(why),
+            Ok(MailboxAnswer::Progress(Progress::Withdrawn)) => {
+                Err(MessageError::TimedOut { waited: called.elapsed() })
+            }
+            Ok(MailboxAnswer::Progress(progress)) => {
+                over(progress).unwrap_or_else(|| Err(MessageError::Running { id: id.to_owned() }))
+            }
+            Ok(_) => Err(why),
+            Err(_) if late => Err(why),
+            Err(_) => Err(MessageError::Running { id: id.to_owned() }),
+        }
+    }
+}
+
+/// The answer, if it has come.
+fn over(progress: Progress) -> Option<Result<Vec<u8>, MessageError>> {
+    Some(match progress {
+        Progress::Waiting { .. } | Progress::Running { .. } => return None,
+        Progress::Done(reply) => Ok(reply),
+        Progress::Dead { error } => Err(MessageError::Dead { error }),
+        Progress::Withdrawn => Err(MessageError::Withdrawn),
+        _ => Err(MessageError::Forgotten),
+    })
+}

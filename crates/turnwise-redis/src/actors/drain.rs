@@ -1,0 +1,457 @@
+//! The drain of a mailbox: messages run in a local actor, and leave the store by `advance`.
+//!
+//! A drain is a turn of an actor of its own, on the executor of its kind. There live the local actor,
+//! its state and the handlers; the client's thread has bytes only. A drain that is cut, because its
+//! executor ends, gives the mailbox back if nothing of its hand had begun. If something had, nobody
+//! may say that it has not: the lease runs out, and the next drainer counts an attempt.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use turnwise::{Actor, Reply, promise};
+
+use super::Shard;
+use super::error::MessageError;
+use super::inbox::Tenure;
+use super::kind::{Kind, NotDone};
+use crate::business::UnderWay;
+use crate::remote::{Client, after};
+use crate::step::{
+    Advance, FailedAttempt, Hand, MailboxAct, MailboxAnswer, Progress, StoredMessage, Then, Token,
+};
+
+/// How often a successor is asked.
+const ASKED: u32 = 3;
+
+/// Until when an actor is drained: [`RemoteActor::drain`](crate::RemoteActor::drain).
+#[derive(Clone, Debug, Default)]
+pub struct Until {
+    pub(super) deadline: Option<Instant>,
+    successor: Option<Arc<dyn AnySuccessor>>,
+}
+
+/// A budget of no time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoTime;
+
+impl fmt::Display for NoTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a host needs time to drain in")
+    }
+}
+
+impl std::error::Error for NoTime {}
+
+impl Until {
+    /// Until no messages are left.
+    pub fn empty() -> Self {
+        Until::default()
+    }
+
+    /// For so long from now at most. A message is begun only if there is time for one as long as they
+    /// have taken on average; the first one in any case.
+    ///
+    /// # Errors
+    /// [`NoTime`]: a host without time would hand everything on for ever.
+    pub fn within(budget: Duration) -> Result<Self, NoTime> {
+        if budget.is_zero() {
+            return Err(NoTime);
+        }
+        Ok(Until { deadline: Instant::now().checked_add(budget), successor: None })
+    }
+
+    /// When the time is over and messages are left, another host is asked to go on with the actor, and
+    /// its acceptance is awaited while the mailbox is held. One that refuses three times leaves the
+    /// actor to the [workers](crate::Actors::work).
+    pub fn or_hand_to(mut self, successor: impl Successor) -> Self {
+        self.successor = Some(Arc::new(successor));
+        self
+    }
+
+    fn is_over(&self, mean: Duration) -> bool {
+        self.deadline.is_some_and(|deadline| {
+            Instant::now().checked_add(mean).is_none_or(|then| then > deadline)
+        })
+    }
+}
+
+/// Another host, which goes on where one has no time left: an invocation of a function, say.
+///
+/// A closure that returns a future is one.
+pub trait Successor: Send + Sync + 'static {
+    /// Takes over an actor, by its id. The host drains it when this one has let go: a
+    /// [drain](crate::RemoteActor::drain) with a deadline waits for that.
+    ///
+    /// # Errors
+    /// Why it does not.
+    fn accept(&self, actor: &str) -> impl Future<Output = Result<(), String>> + Send;
+}
+
+impl<F, A> Successor for F
+where
+    F: Fn(String) -> A + Send + Sync + 'static,
+    A: Future<Output = Result<(), String>> + Send,
+{
+    async fn accept(&self, actor: &str) -> Result<(), String> {
+        self(actor.to_owned()).await
+    }
+}
+
+type Accepted<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+
+trait AnySuccessor: Send + Sync {
+    fn accept_any<'a>(&'a self, actor: &'a str) -> Accepted<'a>;
+}
+
+impl<T: Successor> AnySuccessor for T {
+    fn accept_any<'a>(&'a self, actor: &'a str) -> Accepted<'a> {
+        Box::pin(self.accept(actor))
+    }
+}
+
+impl fmt::Debug for dyn AnySuccessor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a successor")
+    }
+}
+
+/// What a drain has come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Drained {
+    /// How many messages were handled.
+    pub handled: u64,
+    /// How many attempts have failed.
+    pub failed: u64,
+    /// How many messages were left as it let go.
+    pub left: u64,
+    /// A successor has accepted what is left.
+    pub handed_over: bool,
+    /// Why the successor has refused three times.
+    pub refused: Option<String>,
+    /// Somebody else drains the actor, or the mailbox was lost to somebody else.
+    pub by_another: bool,
+}
+
+/// A hold of a mailbox, with what it was handed.
+pub(super) struct Held {
+    client: Arc<Client>,
+    shard: Shard,
+    tenure: Arc<Tenure>,
+    hand: Hand,
+    /// The number of the hold, and that of its next step.
+    fence: u64,
+    number: u64,
+    /// Copies of its claim may be on their way.
+    late: bool,
+    /// Something of the hand may have begun.
+    begun: bool,
+    /// The mailbox is let go, or lost.
+    over: bool,
+    /// The program's end waits for it.
+    _under_way: UnderWay,
+}
+
+impl Held {
+    pub(super) fn new(
+        client: &Arc<Client>,
+        shard: &Shard,
+        tenure: Arc<Tenure>,
+        hand: Hand,
+        late: bool,
+    ) -> Self {
+        let (client, shard, under_way) =
+            (client.clone(), shard.clone(), client.business.under_way());
+        let fence = hand.fence;
+        Held {
+            client,
+            shard,
+            tenure,
+            hand,
+            fence,
+            number: 1,
+            late,
+            begun: false,
+            over: false,
+            _under_way: under_way,
+        }
+    }
+
+    /// A step, on the client's thread.
+    async fn step(&self, act: MailboxAct) -> Result<MailboxAnswer, MessageError> {
+        let (promise, reply) = promise();
+        let (client, shard) = (self.client.clone(), self.shard.clone());
+        self.client.spawn(async move {
+            let patience = client.patience();
+            promise.keep(shard.step(&client, act, patience).await.0);
+        });
+        reply.await?
+    }
+
+    async fn advance(
+        &mut self,
+        done: &[(StoredMessage, Vec<u8>)],
+        state: Option<Vec<u8>>,
+        failed: Option<FailedAttempt>,
+        keep: Duration,
+        then: Then,
+    ) -> Result<MailboxAnswer, MessageError> {
+        let sent = tokio::time::Instant::now();
+        let dead = failed.as_ref().filter(|failed| failed.again.is_none());
+        let dead = dead.map(|failed| Progress::Dead { error: failed.error.clone() });
+        let asker = self.hand.messages.get(done.len()).and_then(|message| message.asker.clone());
+        let answer = self
+            .step(MailboxAct::Advance(Advance {
+                actor: self.tenure.actor.clone(),
+                fence: self.fence,
+                number: self.number,
+                done: done.iter().map(|(_, reply)| reply.clone()).collect(),
+                state,
+                failed,
+                keep,
+                then,
+            }))
+            .await?;
+        if matches!(answer, MailboxAnswer::Handed(_) | MailboxAnswer::LetGo { .. }) {
+            self.number += 1;
+            self.tenure.lasts(sent);
+            for (message, reply) in done {
+                if let Some(asker) = &message.asker {
+                    self.client.outcome_is(asker, Progress::Done(reply.clone()));
+                }
+            }
+            if let (Some(asker), Some(dead)) = (asker, dead) {
+                self.client.outcome_is(&asker, dead);
+            }
+        }
+        Ok(answer)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // A late copy of the claim would hold the mailbox again, for nobody.
+        let tells = if self.over { self.late } else { !self.begun };
+        if !tells {
+            return;
+        }
+        let (client, shard) = (self.client.clone(), self.shard.clone());
+        let (actor, token) = (self.tenure.actor.clone(), self.tenure.token.clone());
+        self.client.spawn(async move { abandon(&client, &shard, actor, token).await });
+    }
+}
+
+/// Lets go of a mailbox of which nothing was begun; late claims by the request are refused.
+pub(super) async fn abandon(client: &Arc<Client>, shard: &Shard, actor: String, token: Token) {
+    let act = MailboxAct::Abandon { actor, token };
+    // If it cannot be told, the lease runs out by itself.
+    let _ = shard.step(client, act, client.patience()).await;
+}
+
+/// Claims a mailbox.
+pub(super) async fn claim<S>(
+    client: &Arc<Client>,
+    kind: &Kind<S>,
+    actor: &str,
+) -> Result<Result<Held, MailboxAnswer>, MessageError> {
+    let (token, shard) = (client.token(), kind.shard(actor));
+    let claim = kind.settings.claim(token.clone());
+    let lease = claim.lease;
+    let sent = tokio::time::Instant::now();
+    let act = MailboxAct::Claim { actor: actor.to_owned(), claim };
+    match shard.step(client, act, client.patience()).await {
+        (Ok(MailboxAnswer::Handed(hand)), late) => {
+            let tenure = Tenure::begin(client, shard, actor, token, lease, sent);
+            Ok(Ok(Held::new(client, shard, tenure, hand, late)))
+        }
+        (Ok(answer), _) => Ok(Err(answer)),
+        (Err(error), _) => {
+            abandon(client, shard, actor.to_owned(), token).await;
+            Err(error)
+        }
+    }
+}
+
+impl<S> Kind<S>
+where
+    S: Serialize + DeserializeOwned + Default + Send + 'static,
+{
+    /// Drains what is held, on the kind's executor, until then.
+    pub(super) fn drain(
+        self: &Arc<Self>,
+        held: Held,
+        until: Until,
+    ) -> Reply<Result<Drained, MessageError>> {
+        let kind = self.clone();
+        let drain = self.drains.spawn(());
+        drain.run(async move |_: &mut ()| drain_held(&kind, held, until).await)
+    }
+}
+
+async fn drain_held<S>(
+    kind: &Arc<Kind<S>>,
+    mut held: Held,
+    until: Until,
+) -> Result<Drained, MessageError>
+where
+    S: Serialize + DeserializeOwned + Default + Send + 'static,
+{
+    let settings = kind.settings;
+    let mut drained = Drained::default();
+    // As it is in the store, as it is after the last message, and in the actor.
+    let mut stored = held.hand.state.take();
+    let (mut state, mut local) = (stored.clone(), None::<Actor<S>>);
+    loop {
+        let mut messages = VecDeque::from(held.hand.messages.clone());
+        let (mut done, mut failed, mut over) = (Vec::new(), None, false);
+        // Why no message can be run.
+        let mut stuck = None;
+        let mut attempts = held.hand.attempts;
+        while let Some(message) = messages.pop_front() {
+            over = until.is_over(kind.mean()) && drained.handled + drained.failed > 0;
+            if over || held.tenure.is_lost() {
+                break;
+            }
+            let actor = match &local {
+                Some(actor) => actor,
+                None => match read(state.as_deref()) {
+                    Ok(state) => local.insert(kind.actors.spawn(state)),
+                    Err(error) => {
+                        stuck = Some((error, settings.lease));
+                        break;
+                    }
+                },
+            };
+            let began = Instant::now();
+            held.begun = true;
+            let ran = attempt(kind, actor, &message).await;
+            kind.took(began.elapsed());
+            match ran {
+                Ok((reply, after)) => {
+                    (state, attempts) = (Some(after), 0);
+                    done.push((message, reply));
+                    drained.handled += 1;
+                }
+                Err(NotDone::NotRun) => {
+                    stuck = Some((MessageError::ExecutorGone, Duration::ZERO));
+                    break;
+                }
+                Err(NotDone::Failed(error)) => {
+                    failed = Some(FailedAttempt { error, again: settings.again(attempts + 1) });
+                    break;
+                }
+                Err(NotDone::Poison(error)) => {
+                    failed = Some(FailedAttempt { error, again: None });
+                    break;
+                }
+            }
+        }
+        if failed.is_some() {
+            drained.failed += 1;
+            // What the attempt has left of the state goes with it.
+            local = None;
+        }
+        let mut then = Then::Next { most: settings.most, lease: settings.lease };
+        if over {
+            let accepted = match &until.successor {
+                Some(successor) => Some(ask(&**successor, &held.tenure.actor).await),
+                None => None,
+            };
+            drained.handed_over = matches!(accepted, Some(Ok(())));
+            drained.refused = accepted.and_then(Result::err);
+            // Workers look later, if somebody has accepted it.
+            let after = if drained.handed_over { settings.lease } else { Duration::ZERO };
+            then = Then::LetGo { after };
+        } else if let Some((_, after)) = &stuck {
+            then = Then::LetGo { after: *after };
+        }
+        let changed = if state == stored { None } else { state.clone() };
+        let answer = held.advance(&done, changed, failed, settings.keep, then).await?;
+        stored.clone_from(&state);
+        held.begun = false;
+        match answer {
+            MailboxAnswer::Handed(hand) => held.hand = hand,
+            MailboxAnswer::LetGo { left, wait } => {
+                held.over = true;
+                drained.left = left;
+                if let Some((error, _)) = stuck {
+                    return Err(error);
+                }
+                if wait.is_zero() || until.deadline.is_some() {
+                    return Ok(drained);
+                }
+                // The next attempt is put off, and this one is as good as any to make it.
+                drop(local.take());
+                let (client, actor) = (held.client.clone(), held.tenure.actor.clone());
+                drop(held);
+                match claim_later(&client, kind, &actor, wait).await? {
+                    Some(again) => held = again,
+                    None => return Ok(drained),
+                }
+                stored = held.hand.state.take();
+                state.clone_from(&stored);
+            }
+            _ => {
+                held.over = true;
+                drained.by_another = true;
+                return Ok(drained);
+            }
+        }
+    }
+}
+
+/// Claims a mailbox again after this time.
+async fn claim_later<S>(
+    client: &Arc<Client>,
+    kind: &Arc<Kind<S>>,
+    actor: &str,
+    wait: Duration,
+) -> Result<Option<Held>, MessageError>
+where
+    S: Send + 'static,
+{
+    let (promise, reply) = promise();
+    let (client, kind, actor) = (client.clone(), kind.clone(), actor.to_owned());
+    let io = client.io.clone();
+    io.spawn(async move {
+        tokio::time::sleep_until(after(wait)).await;
+        promise.keep(claim(&client, &kind, &actor).await);
+    });
+    Ok(reply.await??.ok())
+}
+
+fn read<S: DeserializeOwned + Default>(state: Option<&[u8]>) -> Result<S, MessageError> {
+    let Some(state) = state else { return Ok(S::default()) };
+    serde_json::from_slice(state).map_err(|error| MessageError::State(error.to_string()))
+}
+
+/// Runs a message, and writes the state that it leaves.
+async fn attempt<S: Serialize + Send + 'static>(
+    kind: &Kind<S>,
+    actor: &Actor<S>,
+    message: &StoredMessage,
+) -> Result<(Vec<u8>, Vec<u8>), NotDone> {
+    let reply = kind.run(actor, &message.name, &message.body).await?;
+    let written = actor.call(|state: &mut S| serde_json::to_vec(state)).await;
+    // The handler has run: what goes wrong now is a failure of its attempt.
+    let failed = |error: &dyn fmt::Display| NotDone::Failed(format!("its state: {error}"));
+    let state = written.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+    Ok((reply, state))
+}
+
+/// Asks a successor, three times at most.
+async fn ask(successor: &dyn AnySuccessor, actor: &str) -> Result<(), String> {
+    let mut asked = 1;
+    loop {
+        match successor.accept_any(actor).await {
+            Err(_) if asked < ASKED => asked += 1,
+            answer => return answer,
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What a client keeps of its requests to actors: who waits for notices, and which mailboxes it holds.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use super::Shard;
+use crate::remote::{Client, LONGEST, SHORTEST, after};
+use crate::step::{MailboxAct, MailboxAnswer, Notice, Progress, Token};
+
+/// How many holds one step renews.
+const RENEWED_AT_ONCE: usize = 256;
+
+/// Who waits for notices, and which mailboxes are held, by their requests.
+#[derive(Default)]
+pub(crate) struct Inboxes {
+    waiting: HashMap<Token, watch::Sender<Option<Progress>>>,
+    held: HashMap<Token, Weak<Tenure>>,
+    /// The shards of which a task renews what is held.
+    renewed: HashSet<String>,
+}
+
+impl Inboxes {
+    /// Who waits for this looks again.
+    pub(crate) fn noticed(&self, notice: &Notice) {
+        match notice {
+            Notice::Granted(token) | Notice::Lost(token) => self.tell(token, None),
+            Notice::LookAgain => self.waiting.values().for_each(|news| drop(news.send(None))),
+        }
+    }
+
+    /// The outcome has come, or there may be news.
+    fn tell(&self, token: &Token, outcome: Option<Progress>) {
+        if let Some(news) = self.waiting.get(token) {
+            // Who has its outcome needs no other news.
+            news.send_if_modified(|news| {
+                let waits = news.is_none();
+                if waits {
+                    *news = outcome;
+                }
+                waits
+            });
+        }
+    }
+}
+
+impl Client {
+    /// A message's outcome is known: that of one whose asker this client's is needs no other look.
+    pub(super) fn outcome_is(&self, asker: &Token, outcome: Progress) {
+        self.inboxes().tell(asker, Some(outcome));
+    }
+}
+
+/// Notices for a request. Dropping it ends them.
+pub(super) struct Inbox {
+    client: Arc<Client>,
+    token: Token,
+    news: watch::Receiver<Option<Progress>>,
+}
+
+impl Inbox {
+    pub(super) fn open(client: &Arc<Client>, token: Token) -> Self {
+        let (sender, news) = watch::channel(None);
+        client.inboxes().waiting.insert(token.clone(), sender);
+        Inbox { client: client.clone(), token, news }
+    }
+
+    pub(super) fn token(&self) -> &Token {
+        &self.token
+    }
+
+    /// News that came before are old.
+    pub(super) fn mark_read(&mut self) {
+        self.news.mark_unchanged();
+    }
+
+    /// The outcome, if it has come.
+    pub(super) fn outcome(&self) -> Option<Progress> {
+        self.news.borrow().clone()
+    }
+
+    /// Waits for news, until then.
+    pub(super) async fn changed(&mut self, until: Instant) {
+        let _ = tokio::time::timeout_at(until, self.news.changed()).await;
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.client.inboxes().waiting.remove(&self.token);
+    }
+}
+
+/// A mailbox that this client drains. It is renewed as long as this lives.
+pub(super) struct Tenure {
+    client: Arc<Client>,
+    pub(super) token: Token,
+    shard: Shard,
+    pub(super) actor: String,
+    pub(super) lease: Duration,
+    until: Mutex<Instant>,
+    lost: AtomicBool,
+}
+
+impl Tenure {
+    /// The hold that a step has given which was sent then.
+    pub(super) fn begin(
+        client: &Arc<Client>,
+        shard: &Shard,
+        actor: &str,
+        token: Token,
+        lease: Duration,
+        sent: Instant,
+    ) -> Arc<Self> {
+        let tenure = Arc::new(Tenure {
+            client: client.clone(),
+            token: token.clone(),
+            shard: shard.clone(),
+            actor: actor.to_owned(),
+            lease,
+            until: Mutex::new(sent + lease.min(LONGEST)),
+            lost: AtomicBool::new(false),
+        });
+        let mut inboxes = client.inboxes();
+        inboxes.held.insert(token, Arc::downgrade(&tenure));
+        if inboxes.renewed.insert(shard.key.clone()) {
+            client.io.spawn(renew(Arc::downgrade(client), shard.clone()));
+        }
+        drop(inboxes);
+        tenure
+    }
+
+    /// A step that was sent then has had the lease begin anew.
+    pub(super) fn lasts(&self, sent: Instant) {
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = sent + self.lease.min(LONGEST);
+    }
+
+    /// Is the lease over, by this machine's clock, or as the store has said?
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.load(Relaxed)
+            || *self.until.lock().unwrap_or_else(PoisonError::into_inner) <= Instant::now()
+    }
+}
+
+impl Drop for Tenure {
+    fn drop(&mut self) {
+        self.client.inboxes().held.remove(&self.token);
+    }
+}
+
+/// Renews what a client holds in a shard, until that is nothing: each third of the shortest lease, by
+/// one step for all of one length.
+async fn renew(client: Weak<Client>, shard: Shard) {
+    loop {
+        let Some(strong) = client.upgrade() else { return };
+        let mut held: HashMap<Duration, Vec<Weak<Tenure>>> = HashMap::new();
+        {
+            // Dropped after the lock is: the last of one takes it.
+            let mut tenures = Vec::new();
+            let mut inboxes = strong.inboxes();
+            tenures.extend(inboxes.held.values().filter_map(Weak::upgrade));
+            for tenure in tenures.iter().filter(|it| it.shard.key == shard.key) {
+                held.entry(tenure.lease).or_default().push(Arc::downgrade(tenure));
+            }
+            if held.is_empty() {
+                // Under the lock: the next one begins anew.
+                inboxes.renewed.remove(&shard.key);
+                return;
+            }
+            drop(inboxes);
+        }
+        let shortest = held.keys().min().copied().unwrap_or(LONGEST);
+        drop(strong);
+        sleep_until(after((shortest / 3).max(SHORTEST / 2))).await;
+        let Some(client) = client.upgrade() else { return };
+        for (lease, tenures) in held {
+            for some in tenures.chunks(RENEWED_AT_ONCE) {
+                let drained: Vec<_> = some
+                    .iter()
+                    .filter_map(Weak::upgrade)
+                    .map(|tenure| (tenure.actor.clone(), tenure.token.clone()))
+                    .collect();
+                let (sent, act) =
+                    (Instant::now(), MailboxAct::Renew { drained: drained.clone(), lease });
+                let Ok(MailboxAnswer::Renewed(renewed)) =
+                    shard.step(&client, act, after(lease / 3)).await.0
+                else {
+                    continue;
+                };
+                for ((_, token), held) in drained.iter().zip(renewed) {
+                    let tenure = client.inboxes().held.get(token).and_then(Weak::upgrade);
+                    match tenure {
+                        Some(tenure) if held => tenure.lasts(sent),
+                        Some(tenure) => tenure.lost.store(true, Relaxed),
+                        None => {}
+                    }
+                }
+            }
+        }
+    }
+}

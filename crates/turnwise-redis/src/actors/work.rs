@@ -1,0 +1,143 @@
+//! Workers: they drain what is due, whoever has left it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{Semaphore, watch};
+use turnwise::{Promise, Reply, promise};
+
+use super::Shard;
+use super::drain::{self, Until};
+use super::inbox::Inbox;
+use super::kind::Kind;
+use crate::business::Owned;
+use crate::remote::{Client, SHORTEST, after};
+use crate::step::{MailboxAct, MailboxAnswer};
+
+/// A mailbox that a worker was shown is shown to no other one for so long.
+const GRIP: Duration = Duration::from_secs(2);
+
+/// Workers of a kind of actors: [`Actors::work`](crate::Actors::work). Dropping them stops them: what
+/// they drain is drained to its end, and nothing else is begun.
+#[must_use = "dropping them stops the workers"]
+pub struct Workers {
+    stop: watch::Sender<bool>,
+    ended: Option<Reply<()>>,
+    /// The client lives as long as they work.
+    _client: Owned,
+}
+
+impl Workers {
+    pub(super) fn start<S>(client: &Owned, kind: &Arc<Kind<S>>, at_a_time: usize) -> Self
+    where
+        S: Serialize + DeserializeOwned + Default + Send + 'static,
+    {
+        let stop = watch::Sender::new(false);
+        let (promise, ended) = promise();
+        // Kept when the last of those that work drops it.
+        let ending = Arc::new(Ending(Some(promise)));
+        let at_a_time = at_a_time.clamp(1, Semaphore::MAX_PERMITS);
+        let free = Arc::new(Semaphore::new(at_a_time));
+        for shard in kind.shards.clone() {
+            let (client, kind) = (Arc::clone(client), kind.clone());
+            let (free, stopped, ending) = (free.clone(), stop.subscribe(), ending.clone());
+            let io = client.io.clone();
+            io.spawn(work(client, kind, shard, free, stopped, ending));
+        }
+        Workers { stop, ended: Some(ended), _client: client.clone() }
+    }
+
+    /// Stops them, and tells when the last drain has ended.
+    pub fn stop(mut self) -> Reply<()> {
+        self.stop.send_replace(true);
+        // There is one until here.
+        self.ended.take().unwrap_or_else(|| promise().1)
+    }
+
+    /// Blocks this thread for as long as they work: until the client ends.
+    pub fn wait(mut self) {
+        if let Some(ended) = self.ended.take() {
+            let _ = ended.wait();
+        }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+    }
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workers").finish_non_exhaustive()
+    }
+}
+
+/// All that works has ended when this is dropped.
+struct Ending(Option<Promise<()>>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if let Some(promise) = self.0.take() {
+            promise.keep(());
+        }
+    }
+}
+
+/// Looks for work in a shard, until it is stopped.
+async fn work<S>(
+    client: Arc<Client>,
+    kind: Arc<Kind<S>>,
+    shard: Shard,
+    free: Arc<Semaphore>,
+    mut stopped: watch::Receiver<bool>,
+    ending: Arc<Ending>,
+) where
+    S: Serialize + DeserializeOwned + Default + Send + 'static,
+{
+    let mut inbox = Inbox::open(&client, client.token());
+    // What a dead drainer held is found half a lease after that at the latest.
+    let longest = (kind.settings.lease / 2).max(SHORTEST);
+    while !*stopped.borrow() {
+        let permit = tokio::select! {
+            permit = free.clone().acquire_owned() => permit,
+            _ = stopped.changed() => return,
+        };
+        // It is never closed.
+        let Ok(permit) = permit else { return };
+        inbox.mark_read();
+        let act = MailboxAct::Due {
+            worker: inbox.token().clone(),
+            alive: longest * 2,
+            most: 1,
+            grip: GRIP,
+        };
+        let due = shard.step(&client, act, client.patience()).await.0;
+        let pause = match due {
+            Ok(MailboxAnswer::Due { mut actors, next }) => match actors.pop() {
+                Some(actor) => {
+                    let (client, kind, ending) = (client.clone(), kind.clone(), ending.clone());
+                    client.clone().io.spawn(async move {
+                        if let Ok(Ok(held)) = drain::claim(&client, &kind, &actor).await {
+                            let _ = kind.drain(held, Until::empty()).await;
+                        }
+                        drop((permit, ending));
+                    });
+                    continue;
+                }
+                None => next.map_or(longest, |next| next.min(longest)).max(SHORTEST / 2),
+            },
+            // The store does not answer; it is asked again.
+            _ => longest.min(Duration::from_secs(1)),
+        };
+        drop(permit);
+        tokio::select! {
+            () = inbox.changed(after(pause)) => {}
+            _ = stopped.changed() => return,
+        }
+    }
+}

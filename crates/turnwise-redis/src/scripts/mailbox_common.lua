@@ -1,0 +1,210 @@
+-- What all steps of mailboxes begin with. See `mailbox.rs`: this is the same machine.
+--
+-- KEYS[1]  how many shards there are. All other keys of the shard begin with what stands before its
+--          `:n`, of an actor or a message with its name behind:
+--            :a:ACTOR    mailbox, a hash: t token of its drainer, u until, s step, h how many it was
+--                        handed; f fence; b how many may have begun; c failed attempts; y ready;
+--                        l hold and step of who let go last
+--            :m:ACTOR    ids of messages, a list
+--            :b:ACTOR    messages by their ids, a hash
+--            :s:ACTOR    state
+--            :o:LENGTH:ACTOR:MESSAGE  outcome; LENGTH is the actor's
+--            :g:TOKEN    there if this request's claims are refused
+--            :due        actors by the time at which somebody has to look, a sorted set
+--            :x, :y      dead letters by LENGTH:ACTOR:MESSAGE, and their order
+--            :w          workers that wait, by the time until which they do
+-- ARGV[1]  channels of notices begin so; a client's number follows
+-- ARGV[2]  so many shards there are
+--
+-- Times are microseconds on this server's clock; expiries, `keep`, are milliseconds.
+local T = string.sub(KEYS[1], 1, -3)
+local channels, shards = ARGV[1], ARGV[2]
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local said = redis.call('GET', KEYS[1])
+-- {-2, shards} other clients have said another number
+if said and said ~= shards then return {-2, tonumber(said)} end
+
+local function key(kind, actor)
+  return T .. ':' .. kind .. ':' .. actor
+end
+
+local function named(actor, message)
+  return #actor .. ':' .. actor .. ':' .. message
+end
+
+local function tell(token)
+  redis.call('PUBLISH', channels .. string.match(token, '^[^:]*'), '+' .. token)
+end
+
+local function load(actor)
+  local got = redis.call('HMGET', key('a', actor), 't', 'u', 's', 'h', 'f', 'b', 'c', 'y', 'l')
+  local t = got[1]
+  if t == '' then t = false end
+  return {
+    actor = actor, K = key('a', actor), M = key('m', actor), B = key('b', actor),
+    t = t, u = tonumber(got[2]) or 0, s = tonumber(got[3]) or 0, h = tonumber(got[4]) or 0,
+    f = tonumber(got[5]) or 0, b = tonumber(got[6]) or 0, c = tonumber(got[7]) or 0,
+    y = tonumber(got[8]) or 0, l = got[9] or '', known = got[5] ~= false
+  }
+end
+
+local function drained(a)
+  return a.t and a.u > now
+end
+
+local function len(a)
+  return redis.call('LLEN', a.M)
+end
+
+-- How many messages are handed out next.
+local function most_of(a, most)
+  if a.b > 0 then most = 1 end
+  return math.min(math.max(most, 1), len(a))
+end
+
+local function save(a)
+  redis.call('HSET', a.K, 't', a.t or '', 'u', a.u, 's', a.s, 'h', a.h, 'f', a.f, 'b', a.b,
+    'c', a.c, 'y', a.y, 'l', a.l)
+  -- One without messages is known for as long as copies of its last step may come.
+  if a.t or len(a) > 0 then
+    redis.call('PERSIST', a.K)
+  else
+    redis.call('PEXPIRE', a.K, 600000)
+  end
+end
+
+-- {2, fence, attempts, left, there is a state, state, then of each message id, name, body, asker}
+local function hand(a, with_state)
+  local state = with_state and redis.call('GET', key('s', a.actor))
+  local answer = {2, a.f, a.c, len(a) - a.h, state and 1 or 0, state or ''}
+  if a.h > 0 then
+    local ids = redis.call('LRANGE', a.M, 0, a.h - 1)
+    local bodies = redis.call('HMGET', a.B, unpack(ids))
+    for i, id in ipairs(ids) do
+      local message = cmsgpack.unpack(bodies[i])
+      answer[#answer + 1] = id
+      answer[#answer + 1] = message[1]
+      answer[#answer + 1] = message[2]
+      answer[#answer + 1] = message[3]
+    end
+  end
+  return answer
+end
+
+local function wake_worker()
+  while true do
+    local first = redis.call('ZPOPMIN', T .. ':w')
+    if not first[1] then return end
+    if tonumber(first[2]) > now then return tell(first[1]) end
+  end
+end
+
+-- A mailbox that nobody drains has messages: somebody has to look at it.
+local function is_due(a)
+  if drained(a) then return end
+  local at = math.max(a.y, now)
+  redis.call('ZADD', T .. ':due', 'LT', at, a.actor)
+  if at == now then wake_worker() end
+end
+
+local function keep_outcome(actor, message, outcome, keep)
+  redis.call('SET', T .. ':o:' .. named(actor, message), outcome, 'PX', math.max(keep, 1))
+end
+
+-- The first message leaves the mailbox.
+local function pop(a)
+  local id = redis.call('LPOP', a.M)
+  if not id then return end
+  a.b, a.c = math.max(a.b - 1, 0), 0
+  local message = redis.call('HGET', a.B, id)
+  redis.call('HDEL', a.B, id)
+  return id, message
+end
+
+local function ended(a, id, message, outcome, keep)
+  keep_outcome(a.actor, id, outcome, keep)
+  local asker = cmsgpack.unpack(message)[3]
+  if asker ~= '' then tell(asker) end
+end
+
+-- The first message is a dead letter.
+local function bury(a, why, keep)
+  local attempts = a.c
+  local id, message = pop(a)
+  if not id then return end
+  ended(a, id, message, 'x' .. why, keep)
+  local place = redis.call('HINCRBY', T .. ':x', '', 1)
+  local name = named(a.actor, id)
+  redis.call('HSET', T .. ':x', name, cmsgpack.pack({a.actor, id, attempts, why, message}))
+  redis.call('ZADD', T .. ':y', place, name)
+end
+
+-- What is known of a message: {kind, text, number, number}
+--   0 unknown | 1 waits, ahead, busy | 2 runs, attempt, busy | 3 done | 4 dead | 5 withdrawn
+local function outcome(a, id)
+  if redis.call('HEXISTS', a.B, id) == 1 then
+    local ahead = redis.call('LPOS', a.M, id)
+    if drained(a) then
+      if ahead == 0 then return {2, '', a.c + 1, a.u - now} end
+      return {1, '', ahead, a.u - now}
+    end
+    return {1, '', ahead, math.max(a.y - now, 0)}
+  end
+  local dead = redis.call('HGET', T .. ':x', named(a.actor, id))
+  if dead then return {4, cmsgpack.unpack(dead)[4], 0, 0} end
+  local text = redis.call('GET', T .. ':o:' .. named(a.actor, id))
+  if not text then return {0, '', 0, 0} end
+  local kinds = {d = 3, x = 4, w = 5}
+  return {kinds[string.sub(text, 1, 1)], string.sub(text, 2), 0, 0}
+end
+
+-- It is held until then at least.
+local function lasts(a, till)
+  a.u = math.max(a.u, till)
+  redis.call('HSET', a.K, 'u', a.u)
+  redis.call('ZADD', T .. ':due', a.u, a.actor)
+end
+
+-- Claims a mailbox: as `Claim` answers.
+local function claim(a, token, lease, most, limit, keep)
+  if redis.call('EXISTS', T .. ':g:' .. token) == 1 then return {-1} end
+  if a.t == token then
+    lasts(a, now + lease)
+    return hand(a, true)
+  end
+  if a.t then
+    if a.u > now then return {1, a.u - now} end
+    a.t, a.b = false, math.max(a.b, a.h)
+    if a.h > 0 then
+      a.c = a.c + 1
+      if a.c >= limit then bury(a, 'its drainer was gone in the midst of it', keep) end
+    end
+    a.h = 0
+    save(a)
+  end
+  if len(a) == 0 then
+    redis.call('ZREM', T .. ':due', a.actor)
+    return {0}
+  end
+  if a.y > now then return {1, a.y - now} end
+  if limit == 1 then most = 1 end
+  a.f = math.max(a.f + 1, now)
+  a.t, a.u, a.s, a.h = token, now + lease, 0, most_of(a, most)
+  save(a)
+  redis.call('ZADD', T .. ':due', a.u, a.actor)
+  return hand(a, true)
+end
+
+-- Nobody drains it any more. Workers look at what is left after this time.
+local function let_go(a, wait)
+  a.t, a.h = false, 0
+  if len(a) == 0 then
+    redis.call('ZREM', T .. ':due', a.actor)
+  elseif wait == 0 then
+    redis.call('ZREM', T .. ':due', a.actor)
+    is_due(a)
+  else
+    redis.call('ZADD', T .. ':due', now + wait, a.actor)
+  end
+end

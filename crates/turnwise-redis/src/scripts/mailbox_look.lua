@@ -1,0 +1,9 @@
+-- Looks at a mailbox.
+--
+-- ARGV[3]  actor
+--
+-- {waiting, attempts, fence, token or '', left, there is a state, state}
+local a = load(ARGV[3])
+local state = redis.call('GET', key('s', a.actor))
+local held = drained(a)
+return {len(a), a.c, a.f, held and a.t or '', held and a.u - now or 0, state and 1 or 0, state or ''}

@@ -1,0 +1,30 @@
+-- Leaves a message, and claims the mailbox if nobody drains it.
+--
+-- ARGV[3]  actor   ARGV[4]  id   ARGV[5]  name   ARGV[6]  body   ARGV[7]  asker, or ''
+-- ARGV[8]  token of the claim, or ''   ARGV[9]  lease   ARGV[10]  most   ARGV[11]  attempts
+-- ARGV[12] so long the outcome of what is given up is kept (ms)
+--
+-- {0, ahead, free} stored | {2, ..} claimed | {3, kind, text, number, number} known
+local a, id, token = load(ARGV[3]), ARGV[4], ARGV[8]
+local before = outcome(a, id)
+if before[1] ~= 0 then
+  -- The answer to it may have been lost, and the mailbox is held for it.
+  if before[1] <= 2 and token ~= '' and a.t == token then
+    lasts(a, now + ARGV[9])
+    return hand(a, true)
+  end
+  return {3, unpack(before)}
+end
+redis.call('SET', KEYS[1], shards)
+local ahead = len(a)
+redis.call('RPUSH', a.M, id)
+redis.call('HSET', a.B, id, cmsgpack.pack({ARGV[5], ARGV[6], ARGV[7]}))
+if token ~= '' then
+  local answer = claim(a, token, tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]),
+    tonumber(ARGV[12]))
+  if answer[1] == 2 then return answer end
+end
+save(a)
+local free = not drained(a) and a.y <= now
+is_due(a)
+return {0, ahead, free and 1 or 0}

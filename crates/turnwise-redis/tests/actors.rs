@@ -1,0 +1,567 @@
+//! What every store does for actors: in memory, in memory with faults, in memory without any notice,
+//! in a server, and in a server behind a proxy that loses and doubles.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use support::until;
+use support::world::{World, contract};
+use turnwise::executor::DrainQueue;
+use turnwise::{AsyncContext, AsyncHandler, Context, Handler, ThreadPool};
+use turnwise_redis::{
+    ActorsBuilder, ActorsError, Drains, MemoryStore, MessageError, NameError, NoTime, Outcome,
+    Remote, RemoteActor, Until,
+};
+
+/// What was added, in its order.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Board {
+    added: Vec<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Add(u64);
+
+impl Handler<Add> for Board {
+    type Reply = usize;
+    fn handle(&mut self, Add(points): Add, _: &mut Context<'_, Self>) -> usize {
+        self.added.push(points);
+        self.added.len()
+    }
+}
+
+/// Fails so often, by a count that all attempts in this process share.
+#[derive(Serialize, Deserialize)]
+struct Flaky {
+    failures: u32,
+    counter: usize,
+}
+
+static COUNTERS: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// A counter of a test's own.
+fn counter() -> usize {
+    NEXT.fetch_add(1, SeqCst) as usize
+}
+
+impl Handler<Flaky> for Board {
+    type Reply = u32;
+    fn handle(&mut self, flaky: Flaky, _: &mut Context<'_, Self>) -> u32 {
+        // It leaves something of the attempt in the state.
+        self.added.push(1000);
+        let attempt = COUNTERS[flaky.counter].fetch_add(1, SeqCst);
+        assert!(attempt >= flaky.failures, "attempt {attempt} fails");
+        attempt
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Charge(bool);
+
+impl Handler<Charge> for Board {
+    type Reply = Result<u64, String>;
+    fn handle(&mut self, Charge(works): Charge, _: &mut Context<'_, Self>) -> Self::Reply {
+        self.added.push(7);
+        if works { Ok(7) } else { Err("no credit".to_owned()) }
+    }
+}
+
+/// Waits at a gate of this process.
+#[derive(Serialize, Deserialize)]
+struct Stand(usize);
+
+struct Gate {
+    arrived: bool,
+    open: bool,
+}
+
+static GATES: [(Mutex<Gate>, Condvar); 64] =
+    [const { (Mutex::new(Gate { arrived: false, open: false }), Condvar::new()) }; 64];
+
+fn open_gate(gate: usize) {
+    GATES[gate].0.lock().unwrap().open = true;
+    GATES[gate].1.notify_all();
+}
+
+fn await_arrival(gate: usize) {
+    let (state, changed) = &GATES[gate];
+    let limit = Duration::from_secs(20);
+    let waited = changed.wait_timeout_while(state.lock().unwrap(), limit, |gate| !gate.arrived);
+    assert!(waited.unwrap().0.arrived, "the handler has not begun");
+}
+
+impl Handler<Stand> for Board {
+    type Reply = ();
+    fn handle(&mut self, Stand(gate): Stand, _: &mut Context<'_, Self>) {
+        let (state, changed) = &GATES[gate];
+        let mut state = state.lock().unwrap();
+        state.arrived = true;
+        changed.notify_all();
+        drop(changed.wait_while(state, |gate| !gate.open).unwrap());
+    }
+}
+
+/// Never ends.
+#[derive(Serialize, Deserialize)]
+struct Hang(usize);
+
+impl AsyncHandler<Hang> for Board {
+    type Reply = ();
+    async fn handle(&mut self, Hang(gate): Hang, _: &mut AsyncContext<Self>) {
+        let first = {
+            let (state, changed) = &GATES[gate];
+            let mut state = state.lock().unwrap();
+            state.arrived = true;
+            changed.notify_all();
+            !state.open
+        };
+        if first {
+            let (_promise, never) = turnwise::promise::<()>();
+            let _ = never.await;
+        }
+    }
+}
+
+fn kind(client: &Remote) -> ActorsBuilder<Board> {
+    let kind = client.actors::<Board>("board").message::<Add>("add").message::<Flaky>("flaky");
+    let kind = kind.try_message::<Charge>("charge").message::<Stand>("stand");
+    kind.async_message::<Hang>("hang").pause(Duration::from_millis(20))
+}
+
+fn board(client: &Remote) -> RemoteActor<Board> {
+    kind(client).open().unwrap().of("eu").unwrap()
+}
+
+fn added(board: &RemoteActor<Board>) -> Vec<u64> {
+    board.info().wait().unwrap().unwrap().state.unwrap_or_default().added
+}
+
+contract! {
+    /// Replies are the numbers of the messages: each comes once, and the state has seen each once.
+    fn each_message_once(world) {
+        let clients = world.clients(3);
+        let replies = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for (number, client) in clients.iter().enumerate() {
+                let (board, replies) = (board(client), &replies);
+                scope.spawn(move || {
+                    let asked: Vec<_> =
+                        (0..20).map(|n| board.ask(Add(number as u64 * 100 + n)).send()).collect();
+                    let got = asked.into_iter().map(|asked| asked.wait().unwrap());
+                    replies.lock().unwrap().extend(got);
+                });
+            }
+        });
+        let mut replies = replies.into_inner().unwrap();
+        replies.sort_unstable();
+        assert_eq!(replies, (1..=60).collect::<Vec<_>>());
+        let board = board(&clients[0]);
+        let added = added(&board);
+        assert_eq!(added.len(), 60);
+        assert_eq!(added.iter().collect::<BTreeSet<_>>().len(), 60);
+        until("nobody drains it", || {
+            let info = board.info().wait().unwrap().unwrap();
+            info.waiting == 0 && info.drainer.is_none()
+        });
+    }
+
+    fn messages_run_in_their_order(world) {
+        let board = board(&world.clients(1)[0]);
+        for n in 0..30 {
+            board.tell(Add(n)).wait().unwrap();
+        }
+        assert_eq!(board.ask(Add(30)).wait(), Ok(31));
+        assert_eq!(added(&board), (0..=30).collect::<Vec<_>>());
+    }
+
+    fn one_id_is_one_message(world) {
+        let clients = world.clients(2);
+        let boards = [board(&clients[0]), board(&clients[1])];
+        for board in &boards {
+            assert_eq!(board.tell(Add(7)).id("order 7").wait().unwrap(), "order 7");
+        }
+        assert_eq!(boards[1].ask(Add(7)).id("order 7").wait(), Ok(1));
+        assert_eq!(boards[0].ask(Add(8)).wait(), Ok(2));
+        let outcome = boards[0].outcome::<usize>("order 7").wait().unwrap();
+        assert_eq!(outcome, Ok(Outcome::Done(1)));
+        let unknown = boards[0].outcome::<usize>("order 8").wait().unwrap();
+        assert_eq!(unknown, Ok(Outcome::Unknown));
+    }
+
+    /// What has failed is tried again before what came later, and leaves nothing in the state.
+    fn failed_attempts_keep_the_order(world) {
+        let board = board(&world.clients(1)[0]);
+        let flaky = Flaky { failures: 2, counter: counter() };
+        let first = board.ask(flaky).send();
+        let second = board.ask(Add(5)).send();
+        assert!(first.wait().unwrap() >= 2);
+        second.wait().unwrap();
+        assert_eq!(added(&board), [1000, 5]);
+    }
+
+    fn dead_letters_are_listed_requeued_and_discarded(world) {
+        let client = &world.clients(1)[0];
+        let boards = kind(client).attempts(2).shards(3).open().unwrap();
+        let eu = boards.of("eu").unwrap();
+        let number = counter();
+        let flaky = Flaky { failures: 60, counter: number };
+        let dead = eu.ask(flaky).id("flaky").wait();
+        let Err(MessageError::Dead { error }) = dead else { panic!("{dead:?}") };
+        assert!(error.contains("fails"), "{error}");
+        let us = boards.of("us").unwrap();
+        let refused = us.ask(Charge(false)).id("charge").wait();
+        assert_eq!(refused, Err(MessageError::Dead { error: "no credit".to_owned() }));
+        assert_eq!(us.ask(Charge(true)).wait(), Ok(Ok(7)));
+        assert_eq!(added(&us), [7]);
+        let mut letters = boards.dead_letters(0, 10).wait().unwrap().unwrap();
+        letters.sort_by(|a, b| a.actor.cmp(&b.actor));
+        let ids: Vec<_> = letters.iter().map(|it| (&*it.actor, &*it.id, &*it.message)).collect();
+        assert_eq!(ids, [("eu", "flaky", "flaky"), ("us", "charge", "charge")]);
+        assert_eq!(letters[1].body, "false");
+        assert_eq!(boards.dead_letters(1, 10).wait().unwrap().unwrap().len(), 1);
+        assert_eq!(boards.dead_letters(0, 1).wait().unwrap().unwrap().len(), 1);
+        // A copy of either step may come first, where answers are lost.
+        let requeued = boards.requeue("eu", "flaky").wait().unwrap().unwrap();
+        assert!(requeued || !world.is_sound());
+        COUNTERS[number].store(60, SeqCst);
+        assert!(eu.ask(Add(1)).wait().unwrap() >= 1);
+        until("it is handled", || {
+            matches!(eu.outcome::<u32>("flaky").wait().unwrap(), Ok(Outcome::Done(_)))
+        });
+        let discarded = boards.discard("us", "charge").wait().unwrap().unwrap();
+        assert!(discarded || !world.is_sound());
+        assert_eq!(boards.dead_letters(0, 10).wait().unwrap(), Ok(vec![]));
+        assert_eq!(boards.requeue("us", "charge").wait().unwrap(), Ok(false));
+    }
+
+    /// What waits too long is withdrawn, and never runs; what may have begun is said to run.
+    fn limits_withdraw(world) {
+        let clients = world.clients(2);
+        let (here, there) = (board(&clients[0]), board(&clients[1]));
+        let gate = counter();
+        let standing = here.ask(Stand(gate)).id("stand").send();
+        await_arrival(gate);
+        let late = there.ask(Add(1)).within(Duration::from_millis(100)).wait();
+        assert!(matches!(late, Err(MessageError::TimedOut { .. })), "{late:?}");
+        let begun = there.withdraw::<()>("stand").wait().unwrap();
+        assert!(matches!(begun, Ok(Outcome::Running { attempt: 1 })), "{begun:?}");
+        let by_hand = there.tell(Add(2)).id("two").wait().unwrap();
+        assert_eq!(there.withdraw::<usize>(&by_hand).wait().unwrap(), Ok(Outcome::Withdrawn));
+        // It is known that it was: so a copy of it that comes late is refused.
+        assert_eq!(there.ask(Add(2)).id("two").wait(), Err(MessageError::Withdrawn));
+        open_gate(gate);
+        standing.wait().unwrap();
+        assert_eq!(here.ask(Add(3)).wait(), Ok(1));
+    }
+
+    /// One whose handler runs longer than its lease keeps it.
+    fn a_long_handler_keeps_its_mailbox(world) {
+        let clients = world.clients(2);
+        let lease = Duration::from_millis(600);
+        let [here, there] = [0, 1].map(|index| {
+            kind(&clients[index]).lease(lease).open().unwrap().of("eu").unwrap()
+        });
+        let gate = counter();
+        let standing = here.ask(Stand(gate)).send();
+        await_arrival(gate);
+        let late = there.ask(Add(1)).within(lease * 3).wait();
+        assert!(matches!(late, Err(MessageError::TimedOut { .. })), "{late:?}");
+        open_gate(gate);
+        standing.wait().unwrap();
+        assert_eq!(there.ask(Add(2)).wait(), Ok(1));
+    }
+
+    fn workers_drain_what_senders_leave(world) {
+        let clients = world.clients(2);
+        let [senders, workers] = [0, 1].map(|index| {
+            kind(&clients[index]).drains(Drains::Never).shards(2).open().unwrap()
+        });
+        let asked: Vec<_> = (0..12)
+            .map(|n| senders.of(&format!("actor {}", n % 4)).unwrap().ask(Add(n)).send())
+            .collect();
+        assert_eq!(asked.iter().filter(|asked| asked.is_ready()).count(), 0);
+        let working = workers.work(2);
+        let replies: usize = asked.into_iter().map(|asked| asked.wait().unwrap()).sum();
+        assert_eq!(replies, 4 * (1 + 2 + 3));
+        // One that comes while they sleep.
+        assert_eq!(senders.of("actor 1").unwrap().ask(Add(12)).wait(), Ok(4));
+        working.stop().wait().unwrap();
+    }
+
+    /// The hosts of the source: budgets of 50 ms, handlers that take as long, three messages.
+    fn hosts_without_time_hand_over(world) {
+        let client = &world.clients(1)[0];
+        let slow = client.actors::<Slow>("slow").message::<Sleep>("sleep");
+        let slow = slow.drains(Drains::Never).open().unwrap().of("a").unwrap();
+        for _ in 0..3 {
+            slow.tell(Sleep(50)).wait().unwrap();
+        }
+        let accepted = Arc::new(AtomicU32::new(0));
+        let counts = [1, 2, 2].map(|expected| {
+            let accepted = accepted.clone();
+            let successor = move |actor: String| {
+                assert_eq!(actor, "a");
+                accepted.fetch_add(1, SeqCst);
+                async { Ok(()) }
+            };
+            let until = Until::within(Duration::from_millis(50)).unwrap();
+            let drained = slow.drain(until.or_hand_to(successor)).wait().unwrap().unwrap();
+            (drained.handled, drained.handed_over, expected)
+        });
+        if world.is_sound() {
+            assert_eq!(counts, [(1, true, 1), (1, true, 2), (1, false, 2)]);
+            assert_eq!(accepted.load(SeqCst), 2);
+        }
+    }
+
+    /// One that refuses three times leaves the actor to the workers.
+    fn refused_hand_overs_are_due(world) {
+        let client = &world.clients(1)[0];
+        let slow = client.actors::<Slow>("slow").message::<Sleep>("sleep");
+        let kind = slow.drains(Drains::Never).open().unwrap();
+        let slow = kind.of("a").unwrap();
+        slow.tell(Sleep(30)).wait().unwrap();
+        let asked = slow.ask(Sleep(0)).send();
+        until("both wait", || slow.info().wait().unwrap().unwrap().waiting == 2);
+        let calls = Arc::new(AtomicU32::new(0));
+        let called = calls.clone();
+        let refuse = move |_: String| {
+            called.fetch_add(1, SeqCst);
+            async { Err("no host".to_owned()) }
+        };
+        let budget = Until::within(Duration::from_millis(30)).unwrap().or_hand_to(refuse);
+        let drained = slow.drain(budget).wait().unwrap().unwrap();
+        if world.is_sound() {
+            assert_eq!((drained.handled, drained.left, drained.handed_over), (1, 1, false));
+            assert_eq!(drained.refused.as_deref(), Some("no host"));
+            assert_eq!(calls.load(SeqCst), 3);
+        }
+        let _workers = kind.work(1);
+        assert_eq!(asked.wait(), Ok(2));
+    }
+
+    /// An executor that ends gives back what has not begun, at once.
+    fn ended_executors_give_back_what_has_not_begun(world) {
+        let clients = world.clients(2);
+        let queue = DrainQueue::new();
+        let here = kind(&clients[0]).drains(Drains::IfFree).executor(queue.handle());
+        let here = here.lease(Duration::from_secs(600)).open().unwrap().of("eu").unwrap();
+        here.tell(Add(1)).wait().unwrap();
+        until("it is held", || here.info().wait().unwrap().unwrap().drainer.is_some());
+        drop(queue);
+        let began = Instant::now();
+        assert_eq!(board(&clients[1]).ask(Add(2)).wait(), Ok(2));
+        assert!(began.elapsed() < Duration::from_secs(60));
+    }
+
+    /// And what has begun is not said to be as new: the lease runs out, and the attempt counts.
+    fn ended_executors_keep_what_has_begun(world) {
+        let clients = world.clients(2);
+        let pool = ThreadPool::new().unwrap();
+        let lease = Duration::from_millis(500);
+        let here = kind(&clients[0]).lease(lease).executor(pool.handle());
+        let here = here.open().unwrap().of("eu").unwrap();
+        let gate = counter();
+        here.tell(Hang(gate)).id("hang").wait().unwrap();
+        await_arrival(gate);
+        GATES[gate].0.lock().unwrap().open = true;
+        let _ = pool.shutdown_now();
+        let there = kind(&clients[1]).lease(lease).open().unwrap().of("eu").unwrap();
+        // Asking has the mailbox claimed, once the lease is over.
+        assert_eq!(there.ask(Add(2)).wait(), Ok(1));
+        let outcome = there.outcome::<()>("hang").wait().unwrap();
+        assert_eq!(outcome, Ok(Outcome::Done(())));
+    }
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Slow(u64);
+
+#[derive(Serialize, Deserialize)]
+struct Sleep(u64);
+
+impl Handler<Sleep> for Slow {
+    type Reply = u64;
+    fn handle(&mut self, Sleep(millis): Sleep, _: &mut Context<'_, Self>) -> u64 {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(millis) {
+            std::hint::spin_loop();
+        }
+        self.0 += 1;
+        self.0
+    }
+}
+
+#[test]
+fn bad_input_is_an_error() {
+    let remote = Remote::in_memory();
+    let open = |builder: ActorsBuilder<Board>| builder.open().map(drop).unwrap_err();
+    let add = || remote.actors::<Board>("board").message::<Add>("add");
+    assert!(matches!(open(remote.actors("board")), ActorsError::NoMessages));
+    assert!(matches!(open(add().shards(0)), ActorsError::Shards(0)));
+    assert!(matches!(open(add().shards(1025)), ActorsError::Shards(1025)));
+    assert!(matches!(open(add().attempts(0)), ActorsError::NoAttempts));
+    assert!(matches!(open(add().batch(0)), ActorsError::Batch(0)));
+    assert!(matches!(open(add().batch(257)), ActorsError::Batch(257)));
+    assert!(matches!(open(add().lease(Duration::from_millis(1))), ActorsError::LeaseTooShort));
+    let short = add().keep_outcomes(Duration::from_secs(59));
+    assert!(matches!(open(short), ActorsError::KeptTooShort));
+    assert!(matches!(open(add().message::<Add>("again")), ActorsError::MessageTwice(_)));
+    assert!(matches!(open(add().message::<Flaky>("add")), ActorsError::NameTwice(_)));
+    assert!(matches!(open(add().message::<Flaky>("")), ActorsError::Name(NameError::Empty)));
+    let unnamed = remote.actors::<Board>("").message::<Add>("add");
+    assert!(matches!(open(unnamed), ActorsError::Name(NameError::Empty)));
+    let boards = add().open().unwrap();
+    let empty = Err(MessageError::Name(NameError::Empty));
+    assert_eq!(boards.of("").map(drop), empty);
+    let board = boards.of("eu").unwrap();
+    assert_eq!(board.tell(Add(1)).id("").wait().map(drop), empty);
+    assert_eq!(board.ask(Add(1)).id("").wait().map(drop), empty);
+    let flaky = Flaky { failures: 0, counter: 0 };
+    let error = board.tell(flaky).wait().unwrap_err();
+    assert!(matches!(error, MessageError::Unregistered { .. }), "{error}");
+    assert!(error.to_string().contains("Flaky"), "{error}");
+    assert_eq!(Until::within(Duration::ZERO).map(drop), Err(NoTime));
+    // A limit of no time, and one beyond all clocks.
+    assert_eq!(board.ask(Add(1)).within(Duration::MAX).wait(), Ok(1));
+    assert!(Until::within(Duration::MAX).is_ok());
+}
+
+#[test]
+fn messages_too_long_are_refused() {
+    #[derive(Default, Serialize, Deserialize)]
+    struct Text;
+    #[derive(Serialize, Deserialize)]
+    struct Line(String);
+    impl Handler<Line> for Text {
+        type Reply = usize;
+        fn handle(&mut self, Line(line): Line, _: &mut Context<'_, Self>) -> usize {
+            line.len()
+        }
+    }
+    let remote = Remote::in_memory();
+    let text = remote.actors::<Text>("text").message::<Line>("line").open().unwrap();
+    let text = text.of("a").unwrap();
+    let longest = (1 << 20) - 2;
+    assert_eq!(text.ask(Line("x".repeat(longest))).wait(), Ok(longest));
+    let error = text.ask(Line("x".repeat(longest + 1))).wait();
+    assert_eq!(error, Err(MessageError::TooLong { bytes: (1 << 20) + 1 }));
+}
+
+#[test]
+fn other_shards_are_told() {
+    let store = MemoryStore::new();
+    let remote = Remote::builder().over(store.clone()).unwrap();
+    board(&remote).tell(Add(1)).wait().unwrap();
+    let other = Remote::builder().over(store).unwrap();
+    let other = kind(&other).shards(2).open().unwrap();
+    // The other clients' shard is among them.
+    let errors =
+        (0..20).filter_map(|n| other.of(&n.to_string()).unwrap().tell(Add(1)).wait().err());
+    let errors: Vec<_> = errors.collect();
+    assert!(errors.contains(&MessageError::OtherShards { shards: 1 }), "{errors:?}");
+}
+
+/// A message that cannot be read is a dead letter at once, and what is behind it runs.
+#[test]
+fn messages_that_cannot_be_read_are_dead_letters() {
+    #[derive(Serialize, Deserialize)]
+    struct Old(String);
+    #[derive(Default, Serialize, Deserialize)]
+    struct OldBoard;
+    impl Handler<Old> for OldBoard {
+        type Reply = ();
+        fn handle(&mut self, _: Old, _: &mut Context<'_, Self>) {}
+    }
+    let store = MemoryStore::new();
+    let old = Remote::builder().over(store.clone()).unwrap();
+    let old = old.actors::<OldBoard>("board").message::<Old>("add").drains(Drains::Never);
+    old.open().unwrap().of("eu").unwrap().tell(Old("x".to_owned())).id("old").wait().unwrap();
+    let remote = Remote::builder().over(store).unwrap();
+    let boards = kind(&remote).open().unwrap();
+    assert_eq!(boards.of("eu").unwrap().ask(Add(1)).wait(), Ok(1));
+    let letters = boards.dead_letters(0, 10).wait().unwrap().unwrap();
+    assert_eq!(letters.len(), 1);
+    assert_eq!((&*letters[0].id, &*letters[0].body, letters[0].attempts), ("old", "\"x\"", 1));
+    assert!(letters[0].error.starts_with("it cannot be read"), "{}", letters[0].error);
+}
+
+/// A state that cannot be read runs nothing, and loses nothing.
+#[test]
+fn states_that_cannot_be_read_are_told() {
+    #[derive(Default, Serialize, Deserialize)]
+    struct Number(u64);
+    impl Handler<Add> for Number {
+        type Reply = usize;
+        fn handle(&mut self, Add(n): Add, _: &mut Context<'_, Self>) -> usize {
+            self.0 += n;
+            0
+        }
+    }
+    let store = MemoryStore::new();
+    let old = Remote::builder().over(store.clone()).unwrap();
+    let old = old.actors::<Number>("board").message::<Add>("add").open().unwrap();
+    old.of("eu").unwrap().ask(Add(3)).wait().unwrap();
+    let remote = Remote::builder().over(store).unwrap();
+    let board = kind(&remote).drains(Drains::Never).open().unwrap().of("eu").unwrap();
+    board.tell(Add(1)).wait().unwrap();
+    let drained = board.drain(Until::empty()).wait().unwrap();
+    assert!(matches!(drained, Err(MessageError::State(_))), "{drained:?}");
+    let info = board.info().wait().unwrap();
+    assert!(matches!(info, Err(MessageError::State(_))), "{info:?}");
+    assert_eq!(old.of("eu").unwrap().ask(Add(4)).wait(), Ok(0));
+    let info = old.of("eu").unwrap().info().wait().unwrap().unwrap();
+    assert_eq!((info.state.unwrap().0, info.waiting), (8, 0));
+}
+
+/// With one attempt, what a dead drainer may have begun never begins again.
+#[test]
+fn one_attempt_is_at_most_once() {
+    let store = MemoryStore::new();
+    let client = || Remote::builder().over(store.clone()).unwrap();
+    let pool = ThreadPool::new().unwrap();
+    let lease = Duration::from_millis(300);
+    let here = client();
+    let once = kind(&here).attempts(1).lease(lease).executor(pool.handle()).open().unwrap();
+    let gate = counter();
+    once.of("eu").unwrap().tell(Hang(gate)).id("hang").wait().unwrap();
+    await_arrival(gate);
+    let _ = pool.shutdown_now();
+    let there = client();
+    let boards = kind(&there).attempts(1).lease(lease).open().unwrap();
+    assert_eq!(boards.of("eu").unwrap().ask(Add(2)).wait(), Ok(1));
+    let outcome = boards.of("eu").unwrap().outcome::<()>("hang").wait().unwrap().unwrap();
+    assert!(matches!(outcome, Outcome::Dead { .. }), "{outcome:?}");
+}
+
+/// A program may end with a message just sent: it is stored, and what was begun is finished.
+#[test]
+fn what_was_told_is_drained_before_the_last_handle_goes() {
+    let store = MemoryStore::new();
+    let remote = Remote::builder().over(store.clone()).unwrap();
+    let eu = board(&remote);
+    drop(eu.tell(Add(1)).send());
+    drop((eu, remote));
+    let remote = Remote::builder().over(store).unwrap();
+    assert_eq!(added(&board(&remote)), [1]);
+}
+
+#[test]
+fn tasks_await_replies_on_any_runtime() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let remote = Remote::in_memory();
+    let board = board(&remote);
+    runtime.block_on(async {
+        let id = board.tell(Add(1)).await.unwrap();
+        assert_eq!(board.ask(Add(2)).await, Ok(2));
+        assert_eq!(board.outcome::<usize>(&id).await.unwrap(), Ok(Outcome::Done(1)));
+        assert_eq!(board.ask(Charge(true)).within(Duration::from_secs(5)).await, Ok(Ok(7)));
+    });
+}
