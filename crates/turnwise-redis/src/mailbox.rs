@@ -420,8 +420,7 @@ impl Shard {
         }
         let until = after(now, claim.lease);
         mailbox.fence = now.max(mailbox.fence + 1);
-        let most = if claim.attempts == 1 { 1 } else { claim.most };
-        let handed = mailbox.most(most);
+        let handed = mailbox.most(claim.most);
         let token = claim.token.clone();
         mailbox.drainer = Some(Drainer { token, until, number: 0, handed });
         let hand = mailbox.hand(true);

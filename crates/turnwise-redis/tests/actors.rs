@@ -199,10 +199,10 @@ contract! {
     fn failed_attempts_keep_the_order(world) {
         let board = board(&world.clients(1)[0]);
         let flaky = Flaky { failures: 2, counter: counter() };
-        let first = board.ask(flaky).send();
-        let second = board.ask(Add(5)).send();
-        assert!(first.wait().unwrap() >= 2);
-        second.wait().unwrap();
+        board.tell(flaky).id("flaky").wait().unwrap();
+        board.ask(Add(5)).wait().unwrap();
+        let outcome = board.outcome::<u32>("flaky").wait().unwrap();
+        assert!(matches!(outcome, Ok(Outcome::Done(2..))), "{outcome:?}");
         assert_eq!(added(&board), [1000, 5]);
     }
 

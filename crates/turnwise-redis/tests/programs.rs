@@ -1,4 +1,4 @@
-//! The programs `lock`, `once` and `raffle-cluster`, as somebody uses them.
+//! The programs `lock`, `once`, `raffle-cluster` and `leaderboard`, as somebody uses them.
 
 mod support;
 
@@ -10,6 +10,7 @@ use turnwise_redis::Remote;
 fn program(name: &str) -> Command {
     let path = match name {
         "lock" => env!("CARGO_BIN_EXE_lock"),
+        "leaderboard" => env!("CARGO_BIN_EXE_leaderboard"),
         "raffle-cluster" => env!("CARGO_BIN_EXE_raffle-cluster"),
         _ => env!("CARGO_BIN_EXE_once"),
     };
@@ -144,6 +145,22 @@ fn a_raffle_over_processes_that_are_killed_is_exact() {
 }
 
 #[test]
+fn a_leaderboard_whose_hosts_are_killed_is_exact() {
+    let server = Server::start();
+    let url = server.url();
+    for form in [&["--memory"][..], &["--url", &url], &[]] {
+        let small = ["--requests", "40", "--kill", "6", "--boards", "2", "--lease", "300ms"];
+        let (code, table, why) = run("leaderboard", &[form, &small].concat());
+        assert_eq!((code, &*why), (Some(0), ""), "{form:?}: {table}");
+        assert_eq!(line(&table, "requests"), (40, "for 2 boards"));
+        assert!((3..=6).contains(&line(&table, "killed").0), "{table}");
+        assert_eq!(line(&table, "answered"), (40, "by polling"));
+        assert_eq!(line(&table, "applied"), (40, "with 220 points"));
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    }
+}
+
+#[test]
 fn a_raffle_that_is_interrupted_ends_its_processes() {
     let server = Server::start();
     let long = ["--url", &*server.url(), "--hold", "1d", "--seats", "9", "--kill", "0"];
@@ -184,13 +201,24 @@ fn bad_usage_is_told_in_a_line() {
         assert_eq!((code, &*said, why.lines().count()), (Some(2), "", 1), "{arguments:?}: {why}");
         assert!(why.contains(part), "{arguments:?}: {why}");
     }
+    for (arguments, part) in [
+        (&["--budget", "0"][..], "a host needs time"),
+        (&["--requests", "0"], "0 is not in 1..=100000"),
+        (&["--lease", "9ms"], "a lease needs ten milliseconds"),
+        (&["--work", "5"], "`5` is no time"),
+        (&["--nonsense"], "unexpected argument"),
+    ] {
+        let (code, said, why) = run("leaderboard", arguments);
+        assert_eq!((code, &*said, why.lines().count()), (Some(2), "", 1), "{arguments:?}: {why}");
+        assert!(why.contains(part), "{arguments:?}: {why}");
+    }
     let (code, _, why) = run("lock", &["--url", "redis://127.0.0.1:1/", "a", "--", "true"]);
     assert_eq!(code, Some(69));
     assert!(why.starts_with("lock: the store cannot be reached: "), "{why}");
     assert_eq!(run("lock", &["--memory", "a", "--", "/nowhere/at/all"]).0, Some(127));
     assert_eq!(run("lock", &["--memory", "a", "--", "/"]).0, Some(126));
     assert_eq!(run("once", &["--memory", "--job", "a", "--every", "0", "--", "true"]).0, Some(2));
-    for name in ["lock", "once", "raffle-cluster"] {
+    for name in ["lock", "once", "raffle-cluster", "leaderboard"] {
         let (code, help, _) = run(name, &["--help"]);
         assert_eq!(code, Some(0));
         assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
@@ -199,7 +227,7 @@ fn bad_usage_is_told_in_a_line() {
 
 #[test]
 fn help_does_not_print_the_password() {
-    for name in ["lock", "once", "raffle-cluster"] {
+    for name in ["lock", "once", "raffle-cluster", "leaderboard"] {
         let mut asked = program(name);
         let asked = asked.env("REDIS_URL", "redis://:secret@127.0.0.1/").arg("--help");
         let help = String::from_utf8(asked.output().unwrap().stdout).unwrap();

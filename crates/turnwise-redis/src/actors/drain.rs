@@ -357,7 +357,7 @@ where
             // What the attempt has left of the state goes with it.
             local = None;
         }
-        let mut then = Then::Next { most: settings.most, lease: settings.lease };
+        let mut then = Then::Next { most: settings.most(), lease: settings.lease };
         if over {
             let accepted = match &until.successor {
                 Some(successor) => Some(ask(&**successor, &held.tenure.actor).await),

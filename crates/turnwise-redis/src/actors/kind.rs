@@ -109,7 +109,7 @@ pub(super) struct Settings {
     pub(super) pause: Duration,
     pub(super) keep: Duration,
     pub(super) lease: Duration,
-    pub(super) most: u32,
+    most: u32,
     pub(super) drains: Drains,
 }
 
@@ -123,11 +123,17 @@ impl Settings {
         Some(self.pause.saturating_mul(doubled).min(LONGEST_PAUSE))
     }
 
+    /// How many messages are handed out at a time. Of several a dead drainer may have begun all, and
+    /// with one attempt none of them may begin again.
+    pub(super) fn most(&self) -> u32 {
+        if self.attempts == 1 { 1 } else { self.most }
+    }
+
     pub(super) fn claim(&self, token: Token) -> DrainClaim {
         DrainClaim {
             token,
             lease: self.lease,
-            most: self.most,
+            most: self.most(),
             attempts: self.attempts,
             keep: self.keep,
         }

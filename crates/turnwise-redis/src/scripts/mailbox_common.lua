@@ -188,7 +188,6 @@ local function claim(a, token, lease, most, limit, keep)
     return {0}
   end
   if a.y > now then return {1, a.y - now} end
-  if limit == 1 then most = 1 end
   a.f = math.max(a.f + 1, now)
   a.t, a.u, a.s, a.h = token, now + lease, 0, most_of(a, most)
   save(a)

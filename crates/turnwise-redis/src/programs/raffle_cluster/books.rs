@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use turnwise_redis::{Admission, Row};
 
+use crate::Options;
+use crate::common;
 use crate::entrant::Told;
-use crate::{Failure, Options, common};
+use crate::failure::Failure;
 
 /// What is known of an entrant.
 #[derive(Default)]

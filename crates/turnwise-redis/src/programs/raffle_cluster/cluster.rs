@@ -8,25 +8,17 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use turnwise_redis::step::Op;
-use turnwise_redis::{Called, MemoryStore, NoticeSink, Store, StoreError};
+use turnwise_redis::MemoryStore;
 
+use crate::Options;
 use crate::books::Books;
 use crate::entrant::{self, Told};
-use crate::{Failure, Options};
+use crate::failure::Failure;
+use crate::mortal::Mortal;
 
 /// Those who are to be killed have so long to get a place each, before the others begin; and so long
 /// they live then, if nobody else has an answer sooner.
 const DELAY: Duration = Duration::from_millis(200);
-
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-
-/// Ctrl-C, from now on.
-pub(crate) fn interrupts() -> &'static AtomicBool {
-    // Without it the system ends the program, and all that listens to it.
-    let _ = ctrlc::set_handler(|| INTERRUPTED.store(true, Relaxed));
-    &INTERRUPTED
-}
 
 /// All entrants, and what they tell: None is the end of one.
 pub(crate) struct Cluster {
@@ -213,39 +205,4 @@ fn threads(
         let _ = tell.send((number as usize, None));
     })?;
     Ok(Entrant::Threads { start, dead })
-}
-
-/// A store for a client that can die: its steps are done no more, and it hears nothing.
-#[derive(Debug)]
-struct Mortal {
-    store: MemoryStore,
-    dead: Arc<AtomicBool>,
-}
-
-impl Mortal {
-    fn lives(&self) -> Result<(), StoreError> {
-        match self.dead.load(Relaxed) {
-            true => Err(StoreError::WrongStore { needs: "a client that lives".to_owned() }),
-            false => Ok(()),
-        }
-    }
-}
-
-impl Store for Mortal {
-    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
-        Box::pin(async move {
-            self.lives()?;
-            let answer = self.store.call(op).await;
-            // It may die of the answer.
-            self.lives().and(answer)
-        })
-    }
-
-    fn listen(&self, client: &str, sink: NoticeSink) {
-        self.store.listen(client, sink);
-    }
-
-    fn forget(&self, client: &str) {
-        self.store.forget(client);
-    }
 }

@@ -8,7 +8,9 @@ use std::thread;
 
 use turnwise_redis::{Admission, Admitted, Refused};
 
-use crate::{Failure, Options, common};
+use crate::Options;
+use crate::common;
+use crate::failure::Failure;
 
 /// So many call at once.
 const CALLERS: usize = 8;

@@ -11,6 +11,11 @@ mod common;
 mod books;
 mod cluster;
 mod entrant;
+#[path = "../common/failure.rs"]
+mod failure;
+#[path = "../common/mortal.rs"]
+mod mortal;
+#[path = "../common/server.rs"]
 mod server;
 
 use std::io::{self, Write};
@@ -21,6 +26,7 @@ use clap::Parser;
 use turnwise_redis::{MemoryStore, Remote, RemoteBuilder};
 
 use cluster::Cluster;
+use failure::Failure;
 use server::Server;
 
 /// Many processes apply for a few seats, and some of them are killed.
@@ -74,15 +80,6 @@ pub(crate) struct Options {
     doomed: bool,
 }
 
-/// What goes wrong, and the exit code for it.
-pub(crate) struct Failure(pub(crate) u8, pub(crate) String);
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Failure(1, error.to_string())
-    }
-}
-
 impl Options {
     /// A client's settings.
     fn builder(&self) -> RemoteBuilder {
@@ -130,7 +127,7 @@ fn run(mut options: Options) -> Result<ExitCode, Failure> {
     if let Some(number) = options.entrant {
         return entrant::process(&options, &raffle, number);
     }
-    let interrupted = cluster::interrupts();
+    let interrupted = failure::interrupts();
     // It ends when this does.
     let mut own = None;
     let store = options.memory.then(MemoryStore::new);
@@ -139,7 +136,7 @@ fn run(mut options: Options) -> Result<ExitCode, Failure> {
         None => {
             let url = match options.url.clone() {
                 Some(url) => url,
-                None => own.insert(Server::start(&options)?).url(),
+                None => own.insert(Server::start(&options.builder())?).url(),
             };
             let remote = options.builder().connect(&url);
             options.url = Some(url);

@@ -6,7 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::{Failure, Options, common};
+use turnwise_redis::RemoteBuilder;
+
+use crate::common::UNAVAILABLE;
+use crate::failure::Failure;
 
 /// So long it has to come up.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -19,8 +22,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(options: &Options) -> Result<Server, Failure> {
-        let failed = |why: String| Failure(common::UNAVAILABLE, why);
+    pub(crate) fn start(builder: &RemoteBuilder) -> Result<Server, Failure> {
+        let failed = |why: String| Failure(UNAVAILABLE, why);
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"]);
@@ -34,7 +37,7 @@ impl Server {
         let mut server = Server { child, port };
         let until = Instant::now() + PATIENCE;
         loop {
-            match options.builder().connect(&server.url()) {
+            match builder.clone().connect(&server.url()) {
                 Ok(_) => return Ok(server),
                 Err(error) if Instant::now() >= until => {
                     return Err(failed(format!("redis-server: {error}")));
