@@ -1,4 +1,4 @@
-//! The programs `lock`, `once`, `raffle-cluster` and `leaderboard`, as somebody uses them.
+//! The programs `lock`, `once`, `queue`, `raffle-cluster` and `leaderboard`, as somebody uses them.
 
 mod support;
 
@@ -10,6 +10,7 @@ use turnwise_redis::Remote;
 fn program(name: &str) -> Command {
     let path = match name {
         "lock" => env!("CARGO_BIN_EXE_lock"),
+        "queue" => env!("CARGO_BIN_EXE_queue"),
         "leaderboard" => env!("CARGO_BIN_EXE_leaderboard"),
         "raffle-cluster" => env!("CARGO_BIN_EXE_raffle-cluster"),
         _ => env!("CARGO_BIN_EXE_once"),
@@ -145,6 +146,51 @@ fn a_raffle_over_processes_that_are_killed_is_exact() {
 }
 
 #[test]
+fn queues_run_commands_in_their_order() {
+    let server = Server::start();
+    let url = server.url();
+    let queue = |arguments: &[&str]| run("queue", &[&["--url", &*url], arguments].concat());
+    let push = |id: &str, script: &str| {
+        let (code, said, why) = queue(&["push", "a", "--id", id, "--", "sh", "-c", script]);
+        assert_eq!((code, said.trim(), &*why), (Some(0), id, ""));
+    };
+    push("one", "echo one");
+    push("fails", "exit 7");
+    push("two", "echo two");
+    push("two", "echo two");
+    assert_eq!(queue(&["outcome", "a", "two"]).1, "waits behind 2\n");
+    let quick = ["--attempts", "2", "--pause", "10ms"];
+    let (code, said, why) = queue(&[&quick[..], &["drain", "a"]].concat());
+    assert_eq!((code, &*said), (Some(0), "one\ntwo\n2 done\n"), "{why}");
+    assert_eq!(queue(&["outcome", "a", "two"]).0, Some(0));
+    let (code, said, _) = queue(&["outcome", "a", "fails"]);
+    assert_eq!((code, &*said), (Some(1), "dead: exit status: 7\n"));
+    let dead = "a\tfails\t2\texit status: 7\t[\"sh\",\"-c\",\"exit 7\"]\n";
+    assert_eq!(queue(&["dead"]), (Some(0), dead.to_owned(), String::new()));
+    assert_eq!(queue(&["requeue", "a", "fails"]).0, Some(0));
+    assert_eq!(queue(&["requeue", "a", "fails"]).0, Some(1));
+    // Workers find it, and others that come while they work.
+    let mut work = program("queue");
+    let work = work.args(["--url", &*url]).args(quick).args(["work", "-a", "2"]);
+    let mut work = work.stdout(Stdio::null()).spawn().unwrap();
+    until("it is dead again", || queue(&["dead"]).1 == dead);
+    push("three", "true");
+    until("it is done", || queue(&["outcome", "a", "three"]).0 == Some(0));
+    signal_to(&work, nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(work.wait().unwrap().code(), Some(0));
+    assert_eq!(queue(&["discard", "a", "fails"]).0, Some(0));
+    assert_eq!(queue(&["dead"]).1, "");
+    // Wrong input.
+    for arguments in [&["push", "", "--", "true"][..], &["push", "a"], &["--attempts", "0", "dead"]]
+    {
+        let (code, said, why) = queue(arguments);
+        assert_eq!((code, &*said, why.lines().count()), (Some(2), "", 1), "{arguments:?}: {why}");
+    }
+    let nobody = run("queue", &["--url", "redis://127.0.0.1:1/", "dead"]);
+    assert_eq!(nobody.0, Some(69), "{}", nobody.2);
+}
+
+#[test]
 fn a_leaderboard_whose_hosts_are_killed_is_exact() {
     let server = Server::start();
     let url = server.url();
@@ -218,7 +264,7 @@ fn bad_usage_is_told_in_a_line() {
     assert_eq!(run("lock", &["--memory", "a", "--", "/nowhere/at/all"]).0, Some(127));
     assert_eq!(run("lock", &["--memory", "a", "--", "/"]).0, Some(126));
     assert_eq!(run("once", &["--memory", "--job", "a", "--every", "0", "--", "true"]).0, Some(2));
-    for name in ["lock", "once", "raffle-cluster", "leaderboard"] {
+    for name in ["lock", "once", "queue", "raffle-cluster", "leaderboard"] {
         let (code, help, _) = run(name, &["--help"]);
         assert_eq!(code, Some(0));
         assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
@@ -227,7 +273,7 @@ fn bad_usage_is_told_in_a_line() {
 
 #[test]
 fn help_does_not_print_the_password() {
-    for name in ["lock", "once", "raffle-cluster", "leaderboard"] {
+    for name in ["lock", "once", "queue", "raffle-cluster", "leaderboard"] {
         let mut asked = program(name);
         let asked = asked.env("REDIS_URL", "redis://:secret@127.0.0.1/").arg("--help");
         let help = String::from_utf8(asked.output().unwrap().stdout).unwrap();

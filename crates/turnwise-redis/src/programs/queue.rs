@@ -1,0 +1,232 @@
+//! Queues of commands that workers run: `queue push mails -- send-mail ada`, `queue work`.
+
+#[allow(dead_code, reason = "shared with the other programs")]
+mod common;
+#[path = "common/failure.rs"]
+mod failure;
+
+use std::io::{self, Write};
+use std::process::{Command, ExitCode};
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use serde::{Deserialize, Serialize};
+use turnwise::{Context, Handler, Reply};
+use turnwise_redis::{Actors, DeadLetter, Drains, MessageError, Outcome, Remote, Until};
+
+use failure::Failure;
+
+/// Queues of commands, which are run one at a time and in their order.
+///
+/// A command that ends with another code than 0 is tried again, before those
+/// behind it in its queue. After all its attempts it is a dead letter. The
+/// death of a worker counts as an attempt.
+///
+/// Exit codes: 0; 1 if there is no such command; 69 if no server answers, 2 for
+/// bad usage; `outcome`: 0 if the command was done, 1 if it is dead or unknown,
+/// 75 if it waits or runs.
+#[derive(Parser)]
+#[command(name = "queue", verbatim_doc_comment)]
+struct Arguments {
+    #[command(subcommand)]
+    deed: Deed,
+    /// The server
+    #[arg(
+        long,
+        env = "REDIS_URL",
+        hide_env_values = true,
+        default_value = "redis://127.0.0.1/",
+        global = true
+    )]
+    url: String,
+    /// What all keys begin with
+    #[arg(long, default_value = "turnwise", global = true)]
+    prefix: String,
+    /// How often a command is tried
+    #[arg(long, default_value = "3", global = true, value_parser = clap::value_parser!(u32).range(1..))]
+    attempts: u32,
+    /// The pause before the second attempt, doubled for each
+    #[arg(long, value_name = "TIME", default_value = "1s", global = true, value_parser = common::time)]
+    pause: Duration,
+    /// How long a dead worker holds its queue
+    #[arg(long, value_name = "TIME", default_value = "30s", global = true, value_parser = common::time)]
+    lease: Duration,
+}
+
+#[derive(Subcommand)]
+enum Deed {
+    /// Leaves a command in a queue, and prints its id
+    Push {
+        /// The queue
+        queue: String,
+        /// The command's id: a second one of the id is not stored
+        #[arg(long)]
+        id: Option<String>,
+        /// The command, and its arguments
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Runs the commands of all queues, until it is interrupted
+    Work {
+        /// How many queues at a time
+        #[arg(short, long, default_value = "1", value_parser = clap::value_parser!(u16).range(1..))]
+        at_a_time: u16,
+    },
+    /// Runs the commands of a queue, until none is left
+    Drain {
+        /// The queue
+        queue: String,
+    },
+    /// Says what has become of a command
+    Outcome {
+        /// The queue
+        queue: String,
+        /// The command's id
+        id: String,
+    },
+    /// Lists dead letters: queue, id, attempts, the last error, the command
+    Dead,
+    /// Leaves a dead letter in its queue again
+    Requeue {
+        /// The queue
+        queue: String,
+        /// The command's id
+        id: String,
+    },
+    /// Forgets a dead letter
+    Discard {
+        /// The queue
+        queue: String,
+        /// The command's id
+        id: String,
+    },
+}
+
+/// How many commands of a queue were done.
+#[derive(Default, Serialize, Deserialize)]
+struct Done(u64);
+
+#[derive(Serialize, Deserialize)]
+struct Run(Vec<String>);
+
+impl Handler<Run> for Done {
+    type Reply = Result<u64, String>;
+
+    fn handle(&mut self, Run(command): Run, _: &mut Context<'_, Self>) -> Self::Reply {
+        let (program, arguments) = command.split_first().ok_or("it has no words")?;
+        let status = turnwise::blocking(|| Command::new(program).args(arguments).status());
+        let status = status.map_err(|error| format!("{program}: {error}"))?;
+        if !status.success() {
+            return Err(status.to_string());
+        }
+        self.0 += 1;
+        Ok(self.0)
+    }
+}
+
+fn main() -> ExitCode {
+    let given: Arguments = match common::options() {
+        Ok(given) => given,
+        Err(code) => return code,
+    };
+    let remote = match Remote::builder().prefix(&*given.prefix).connect(&given.url) {
+        Ok(remote) => remote,
+        Err(error) => return common::unconnected("queue", &error),
+    };
+    match run(&remote, &given) {
+        Ok((code, text)) => {
+            let mut out = io::stdout().lock();
+            let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+            match common::written("queue", printed) {
+                ExitCode::SUCCESS => ExitCode::from(code),
+                failed => failed,
+            }
+        }
+        Err(Failure(code, why)) => {
+            eprintln!("queue: {why}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// The exit code, and what is printed.
+fn run(remote: &Remote, given: &Arguments) -> Result<(u8, String), Failure> {
+    let queues = remote.actors::<Done>("queue").try_message::<Run>("run");
+    let queues = queues.drains(Drains::Never).attempts(given.attempts).pause(given.pause);
+    let queues = queues.lease(given.lease).open().map_err(|error| Failure(2, error.to_string()))?;
+    match &given.deed {
+        Deed::Push { queue, id, command } => {
+            let mut told = queues.of(queue).map_err(failed)?.tell(Run(command.clone()));
+            if let Some(id) = id {
+                told = told.id(id);
+            }
+            Ok((0, told.wait().map_err(failed)? + "\n"))
+        }
+        Deed::Work { at_a_time } => {
+            let stops = failure::interrupts();
+            let workers = queues.work(usize::from(*at_a_time));
+            while !stops.load(Relaxed) {
+                thread::sleep(Duration::from_millis(50));
+            }
+            // What it runs is run to its end.
+            let _ = workers.stop().wait();
+            Ok((0, String::new()))
+        }
+        Deed::Drain { queue } => {
+            let drained = answer(queues.of(queue).map_err(failed)?.drain(Until::empty()))?;
+            Ok((0, format!("{} done\n", drained.handled)))
+        }
+        Deed::Outcome { queue, id } => outcome(&queues, queue, id),
+        Deed::Dead => {
+            let (mut text, mut from) = (String::new(), 0);
+            loop {
+                let letters = answer(queues.dead_letters(from, 1000))?;
+                if letters.is_empty() {
+                    return Ok((0, text));
+                }
+                from += letters.len() as u64;
+                for DeadLetter { actor, id, attempts, error, body, .. } in letters {
+                    text += &format!("{actor}\t{id}\t{attempts}\t{error}\t{body}\n");
+                }
+            }
+        }
+        Deed::Requeue { queue, id } => {
+            Ok((found(answer(queues.requeue(queue, id))?), String::new()))
+        }
+        Deed::Discard { queue, id } => {
+            Ok((found(answer(queues.discard(queue, id))?), String::new()))
+        }
+    }
+}
+
+fn outcome(queues: &Actors<Done>, queue: &str, id: &str) -> Result<(u8, String), Failure> {
+    let queue = queues.of(queue).map_err(failed)?;
+    let (code, text) = match answer(queue.outcome::<Result<u64, String>>(id))? {
+        Outcome::Done(_) => (0, "done".to_owned()),
+        Outcome::Waiting { ahead } => (common::TRY_AGAIN, format!("waits behind {ahead}")),
+        Outcome::Running { attempt } => (common::TRY_AGAIN, format!("runs, attempt {attempt}")),
+        Outcome::Dead { error } => (1, format!("dead: {error}")),
+        _ => (1, "unknown".to_owned()),
+    };
+    Ok((code, text + "\n"))
+}
+
+fn answer<T>(reply: Reply<Result<T, MessageError>>) -> Result<T, Failure>
+where
+    T: Send + 'static,
+{
+    reply.wait().map_err(MessageError::from).and_then(|answer| answer).map_err(failed)
+}
+
+fn found(was: bool) -> u8 {
+    u8::from(!was)
+}
+
+fn failed(error: MessageError) -> Failure {
+    match error {
+        MessageError::Store(_) => Failure(common::UNAVAILABLE, error.to_string()),
+        _ => Failure(2, error.to_string()),
+    }
+}
