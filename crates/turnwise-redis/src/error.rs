@@ -204,6 +204,11 @@ pub enum LockError {
     },
     /// Somebody holds it, and it was not to wait.
     Busy,
+    /// Other clients have said another number of places, and hold some, or wait for one.
+    OtherPlaces {
+        /// That number.
+        places: u32,
+    },
     /// A lease of no time is over before it begins; one under ten milliseconds cannot be kept over
     /// a network.
     LeaseTooShort,
@@ -226,6 +231,9 @@ impl fmt::Display for LockError {
         match self {
             LockError::TimedOut { waited } => write!(f, "the lock was not free in {waited:.1?}"),
             LockError::Busy => f.write_str("the lock is held, or waited for"),
+            LockError::OtherPlaces { places } => {
+                write!(f, "other clients say that there are {places} places")
+            }
             LockError::LeaseTooShort => f.write_str("a lease needs ten milliseconds"),
             LockError::Name(error) => error.fmt(f),
             LockError::Store(error) => error.fmt(f),

@@ -250,6 +250,7 @@ pub(crate) async fn acquire(
             }
             Ok(Answer::Queued { busy, .. }) => seat.waits(busy),
             Ok(Answer::Busy { .. }) => return Err(LockError::Busy),
+            Ok(Answer::Differs { places }) => return Err(LockError::OtherPlaces { places }),
             Ok(_) => return Err(LockError::Closed),
             // What went wrong is said, and not that time has gone by meanwhile.
             Err(error) => return Err(error.into()),

@@ -21,7 +21,8 @@
 //!   minutes after its last use, or for as long as its clients ask.
 //! - L4: a request that was left for good is never granted again, however late its messages come.
 //! - L5: a tick's number is written down before its run begins, and never goes back.
-//! - L6: each step says how many places there are, and all say the same of one object.
+//! - L6: each step says how many places there are. As long as anybody holds one, or waits, all say the
+//!   same of one object, and a client that does not is told.
 //! - L7: a lease is never cut short but by its end, `Leave` or `Force`: of several that one request
 //!   has asked for, the one that ends last counts.
 
@@ -36,6 +37,8 @@ pub(crate) const REMEMBERED: Duration = Duration::from_secs(600);
 /// Times are microseconds on the store's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Record {
+    /// How many places there are: 0 if nobody has said yet.
+    places: u32,
     /// Who holds which place.
     holders: BTreeMap<u32, Holder>,
     /// The last hold's number.
@@ -83,10 +86,21 @@ impl Record {
         notices: &mut Vec<Notice>,
     ) -> Answer {
         self.gone.retain(|_, until| *until > now);
-        self.settle(now, places, above, notices);
+        let known = if self.places > 0 { self.places } else { places };
+        self.settle(now, known, above, notices);
+        if known != places {
+            if !self.holders.is_empty() || !self.queue.is_empty() {
+                return Answer::Differs { places: known };
+            }
+            self.places = 0;
+        }
         match step {
             Step::Acquire { token, lease, alive } => {
-                self.acquire(now, places, above, token, *lease, *alive)
+                let answer = self.acquire(now, places, above, token, *lease, *alive);
+                if matches!(answer, Answer::Granted { .. } | Answer::Queued { .. }) {
+                    self.places = places;
+                }
+                answer
             }
             Step::Refresh { tokens, alive } => self.refresh(now, tokens, *alive),
             Step::Renew { token, lease } => match self.holding(token) {
@@ -307,6 +321,7 @@ impl Record {
         if !overlap && !self.holders.is_empty() {
             return Answer::StillRunning { tick: last, next };
         }
+        self.places = 1;
         self.ticks = tick + 1;
         self.grant(now, above, 1, token.clone(), now.saturating_add(lease), false);
         Answer::Mine { tick, fence: self.fence }

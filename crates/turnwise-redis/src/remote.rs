@@ -115,7 +115,8 @@ impl Remote {
     }
 
     /// Numbered places, each for one at a time: to 1,024. All clients say the same number of places of
-    /// one name. Nothing is sent.
+    /// one name: as long as anybody holds one, or waits, others are refused
+    /// ([`LockError::OtherPlaces`](crate::LockError::OtherPlaces)). Nothing is sent.
     ///
     /// # Errors
     /// [`SlotsError`].

@@ -141,8 +141,10 @@ impl Slots {
         let op = self.client.op(self.key.clone(), self.places, step);
         let client = Arc::clone(&self.client);
         self.client.spawn(async move {
-            let answer = client.call(&op, client.patience()).await.0;
-            promise.keep(answer.map(read).map_err(Into::into));
+            promise.keep(match client.call(&op, client.patience()).await.0 {
+                Ok(Answer::Differs { places }) => Err(LockError::OtherPlaces { places }),
+                answer => answer.map(read).map_err(Into::into),
+            });
         });
         reply
     }

@@ -245,6 +245,12 @@ pub enum Answer {
         /// The one after it begins in so long.
         next: Duration,
     },
+    /// To steps of a lock, of slots or of a job: others have said another number of places, and hold
+    /// some, or wait.
+    Differs {
+        /// That number.
+        places: u32,
+    },
     /// To `Desk`.
     Desk(DeskAnswer),
     /// To `Mailbox`.

@@ -92,7 +92,7 @@ fn the_machine_and_the_scripts_agree() {
         numbers.set(number + 1);
         let near = MemoryStore::new();
         let mut fences = [0, 0];
-        for step in steps {
+        for (index, step) in steps.into_iter().enumerate() {
             let key = format!("t:{{lock:{number}}}");
             let step = match step {
                 Ok(Step::RenewAll { mut renewals, lease }) => {
@@ -112,7 +112,19 @@ fn the_machine_and_the_scripts_agree() {
                     continue;
                 }
             };
-            let op = Op { key, places, above: above * GREAT, step };
+            // Jobs have one place. Now and then somebody says another number of places.
+            if places > 1 && matches!(step, Step::Attend { .. }) {
+                continue;
+            }
+            let said = if index % 12 == 11 && !matches!(step, Step::RenewAll { .. }) {
+                places % 4 + 1
+            } else {
+                places
+            };
+            if said > 1 && matches!(step, Step::Attend { .. }) {
+                continue;
+            }
+            let op = Op { key, places: said, above: above * GREAT, step };
             let (here, there) = runtime.block_on(async {
                 // What is over at once is over when the next step comes.
                 (near.call(&op).await.unwrap(), far.call(&op).await.unwrap())

@@ -70,6 +70,29 @@ contract! {
         assert_eq!(*order.lock().unwrap(), (0..12).collect::<Vec<_>>());
     }
 
+    /// As long as anybody holds a place, or waits; then the number may change.
+    fn clients_that_say_other_counts_of_places_are_told(world) {
+        let clients = world.clients(2);
+        let two = clients[0].slots("a", 2).unwrap();
+        let four = clients[1].slots("a", 4).unwrap();
+        let one = clients[1].slots("a", 1).unwrap();
+        let held = [two.take().wait().unwrap(), two.take().wait().unwrap()];
+        let told = LockError::OtherPlaces { places: 2 };
+        assert_eq!(four.take().wait().unwrap_err(), told);
+        assert_eq!(one.take_within(Duration::ZERO).wait().unwrap_err(), told);
+        assert_eq!(four.info().wait().unwrap().unwrap_err(), told);
+        drop(held);
+        until("nobody holds one", || two.info().wait().unwrap().unwrap().held.is_empty());
+        let places: Vec<_> = (0..4).map(|_| four.take().wait().unwrap()).collect();
+        let numbers: Vec<_> = places.iter().map(|guard| guard.place()).collect();
+        assert_eq!(numbers, [1, 2, 3, 4]);
+        let told = LockError::OtherPlaces { places: 4 };
+        assert_eq!(two.take().wait().unwrap_err(), told);
+        drop(places);
+        until("nobody holds one", || four.info().wait().unwrap().unwrap().held.is_empty());
+        assert_eq!(one.take().wait().unwrap().place(), 1);
+    }
+
     fn what_is_held_is_busy_and_times_out(world) {
         let clients = world.clients(2);
         let guard = clients[0].locks().lock("a").wait().unwrap();

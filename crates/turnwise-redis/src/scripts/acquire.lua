@@ -17,6 +17,7 @@ if i then
   return {2, f, i}
 end
 if alive == 0 then return {0, busy()} end
+say()
 -- What is left of a queue whose record is gone is not kept.
 if not k then redis.call('DEL', Q) end
 local ahead = redis.call('ZRANK', Q, token)

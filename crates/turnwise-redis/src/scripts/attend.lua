@@ -6,7 +6,7 @@
 -- {2, tick, fence} taken by this | {1, tick, next} an earlier run is under way
 -- {0, next} taken by somebody | {-1} gone
 if redis.call('EXISTS', KEYS[3]) == 1 then return {-1} end
-local token, every, lease = ARGV[5], math.max(tonumber(ARGV[6]), 1), tonumber(ARGV[8])
+local token, every, till = ARGV[5], math.max(tonumber(ARGV[6]), 1), now + ARGV[8]
 local since = math.max(now - ARGV[7], 0)
 local tick = math.floor((since + math.floor(every / 2)) / every)
 local left = (tick + 1) * every - since
@@ -15,12 +15,8 @@ local last = math.max(ticks - 1, 0)
 local i = holding(token)
 if i then return {2, last, g[i]} end
 if ticks > tick then return {0, left} end
-if ARGV[9] ~= '1' then
-  for j = 1, places do
-    if t[j] then return {1, last, left} end
-  end
-end
+if ARGV[9] ~= '1' and lease('first') then return {1, last, left} end
 redis.call('HSET', K, 'n', tick + 1)
-grant(1, token, now + lease)
+grant(1, token, till)
 keep(now + 2 * every)
 return {2, tick, f}

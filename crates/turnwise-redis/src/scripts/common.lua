@@ -1,33 +1,59 @@
 -- What all steps begin with. See `record.rs`: this is the same machine.
 --
--- KEYS[1]  record, a hash: f fence, r who let go last, n ticks, k tickets, x until when it is kept;
---          of each place i: ti token, empty if nobody holds it, ui until, negative if its request
---          has not come for it yet, gi fence; a:TOKEN until
---          when the seat of a waiting request is kept
+-- KEYS[1]  record, a hash: f fence, r who let go last, n ticks, k tickets, x until when it is kept,
+--          c how many places there are; of each place i: ti token, empty if nobody holds it, ui until,
+--          negative if its request has not come for it yet, gi fence; a:TOKEN until when the seat of a
+--          waiting request is kept. Of several places also: m the highest one that was ever given,
+--          p:TOKEN the place of a request that holds; and two sorted sets:
+--            KEYS[1]:u    places that are held, by the ends of their leases
+--            KEYS[1]:b    places that have come back, by their numbers
 -- KEYS[2]  queue, a sorted set: TOKEN by its ticket. Without k it is empty
 -- ARGV[1]  channels of notices begin so; a client's number follows
--- ARGV[2]  so many places there are
+-- ARGV[2]  so many places there are, as this client has it
 -- ARGV[3]  so long a record outlives its holds, its queue and its ticks (ms)
 -- ARGV[4]  fences that are given are greater than this
 --
--- Times are microseconds on this server's clock.
-local K, Q, channels, places = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
+-- {-3, places} others have said another number of places, and hold some, or wait
+--
+-- Times are microseconds on this server's clock. Of several places only those are read that a step
+-- needs, so it costs as much whatever their number.
+local K, Q, channels, asked = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
 local kept, above = tonumber(ARGV[3]), tonumber(ARGV[4])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 
-local fields = {'f', 'r', 'k', 'x'}
-for i = 1, places do
-  local n = #fields
-  fields[n + 1], fields[n + 2], fields[n + 3] = 't' .. i, 'u' .. i, 'g' .. i
-end
-local got = redis.call('HMGET', K, unpack(fields))
+local got = redis.call('HMGET', K, 'f', 'r', 'k', 'x', 'c', 'm', 't1', 'u1', 'g1')
 local f, r, k, x = tonumber(got[1]) or 0, got[2], got[3], tonumber(got[4]) or 0
+local known = tonumber(got[5])
+local places = known or asked
+local many, U, B, m = places > 1, K .. ':u', K .. ':b', tonumber(got[6])
 local t, u, g, waits = {}, {}, {}, {}
-for i = 1, places do
-  t[i], u[i], g[i] = got[3 * i + 2], tonumber(got[3 * i + 3]) or 0, tonumber(got[3 * i + 4]) or 0
+
+local function place(i, token, till, fence)
+  t[i], u[i], g[i] = token, tonumber(till) or 0, tonumber(fence) or 0
   if t[i] == '' then t[i] = false end
   if u[i] < 0 then u[i], waits[i] = -u[i], true end
+end
+
+-- Reads one of several places.
+local function load(i)
+  local of = redis.call('HMGET', K, 't' .. i, 'u' .. i, 'g' .. i)
+  place(i, of[1], of[2], of[3])
+end
+
+if many then
+  -- What is left of a record that is gone.
+  if not m then redis.call('DEL', U, B) end
+  m = m or 0
+else
+  place(1, got[7], got[8], got[9])
+end
+
+-- The end of the lease that ends first, or last; nothing if nobody holds a place.
+local function lease(which)
+  if not many then return t[1] and u[1] end
+  local i = which == 'first' and 0 or -1
+  return tonumber(redis.call('ZRANGE', U, i, i, 'WITHSCORES')[2])
 end
 
 -- A record outlives its holds, or by a tenth less. Fences go on above it also without.
@@ -35,22 +61,20 @@ local function expire_at(last)
   x = last
   redis.call('HSET', K, 'x', x)
   redis.call('PEXPIREAT', K, x)
+  if many then
+    redis.call('PEXPIREAT', U, x)
+    redis.call('PEXPIREAT', B, x)
+  end
 end
 
 local function keep(till)
-  for i = 1, places do
-    if t[i] then till = math.max(till, u[i]) end
-  end
-  local last = math.ceil(till / 1000) + kept
+  local last = math.ceil(math.max(till, lease('last') or 0) / 1000) + kept
   if x < last - math.floor(kept / 10) then expire_at(last) end
 end
 
 -- What is let go long before its lease is over is kept no longer for that. Ticks are.
 local function forget_soon()
-  if k then return end
-  for i = 1, places do
-    if t[i] then return end
-  end
+  if k or lease('first') then return end
   local last = math.ceil(now / 1000) + kept
   if x > last + math.floor(kept / 10) and redis.call('HEXISTS', K, 'n') == 0 then
     expire_at(last)
@@ -63,21 +87,41 @@ end
 
 -- The place of a request that holds; the first that nobody does.
 local function holding(token)
-  for i = 1, places do
-    if t[i] == token then return i end
-  end
+  if not many then return t[1] == token and 1 or nil end
+  local i = tonumber(redis.call('HGET', K, 'p:' .. token))
+  if i then load(i) end
+  return i
 end
 
 local function free()
-  for i = 1, places do
-    if not t[i] then return i end
+  if not many then return not t[1] and 1 or nil end
+  if redis.call('ZCARD', U) >= places then return nil end
+  return tonumber(redis.call('ZRANGE', B, 0, 0)[1]) or m + 1
+end
+
+-- All say this number from now on.
+local function say()
+  if not known then
+    known = places
+    redis.call('HSET', K, 'c', known)
   end
 end
 
 local function grant(i, token, till, waiting)
   f = math.max(f + 1, now, above + 1)
   t[i], u[i], g[i], waits[i] = token, till, f, waiting
+  say()
   redis.call('HSET', K, 't' .. i, token, 'u' .. i, waiting and -till or till, 'g' .. i, f, 'f', f)
+  if many then
+    if i > m then
+      m = i
+      redis.call('HSET', K, 'm', m)
+    end
+    redis.call('HSET', K, 'p:' .. token, i)
+    redis.call('ZREM', B, i)
+    redis.call('ZADD', U, till, i)
+    if x > 0 then redis.call('PEXPIREAT', U, x) end
+  end
   keep(till)
 end
 
@@ -86,18 +130,31 @@ local function renew(i, till)
   if not waits[i] then till = math.max(u[i], till) end
   u[i], waits[i] = till, false
   redis.call('HSET', K, 'u' .. i, till)
+  if many then redis.call('ZADD', U, till, i) end
   keep(till)
 end
 
 local function clear(i)
-  redis.call('HSET', K, 't' .. i, '')
+  if many then
+    redis.call('HDEL', K, 't' .. i, 'u' .. i, 'g' .. i, 'p:' .. t[i])
+    redis.call('ZREM', U, i)
+    redis.call('ZADD', B, i, i)
+    if x > 0 then redis.call('PEXPIREAT', B, x) end
+  else
+    redis.call('HSET', K, 't' .. i, '')
+  end
   t[i] = false
 end
 
 -- Leases that are over have ended; what nobody holds goes to the first whose seat is kept.
 local function settle()
-  for i = 1, places do
-    if t[i] and u[i] <= now then clear(i) end
+  if many then
+    for _, i in ipairs(redis.call('ZRANGEBYSCORE', U, '-inf', now)) do
+      load(i)
+      clear(i)
+    end
+  elseif t[1] and u[1] <= now then
+    clear(1)
   end
   local i = k and free()
   while i do
@@ -119,11 +176,14 @@ end
 
 -- So long the first lease lasts that ends.
 local function busy()
-  local first
-  for i = 1, places do
-    if t[i] then first = math.min(first or u[i], u[i]) end
-  end
-  return (first or now) - now
+  return (lease('first') or now) - now
 end
 
 settle()
+if asked ~= places then
+  if k or lease('first') then return {-3, places} end
+  -- Nobody minds: it has as many from now on.
+  redis.call('DEL', U, B)
+  redis.call('HDEL', K, 'c', 'm', 't1', 'u1', 'g1')
+  places, known, many, m = asked, false, asked > 1, 0
+end

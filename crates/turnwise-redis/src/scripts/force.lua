@@ -4,6 +4,7 @@
 --
 -- {1} somebody held it | {0} nobody did
 local i = tonumber(ARGV[5])
+if many then load(i) end
 if not t[i] then return {0} end
 tell(t[i], '-')
 clear(i)

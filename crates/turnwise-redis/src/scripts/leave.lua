@@ -8,8 +8,13 @@ local token, late = ARGV[5], tonumber(ARGV[6])
 if late > 0 then redis.call('SET', KEYS[3], 1, 'PX', late) end
 local i = holding(token)
 if i then
-  t[i] = false
-  redis.call('HSET', K, 't' .. i, '', 'r', token)
+  if many then
+    clear(i)
+    redis.call('HSET', K, 'r', token)
+  else
+    t[i] = false
+    redis.call('HSET', K, 't' .. i, '', 'r', token)
+  end
   settle()
   forget_soon()
   return {1}

@@ -11,15 +11,21 @@ local till, kept = now + ARGV[1], tonumber(ARGV[2])
 local answer = {}
 for i = 1, #KEYS do
   local place, token, held = ARGV[2 * i + 1], ARGV[2 * i + 2], 0
-  local got = redis.call('HMGET', KEYS[i], 't' .. place, 'u' .. place, 'x')
+  local got = redis.call('HMGET', KEYS[i], 't' .. place, 'u' .. place, 'x', 'c')
   local u, x = tonumber(got[2]) or 0, tonumber(got[3]) or 0
   if got[1] == token and math.abs(u) > now then
     u, held = math.max(u, till), 1
     redis.call('HSET', KEYS[i], 'u' .. place, u)
+    local many = (tonumber(got[4]) or 1) > 1
+    if many then redis.call('ZADD', KEYS[i] .. ':u', u, place) end
     local last = math.ceil(u / 1000) + kept
     if x < last - math.floor(kept / 10) then
       redis.call('HSET', KEYS[i], 'x', last)
       redis.call('PEXPIREAT', KEYS[i], last)
+      if many then
+        redis.call('PEXPIREAT', KEYS[i] .. ':u', last)
+        redis.call('PEXPIREAT', KEYS[i] .. ':b', last)
+      end
     end
   end
   answer[i] = held
