@@ -47,17 +47,17 @@ const PAGE: u32 = 1000;
 
 /// Actors of a kind: see [`Remote::actors`](crate::Remote::actors). Clones are the same actors.
 ///
-/// An actor is there as soon as it is named. Its state is the type's default before its first message,
-/// and in the store from then on, as JSON. Messages run one at a time, in the order in which they came
-/// to the store, in whatever process drains the mailbox: all of them open the kind with the same
-/// messages.
+/// An actor is there as soon as it is named. Its state is the type's default before its first
+/// message, and in the store from then on, as JSON. Messages run one at a time, in the order in
+/// which they came to the store, in whatever process drains the mailbox: all of them open the kind
+/// with the same messages.
 ///
-/// - The state that is stored has seen each message that was handled once, whoever was killed when: it
-///   is written in the step that removes the message and keeps its reply.
+/// - The state that is stored has seen each message that was handled once, whoever was killed when:
+///   it is written in the step that removes the message and keeps its reply.
 /// - What a handler does elsewhere is done at least once; with
 ///   [one attempt](ActorsBuilder::attempts), at most once.
-/// - Two messages of one id are one, as long as the first one waits, and for the time that its outcome
-///   is [kept](ActorsBuilder::keep_outcomes).
+/// - Two messages of one id are one, as long as the first one waits, and for the time that its
+///   outcome is [kept](ActorsBuilder::keep_outcomes).
 ///
 /// Handlers run on the kind's [executor](ActorsBuilder::executor). The state is written after each
 /// message: large ones cost as much each time. What a handler sends to its own local actor, by its
@@ -171,11 +171,11 @@ where
         Ok(RemoteActor { actors: self.clone(), id: id.into() })
     }
 
-    /// Drains actors whose messages wait: those that senders leave to workers, those whose drainer has
-    /// died, and those whose next attempt is due. As many at a time; at least one.
+    /// Drains actors whose messages wait: those that senders leave to workers, those whose drainer
+    /// has died, and those whose next attempt is due. As many at a time; at least one.
     ///
-    /// What a dead process drained is recovered within one and a half leases by whatever process has
-    /// workers, or sends the actor a message, or waits for an answer of it.
+    /// What a dead process drained is recovered within one and a half leases by whatever process
+    /// has workers, or sends the actor a message, or waits for an answer of it.
     ///
     /// # Examples
     /// ```
@@ -208,8 +208,8 @@ where
         Workers::start(&self.client, &self.kind, at_a_time)
     }
 
-    /// Messages whose attempts have all failed, the oldest of each shard first: without the first ones,
-    /// as many, and 1,000 at most. They stay until they are [requeued](Self::requeue) or
+    /// Messages whose attempts have all failed, the oldest of each shard first: without the first
+    /// ones, as many, and 1,000 at most. They stay until they are [requeued](Self::requeue) or
     /// [discarded](Self::discard).
     pub fn dead_letters(
         &self,
@@ -234,8 +234,8 @@ where
         })
     }
 
-    /// Leaves a dead letter in its mailbox again, behind all messages, with all its attempts. False:
-    /// there is none of this id.
+    /// Leaves a dead letter in its mailbox again, behind all messages, with all its attempts.
+    /// False: there is none of this id.
     pub fn requeue(&self, actor: &str, id: &str) -> Reply<Result<bool, MessageError>> {
         self.bury(actor, MailboxAct::Requeue { actor: actor.to_owned(), message: id.to_owned() })
     }
@@ -356,8 +356,8 @@ where
         &self.id
     }
 
-    /// Leaves a message, of a type that the kind takes. What is awaited is that it is stored, not that
-    /// it is handled.
+    /// Leaves a message, of a type that the kind takes. What is awaited is that it is stored, not
+    /// that it is handled.
     pub fn tell<M: Serialize + 'static>(&self, message: M) -> Tell<S> {
         Tell::new(&self.actors, &self.id, &message)
     }
@@ -380,7 +380,8 @@ where
         Ask::new(&self.actors, &self.id, &message)
     }
 
-    /// Where a message is, by its id, with a reply of this type. Stale on return, unless it is over.
+    /// Where a message is, by its id, with a reply of this type. Stale on return, unless it is
+    /// over.
     pub fn outcome<R>(&self, id: &str) -> Reply<Result<Outcome<R>, MessageError>>
     where
         R: DeserializeOwned + Send + 'static,
@@ -389,8 +390,8 @@ where
         self.progress(act)
     }
 
-    /// Takes a message back, by its id. [`Outcome::Withdrawn`]: it certainly never runs; otherwise it
-    /// may have begun, or is over.
+    /// Takes a message back, by its id. [`Outcome::Withdrawn`]: it certainly never runs; otherwise
+    /// it may have begun, or is over.
     pub fn withdraw<R>(&self, id: &str) -> Reply<Result<Outcome<R>, MessageError>>
     where
         R: DeserializeOwned + Send + 'static,

@@ -97,8 +97,8 @@ pub enum StoreError {
         /// What it would have to be.
         needs: String,
     },
-    /// It is reached in a way that this crate does not support: by TLS, as a cluster of several nodes,
-    /// through Sentinel.
+    /// It is reached in a way that this crate does not support: by TLS, as a cluster of several
+    /// nodes, through Sentinel.
     Unsupported {
         /// What is not supported.
         what: &'static str,

@@ -28,8 +28,8 @@ use crate::step::{Answer, Op, Renewal, Step};
 /// Fair locks by name: see [`Remote::locks`](crate::Remote::locks). Clones are the same locks.
 ///
 /// Each is let in in the order in which its request came to the store, whatever machine it is on;
-/// one release lets in exactly one. Nobody polls: a notice wakes who is let in, and if that is lost,
-/// the next refresh of its place finds out.
+/// one release lets in exactly one. Nobody polls: a notice wakes who is let in, and if that is
+/// lost, the next refresh of its place finds out.
 ///
 /// A hold is a lease. Without one of its own it has the client's, and is renewed until its guard is
 /// dropped; with one of its own it ends with that. What a holder does who does not know that its
@@ -96,8 +96,8 @@ impl Locks {
     /// Asks for a lock for an owner: at once, if that holds it already, with the same fence. It is
     /// free when the last guard of its owner is dropped. An owner is of one process.
     ///
-    /// Of the leases that its guards were asked for with, the longest one counts; while one of them was
-    /// asked for without, the hold is renewed.
+    /// Of the leases that its guards were asked for with, the longest one counts; while one of them
+    /// was asked for without, the hold is renewed.
     pub fn lock_as(&self, owner: &Owner, name: &str, limits: impl Into<Limits>) -> Acquire<Guard> {
         self.ask(name, Some(owner), limits.into())
     }
@@ -414,8 +414,8 @@ pub(crate) fn later(sent: Instant, lease: Duration) -> Instant {
 /// The most holds that one step renews: it must not keep a server busy for long.
 const AT_ONCE: usize = 256;
 
-/// Renews the holds of a client each third of its lease, by one step for all, and tells each when it
-/// is over; until there are none.
+/// Renews the holds of a client each third of its lease, by one step for all, and tells each when
+/// it is over; until there are none.
 pub(crate) async fn keep(client: Weak<Client>, changed: Arc<Notify>) {
     let mut due = None;
     loop {
@@ -495,8 +495,8 @@ async fn renew(client: Arc<Client>, holds: Vec<Weak<Hold>>) {
     }
 }
 
-/// A lock that is held. Dropping it lets the next in, and waits for nothing; it may be dropped on any
-/// thread. Of several that an [owner](Owner) has, the last one does.
+/// A lock that is held. Dropping it lets the next in, and waits for nothing; it may be dropped on
+/// any thread. Of several that an [owner](Owner) has, the last one does.
 #[must_use = "dropping it lets go of the lock"]
 pub struct Guard {
     /// Until it is released.
@@ -577,8 +577,8 @@ impl Guard {
         }
     }
 
-    /// Has the lease begin anew, and last so long at least; the client renews it no more for this guard.
-    /// A lease that lasts longer stays: the one before, or that of another guard of its
+    /// Has the lease begin anew, and last so long at least; the client renews it no more for this
+    /// guard. A lease that lasts longer stays: the one before, or that of another guard of its
     /// [owner](Owner).
     ///
     /// The answer is [`ReleaseError::Lost`] if the lock was lost before.

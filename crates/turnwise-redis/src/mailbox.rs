@@ -9,21 +9,22 @@
 //!         is over
 //! ```
 //!
-//! The word of a mailbox in a process counts messages, and whoever moves it from 0 to 1 drains. Here
-//! the drainer's lease is that word: the step that finds the mailbox empty lets go of it, so there is
-//! no moment between the two in which a message could be left to nobody.
+//! The word of a mailbox in a process counts messages, and whoever moves it from 0 to 1 drains.
+//! Here the drainer's lease is that word: the step that finds the mailbox empty lets go of it, so
+//! there is no moment between the two in which a message could be left to nobody.
 //!
 //! - M1: at most one request drains a mailbox. Only the drainer removes messages, by naming them.
 //! - M2: the state, the removal of the messages that made it, and their outcomes are written in one
 //!   step. So the state has seen each message once, whatever was done twice on the way to it.
-//! - M3: a step that is repeated has one effect: a push by the message's id, an advance by its number
-//!   and that of its hold.
-//! - M4: a message that a drainer was handed, and did not return, may have begun: it is not withdrawn.
-//!   Such messages are handed out one at a time, and of them only the first one's attempts count.
-//! - M5: a message that was withdrawn, or is done, is known for a stated time: copies of its push that
-//!   come meanwhile leave nothing and claim nothing.
-//! - M6: a mailbox with messages, or with a drainer, is due at some time: that at which somebody has
-//!   to look whether it is drained.
+//! - M3: a step that is repeated has one effect: a push by the message's id, an advance by its
+//!   number and that of its hold.
+//! - M4: a message that a drainer was handed, and did not return, may have begun: it is not
+//!   withdrawn. Such messages are handed out one at a time, and of them only the first one's
+//!   attempts count.
+//! - M5: a message that was withdrawn, or is done, is known for a stated time: copies of its push
+//!   that come meanwhile leave nothing and claim nothing.
+//! - M6: a mailbox with messages, or with a drainer, is due at some time: that at which somebody
+//!   has to look whether it is drained.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -310,7 +311,8 @@ impl Shard {
         self.mailboxes.entry(actor.to_owned()).or_default()
     }
 
-    /// A mailbox that nobody drains has messages: somebody has to look at it, now or when it is ready.
+    /// A mailbox that nobody drains has messages: somebody has to look at it, now or when it is
+    /// ready.
     fn is_due(&mut self, now: u64, actor: &str, notices: &mut Vec<Notice>) {
         let mailbox = self.mailbox(actor);
         if mailbox.drained(now).is_some() {

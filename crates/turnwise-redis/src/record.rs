@@ -21,8 +21,8 @@
 //!   minutes after its last use, or for as long as its clients ask.
 //! - L4: a request that was left for good is never granted again, however late its messages come.
 //! - L5: a tick's number is written down before its run begins, and never goes back.
-//! - L6: each step says how many places there are. As long as anybody holds one, or waits, all say the
-//!   same of one object, and a client that does not is told.
+//! - L6: each step says how many places there are. As long as anybody holds one, or waits, all say
+//!   the same of one object, and a client that does not is told.
 //! - L7: a lease is never cut short but by its end, `Leave` or `Force`: of several that one request
 //!   has asked for, the one that ends last counts.
 
@@ -63,8 +63,8 @@ struct Holder {
 }
 
 impl Holder {
-    /// It lasts until then at least: late copies of what asked for less do not cut it short. What was
-    /// kept until its request came is the request's from now on.
+    /// It lasts until then at least: late copies of what asked for less do not cut it short. What
+    /// was kept until its request came is the request's from now on.
     fn lasts(&mut self, until: u64) {
         self.until = if self.waits { until } else { self.until.max(until) };
         self.waits = false;

@@ -42,9 +42,9 @@ use crate::ticket::Tickets;
 /// It has a number that no other client has, and a thread of its own, which ends when the last
 /// clone, and the last guard, are dropped.
 ///
-/// The last of them to be dropped waits until the store has been told of all that was given back, for
-/// 200 ms at most: so a lock whose guard is dropped as `main` ends is free. A program that ends by
-/// [`std::process::exit`], or that keeps its client in a `static`, drops nothing: it calls
+/// The last of them to be dropped waits until the store has been told of all that was given back,
+/// for 200 ms at most: so a lock whose guard is dropped as `main` ends is free. A program that ends
+/// by [`std::process::exit`], or that keeps its client in a `static`, drops nothing: it calls
 /// [`flush`](Self::flush).
 ///
 /// # Examples
@@ -87,8 +87,9 @@ impl Remote {
         made.expect("a store in memory needs a thread, no more")
     }
 
-    /// A client of a Redis server, version 7 or newer: `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]`,
-    /// or `unix://PATH`. May block, for the two seconds that a server has for its answer.
+    /// A client of a Redis server, version 7 or newer:
+    /// `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]`, or `unix://PATH`. May block, for the two
+    /// seconds that a server has for its answer.
     ///
     /// # Errors
     /// [`ConnectError`]: the address is none, nobody answers there, or the server would lose locks.
@@ -114,8 +115,8 @@ impl Remote {
         Locks::new(self.client.clone())
     }
 
-    /// Numbered places, each for one at a time: to 1,024. All clients say the same number of places of
-    /// one name: as long as anybody holds one, or waits, others are refused
+    /// Numbered places, each for one at a time: to 1,024. All clients say the same number of places
+    /// of one name: as long as anybody holds one, or waits, others are refused
     /// ([`LockError::OtherPlaces`](crate::LockError::OtherPlaces)). Nothing is sent.
     ///
     /// # Errors
@@ -124,8 +125,8 @@ impl Remote {
         Slots::new(self.client.clone(), name, places)
     }
 
-    /// First come, first served, exactly to a limit of places: to 1,000,000,000. All clients say the
-    /// same limit of one name. Nothing is sent.
+    /// First come, first served, exactly to a limit of places: to 1,000,000,000. All clients say
+    /// the same limit of one name. Nothing is sent.
     ///
     /// # Errors
     /// [`AdmissionError`].
@@ -133,8 +134,9 @@ impl Remote {
         Admission::new(self.client.clone(), name, limit)
     }
 
-    /// Waits until the store has been told of all that was given back before: guards that were dropped,
-    /// requests that were given up. May block, for `limit` at most. False: something is not told yet.
+    /// Waits until the store has been told of all that was given back before: guards that were
+    /// dropped, requests that were given up. May block, for `limit` at most. False: something is
+    /// not told yet.
     ///
     /// # Examples
     /// ```
@@ -373,8 +375,8 @@ impl Client {
         Token::new(&self.id, self.requests.fetch_add(1, Relaxed))
     }
 
-    /// Spawns a task on the client's thread that the program's end waits for: one that tells the store
-    /// of something.
+    /// Spawns a task on the client's thread that the program's end waits for: one that tells the
+    /// store of something.
     pub(crate) fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,

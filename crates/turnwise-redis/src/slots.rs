@@ -111,8 +111,8 @@ impl Slots {
         Acquire::guard(&self.client, async move { acquire(seat, name, wanted).await })
     }
 
-    /// Takes a place away from whoever holds it: the next is let in, the holder learns of it. False:
-    /// nobody holds it.
+    /// Takes a place away from whoever holds it: the next is let in, the holder learns of it.
+    /// False: nobody holds it.
     pub fn force_release(&self, place: u32) -> Reply<Result<bool, LockError>> {
         self.once(Step::Force { place }, |answer| answer == Answer::Forced(true))
     }

@@ -94,7 +94,8 @@ pub enum Step {
         /// So long.
         lease: Duration,
     },
-    /// Has several holds last for so long from now, each of an object of its own: those that hold yet.
+    /// Has several holds last for so long from now, each of an object of its own: those that hold
+    /// yet.
     RenewAll {
         /// The holds.
         renewals: Vec<Renewal>,
@@ -245,8 +246,8 @@ pub enum Answer {
         /// The one after it begins in so long.
         next: Duration,
     },
-    /// To steps of a lock, of slots or of a job: others have said another number of places, and hold
-    /// some, or wait.
+    /// To steps of a lock, of slots or of a job: others have said another number of places, and
+    /// hold some, or wait.
     Differs {
         /// That number.
         places: u32,

@@ -146,8 +146,8 @@ fn without_times(answer: MailboxAnswer) -> MailboxAnswer {
     }
 }
 
-/// By which hold of each store an actor is drained, as the answers say, by which step of it, and how
-/// many messages it was handed.
+/// By which hold of each store an actor is drained, as the answers say, by which step of it, and
+/// how many messages it was handed.
 type Holds = BTreeMap<String, ([u64; 2], u64, usize)>;
 
 fn advance(holds: &Holds, deed: Deed) -> Option<[MailboxAct; 2]> {

@@ -1,10 +1,11 @@
-//! All that can happen to a mailbox: senders whose requests may be lost, late, or answered to nobody;
-//! drainers who may be gone without a word, or stand still; and time, which passes whenever it likes.
+//! All that can happen to a mailbox: senders whose requests may be lost, late, or answered to
+//! nobody; drainers who may be gone without a word, or stand still; and time, which passes whenever
+//! it likes.
 //!
-//! The machine is the store's own source. What is checked in each state: nobody drains beside another
-//! whose lease lasts, as drainers believe it; the stored state has seen each message once, and
-//! messages in their order; what was withdrawn has not begun and never does; and drainers who come
-//! later find all messages.
+//! The machine is the store's own source. What is checked in each state: nobody drains beside
+//! another whose lease lasts, as drainers believe it; the stored state has seen each message once,
+//! and messages in their order; what was withdrawn has not begun and never does; and drainers who
+//! come later find all messages.
 
 #[path = "../src/mailbox.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the crate")]

@@ -56,8 +56,8 @@ impl<S> Prepared<S> {
     }
 }
 
-/// A message that is to be stored: [`RemoteActor::tell`](crate::RemoteActor::tell). It is a future, or
-/// something to [wait](Self::wait) for. Until then nothing is sent.
+/// A message that is to be stored: [`RemoteActor::tell`](crate::RemoteActor::tell). It is a future,
+/// or something to [wait](Self::wait) for. Until then nothing is sent.
 #[must_use = "nothing is sent before it is awaited or waited for"]
 pub struct Tell<S> {
     prepared: Result<Prepared<S>, MessageError>,
@@ -163,8 +163,8 @@ where
         Ask { prepared, limit: None, reply: PhantomData }
     }
 
-    /// The message's id, instead of a new one. The reply to a second question of the id is that to the
-    /// first one.
+    /// The message's id, instead of a new one. The reply to a second question of the id is that to
+    /// the first one.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         if let Ok(prepared) = &mut self.prepared {
             prepared.id = Some(id.into());
@@ -172,8 +172,8 @@ where
         self
     }
 
-    /// When the limit has passed, the message is withdrawn, and certainly never runs; or the answer is
-    /// [`MessageError::Running`], if it may have begun.
+    /// When the limit has passed, the message is withdrawn, and certainly never runs; or the answer
+    /// is [`MessageError::Running`], if it may have begun.
     pub fn within(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self
@@ -238,8 +238,8 @@ impl<S, R> fmt::Debug for Ask<S, R> {
     }
 }
 
-/// A question that was sent: a future on any runtime, or something to [wait](Self::wait) for. Dropping
-/// it takes nothing back.
+/// A question that was sent: a future on any runtime, or something to [wait](Self::wait) for.
+/// Dropping it takes nothing back.
 #[must_use = "the reply comes when it is awaited or waited for"]
 pub struct Asked<R> {
     reply: Reply<Result<Vec<u8>, MessageError>>,

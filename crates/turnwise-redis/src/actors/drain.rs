@@ -1,9 +1,9 @@
 //! The drain of a mailbox: messages run in a local actor, and leave the store by `advance`.
 //!
-//! A drain is a turn of an actor of its own, on the executor of its kind. There live the local actor,
-//! its state and the handlers; the client's thread has bytes only. A drain that is cut, because its
-//! executor ends, gives the mailbox back if nothing of its hand had begun. If something had, nobody
-//! may say that it has not: the lease runs out, and the next drainer counts an attempt.
+//! A drain is a turn of an actor of its own, on the executor of its kind. There live the local
+//! actor, its state and the handlers; the client's thread has bytes only. A drain that is cut,
+//! because its executor ends, gives the mailbox back if nothing of its hand had begun. If something
+//! had, nobody may say that it has not: the lease runs out, and the next drainer counts an attempt.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -54,8 +54,8 @@ impl Until {
         Until::default()
     }
 
-    /// For so long from now at most. A message is begun only if there is time for one as long as they
-    /// have taken on average; the first one in any case.
+    /// For so long from now at most. A message is begun only if there is time for one as long as
+    /// they have taken on average; the first one in any case.
     ///
     /// # Errors
     /// [`NoTime`]: a host without time would hand everything on for ever.
@@ -66,9 +66,9 @@ impl Until {
         Ok(Until { deadline: Instant::now().checked_add(budget), successor: None })
     }
 
-    /// When the time is over and messages are left, another host is asked to go on with the actor, and
-    /// its acceptance is awaited while the mailbox is held. One that refuses three times leaves the
-    /// actor to the [workers](crate::Actors::work).
+    /// When the time is over and messages are left, another host is asked to go on with the actor,
+    /// and its acceptance is awaited while the mailbox is held. One that refuses three times leaves
+    /// the actor to the [workers](crate::Actors::work).
     pub fn or_hand_to(mut self, successor: impl Successor) -> Self {
         self.successor = Some(Arc::new(successor));
         self

@@ -107,7 +107,8 @@ pub enum MessageError {
     },
     /// It was withdrawn by somebody else, and certainly never runs.
     Withdrawn,
-    /// Nothing is known of it any more: its outcome was not kept that long, or the store has lost it.
+    /// Nothing is known of it any more: its outcome was not kept that long, or the store has lost
+    /// it.
     Forgotten,
     /// The reply cannot be read.
     Decode(String),

@@ -1,4 +1,5 @@
-//! What a client keeps of its requests to actors: who waits for notices, and which mailboxes it holds.
+//! What a client keeps of its requests to actors: who waits for notices, and which mailboxes it
+//! holds.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -152,8 +153,8 @@ impl Drop for Tenure {
     }
 }
 
-/// Renews what a client holds in a shard, until that is nothing: each third of the shortest lease, by
-/// one step for all of one length.
+/// Renews what a client holds in a shard, until that is nothing: each third of the shortest lease,
+/// by one step for all of one length.
 async fn renew(client: Weak<Client>, shard: Shard) {
     loop {
         let Some(strong) = client.upgrade() else { return };

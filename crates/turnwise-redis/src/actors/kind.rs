@@ -80,8 +80,8 @@ pub enum Drains {
     /// Never: messages wait for [workers](crate::Actors::work), or for a
     /// [drain](crate::RemoteActor::drain).
     Never,
-    /// If nobody does. The step that leaves the message claims the mailbox: right where senders seldom
-    /// meet.
+    /// If nobody does. The step that leaves the message claims the mailbox: right where senders
+    /// seldom meet.
     IfFree,
     /// If nobody does. The step that leaves the message claims the mailbox where that has mostly
     /// succeeded lately. Where senders meet, it looks only, and a second step claims: such a step
@@ -123,8 +123,8 @@ impl Settings {
         Some(self.pause.saturating_mul(doubled).min(LONGEST_PAUSE))
     }
 
-    /// How many messages are handed out at a time. Of several a dead drainer may have begun all, and
-    /// with one attempt none of them may begin again.
+    /// How many messages are handed out at a time. Of several a dead drainer may have begun all,
+    /// and with one attempt none of them may begin again.
     pub(super) fn most(&self) -> u32 {
         if self.attempts == 1 { 1 } else { self.most }
     }
@@ -195,8 +195,8 @@ where
         })
     }
 
-    /// As [`message`](Self::message), of handlers whose reply is a `Result`: an attempt fails if that
-    /// is an error, too.
+    /// As [`message`](Self::message), of handlers whose reply is a `Result`: an attempt fails if
+    /// that is an error, too.
     pub fn try_message<M>(self, name: &str) -> Self
     where
         S: Handler<M, Reply: Fallible + Serialize>,
@@ -249,9 +249,9 @@ where
         self
     }
 
-    /// How often a message is tried: three times, if this is not called. An attempt has failed, too,
-    /// if the process dies in which it was made. What has failed as often is a
-    /// [dead letter](crate::Actors::dead_letters).
+    /// How often a message is tried: three times, if this is not called. An attempt has failed,
+    /// too, if the process dies in which it was made. What has failed as often is a [dead
+    /// letter](crate::Actors::dead_letters).
     ///
     /// With one attempt a handler begins at most once, whoever is killed when; with more, at least
     /// once. The stored state sees a message once in either case.
@@ -260,8 +260,8 @@ where
         self
     }
 
-    /// How long the second attempt is put off: a second, if this is not called. Each further one is put
-    /// off for twice as long, to an hour. Messages behind it wait: the order is kept.
+    /// How long the second attempt is put off: a second, if this is not called. Each further one is
+    /// put off for twice as long, to an hour. Messages behind it wait: the order is kept.
     pub fn pause(mut self, pause: Duration) -> Self {
         self.settings.pause = pause;
         self
@@ -275,22 +275,22 @@ where
     }
 
     /// How long a mailbox is held by a drainer that has died: the client's
-    /// [lease](crate::RemoteBuilder::lease), if this is not called; ten milliseconds at least. It is
-    /// renewed each third of it, however long a handler takes.
+    /// [lease](crate::RemoteBuilder::lease), if this is not called; ten milliseconds at least. It
+    /// is renewed each third of it, however long a handler takes.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
     }
 
-    /// How many messages a drain takes at a time: 64, if this is not called; to 256. With one attempt
-    /// it takes one.
+    /// How many messages a drain takes at a time: 64, if this is not called; to 256. With one
+    /// attempt it takes one.
     pub fn batch(mut self, messages: u32) -> Self {
         self.settings.most = messages;
         self
     }
 
-    /// Over how many shards its actors are spread, each of which a cluster keeps on one node: one, if
-    /// this is not called; to 1,024. All clients say the same number of one kind.
+    /// Over how many shards its actors are spread, each of which a cluster keeps on one node: one,
+    /// if this is not called; to 1,024. All clients say the same number of one kind.
     pub fn shards(mut self, shards: u32) -> Self {
         self.shards = shards;
         self

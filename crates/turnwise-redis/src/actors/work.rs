@@ -20,8 +20,8 @@ use crate::step::{MailboxAct, MailboxAnswer};
 /// A mailbox that a worker was shown is shown to no other one for so long.
 const GRIP: Duration = Duration::from_secs(2);
 
-/// Workers of a kind of actors: [`Actors::work`](crate::Actors::work). Dropping them stops them: what
-/// they drain is drained to its end, and nothing else is begun.
+/// Workers of a kind of actors: [`Actors::work`](crate::Actors::work). Dropping them stops them:
+/// what they drain is drained to its end, and nothing else is begun.
 #[must_use = "dropping them stops the workers"]
 pub struct Workers {
     stop: watch::Sender<bool>,

@@ -45,13 +45,30 @@ struct Arguments {
     #[arg(long, default_value = "turnwise", global = true)]
     prefix: String,
     /// How often a command is tried
-    #[arg(long, default_value = "3", global = true, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        default_value = "3",
+        global = true,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     attempts: u32,
     /// The pause before the second attempt, doubled for each
-    #[arg(long, value_name = "TIME", default_value = "1s", global = true, value_parser = common::time)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1s",
+        global = true,
+        value_parser = common::time
+    )]
     pause: Duration,
     /// How long a dead worker holds its queue
-    #[arg(long, value_name = "TIME", default_value = "30s", global = true, value_parser = common::time)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "30s",
+        global = true,
+        value_parser = common::time
+    )]
     lease: Duration,
 }
 

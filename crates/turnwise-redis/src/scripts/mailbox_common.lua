@@ -2,9 +2,9 @@
 --
 -- KEYS[1]  how many shards there are. All other keys of the shard begin with what stands before its
 --          `:n`, of an actor or a message with its name behind:
---            :a:ACTOR    mailbox, a hash: t token of its drainer, u until, s step, h how many it was
---                        handed; f fence; b how many may have begun; c failed attempts; y ready;
---                        l hold and step of who let go last
+--            :a:ACTOR    mailbox, a hash: t token of its drainer, u until, s step, h how many it
+--                        was handed; f fence; b how many may have begun; c failed attempts;
+--                        y ready; l hold and step of who let go last
 --            :m:ACTOR    ids of messages, a list
 --            :b:ACTOR    messages by their ids, a hash
 --            :s:ACTOR    state

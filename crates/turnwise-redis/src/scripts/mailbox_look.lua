@@ -6,4 +6,5 @@
 local a = load(ARGV[3])
 local state = redis.call('GET', key('s', a.actor))
 local held = drained(a)
-return {len(a), a.c, a.f, held and a.t or '', held and a.u - now or 0, state and 1 or 0, state or ''}
+local t, left = held and a.t or '', held and a.u - now or 0
+return {len(a), a.c, a.f, t, left, state and 1 or 0, state or ''}

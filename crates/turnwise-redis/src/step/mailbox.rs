@@ -66,11 +66,13 @@ pub struct DrainClaim {
 pub struct Advance {
     /// The actor.
     pub actor: String,
-    /// The number of its hold. A late copy of a claim may hold the mailbox again, by another number.
+    /// The number of its hold. A late copy of a claim may hold the mailbox again, by another
+    /// number.
     pub fence: u64,
     /// One more than that of the drainer's step before; that of its first is 1.
     pub number: u64,
-    /// The replies to the first messages that it was handed, in their order. These leave the mailbox.
+    /// The replies to the first messages that it was handed, in their order. These leave the
+    /// mailbox.
     pub done: Vec<Vec<u8>>,
     /// The state after them. None: it is as it was.
     pub state: Option<Vec<u8>>,
@@ -112,8 +114,8 @@ pub enum Then {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MailboxAct {
-    /// Leaves a message, unless there is one of its id, or was one not long ago. With a claim, and if
-    /// nobody drains the mailbox, it is claimed in the same step.
+    /// Leaves a message, unless there is one of its id, or was one not long ago. With a claim, and
+    /// if nobody drains the mailbox, it is claimed in the same step.
     Push {
         /// The actor.
         actor: String,
@@ -131,7 +133,8 @@ pub enum MailboxAct {
     },
     /// Says what was done, and takes the next messages or lets go.
     Advance(Advance),
-    /// Lets go of a mailbox of which nothing was done, and refuses claims by this request from now on.
+    /// Lets go of a mailbox of which nothing was done, and refuses claims by this request from now
+    /// on.
     Abandon {
         /// The actor.
         actor: String,

@@ -1,8 +1,9 @@
 //! A leaderboard on hosts with little time, some of which are killed: `leaderboard --requests 100`.
 //!
 //! Each request is a host of its own, a process that lives for some milliseconds: it stores the
-//! request, drains its board as long as it has time, and hands what is left to a bottom half, another
-//! host. Clients poll for their results. In the end the boards are compared with the answers.
+//! request, drains its board as long as it has time, and hands what is left to a bottom half,
+//! another host. Clients poll for their results. In the end the boards are compared with the
+//! answers.
 
 #[path = "../common/mod.rs"]
 #[allow(dead_code, reason = "shared with the other programs")]

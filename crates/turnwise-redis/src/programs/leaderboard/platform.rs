@@ -1,5 +1,5 @@
-//! The platform: it starts a host for each request and for each hand-over, kills some, and polls for
-//! the results.
+//! The platform: it starts a host for each request and for each hand-over, kills some, and polls
+//! for the results.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};

@@ -16,8 +16,8 @@ use crate::entrant::{self, Told};
 use crate::failure::Failure;
 use crate::mortal::Mortal;
 
-/// Those who are to be killed have so long to get a place each, before the others begin; and so long
-/// they live then, if nobody else has an answer sooner.
+/// Those who are to be killed have so long to get a place each, before the others begin; and so
+/// long they live then, if nobody else has an answer sooner.
 const DELAY: Duration = Duration::from_millis(200);
 
 /// All entrants, and what they tell: None is the end of one.
