@@ -1,9 +1,10 @@
-//! Locks over a Redis server: `turnwise-redis` beside the commands by hand, a loop that polls, and
-//! the crate `rslock`.
+//! Locks and actors over a Redis server: `turnwise-redis` beside the commands by hand, a loop that
+//! polls, and the crate `rslock`.
 //!
 //! All stand side by side in one run, round by round, against one server on loopback; a row is the
 //! median of the rounds. See `--help` for what is measured.
 
+mod actors;
 mod server;
 mod subject;
 mod waiters;
@@ -43,6 +44,12 @@ enum What {
     Waiters(waiters::Crowd),
     /// How many commands a pair takes, and a process that waits.
     Commands,
+    /// Messages of one actor: microseconds an ask, one after the other, and a drain of 64.
+    Actors {
+        /// How many asks a round.
+        #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        asks: u32,
+    },
     #[command(hide = true)]
     Worker(waiters::Work),
 }
@@ -72,6 +79,7 @@ fn run(options: &Options) -> Result<(), Failure> {
         What::Pairs { pairs } => self::pairs(&url, options.rounds, *pairs),
         What::Waiters(crowd) => waiters::crowds(&url, options.rounds, crowd),
         What::Commands => commands(&url),
+        What::Actors { asks } => actors::messages(&url, options.rounds, *asks),
         What::Worker(_) => Ok(()),
     }
 }

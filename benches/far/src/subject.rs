@@ -16,7 +16,7 @@ const LEASE: Duration = Duration::from_secs(10);
 const WAIT: Duration = Duration::from_secs(60);
 
 /// Lets go of a key that holds this value.
-const DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
+pub(crate) const DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {

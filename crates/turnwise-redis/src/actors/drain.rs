@@ -437,11 +437,13 @@ async fn attempt<S: Serialize + Send + 'static>(
     actor: &Actor<S>,
     message: &StoredMessage,
 ) -> Result<(Vec<u8>, Vec<u8>), NotDone> {
-    let reply = kind.run(actor, &message.name, &message.body).await?;
-    let written = actor.call(|state: &mut S| serde_json::to_vec(state)).await;
+    let running = kind.run(actor, &message.name, &message.body);
+    // Right behind it, so one drain runs both.
+    let written = actor.call(|state: &mut S| serde_json::to_vec(state));
+    let reply = running.await?;
     // The handler has run: what goes wrong now is a failure of its attempt.
     let failed = |error: &dyn fmt::Display| NotDone::Failed(format!("its state: {error}"));
-    let state = written.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+    let state = written.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
     Ok((reply, state))
 }
 
