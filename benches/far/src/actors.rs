@@ -18,6 +18,9 @@ use crate::subject::{self, DELETE, Failure};
 /// How many messages a drain finds.
 const QUEUED: u32 = 64;
 
+/// How many messages are stored in a file at once.
+const TOLD: u32 = 4096;
+
 #[derive(Default, Serialize, Deserialize)]
 struct Sum(u64);
 
@@ -125,7 +128,31 @@ pub(crate) fn messages(url: &str, rounds: u32, asks: u32) -> Result<(), Failure>
     println!("a drain of {QUEUED} messages: microseconds, median of {rounds} rounds");
     row("loop by hand", &drained_by_hand, &drained_by_hand);
     row("turnwise-redis", &drained, &drained_by_hand);
-    Ok(())
+    in_a_file(rounds)
+}
+
+/// Messages that are stored in a file, with one `fsync` for those that come together.
+fn in_a_file(rounds: u32) -> Result<(), Failure> {
+    let folder = std::env::temp_dir().join(format!("turnwise-far-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let remote = Remote::file(folder.join("store"))?;
+    let kind = remote.actors::<Sum>("filed").message::<Add>("add").drains(Drains::Never).open()?;
+    let mut rates = Vec::new();
+    for round in 0..=rounds {
+        let actor = kind.of(&round.to_string())?;
+        let took = time(1, || {
+            let told: Vec<_> = (0..TOLD).map(|_| actor.tell(Add(1)).send()).collect();
+            told.into_iter().try_for_each(|told| told.wait()?.map(drop))?;
+            Ok(())
+        })?;
+        if round > 0 {
+            rates.push(f64::from(TOLD) / took * 1e6);
+        }
+    }
+    println!("messages stored in a file, {TOLD} at once: a second, median of {rounds} rounds");
+    println!("  {:<28} {:>8.0}", "turnwise-redis", median(rates));
+    drop((kind, remote));
+    Ok(std::fs::remove_dir_all(&folder)?)
 }
 
 /// Microseconds each.

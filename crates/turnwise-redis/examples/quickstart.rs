@@ -1,4 +1,5 @@
-//! One actor, in process and over a store: `cargo run --example quickstart [redis://HOST/]`.
+//! One actor, in process and over a store: in memory, in a file, or in a server. `quickstart`,
+//! `quickstart PATH` (with the feature `sqlite`), `quickstart redis://HOST/`.
 
 use serde::{Deserialize, Serialize};
 use turnwise::{Actor, Context, Handler};
@@ -25,6 +26,8 @@ fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     println!("in process: {}", here.ask(Add(5)).wait()?);
 
     let remote = match std::env::args().nth(1) {
+        #[cfg(feature = "sqlite")]
+        Some(path) if !path.contains("://") => Remote::file(path)?,
         Some(url) => Remote::connect(&url)?,
         None => Remote::in_memory(),
     };

@@ -37,6 +37,7 @@ use crate::step::{Notice, Standing, Token};
 
 /// Times are microseconds on the store's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Desk {
     /// So many places there are. 0: nobody has said it.
     pub(crate) limit: u64,
@@ -59,12 +60,14 @@ pub(crate) struct Desk {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 struct Entry {
     token: Token,
     state: State,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 enum State {
     Queued { alive: u64 },
     Reserved { place: u64, fence: u64, until: u64 },

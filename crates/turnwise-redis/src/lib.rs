@@ -7,6 +7,8 @@ mod admission;
 mod business;
 mod desk;
 mod error;
+#[cfg(feature = "sqlite")]
+mod file;
 mod lock;
 mod mailbox;
 mod majority;
@@ -21,6 +23,7 @@ mod server;
 mod slots;
 pub mod step;
 mod store;
+mod tables;
 mod tick;
 mod ticket;
 
@@ -30,6 +33,8 @@ pub use actors::{
 };
 pub use admission::{Admission, AdmissionInfo, Admitted, Reservation, Row};
 pub use error::{ConnectError, Effect, LockError, Refusal, ReleaseError, StoreError};
+#[cfg(feature = "sqlite")]
+pub use file::FileStore;
 pub use lock::{Acquire, Guard, LockInfo, Locks, Lost};
 pub use majority::{Majority, MajorityBuilder, MajorityError, MajorityGuard, Votes};
 pub use memory::MemoryStore;

@@ -40,6 +40,7 @@ pub(crate) const DRAINER_GONE: &str = "its drainer was gone in the midst of it";
 
 /// The mailboxes of a shard. Times are microseconds on the store's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Shard {
     /// How many shards there are: 0 if none has said.
     shards: u32,
@@ -60,6 +61,7 @@ pub(crate) struct Shard {
 
 /// When somebody has to look at a mailbox, by the actor and by the time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 struct Due {
     times: BTreeMap<String, u64>,
     order: BTreeSet<(u64, String)>,
@@ -80,6 +82,7 @@ impl Due {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 struct Mailbox {
     drainer: Option<Drainer>,
     /// The last hold's number.
@@ -99,6 +102,7 @@ struct Mailbox {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 struct Drainer {
     token: Token,
     until: u64,
@@ -108,6 +112,7 @@ struct Drainer {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 struct Message {
     id: String,
     name: String,
@@ -116,6 +121,7 @@ struct Message {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 enum Outcome {
     Done(Vec<u8>),
     Dead(String),
@@ -123,6 +129,7 @@ enum Outcome {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 struct Dead {
     place: u64,
     message: Message,

@@ -1,17 +1,15 @@
 //! A store in this process.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use turnwise::time::Clock;
 
-use crate::desk::Desk;
-use crate::mailbox::Shard;
-use crate::record::Record;
-use crate::step::{Answer, Notice, Op, Renewal, Step};
+use crate::step::{Notice, Op};
 use crate::store::{Called, Life, NoticeSink, Store};
+use crate::tables::Tables;
 
 /// Objects in this process's memory, by the same steps as in a server: for tests, and for programs
 /// that have one process yet. Clones are the same store.
@@ -24,43 +22,13 @@ pub struct MemoryStore {
 
 struct Shared {
     clock: Box<dyn Fn() -> Duration + Send + Sync>,
-    tables: Mutex<Tables>,
+    objects: Mutex<Objects>,
 }
 
 #[derive(Default)]
-struct Tables {
-    records: BTreeMap<String, Record>,
-    desks: BTreeMap<String, Desk>,
-    shards: BTreeMap<String, Shard>,
+struct Objects {
+    tables: Tables,
     sinks: HashMap<String, NoticeSink>,
-    /// Until when each record is known; and how many steps there are until all are looked at.
-    known: HashMap<String, u64>,
-    steps: usize,
-}
-
-impl Tables {
-    /// Forgets what is known no longer: of one record now, of all after as many steps.
-    fn forget_old(&mut self, key: &str, now: u64) {
-        if self.known.get(key).is_some_and(|until| *until <= now) {
-            self.known.remove(key);
-            self.records.remove(key);
-        }
-        self.steps = self.steps.saturating_sub(1);
-        if self.steps == 0 {
-            self.known.retain(|_, until| *until > now);
-            let Tables { records, known, .. } = self;
-            records.retain(|key, _| known.contains_key(key));
-            self.steps = self.records.len().max(64);
-        }
-    }
-
-    /// A record is known until then.
-    fn keep(&mut self, key: &str, now: u64, step: &Step) {
-        let Some(record) = self.records.get(key) else { return };
-        let last = record.last(now, step);
-        let until = self.known.entry(key.to_owned()).or_default();
-        *until = if record.has_ticks() { last.max(*until) } else { last };
-    }
 }
 
 impl MemoryStore {
@@ -77,32 +45,13 @@ impl MemoryStore {
     }
 
     fn with(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        let shared = Shared { clock: Box::new(clock), tables: Mutex::default() };
+        let shared = Shared { clock: Box::new(clock), objects: Mutex::default() };
         MemoryStore { shared: Arc::new(shared) }
     }
 
-    fn tables(&self) -> MutexGuard<'_, Tables> {
+    fn objects(&self) -> MutexGuard<'_, Objects> {
         // A clock that panics has changed nothing.
-        self.shared.tables.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Does something with an object. One that is as if new is not kept.
-fn on<T: Default + PartialEq, R>(
-    table: &mut BTreeMap<String, T>,
-    key: &str,
-    step: impl FnOnce(&mut T) -> R,
-) -> R {
-    match table.get_mut(key) {
-        Some(object) => step(object),
-        None => {
-            let mut object = T::default();
-            let answer = step(&mut object);
-            if object != T::default() {
-                table.insert(key.to_owned(), object);
-            }
-            answer
-        }
+        self.shared.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -116,21 +65,7 @@ impl MemoryStore {
     /// Forgets a record, or its queue alone: what `DEL` of the key does in a server. For tests.
     #[doc(hidden)]
     pub fn forget_key(&self, key: &str) {
-        let mut tables = self.tables();
-        let split = key.split_once("}:").map(|(shard, part)| (format!("{shard}}}"), part));
-        if let Some((shard, part)) = split
-            && let Some(shard) = tables.shards.get_mut(&shard)
-        {
-            return shard.forget_part(part);
-        }
-        match key.strip_suffix(":q") {
-            Some(key) => {
-                if let Some(record) = tables.records.get_mut(key) {
-                    record.forget_queue();
-                }
-            }
-            None => drop(tables.records.remove(key)),
-        }
+        self.objects().tables.forget_key(key);
     }
 }
 
@@ -138,58 +73,23 @@ impl Store for MemoryStore {
     fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
         Box::pin(async move {
             let mut notices = Vec::new();
-            let mut tables = self.tables();
+            let mut objects = self.objects();
             // Under the lock: so the steps come in the order of their times.
             let now = u64::try_from((self.shared.clock)().as_micros()).unwrap_or(u64::MAX);
-            tables.forget_old(&op.key, now);
-            let answer = match &op.step {
-                Step::Desk(step) => on(&mut tables.desks, &op.key, |desk| {
-                    Answer::Desk(desk.step(now, step, &mut notices))
-                }),
-                Step::Mailbox(step) => on(&mut tables.shards, &op.key, |shard| {
-                    Answer::Mailbox(shard.step(now, step, &mut notices))
-                }),
-                Step::RenewAll { renewals, lease } => Answer::Renewed(
-                    renewals
-                        .iter()
-                        .map(|Renewal { key, token, place }| {
-                            let record = tables.records.get_mut(key);
-                            let held = record
-                                .is_some_and(|record| record.renew(now, *place, token, *lease));
-                            tables.keep(key, now, &op.step);
-                            held
-                        })
-                        .collect(),
-                ),
-                step => {
-                    let answer = on(&mut tables.records, &op.key, |record| {
-                        record.step(now, op.places, op.above, step, &mut notices)
-                    });
-                    tables.keep(&op.key, now, step);
-                    answer
-                }
-            };
-            let told: Vec<_> = notices
-                .into_iter()
-                .filter_map(|notice| {
-                    let (Notice::Granted(token) | Notice::Lost(token)) = &notice else {
-                        return None;
-                    };
-                    Some((tables.sinks.get(token.client())?.clone(), notice))
-                })
-                .collect();
-            drop(tables);
+            let answer = objects.tables.step(now, op, &mut notices);
+            let told = told(&objects.sinks, notices);
+            drop(objects);
             told.into_iter().for_each(|(sink, notice)| sink(notice));
             Ok(answer)
         })
     }
 
     fn listen(&self, client: &str, sink: NoticeSink) {
-        self.tables().sinks.insert(client.to_owned(), sink);
+        self.objects().sinks.insert(client.to_owned(), sink);
     }
 
     fn forget(&self, client: &str) {
-        let sink = self.tables().sinks.remove(client);
+        let sink = self.objects().sinks.remove(client);
         drop(sink);
     }
 
@@ -201,7 +101,19 @@ impl Store for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let len = self.tables().records.len();
+        let len = self.objects().tables.records();
         f.debug_struct("MemoryStore").field("records", &len).finish_non_exhaustive()
     }
+}
+
+/// Who is told of each notice, of those that listen here.
+pub(crate) fn told(
+    sinks: &HashMap<String, NoticeSink>,
+    notices: Vec<Notice>,
+) -> Vec<(NoticeSink, Notice)> {
+    let told = notices.into_iter().filter_map(|notice| {
+        let (Notice::Granted(token) | Notice::Lost(token)) = &notice else { return None };
+        Some((sinks.get(token.client())?.clone(), notice))
+    });
+    told.collect()
 }

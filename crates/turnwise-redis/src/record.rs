@@ -36,6 +36,7 @@ pub(crate) const REMEMBERED: Duration = Duration::from_secs(600);
 
 /// Times are microseconds on the store's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Record {
     /// How many places there are: 0 if nobody has said yet.
     places: u32,
@@ -54,6 +55,7 @@ pub(crate) struct Record {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 struct Holder {
     token: Token,
     until: u64,

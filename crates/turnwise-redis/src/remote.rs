@@ -97,6 +97,16 @@ impl Remote {
         Remote::builder().connect(url)
     }
 
+    /// A client of a store in a file of this machine: see [`FileStore`](crate::FileStore). The file
+    /// is made if there is none.
+    ///
+    /// # Errors
+    /// [`ConnectError::Store`], [`ConnectError::System`].
+    #[cfg(feature = "sqlite")]
+    pub fn file(path: impl AsRef<std::path::Path>) -> Result<Self, ConnectError> {
+        Remote::builder().over(crate::FileStore::open(path)?)
+    }
+
     /// A client with other settings.
     pub fn builder() -> RemoteBuilder {
         RemoteBuilder {

@@ -24,6 +24,7 @@ pub use mailbox::{
 
 /// Who asks: a client's number, and the number of its request. No two requests have the same.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct Token(String);
 
 impl Token {
@@ -56,6 +57,7 @@ impl fmt::Debug for Token {
 
 /// What is asked of a store about one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct Op {
     /// The object's key.
     pub key: String,
@@ -70,6 +72,7 @@ pub struct Op {
 /// A step: see each one's [`Answer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub enum Step {
     /// Takes a place for so long if one is free, or a seat in the queue.
     Acquire {
@@ -147,6 +150,7 @@ pub enum Step {
 
 /// A hold that is renewed with others: [`Step::RenewAll`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct Renewal {
     /// Its object's key.
     pub key: String,

@@ -49,6 +49,15 @@ fn builder() -> RemoteBuilder {
     Remote::builder().answer_within(LEASE).place(LEASE)
 }
 
+/// A client of a server, or of a file.
+fn connect(url: &str) -> Option<Remote> {
+    #[cfg(feature = "sqlite")]
+    if let Some(path) = url.strip_prefix("file:") {
+        return builder().over(turnwise_redis::FileStore::open(path).ok()?).ok();
+    }
+    builder().connect(url).ok()
+}
+
 /// Of messages that are tried until they are handled, and of messages that are tried once.
 fn kinds(remote: &Remote) -> [Actors<Log>; 2] {
     [("often", 1_000_000), ("once", 1)].map(|(name, attempts)| {
@@ -61,7 +70,7 @@ fn kinds(remote: &Remote) -> [Actors<Log>; 2] {
 #[test]
 fn teller() {
     let (Ok(url), Ok(name)) = (env::var("DEATHS_OF"), env::var("DEATHS_NAME")) else { return };
-    let remote = (0..100).find_map(|_| builder().connect(&url).ok()).expect("a server");
+    let remote = (0..100).find_map(|_| connect(&url)).expect("a store");
     let kinds = kinds(&remote);
     for number in 0.. {
         for (kind, actors) in ["often", "once"].iter().zip(&kinds) {
@@ -145,7 +154,7 @@ impl Case {
         drop(self.tell);
         let told: Vec<_> = self.told.iter().collect();
         assert!(told.len() > 10, "{told:?}");
-        let remote = builder().connect(&self.url).unwrap();
+        let remote = connect(&self.url).unwrap();
         let [often, once] = kinds(&remote);
         let _workers = [often.work(2), once.work(2)];
         let all = |kind: &Actors<Log>| {
@@ -194,10 +203,8 @@ impl Case {
 }
 
 /// Killed, one after the other, wherever they are.
-#[test]
-fn processes_are_killed() {
-    let server = Server::start();
-    let mut case = Case::start(server.url(), "killed");
+fn kill_some(url: String, name: &str) {
+    let mut case = Case::start(url, name);
     let (end, mut dice) = (Instant::now() + time(), Dice(7));
     while Instant::now() < end {
         thread::sleep(Duration::from_millis(dice.roll(150)));
@@ -206,6 +213,20 @@ fn processes_are_killed() {
         case.teller();
     }
     case.close();
+}
+
+#[test]
+fn processes_are_killed() {
+    let server = Server::start();
+    kill_some(server.url(), "killed");
+}
+
+/// The file is written by those that are killed: what was told is on the disk.
+#[cfg(feature = "sqlite")]
+#[test]
+fn processes_that_write_a_file_are_killed() {
+    let file = support::world::File::new();
+    kill_some(format!("file:{}", file.path().display()), "file");
 }
 
 /// Stopped for longer than their leases: others go on, and what they say later is refused.

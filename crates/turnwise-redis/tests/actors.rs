@@ -1,5 +1,5 @@
 //! What every store does for actors: in memory, in memory with faults, in memory without any
-//! notice, in a server, and in a server behind a proxy that loses and doubles.
+//! notice, in a file, in a server, and in a server behind a proxy that loses and doubles.
 
 mod support;
 

@@ -180,6 +180,16 @@ fn queues_run_commands_in_their_order() {
     assert_eq!(work.wait().unwrap().code(), Some(0));
     assert_eq!(queue(&["discard", "a", "fails"]).0, Some(0));
     assert_eq!(queue(&["dead"]).1, "");
+    // In a file, the same.
+    #[cfg(feature = "sqlite")]
+    {
+        let file = support::world::File::new();
+        let path = file.path().display().to_string();
+        let queue = |arguments: &[&str]| run("queue", &[&["--file", &*path], arguments].concat());
+        assert_eq!(queue(&["push", "a", "--id", "one", "--", "echo", "1"]).1, "one\n");
+        assert_eq!(queue(&["drain", "a"]).1, "1\n1 done\n");
+        assert_eq!(queue(&["outcome", "a", "one"]).0, Some(0));
+    }
     // Wrong input.
     for arguments in [&["push", "", "--", "true"][..], &["push", "a"], &["--attempts", "0", "dead"]]
     {
@@ -194,9 +204,16 @@ fn queues_run_commands_in_their_order() {
 fn a_leaderboard_whose_hosts_are_killed_is_exact() {
     let server = Server::start();
     let url = server.url();
-    for form in [&["--memory"][..], &["--url", &url], &[]] {
+    let mut forms = vec![vec!["--memory"], vec!["--url", &url], vec![]];
+    #[cfg(feature = "sqlite")]
+    let file = support::world::File::new();
+    #[cfg(feature = "sqlite")]
+    let path = file.path().display().to_string();
+    #[cfg(feature = "sqlite")]
+    forms.push(vec!["--file", &path]);
+    for form in forms {
         let small = ["--requests", "40", "--kill", "6", "--boards", "2", "--lease", "300ms"];
-        let (code, table, why) = run("leaderboard", &[form, &small].concat());
+        let (code, table, why) = run("leaderboard", &[&form[..], &small].concat());
         assert_eq!((code, &*why), (Some(0), ""), "{form:?}: {table}");
         assert_eq!(line(&table, "requests"), (40, "for 2 boards"));
         assert!((3..=6).contains(&line(&table, "killed").0), "{table}");

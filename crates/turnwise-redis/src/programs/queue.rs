@@ -14,7 +14,9 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use serde::{Deserialize, Serialize};
 use turnwise::{Context, Handler, Reply};
-use turnwise_redis::{Actors, DeadLetter, Drains, MessageError, Outcome, Remote, Until};
+use turnwise_redis::{
+    Actors, ConnectError, DeadLetter, Drains, MessageError, Outcome, Remote, Until,
+};
 
 use failure::Failure;
 
@@ -41,6 +43,10 @@ struct Arguments {
         global = true
     )]
     url: String,
+    /// A file of this machine, instead of the server
+    #[cfg(feature = "sqlite")]
+    #[arg(long, value_name = "PATH", global = true)]
+    file: Option<std::path::PathBuf>,
     /// What all keys begin with
     #[arg(long, default_value = "turnwise", global = true)]
     prefix: String,
@@ -70,6 +76,17 @@ struct Arguments {
         value_parser = common::time
     )]
     lease: Duration,
+}
+
+impl Arguments {
+    fn connect(&self) -> Result<Remote, ConnectError> {
+        let builder = Remote::builder().prefix(&*self.prefix);
+        #[cfg(feature = "sqlite")]
+        if let Some(path) = &self.file {
+            return builder.over(turnwise_redis::FileStore::open(path)?);
+        }
+        builder.connect(&self.url)
+    }
 }
 
 #[derive(Subcommand)]
@@ -148,7 +165,7 @@ fn main() -> ExitCode {
         Ok(given) => given,
         Err(code) => return code,
     };
-    let remote = match Remote::builder().prefix(&*given.prefix).connect(&given.url) {
+    let remote = match given.connect() {
         Ok(remote) => remote,
         Err(error) => return common::unconnected("queue", &error),
     };

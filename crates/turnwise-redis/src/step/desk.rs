@@ -6,6 +6,7 @@ use super::{Standing, Token};
 
 /// What is asked of an admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeskStep {
     /// So many places there are, from 1 on. All steps of one admission say the same.
     pub limit: u64,
@@ -31,6 +32,7 @@ impl DeskStep {
 
 /// A request, and the applicant for whom it is made.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct Claim {
     /// The request.
     pub token: Token,
@@ -41,6 +43,7 @@ pub struct Claim {
 /// What to do at an admission: see each one's [`DeskAnswer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub enum DeskAct {
     /// Writes a row into the place that the request has reserved, or into one that is free; or takes
     /// a seat in the queue.

@@ -6,6 +6,7 @@ use super::Token;
 
 /// What is asked of the mailboxes of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct MailboxStep {
     /// How many shards the kind of actors has. All steps of one kind say the same.
     pub shards: u32,
@@ -35,6 +36,7 @@ impl MailboxStep {
 
 /// A message of an actor in a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct StoredMessage {
     /// Its number, or the sender's own name for it. No two of one actor have the same.
     pub id: String,
@@ -48,6 +50,7 @@ pub struct StoredMessage {
 
 /// A request to drain a mailbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct DrainClaim {
     /// The request.
     pub token: Token,
@@ -63,6 +66,7 @@ pub struct DrainClaim {
 
 /// What a drainer has done, and what it does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct Advance {
     /// The actor.
     pub actor: String,
@@ -86,6 +90,7 @@ pub struct Advance {
 
 /// An attempt that has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct FailedAttempt {
     /// Why.
     pub error: String,
@@ -95,6 +100,7 @@ pub struct FailedAttempt {
 
 /// What a drainer does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub enum Then {
     /// It takes the next messages, as many at most, and holds the mailbox for so long.
     Next {
@@ -113,6 +119,7 @@ pub enum Then {
 /// What to do with mailboxes: see each one's [`MailboxAnswer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub enum MailboxAct {
     /// Leaves a message, unless there is one of its id, or was one not long ago. With a claim, and
     /// if nobody drains the mailbox, it is claimed in the same step.

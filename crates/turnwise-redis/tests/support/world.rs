@@ -1,5 +1,5 @@
 //! The stores that keep the same promises: in memory, in memory with faults, in memory without any
-//! notice, in a server, and in a server behind a proxy that loses and doubles.
+//! notice, in a file, in a server, and in a server behind a proxy that loses and doubles.
 
 use std::time::Duration;
 
@@ -57,6 +57,41 @@ impl World for NoNotices {
     }
 }
 
+/// A file, which each client opens for itself, as programs do.
+#[cfg(feature = "sqlite")]
+pub struct File(std::path::PathBuf);
+
+#[cfg(feature = "sqlite")]
+impl File {
+    pub fn new() -> File {
+        use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Relaxed);
+        let name = format!("turnwise-file-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        File(folder)
+    }
+
+    pub fn path(&self) -> std::path::PathBuf {
+        self.0.join("store")
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl World for File {
+    fn client(&self, builder: RemoteBuilder) -> Remote {
+        builder.over(turnwise_redis::FileStore::open(self.path()).unwrap()).unwrap()
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 pub struct Far(pub Server);
 
 impl World for Far {
@@ -90,6 +125,8 @@ macro_rules! contract {
         contract!(@ memory, Near(turnwise_redis::MemoryStore::new()), $($name)*);
         contract!(@ memory_with_faults, Faults(Faulty::new(turnwise_redis::MemoryStore::new(), 7)), $($name)*);
         contract!(@ memory_without_notices, NoNotices(turnwise_redis::MemoryStore::new()), $($name)*);
+        #[cfg(feature = "sqlite")]
+        contract!(@ file, File::new(), $($name)*);
         contract!(@ server, Far($crate::support::Server::start()), $($name)*);
         contract!(@ server_behind_a_proxy, {
             let server = $crate::support::Server::start();

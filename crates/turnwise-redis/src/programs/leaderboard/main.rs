@@ -21,11 +21,15 @@ mod host;
 mod platform;
 
 use std::io::{self, Write};
+#[cfg(feature = "sqlite")]
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use clap::Parser;
-use turnwise_redis::{MemoryStore, Remote, RemoteBuilder};
+#[cfg(feature = "sqlite")]
+use turnwise_redis::FileStore;
+use turnwise_redis::{ConnectError, MemoryStore, Remote, RemoteBuilder};
 
 use failure::Failure;
 use host::Job;
@@ -80,6 +84,10 @@ pub(crate) struct Options {
     /// Threads of this process, and no server
     #[arg(long)]
     memory: bool,
+    /// A file of this machine, and no server
+    #[cfg(feature = "sqlite")]
+    #[arg(long, value_name = "PATH", conflicts_with = "memory")]
+    file: Option<PathBuf>,
     /// What a host is told: its board.
     #[arg(long, hide = true)]
     host: Option<String>,
@@ -98,6 +106,24 @@ impl Options {
     /// A client's settings.
     fn builder(&self) -> RemoteBuilder {
         Remote::builder().prefix(&*self.prefix)
+    }
+
+    /// A client of the file, or of the server at the URL.
+    fn connect(&self) -> Result<Remote, ConnectError> {
+        #[cfg(feature = "sqlite")]
+        if let Some(path) = &self.file {
+            return self.builder().over(FileStore::open(path)?);
+        }
+        self.builder().connect(self.url.as_deref().unwrap_or_default())
+    }
+
+    /// Does it need a server?
+    fn is_remote(&self) -> bool {
+        #[cfg(feature = "sqlite")]
+        if self.file.is_some() {
+            return false;
+        }
+        !self.memory
     }
 
     fn check(&self) -> Result<(), Failure> {
@@ -161,13 +187,10 @@ fn run(mut options: Options) -> Result<ExitCode, Failure> {
     let remote = match &store {
         Some(store) => options.builder().over(store.clone()),
         None => {
-            let url = match options.url.clone() {
-                Some(url) => url,
-                None => own.insert(Server::start(&options.builder())?).url(),
-            };
-            let remote = options.builder().connect(&url);
-            options.url = Some(url);
-            remote
+            if options.is_remote() && options.url.is_none() {
+                options.url = Some(own.insert(Server::start(&options.builder())?).url());
+            }
+            options.connect()
         }
     };
     let remote = match remote {
@@ -198,9 +221,8 @@ fn host(options: &Options) -> Result<ExitCode, Failure> {
             Job::Front { board, request, player, points }
         }
     };
-    let url = options.url.as_deref().unwrap_or_default();
     let failed = |error: &dyn std::fmt::Display| Failure(common::UNAVAILABLE, error.to_string());
-    let remote = options.builder().connect(url).map_err(|error| failed(&error))?;
+    let remote = options.connect().map_err(|error| failed(&error))?;
     let boards = board::boards(&remote, options.lease).map_err(|error| failed(&error))?;
     let budget = options.budget_of(&job);
     let worked = host::work(&boards, &job, budget, options.work, &host::by_lines());

@@ -148,6 +148,10 @@ impl<'a> Platform<'a> {
             }
             Job::Bottom { board } => drop(command.args(["--host", board])),
         }
+        #[cfg(feature = "sqlite")]
+        if let Some(path) = &options.file {
+            command.arg("--file").arg(path);
+        }
         // Not in the list of processes: there may be a password in it.
         command.env("REDIS_URL", options.url.as_deref().unwrap_or_default());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
