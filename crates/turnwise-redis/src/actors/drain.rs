@@ -390,7 +390,7 @@ where
                 drop(local.take());
                 let (client, actor) = (held.client.clone(), held.tenure.actor.clone());
                 drop(held);
-                match claim_later(&client, kind, &actor, wait).await? {
+                match claim_later(client, kind, &actor, wait).await? {
                     Some(again) => held = again,
                     None => return Ok(drained),
                 }
@@ -406,9 +406,10 @@ where
     }
 }
 
-/// Claims a mailbox again after this time.
+/// Claims a mailbox again after this time, if the program has the client by then. None: it has not, or
+/// the mailbox is somebody else's.
 async fn claim_later<S>(
-    client: &Arc<Client>,
+    client: Arc<Client>,
     kind: &Arc<Kind<S>>,
     actor: &str,
     wait: Duration,
@@ -417,13 +418,19 @@ where
     S: Send + 'static,
 {
     let (promise, reply) = promise();
-    let (client, kind, actor) = (client.clone(), kind.clone(), actor.to_owned());
-    let io = client.io.clone();
+    let (io, kind, actor) = (client.io.clone(), kind.clone(), actor.to_owned());
+    // Nothing else keeps it meanwhile.
+    let waiting = Arc::downgrade(&client);
+    drop(client);
     io.spawn(async move {
         tokio::time::sleep_until(after(wait)).await;
+        let Some(client) = waiting.upgrade() else { return };
         promise.keep(claim(&client, &kind, &actor).await);
     });
-    Ok(reply.await??.ok())
+    match reply.await {
+        Ok(claimed) => Ok(claimed?.ok()),
+        Err(_) => Ok(None),
+    }
 }
 
 fn read<S: DeserializeOwned + Default>(state: Option<&[u8]>) -> Result<S, MessageError> {

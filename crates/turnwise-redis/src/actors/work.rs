@@ -57,7 +57,7 @@ impl Workers {
         self.ended.take().unwrap_or_else(|| promise().1)
     }
 
-    /// Blocks this thread for as long as they work: until the client ends.
+    /// Blocks this thread while they work: as long as the program runs.
     pub fn wait(mut self) {
         if let Some(ended) = self.ended.take() {
             let _ = ended.wait();
