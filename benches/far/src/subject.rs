@@ -102,7 +102,8 @@ impl Subject {
         Ok(Subject { kind, runtime, way })
     }
 
-    /// So many pairs of lock and unlock, each lock free; so many tasks, each with a lock of its own.
+    /// How many pairs of lock and unlock, each lock free; in several tasks, each with a lock of its
+    /// own.
     pub(crate) fn pairs(&self, pairs: u32, tasks: u32) -> Result<Duration, Failure> {
         let began = Instant::now();
         let tasks = (0..tasks).map(|task| self.some(task, pairs / tasks));

@@ -12,16 +12,16 @@ use crate::{count, median};
 
 #[derive(Args)]
 pub(crate) struct Crowd {
-    /// So many processes.
+    /// How many processes.
     #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=200))]
     pub(crate) processes: u32,
-    /// So many waiters in each.
+    /// How many waiters in each.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) waiters: u32,
-    /// Each holds the lock for so many milliseconds.
+    /// How many milliseconds each holds the lock.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=10_000))]
     pub(crate) hold: u64,
-    /// Each round lasts so many seconds.
+    /// How many seconds each round lasts.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub(crate) seconds: u64,
 }

@@ -52,8 +52,8 @@ const PAGE: u32 = 1000;
 /// which they came to the store, in whatever process drains the mailbox: all of them open the kind
 /// with the same messages.
 ///
-/// - The state that is stored has seen each message that was handled once, whoever was killed when:
-///   it is written in the step that removes the message and keeps its reply.
+/// - The state that is stored has seen each message that was handled once, whatever was killed
+///   when: it is written in the step that removes the message and keeps its reply.
 /// - What a handler does elsewhere is done at least once; with
 ///   [one attempt](ActorsBuilder::attempts), at most once.
 /// - Two messages of one id are one, as long as the first one waits, and for the time that its
@@ -95,7 +95,7 @@ const PAGE: u32 = 1000;
 /// ```
 pub struct Actors<S> {
     kind: Arc<Kind<S>>,
-    /// After the kind: what that has is told before.
+    /// After the kind: what that has yet to say is said before.
     client: Owned,
 }
 

@@ -1,7 +1,8 @@
 //! First come, first served, exactly to a limit, for programs on several machines.
 //!
 //! The order is that in which requests come to the store. One step says whether there is a place,
-//! writes the row, and counts it: so there are never more rows than places, whoever is killed when.
+//! writes the row, and counts it: so there are never more rows than places, whatever is killed
+//! when.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,17 +26,17 @@ const PAGE: u32 = 1000;
 /// First come, first served, exactly to a limit, one row for each applicant, whatever machines they
 /// are on: see [`Remote::admission`](crate::Remote::admission). Clones are the same admission.
 ///
-/// Who is in has a place of its own, from 1 to the limit, and a row in the store, for good. When the
-/// limit is reached, the admission is closed for good. An applicant who is in and applies again hears
-/// of its place, also after the close.
+/// Who is in has a place of its own, from 1 to the limit, and a row in the store, for good. When
+/// the limit is reached, the admission is closed for good. An applicant who is in and applies again
+/// hears of its place, also after the close.
 ///
 /// Rows that live elsewhere, in a database say, are written between two steps:
 /// [`reserve`](Self::reserve) a place; write the row there, with the place and the fence under
-/// unique constraints; [confirm](Reservation::confirm). A place that is not confirmed comes back when
-/// its reservation is dropped, or when the lease of its client that is gone has ended; it goes to the
-/// first who waits.
+/// unique constraints; [confirm](Reservation::confirm). A place that is not confirmed comes back
+/// when its reservation is dropped, or when the lease of its client that is gone has ended; it goes
+/// to the first who waits.
 ///
-/// Rows are as durable as the server is told to be (`appendonly yes`), and stay until somebody
+/// Rows are as durable as the server is set up to be (`appendonly yes`), and stay until somebody
 /// deletes their keys.
 ///
 /// # Examples
@@ -72,13 +73,13 @@ pub struct Admitted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdmissionInfo {
-    /// So many places there are.
+    /// How many places there are.
     pub limit: u64,
-    /// So many rows are written.
+    /// How many rows are written.
     pub admitted: u64,
-    /// So many places are reserved.
+    /// How many places are reserved.
     pub reserved: u64,
-    /// So many requests wait for one.
+    /// How many requests wait for one.
     pub waiting: u64,
     /// Is nobody let in any more, but for those who have a place reserved?
     pub closed: bool,
@@ -220,9 +221,9 @@ impl Admission {
         })
     }
 
-    /// Rows in the order in which they were written, without the first ones, so many; 1,000 at most
-    /// come at once. A row that was there once is there again in the same place of the order, so
-    /// pages miss none.
+    /// Rows in the order in which they were written, without the first `from`, and `most` of them;
+    /// 1,000 at most come at once. A row that was there once is there again in the same place of
+    /// the order, so pages miss none.
     ///
     /// # Examples
     /// ```

@@ -1,6 +1,7 @@
 //! What a client has yet to tell its store, and who waits for that.
 //!
-//! - B1: a task that tells the store of an end is counted from before it is spawned until it is over.
+//! - B1: a task that tells the store of an end is counted from before it is spawned until it is
+//!   over.
 //! - B2: the last handle of a client that a program drops waits until nothing is counted, for
 //!   [`AT_THE_END`] at most. So what is given back as `main` ends reaches the store.
 //! - B3: tasks of the client's thread have no handle: what they make gets one as it is handed out.
@@ -115,7 +116,7 @@ impl Drop for Last {
 #[derive(Clone)]
 pub(crate) struct Owned {
     client: Arc<Client>,
-    /// After the client: what that has is told before.
+    /// After the client: what that has yet to say is said before.
     pub(crate) handles: Handles,
 }
 

@@ -39,7 +39,7 @@ use crate::step::{Notice, Standing, Token};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Desk {
-    /// So many places there are. 0: nobody has said it.
+    /// How many places there are. 0: nobody has said it.
     pub(crate) limit: u64,
     closed: bool,
     /// The last entry's number.
@@ -241,7 +241,7 @@ impl Desk {
                     return DeskAnswer::Pending { place: None };
                 }
                 State::Queued { .. } => {
-                    // Whoever had that seat is gone.
+                    // The request that had that seat is gone.
                     self.entries.remove(applicant);
                     self.queue.retain(|other| other != applicant);
                 }

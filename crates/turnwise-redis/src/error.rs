@@ -193,7 +193,7 @@ impl From<StoreError> for ConnectError {
 }
 
 /// Why a lock was not acquired, or a tick not attended: nothing is held, and never will be by this
-/// call. If the store cannot be told so, it is free again when its lease is over.
+/// call. If the store does not hear so, it is free again when its lease is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LockError {

@@ -1,10 +1,10 @@
 //! A store in a file of this machine.
 //!
-//! The file is a database of SQLite's, with a log of steps: each with its moment. The machines are the
-//! steps' only reader, so a process that has read the log has all objects, as every other process has
-//! that has read as far. A step is written in a transaction which first reads what others have
-//! written: so all processes agree on the order. Now and then the objects themselves are written
-//! down, and the log before is forgotten.
+//! The file is a database of SQLite's, with a log of steps: each with its moment. The machines are
+//! the steps' only reader, so a process that has read the log has all objects, as every other
+//! process has that has read as far. A step is written in a transaction which first reads what
+//! others have written: so all processes agree on the order. Now and then the objects themselves
+//! are written down, and the log before is forgotten.
 //!
 //! - F1: an answer is given after the transaction is on the disk (`synchronous = FULL`).
 //! - F2: steps that come while one is written are written together: one transaction, one `fsync`.
@@ -43,7 +43,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// processes on one machine, or of one that is to find everything again. Clones are the same store.
 ///
 /// What was answered is on the disk. Each process keeps all objects in memory, too, and one thread,
-/// which ends with the last clone. Several processes may have the file at a time; not over a network.
+/// which ends with the last clone. Several processes may have the file at a time; not over a
+/// network.
 ///
 /// # Examples
 /// ```
@@ -277,7 +278,7 @@ impl Log {
             for op in ops {
                 let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
                 let now = now.unwrap_or_default().as_micros();
-                // It never goes back, whoever has written before.
+                // It never goes back, whatever process has written before.
                 *at = u64::try_from(now).unwrap_or(u64::MAX).max(*at);
                 *seq += 1;
                 insert.execute(params![*seq, at.cast_signed(), postcard::to_stdvec(op)?])?;

@@ -1,7 +1,7 @@
 //! Fair locks by name, for programs on several machines.
 //!
 //! A request takes a place in the store's queue, in the order in which requests come to the store.
-//! Whoever lets go grants the lock to the first one there, in the same step; a notice wakes it. Its
+//! A release grants the lock to the first one there, in the same step; a notice wakes it. Its
 //! place is kept as long as its client refreshes it, so a client that is gone holds up the others
 //! for as long as its place is kept, once.
 
@@ -65,7 +65,7 @@ pub struct LockInfo {
     pub remaining: Duration,
     /// The last hold's number, if there was one.
     pub fence: Option<Fence>,
-    /// So many wait.
+    /// How many wait.
     pub waiting: u64,
 }
 
@@ -145,7 +145,7 @@ impl Locks {
         }
     }
 
-    /// Takes a lock away from whoever holds it: the next is let in, the holder learns of it. False:
+    /// Takes a lock away from its holder: the next is let in, the holder learns of it. False:
     /// nobody holds it.
     pub fn force_release(&self, name: &str) -> Reply<Result<bool, LockError>> {
         self.once(name, Step::Force { place: 1 }, |answer| answer == Answer::Forced(true))
@@ -373,7 +373,7 @@ impl Hold {
 
     pub(crate) fn lose(&self) {
         self.lost.store(true, Relaxed);
-        // Whoever waits for that looks.
+        // Those that wait for it look.
         self.until.send_modify(|until| *until = (*until).min(Instant::now()));
     }
 

@@ -9,9 +9,9 @@
 //!         is over
 //! ```
 //!
-//! The word of a mailbox in a process counts messages, and whoever moves it from 0 to 1 drains.
-//! Here the drainer's lease is that word: the step that finds the mailbox empty lets go of it, so
-//! there is no moment between the two in which a message could be left to nobody.
+//! The word of a mailbox in a process counts messages, and the sender that moves it from 0 to 1
+//! drains. Here the drainer's lease is that word: the step that finds the mailbox empty lets go of
+//! it, so there is no moment between the two in which a message could be left to nobody.
 //!
 //! - M1: at most one request drains a mailbox. Only the drainer removes messages, by naming them.
 //! - M2: the state, the removal of the messages that made it, and their outcomes are written in one

@@ -39,17 +39,17 @@ use crate::store::Store;
 
 /// Locks by a majority of three, five or seven independent servers. Clones are the same client.
 ///
-/// **Most programs are better served by one server**, [`Remote`], and resources that compare fences:
-/// it is fair, nobody polls, and it costs a third. A majority is for those whose locks have to be
-/// had while a server is down, and who cannot wait until it is back. It is none for those who want
-/// "more certain" locks: what has to be right compares fences, here as there.
+/// **Most programs are better served by one server**, [`Remote`], and resources that compare
+/// fences: it is fair, nobody polls, and it costs a third. A majority is for those whose locks have
+/// to be had while a server is down, and who cannot wait until it is back. It is none for those who
+/// want "more certain" locks: what has to be right compares fences, here as there.
 ///
 /// A hold needs a majority that grants it, and then one that writes its fence down. Fences of holds
 /// increase strictly, also if clocks lie: a hold that was asked for after another one was held has
 /// the greater one. That nobody holds beside another needs clocks that run alike, to a hundredth.
 ///
-/// It is not fair. Whoever finds the lock held tries again, after a while that differs. A hold is
-/// lost when no majority renews it.
+/// It is not fair. A request that finds the lock held is repeated, after a while that differs. A
+/// hold is lost when no majority renews it.
 ///
 /// Servers are no replicas of each other. **One that has lost what it kept must stay away** for as
 /// long as the longest lease: see [`MajorityBuilder::quarantine`].
@@ -87,12 +87,12 @@ pub struct MajorityBuilder {
 pub enum MajorityError {
     /// Fewer than three nodes: none of them may fail.
     TooFew {
-        /// So many there are.
+        /// How many there are.
         nodes: usize,
     },
     /// An even number: one node less bears as many failures.
     Even {
-        /// So many there are.
+        /// How many there are.
         nodes: usize,
     },
     /// Two nodes are the same: it would vote twice.
@@ -117,15 +117,15 @@ pub enum MajorityError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Votes {
-    /// So many nodes there are.
+    /// How many nodes there are.
     pub nodes: usize,
-    /// So many said yes.
+    /// How many said yes.
     pub granted: usize,
-    /// So many said that somebody else holds it.
+    /// How many said that somebody else holds it.
     pub held: usize,
-    /// So many stay [away](MajorityBuilder::quarantine).
+    /// How many stay [away](MajorityBuilder::quarantine).
     pub away: usize,
-    /// So many had not answered when the vote was over.
+    /// How many had not answered when the vote was over.
     pub silent: usize,
     /// Nodes that failed, by their numbers from 0 on.
     pub failed: Vec<(usize, StoreError)>,
@@ -188,13 +188,13 @@ impl Majority {
         Majority::builder().connect(urls)
     }
 
-    /// A client of so many stores of its own in this process's memory: to try it.
+    /// A client of several stores of its own in this process's memory: to try it.
     ///
     /// # Errors
     /// [`MajorityError::TooFew`], [`MajorityError::Even`]; [`MajorityError::Client`], if the
     /// operating system has no thread left.
     pub fn in_memory(nodes: usize) -> Result<Self, MajorityError> {
-        // Before so many are made.
+        // Before as many are made.
         is_odd(nodes)?;
         let store = |_| Arc::new(MemoryStore::new()) as Arc<dyn Store>;
         Majority::builder().over((0..nodes).map(store))
@@ -212,8 +212,8 @@ impl Majority {
         self.lock_within(name, Limits::NONE)
     }
 
-    /// A lock, by one attempt. [`LockError::Busy`] may also mean that several clients tried at once,
-    /// and none had a majority.
+    /// A lock, by one attempt. [`LockError::Busy`] may also mean that several clients tried at
+    /// once, and none had a majority.
     pub fn try_lock(&self, name: &str) -> Acquire<MajorityGuard> {
         self.lock_within(name, Duration::ZERO)
     }
@@ -301,13 +301,13 @@ impl MajorityBuilder {
         self
     }
 
-    /// A server that was started less than this ago does not vote, for it may have forgotten what it
-    /// granted. It is the lease, if this is not called. It has to be the longest lease that any
+    /// A server that was started less than this ago does not vote, for it may have forgotten what
+    /// it granted. It is the lease, if this is not called. It has to be the longest lease that any
     /// client asks for, on all clients.
     ///
     /// Zero switches it off: right if servers write each step to their disks before they answer
-    /// (`appendfsync always`), or if whoever starts them waits. What started when is taken from
-    /// `INFO server`; if a server does not permit that, whoever starts it has to wait.
+    /// (`appendfsync always`), or if their operator waits before a start. What started when is
+    /// taken from `INFO server`; if a server does not permit that, its operator has to wait.
     ///
     /// # Examples
     /// ```
@@ -470,7 +470,7 @@ enum Vote {
 struct Asking {
     shared: Arc<Shared>,
     key: String,
-    /// So many requests may be on their way to each node.
+    /// How many requests may be on their way to each node.
     under_way: Arc<[AtomicU32]>,
 }
 
@@ -727,7 +727,7 @@ impl Held {
 
     fn lose(&self) {
         self.lost.store(true, Relaxed);
-        // Whoever waits for that looks.
+        // Those that wait for it look.
         self.until.send_modify(|until| *until = (*until).min(Instant::now()));
     }
 }
@@ -830,8 +830,8 @@ impl MajorityGuard {
     }
 
     /// Lets go on all nodes, and tells whether it was held until then: the answer comes when a
-    /// majority has answered. Those that do not answer are told until they do, or by the client's
-    /// patience.
+    /// majority has answered. Those that do not answer are asked again until they do, or by the
+    /// client's patience.
     pub fn release(mut self) -> Reply<Result<(), ReleaseError>> {
         let (promise, reply) = promise();
         if let Some(held) = self.held.take() {

@@ -106,7 +106,7 @@ impl fmt::Debug for MemoryStore {
     }
 }
 
-/// Who is told of each notice, of those that listen here.
+/// Each notice, with the one that gets it of those that listen here.
 pub(crate) fn told(
     sinks: &HashMap<String, NoticeSink>,
     notices: Vec<Notice>,

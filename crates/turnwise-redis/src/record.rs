@@ -22,7 +22,7 @@
 //! - L4: a request that was left for good is never granted again, however late its messages come.
 //! - L5: a tick's number is written down before its run begins, and never goes back.
 //! - L6: each step says how many places there are. As long as anybody holds one, or waits, all say
-//!   the same of one object, and a client that does not is told.
+//!   the same of one object, and a client that does not is refused.
 //! - L7: a lease is never cut short but by its end, `Leave` or `Force`: of several that one request
 //!   has asked for, the one that ends last counts.
 

@@ -26,7 +26,7 @@ pub enum AdmissionError {
     NoPlaces,
     /// It would have more than 1,000,000,000 places.
     TooMany {
-        /// So many were asked for.
+        /// How many were asked for.
         limit: u64,
     },
 }
@@ -52,7 +52,7 @@ impl Error for AdmissionError {}
 pub enum Refused {
     /// As many are in as may be, or it was closed: now and for good.
     Closed {
-        /// So many places there were.
+        /// How many places there were.
         limit: u64,
     },
     /// This applicant is in, by another request.

@@ -42,7 +42,7 @@ use crate::ticket::Tickets;
 /// It has a number that no other client has, and a thread of its own, which ends when the last
 /// clone, and the last guard, are dropped.
 ///
-/// The last of them to be dropped waits until the store has been told of all that was given back,
+/// The last of them to be dropped waits until the store knows of all that was given back,
 /// for 200 ms at most: so a lock whose guard is dropped as `main` ends is free. A program that ends
 /// by [`std::process::exit`], or that keeps its client in a `static`, drops nothing: it calls
 /// [`flush`](Self::flush).
@@ -144,7 +144,7 @@ impl Remote {
         Admission::new(self.client.clone(), name, limit)
     }
 
-    /// Waits until the store has been told of all that was given back before: guards that were
+    /// Waits until the store knows of all that was given back before: guards that were
     /// dropped, requests that were given up. May block, for `limit` at most. False: something is
     /// not told yet.
     ///

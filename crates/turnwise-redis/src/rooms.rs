@@ -20,7 +20,7 @@ use crate::step::{Answer, Notice, Op, Standing, Step, Token};
 pub(crate) struct Seat {
     pub(crate) client: Arc<Client>,
     pub(crate) key: String,
-    /// So many may hold at once.
+    /// How many may hold at once.
     places: u32,
     pub(crate) token: Token,
     /// The store knows the token, perhaps.
@@ -207,7 +207,7 @@ impl Drop for Seat {
             let client = self.client.clone();
             self.client.spawn(async move {
                 let until = client.patience();
-                // If it cannot be told, the place or the lease runs out by itself.
+                // If the store does not hear it, the place or the lease runs out by itself.
                 let _ = client.call(&op, until).await;
             });
         }

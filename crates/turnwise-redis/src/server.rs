@@ -113,8 +113,8 @@ impl RedisStore {
         })
     }
 
-    /// A record of a lock, of slots or of a job outlives its last use by so long: ten minutes, if this
-    /// is not called, and at least.
+    /// A record of a lock, of slots or of a job outlives its last use by so long: ten minutes, if
+    /// this is not called, and at least.
     pub fn remember(mut self, time: Duration) -> Self {
         self.scripts.kept = time.max(REMEMBERED);
         self
@@ -135,7 +135,7 @@ impl RedisStore {
         *slot = Some(link.clone());
         drop(slot);
         *self.failing.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        // What was told in between was told to nobody.
+        // Nobody has heard the notices in between.
         self.listeners.all().into_iter().for_each(|(_, sink)| sink(Notice::LookAgain));
         Ok(link)
     }

@@ -26,7 +26,7 @@ pub enum SlotsError {
     NoPlaces,
     /// It would have more than 1,024 places.
     TooMany {
-        /// So many were asked for.
+        /// How many were asked for.
         places: u32,
     },
 }
@@ -78,9 +78,9 @@ pub struct Slots {
 pub struct SlotsInfo {
     /// The places that are held.
     pub held: Vec<u32>,
-    /// So many are free.
+    /// How many are free.
     pub free: u32,
-    /// So many requests wait.
+    /// How many requests wait.
     pub waiting: u64,
 }
 
@@ -111,7 +111,7 @@ impl Slots {
         Acquire::guard(&self.client, async move { acquire(seat, name, wanted).await })
     }
 
-    /// Takes a place away from whoever holds it: the next is let in, the holder learns of it.
+    /// Takes a place away from its holder: the next is let in, the holder learns of it.
     /// False: nobody holds it.
     pub fn force_release(&self, place: u32) -> Reply<Result<bool, LockError>> {
         self.once(Step::Force { place }, |answer| answer == Answer::Forced(true))

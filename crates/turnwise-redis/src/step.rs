@@ -61,7 +61,7 @@ impl fmt::Debug for Token {
 pub struct Op {
     /// The object's key.
     pub key: String,
-    /// So many may hold it at once, each a place of its own: one, if it is a lock.
+    /// How many may hold it at once, each a place of its own: one, if it is a lock.
     pub places: u32,
     /// Fences that this step gives are greater than this: 0, unless the client has a floor.
     pub above: u64,
@@ -122,7 +122,7 @@ pub enum Step {
         /// Requests of this token may be on their way yet. They are refused when they come.
         late: bool,
     },
-    /// Takes a place away from whoever holds it.
+    /// Takes a place away from its holder.
     Force {
         /// The place, from 1 on.
         place: u32,
@@ -191,7 +191,7 @@ pub enum Answer {
     },
     /// To `Acquire`: it has a seat in the queue.
     Queued {
-        /// So many are before it there.
+        /// How many are before it there.
         ahead: u64,
         /// So long the first lease lasts that ends, if it is not renewed.
         busy: Duration,
@@ -228,7 +228,7 @@ pub enum Answer {
         holders: Vec<(u32, Token, Duration)>,
         /// The number of the last hold. 0: there was none.
         fence: u64,
-        /// So many wait.
+        /// How many wait.
         waiting: u64,
     },
     /// To `Attend`: the tick is its.
@@ -280,6 +280,6 @@ pub enum Notice {
     Granted(Token),
     /// Its place was taken away from this one.
     Lost(Token),
-    /// Notices may have been lost: whoever waits looks again.
+    /// Notices may have been lost: all that wait look again.
     LookAgain,
 }

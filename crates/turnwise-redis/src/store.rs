@@ -32,13 +32,14 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// No notices go to this client any more.
     fn forget(&self, client: &str);
 
-    /// Which life of the store it is that answers, if that can be told: as of the last answer.
+    /// Which life of the store it is that answers, if that is known: as of the last answer.
     fn life(&self) -> Option<Life> {
         None
     }
 }
 
-/// From its start to its end, a store keeps what it is told; from one life to the next it may forget.
+/// From its start to its end, a store keeps what was written; from one life to the next it may
+/// forget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Life {
     /// No other life of any store is called so.

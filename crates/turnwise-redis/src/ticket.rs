@@ -1,8 +1,8 @@
 //! What a client keeps of its requests for places of admissions.
 //!
-//! - T1: a request has one ticket, which all that work for it share. The last one that lets go of it
-//!   tells the store, once; so nothing is reserved that nobody has here, and nobody waits twice.
-//! - T2: who is told "not in" is not in: copies of its request that may be on their way are refused
+//! - T1: a request has one ticket, which all that work for it share. The last one that lets go of
+//!   it tells the store, once; so nothing is reserved that nobody has here, and nobody waits twice.
+//! - T2: the answer "not in" is certain: copies of its request that may be on their way are refused
 //!   by the store before the answer is given.
 
 use std::collections::{HashMap, HashSet};
@@ -135,7 +135,7 @@ impl Ticket {
         (DeskAct::Cancel { claim: self.claim.clone(), late }, late)
     }
 
-    /// The store has nothing to be told any more.
+    /// There is nothing to say to the store any more.
     pub(crate) fn is_over(&self) {
         *self.phase() = Phase::Plain;
         self.sent.store(false, Relaxed);
@@ -209,15 +209,15 @@ impl Drop for Ticket {
         if self.sent.swap(false, Relaxed) {
             let (client, op) = (self.client.clone(), self.desk.op(self.cancel().0));
             self.client.spawn(async move {
-                // If it cannot be told, the seat or the lease runs out by itself.
+                // If the store does not hear it, the seat or the lease runs out by itself.
                 let _ = client.call(&op, client.patience()).await;
             });
         }
     }
 }
 
-/// Keeps the seats and the reservations that a client has at an admission, by one step for all, until
-/// there are none.
+/// Keeps the seats and the reservations that a client has at an admission, by one step for all,
+/// until there are none.
 async fn keep(client: Weak<Client>, desk: DeskKey, mut busy: Duration) {
     loop {
         let Some(strong) = client.upgrade() else { return };

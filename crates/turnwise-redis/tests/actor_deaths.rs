@@ -148,7 +148,7 @@ impl Case {
         self.tellers.push(Teller::start(&self.url, &name, &self.file, self.tell.clone()));
     }
 
-    /// All are dead: what was told is handled once, in whatever order the senders were.
+    /// All are dead: what was stored is handled once, in whatever order the senders were.
     fn close(self) {
         drop(self.tellers);
         drop(self.tell);
@@ -221,7 +221,7 @@ fn processes_are_killed() {
     kill_some(server.url(), "killed");
 }
 
-/// The file is written by those that are killed: what was told is on the disk.
+/// Those that are killed write the file: what was answered is on the disk.
 #[cfg(feature = "sqlite")]
 #[test]
 fn processes_that_write_a_file_are_killed() {
@@ -246,7 +246,7 @@ fn processes_are_stopped() {
     case.close();
 }
 
-/// The server writes each step down before it answers: what was told survives it.
+/// The server writes each step down before it answers: what was answered survives it.
 #[test]
 fn servers_are_killed() {
     let mut server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);

@@ -36,7 +36,7 @@ fn desks(clients: &[Remote], name: &str, limit: u64) -> Vec<Admission> {
 }
 
 contract! {
-    /// Whoever applies how often: as many rows as places, one each, and everybody is answered.
+    /// However often each applies: as many rows as places, one each, and everybody is answered.
     fn exactly_the_limit(world) {
         let clients = world.clients(3);
         for (limit, applicants) in [(4, 7), (5, 2), (15, 100)] {
@@ -331,7 +331,7 @@ fn memory_is_full() {
     assert_eq!(rows(&desk).len(), 1);
 }
 
-/// A server that writes each step down has every row that anybody was told of.
+/// A server that writes each step down has every row that was answered.
 #[test]
 fn rows_outlive_the_power_failure() {
     let always = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"];

@@ -4,9 +4,9 @@
 //! The machine is the store's own source. What is checked in each state:
 //!
 //! - never more rows and reservations than places, and each in a place of its own;
-//! - who was told "in" has exactly one row, in that place; who was told "not in" has none;
+//! - the answer "in" has exactly one row, in that place; the answer "not in" has none;
 //! - no reservation becomes a row after its lease, and fences increase;
-//! - whoever asks is decided when it looks again, and no place is lost for good.
+//! - a request is decided when it looks again, and no place is lost for good.
 
 #[path = "../src/desk.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the crate")]
@@ -39,16 +39,16 @@ enum Phase {
         fence: u64,
         until: u64,
     },
-    /// It has been told that it is in.
+    /// Its answer is that it is in.
     In {
         place: u64,
         fence: u64,
     },
-    /// Its reservation was over: it has been told that it is not in.
+    /// Its reservation was over: its answer is that it is not in.
     Lost,
     /// It gives up, and does not know yet what has come of it.
     Leaves,
-    /// It has been told that it is not in.
+    /// Its answer is that it is not in.
     Out,
     /// It is gone without a word.
     Dead,
@@ -392,7 +392,7 @@ impl World {
         let known = before.rows().iter().any(|row| row.fence == fence)
             || before.clients.iter().any(|client| match client.phase {
                 Phase::Holds { fence: has, .. } | Phase::In { fence: has, .. } => has == fence,
-                // It may have been told so, and the answer was lost.
+                // That may have been the answer, which was lost.
                 _ => client.late || client.phase == Phase::Asks,
             });
         match fence <= before.newest && !known {
@@ -401,7 +401,7 @@ impl World {
         }
     }
 
-    /// Whoever asks, and looks again as time goes on, is decided.
+    /// A request that looks again as time goes on is decided.
     fn is_decided(&self, fault: Fault, roles: &[Role]) -> Result<(), String> {
         for (client, it) in self.clients.iter().enumerate() {
             if it.phase != Phase::Asks {

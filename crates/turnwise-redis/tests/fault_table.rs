@@ -56,7 +56,7 @@ fn killed_after(
     let back = began.elapsed();
     println!("{what}: up after {up:.0?}, answers after {back:.0?}; held: {kept:?}");
 
-    // Whoever is forgotten learns it when it lets go; and fences go on above the old ones.
+    // A holder that is forgotten learns it when it lets go; and fences go on above the old ones.
     for (guard, kept) in [early, late].into_iter().zip(kept) {
         let fence = guard.fence();
         let expected = if kept { Ok(()) } else { Err(ReleaseError::Lost(fence)) };
@@ -96,7 +96,7 @@ fn a_server_that_appends_each_second_is_killed() {
     };
     let kept = killed_after("AOF everysec, written", &options, |_| (), written);
     assert_eq!(kept, [true, true]);
-    // What was acknowledged just before is kept or lost; both are told as they are.
+    // What was acknowledged just before is kept or lost; both are printed as they are.
     let [early, _] = killed("AOF everysec, at once", &options, written);
     assert!(early);
 }
@@ -137,7 +137,8 @@ fn a_stale_replica_takes_over() {
 /// A server whose clock is what a file says.
 fn with_a_clock(file: &Path) -> Server {
     let folders = ["x86_64-linux-gnu", "aarch64-linux-gnu"];
-    // The server's own allocator asks for the time before that can be faked: another one comes first.
+    // The server's own allocator asks for the time before that can be faked: another one comes
+    // first.
     let libraries = folders.map(|folder| {
         [
             format!("/usr/lib/{folder}/libc_malloc_debug.so.0"),

@@ -194,7 +194,7 @@ fn one_server_is_stopped() {
     assert!(!held.is_lost());
     held.release().wait().unwrap().unwrap();
     servers[0].signal(SIGCONT);
-    // It is told late what was given back.
+    // It hears late what was given back.
     let last = |server: &Server| server.ask("HGET test:{majority:b} t1");
     until("nobody holds it there", || matches!(&*last(&servers[0]), "$0" | "$-1"));
     drop(majority.lock("b").wait().unwrap());

@@ -21,13 +21,13 @@
 //! | M1   | Clocks that run alike: nobody holds beside another.                                 |
 //! | W1   | A fenced resource takes no write of an earlier hold after one of a later.           |
 //!
-//! Why F1 to F3 hold whatever clocks say: two majorities share a node. There the earlier one's fence
-//! was written down before the later one was granted, so that was granted a greater one; or the
-//! earlier one's token held there no more when its confirmation came, and it was refused.
+//! Why F1 to F3 hold whatever clocks say: two majorities share a node. There the earlier one's
+//! fence was written down before the later one was granted, so that was granted a greater one; or
+//! the earlier one's token held there no more when its confirmation came, and it was refused.
 //!
-//! F4 and M1 need clocks: if one node's lease ends early, another client may hold while the first one
-//! believes that it does, or is about to. That is why a resource compares fences. And a node that
-//! has forgotten knows no fence but its clock's: after it has stayed away for a lease that is
+//! F4 and M1 need clocks: if one node's lease ends early, another client may hold while the first
+//! one believes that it does, or is about to. That is why a resource compares fences. And a node
+//! that has forgotten knows no fence but its clock's: after it has stayed away for a lease that is
 //! greater than all, if clocks are not further apart than a lease.
 
 #[path = "../src/record.rs"]
@@ -68,9 +68,9 @@ enum Planted {
     Nothing,
     /// The greatest fence of the first round is the hold's.
     OneRound,
-    /// A node confirms whoever asks.
+    /// A node confirms any request.
     NoCheck,
-    /// A node confirms by the fence alone, whoever holds.
+    /// A node confirms by the fence alone, whatever request holds.
     NoToken,
     /// A node confirms by the token alone, although a late copy began another hold of it.
     NoFence,
@@ -441,7 +441,7 @@ impl World {
         if kind == CONFIRM {
             let planted = setting.planted;
             if planted == Planted::NoFence && said == Said::No {
-                // Whatever fence it was granted there, it is told yes.
+                // Whatever fence it was granted there, the answer is yes.
                 let (_, asks) = table.step(at.record, clock, client, CONFIRM, u8::MAX);
                 said = asks;
             }
@@ -526,7 +526,7 @@ impl World {
     }
 }
 
-/// So many states were looked at, or what is wrong.
+/// How many states were looked at, or what is wrong.
 fn search(setting: &Setting) -> Result<usize, String> {
     let mut table = Table::default();
     let first = World::first(setting, &mut table);

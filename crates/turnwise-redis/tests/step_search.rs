@@ -3,7 +3,7 @@
 //!
 //! The machine is the store's own source. What is checked in each state: nobody holds beside
 //! another whose lease lasts, fences increase, what was given up is never granted again, and
-//! whoever waits and looks again is let in.
+//! a request that waits and looks again is let in.
 
 #[path = "../src/record.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the crate")]
@@ -58,7 +58,7 @@ struct World {
     late: BTreeSet<(usize, Message)>,
     /// The greatest fence that was granted.
     newest: u64,
-    /// So many clients there are.
+    /// How many clients there are.
     clients: usize,
     /// Faults there may still be.
     faults: u8,
@@ -230,7 +230,7 @@ impl World {
         Ok(())
     }
 
-    /// Whoever asks, and looks again as time goes on, is let in.
+    /// A request that looks again as time goes on is let in.
     fn ends_well(&self, fault: Fault) -> Result<(), String> {
         let Some(client) = self.phases.iter().position(|phase| *phase == Phase::Asks) else {
             return Ok(());

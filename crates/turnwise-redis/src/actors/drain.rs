@@ -250,7 +250,7 @@ impl Drop for Held {
 /// Lets go of a mailbox of which nothing was begun; late claims by the request are refused.
 pub(super) async fn abandon(client: &Arc<Client>, shard: &Shard, actor: String, token: Token) {
     let act = MailboxAct::Abandon { actor, token };
-    // If it cannot be told, the lease runs out by itself.
+    // If the store does not hear it, the lease runs out by itself.
     let _ = shard.step(client, act, client.patience()).await;
 }
 
@@ -406,8 +406,8 @@ where
     }
 }
 
-/// Claims a mailbox again after this time, if the program has the client by then. None: it has not, or
-/// the mailbox is somebody else's.
+/// Claims a mailbox again after this time, if the program has the client by then. None: it has not,
+/// or the mailbox is somebody else's.
 async fn claim_later<S>(
     client: Arc<Client>,
     kind: &Arc<Kind<S>>,

@@ -253,8 +253,8 @@ where
     /// too, if the process dies in which it was made. What has failed as often is a [dead
     /// letter](crate::Actors::dead_letters).
     ///
-    /// With one attempt a handler begins at most once, whoever is killed when; with more, at least
-    /// once. The stored state sees a message once in either case.
+    /// With one attempt a handler begins at most once, whatever process is killed when; with more,
+    /// at least once. The stored state sees a message once in either case.
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.settings.attempts = attempts;
         self

@@ -1,4 +1,4 @@
-//! Workers: they drain what is due, whoever has left it.
+//! Workers: they drain what is due.
 
 use std::fmt;
 use std::sync::Arc;

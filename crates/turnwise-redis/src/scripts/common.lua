@@ -9,7 +9,7 @@
 --            KEYS[1]:b    places that have come back, by their numbers
 -- KEYS[2]  queue, a sorted set: TOKEN by its ticket. Without k it is empty
 -- ARGV[1]  channels of notices begin so; a client's number follows
--- ARGV[2]  so many places there are, as this client has it
+-- ARGV[2]  how many places there are, as this client has it
 -- ARGV[3]  so long a record outlives its holds, its queue and its ticks (ms)
 -- ARGV[4]  fences that are given are greater than this
 --

@@ -10,7 +10,7 @@ use crate::step::{Claim, DeskAct, DeskAnswer, DeskRow, DeskSeen, DeskStep, Stand
 
 pub(super) const COMMON: &str = include_str!("desk_common.lua");
 
-/// Whoever has a place reserved may confirm also when memory is short: places are counted.
+/// A place that is reserved is confirmed also when memory is short: places are counted.
 pub(super) const SOURCES: [(&str, &str); 7] = [
     (NEEDS_MEMORY, include_str!("desk_take.lua")),
     (NEEDS_NONE, include_str!("desk_keep.lua")),

@@ -9,7 +9,7 @@
 -- KEYS[6]  who is in, a list in the order of the rows
 -- KEYS[7]  rows, a hash by applicant
 -- ARGV[1]  channels of notices begin so; a client's number follows
--- ARGV[2]  so many places there are
+-- ARGV[2]  how many places there are
 --
 -- Times are microseconds on this server's clock. Nothing here expires: a row is for good.
 local K, E, Q, U, B, W, D = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]

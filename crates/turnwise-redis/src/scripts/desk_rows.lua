@@ -1,6 +1,6 @@
 -- Rows, in the order in which they were written.
 --
--- ARGV[3]  not the first ones, so many   ARGV[4]  so many at most
+-- ARGV[3]  how many of the first ones are left out   ARGV[4]  how many at most
 --
 -- {0, (place, fence, applicant, row)...}
 local answer, from, most = {0}, tonumber(ARGV[3]), tonumber(ARGV[4])

@@ -31,7 +31,7 @@ if e then
   elseif e.alive > now then
     return {6}
   else
-    -- Whoever had that seat is gone.
+    -- The request that had that seat is gone.
     redis.call('HDEL', E, applicant)
     redis.call('ZREM', Q, applicant)
   end

@@ -1,4 +1,4 @@
--- Takes a place away from whoever holds it.
+-- Takes a place away from its holder.
 --
 -- ARGV[5]  place
 --

@@ -14,7 +14,7 @@
 --            :x, :y      dead letters by LENGTH:ACTOR:MESSAGE, and their order
 --            :w          workers that wait, by the time until which they do
 -- ARGV[1]  channels of notices begin so; a client's number follows
--- ARGV[2]  so many shards there are
+-- ARGV[2]  how many shards there are
 --
 -- Times are microseconds on this server's clock; expiries, `keep`, are milliseconds.
 local T = string.sub(KEYS[1], 1, -3)

@@ -8,7 +8,7 @@ use super::{Standing, Token};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeskStep {
-    /// So many places there are, from 1 on. All steps of one admission say the same.
+    /// How many places there are, from 1 on. All steps of one admission say the same.
     pub limit: u64,
     /// What to do.
     pub act: DeskAct,
@@ -45,8 +45,8 @@ pub struct Claim {
 #[non_exhaustive]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub enum DeskAct {
-    /// Writes a row into the place that the request has reserved, or into one that is free; or takes
-    /// a seat in the queue.
+    /// Writes a row into the place that the request has reserved, or into one that is free; or
+    /// takes a seat in the queue.
     Admit {
         /// The request.
         claim: Claim,
@@ -95,9 +95,9 @@ pub enum DeskAct {
     Look,
     /// Reads rows.
     Rows {
-        /// Not those that were written first, so many.
+        /// How many of those that were written first are left out.
         from: u64,
-        /// So many at most.
+        /// As many at most.
         most: u32,
     },
 }
@@ -122,7 +122,7 @@ pub enum DeskAnswer {
     },
     /// The request has a seat in the queue: all places are taken, some of them are reserved only.
     Queued {
-        /// So many are before it there.
+        /// How many are before it there.
         ahead: u64,
         /// So long the first lease lasts that ends, if it is not kept.
         busy: Duration,
@@ -134,7 +134,7 @@ pub enum DeskAnswer {
     },
     /// There is no place, and never will be.
     Closed {
-        /// So many there were.
+        /// How many there were.
         limit: u64,
     },
     /// The applicant is in, by another request.
@@ -166,7 +166,7 @@ pub enum DeskAnswer {
     Rows(Vec<DeskRow>),
     /// The admission has another limit. Nothing was done.
     Differs {
-        /// So many places it has.
+        /// How many places it has.
         limit: u64,
     },
 }
@@ -174,15 +174,15 @@ pub enum DeskAnswer {
 /// What a look at an admission sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeskSeen {
-    /// So many places there are. 0: nobody has said it.
+    /// How many places there are. 0: nobody has said it.
     pub limit: u64,
     /// Is nobody let in any more?
     pub closed: bool,
-    /// So many rows are written.
+    /// How many rows are written.
     pub admitted: u64,
-    /// So many places are reserved.
+    /// How many places are reserved.
     pub reserved: u64,
-    /// So many wait.
+    /// How many wait.
     pub waiting: u64,
     /// The number of the last entry or reservation. 0: there was none.
     pub fence: u64,

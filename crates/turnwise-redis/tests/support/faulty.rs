@@ -47,7 +47,7 @@ impl Store for Faulty {
                     self.store.call(op).await?;
                     self.store.call(op).await
                 }
-                // It comes again, much later; whoever asked has asked anew meanwhile.
+                // It comes again, much later; the client has asked anew meanwhile.
                 3 => {
                     let (store, op) = (self.store.clone(), op.clone());
                     let late = Duration::from_millis(self.roll(40));

@@ -93,7 +93,7 @@ impl Server {
         self.try_ask(command).expect("the server answers")
     }
 
-    /// The lines of what it answers, so many.
+    /// The first lines of its answer, as many.
     pub fn all(&self, command: &str, lines: usize) -> Vec<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.write_all(format!("{command}\r\n").as_bytes()).unwrap();

@@ -40,7 +40,7 @@ pub(crate) fn options<O: Parser>() -> Result<O, ExitCode> {
 /// How a program ends that has printed what it had to.
 pub(crate) fn written(program: &str, printed: io::Result<()>) -> ExitCode {
     match printed {
-        // Whoever read the output has seen enough.
+        // The reader of the output has seen enough.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("{program}: {error}");
             ExitCode::FAILURE
@@ -97,8 +97,8 @@ const ON_ITS_WAY: Duration = Duration::from_millis(500);
 /// How a program ends that was asked to while it waits: 128 more than Ctrl-C.
 const INTERRUPTED: i32 = 130;
 
-/// Ends the program when it is asked to, unless it holds its lock: then the command is asked to end.
-/// Before the lock is asked for, so that one that was granted is given back.
+/// Ends the program when it is asked to, unless it holds its lock: then the command is asked to
+/// end. Before the lock is asked for, so that one that was granted is given back.
 pub(crate) fn end_when_asked() {
     let _ = ctrlc::set_handler(|| {
         ASKED.store(true, Relaxed);
@@ -114,8 +114,9 @@ pub(crate) fn end_when_asked() {
 /// What a supervisor finds its orders in: the program that has started it, and the grace.
 const SUPERVISED: &str = "TURNWISE_SUPERVISED";
 
-/// Runs the command, if this process is a supervisor: what stands between a program and its command,
-/// in a process group of their own. It ends the group if the program is gone, killed as it may be.
+/// Runs the command, if this process is a supervisor: what stands between a program and its
+/// command, in a process group of their own. It ends the group if the program is gone, killed as it
+/// may be.
 pub(crate) fn supervised(program: &str) -> Option<ExitCode> {
     let orders = std::env::var(SUPERVISED).ok()?;
     let (parent, grace) = orders.split_once(' ')?;
@@ -223,7 +224,8 @@ fn wait(
             }
             return Ok((status, true));
         }
-        // A terminal sends its Ctrl-C to both; whoever ends this program alone means the command.
+        // A terminal sends its Ctrl-C to both; a signal to this program alone is meant for the
+        // command.
         if ASKED.load(Relaxed) && !forwarded {
             forwarded = true;
             let _ = tell(Some(Signal::SIGTERM));

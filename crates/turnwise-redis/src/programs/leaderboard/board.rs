@@ -25,7 +25,7 @@ pub(crate) struct Score {
     pub(crate) millis: u64,
 }
 
-/// What a player is told.
+/// The answer to a player.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Standing {
     pub(crate) points: u64,

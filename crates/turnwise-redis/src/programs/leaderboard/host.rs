@@ -27,7 +27,7 @@ pub(crate) enum Told {
     Invoke(String),
 }
 
-/// The platform, as a host sees it: it is told something, and accepts it or not.
+/// The platform, as a host sees it: it accepts what it hears, or does not.
 pub(crate) type Tell = Arc<dyn Fn(Told) -> Result<(), String> + Send + Sync>;
 
 /// Does a job.
@@ -59,7 +59,7 @@ pub(crate) fn work(
     Ok(())
 }
 
-/// The platform of a process: it is told in lines, and answers in lines.
+/// The platform of a process: both speak in lines.
 pub(crate) fn by_lines() -> Tell {
     Arc::new(|told| {
         let line = match &told {

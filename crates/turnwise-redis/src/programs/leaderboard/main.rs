@@ -88,7 +88,7 @@ pub(crate) struct Options {
     #[cfg(feature = "sqlite")]
     #[arg(long, value_name = "PATH", conflicts_with = "memory")]
     file: Option<PathBuf>,
-    /// What a host is told: its board.
+    /// A host's board.
     #[arg(long, hide = true)]
     host: Option<String>,
     /// Its request, unless it is a bottom half.

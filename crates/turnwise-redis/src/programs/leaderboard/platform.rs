@@ -215,7 +215,7 @@ impl<'a> Platform<'a> {
             Some(Told::Invoke(_)) if host.doom == Some(Doom::HandsOver) => self.kill(number)?,
             Some(Told::Invoke(board)) => {
                 match &mut host.life {
-                    // One that has ended meanwhile is told by its end.
+                    // One that has ended meanwhile is noticed by its end.
                     Life::Process { stdin, .. } => drop(stdin.write_all(b"accepted\n")),
                     Life::Thread { accept, .. } => drop(accept.send(())),
                 }

@@ -1,4 +1,4 @@
-//! What was told, and whether the rows agree.
+//! The answers, and whether the rows agree with them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,17 +16,17 @@ use crate::failure::Failure;
 pub(crate) struct Known {
     pub(crate) ready: bool,
     pub(crate) reserved: bool,
-    /// So many requests have their answers.
+    /// How many requests have their answers.
     pub(crate) answered: u64,
     pub(crate) done: bool,
     pub(crate) ended: bool,
     pub(crate) killed: bool,
 }
 
-/// All that was told.
+/// All answers.
 pub(crate) struct Books {
     pub(crate) entrants: Vec<Known>,
-    /// Who was told to be in, and where.
+    /// Who is in by its answer, and where.
     places: BTreeMap<String, u64>,
     closed: u64,
     wrong: Vec<String>,

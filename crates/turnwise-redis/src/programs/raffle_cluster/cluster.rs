@@ -117,7 +117,7 @@ impl Cluster {
 impl Entrant {
     fn begin(&mut self) {
         match self {
-            // One that has ended meanwhile is told by its end.
+            // One that has ended meanwhile is noticed by its end.
             Entrant::Process(child) => {
                 let line = child.stdin.as_mut().map(|stdin| stdin.write_all(b"go\n"));
                 drop(line);

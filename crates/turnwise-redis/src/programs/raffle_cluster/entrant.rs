@@ -12,7 +12,7 @@ use crate::Options;
 use crate::common;
 use crate::failure::Failure;
 
-/// So many call at once.
+/// How many call at once.
 const CALLERS: usize = 8;
 
 /// What an entrant tells. Processes tell it in lines.
@@ -63,7 +63,7 @@ impl Told {
     }
 }
 
-/// A process of the cluster: it is told to start by a line, and tells by lines.
+/// A process of the cluster: a line starts it, and it answers by lines.
 pub(crate) fn process(options: &Options, raffle: &str, number: u32) -> Result<ExitCode, Failure> {
     let url = options.url.as_deref().unwrap_or_default();
     let remote = match options.builder().connect(url) {

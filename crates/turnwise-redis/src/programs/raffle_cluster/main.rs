@@ -1,7 +1,7 @@
 //! A raffle over many processes, some of which are killed: `raffle-cluster --seats 100`.
 //!
 //! Each process applies for many at once, half of them by a reservation first. Some are killed
-//! (`SIGKILL`) while they have a place reserved. In the end the books are compared: what was told,
+//! (`SIGKILL`) while they have a place reserved. In the end the books are compared: the answers,
 //! and what is written.
 
 #[path = "../common/mod.rs"]
@@ -33,7 +33,7 @@ use server::Server;
 ///
 /// Half of the requests reserve a seat first, and write their row later. A
 /// process that is to be killed is killed while it has a seat reserved, and
-/// others run. Then the rows are compared with what everybody was told.
+/// others run. Then the rows are compared with all answers.
 ///
 /// Without a URL it starts a server of its own (redis-server), and ends it.
 ///
@@ -42,16 +42,16 @@ use server::Server;
 #[derive(Clone, Parser)]
 #[command(name = "raffle-cluster", verbatim_doc_comment)]
 pub(crate) struct Options {
-    /// So many seats there are
+    /// How many seats there are
     #[arg(long, default_value = "100", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     seats: u64,
-    /// So many processes
+    /// How many processes
     #[arg(long, default_value = "12", value_parser = clap::value_parser!(u32).range(1..=200))]
     processes: u32,
-    /// So many requests of each, each for another applicant
+    /// How many requests of each, each for another applicant
     #[arg(long, default_value = "200", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     requests: u32,
-    /// So many of the processes are killed
+    /// How many of the processes are killed
     #[arg(long, default_value = "2")]
     kill: u32,
     /// From a reservation to its row
@@ -72,7 +72,7 @@ pub(crate) struct Options {
     /// Threads of this process, and no server
     #[arg(long)]
     memory: bool,
-    /// What a process of the cluster is told: its number.
+    /// The number of a process of the cluster.
     #[arg(long, hide = true)]
     entrant: Option<u32>,
     /// And that it is to be killed.
