@@ -102,8 +102,7 @@ impl Subject {
         Ok(Subject { kind, runtime, way })
     }
 
-    /// How many pairs of lock and unlock, each lock free; in several tasks, each with a lock of its
-    /// own.
+    /// Times pairs of lock and unlock, each lock free, in several tasks with a lock each.
     pub(crate) fn pairs(&self, pairs: u32, tasks: u32) -> Result<Duration, Failure> {
         let began = Instant::now();
         let tasks = (0..tasks).map(|task| self.some(task, pairs / tasks));

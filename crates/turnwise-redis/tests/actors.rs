@@ -541,6 +541,48 @@ fn one_attempt_is_at_most_once() {
     assert!(matches!(outcome, Outcome::Dead { .. }), "{outcome:?}");
 }
 
+/// Handlers run, and states are dropped, on the executor's threads, and not on the client's own one.
+#[test]
+fn states_are_dropped_on_executors() {
+    static ON_CLIENT: AtomicU32 = AtomicU32::new(0);
+    static DROPPED: AtomicU32 = AtomicU32::new(0);
+    #[derive(Default, Serialize, Deserialize)]
+    struct Watched(u64);
+    impl Drop for Watched {
+        fn drop(&mut self) {
+            let here = thread::current().name() == Some("turnwise-redis");
+            ON_CLIENT.fetch_add(u32::from(here), SeqCst);
+            DROPPED.fetch_add(1, SeqCst);
+        }
+    }
+    impl Handler<Add> for Watched {
+        type Reply = u64;
+        fn handle(&mut self, Add(n): Add, _: &mut Context<'_, Self>) -> u64 {
+            assert_ne!(n, 7, "it fails");
+            self.0 += n;
+            self.0
+        }
+    }
+    let remote = Remote::in_memory();
+    let pool = ThreadPool::new().unwrap();
+    for executor in [ThreadPool::global().clone(), pool.handle()] {
+        let kind = remote.actors::<Watched>("watched").message::<Add>("add").executor(executor);
+        let kind = kind.attempts(2).pause(Duration::from_millis(1)).open().unwrap();
+        for actor in ["a", "b"] {
+            let actor = kind.of(actor).unwrap();
+            for n in [1, 7, 2] {
+                let _ = actor.ask(Add(n)).wait();
+            }
+        }
+        let workers = kind.work(2);
+        assert!(kind.of("a").unwrap().ask(Add(3)).wait().is_ok());
+        workers.stop().wait().unwrap();
+    }
+    let _ = pool.shutdown_now();
+    until("states are dropped", || DROPPED.load(SeqCst) >= 12);
+    assert_eq!(ON_CLIENT.load(SeqCst), 0);
+}
+
 /// A program may end with a message just sent: it is stored, and what was begun is finished.
 #[test]
 fn what_was_told_is_drained_before_the_last_handle_goes() {
