@@ -5,6 +5,7 @@
 mod actors;
 mod admission;
 mod business;
+mod clean;
 mod desk;
 mod error;
 #[cfg(feature = "sqlite")]
@@ -32,6 +33,7 @@ pub use actors::{
     Fallible, MessageError, NoTime, Outcome, RemoteActor, Successor, Tell, Until, Workers,
 };
 pub use admission::{Admission, AdmissionInfo, Admitted, Reservation, Row};
+pub use clean::{CleanSlots, SlotJobError};
 pub use error::{ConnectError, Effect, LockError, Refusal, ReleaseError, StoreError};
 #[cfg(feature = "sqlite")]
 pub use file::FileStore;

@@ -599,12 +599,40 @@ impl Guard {
         match self.gives() {
             Some((hold, true)) => {
                 let client = hold.seat.client.clone();
-                client.spawn(release(hold, promise));
+                client.spawn(release(hold, None, promise));
             }
             Some((hold, false)) if hold.is_lost() => {
                 promise.keep(Err(ReleaseError::Lost(hold.fence)));
             }
             _ => promise.keep(Ok(())),
+        }
+        reply
+    }
+}
+
+impl Guard {
+    /// Begins a job in the place. True: one that has not ended has left it dirty.
+    pub(crate) fn begin(&self) -> Reply<Result<bool, LockError>> {
+        let (promise, reply) = promise();
+        let hold = self.hold().clone();
+        self.hold().seat.client.spawn(async move {
+            let op = hold.seat.op(Step::Begin { token: hold.seat.token.clone() });
+            let client = hold.seat.client.clone();
+            promise.keep(match client.call(&op, client.patience()).await.0 {
+                Ok(Answer::Begun { dirty }) => Ok(dirty),
+                Ok(_) => Err(LockError::Closed),
+                Err(error) => Err(error.into()),
+            });
+        });
+        reply
+    }
+
+    /// Ends the job, and lets go of the place: it is clean, or quarantined.
+    pub(crate) fn end(mut self, quarantine: bool) -> Reply<Result<(), ReleaseError>> {
+        let (promise, reply) = promise();
+        if let Some((hold, _)) = self.gives() {
+            let client = hold.seat.client.clone();
+            client.spawn(release(hold, Some(quarantine), promise));
         }
         reply
     }
@@ -616,10 +644,14 @@ impl Drop for Guard {
     }
 }
 
-async fn release(hold: Arc<Hold>, promise: Promise<Result<(), ReleaseError>>) {
+/// Lets go. After a job also said: is its place quarantined?
+async fn release(hold: Arc<Hold>, ends: Option<bool>, promise: Promise<Result<(), ReleaseError>>) {
     let (fence, was_lost) = (hold.fence, hold.is_lost());
     let lost = || Err(ReleaseError::Lost(fence));
-    let Some(op) = hold.seat.leaving() else { return promise.keep(lost()) };
+    let Some(mut op) = hold.seat.leaving() else { return promise.keep(lost()) };
+    if let (Some(quarantine), Step::Leave { token, late }) = (ends, &op.step) {
+        op.step = Step::End { token: token.clone(), quarantine, late: *late };
+    }
     let client = hold.seat.client.clone();
     // From now on nothing renews it.
     drop(hold);

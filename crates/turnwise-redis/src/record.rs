@@ -25,11 +25,17 @@
 //!   the same of one object, and a client that does not is refused.
 //! - L7: a lease is never cut short but by its end, `Leave` or `Force`: of several that one request
 //!   has asked for, the one that ends last counts.
+//! - L8: a place in which a job has begun is dirty until its job has ended, whatever has become of
+//!   its holder; the next job there learns of it. One that is quarantined is held by nobody's
+//!   token, and comes back by `Repair`, or `Force`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::step::{Answer, Notice, Standing, Step, Token};
+
+/// A place is quarantined for so long: a hundred years.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// A request that was left is remembered for so long.
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(600);
@@ -44,6 +50,8 @@ pub(crate) struct Record {
     holders: BTreeMap<u32, Holder>,
     /// The last hold's number.
     fence: u64,
+    /// The places in which a job has begun and not ended: by whom, and was it dirty before?
+    begun: BTreeMap<u32, (Token, bool)>,
     /// Who let go last.
     released: Option<Token>,
     /// Who waits, and until when the seat is kept.
@@ -114,6 +122,33 @@ impl Record {
             },
             Step::Confirm { token, fence, lease } => self.confirm(now, token, *fence, *lease),
             Step::Leave { token, late } => self.leave(now, places, above, token, *late, notices),
+            Step::Begin { token } => match self.holding(token).map(|(place, _)| place) {
+                Some(place) => {
+                    let dirty = match self.begun.get(&place) {
+                        Some((by, dirty)) => by != token || *dirty,
+                        None => false,
+                    };
+                    self.begun.insert(place, (token.clone(), dirty));
+                    Answer::Begun { dirty }
+                }
+                None => Answer::Lost,
+            },
+            Step::End { token, quarantine: false, late } => {
+                if let Some((place, _)) = self.holding(token) {
+                    self.begun.remove(&place);
+                }
+                self.leave(now, places, above, token, *late, notices)
+            }
+            Step::End { token, quarantine: true, late } => self.quarantine(now, token, *late),
+            Step::Repair { place } => {
+                let quarantined = Token::quarantine(*place);
+                let held = self.holders.get(place).is_some_and(|it| it.token == quarantined);
+                if held {
+                    self.holders.remove(place);
+                    self.settle(now, places, above, notices);
+                }
+                Answer::Forced(held)
+            }
             Step::Force { place } => {
                 let holder = self.holders.remove(place);
                 let forced = holder.is_some();
@@ -296,6 +331,22 @@ impl Record {
         }
         self.queue.retain(|seat| seat.0 != *token);
         if self.released.as_ref() == Some(token) { Answer::Released } else { Answer::NotHeld }
+    }
+
+    fn quarantine(&mut self, now: u64, token: &Token, late: bool) -> Answer {
+        if late {
+            self.gone.insert(token.clone(), now.saturating_add(micros(REMEMBERED)));
+        }
+        let Some((place, holder)) = self.holding(token) else {
+            self.queue.retain(|seat| seat.0 != *token);
+            let released = self.released.as_ref() == Some(token);
+            return if released { Answer::Released } else { Answer::NotHeld };
+        };
+        holder.token = Token::quarantine(place);
+        holder.until = now.saturating_add(micros(LONGEST));
+        holder.waits = false;
+        self.released = Some(token.clone());
+        Answer::Released
     }
 
     fn attend(

@@ -7,11 +7,12 @@ use turnwise::{Reply, promise};
 use turnwise_locks::Limits;
 
 use crate::business::Owned;
+use crate::clean::CleanSlots;
 use crate::error::LockError;
 use crate::lock::{Acquire, Guard, Wanted, acquire};
 use crate::name::NameError;
 use crate::rooms::Seat;
-use crate::step::{Answer, Step};
+use crate::step::{Answer, Step, Token};
 
 /// The most places that a pool has: all are looked at in each step.
 const MOST: u32 = 1024;
@@ -78,6 +79,8 @@ pub struct Slots {
 pub struct SlotsInfo {
     /// The places that are held.
     pub held: Vec<u32>,
+    /// The places that are quarantined: see [`Slots::cleaned`].
+    pub quarantined: Vec<u32>,
     /// How many are free.
     pub free: u32,
     /// How many requests wait.
@@ -117,18 +120,51 @@ impl Slots {
         self.once(Step::Force { place }, |answer| answer == Answer::Forced(true))
     }
 
+    /// Jobs in these places, each of which finds its place clean: what a job leaves, in a folder or
+    /// an account say, this cleans up after it. All clients of the pool clean their places, and the
+    /// same way.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_redis::{Limits, Remote};
+    ///
+    /// let boxes = Remote::in_memory().slots("boxes", 2)?;
+    /// let boxes = boxes.cleaned(|place| {
+    ///     println!("the folder of box {place} is emptied");
+    ///     Ok::<_, std::io::Error>(())
+    /// });
+    /// let place = boxes.run(Limits::NONE, |place| place.place()).unwrap();
+    /// assert_eq!(place, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cleaned<E>(
+        &self,
+        clean_up: impl Fn(u32) -> Result<(), E> + Send + Sync + 'static,
+    ) -> CleanSlots<E> {
+        CleanSlots::new(self.clone(), clean_up)
+    }
+
+    /// Gives a place back that is quarantined: the next job there cleans it up first. False: it is
+    /// not quarantined.
+    pub fn repair(&self, place: u32) -> Reply<Result<bool, LockError>> {
+        self.once(Step::Repair { place }, |answer| answer == Answer::Forced(true))
+    }
+
     /// What is known of the pool. Stale on return.
     pub fn info(&self) -> Reply<Result<SlotsInfo, LockError>> {
         let places = self.places;
         self.once(Step::Look, move |answer| {
-            let (held, waiting) = match answer {
-                Answer::Seen { holders, waiting, .. } => {
-                    (holders.into_iter().map(|(place, ..)| place).collect(), waiting)
-                }
+            let (holders, waiting) = match answer {
+                Answer::Seen { holders, waiting, .. } => (holders, waiting),
                 _ => (Vec::new(), 0),
             };
-            let free = places - u32::try_from(held.len()).unwrap_or(places).min(places);
-            SlotsInfo { held, free, waiting }
+            let free = places - u32::try_from(holders.len()).unwrap_or(places).min(places);
+            let (mut held, mut quarantined) = (Vec::new(), Vec::new());
+            for (place, token, _) in holders {
+                let bad = token == Token::quarantine(place);
+                if bad { quarantined.push(place) } else { held.push(place) }
+            }
+            SlotsInfo { held, quarantined, free, waiting }
         })
     }
 

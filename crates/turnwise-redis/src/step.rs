@@ -43,6 +43,11 @@ impl Token {
         &self.0
     }
 
+    /// Who holds a place that is quarantined.
+    pub(crate) fn quarantine(place: u32) -> Self {
+        Token(format!("quarantine:{place}"))
+    }
+
     /// The client whose request it is.
     pub fn client(&self) -> &str {
         self.0.split(':').next().unwrap_or_default()
@@ -127,6 +132,25 @@ pub enum Step {
         /// The place, from 1 on.
         place: u32,
     },
+    /// Begins a job in the place that is held: it is dirty from now on, until its job ends.
+    Begin {
+        /// The hold.
+        token: Token,
+    },
+    /// Ends a job: its place is clean, and given back; or it is quarantined.
+    End {
+        /// The hold.
+        token: Token,
+        /// Nobody gets the place before it is repaired.
+        quarantine: bool,
+        /// Requests of this token may be on their way yet. They are refused when they come.
+        late: bool,
+    },
+    /// Gives a place back that is quarantined. It is dirty.
+    Repair {
+        /// The place, from 1 on.
+        place: u32,
+    },
     /// Looks at it.
     Look,
     /// Takes the tick whose beginning is nearest, if nobody has.
@@ -170,6 +194,9 @@ impl Step {
             Step::Confirm { .. } => "confirm",
             Step::Leave { .. } => "leave",
             Step::Force { .. } => "force",
+            Step::Begin { .. } => "begin",
+            Step::End { .. } => "end",
+            Step::Repair { .. } => "repair",
             Step::Look => "look",
             Step::Attend { .. } => "attend",
             Step::Desk(step) => step.name(),
@@ -214,13 +241,18 @@ pub enum Answer {
     Renewed(Vec<bool>),
     /// To `Renew` and `Confirm`: it holds, from now on for its lease.
     Held,
-    /// To `Renew`: it holds no more. To `Confirm`: that, or it holds by a greater number.
+    /// To `Renew` and `Begin`: it holds no more. To `Confirm`: that, or it holds by a greater number.
     Lost,
-    /// To `Leave`: it held until now; or it let go by an earlier request.
+    /// To `Leave` and `End`: it held until now; or it let go by an earlier request.
     Released,
-    /// To `Leave`: it did not hold.
+    /// To `Leave` and `End`: it did not hold.
     NotHeld,
-    /// To `Force`: did anybody hold it?
+    /// To `Begin`: the job has begun. Is the place dirty from a job that has not ended?
+    Begun {
+        /// Is it?
+        dirty: bool,
+    },
+    /// To `Force`: did anybody hold it? To `Repair`: was it quarantined?
     Forced(bool),
     /// To `Look`.
     Seen {

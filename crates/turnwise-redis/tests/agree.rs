@@ -38,6 +38,10 @@ fn steps() -> impl Strategy<Value = Step> {
             .prop_map(|(token, fence, lease)| Step::Confirm { token, fence, lease }),
         4 => (tokens(), prop::bool::weighted(0.2))
             .prop_map(|(token, late)| Step::Leave { token, late }),
+        2 => tokens().prop_map(|token| Step::Begin { token }),
+        2 => (tokens(), prop::bool::weighted(0.2), prop::bool::weighted(0.2))
+            .prop_map(|(token, quarantine, late)| Step::End { token, quarantine, late }),
+        1 => (1..4u32).prop_map(|place| Step::Repair { place }),
         1 => (1..4u32).prop_map(|place| Step::Force { place }),
         1 => Just(Step::Look),
         2 => (tokens(), times(), any::<bool>(), prop_oneof![Just(SHORT), Just(LONG * 1000)])

@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use support::world::{World, builder, contract};
 use support::{Dice, until};
 use turnwise_redis::{
-    Attendance, Fenced, FencedError, Limits, LockError, NameError, Owner, ReleaseError,
+    Attendance, CleanSlots, Fenced, FencedError, Guard, Limits, LockError, NameError, Owner,
+    ReleaseError, SlotJobError,
 };
 
 contract! {
@@ -91,6 +92,83 @@ contract! {
         drop(places);
         until("nobody holds one", || four.info().wait().unwrap().unwrap().held.is_empty());
         assert_eq!(one.take().wait().unwrap().place(), 1);
+    }
+
+    /// A job that does not end leaves a place that the next one cleans up first.
+    fn slots_are_cleaned_for_each_job(world) {
+        let clients = world.clients(2);
+        let cleaned = Arc::new(Mutex::new(Vec::new()));
+        let pools = [0, 1].map(|index| {
+            let (slots, cleaned) = (clients[index].slots("a", 2).unwrap(), cleaned.clone());
+            slots.cleaned(move |place| {
+                cleaned.lock().unwrap().push(place);
+                Ok::<(), String>(())
+            })
+        });
+        let number = |pool: &CleanSlots<String>| pool.run(Limits::NONE, |place| place.place());
+        assert_eq!(number(&pools[0]), Ok(1));
+        assert_eq!(*cleaned.lock().unwrap(), [1]);
+        // One whose future is dropped in the midst of it.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let started = AtomicBool::new(false);
+            let never = async |_: &Guard| {
+                started.store(true, SeqCst);
+                std::future::pending::<()>().await
+            };
+            let has_started = async {
+                while !started.load(SeqCst) {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            };
+            tokio::select! {
+                _ = pools[0].run_async(Limits::NONE, never) => unreachable!("it never ends"),
+                () = has_started => {}
+            }
+        });
+        until("it is given back", || pools[1].slots().info().wait().unwrap().unwrap().free == 2);
+        assert_eq!(number(&pools[1]), Ok(1));
+        assert_eq!(*cleaned.lock().unwrap(), [1, 1, 1]);
+        // One that panics is cleaned up after.
+        let panics = || pools[0].run(Limits::NONE, |_| panic!("a job"));
+        let panicked: Result<Result<(), _>, _> =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics));
+        assert!(panicked.is_err());
+        assert_eq!(cleaned.lock().unwrap().len(), 4);
+        let last = pools[0].run_async(Limits::NONE, async |place: &Guard| place.place());
+        assert_eq!(runtime.block_on(last), Ok(1));
+        assert_eq!(cleaned.lock().unwrap().len(), 5);
+    }
+
+    /// A place that cannot be cleaned up is nobody's before it is repaired.
+    fn slots_that_cannot_be_cleaned_are_quarantined(world) {
+        let client = &world.clients(1)[0];
+        let slots = client.slots("a", 2).unwrap();
+        let fails = Arc::new(AtomicUsize::new(1));
+        let fail = fails.clone();
+        let pool = slots.cleaned(move |place| match fail.load(SeqCst) == place as usize {
+            true => Err(format!("box {place} is stuck")),
+            false => Ok(()),
+        });
+        let ran = pool.run(Limits::NONE, |place| place.place());
+        let error = "box 1 is stuck".to_owned();
+        assert_eq!(ran, Err(SlotJobError::CleanUp { value: 1, place: 1, error: error.clone() }));
+        let info = slots.info().wait().unwrap().unwrap();
+        assert_eq!((info.held.len(), &info.quarantined[..], info.free), (0, &[1][..], 1));
+        assert_eq!(pool.run(Limits::NONE, |place| place.place()), Ok(2));
+        let held = slots.take().wait().unwrap();
+        assert_eq!(slots.take_within(Duration::ZERO).wait().unwrap_err(), LockError::Busy);
+        // Repaired, and still dirty: the next one cleans up first, or says that it cannot.
+        let repaired = slots.repair(1).wait().unwrap().unwrap();
+        assert!(repaired || !world.is_sound());
+        let ran = pool.run(Limits::NONE, |_| ());
+        assert_eq!(ran, Err(SlotJobError::NotClean { place: 1, error }));
+        fails.store(0, SeqCst);
+        let repaired = slots.repair(1).wait().unwrap().unwrap();
+        assert!(repaired || !world.is_sound());
+        assert_eq!(pool.run(Limits::NONE, |place| place.place()), Ok(1));
+        assert_eq!(slots.repair(1).wait().unwrap(), Ok(false));
+        drop(held);
     }
 
     fn what_is_held_is_busy_and_times_out(world) {

@@ -36,6 +36,42 @@ fn holder() {
     println!("lost");
 }
 
+/// Not a test: a process that is killed in the midst of a job, in a place of two.
+#[test]
+fn worker() {
+    let Ok(url) = env::var("WORKER_OF") else { return };
+    let remote = builder().connect(&url).unwrap();
+    let boxes = remote.slots("boxes", 2).unwrap().cleaned(|_| Ok::<(), String>(()));
+    let _ = boxes.run(Limits::NONE, |place| {
+        println!("begun {}", place.place());
+        thread::park();
+    });
+}
+
+/// Its place is cleaned up before the next job there begins, and after it.
+#[test]
+fn a_worker_is_killed_in_its_job() {
+    let server = Server::start();
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["worker", "--exact", "--nocapture"]).env("WORKER_OF", server.url());
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let said = BufReader::new(child.stdout.take().unwrap());
+    let mut worker = Holder { child, said };
+    assert_eq!(worker.says("begun "), "1");
+    drop(worker);
+    let slots = builder().connect(&server.url()).unwrap().slots("boxes", 2).unwrap();
+    let cleaned = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let here = cleaned.clone();
+    let boxes = slots.cleaned(move |place| {
+        here.lock().unwrap().push(place);
+        Ok::<(), String>(())
+    });
+    assert_eq!(boxes.run(Limits::NONE, |place| place.place()), Ok(2));
+    until("its lease is over", || slots.info().wait().unwrap().unwrap().free == 2);
+    assert_eq!(boxes.run(Limits::NONE, |place| place.place()), Ok(1));
+    assert_eq!(*cleaned.lock().unwrap(), [2, 1, 1]);
+}
+
 struct Holder {
     child: Child,
     said: BufReader<ChildStdout>,

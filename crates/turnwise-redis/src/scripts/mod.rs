@@ -19,7 +19,7 @@ const COMMON: &str = include_str!("common.lua");
 const NEEDS_MEMORY: &str = "#!lua\n";
 const NEEDS_NONE: &str = "#!lua flags=allow-oom\n";
 
-const SOURCES: [(&str, &str); 8] = [
+const SOURCES: [(&str, &str); 11] = [
     (NEEDS_MEMORY, include_str!("acquire.lua")),
     (NEEDS_NONE, include_str!("refresh.lua")),
     (NEEDS_NONE, include_str!("renew.lua")),
@@ -28,6 +28,9 @@ const SOURCES: [(&str, &str); 8] = [
     (NEEDS_NONE, include_str!("look.lua")),
     (NEEDS_MEMORY, include_str!("attend.lua")),
     (NEEDS_NONE, include_str!("confirm.lua")),
+    (NEEDS_NONE, include_str!("begin.lua")),
+    (NEEDS_NONE, include_str!("end.lua")),
+    (NEEDS_NONE, include_str!("repair.lua")),
 ];
 
 /// All scripts, by the names that a server gives them.
@@ -64,6 +67,9 @@ impl Scripts {
             Step::Look => 5,
             Step::Attend { .. } => 6,
             Step::Confirm { .. } => 7,
+            Step::Begin { .. } => 8,
+            Step::End { .. } => 9,
+            Step::Repair { .. } => 10,
             Step::Desk(step) => SOURCES.len() + desk::index(step),
             Step::Mailbox(step) => SOURCES.len() + desk::SOURCES.len() + mailbox::index(step),
             Step::RenewAll { .. } => self.all.len() - 1,
@@ -94,6 +100,7 @@ impl Scripts {
         match &op.step {
             Step::Acquire { token, .. }
             | Step::Leave { token, .. }
+            | Step::End { token, .. }
             | Step::Attend { token, .. } => {
                 let gone = format!("{}:x:{}", op.key, token.as_str());
                 cmd.arg(3).arg(&op.key).arg(queue).arg(gone)
@@ -118,7 +125,13 @@ impl Scripts {
                 let late = if *late { REMEMBERED } else { Duration::ZERO };
                 cmd.arg(token.as_str()).arg(micros(late) / 1000)
             }
-            Step::Force { place } => cmd.arg(*place),
+            Step::Force { place } | Step::Repair { place } => cmd.arg(*place),
+            Step::Begin { token } => cmd.arg(token.as_str()),
+            Step::End { token, quarantine, late } => {
+                let late = if *late { REMEMBERED } else { Duration::ZERO };
+                let long = if *quarantine { LONGEST } else { Duration::ZERO };
+                cmd.arg(token.as_str()).arg(micros(late) / 1000).arg(micros(long))
+            }
             Step::Look | Step::Desk(_) | Step::Mailbox(_) | Step::RenewAll { .. } => &mut cmd,
             Step::Attend { token, every, offset, lease, overlap } => {
                 cmd.arg(token.as_str()).arg(micros(*every)).arg(micros(*offset));
@@ -182,9 +195,11 @@ fn read(step: &Step, values: &[Value]) -> Option<Answer> {
             let held = (0..renewals.len()).map(|index| Some(number(index)? == 1));
             Answer::Renewed(held.collect::<Option<_>>()?)
         }
-        Step::Leave { .. } if number(0)? == 1 => Answer::Released,
-        Step::Leave { .. } => Answer::NotHeld,
-        Step::Force { .. } => Answer::Forced(number(0)? == 1),
+        Step::Leave { .. } | Step::End { .. } if number(0)? == 1 => Answer::Released,
+        Step::Leave { .. } | Step::End { .. } => Answer::NotHeld,
+        Step::Begin { .. } if number(0)? == 1 => Answer::Begun { dirty: number(1)? == 1 },
+        Step::Begin { .. } => Answer::Lost,
+        Step::Force { .. } | Step::Repair { .. } => Answer::Forced(number(0)? == 1),
         Step::Look => {
             let holder = |index: usize| {
                 let place = u32::try_from(count(index)?).ok()?;

@@ -1,0 +1,13 @@
+-- Begins a job in the place that is held: it is dirty from now on, until its job ends.
+--
+-- ARGV[5]  token
+--
+-- {1, 1 if it is dirty from a job that has not ended, or 0} begun | {0} it is not held
+local token = ARGV[5]
+local i = holding(token)
+if not i then return {0} end
+-- By whom, behind '0' or '1': was it dirty before?
+local mark, dirty = redis.call('HGET', K, 'd' .. i), 0
+if mark and (string.sub(mark, 2) ~= token or string.sub(mark, 1, 1) == '1') then dirty = 1 end
+redis.call('HSET', K, 'd' .. i, dirty .. token)
+return {1, dirty}

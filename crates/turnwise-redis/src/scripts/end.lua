@@ -1,0 +1,31 @@
+-- Ends a job: its place is clean, and given back; or it is quarantined.
+--
+-- KEYS[3]  marks a request that was given up for good
+-- ARGV[5]  token   ARGV[6]  requests of it may come for so long (ms); 0: none will
+-- ARGV[7]  so long it is quarantined; 0: it is clean
+--
+-- {1} it was held until now | {0} it was not
+local token, late, long = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
+if late > 0 then redis.call('SET', KEYS[3], 1, 'PX', late) end
+local i = holding(token)
+if not i then
+  if redis.call('ZREM', Q, token) == 1 then redis.call('HDEL', K, 'a:' .. token) end
+  return {r == token and 1 or 0}
+end
+if long > 0 then
+  local name = 'quarantine:' .. i
+  if many then
+    redis.call('HDEL', K, 'p:' .. token)
+    redis.call('HSET', K, 'p:' .. name, i)
+  end
+  t[i], waits[i] = name, false
+  redis.call('HSET', K, 't' .. i, name, 'r', token)
+  renew(i, now + long)
+  return {1}
+end
+redis.call('HDEL', K, 'd' .. i)
+clear(i)
+redis.call('HSET', K, 'r', token)
+settle()
+forget_soon()
+return {1}

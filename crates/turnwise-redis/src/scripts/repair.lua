@@ -1,0 +1,11 @@
+-- Gives a place back that is quarantined. It is dirty.
+--
+-- ARGV[5]  place
+--
+-- {1} it was quarantined | {0} it was not
+local i = tonumber(ARGV[5])
+if many then load(i) end
+if t[i] ~= 'quarantine:' .. i then return {0} end
+clear(i)
+settle()
+return {1}
