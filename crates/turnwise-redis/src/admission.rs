@@ -12,13 +12,13 @@ use tokio::time::{Instant, timeout_at};
 use turnwise::{Reply, promise};
 use turnwise_locks::{Fence, Limits};
 
+use crate::applications::{AdmissionKey, Application};
 use crate::business::{Handles, Owned};
 use crate::lock::{Acquire, Wanted};
 use crate::name;
 use crate::refused::{AdmissionError, LONGEST_ROW, MOST_PLACES, Refused};
 use crate::remote::{LONGEST, after};
-use crate::step::{DeskAct, DeskAnswer, DeskRow, DeskSeen};
-use crate::ticket::{DeskKey, Ticket};
+use crate::step::{AdmissionAct, AdmissionAnswer, AdmissionRow, AdmissionSeen};
 
 /// The most rows of a page.
 const PAGE: u32 = 1000;
@@ -55,7 +55,7 @@ const PAGE: u32 = 1000;
 #[derive(Clone)]
 pub struct Admission {
     client: Owned,
-    desk: DeskKey,
+    admission: AdmissionKey,
     name: Arc<str>,
 }
 
@@ -106,8 +106,8 @@ impl Admission {
             limit if limit > MOST_PLACES => return Err(AdmissionError::TooMany { limit }),
             _ => {}
         }
-        let key = client.key("desk", name).map_err(AdmissionError::Name)?;
-        Ok(Admission { client, desk: DeskKey { key, limit }, name: name.into() })
+        let key = client.key("admission", name).map_err(AdmissionError::Name)?;
+        Ok(Admission { client, admission: AdmissionKey { key, limit }, name: name.into() })
     }
 
     /// Applies: the row is written if there is a place. If all are taken and some of them reserved
@@ -149,9 +149,9 @@ impl Admission {
             Err(refused) => Acquire::over(Err(refused)),
             Ok(()) if wanted.lease.is_some() => Acquire::over(Err(Refused::HasLease)),
             Ok(()) => {
-                let ticket = Ticket::take(&self.client, &self.desk, applicant);
+                let application = Application::take(&self.client, &self.admission, applicant);
                 Acquire::new(&self.client, |_, _| (), async move {
-                    ask(&ticket, Want::Row(row), wanted).await
+                    ask(&application, Want::Row(row), wanted).await
                 })
             }
         }
@@ -189,15 +189,15 @@ impl Admission {
             Err(error) => Acquire::over(Err(Refused::Applicant(error))),
             Ok(()) if wanted.is_too_short() => Acquire::over(Err(Refused::LeaseTooShort)),
             Ok(()) => {
-                let ticket = Ticket::take(&self.client, &self.desk, applicant);
+                let application = Application::take(&self.client, &self.admission, applicant);
                 let handed = |reservation: &mut Reservation, handles: &Handles| {
                     reservation.handles = Some(handles.clone());
                 };
                 Acquire::new(&self.client, handed, async move {
                     let lease = wanted.lease;
                     let Admitted { place, fence } =
-                        ask(&ticket, Want::Place(lease), wanted).await?;
-                    Ok(Reservation { ticket, place, fence, handles: None })
+                        ask(&application, Want::Place(lease), wanted).await?;
+                    Ok(Reservation { application, place, fence, handles: None })
                 })
             }
         }
@@ -206,14 +206,16 @@ impl Admission {
     /// Closes it, for good: nobody is let in any more, and nobody waits, but those who have a place
     /// reserved may confirm. To close again changes nothing.
     pub fn close(&self) -> Reply<Result<(), Refused>> {
-        self.once(DeskAct::Close, |_| Some(()))
+        self.once(AdmissionAct::Close, |_| Some(()))
     }
 
     /// What is known of the admission. Stale on return.
     pub fn info(&self) -> Reply<Result<AdmissionInfo, Refused>> {
-        let limit = self.desk.limit;
-        self.once(DeskAct::Look, move |answer| {
-            let DeskAnswer::Seen(DeskSeen { closed, admitted, reserved, waiting, .. }) = answer
+        let limit = self.admission.limit;
+        self.once(AdmissionAct::Look, move |answer| {
+            let AdmissionAnswer::Seen(AdmissionSeen {
+                closed, admitted, reserved, waiting, ..
+            }) = answer
             else {
                 return None;
             };
@@ -246,10 +248,10 @@ impl Admission {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn rows(&self, from: u64, most: u32) -> Reply<Result<Vec<Row>, Refused>> {
-        let act = DeskAct::Rows { from: from.min(MOST_PLACES), most: most.min(PAGE) };
+        let act = AdmissionAct::Rows { from: from.min(MOST_PLACES), most: most.min(PAGE) };
         self.once(act, |answer| {
-            let DeskAnswer::Rows(rows) = answer else { return None };
-            let row = |row: DeskRow| Row {
+            let AdmissionAnswer::Rows(rows) = answer else { return None };
+            let row = |row: AdmissionRow| Row {
                 applicant: row.applicant,
                 place: row.place,
                 fence: Fence::from_number(row.fence),
@@ -261,14 +263,14 @@ impl Admission {
 
     fn once<R: Send + 'static>(
         &self,
-        act: DeskAct,
-        read: impl FnOnce(DeskAnswer) -> Option<R> + Send + 'static,
+        act: AdmissionAct,
+        read: impl FnOnce(AdmissionAnswer) -> Option<R> + Send + 'static,
     ) -> Reply<Result<R, Refused>> {
         let (promise, reply) = promise();
-        let (op, client) = (self.desk.op(act), Arc::clone(&self.client));
+        let (op, client) = (self.admission.op(act), Arc::clone(&self.client));
         self.client.spawn(async move {
-            promise.keep(match client.at_desk(&op, client.patience()).await.0 {
-                Ok(DeskAnswer::Differs { limit }) => Err(Refused::OtherLimit { limit }),
+            promise.keep(match client.call_admission(&op, client.patience()).await.0 {
+                Ok(AdmissionAnswer::Differs { limit }) => Err(Refused::OtherLimit { limit }),
                 Ok(answer) => read(answer).ok_or(Refused::Ended),
                 Err(error) => Err(error.into()),
             });
@@ -280,7 +282,10 @@ impl Admission {
 impl fmt::Debug for Admission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Admission");
-        shown.field("name", &self.name).field("limit", &self.desk.limit).finish_non_exhaustive()
+        shown
+            .field("name", &self.name)
+            .field("limit", &self.admission.limit)
+            .finish_non_exhaustive()
     }
 }
 
@@ -303,46 +308,50 @@ fn entered(place: u64, fence: u64) -> Admitted {
 }
 
 /// Asks until it is decided: in, or a place is reserved.
-async fn ask(ticket: &Arc<Ticket>, want: Want, wanted: Wanted) -> Result<Admitted, Refused> {
-    let client = &ticket.client;
-    let mut news = ticket.news();
+async fn ask(
+    application: &Arc<Application>,
+    want: Want,
+    wanted: Wanted,
+) -> Result<Admitted, Refused> {
+    let client = &application.client;
+    let mut news = application.news();
     let alive = (!wanted.immediate).then(|| client.place());
     loop {
-        let claim = ticket.claim.clone();
+        let claim = application.claim.clone();
         let act = match &want {
-            Want::Row(row) => DeskAct::Admit { claim, row: row.clone(), alive },
+            Want::Row(row) => AdmissionAct::Admit { claim, row: row.clone(), alive },
             Want::Place(lease) => {
                 let lease = lease.unwrap_or(client.lease());
-                DeskAct::Reserve { claim, lease, alive }
+                AdmissionAct::Reserve { claim, lease, alive }
             }
         };
         news.mark_unchanged();
         let (sent, patience) = (Instant::now(), client.patience());
         let until = wanted.until.map_or(patience, |until| until.min(patience));
-        let answer = ticket.send(act, until).await?;
+        let answer = application.send(act, until).await?;
         match answer {
-            DeskAnswer::Admitted { place, fence } => {
-                ticket.is_over();
+            AdmissionAnswer::Admitted { place, fence } => {
+                application.is_over();
                 return Ok(entered(place, fence));
             }
-            DeskAnswer::Reserved { place, fence } => {
+            AdmissionAnswer::Reserved { place, fence } => {
                 let kept = matches!(want, Want::Place(None));
                 let lease = wanted.lease.unwrap_or(client.lease());
-                ticket.holds(sent + lease.min(LONGEST), fence, kept);
+                application.holds(sent + lease.min(LONGEST), fence, kept);
                 return Ok(entered(place, fence));
             }
-            DeskAnswer::Queued { busy, .. } => ticket.waits(busy),
-            DeskAnswer::Busy { .. } => return give_up(ticket, Refused::Busy).await,
-            DeskAnswer::Pending { place } => {
-                return give_up(ticket, Refused::Pending { place }).await;
+            AdmissionAnswer::Queued { busy, .. } => application.waits(busy),
+            AdmissionAnswer::Busy { .. } => return give_up(application, Refused::Busy).await,
+            AdmissionAnswer::Pending { place } => {
+                return give_up(application, Refused::Pending { place }).await;
             }
             // For good, whatever of it may be on its way.
             answer => {
-                ticket.is_over();
+                application.is_over();
                 return Err(match answer {
-                    DeskAnswer::Closed { limit } => Refused::Closed { limit },
-                    DeskAnswer::Duplicate { place } => Refused::Duplicate { place },
-                    DeskAnswer::Differs { limit } => Refused::OtherLimit { limit },
+                    AdmissionAnswer::Closed { limit } => Refused::Closed { limit },
+                    AdmissionAnswer::Duplicate { place } => Refused::Duplicate { place },
+                    AdmissionAnswer::Differs { limit } => Refused::OtherLimit { limit },
                     _ => Refused::Ended,
                 });
             }
@@ -353,7 +362,7 @@ async fn ask(ticket: &Arc<Ticket>, want: Want, wanted: Wanted) -> Result<Admitte
             Some(until) => {
                 if timeout_at(until, changed).await.is_err() {
                     let waited = wanted.called.elapsed();
-                    return give_up(ticket, Refused::TimedOut { waited }).await;
+                    return give_up(application, Refused::TimedOut { waited }).await;
                 }
             }
         }
@@ -362,15 +371,15 @@ async fn ask(ticket: &Arc<Ticket>, want: Want, wanted: Wanted) -> Result<Admitte
 
 /// It is refused. If copies of the request may be on their way, the store refuses them from now on,
 /// or says that one of them has come before.
-async fn give_up(ticket: &Ticket, refused: Refused) -> Result<Admitted, Refused> {
-    ticket.stands_up();
-    if let (act, true) = ticket.cancel() {
-        let until = after(ticket.client.place());
-        if let DeskAnswer::Admitted { place, fence } = ticket.send(act, until).await? {
-            ticket.is_over();
+async fn give_up(application: &Application, refused: Refused) -> Result<Admitted, Refused> {
+    application.waits_no_more();
+    if let (act, true) = application.cancel() {
+        let until = after(application.client.place());
+        if let AdmissionAnswer::Admitted { place, fence } = application.send(act, until).await? {
+            application.is_over();
             return Ok(entered(place, fence));
         }
-        ticket.is_over();
+        application.is_over();
     }
     Err(refused)
 }
@@ -379,17 +388,17 @@ async fn give_up(ticket: &Ticket, refused: Refused) -> Result<Admitted, Refused>
 /// back, and waits for nothing; it may be dropped on any thread.
 #[must_use = "dropping it gives the place back"]
 pub struct Reservation {
-    ticket: Arc<Ticket>,
+    application: Arc<Application>,
     place: u64,
     fence: Fence,
-    /// After the ticket. None: it was not handed out yet.
+    /// After the application. None: it was not handed out yet.
     handles: Option<Handles>,
 }
 
 impl Reservation {
     /// Who has reserved it.
     pub fn applicant(&self) -> &str {
-        &self.ticket.claim.applicant
+        &self.application.claim.applicant
     }
 
     /// The place, from 1 on. If it comes back, it is given to another one.
@@ -405,7 +414,7 @@ impl Reservation {
 
     /// So long the place is reserved at least, by this machine's clock, if it is not kept longer.
     pub fn remaining(&self) -> Duration {
-        self.ticket.remaining()
+        self.application.remaining()
     }
 
     /// Is the reservation over? Then somebody else may have the place. Stale on return: what counts
@@ -425,14 +434,14 @@ impl Reservation {
             promise.keep(Err(refused));
             return reply;
         }
-        let Reservation { ticket, fence, handles: _handles, .. } = self;
-        ticket.client.clone().spawn(async move {
-            let claim = ticket.claim.clone();
-            let act = DeskAct::Confirm { claim, fence: fence.number(), row };
-            let answer = ticket.send(act, ticket.client.patience()).await;
+        let Reservation { application, fence, handles: _handles, .. } = self;
+        application.client.clone().spawn(async move {
+            let claim = application.claim.clone();
+            let act = AdmissionAct::Confirm { claim, fence: fence.number(), row };
+            let answer = application.send(act, application.client.patience()).await;
             promise.keep(match answer {
-                Ok(DeskAnswer::Admitted { place, fence }) => {
-                    ticket.is_over();
+                Ok(AdmissionAnswer::Admitted { place, fence }) => {
+                    application.is_over();
                     Ok(entered(place, fence))
                 }
                 Ok(_) => Err(Refused::Lost(fence)),
@@ -445,12 +454,13 @@ impl Reservation {
     /// Gives the place back, and tells when that is done.
     pub fn cancel(self) -> Reply<Result<(), Refused>> {
         let (promise, reply) = promise();
-        let Reservation { ticket, handles: _handles, .. } = self;
-        ticket.client.clone().spawn(async move {
-            ticket.stands_up();
-            let answer = ticket.send(ticket.cancel().0, ticket.client.patience()).await;
+        let Reservation { application, handles: _handles, .. } = self;
+        application.client.clone().spawn(async move {
+            application.waits_no_more();
+            let answer =
+                application.send(application.cancel().0, application.client.patience()).await;
             if answer.is_ok() {
-                ticket.is_over();
+                application.is_over();
             }
             promise.keep(answer.map(|_| ()).map_err(Into::into));
         });

@@ -4,9 +4,10 @@
 
 mod actors;
 mod admission;
+mod admission_record;
+mod applications;
 mod business;
 mod clean;
-mod desk;
 mod error;
 #[cfg(feature = "sqlite")]
 mod file;
@@ -18,7 +19,7 @@ mod name;
 mod record;
 mod refused;
 mod remote;
-mod rooms;
+mod requests;
 mod scripts;
 mod server;
 mod slots;
@@ -26,7 +27,6 @@ pub mod step;
 mod store;
 mod tables;
 mod tick;
-mod ticket;
 
 pub use actors::{
     ActorInfo, Actors, ActorsBuilder, ActorsError, Ask, Asked, DeadLetter, Drained, Drains,

@@ -22,7 +22,7 @@ use turnwise_locks::{Fence, Limits, Owner};
 use crate::business::{Handles, Owned};
 use crate::error::{Effect, LockError, ReleaseError, StoreError};
 use crate::remote::{Client, LONGEST, SHORTEST, after};
-use crate::rooms::Seat;
+use crate::requests::Request;
 use crate::step::{Answer, Op, Renewal, Step};
 
 /// Fair locks by name: see [`Remote::locks`](crate::Remote::locks). Clones are the same locks.
@@ -108,9 +108,9 @@ impl Locks {
             Err(error) => Acquire::over(Err(error.into())),
             Ok(_) if wanted.is_too_short() => Acquire::over(Err(LockError::LeaseTooShort)),
             Ok(key) => {
-                let seat = Seat::take(&self.client, &key, 1, owner);
+                let request = Request::take(&self.client, &key, 1, owner);
                 let name = name.into();
-                Acquire::guard(&self.client, async move { acquire(seat, name, wanted).await })
+                Acquire::guard(&self.client, async move { acquire(request, name, wanted).await })
             }
         }
     }
@@ -224,31 +224,31 @@ impl Wanted {
 }
 
 pub(crate) async fn acquire(
-    seat: Arc<Seat>,
+    request: Arc<Request>,
     name: Arc<str>,
     wanted: Wanted,
 ) -> Result<Guard, LockError> {
-    let client = seat.client.clone();
-    let mut news = seat.news();
+    let client = request.client.clone();
+    let mut news = request.news();
     let lease = wanted.lease.unwrap_or(client.lease());
     let alive = (!wanted.immediate).then(|| client.place());
     loop {
-        let op = seat.op(Step::Acquire { token: seat.token.clone(), lease, alive });
+        let op = request.op(Step::Acquire { token: request.token.clone(), lease, alive });
         news.mark_unchanged();
         let sent = Instant::now();
-        seat.begins();
+        request.begins();
         let patience = client.patience();
         let until = wanted.until.map_or(patience, |until| until.min(patience));
         let (answer, late) = client.call(&op, until).await;
-        seat.answered(late);
+        request.answered(late);
         match answer {
             Ok(Answer::Granted { fence, place }) => {
-                seat.stands_up();
+                request.waits_no_more();
                 let renewed = wanted.lease.is_none();
-                let hold = Hold::of(&seat, name, (fence, place), sent, lease, renewed);
+                let hold = Hold::of(&request, name, (fence, place), sent, lease, renewed);
                 return Ok(Guard::of(hold, renewed));
             }
-            Ok(Answer::Queued { busy, .. }) => seat.waits(busy),
+            Ok(Answer::Queued { busy, .. }) => request.waits(busy),
             Ok(Answer::Busy { .. }) => return Err(LockError::Busy),
             Ok(Answer::Differs { places }) => return Err(LockError::OtherPlaces { places }),
             Ok(_) => return Err(LockError::Closed),
@@ -276,7 +276,7 @@ async fn acquire_all(
     // Renewed until all are held.
     let each = Wanted { lease: None, ..wanted };
     for (name, key) in all {
-        guards.push(acquire(Seat::take(&client, &key, 1, None), name, each).await?);
+        guards.push(acquire(Request::take(&client, &key, 1, None), name, each).await?);
     }
     if let Some(lease) = wanted.lease {
         for guard in &guards {
@@ -293,7 +293,7 @@ async fn acquire_all(
 
 /// A hold, until it ends: what its guards share.
 pub(crate) struct Hold {
-    seat: Arc<Seat>,
+    request: Arc<Request>,
     name: Arc<str>,
     fence: Fence,
     /// Of the object's places, this one.
@@ -308,9 +308,9 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// The hold that a seat has got; or the one that it has, if that is the same.
+    /// The hold that a queue entry has got; or the one that it has, if that is the same.
     fn of(
-        seat: &Arc<Seat>,
+        request: &Arc<Request>,
         name: Arc<str>,
         (fence, place): (u64, u32),
         sent: Instant,
@@ -318,7 +318,7 @@ impl Hold {
         renewed: bool,
     ) -> Arc<Hold> {
         let fence = Fence::from_number(fence);
-        let mut slot = seat.hold.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = request.hold.lock().unwrap_or_else(PoisonError::into_inner);
         let old = slot.upgrade();
         if let Some(hold) = old.as_ref().filter(|hold| hold.fence == fence) {
             hold.guards.fetch_add(1, Relaxed);
@@ -327,7 +327,7 @@ impl Hold {
             return hold.clone();
         }
         let hold = Arc::new(Hold {
-            seat: seat.clone(),
+            request: request.clone(),
             name,
             fence,
             place,
@@ -342,14 +342,19 @@ impl Hold {
         if let Some(old) = old {
             old.lose();
         }
-        seat.keep(&hold, later(sent, lease));
+        request.keep(&hold, later(sent, lease));
         hold
     }
 
     /// A hold of a run: its answer came just now.
-    pub(crate) fn begin(seat: &Arc<Seat>, name: Arc<str>, fence: u64, sent: Instant) -> Guard {
-        let lease = seat.client.lease();
-        let hold = Hold::of(seat, name, (fence, 1), sent, lease, true);
+    pub(crate) fn begin(
+        request: &Arc<Request>,
+        name: Arc<str>,
+        fence: u64,
+        sent: Instant,
+    ) -> Guard {
+        let lease = request.client.lease();
+        let hold = Hold::of(request, name, (fence, 1), sent, lease, true);
         Guard::of(hold, true)
     }
 
@@ -384,9 +389,9 @@ impl Hold {
         until: Instant,
         renews: &AtomicBool,
     ) -> Result<(), ReleaseError> {
-        let step = Step::Renew { token: self.seat.token.clone(), lease };
+        let step = Step::Renew { token: self.request.token.clone(), lease };
         let sent = Instant::now();
-        match self.seat.client.call(&self.seat.op(step), until).await.0 {
+        match self.request.client.call(&self.request.op(step), until).await.0 {
             Ok(Answer::Held) if !self.lost.load(Relaxed) => {
                 self.renews_no_more(renews);
                 self.lasts(later(sent, lease));
@@ -403,7 +408,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.seat.keep_no_more();
+        self.request.keep_no_more();
     }
 }
 
@@ -429,15 +434,15 @@ pub(crate) async fn keep(client: Weak<Client>, changed: Arc<Notify>) {
         let mut next = due.unwrap_or(renewal);
         let (mut over, mut renewed) = (Vec::new(), Vec::new());
         let borrows = strong.business.under_way();
-        // Dropped after the lock of the rooms is: the last of one takes that lock.
+        // Dropped after the lock of the requests is: the last of one takes that lock.
         let holds: Vec<Arc<Hold>>;
         {
-            let mut rooms = strong.rooms();
-            holds = rooms.holds.values().filter_map(Weak::upgrade).collect();
+            let mut requests = strong.requests();
+            holds = requests.holds.values().filter_map(Weak::upgrade).collect();
             if holds.is_empty() {
                 // Under the lock: the next hold begins anew.
-                rooms.holds.clear();
-                rooms.kept_at = None;
+                requests.holds.clear();
+                requests.kept_at = None;
                 return;
             }
             for hold in holds.iter().filter(|hold| !hold.lost.load(Relaxed)) {
@@ -450,7 +455,7 @@ pub(crate) async fn keep(client: Weak<Client>, changed: Arc<Notify>) {
                     renewed.push(Arc::downgrade(hold));
                 }
             }
-            rooms.kept_at = Some(next);
+            requests.kept_at = Some(next);
         }
         over.iter().for_each(|hold| hold.lose());
         drop((over, holds));
@@ -469,7 +474,7 @@ async fn renew(client: Arc<Client>, holds: Vec<Weak<Hold>>) {
     let lease = client.lease();
     let known = |hold: &Weak<Hold>| {
         let strong = hold.upgrade()?;
-        let (key, token) = (strong.seat.key.clone(), strong.seat.token.clone());
+        let (key, token) = (strong.request.key.clone(), strong.request.token.clone());
         Some((hold.clone(), Renewal { key, token, place: strong.place }))
     };
     let borrows = client.business.under_way();
@@ -585,7 +590,7 @@ impl Guard {
     pub fn renew(&self, lease: Duration) -> Reply<Result<(), ReleaseError>> {
         let (promise, reply) = promise();
         let (hold, renews) = (self.hold().clone(), self.renews.clone());
-        self.hold().seat.client.spawn(async move {
+        self.hold().request.client.spawn(async move {
             let until = *hold.until.borrow();
             promise.keep(hold.renew(lease, until, &renews).await);
         });
@@ -598,7 +603,7 @@ impl Guard {
         let (promise, reply) = promise();
         match self.gives() {
             Some((hold, true)) => {
-                let client = hold.seat.client.clone();
+                let client = hold.request.client.clone();
                 client.spawn(release(hold, None, promise));
             }
             Some((hold, false)) if hold.is_lost() => {
@@ -615,9 +620,9 @@ impl Guard {
     pub(crate) fn begin(&self) -> Reply<Result<bool, LockError>> {
         let (promise, reply) = promise();
         let hold = self.hold().clone();
-        self.hold().seat.client.spawn(async move {
-            let op = hold.seat.op(Step::Begin { token: hold.seat.token.clone() });
-            let client = hold.seat.client.clone();
+        self.hold().request.client.spawn(async move {
+            let op = hold.request.op(Step::Begin { token: hold.request.token.clone() });
+            let client = hold.request.client.clone();
             promise.keep(match client.call(&op, client.patience()).await.0 {
                 Ok(Answer::Begun { dirty }) => Ok(dirty),
                 Ok(_) => Err(LockError::Closed),
@@ -631,7 +636,7 @@ impl Guard {
     pub(crate) fn end(mut self, quarantine: bool) -> Reply<Result<(), ReleaseError>> {
         let (promise, reply) = promise();
         if let Some((hold, _)) = self.gives() {
-            let client = hold.seat.client.clone();
+            let client = hold.request.client.clone();
             client.spawn(release(hold, Some(quarantine), promise));
         }
         reply
@@ -648,11 +653,11 @@ impl Drop for Guard {
 async fn release(hold: Arc<Hold>, ends: Option<bool>, promise: Promise<Result<(), ReleaseError>>) {
     let (fence, was_lost) = (hold.fence, hold.is_lost());
     let lost = || Err(ReleaseError::Lost(fence));
-    let Some(mut op) = hold.seat.leaving() else { return promise.keep(lost()) };
+    let Some(mut op) = hold.request.leaving() else { return promise.keep(lost()) };
     if let (Some(quarantine), Step::Leave { token, late }) = (ends, &op.step) {
         op.step = Step::End { token: token.clone(), quarantine, late: *late };
     }
-    let client = hold.seat.client.clone();
+    let client = hold.request.client.clone();
     // From now on nothing renews it.
     drop(hold);
     let (answer, late) = client.call(&op, client.patience()).await;

@@ -568,13 +568,13 @@ impl Coming {
 }
 
 /// An attempt, or a hold. The last one who has it tells all nodes when it is over.
-struct Seat {
+struct Request {
     ask: Asking,
     token: Token,
     told: AtomicBool,
 }
 
-impl Seat {
+impl Request {
     fn leave(&self) -> Coming {
         self.told.store(true, Relaxed);
         let until = self.ask.shared.nodes[0].client.patience();
@@ -589,7 +589,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Request {
     fn drop(&mut self) {
         if !self.told.load(Relaxed) {
             drop(self.leave());
@@ -610,9 +610,9 @@ async fn acquire(
     loop {
         let until = wanted.until.unwrap_or(patience).min(patience);
         let Gathered { all, counted } = match attempt(&shared, &key, lease, until).await {
-            Ok((seat, fence, sent)) => {
+            Ok((request, fence, sent)) => {
                 let renewed = wanted.lease.is_none();
-                let held = Held::begin(seat, name, fence, sent, lease, renewed);
+                let held = Held::begin(request, name, fence, sent, lease, renewed);
                 return Ok(MajorityGuard { held: Some(held), handles: None });
             }
             Err(gathered) => gathered,
@@ -655,15 +655,15 @@ async fn attempt(
     key: &str,
     lease: Duration,
     until: Instant,
-) -> Result<(Seat, u64, Instant), Gathered> {
+) -> Result<(Request, u64, Instant), Gathered> {
     let ask = Asking { shared: shared.clone(), key: key.to_owned(), under_way: shared.counts() };
     let token = shared.nodes[0].client.token();
-    let seat = Seat { ask, token: token.clone(), told: AtomicBool::new(false) };
+    let request = Request { ask, token: token.clone(), told: AtomicBool::new(false) };
     let limit = || after(shared.answer.min(lease)).min(until);
 
     let end = limit();
     let step = Step::Acquire { token: token.clone(), lease, alive: None };
-    let first = seat.ask.all(&step, end).gather(shared.majority(), Rest::Waits, end).await;
+    let first = request.ask.all(&step, end).gather(shared.majority(), Rest::Waits, end).await;
     if first.counted.granted < shared.majority() {
         return Err(first);
     }
@@ -676,9 +676,9 @@ async fn attempt(
     let (sent, end) = (Instant::now(), limit());
     let step = Step::Confirm { token, fence, lease };
     let who = (0..first.all.len()).filter(|&node| granted(&first.all[node]).is_some());
-    let second = seat.ask.some(who, &step, end).gather(shared.majority(), Rest::Goes, end).await;
+    let second = request.ask.some(who, &step, end).gather(shared.majority(), Rest::Goes, end).await;
     match second.counted.granted >= shared.majority() && Instant::now() < valid(sent, lease) {
-        true => Ok((seat, fence, sent)),
+        true => Ok((request, fence, sent)),
         false => Err(second),
     }
 }
@@ -692,7 +692,7 @@ fn valid(sent: Instant, lease: Duration) -> Instant {
 
 /// A hold, until it ends.
 struct Held {
-    seat: Seat,
+    request: Request,
     name: Arc<str>,
     fence: Fence,
     /// Until when, by this machine's clock: from before the request was sent that confirmed it.
@@ -702,16 +702,16 @@ struct Held {
 
 impl Held {
     fn begin(
-        seat: Seat,
+        request: Request,
         name: Arc<str>,
         fence: u64,
         sent: Instant,
         lease: Duration,
         renewed: bool,
     ) -> Arc<Held> {
-        let io = seat.ask.shared.nodes[0].client.io.clone();
+        let io = request.ask.shared.nodes[0].client.io.clone();
         let held = Arc::new(Held {
-            seat,
+            request,
             name,
             fence: Fence::from_number(fence),
             until: watch::Sender::new(valid(sent, lease)),
@@ -751,11 +751,11 @@ async fn keep(held: Weak<Held>, fence: u64, lease: Duration, sent: Instant, rene
             return strong.lose();
         }
         // The hold is not kept by its renewal.
-        let shared = strong.seat.ask.shared.clone();
+        let shared = strong.request.ask.shared.clone();
         let now = Instant::now();
         let end = after(shared.answer).min(over);
-        let step = Step::Confirm { token: strong.seat.token.clone(), fence, lease };
-        let coming = strong.seat.ask.all(&step, end);
+        let step = Step::Confirm { token: strong.request.token.clone(), fence, lease };
+        let coming = strong.request.ask.all(&step, end);
         drop(strong);
         let votes = coming.gather(shared.majority(), Rest::Goes, end).await.counted;
         let Some(strong) = held.upgrade() else { return };
@@ -835,7 +835,7 @@ impl MajorityGuard {
     pub fn release(mut self) -> Reply<Result<(), ReleaseError>> {
         let (promise, reply) = promise();
         if let Some(held) = self.held.take() {
-            let client = held.seat.ask.shared.nodes[0].client.clone();
+            let client = held.request.ask.shared.nodes[0].client.clone();
             client.spawn(release(held, promise));
         }
         reply
@@ -843,8 +843,8 @@ impl MajorityGuard {
 }
 
 async fn release(held: Arc<Held>, promise: Promise<Result<(), ReleaseError>>) {
-    let (fence, was_lost, shared) = (held.fence, held.is_lost(), held.seat.ask.shared.clone());
-    let coming = held.seat.leave();
+    let (fence, was_lost, shared) = (held.fence, held.is_lost(), held.request.ask.shared.clone());
+    let coming = held.request.leave();
     // From now on nothing renews it.
     drop(held);
     let until = shared.nodes[0].client.patience();

@@ -4,14 +4,14 @@
 //!              Acquire (a place is free)           lease over, Leave, Force
 //!   nobody ──────────────────────────▶ held ───────────────────────────────▶ nobody
 //!     ▲                                 ▲  │ Renew, Acquire by the holder: the lease begins anew
-//!     │ its seat is not kept            │  │
-//!     └────────────── the head ─────────┘  └─▶ Acquire by others: a seat in the queue
+//!     │ its queue entry is not kept            │  │
+//!     └────────────── the head ─────────┘  └─▶ Acquire by others: a queue entry
 //! ```
 //!
 //! An object has places, each held by one request at most: a lock has one. Each step *settles*
 //! first: leases that are over have ended, and a place that nobody holds goes to the first in the
-//! queue whose seat is still kept, for as long as that is kept. The grant is picked up by the next
-//! `Acquire` of that request.
+//! queue whose queue entry is still kept, for as long as that is kept. The grant is picked up by
+//! the next `Acquire` of that request.
 //!
 //! - L1: at most one request holds a place, and a request holds one place at most.
 //! - L2: a place is free only if the queue is empty.
@@ -54,7 +54,7 @@ pub(crate) struct Record {
     begun: BTreeMap<u32, (Token, bool)>,
     /// Who let go last.
     released: Option<Token>,
-    /// Who waits, and until when the seat is kept.
+    /// Who waits, and until when the queue entry is kept.
     queue: VecDeque<(Token, u64)>,
     /// Who has left although requests may come, and until when that is known.
     gone: BTreeMap<Token, u64>,
@@ -166,7 +166,7 @@ impl Record {
             Step::Attend { token, every, offset, lease, overlap } => {
                 self.attend(now, above, token, [*every, *offset, *lease].map(micros), *overlap)
             }
-            Step::Desk(_) | Step::Mailbox(_) | Step::RenewAll { .. } => {
+            Step::Admission(_) | Step::Mailbox(_) | Step::RenewAll { .. } => {
                 unreachable!("a step of another kind")
             }
         }
@@ -186,12 +186,12 @@ impl Record {
     /// Until when it has to be known, if this step was the last.
     pub(crate) fn last(&self, now: u64, step: &Step) -> u64 {
         let holds = self.holders.values().map(|holder| holder.until);
-        let seats = self.queue.iter().map(|seat| seat.1);
+        let entries = self.queue.iter().map(|entry| entry.1);
         let tick = match step {
             Step::Attend { every, .. } => now.saturating_add(micros(*every).saturating_mul(2)),
             _ => now,
         };
-        let last = holds.chain(seats).fold(tick, u64::max).saturating_add(micros(REMEMBERED));
+        let last = holds.chain(entries).fold(tick, u64::max).saturating_add(micros(REMEMBERED));
         self.gone.values().copied().fold(last, u64::max)
     }
 
@@ -269,7 +269,7 @@ impl Record {
         let busy = self.busy(now);
         let Some(alive) = alive else { return Answer::Busy { busy } };
         let alive = now.saturating_add(micros(alive));
-        let ahead = match self.queue.iter().position(|seat| seat.0 == *token) {
+        let ahead = match self.queue.iter().position(|entry| entry.0 == *token) {
             Some(index) => {
                 self.queue[index].1 = alive;
                 index
@@ -288,8 +288,8 @@ impl Record {
         for token in tokens {
             standings.push(if self.holding(token).is_some() {
                 Standing::Holds
-            } else if let Some(seat) = self.queue.iter_mut().find(|seat| seat.0 == *token) {
-                seat.1 = alive;
+            } else if let Some(entry) = self.queue.iter_mut().find(|entry| entry.0 == *token) {
+                entry.1 = alive;
                 Standing::Queued
             } else {
                 Standing::Nowhere
@@ -329,7 +329,7 @@ impl Record {
             self.settle(now, places, above, notices);
             return Answer::Released;
         }
-        self.queue.retain(|seat| seat.0 != *token);
+        self.queue.retain(|entry| entry.0 != *token);
         if self.released.as_ref() == Some(token) { Answer::Released } else { Answer::NotHeld }
     }
 
@@ -338,7 +338,7 @@ impl Record {
             self.gone.insert(token.clone(), now.saturating_add(micros(REMEMBERED)));
         }
         let Some((place, holder)) = self.holding(token) else {
-            self.queue.retain(|seat| seat.0 != *token);
+            self.queue.retain(|entry| entry.0 != *token);
             let released = self.released.as_ref() == Some(token);
             return if released { Answer::Released } else { Answer::NotHeld };
         };

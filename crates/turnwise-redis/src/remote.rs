@@ -22,6 +22,7 @@ use turnwise_locks::Fence;
 
 use crate::actors::{ActorsBuilder, Inboxes};
 use crate::admission::Admission;
+use crate::applications::Applications;
 use crate::business::{Business, Handles, Owned};
 use crate::error::{ConnectError, StoreError};
 use crate::lock::Locks;
@@ -29,13 +30,12 @@ use crate::memory::MemoryStore;
 use crate::name::{self, NameError};
 use crate::record::REMEMBERED;
 use crate::refused::AdmissionError;
-use crate::rooms::Rooms;
+use crate::requests::Requests;
 use crate::server::RedisStore;
 use crate::slots::{Slots, SlotsError};
 use crate::step::{Answer, Notice, Op, Step, Token};
 use crate::store::Store;
 use crate::tick::Ticks;
-use crate::ticket::Tickets;
 
 /// A client of a store, from which locks and ticks are had. Clones are the same client.
 ///
@@ -323,13 +323,13 @@ impl RemoteBuilder {
                 Client {
                     id,
                     prefix: prefix.clone(),
-                    requests: AtomicU64::new(0),
+                    numbers: AtomicU64::new(0),
                     settings: self.clone(),
                     store,
                     io: io.clone(),
                     business: business.clone(),
-                    rooms: Mutex::default(),
-                    tickets: Mutex::default(),
+                    requests: Mutex::default(),
+                    applications: Mutex::default(),
                     inboxes: Mutex::default(),
                     changed: Arc::default(),
                     _stop: stop.clone(),
@@ -360,13 +360,13 @@ pub(crate) const SHORTEST: Duration = Duration::from_millis(10);
 pub(crate) struct Client {
     id: String,
     prefix: String,
-    requests: AtomicU64,
+    numbers: AtomicU64,
     settings: RemoteBuilder,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) io: Handle,
     pub(crate) business: Arc<Business>,
-    rooms: Mutex<Rooms>,
-    tickets: Mutex<Tickets>,
+    requests: Mutex<Requests>,
+    applications: Mutex<Applications>,
     inboxes: Mutex<Inboxes>,
     /// A hold has begun that ends before others are looked at.
     pub(crate) changed: Arc<Notify>,
@@ -382,7 +382,7 @@ impl Client {
     /// A request's token.
     pub(crate) fn token(&self) -> Token {
         // Numbers have to differ, no more.
-        Token::new(&self.id, self.requests.fetch_add(1, Relaxed))
+        Token::new(&self.id, self.numbers.fetch_add(1, Relaxed))
     }
 
     /// Spawns a task on the client's thread that the program's end waits for: one that tells the
@@ -415,15 +415,15 @@ impl Client {
     }
 
     /// Who waits, and who holds.
-    pub(crate) fn rooms(&self) -> MutexGuard<'_, Rooms> {
+    pub(crate) fn requests(&self) -> MutexGuard<'_, Requests> {
         // No code of others runs under it.
-        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Who waits for places of admissions, and who has some.
-    pub(crate) fn tickets(&self) -> MutexGuard<'_, Tickets> {
+    pub(crate) fn applications(&self) -> MutexGuard<'_, Applications> {
         // No code of others runs under it.
-        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
+        self.applications.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Who waits for outcomes of messages, and which mailboxes are held.
@@ -434,10 +434,10 @@ impl Client {
 
     fn noticed(&self, notice: &Notice) {
         let _borrows = self.business.under_way();
-        let woken = self.rooms().noticed(notice);
+        let woken = self.requests().noticed(notice);
         woken.wake();
-        let woken = self.tickets().noticed(notice);
-        woken.iter().for_each(|ticket| ticket.wake());
+        let woken = self.applications().noticed(notice);
+        woken.iter().for_each(|application| application.wake());
         self.inboxes().noticed(notice);
     }
 

@@ -11,7 +11,7 @@ use crate::clean::CleanSlots;
 use crate::error::LockError;
 use crate::lock::{Acquire, Guard, Wanted, acquire};
 use crate::name::NameError;
-use crate::rooms::Seat;
+use crate::requests::Request;
 use crate::step::{Answer, Step, Token};
 
 /// The most places that a pool has: all are looked at in each step.
@@ -109,9 +109,9 @@ impl Slots {
         if wanted.is_too_short() {
             return Acquire::over(Err(LockError::LeaseTooShort));
         }
-        let seat = Seat::take(&self.client, &self.key, self.places, None);
+        let request = Request::take(&self.client, &self.key, self.places, None);
         let name = self.name.clone();
-        Acquire::guard(&self.client, async move { acquire(seat, name, wanted).await })
+        Acquire::guard(&self.client, async move { acquire(request, name, wanted).await })
     }
 
     /// Takes a place away from its holder: the next is let in, the holder learns of it.

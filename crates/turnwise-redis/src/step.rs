@@ -8,15 +8,17 @@
 //! | S4   | A grant is a state of the store. A notice is a hint: lost, doubled, late, it harms not. |
 //! | S5   | Keys come from names that were checked, one hash tag an object.                       |
 
-#[path = "step/desk.rs"]
-mod desk;
+#[path = "step/admission.rs"]
+mod admission;
 #[path = "step/mailbox.rs"]
 mod mailbox;
 
 use std::fmt;
 use std::time::Duration;
 
-pub use desk::{Claim, DeskAct, DeskAnswer, DeskRow, DeskSeen, DeskStep};
+pub use admission::{
+    AdmissionAct, AdmissionAnswer, AdmissionRow, AdmissionSeen, AdmissionStep, Claim,
+};
 pub use mailbox::{
     Advance, DeadMessage, DrainClaim, FailedAttempt, Hand, MailboxAct, MailboxAnswer, MailboxSeen,
     MailboxStep, Progress, StoredMessage, Then,
@@ -79,16 +81,16 @@ pub struct Op {
 #[non_exhaustive]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub enum Step {
-    /// Takes a place for so long if one is free, or a seat in the queue.
+    /// Takes a place for so long if one is free, or a queue entry.
     Acquire {
         /// The request.
         token: Token,
         /// So long it is held, if nobody renews it.
         lease: Duration,
-        /// So long the seat is kept if nobody refreshes it. None: it takes no seat.
+        /// So long the queue entry is kept if nobody refreshes it. None: it takes no queue entry.
         alive: Option<Duration>,
     },
-    /// Keeps seats in the queue for so long from now.
+    /// Keeps queue entries for so long from now.
     Refresh {
         /// The requests.
         tokens: Vec<Token>,
@@ -120,7 +122,7 @@ pub enum Step {
         /// So long it is held, if nobody confirms it again.
         lease: Duration,
     },
-    /// Lets go: of the place, or of the seat in the queue.
+    /// Lets go: of the place, or of the queue entry.
     Leave {
         /// The request.
         token: Token,
@@ -167,7 +169,7 @@ pub enum Step {
         overlap: bool,
     },
     /// A step of an admission.
-    Desk(DeskStep),
+    Admission(AdmissionStep),
     /// A step of the mailboxes of a shard.
     Mailbox(MailboxStep),
 }
@@ -199,7 +201,7 @@ impl Step {
             Step::Repair { .. } => "repair",
             Step::Look => "look",
             Step::Attend { .. } => "attend",
-            Step::Desk(step) => step.name(),
+            Step::Admission(step) => step.name(),
             Step::Mailbox(step) => step.name(),
         }
     }
@@ -216,7 +218,7 @@ pub enum Answer {
         /// Its place, from 1 on.
         place: u32,
     },
-    /// To `Acquire`: it has a seat in the queue.
+    /// To `Acquire`: it has a queue entry.
     Queued {
         /// How many are before it there.
         ahead: u64,
@@ -241,7 +243,8 @@ pub enum Answer {
     Renewed(Vec<bool>),
     /// To `Renew` and `Confirm`: it holds, from now on for its lease.
     Held,
-    /// To `Renew` and `Begin`: it holds no more. To `Confirm`: that, or it holds by a greater number.
+    /// To `Renew` and `Begin`: it holds no more. To `Confirm`: that, or it holds by a greater
+    /// number.
     Lost,
     /// To `Leave` and `End`: it held until now; or it let go by an earlier request.
     Released,
@@ -288,8 +291,8 @@ pub enum Answer {
         /// That number.
         places: u32,
     },
-    /// To `Desk`.
-    Desk(DeskAnswer),
+    /// To `Admission`.
+    Admission(AdmissionAnswer),
     /// To `Mailbox`.
     Mailbox(MailboxAnswer),
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::desk::Desk;
+use crate::admission_record::AdmissionRecord;
 use crate::mailbox::Shard;
 use crate::record::Record;
 use crate::step::{Answer, Notice, Op, Renewal, Step};
@@ -13,7 +13,7 @@ use crate::step::{Answer, Notice, Op, Renewal, Step};
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Tables {
     records: BTreeMap<String, Record>,
-    desks: BTreeMap<String, Desk>,
+    admissions: BTreeMap<String, AdmissionRecord>,
     shards: BTreeMap<String, Shard>,
     /// Until when each record is known; and how many steps there are until all are looked at.
     known: HashMap<String, u64>,
@@ -25,9 +25,9 @@ impl Tables {
     pub(crate) fn step(&mut self, now: u64, op: &Op, notices: &mut Vec<Notice>) -> Answer {
         self.forget_old(&op.key, now);
         match &op.step {
-            Step::Desk(step) => {
-                on(&mut self.desks, &op.key, |desk| Answer::Desk(desk.step(now, step, notices)))
-            }
+            Step::Admission(step) => on(&mut self.admissions, &op.key, |admission| {
+                Answer::Admission(admission.step(now, step, notices))
+            }),
             Step::Mailbox(step) => on(&mut self.shards, &op.key, |shard| {
                 Answer::Mailbox(shard.step(now, step, notices))
             }),

@@ -1,8 +1,9 @@
 //! Jobs that run once per tick, whichever machine tries first.
 //!
-//! The tick is the store's: its clock says which one it is, and it writes down the last one that was
-//! taken. An attempt is for the tick whose beginning is nearest, so contenders whose clocks call them
-//! a little early and a little late contend for the same one: neither runs it twice, nor is one left out.
+//! The tick is the store's: its clock says which one it is, and it writes down the last one that
+//! was taken. An attempt is for the tick whose beginning is nearest, so contenders whose clocks
+//! call them a little early and a little late contend for the same one: neither runs it twice, nor
+//! is one left out.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::business::{Handles, Owned};
 use crate::error::LockError;
 use crate::lock::{Acquire, Guard, Hold};
 use crate::name::NameError;
-use crate::rooms::Seat;
+use crate::requests::Request;
 use crate::step::{Answer, Step};
 
 /// Jobs by name: see [`Remote::ticks`](crate::Remote::ticks). Clones are the same jobs.
@@ -106,10 +107,10 @@ impl Ticks {
     /// A job whose ticks begin each `every`, counted from the Unix epoch on the store's clock.
     /// Nothing is sent.
     ///
-    /// An attempt belongs to the tick whose beginning is nearest: from half of `every` before it to half
-    /// after it. Contenders that are called at a tick's beginning, as by cron, agree on it although
-    /// their clocks differ. [`OncePerTick`](turnwise_locks::OncePerTick) in process has one clock, and
-    /// counts from a tick's beginning to the next.
+    /// An attempt belongs to the tick whose beginning is nearest: from half of `every` before it to
+    /// half after it. Contenders that are called at a tick's beginning, as by cron, agree on it
+    /// although their clocks differ. [`OncePerTick`](turnwise_locks::OncePerTick) in process has
+    /// one clock, and counts from a tick's beginning to the next.
     ///
     /// # Errors
     /// [`JobError`].
@@ -125,23 +126,23 @@ impl Ticks {
 }
 
 impl Job {
-    /// Ticks begin so long later: three hours after midnight. Contenders that are called at another time
-    /// of the hour say which: clocks may differ by less than half of `every` around it.
+    /// Ticks begin so long later: three hours after midnight. Contenders that are called at another
+    /// time of the hour say which: clocks may differ by less than half of `every` around it.
     #[must_use]
     pub fn offset(self, offset: Duration) -> Self {
         Job { offset, ..self }
     }
 
-    /// A tick is taken also while a run of an earlier one is under way. [The guard](JobRun::guard) of
-    /// the earlier run counts as lost from then on; the run goes on as long as its program likes.
+    /// A tick is taken also while a run of an earlier one is under way. [The guard](JobRun::guard)
+    /// of the earlier run counts as lost from then on; the run goes on as long as its program
+    /// likes.
     #[must_use]
     pub fn overlapping(self) -> Self {
         Job { overlap: true, ..self }
     }
 
-    /// Takes the tick whose beginning is nearest, if nobody has: the first of all who try, on whatever
-    /// machine.
-    /// Waits for no run; the answer comes from the store.
+    /// Takes the tick whose beginning is nearest, if nobody has: the first of all who try, on
+    /// whatever machine. Waits for no run; the answer comes from the store.
     ///
     /// The run is renewed until it is dropped. If its client dies, the tick is not run again, and
     /// the next one is free when the client's [lease](crate::RemoteBuilder::lease) is over.
@@ -154,28 +155,28 @@ impl Job {
         let (client, key, name) = (Arc::clone(&self.client), self.key.clone(), self.name.clone());
         let Job { every, offset, overlap, .. } = *self;
         Acquire::new(&self.client, handed, async move {
-            let seat = Seat::take(&client, &key, 1, None);
-            take(seat, name, (every, offset, overlap)).await
+            let request = Request::take(&client, &key, 1, None);
+            take(request, name, (every, offset, overlap)).await
         })
     }
 }
 
 /// Takes a tick.
 async fn take(
-    seat: Arc<Seat>,
+    request: Arc<Request>,
     name: Arc<str>,
     (every, offset, overlap): (Duration, Duration, bool),
 ) -> Result<Attendance, LockError> {
-    let client = &seat.client;
-    let (token, lease) = (seat.token.clone(), client.lease());
-    let op = seat.op(Step::Attend { token, every, offset, lease, overlap });
+    let client = &request.client;
+    let (token, lease) = (request.token.clone(), client.lease());
+    let op = request.op(Step::Attend { token, every, offset, lease, overlap });
     let sent = Instant::now();
-    seat.begins();
+    request.begins();
     let (answer, late) = client.call(&op, client.patience()).await;
-    seat.answered(late);
+    request.answered(late);
     Ok(match answer? {
         Answer::Mine { tick, fence } => {
-            let guard = Hold::begin(&seat, name, fence, sent);
+            let guard = Hold::begin(&request, name, fence, sent);
             Attendance::Mine(JobRun { tick: TickNumber(tick), guard })
         }
         Answer::StillRunning { tick, next } => {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use support::world::{World, builder, contract};
 use support::{Server, until};
-use turnwise_redis::step::{Answer, DeskAct, DeskAnswer, DeskStep, Op, Step};
+use turnwise_redis::step::{AdmissionAct, AdmissionAnswer, AdmissionStep, Answer, Op, Step};
 use turnwise_redis::{
     Admission, AdmissionError, AdmissionInfo, Called, Effect, Limits, MemoryStore, NameError,
     NoticeSink, Refusal, Refused, Remote, Row, Store, StoreError,
@@ -373,14 +373,14 @@ impl Store for Late {
     fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
         Box::pin(async move {
             match &op.step {
-                Step::Desk(DeskStep { act: DeskAct::Admit { .. }, .. }) => {
+                Step::Admission(AdmissionStep { act: AdmissionAct::Admit { .. }, .. }) => {
                     let mut copy = self.copy.lock().unwrap();
                     if copy.is_none() {
                         *copy = Some(op.clone());
                         return Err(StoreError::TimedOut { effect: Effect::Unknown });
                     }
                 }
-                Step::Desk(DeskStep { act: DeskAct::Cancel { .. }, .. }) => {
+                Step::Admission(AdmissionStep { act: AdmissionAct::Cancel { .. }, .. }) => {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
                 _ => {}
@@ -410,6 +410,6 @@ fn who_is_refused_is_not_in() {
     held.cancel().wait().unwrap().unwrap();
     let copy = late.copy.lock().unwrap().take().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    assert_eq!(runtime.block_on(store.call(&copy)), Ok(Answer::Desk(DeskAnswer::Gone)));
+    assert_eq!(runtime.block_on(store.call(&copy)), Ok(Answer::Admission(AdmissionAnswer::Gone)));
     assert_eq!(rows(&other), []);
 }

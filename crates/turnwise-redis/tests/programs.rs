@@ -229,7 +229,7 @@ fn a_raffle_that_is_interrupted_ends_its_processes() {
     let long = ["--url", &*server.url(), "--hold", "1d", "--seats", "9", "--kill", "0"];
     let mut raffle = program("raffle-cluster");
     let mut raffle = raffle.args(long).args(["--name", "long"]).spawn().unwrap();
-    let reserved = "ZCARD turnwise:{desk:long}:u";
+    let reserved = "ZCARD turnwise:{admission:long}:u";
     until("all seats are taken or reserved", || server.ask(reserved) != ":0");
     signal_to(&raffle, nix::sys::signal::Signal::SIGTERM);
     assert_eq!(raffle.wait().unwrap().code(), Some(130));

@@ -1,7 +1,7 @@
--- Takes a place if one is free, or a seat in the queue.
+-- Takes a place if one is free, or a queue entry.
 --
 -- KEYS[3]  there if the request was given up for good
--- ARGV[5]  token   ARGV[6]  lease   ARGV[7]  so long the seat is kept; 0: no seat
+-- ARGV[5]  token   ARGV[6]  lease   ARGV[7]  so long the queue entry is kept; 0: no queue entry
 --
 -- {2, fence, place} granted | {1, ahead, busy} queued | {0, busy} busy | {-1} gone
 if redis.call('EXISTS', KEYS[3]) == 1 then return {-1} end

@@ -1,13 +1,14 @@
 -- What all steps begin with. See `record.rs`: this is the same machine.
 --
--- KEYS[1]  record, a hash: f fence, r who let go last, n ticks, k tickets, x until when it is kept,
---          c how many places there are; of each place i: ti token, empty if nobody holds it, ui
---          until, negative if its request has not come for it yet, gi fence; a:TOKEN until when
---          the seat of a waiting request is kept. Of several places also: m the highest one that
---          was ever given, p:TOKEN the place of a request that holds; and two sorted sets:
+-- KEYS[1]  record, a hash: f fence, r who let go last, n ticks, k queue numbers, x until when it
+--          is kept, c how many places there are; of each place i: ti token, empty if nobody holds
+--          it, ui until, negative if its request has not come for it yet, gi fence; a:TOKEN until
+--          when the queue entry of a waiting request is kept. Of several places also: m the
+--          highest one that was ever given, p:TOKEN the place of a request that holds; and two
+--          sorted sets:
 --            KEYS[1]:u    places that are held, by the ends of their leases
 --            KEYS[1]:b    places that have come back, by their numbers
--- KEYS[2]  queue, a sorted set: TOKEN by its ticket. Without k it is empty
+-- KEYS[2]  queue, a sorted set: TOKEN by its queue number. Without k it is empty
 -- ARGV[1]  channels of notices begin so; a client's number follows
 -- ARGV[2]  how many places there are, as this client has it
 -- ARGV[3]  so long a record outlives its holds, its queue and its ticks (ms)
@@ -146,7 +147,7 @@ local function clear(i)
   t[i] = false
 end
 
--- Leases that are over have ended; what nobody holds goes to the first whose seat is kept.
+-- Leases that are over have ended; what nobody holds goes to the first whose queue entry is kept.
 local function settle()
   if many then
     for _, i in ipairs(redis.call('ZRANGEBYSCORE', U, '-inf', now)) do

@@ -1,4 +1,4 @@
--- Lets go: of a place, or of a seat.
+-- Lets go: of a place, or of a queue entry.
 --
 -- KEYS[3]  marks a request that was given up for good
 -- ARGV[5]  token   ARGV[6]  requests of it may come for so long (ms); 0: none will

@@ -1,6 +1,6 @@
 //! The steps as scripts, which a server runs alone.
 
-mod desk;
+mod admission;
 mod mailbox;
 
 use redis::{Cmd, Value};
@@ -49,10 +49,10 @@ impl Scripts {
             (name, text)
         };
         let records = SOURCES.iter().map(|source| script(COMMON, source));
-        let desks = desk::SOURCES.iter().map(|source| script(desk::COMMON, source));
+        let admissions = admission::SOURCES.iter().map(|source| script(admission::COMMON, source));
         let mailboxes = mailbox::SOURCES.iter().map(|source| script(mailbox::COMMON, source));
         let renewals = script("", &(NEEDS_NONE, include_str!("renew_all.lua")));
-        let all = records.chain(desks).chain(mailboxes).chain([renewals]).collect();
+        let all = records.chain(admissions).chain(mailboxes).chain([renewals]).collect();
         Scripts { kept: REMEMBERED, all }
     }
 
@@ -70,15 +70,15 @@ impl Scripts {
             Step::Begin { .. } => 8,
             Step::End { .. } => 9,
             Step::Repair { .. } => 10,
-            Step::Desk(step) => SOURCES.len() + desk::index(step),
-            Step::Mailbox(step) => SOURCES.len() + desk::SOURCES.len() + mailbox::index(step),
+            Step::Admission(step) => SOURCES.len() + admission::index(step),
+            Step::Mailbox(step) => SOURCES.len() + admission::SOURCES.len() + mailbox::index(step),
             Step::RenewAll { .. } => self.all.len() - 1,
         };
         let (name, text) = &self.all[index];
         let mut cmd = redis::cmd(if whole { "EVAL" } else { "EVALSHA" });
         cmd.arg(if whole { text } else { name });
-        if let Step::Desk(step) = &op.step {
-            desk::arguments(&mut cmd, channels, &op.key, step);
+        if let Step::Admission(step) = &op.step {
+            admission::arguments(&mut cmd, channels, &op.key, step);
             return cmd;
         }
         if let Step::Mailbox(step) = &op.step {
@@ -132,7 +132,7 @@ impl Scripts {
                 let long = if *quarantine { LONGEST } else { Duration::ZERO };
                 cmd.arg(token.as_str()).arg(micros(late) / 1000).arg(micros(long))
             }
-            Step::Look | Step::Desk(_) | Step::Mailbox(_) | Step::RenewAll { .. } => &mut cmd,
+            Step::Look | Step::Admission(_) | Step::Mailbox(_) | Step::RenewAll { .. } => &mut cmd,
             Step::Attend { token, every, offset, lease, overlap } => {
                 cmd.arg(token.as_str()).arg(micros(*every)).arg(micros(*offset));
                 cmd.arg(micros(*lease)).arg(u8::from(*overlap))
@@ -163,12 +163,12 @@ fn read(step: &Step, values: &[Value]) -> Option<Answer> {
     };
     let count = |index| number(index).and_then(|number| u64::try_from(number).ok());
     let time = |index| count(index).map(Duration::from_micros);
-    let has_places = !matches!(step, Step::Desk(_) | Step::Mailbox(_) | Step::RenewAll { .. });
+    let has_places = !matches!(step, Step::Admission(_) | Step::Mailbox(_) | Step::RenewAll { .. });
     if has_places && number(0) == Some(-3) {
         return Some(Answer::Differs { places: u32::try_from(count(1)?).ok()? });
     }
     Some(match step {
-        Step::Desk(step) => Answer::Desk(desk::read(step, values)?),
+        Step::Admission(step) => Answer::Admission(admission::read(step, values)?),
         Step::Mailbox(step) => Answer::Mailbox(mailbox::read(step, values)?),
         Step::Acquire { .. } => match number(0)? {
             2 => {

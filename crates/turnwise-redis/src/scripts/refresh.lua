@@ -1,4 +1,4 @@
--- Keeps seats in the queue.
+-- Keeps queue entries.
 --
 -- ARGV[5]  so long   ARGV[6...]  tokens
 --

@@ -92,9 +92,13 @@ impl Books {
     }
 
     /// Compares all with the rows.
-    pub(crate) fn close(mut self, options: &Options, desk: &Admission) -> Result<Report, Failure> {
-        let rows = rows(desk)?;
-        let info = desk.info().wait().map_err(|error| unanswered(&error))?;
+    pub(crate) fn close(
+        mut self,
+        options: &Options,
+        admission: &Admission,
+    ) -> Result<Report, Failure> {
+        let rows = rows(admission)?;
+        let info = admission.info().wait().map_err(|error| unanswered(&error))?;
         let info = info.map_err(|error| unanswered(&error))?;
         let (requests, seats) = (u64::from(options.requests), options.seats);
         let killed = self.entrants.iter().filter(|it| it.killed).count() as u64;
@@ -160,10 +164,11 @@ fn unanswered(error: &dyn std::fmt::Display) -> Failure {
 }
 
 /// All rows, page by page.
-fn rows(desk: &Admission) -> Result<Vec<Row>, Failure> {
+fn rows(admission: &Admission) -> Result<Vec<Row>, Failure> {
     let mut all: Vec<Row> = Vec::new();
     loop {
-        let page = desk.rows(all.len() as u64, 1000).wait().map_err(|error| unanswered(&error))?;
+        let page =
+            admission.rows(all.len() as u64, 1000).wait().map_err(|error| unanswered(&error))?;
         let page = page.map_err(|error| unanswered(&error))?;
         if page.is_empty() {
             return Ok(all);

@@ -182,7 +182,7 @@ fn threads(
     let failed = |error: &dyn std::fmt::Display| Failure(2, error.to_string());
     let remote = options.builder().over(Mortal { store, dead: dead.clone() });
     let remote = remote.map_err(|error| failed(&error))?;
-    let desk = remote.admission(raffle, options.seats).map_err(|error| failed(&error))?;
+    let admission = remote.admission(raffle, options.seats).map_err(|error| failed(&error))?;
     let (start, started) = mpsc::channel();
     let (options, killed) = (options.clone(), dead.clone());
     thread::Builder::new().spawn(move || {
@@ -200,7 +200,7 @@ fn threads(
         say(Told::Ready);
         if started.recv().is_ok() {
             let doomed = (number < options.kill).then_some(&until_killed as &(dyn Fn() + Sync));
-            entrant::enter(&options, &desk, number, &say, doomed);
+            entrant::enter(&options, &admission, number, &say, doomed);
         }
         let _ = tell.send((number as usize, None));
     })?;

@@ -70,8 +70,8 @@ pub(crate) fn process(options: &Options, raffle: &str, number: u32) -> Result<Ex
         Ok(remote) => remote,
         Err(error) => return Ok(common::unconnected("raffle-cluster", &error)),
     };
-    let desk = remote.admission(raffle, options.seats);
-    let desk = desk.map_err(|error| Failure(2, error.to_string()))?;
+    let admission = remote.admission(raffle, options.seats);
+    let admission = admission.map_err(|error| Failure(2, error.to_string()))?;
     let say = |told| {
         // Nobody listens any more: then nobody is to be let in.
         if writeln!(io::stdout().lock(), "{told}").is_err() {
@@ -85,7 +85,7 @@ pub(crate) fn process(options: &Options, raffle: &str, number: u32) -> Result<Ex
     let until_killed = || loop {
         thread::park();
     };
-    enter(options, &desk, number, &say, options.doomed.then_some(&until_killed));
+    enter(options, &admission, number, &say, options.doomed.then_some(&until_killed));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn process(options: &Options, raffle: &str, number: u32) -> Result<Ex
 /// is killed.
 pub(crate) fn enter(
     options: &Options,
-    desk: &Admission,
+    admission: &Admission,
     number: u32,
     say: &(impl Fn(Told) + Sync),
     doomed: Option<&(dyn Fn() + Sync)>,
@@ -107,8 +107,8 @@ pub(crate) fn enter(
         let applicant = format!("{number}.{request}");
         let reserves = request % 2 == 0;
         let answer = match reserves {
-            false => desk.admit(&applicant, &*applicant).wait(),
-            true => desk.reserve(&applicant).wait().and_then(|reservation| {
+            false => admission.admit(&applicant, &*applicant).wait(),
+            true => admission.reserve(&applicant).wait().and_then(|reservation| {
                 say(Told::Reserved);
                 if waits.swap(false, Relaxed)
                     && let Some(until_killed) = doomed
@@ -121,7 +121,7 @@ pub(crate) fn enter(
             }),
         };
         say(match answer {
-            Ok(Admitted { place, .. }) => match asks_again(desk, &applicant, request) {
+            Ok(Admitted { place, .. }) => match asks_again(admission, &applicant, request) {
                 None | Some(Err(Refused::Duplicate { .. })) => Told::In { place, applicant },
                 other => Told::Failed(format!("{applicant} is in, and asks again: {other:?}")),
             },
@@ -135,9 +135,9 @@ pub(crate) fn enter(
 
 /// Some do: it changes nothing.
 fn asks_again(
-    desk: &Admission,
+    admission: &Admission,
     applicant: &str,
     request: u32,
 ) -> Option<Result<Admitted, Refused>> {
-    request.is_multiple_of(5).then(|| desk.admit(applicant, "again").wait())
+    request.is_multiple_of(5).then(|| admission.admit(applicant, "again").wait())
 }

@@ -147,11 +147,11 @@ fn run(mut options: Options) -> Result<ExitCode, Failure> {
         Ok(remote) => remote,
         Err(error) => return Ok(common::unconnected("raffle-cluster", &error)),
     };
-    let desk = remote.admission(&raffle, options.seats);
-    let desk = desk.map_err(|error| Failure(2, error.to_string()))?;
+    let admission = remote.admission(&raffle, options.seats);
+    let admission = admission.map_err(|error| Failure(2, error.to_string()))?;
     let cluster = Cluster::start(&options, &raffle, store)?;
     let books = cluster.run(&options, interrupted)?;
-    let report = books.close(&options, &desk)?;
+    let report = books.close(&options, &admission)?;
     drop(own);
     let printed = writeln!(io::stdout(), "{}", report.table).and_then(|()| io::stdout().flush());
     let code = common::written("raffle-cluster", printed);

@@ -1,7 +1,8 @@
 //! What a client keeps of its requests for places of admissions.
 //!
-//! - T1: a request has one ticket, which all that work for it share. The last one that lets go of
-//!   it tells the store, once; so nothing is reserved that nobody has here, and nobody waits twice.
+//! - T1: a request has one application, which all that work for it share. The last one that lets go
+//!   of it tells the store, once; so nothing is reserved that nobody has here, and nobody waits
+//!   twice.
 //! - T2: the answer "not in" is certain: copies of its request that may be on their way are refused
 //!   by the store before the answer is given.
 
@@ -16,13 +17,13 @@ use tokio::time::{Instant, sleep_until};
 use crate::error::StoreError;
 use crate::remote::{Client, LONGEST, SHORTEST, after};
 use crate::step::{
-    Answer, Claim, DeskAct, DeskAnswer, DeskStep, Notice, Op, Standing, Step, Token,
+    AdmissionAct, AdmissionAnswer, AdmissionStep, Answer, Claim, Notice, Op, Standing, Step, Token,
 };
 
 /// A request, until it is given up.
-pub(crate) struct Ticket {
+pub(crate) struct Application {
     pub(crate) client: Arc<Client>,
-    desk: DeskKey,
+    admission: AdmissionKey,
     pub(crate) claim: Claim,
     /// The store knows the token, perhaps.
     sent: AtomicBool,
@@ -37,7 +38,7 @@ pub(crate) struct Ticket {
 
 /// An admission in the store.
 #[derive(Clone)]
-pub(crate) struct DeskKey {
+pub(crate) struct AdmissionKey {
     pub(crate) key: String,
     pub(crate) limit: u64,
 }
@@ -46,23 +47,23 @@ pub(crate) struct DeskKey {
 enum Phase {
     /// It asks, or has its answer.
     Plain,
-    /// It has a seat.
+    /// It has a queue entry.
     Waits,
     /// It has a place reserved, by this machine's clock until then. The client keeps it, or it ends
     /// with its lease.
     Holds { until: Instant, fence: u64, kept: bool },
 }
 
-/// The tickets of a client, by their tokens; and the admissions at which somebody keeps some.
+/// The applications of a client, by their tokens; and the admissions at which somebody keeps some.
 #[derive(Default)]
-pub(crate) struct Tickets {
-    all: HashMap<Token, Weak<Ticket>>,
+pub(crate) struct Applications {
+    all: HashMap<Token, Weak<Application>>,
     kept: HashSet<String>,
 }
 
-impl Tickets {
+impl Applications {
     /// Who has to look again.
-    pub(crate) fn noticed(&self, notice: &Notice) -> Vec<Arc<Ticket>> {
+    pub(crate) fn noticed(&self, notice: &Notice) -> Vec<Arc<Application>> {
         match notice {
             Notice::Granted(token) | Notice::Lost(token) => {
                 self.all.get(token).and_then(Weak::upgrade).into_iter().collect()
@@ -72,36 +73,42 @@ impl Tickets {
     }
 }
 
-impl DeskKey {
-    pub(crate) fn op(&self, act: DeskAct) -> Op {
-        let step = Step::Desk(DeskStep { limit: self.limit, act });
+impl AdmissionKey {
+    pub(crate) fn op(&self, act: AdmissionAct) -> Op {
+        let step = Step::Admission(AdmissionStep { limit: self.limit, act });
         Op { key: self.key.clone(), places: 1, above: 0, step }
     }
 }
 
 impl Client {
     /// Has a step of an admission done. Also said: may requests of it be on their way yet?
-    pub(crate) async fn at_desk(
+    pub(crate) async fn call_admission(
         &self,
         op: &Op,
         until: Instant,
-    ) -> (Result<DeskAnswer, StoreError>, bool) {
+    ) -> (Result<AdmissionAnswer, StoreError>, bool) {
         let (answer, late) = self.call(op, until).await;
         let answer = answer.and_then(|answer| match answer {
-            Answer::Desk(answer) => Ok(answer),
-            other => Err(StoreError::WrongStore { needs: format!("a desk's answer: {other:?}") }),
+            Answer::Admission(answer) => Ok(answer),
+            other => {
+                Err(StoreError::WrongStore { needs: format!("an admission's answer: {other:?}") })
+            }
         });
         (answer, late)
     }
 }
 
-impl Ticket {
-    /// The ticket of a new request.
-    pub(crate) fn take(client: &Arc<Client>, desk: &DeskKey, applicant: &str) -> Arc<Ticket> {
+impl Application {
+    /// The application of a new request.
+    pub(crate) fn take(
+        client: &Arc<Client>,
+        admission: &AdmissionKey,
+        applicant: &str,
+    ) -> Arc<Application> {
         let claim = Claim { token: client.token(), applicant: applicant.to_owned() };
-        let ticket = Arc::new(Ticket {
+        let application = Arc::new(Application {
             client: client.clone(),
-            desk: desk.clone(),
+            admission: admission.clone(),
             claim,
             sent: AtomicBool::new(false),
             late: AtomicBool::new(false),
@@ -109,30 +116,30 @@ impl Ticket {
             news: watch::Sender::new(()),
             phase: Mutex::new(Phase::Plain),
         });
-        let token = ticket.claim.token.clone();
-        client.tickets().all.insert(token, Arc::downgrade(&ticket));
-        ticket
+        let token = application.claim.token.clone();
+        client.applications().all.insert(token, Arc::downgrade(&application));
+        application
     }
 
     /// Has a step of its token done.
     pub(crate) async fn send(
         &self,
-        act: DeskAct,
+        act: AdmissionAct,
         until: Instant,
-    ) -> Result<DeskAnswer, StoreError> {
+    ) -> Result<AdmissionAnswer, StoreError> {
         self.sent.store(true, Relaxed);
         // Until its answer has come.
         self.asked.fetch_add(1, Relaxed);
-        let (answer, late) = self.client.at_desk(&self.desk.op(act), until).await;
+        let (answer, late) = self.client.call_admission(&self.admission.op(act), until).await;
         self.late.fetch_or(late, Relaxed);
         self.asked.fetch_sub(1, Relaxed);
         answer
     }
 
     /// What gives it up, and whether requests of it may be on their way.
-    pub(crate) fn cancel(&self) -> (DeskAct, bool) {
+    pub(crate) fn cancel(&self) -> (AdmissionAct, bool) {
         let late = self.late.load(Relaxed) || self.asked.load(Relaxed) > 0;
-        (DeskAct::Cancel { claim: self.claim.clone(), late }, late)
+        (AdmissionAct::Cancel { claim: self.claim.clone(), late }, late)
     }
 
     /// There is nothing to say to the store any more.
@@ -154,14 +161,14 @@ impl Ticket {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It has a seat: that is kept from now on.
+    /// It has a queue entry: that is kept from now on.
     pub(crate) fn waits(&self, busy: Duration) {
         *self.phase() = Phase::Waits;
         self.is_kept(busy);
     }
 
     /// It waits no more.
-    pub(crate) fn stands_up(&self) {
+    pub(crate) fn waits_no_more(&self) {
         *self.phase() = Phase::Plain;
     }
 
@@ -182,13 +189,13 @@ impl Ticket {
     }
 
     fn is_kept(&self, busy: Duration) {
-        if self.client.tickets().kept.insert(self.desk.key.clone()) {
+        if self.client.applications().kept.insert(self.admission.key.clone()) {
             let client = Arc::downgrade(&self.client);
-            self.client.io.spawn(keep(client, self.desk.clone(), busy));
+            self.client.io.spawn(keep(client, self.admission.clone(), busy));
         }
     }
 
-    /// What the store has said to a step that was sent then, of a place, or of a seat (0).
+    /// What the store has said to a step that was sent then, of a place, or of a queue entry (0).
     fn stands(&self, standing: Standing, sent: Instant, asked: u64) {
         let mut phase = self.phase();
         match (&mut *phase, standing) {
@@ -196,29 +203,29 @@ impl Ticket {
             (Phase::Holds { until, kept: true, .. }, Standing::Holds) if asked != 0 => {
                 *until = sent + self.client.lease().min(LONGEST);
             }
-            // What is said of a seat says nothing of the place that has come since.
+            // What is said of a queue entry says nothing of the place that has come since.
             (Phase::Holds { .. }, Standing::Nowhere) if asked != 0 => *phase = Phase::Plain,
             _ => {}
         }
     }
 }
 
-impl Drop for Ticket {
+impl Drop for Application {
     fn drop(&mut self) {
-        self.client.tickets().all.remove(&self.claim.token);
+        self.client.applications().all.remove(&self.claim.token);
         if self.sent.swap(false, Relaxed) {
-            let (client, op) = (self.client.clone(), self.desk.op(self.cancel().0));
+            let (client, op) = (self.client.clone(), self.admission.op(self.cancel().0));
             self.client.spawn(async move {
-                // If the store does not hear it, the seat or the lease runs out by itself.
+                // If the store does not hear it, the queue entry or the lease runs out by itself.
                 let _ = client.call(&op, client.patience()).await;
             });
         }
     }
 }
 
-/// Keeps the seats and the reservations that a client has at an admission, by one step for all,
-/// until there are none.
-async fn keep(client: Weak<Client>, desk: DeskKey, mut busy: Duration) {
+/// Keeps the queue entries and the reservations that a client has at an admission, by one step for
+/// all, until there are none.
+async fn keep(client: Weak<Client>, admission: AdmissionKey, mut busy: Duration) {
     loop {
         let Some(strong) = client.upgrade() else { return };
         let third = strong.place().min(strong.lease()) / 3;
@@ -228,24 +235,24 @@ async fn keep(client: Weak<Client>, desk: DeskKey, mut busy: Duration) {
         sleep_until(after(pause)).await;
         let Some(client) = client.upgrade() else { return };
         let borrows = client.business.under_way();
-        // Dropped after the lock of the tickets is: the last of one takes that lock.
-        let all: Vec<Arc<Ticket>>;
+        // Dropped after the lock of the applications is: the last of one takes that lock.
+        let all: Vec<Arc<Application>>;
         let (kept, claims): (Vec<_>, Vec<_>) = {
-            let mut tickets = client.tickets();
-            all = tickets.all.values().filter_map(Weak::upgrade).collect();
-            let here = all.iter().filter(|ticket| ticket.desk.key == desk.key);
-            let kept = here.filter_map(|ticket| {
-                let fence = match *ticket.phase() {
+            let mut applications = client.applications();
+            all = applications.all.values().filter_map(Weak::upgrade).collect();
+            let here = all.iter().filter(|application| application.admission.key == admission.key);
+            let kept = here.filter_map(|application| {
+                let fence = match *application.phase() {
                     Phase::Waits => 0,
                     Phase::Holds { fence, kept: true, .. } => fence,
                     _ => return None,
                 };
-                Some((Arc::downgrade(ticket), (ticket.claim.clone(), fence)))
+                Some((Arc::downgrade(application), (application.claim.clone(), fence)))
             });
             let kept: (Vec<_>, Vec<_>) = kept.unzip();
             if kept.0.is_empty() {
                 // Under the lock: the next one begins anew.
-                tickets.kept.remove(&desk.key);
+                applications.kept.remove(&admission.key);
             }
             kept
         };
@@ -256,24 +263,27 @@ async fn keep(client: Weak<Client>, desk: DeskKey, mut busy: Duration) {
         }
         let (lease, alive) = (client.lease(), client.place());
         let fences: Vec<_> = claims.iter().map(|(_, fence)| *fence).collect();
-        let (sent, op) = (Instant::now(), desk.op(DeskAct::Keep { claims, lease, alive }));
-        let answer = client.at_desk(&op, after(lease.min(alive))).await.0;
+        let (sent, op) =
+            (Instant::now(), admission.op(AdmissionAct::Keep { claims, lease, alive }));
+        let answer = client.call_admission(&op, after(lease.min(alive))).await.0;
         let _borrows = client.business.under_way();
-        let tickets = kept.iter().map(Weak::upgrade).zip(fences);
+        let applications = kept.iter().map(Weak::upgrade).zip(fences);
         busy = Duration::MAX;
         match answer {
-            Ok(DeskAnswer::Standings { standings, busy: left }) => {
-                for ((ticket, asked), standing) in tickets.zip(standings) {
+            Ok(AdmissionAnswer::Standings { standings, busy: left }) => {
+                for ((application, asked), standing) in applications.zip(standings) {
                     busy = if asked == 0 { left } else { busy };
-                    if let Some(ticket) = ticket {
-                        ticket.stands(standing, sent, asked);
+                    if let Some(application) = application {
+                        application.stands(standing, sent, asked);
                     }
                 }
             }
             // Those who wait ask themselves, and hear what is wrong. Those who hold have clocks.
             _ => {
-                let waiting = tickets.filter(|(_, asked)| *asked == 0);
-                waiting.filter_map(|(ticket, _)| ticket).for_each(|ticket| ticket.wake());
+                let waiting = applications.filter(|(_, asked)| *asked == 0);
+                waiting
+                    .filter_map(|(application, _)| application)
+                    .for_each(|application| application.wake());
             }
         }
     }

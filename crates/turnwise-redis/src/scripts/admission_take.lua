@@ -1,7 +1,7 @@
--- Writes a row, or reserves a place, if there is one; or takes a seat in the queue.
+-- Writes a row, or reserves a place, if there is one; or takes a queue entry.
 --
 -- KEYS[8]  there if the request was given up for good
--- ARGV[3]  token   ARGV[4]  applicant   ARGV[5]  so long the seat is kept; 0: no seat
+-- ARGV[3]  token   ARGV[4]  applicant   ARGV[5]  so long the queue entry is kept; 0: no queue entry
 -- ARGV[6]  'w'     ARGV[7]  row         or 'r', and so long the place is reserved
 --
 -- {3, place, fence} in | {2, place, fence} reserved | {1, ahead, busy} queued | {7, busy} busy
@@ -27,11 +27,11 @@ if e then
     return {2, e.place, e.fence}
   end
   if mine then
-    if alive > 0 then seat(applicant, token, now + alive) end
+    if alive > 0 then enqueue(applicant, token, now + alive) end
   elseif e.alive > now then
     return {6}
   else
-    -- The request that had that seat is gone.
+    -- The request that had that queue entry is gone.
     redis.call('HDEL', E, applicant)
     redis.call('ZREM', Q, applicant)
   end
@@ -48,6 +48,6 @@ local ahead = redis.call('ZRANK', Q, applicant)
 if not ahead then
   ahead = redis.call('ZCARD', Q)
   redis.call('ZADD', Q, redis.call('HINCRBY', K, 'k', 1), applicant)
-  seat(applicant, token, now + alive)
+  enqueue(applicant, token, now + alive)
 end
 return {1, ahead, busy()}

@@ -1,4 +1,4 @@
-//! What a client keeps of its requests: their seats, and the rooms in which they wait.
+//! The requests of a client: those that hold, and those that wait in a queue.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -15,9 +15,9 @@ use crate::step::{Answer, Notice, Op, Standing, Step, Token};
 
 /// A request, until it is given up: in the queue, or holding.
 ///
-/// - R1: whoever asks or holds by a token has its seat. The last one that lets go of it tells the
-///   store, once; so nothing is held that nobody holds here, and nobody waits twice.
-pub(crate) struct Seat {
+/// - R1: all that ask or hold by a token share its request. The last one that lets go of it tells
+///   the store, once; so nothing is held that nobody holds here, and nobody waits twice.
+pub(crate) struct Request {
     pub(crate) client: Arc<Client>,
     pub(crate) key: String,
     /// How many may hold at once.
@@ -35,11 +35,11 @@ pub(crate) struct Seat {
     pub(crate) hold: Mutex<Weak<Hold>>,
 }
 
-/// Seats by their tokens, and those who wait by their locks.
+/// Requests by their tokens, and those who wait by their locks.
 #[derive(Default)]
-pub(crate) struct Rooms {
-    seats: HashMap<Token, Weak<Seat>>,
-    owners: HashMap<(Owner, String), Weak<Seat>>,
+pub(crate) struct Requests {
+    all: HashMap<Token, Weak<Request>>,
+    owners: HashMap<(Owner, String), Weak<Request>>,
     waiting: HashMap<String, Vec<Token>>,
     pub(crate) holds: HashMap<Token, Weak<Hold>>,
     /// When they are looked at next. None: there are none.
@@ -49,47 +49,47 @@ pub(crate) struct Rooms {
 /// Who has to look, or has lost.
 #[derive(Default)]
 pub(crate) struct Woken {
-    seats: Vec<Arc<Seat>>,
-    lost: Vec<Arc<Seat>>,
+    all: Vec<Arc<Request>>,
+    lost: Vec<Arc<Request>>,
 }
 
 impl Woken {
-    /// Not under the lock of the rooms.
+    /// Not under the lock of the requests.
     pub(crate) fn wake(self) {
-        self.seats.iter().for_each(|seat| seat.wake());
-        self.lost.iter().filter_map(|seat| seat.holding()).for_each(|hold| hold.lose());
+        self.all.iter().for_each(|request| request.wake());
+        self.lost.iter().filter_map(|request| request.holding()).for_each(|hold| hold.lose());
     }
 }
 
-impl Rooms {
+impl Requests {
     pub(crate) fn noticed(&self, notice: &Notice) -> Woken {
-        let seat = |token| self.seats.get(token).and_then(Weak::upgrade);
+        let request = |token| self.all.get(token).and_then(Weak::upgrade);
         let mut woken = Woken::default();
         match notice {
-            Notice::Granted(token) => woken.seats.extend(seat(token)),
-            Notice::Lost(token) => woken.lost.extend(seat(token)),
+            Notice::Granted(token) => woken.all.extend(request(token)),
+            Notice::Lost(token) => woken.lost.extend(request(token)),
             Notice::LookAgain => {
-                woken.seats.extend(self.waiting.values().flatten().filter_map(seat));
+                woken.all.extend(self.waiting.values().flatten().filter_map(request));
             }
         }
         woken
     }
 }
 
-impl Seat {
-    /// The seat of a new request; of an owner who has one, that.
+impl Request {
+    /// The queue entry of a new request; of an owner who has one, that.
     pub(crate) fn take(
         client: &Arc<Client>,
         key: &str,
         places: u32,
         owner: Option<&Owner>,
-    ) -> Arc<Seat> {
-        let mut rooms = client.rooms();
+    ) -> Arc<Request> {
+        let mut requests = client.requests();
         let of = owner.map(|owner| (owner.clone(), key.to_owned()));
-        if let Some(seat) = of.as_ref().and_then(|of| rooms.owners.get(of)?.upgrade()) {
-            return seat;
+        if let Some(request) = of.as_ref().and_then(|of| requests.owners.get(of)?.upgrade()) {
+            return request;
         }
-        let seat = Arc::new(Seat {
+        let request = Arc::new(Request {
             client: client.clone(),
             key: key.to_owned(),
             places,
@@ -100,12 +100,12 @@ impl Seat {
             news: watch::Sender::new(()),
             hold: Mutex::default(),
         });
-        rooms.seats.insert(seat.token.clone(), Arc::downgrade(&seat));
+        requests.all.insert(request.token.clone(), Arc::downgrade(&request));
         if let Some(of) = of {
-            rooms.owners.retain(|_, seat| seat.strong_count() > 0);
-            rooms.owners.insert(of, Arc::downgrade(&seat));
+            requests.owners.retain(|_, request| request.strong_count() > 0);
+            requests.owners.insert(of, Arc::downgrade(&request));
         }
-        seat
+        request
     }
 
     /// A step for its object.
@@ -133,13 +133,13 @@ impl Seat {
 
     /// A hold of it has begun, and lasts until then at least: the client keeps it.
     pub(crate) fn keep(&self, hold: &Arc<Hold>, until: Instant) {
-        let mut rooms = self.client.rooms();
-        rooms.holds.insert(self.token.clone(), Arc::downgrade(hold));
-        match rooms.kept_at {
+        let mut requests = self.client.requests();
+        requests.holds.insert(self.token.clone(), Arc::downgrade(hold));
+        match requests.kept_at {
             Some(next) if next <= until => {}
             Some(_) => self.client.changed.notify_one(),
             None => {
-                rooms.kept_at = Some(until);
+                requests.kept_at = Some(until);
                 let (client, changed) = (Arc::downgrade(&self.client), self.client.changed.clone());
                 self.client.io.spawn(keep(client, changed));
             }
@@ -148,10 +148,10 @@ impl Seat {
 
     /// A hold of it is over.
     pub(crate) fn keep_no_more(&self) {
-        let mut rooms = self.client.rooms();
+        let mut requests = self.client.requests();
         // Another one may have begun.
-        if rooms.holds.get(&self.token).is_some_and(|hold| hold.strong_count() == 0) {
-            rooms.holds.remove(&self.token);
+        if requests.holds.get(&self.token).is_some_and(|hold| hold.strong_count() == 0) {
+            requests.holds.remove(&self.token);
         }
     }
 
@@ -170,13 +170,13 @@ impl Seat {
 
     /// It waits: its place is refreshed from now on.
     pub(crate) fn waits(&self, busy: Duration) {
-        let mut rooms = self.client.rooms();
-        let first = !rooms.waiting.contains_key(&self.key);
-        let room = rooms.waiting.entry(self.key.clone()).or_default();
-        if !room.contains(&self.token) {
-            room.push(self.token.clone());
+        let mut requests = self.client.requests();
+        let first = !requests.waiting.contains_key(&self.key);
+        let queue = requests.waiting.entry(self.key.clone()).or_default();
+        if !queue.contains(&self.token) {
+            queue.push(self.token.clone());
         }
-        drop(rooms);
+        drop(requests);
         if first {
             let client = Arc::downgrade(&self.client);
             self.client.io.spawn(refresh(client, self.key.clone(), self.places, busy));
@@ -184,10 +184,10 @@ impl Seat {
     }
 
     /// It waits no more.
-    pub(crate) fn stands_up(&self) {
-        let mut rooms = self.client.rooms();
-        if let Some(room) = rooms.waiting.get_mut(&self.key) {
-            room.retain(|token| *token != self.token);
+    pub(crate) fn waits_no_more(&self) {
+        let mut requests = self.client.requests();
+        if let Some(queue) = requests.waiting.get_mut(&self.key) {
+            queue.retain(|token| *token != self.token);
         }
     }
 
@@ -199,10 +199,10 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Request {
     fn drop(&mut self) {
-        self.stands_up();
-        self.client.rooms().seats.remove(&self.token);
+        self.waits_no_more();
+        self.client.requests().all.remove(&self.token);
         if let Some(op) = self.leaving() {
             let client = self.client.clone();
             self.client.spawn(async move {
@@ -225,11 +225,11 @@ async fn refresh(client: Weak<Client>, key: String, places: u32, mut busy: Durat
         sleep_until(after(pause)).await;
         let Some(client) = client.upgrade() else { return };
         let tokens = {
-            let mut rooms = client.rooms();
-            let tokens = rooms.waiting.get(&key).cloned().unwrap_or_default();
+            let mut requests = client.requests();
+            let tokens = requests.waiting.get(&key).cloned().unwrap_or_default();
             if tokens.is_empty() {
                 // Under the lock: the next one who waits begins anew.
-                rooms.waiting.remove(&key);
+                requests.waiting.remove(&key);
                 return;
             }
             tokens
@@ -251,10 +251,10 @@ async fn refresh(client: Weak<Client>, key: String, places: u32, mut busy: Durat
             }
         };
         let _borrows = client.business.under_way();
-        let rooms = client.rooms();
-        let seats = moved.iter().filter_map(|token| rooms.seats.get(token)?.upgrade());
-        let seats: Vec<_> = seats.collect();
-        drop(rooms);
-        seats.iter().for_each(|seat| seat.wake());
+        let requests = client.requests();
+        let all = moved.iter().filter_map(|token| requests.all.get(token)?.upgrade());
+        let all: Vec<_> = all.collect();
+        drop(requests);
+        all.iter().for_each(|request| request.wake());
     }
 }

@@ -1,4 +1,4 @@
--- Gives back: a place that is reserved, or a seat.
+-- Gives back: a place that is reserved, or a queue entry.
 --
 -- KEYS[8]  marks a request that was given up for good
 -- ARGV[3]  token   ARGV[4]  applicant   ARGV[5]  requests of it may come for so long (ms); 0: none

@@ -9,7 +9,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use support::Server;
 use turnwise_redis::step::{
-    Answer, Claim, DeskAct, DeskAnswer, DeskRow, DeskSeen, DeskStep, Op, Step, Token,
+    AdmissionAct, AdmissionAnswer, AdmissionRow, AdmissionSeen, AdmissionStep, Answer, Claim, Op,
+    Step, Token,
 };
 use turnwise_redis::{MemoryStore, RedisStore, Store};
 
@@ -17,7 +18,7 @@ const LONG: Duration = Duration::from_secs(1000);
 const SHORT: Duration = Duration::from_micros(1);
 
 /// Acts of a few requests of fewer applicants. A fence is none, or the last one that was given.
-fn acts() -> impl Strategy<Value = (DeskAct, bool)> {
+fn acts() -> impl Strategy<Value = (AdmissionAct, bool)> {
     let claims = || {
         (0..8u64).prop_map(|number| Claim {
             token: Token::new("c", number),
@@ -30,46 +31,50 @@ fn acts() -> impl Strategy<Value = (DeskAct, bool)> {
     let rows = || prop::collection::vec(any::<u8>(), 0..3);
     let act = prop_oneof![
         3 => (claims(), rows(), alive())
-            .prop_map(|(claim, row, alive)| DeskAct::Admit { claim, row, alive }),
+            .prop_map(|(claim, row, alive)| AdmissionAct::Admit { claim, row, alive }),
         8 => (claims(), times(), alive())
-            .prop_map(|(claim, lease, alive)| DeskAct::Reserve { claim, lease, alive }),
+            .prop_map(|(claim, lease, alive)| AdmissionAct::Reserve { claim, lease, alive }),
         2 => (prop::collection::vec((claims(), 0..2u64), 0..4), times(), times())
-            .prop_map(|(claims, lease, alive)| DeskAct::Keep { claims, lease, alive }),
-        2 => (claims(), rows()).prop_map(|(claim, row)| DeskAct::Confirm { claim, fence: 0, row }),
+            .prop_map(|(claims, lease, alive)| AdmissionAct::Keep { claims, lease, alive }),
+        2 => (claims(), rows()).prop_map(|(claim, row)| AdmissionAct::Confirm { claim, fence: 0, row }),
         5 => (claims(), prop::bool::weighted(0.2))
-            .prop_map(|(claim, late)| DeskAct::Cancel { claim, late }),
+            .prop_map(|(claim, late)| AdmissionAct::Cancel { claim, late }),
         1 => prop::bool::weighted(0.3)
-            .prop_map(|closes| if closes { DeskAct::Close } else { DeskAct::Look }),
-        2 => Just(DeskAct::Look),
-        1 => (0..3u64, 0..4u32).prop_map(|(from, most)| DeskAct::Rows { from, most }),
+            .prop_map(|closes| if closes { AdmissionAct::Close } else { AdmissionAct::Look }),
+        2 => Just(AdmissionAct::Look),
+        1 => (0..3u64, 0..4u32).prop_map(|(from, most)| AdmissionAct::Rows { from, most }),
     ];
     (act, prop::bool::weighted(0.8))
 }
 
 /// Times and numbers are the store's own: what remains is compared.
-fn without_times(answer: DeskAnswer) -> DeskAnswer {
+fn without_times(answer: AdmissionAnswer) -> AdmissionAnswer {
     let some = |time: Duration| if time > LONG / 2 { LONG } else { Duration::ZERO };
     match answer {
-        DeskAnswer::Admitted { place, .. } => DeskAnswer::Admitted { place, fence: 0 },
-        DeskAnswer::Reserved { place, .. } => DeskAnswer::Reserved { place, fence: 0 },
-        DeskAnswer::Queued { ahead, busy } => DeskAnswer::Queued { ahead, busy: some(busy) },
-        DeskAnswer::Busy { busy } => DeskAnswer::Busy { busy: some(busy) },
-        DeskAnswer::Standings { standings, busy } => {
-            DeskAnswer::Standings { standings, busy: some(busy) }
+        AdmissionAnswer::Admitted { place, .. } => AdmissionAnswer::Admitted { place, fence: 0 },
+        AdmissionAnswer::Reserved { place, .. } => AdmissionAnswer::Reserved { place, fence: 0 },
+        AdmissionAnswer::Queued { ahead, busy } => {
+            AdmissionAnswer::Queued { ahead, busy: some(busy) }
         }
-        DeskAnswer::Seen(seen) => {
-            DeskAnswer::Seen(DeskSeen { fence: u64::from(seen.fence > 0), ..seen })
+        AdmissionAnswer::Busy { busy } => AdmissionAnswer::Busy { busy: some(busy) },
+        AdmissionAnswer::Standings { standings, busy } => {
+            AdmissionAnswer::Standings { standings, busy: some(busy) }
         }
-        DeskAnswer::Rows(rows) => {
-            DeskAnswer::Rows(rows.into_iter().map(|row| DeskRow { fence: 0, ..row }).collect())
+        AdmissionAnswer::Seen(seen) => {
+            AdmissionAnswer::Seen(AdmissionSeen { fence: u64::from(seen.fence > 0), ..seen })
         }
+        AdmissionAnswer::Rows(rows) => AdmissionAnswer::Rows(
+            rows.into_iter().map(|row| AdmissionRow { fence: 0, ..row }).collect(),
+        ),
         other => other,
     }
 }
 
-fn fence(answer: &DeskAnswer) -> Option<u64> {
+fn fence(answer: &AdmissionAnswer) -> Option<u64> {
     match *answer {
-        DeskAnswer::Admitted { fence, .. } | DeskAnswer::Reserved { fence, .. } => Some(fence),
+        AdmissionAnswer::Admitted { fence, .. } | AdmissionAnswer::Reserved { fence, .. } => {
+            Some(fence)
+        }
         _ => None,
     }
 }
@@ -82,28 +87,28 @@ struct Told {
 
 impl Told {
     /// The same act, with the fence that this one has given.
-    fn said(&self, act: &DeskAct, right: bool) -> DeskAct {
+    fn said(&self, act: &AdmissionAct, right: bool) -> AdmissionAct {
         match act.clone() {
-            DeskAct::Confirm { claim, row, .. } => {
+            AdmissionAct::Confirm { claim, row, .. } => {
                 let fence = self.fences.get(&claim.token).copied().unwrap_or(0);
-                DeskAct::Confirm { claim, fence: if right { fence } else { fence + 1 }, row }
+                AdmissionAct::Confirm { claim, fence: if right { fence } else { fence + 1 }, row }
             }
-            DeskAct::Keep { mut claims, lease, alive } => {
+            AdmissionAct::Keep { mut claims, lease, alive } => {
                 for (claim, fence) in claims.iter_mut().filter(|(_, fence)| *fence > 0) {
                     *fence = self.fences.get(&claim.token).copied().unwrap_or(1);
                     *fence += u64::from(!right);
                 }
-                DeskAct::Keep { claims, lease, alive }
+                AdmissionAct::Keep { claims, lease, alive }
             }
             act => act,
         }
     }
 
-    fn hears(&mut self, act: &DeskAct, answer: &DeskAnswer) -> Result<(), TestCaseError> {
-        let (DeskAct::Admit { claim, .. }
-        | DeskAct::Reserve { claim, .. }
-        | DeskAct::Confirm { claim, .. }
-        | DeskAct::Cancel { claim, .. }) = act
+    fn hears(&mut self, act: &AdmissionAct, answer: &AdmissionAnswer) -> Result<(), TestCaseError> {
+        let (AdmissionAct::Admit { claim, .. }
+        | AdmissionAct::Reserve { claim, .. }
+        | AdmissionAct::Confirm { claim, .. }
+        | AdmissionAct::Cancel { claim, .. }) = act
         else {
             return Ok(());
         };
@@ -135,14 +140,16 @@ fn the_machine_and_the_scripts_agree() {
             let limit = if index % 16 == 15 && !right { limit + 1 } else { limit };
             let said = told.each_ref().map(|told| told.said(&act, right));
             let ops = said.each_ref().map(|act| {
-                let step = Step::Desk(DeskStep { limit, act: act.clone() });
-                Op { key: format!("t:{{desk:{number}}}"), places: 1, above: 0, step }
+                let step = Step::Admission(AdmissionStep { limit, act: act.clone() });
+                Op { key: format!("t:{{admission:{number}}}"), places: 1, above: 0, step }
             });
             let (here, there) = runtime.block_on(async {
                 // What is over at once is over when the next step comes.
                 (near.call(&ops[0]).await.unwrap(), far.call(&ops[1]).await.unwrap())
             });
-            let (Answer::Desk(here), Answer::Desk(there)) = (here, there) else { panic!() };
+            let (Answer::Admission(here), Answer::Admission(there)) = (here, there) else {
+                panic!()
+            };
             told[0].hears(&said[0], &here)?;
             told[1].hears(&said[1], &there)?;
             std::thread::sleep(SHORT);

@@ -7,25 +7,25 @@ use super::{Standing, Token};
 /// What is asked of an admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
-pub struct DeskStep {
+pub struct AdmissionStep {
     /// How many places there are, from 1 on. All steps of one admission say the same.
     pub limit: u64,
     /// What to do.
-    pub act: DeskAct,
+    pub act: AdmissionAct,
 }
 
-impl DeskStep {
+impl AdmissionStep {
     /// What it is called where it is refused.
     pub fn name(&self) -> &'static str {
         match self.act {
-            DeskAct::Admit { .. } => "admit",
-            DeskAct::Reserve { .. } => "reserve",
-            DeskAct::Keep { .. } => "keep",
-            DeskAct::Confirm { .. } => "confirm",
-            DeskAct::Cancel { .. } => "cancel",
-            DeskAct::Close => "close",
-            DeskAct::Look => "look",
-            DeskAct::Rows { .. } => "rows",
+            AdmissionAct::Admit { .. } => "admit",
+            AdmissionAct::Reserve { .. } => "reserve",
+            AdmissionAct::Keep { .. } => "keep",
+            AdmissionAct::Confirm { .. } => "confirm",
+            AdmissionAct::Cancel { .. } => "cancel",
+            AdmissionAct::Close => "close",
+            AdmissionAct::Look => "look",
+            AdmissionAct::Rows { .. } => "rows",
         }
     }
 }
@@ -40,37 +40,37 @@ pub struct Claim {
     pub applicant: String,
 }
 
-/// What to do at an admission: see each one's [`DeskAnswer`].
+/// What to do at an admission: see each one's [`AdmissionAnswer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
-pub enum DeskAct {
+pub enum AdmissionAct {
     /// Writes a row into the place that the request has reserved, or into one that is free; or
-    /// takes a seat in the queue.
+    /// takes a queue entry.
     Admit {
         /// The request.
         claim: Claim,
         /// What is written.
         row: Vec<u8>,
-        /// So long the seat is kept if nobody keeps it. None: it takes no seat.
+        /// So long the queue entry is kept if nobody keeps it. None: it takes no queue entry.
         alive: Option<Duration>,
     },
-    /// Reserves a place for so long if one is free, or takes a seat in the queue.
+    /// Reserves a place for so long if one is free, or takes a queue entry.
     Reserve {
         /// The request.
         claim: Claim,
         /// So long the place is reserved, if nobody keeps it.
         lease: Duration,
-        /// So long the seat is kept if nobody keeps it. None: it takes no seat.
+        /// So long the queue entry is kept if nobody keeps it. None: it takes no queue entry.
         alive: Option<Duration>,
     },
-    /// Keeps reservations and seats for so long from now.
+    /// Keeps reservations and queue entries for so long from now.
     Keep {
         /// The requests, and the fences of what they have reserved: 0 is whatever they have.
         claims: Vec<(Claim, u64)>,
         /// So long a reservation.
         lease: Duration,
-        /// So long a seat.
+        /// So long a queue entry.
         alive: Duration,
     },
     /// Writes a row into the place that is reserved.
@@ -82,7 +82,7 @@ pub enum DeskAct {
         /// What is written.
         row: Vec<u8>,
     },
-    /// Gives back: the place that is reserved, or the seat. A row stays.
+    /// Gives back: the place that is reserved, or the queue entry. A row stays.
     Cancel {
         /// The request.
         claim: Claim,
@@ -105,7 +105,7 @@ pub enum DeskAct {
 /// What a step of an admission has come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum DeskAnswer {
+pub enum AdmissionAnswer {
     /// The request's row is written.
     Admitted {
         /// In this place, from 1 on.
@@ -120,7 +120,7 @@ pub enum DeskAnswer {
         /// The reservation's number.
         fence: u64,
     },
-    /// The request has a seat in the queue: all places are taken, some of them are reserved only.
+    /// The request has a queue entry: all places are taken, some of them are reserved only.
     Queued {
         /// How many are before it there.
         ahead: u64,
@@ -158,12 +158,12 @@ pub enum DeskAnswer {
     },
     /// To `Confirm`: there is no such reservation any more.
     Lost,
-    /// To `Cancel`: it has neither a place nor a seat.
+    /// To `Cancel`: it has neither a place nor a queue entry.
     Cancelled,
     /// To `Look`.
-    Seen(DeskSeen),
+    Seen(AdmissionSeen),
     /// To `Rows`: in the order in which they were written.
-    Rows(Vec<DeskRow>),
+    Rows(Vec<AdmissionRow>),
     /// The admission has another limit. Nothing was done.
     Differs {
         /// How many places it has.
@@ -173,7 +173,7 @@ pub enum DeskAnswer {
 
 /// What a look at an admission sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeskSeen {
+pub struct AdmissionSeen {
     /// How many places there are. 0: nobody has said it.
     pub limit: u64,
     /// Is nobody let in any more?
@@ -190,7 +190,7 @@ pub struct DeskSeen {
 
 /// A row of an admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeskRow {
+pub struct AdmissionRow {
     /// Who is in.
     pub applicant: String,
     /// In this place, from 1 on.

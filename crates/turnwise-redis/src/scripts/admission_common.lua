@@ -1,9 +1,10 @@
--- What all steps of an admission begin with. See `desk.rs`: this is the same machine.
+-- What all steps of an admission begin with. See `admission_record.rs`: this is the same machine.
 --
--- KEYS[1]  desk, a hash: l limit, c closed, f fence, n the highest place ever given, k tickets
+-- KEYS[1]  admission, a hash: l limit, c closed, f fence, n the highest place ever given, k queue
+--          numbers
 -- KEYS[2]  entries, a hash by applicant: 'q ALIVE TOKEN' waits, 'r PLACE FENCE UNTIL TOKEN' has a
 --          place reserved, 'w PLACE FENCE TOKEN' is in
--- KEYS[3]  queue, a sorted set: applicants by their tickets
+-- KEYS[3]  queue, a sorted set: applicants by their queue numbers
 -- KEYS[4]  leases, a sorted set: applicants by the ends of their reservations
 -- KEYS[5]  places that have come back, a sorted set by their numbers
 -- KEYS[6]  who is in, a list in the order of the rows
@@ -63,8 +64,8 @@ local function new_place()
   return place, f
 end
 
--- A seat is kept until then.
-local function seat(applicant, token, alive)
+-- A queue entry is kept until then.
+local function enqueue(applicant, token, alive)
   redis.call('HSET', E, applicant, string.format('q %d %s', alive, token))
 end
 
@@ -80,8 +81,8 @@ local function give_back(applicant, place)
   redis.call('ZADD', B, place, place)
 end
 
--- Leases that are over have ended; a place that is free goes to the first whose seat is kept. If
--- none can come back, nobody waits any more.
+-- Leases that are over have ended; a place that is free goes to the first whose queue entry is
+-- kept. If none can come back, nobody waits any more.
 local function settle()
   for _, applicant in ipairs(redis.call('ZRANGEBYSCORE', U, '-inf', now)) do
     give_back(applicant, entry(applicant).place)

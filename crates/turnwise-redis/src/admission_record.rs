@@ -15,30 +15,32 @@
 //! ```
 //!
 //! Each step *settles* first: reservations whose leases are over have ended, and a place that has
-//! come back is reserved for the first in the queue whose seat is still kept, for as long as that
-//! is kept. If no place can ever come back, those who wait are sent away.
+//! come back is reserved for the first in the queue whose queue entry is still kept, for as long as
+//! that is kept. If no place can ever come back, those who wait are sent away.
 //!
 //! - D1: rows and reservations together are never more than the limit, and each has a place of its
 //!   own among 1 to the limit. A row counts in the step that writes it.
-//! - D2: an applicant has one entry: a row, a reservation, or a seat.
-//! - D3: a place is free only if nobody waits, or the desk is closed.
+//! - D2: an applicant has one entry: a row, a reservation, or a queue entry.
+//! - D3: a place is free only if nobody waits, or the admission is closed.
 //! - D4: fences increase strictly. A new one is the moment, in microseconds, or one more than the
 //!   last: so a store that has lost its records goes on above them.
 //! - D5: a row stays, and its request hears of it whenever it asks again.
 //! - D6: a request that was given up for good gets nothing, however late its messages come.
-//! - D7: closed is for good. A full desk is closed.
+//! - D7: closed is for good. A full admission is closed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::record::REMEMBERED;
-use crate::step::{Claim, DeskAct, DeskAnswer, DeskRow, DeskSeen, DeskStep};
+use crate::step::{
+    AdmissionAct, AdmissionAnswer, AdmissionRow, AdmissionSeen, AdmissionStep, Claim,
+};
 use crate::step::{Notice, Standing, Token};
 
 /// Times are microseconds on the store's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
-pub(crate) struct Desk {
+pub(crate) struct AdmissionRecord {
     /// How many places there are. 0: nobody has said it.
     pub(crate) limit: u64,
     closed: bool,
@@ -84,41 +86,41 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-impl Desk {
+impl AdmissionRecord {
     /// Does a step, now.
     pub(crate) fn step(
         &mut self,
         now: u64,
-        step: &DeskStep,
+        step: &AdmissionStep,
         notices: &mut Vec<Notice>,
-    ) -> DeskAnswer {
+    ) -> AdmissionAnswer {
         if self.limit != 0 && self.limit != step.limit {
-            return DeskAnswer::Differs { limit: self.limit };
+            return AdmissionAnswer::Differs { limit: self.limit };
         }
         self.gone.retain(|_, until| *until > now);
         self.settle(now, notices);
         match &step.act {
-            DeskAct::Admit { claim, row, alive } => {
+            AdmissionAct::Admit { claim, row, alive } => {
                 let answer = self.take(now, step.limit, claim, &Want::Row(row), *alive);
                 self.settle(now, notices);
                 answer
             }
-            DeskAct::Reserve { claim, lease, alive } => {
+            AdmissionAct::Reserve { claim, lease, alive } => {
                 self.take(now, step.limit, claim, &Want::Lease(*lease), *alive)
             }
-            DeskAct::Keep { claims, lease, alive } => self.keep(now, claims, [*lease, *alive]),
-            DeskAct::Confirm { claim, fence, row } => {
+            AdmissionAct::Keep { claims, lease, alive } => self.keep(now, claims, [*lease, *alive]),
+            AdmissionAct::Confirm { claim, fence, row } => {
                 let answer = self.confirm(claim, *fence, row);
                 self.settle(now, notices);
                 answer
             }
-            DeskAct::Cancel { claim, late } => self.cancel(now, claim, *late, notices),
-            DeskAct::Close => {
+            AdmissionAct::Cancel { claim, late } => self.cancel(now, claim, *late, notices),
+            AdmissionAct::Close => {
                 (self.limit, self.closed) = (step.limit, true);
                 self.settle(now, notices);
-                DeskAnswer::Closed { limit: self.limit }
+                AdmissionAnswer::Closed { limit: self.limit }
             }
-            DeskAct::Look => DeskAnswer::Seen(DeskSeen {
+            AdmissionAct::Look => AdmissionAnswer::Seen(AdmissionSeen {
                 limit: self.limit,
                 closed: self.is_closed(),
                 admitted: self.rows.len() as u64,
@@ -126,20 +128,20 @@ impl Desk {
                 waiting: self.queue.len() as u64,
                 fence: self.fence,
             }),
-            DeskAct::Rows { from, most } => {
+            AdmissionAct::Rows { from, most } => {
                 let from = usize::try_from(*from).unwrap_or(usize::MAX);
                 let rows = self.rows.iter().skip(from).take(*most as usize);
-                DeskAnswer::Rows(rows.filter_map(|applicant| self.row(applicant)).collect())
+                AdmissionAnswer::Rows(rows.filter_map(|applicant| self.row(applicant)).collect())
             }
         }
     }
 
-    fn row(&self, applicant: &str) -> Option<DeskRow> {
+    fn row(&self, applicant: &str) -> Option<AdmissionRow> {
         let State::Row { place, fence, row } = &self.entries.get(applicant)?.state else {
             return None;
         };
         let (place, fence, row) = (*place, *fence, row.clone());
-        Some(DeskRow { applicant: applicant.to_owned(), place, fence, row })
+        Some(AdmissionRow { applicant: applicant.to_owned(), place, fence, row })
     }
 
     fn is_closed(&self) -> bool {
@@ -179,12 +181,18 @@ impl Desk {
         (place, self.fence)
     }
 
-    fn reserve(&mut self, now: u64, token: Token, applicant: String, until: u64) -> DeskAnswer {
+    fn reserve(
+        &mut self,
+        now: u64,
+        token: Token,
+        applicant: String,
+        until: u64,
+    ) -> AdmissionAnswer {
         let (place, fence) = self.place(now);
         self.leases.insert((until, applicant.clone()));
         let state = State::Reserved { place, fence, until };
         self.entries.insert(applicant, Entry { token, state });
-        DeskAnswer::Reserved { place, fence }
+        AdmissionAnswer::Reserved { place, fence }
     }
 
     /// The reservation has ended; its lease is not counted any more.
@@ -209,10 +217,10 @@ impl Desk {
         claim: &Claim,
         want: &Want<'_>,
         alive: Option<Duration>,
-    ) -> DeskAnswer {
+    ) -> AdmissionAnswer {
         let Claim { token, applicant } = claim;
         if self.gone.contains_key(token) {
-            return DeskAnswer::Gone;
+            return AdmissionAnswer::Gone;
         }
         self.limit = limit;
         let until = alive.map(|alive| now.saturating_add(micros(alive)));
@@ -220,35 +228,35 @@ impl Desk {
             let mine = entry.token == *token;
             match &mut entry.state {
                 &mut State::Row { place, fence, .. } if mine => {
-                    return DeskAnswer::Admitted { place, fence };
+                    return AdmissionAnswer::Admitted { place, fence };
                 }
-                &mut State::Row { place, .. } => return DeskAnswer::Duplicate { place },
+                &mut State::Row { place, .. } => return AdmissionAnswer::Duplicate { place },
                 &mut State::Reserved { place, .. } if !mine => {
-                    return DeskAnswer::Pending { place: Some(place) };
+                    return AdmissionAnswer::Pending { place: Some(place) };
                 }
                 &mut State::Reserved { place, fence, until: kept } => match want {
                     Want::Row(row) => return self.write(claim, place, fence, row),
                     Want::Lease(lease) => {
                         self.leases.remove(&(kept, applicant.clone()));
                         self.prolong(applicant, now.saturating_add(micros(*lease)));
-                        return DeskAnswer::Reserved { place, fence };
+                        return AdmissionAnswer::Reserved { place, fence };
                     }
                 },
                 State::Queued { alive } if mine => {
                     *alive = until.unwrap_or(*alive);
                 }
                 State::Queued { alive } if *alive > now => {
-                    return DeskAnswer::Pending { place: None };
+                    return AdmissionAnswer::Pending { place: None };
                 }
                 State::Queued { .. } => {
-                    // The request that had that seat is gone.
+                    // The request that had that queue entry is gone.
                     self.entries.remove(applicant);
                     self.queue.retain(|other| other != applicant);
                 }
             }
         }
         if self.is_closed() {
-            return DeskAnswer::Closed { limit };
+            return AdmissionAnswer::Closed { limit };
         }
         if self.has_place() {
             return match want {
@@ -263,14 +271,14 @@ impl Desk {
             };
         }
         let busy = self.busy(now);
-        let Some(alive) = until else { return DeskAnswer::Busy { busy } };
+        let Some(alive) = until else { return AdmissionAnswer::Busy { busy } };
         let ahead = self.queue.iter().position(|other| other == applicant).unwrap_or_else(|| {
             self.queue.push_back(applicant.clone());
             let state = State::Queued { alive };
             self.entries.insert(applicant.clone(), Entry { token: token.clone(), state });
             self.queue.len() - 1
         });
-        DeskAnswer::Queued { ahead: ahead as u64, busy }
+        AdmissionAnswer::Queued { ahead: ahead as u64, busy }
     }
 
     /// The reservation lasts until then.
@@ -283,7 +291,7 @@ impl Desk {
         }
     }
 
-    fn write(&mut self, claim: &Claim, place: u64, fence: u64, row: &[u8]) -> DeskAnswer {
+    fn write(&mut self, claim: &Claim, place: u64, fence: u64, row: &[u8]) -> AdmissionAnswer {
         let Claim { token, applicant } = claim.clone();
         let state = State::Row { place, fence, row: row.to_vec() };
         let before = self.entries.insert(applicant.clone(), Entry { token, state });
@@ -291,7 +299,7 @@ impl Desk {
             self.leases.remove(&(until, applicant.clone()));
         }
         self.rows.push(applicant);
-        DeskAnswer::Admitted { place, fence }
+        AdmissionAnswer::Admitted { place, fence }
     }
 
     fn keep(
@@ -299,7 +307,7 @@ impl Desk {
         now: u64,
         claims: &[(Claim, u64)],
         [lease, alive]: [Duration; 2],
-    ) -> DeskAnswer {
+    ) -> AdmissionAnswer {
         let [lease, until] = [lease, alive].map(|time| now.saturating_add(micros(time)));
         let mut standings = Vec::with_capacity(claims.len());
         for (Claim { token, applicant }, wanted) in claims {
@@ -320,19 +328,19 @@ impl Desk {
                 _ => Standing::Nowhere,
             });
         }
-        DeskAnswer::Standings { standings, busy: self.busy(now) }
+        AdmissionAnswer::Standings { standings, busy: self.busy(now) }
     }
 
-    fn confirm(&mut self, claim: &Claim, confirmed: u64, row: &[u8]) -> DeskAnswer {
+    fn confirm(&mut self, claim: &Claim, confirmed: u64, row: &[u8]) -> AdmissionAnswer {
         let entry = self.entries.get(&claim.applicant).filter(|entry| entry.token == claim.token);
         match entry.map(|entry| &entry.state) {
             Some(&State::Row { place, fence, .. }) if fence == confirmed => {
-                DeskAnswer::Admitted { place, fence }
+                AdmissionAnswer::Admitted { place, fence }
             }
             Some(&State::Reserved { place, fence, .. }) if fence == confirmed => {
                 self.write(claim, place, fence, row)
             }
-            _ => DeskAnswer::Lost,
+            _ => AdmissionAnswer::Lost,
         }
     }
 
@@ -342,7 +350,7 @@ impl Desk {
         claim: &Claim,
         late: bool,
         notices: &mut Vec<Notice>,
-    ) -> DeskAnswer {
+    ) -> AdmissionAnswer {
         let Claim { token, applicant } = claim;
         if late {
             self.gone.insert(token.clone(), now.saturating_add(micros(REMEMBERED)));
@@ -350,7 +358,7 @@ impl Desk {
         let entry = self.entries.get(applicant).filter(|entry| entry.token == *token);
         match entry.map(|entry| &entry.state) {
             Some(&State::Row { place, fence, .. }) => {
-                return DeskAnswer::Admitted { place, fence };
+                return AdmissionAnswer::Admitted { place, fence };
             }
             Some(&State::Reserved { until, .. }) => {
                 self.leases.remove(&(until, applicant.clone()));
@@ -363,6 +371,6 @@ impl Desk {
             }
             None => {}
         }
-        DeskAnswer::Cancelled
+        AdmissionAnswer::Cancelled
     }
 }

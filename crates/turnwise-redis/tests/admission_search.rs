@@ -8,9 +8,9 @@
 //! - no reservation becomes a row after its lease, and fences increase;
 //! - a request is decided when it looks again, and no place is lost for good.
 
-#[path = "../src/desk.rs"]
+#[path = "../src/admission_record.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the crate")]
-mod desk;
+mod admission_record;
 #[path = "../src/record.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the crate")]
 mod record;
@@ -21,8 +21,8 @@ mod step;
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::time::Duration;
 
-use desk::Desk;
-use step::{Claim, DeskAct, DeskAnswer, DeskRow, DeskStep, Standing, Token};
+use admission_record::AdmissionRecord;
+use step::{AdmissionAct, AdmissionAnswer, AdmissionRow, AdmissionStep, Claim, Standing, Token};
 
 /// Times are short: a lease is two ticks of the clock, a seat one.
 const LEASE: u64 = 2;
@@ -87,7 +87,7 @@ struct Client {
 struct World {
     now: u64,
     limit: u64,
-    desk: Desk,
+    admission: AdmissionRecord,
     clients: Vec<Client>,
     /// Copies that nobody waits for any more. They may come at any time.
     late: BTreeSet<(usize, Message)>,
@@ -121,9 +121,14 @@ fn ticks(count: u64) -> Duration {
     Duration::from_micros(count)
 }
 
-fn step(desk: &mut Desk, now: u64, limit: u64, act: DeskAct) -> DeskAnswer {
+fn step(
+    admission: &mut AdmissionRecord,
+    now: u64,
+    limit: u64,
+    act: AdmissionAct,
+) -> AdmissionAnswer {
     // The machine's times begin at one: zero is over before it begins.
-    desk.step(now + 1, &DeskStep { limit, act }, &mut Vec::new())
+    admission.step(now + 1, &AdmissionStep { limit, act }, &mut Vec::new())
 }
 
 fn claim(number: usize, applicant: &str) -> Claim {
@@ -131,22 +136,22 @@ fn claim(number: usize, applicant: &str) -> Claim {
 }
 
 impl World {
-    fn ask(&mut self, act: DeskAct) -> DeskAnswer {
-        step(&mut self.desk, self.now, self.limit, act)
+    fn ask(&mut self, act: AdmissionAct) -> AdmissionAnswer {
+        step(&mut self.admission, self.now, self.limit, act)
     }
 
-    /// The same, by a desk that looks at no limit.
-    fn ask_unlimited(&mut self, act: DeskAct) -> DeskAnswer {
-        self.desk.limit += 10;
-        let answer = step(&mut self.desk, self.now, self.limit + 10, act);
-        self.desk.limit = self.limit;
+    /// The same, by an admission that looks at no limit.
+    fn ask_unlimited(&mut self, act: AdmissionAct) -> AdmissionAnswer {
+        self.admission.limit += 10;
+        let answer = step(&mut self.admission, self.now, self.limit + 10, act);
+        self.admission.limit = self.limit;
         answer
     }
 
     fn free(&self) -> bool {
-        let mut desk = self.desk.clone();
-        match step(&mut desk, self.now, self.limit, DeskAct::Look) {
-            DeskAnswer::Seen(seen) => seen.admitted + seen.reserved < self.limit,
+        let mut admission = self.admission.clone();
+        match step(&mut admission, self.now, self.limit, AdmissionAct::Look) {
+            AdmissionAnswer::Seen(seen) => seen.admitted + seen.reserved < self.limit,
             _ => false,
         }
     }
@@ -158,7 +163,7 @@ impl World {
         roles: &[Role],
         client: usize,
         message: Message,
-    ) -> Result<DeskAnswer, String> {
+    ) -> Result<AdmissionAnswer, String> {
         let Role { applicant, reserves } = roles[client];
         let mut claim = claim(client, applicant);
         let row = vec![client as u8];
@@ -173,46 +178,50 @@ impl World {
                 }
                 let alive = Some(ticks(SEAT));
                 match reserves {
-                    true => self.ask(DeskAct::Reserve { claim, lease: ticks(LEASE), alive }),
+                    true => self.ask(AdmissionAct::Reserve { claim, lease: ticks(LEASE), alive }),
                     false if fault == Fault::CountsApart => {
                         if self.clients[client].counted {
-                            self.ask_unlimited(DeskAct::Admit { claim, row, alive })
+                            self.ask_unlimited(AdmissionAct::Admit { claim, row, alive })
                         } else {
                             self.clients[client].counted = self.free();
-                            DeskAnswer::Busy { busy: Duration::ZERO }
+                            AdmissionAnswer::Busy { busy: Duration::ZERO }
                         }
                     }
-                    false => self.ask(DeskAct::Admit { claim, row, alive }),
+                    false => self.ask(AdmissionAct::Admit { claim, row, alive }),
                 }
             }
             Message::Keep { fence } => {
                 let (lease, alive) = (ticks(LEASE), ticks(SEAT));
                 let fence = if fault == Fault::KeepsAnyFence { 0 } else { fence };
-                self.ask(DeskAct::Keep { claims: vec![(claim, fence)], lease, alive })
+                self.ask(AdmissionAct::Keep { claims: vec![(claim, fence)], lease, alive })
             }
             Message::Confirm { fence } => {
-                let act = DeskAct::Confirm { claim: claim.clone(), fence, row: row.clone() };
+                let act = AdmissionAct::Confirm { claim: claim.clone(), fence, row: row.clone() };
                 match (self.ask(act), fault) {
-                    (DeskAnswer::Lost, Fault::ConfirmsTheExpired) => {
-                        self.ask_unlimited(DeskAct::Admit { claim, row, alive: None })
+                    (AdmissionAnswer::Lost, Fault::ConfirmsTheExpired) => {
+                        self.ask_unlimited(AdmissionAct::Admit { claim, row, alive: None })
                     }
-                    (DeskAnswer::Lost, Fault::ConfirmsAnyFence) => {
+                    (AdmissionAnswer::Lost, Fault::ConfirmsAnyFence) => {
                         let fences = (1..=self.newest).rev();
                         let mut answers = fences.map(|fence| {
                             let (claim, row) = (claim.clone(), row.clone());
-                            self.ask(DeskAct::Confirm { claim, fence, row })
+                            self.ask(AdmissionAct::Confirm { claim, fence, row })
                         });
-                        answers.find(|it| *it != DeskAnswer::Lost).unwrap_or(DeskAnswer::Lost)
+                        answers
+                            .find(|it| *it != AdmissionAnswer::Lost)
+                            .unwrap_or(AdmissionAnswer::Lost)
                     }
                     (answer, _) => answer,
                 }
             }
             Message::Cancel { late } => {
                 let late = late && fault != Fault::Forgets;
-                self.ask(DeskAct::Cancel { claim, late })
+                self.ask(AdmissionAct::Cancel { claim, late })
             }
         };
-        if let DeskAnswer::Admitted { fence, .. } | DeskAnswer::Reserved { fence, .. } = answer {
+        if let AdmissionAnswer::Admitted { fence, .. } | AdmissionAnswer::Reserved { fence, .. } =
+            answer
+        {
             self.newest = self.newest.max(fence);
         }
         let leased = self.clients[client].leased;
@@ -222,8 +231,8 @@ impl World {
         }
         let holds = |standing: &Standing| *standing == Standing::Holds;
         match &answer {
-            DeskAnswer::Reserved { .. } => self.clients[client].leased = self.now + LEASE,
-            DeskAnswer::Standings { standings, .. } if standings.iter().all(holds) => {
+            AdmissionAnswer::Reserved { .. } => self.clients[client].leased = self.now + LEASE,
+            AdmissionAnswer::Standings { standings, .. } if standings.iter().all(holds) => {
                 self.clients[client].leased = self.now + LEASE;
             }
             _ => {}
@@ -237,32 +246,33 @@ impl World {
         fault: Fault,
         client: usize,
         sent: u64,
-        (message, answer): (Message, DeskAnswer),
+        (message, answer): (Message, AdmissionAnswer),
     ) -> Result<(), String> {
         let from = if fault == Fault::LeaseFromAnswer { self.now } else { sent };
         let phase = &mut self.clients[client].phase;
         let cancels = matches!(message, Message::Cancel { .. });
         *phase = match (answer, *phase) {
-            (DeskAnswer::Admitted { place, fence }, Phase::Holds { place: at, fence: has, .. })
-                if (place, fence) != (at, has) =>
-            {
+            (
+                AdmissionAnswer::Admitted { place, fence },
+                Phase::Holds { place: at, fence: has, .. },
+            ) if (place, fence) != (at, has) => {
                 return Err(format!(
                     "{client} reserved {at} by {has}, and is in {place} by {fence}"
                 ));
             }
-            (DeskAnswer::Admitted { place, fence }, _) => Phase::In { place, fence },
-            (DeskAnswer::Reserved { place, fence }, _) => {
+            (AdmissionAnswer::Admitted { place, fence }, _) => Phase::In { place, fence },
+            (AdmissionAnswer::Reserved { place, fence }, _) => {
                 Phase::Holds { place, fence, until: from + LEASE }
             }
-            (DeskAnswer::Standings { standings, .. }, Phase::Holds { place, fence, .. }) => {
+            (AdmissionAnswer::Standings { standings, .. }, Phase::Holds { place, fence, .. }) => {
                 match standings[0] {
                     Standing::Holds => Phase::Holds { place, fence, until: from + LEASE },
                     _ => Phase::Lost,
                 }
             }
-            (DeskAnswer::Lost, _) => Phase::Lost,
-            (DeskAnswer::Closed { .. } | DeskAnswer::Duplicate { .. }, _) => Phase::Out,
-            (DeskAnswer::Gone, phase) => {
+            (AdmissionAnswer::Lost, _) => Phase::Lost,
+            (AdmissionAnswer::Closed { .. } | AdmissionAnswer::Duplicate { .. }, _) => Phase::Out,
+            (AdmissionAnswer::Gone, phase) => {
                 return Err(format!("{client} was refused as gone, and was {phase:?}"));
             }
             (_, _) if cancels => Phase::Out,
@@ -271,10 +281,11 @@ impl World {
         Ok(())
     }
 
-    fn rows(&self) -> Vec<DeskRow> {
-        let mut desk = self.desk.clone();
-        match step(&mut desk, self.now, self.limit, DeskAct::Rows { from: 0, most: 100 }) {
-            DeskAnswer::Rows(rows) => rows,
+    fn rows(&self) -> Vec<AdmissionRow> {
+        let mut admission = self.admission.clone();
+        match step(&mut admission, self.now, self.limit, AdmissionAct::Rows { from: 0, most: 100 })
+        {
+            AdmissionAnswer::Rows(rows) => rows,
             _ => Vec::new(),
         }
     }
@@ -283,8 +294,10 @@ impl World {
         let rows = self.rows();
         let wrong =
             |why: &str| Err(format!("{why}: {rows:?} of {}, {:?}", self.limit, self.clients));
-        let mut desk = self.desk.clone();
-        let DeskAnswer::Seen(seen) = step(&mut desk, self.now, self.limit, DeskAct::Look) else {
+        let mut admission = self.admission.clone();
+        let AdmissionAnswer::Seen(seen) =
+            step(&mut admission, self.now, self.limit, AdmissionAct::Look)
+        else {
             return wrong("no look");
         };
         if rows.len() as u64 != seen.admitted || seen.admitted + seen.reserved > self.limit {
@@ -384,8 +397,9 @@ impl World {
     }
 
     /// A fence that nobody had is greater than all before.
-    fn new_fence(&self, before: &World, answer: &DeskAnswer) -> Result<(), String> {
-        let (DeskAnswer::Admitted { fence, .. } | DeskAnswer::Reserved { fence, .. }) = *answer
+    fn new_fence(&self, before: &World, answer: &AdmissionAnswer) -> Result<(), String> {
+        let (AdmissionAnswer::Admitted { fence, .. } | AdmissionAnswer::Reserved { fence, .. }) =
+            *answer
         else {
             return Ok(());
         };
@@ -412,7 +426,10 @@ impl World {
                 // Looks come twice a tick: the seat is kept.
                 let answer = world.does(fault, roles, client, Message::Take);
                 world.now += SEAT;
-                !matches!(answer, Ok(DeskAnswer::Queued { .. } | DeskAnswer::Pending { .. }))
+                !matches!(
+                    answer,
+                    Ok(AdmissionAnswer::Queued { .. } | AdmissionAnswer::Pending { .. })
+                )
             });
             if !decided {
                 return Err(format!("{client} waits for ever: {self:?}"));
@@ -427,9 +444,9 @@ impl World {
         let mut left = self.limit - self.rows().len() as u64;
         for number in 100.. {
             let claim = claim(number, &number.to_string());
-            match world.ask(DeskAct::Admit { claim, row: Vec::new(), alive: None }) {
-                DeskAnswer::Admitted { .. } if left > 0 => left -= 1,
-                DeskAnswer::Closed { .. } if left == 0 => return Ok(()),
+            match world.ask(AdmissionAct::Admit { claim, row: Vec::new(), alive: None }) {
+                AdmissionAnswer::Admitted { .. } if left > 0 => left -= 1,
+                AdmissionAnswer::Closed { .. } if left == 0 => return Ok(()),
                 other => return Err(format!("{other:?}, and {left} are left: {self:?}")),
             }
         }
@@ -443,7 +460,7 @@ fn search(fault: Fault, roles: &[Role], limit: u64, faults: u8) -> Result<usize,
     let first = World {
         now: 0,
         limit,
-        desk: Desk::default(),
+        admission: AdmissionRecord::default(),
         clients: vec![client; roles.len()],
         late: BTreeSet::new(),
         newest: 0,

@@ -1,6 +1,7 @@
--- Keeps reservations and seats.
+-- Keeps reservations and queue entries.
 --
--- ARGV[3]  so long a reservation   ARGV[4]  so long a seat   ARGV[5...]  (token, applicant, fence)...
+-- ARGV[3]  so long a reservation   ARGV[4]  so long a queue entry
+-- ARGV[5...]  (token, applicant, fence)...
 -- A fence of 0 is whatever the request has.
 --
 -- {0, busy, standing of each...}: 0 nowhere, 1 queued, 2 holds
@@ -10,7 +11,7 @@ for i = 5, #ARGV, 3 do
   local e = entry(applicant)
   if e and e.token == token then
     if e.kind == 'q' then
-      seat(applicant, token, now + ARGV[4])
+      enqueue(applicant, token, now + ARGV[4])
       standing = 1
     elseif fence == 0 or fence == e.fence then
       if e.kind == 'r' then reserve(applicant, token, e.place, e.fence, now + ARGV[3]) end
