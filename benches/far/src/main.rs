@@ -76,7 +76,10 @@ fn run(options: &Options) -> Result<(), Failure> {
     let url =
         options.url.clone().unwrap_or_else(|| own.as_ref().map_or(String::new(), Server::url));
     match &options.what {
-        What::Pairs { pairs } => self::pairs(&url, options.rounds, *pairs),
+        What::Pairs { pairs } => {
+            let server = own.as_ref().map(Server::id);
+            self::pairs(&url, server, options.rounds, *pairs)
+        }
         What::Waiters(crowd) => waiters::crowds(&url, options.rounds, crowd),
         What::Commands => commands(&url),
         What::Actors { asks } => actors::messages(&url, options.rounds, *asks),
@@ -90,24 +93,60 @@ fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-fn pairs(url: &str, rounds: u32, pairs: u32) -> Result<(), Failure> {
-    let subjects = Kind::PAIRS.map(|kind| Subject::connect(kind, url));
-    let subjects: Vec<Subject> = subjects.into_iter().collect::<Result<_, _>>()?;
+/// Processor time of a process so far, by all of its threads that live, in nanoseconds. Zero where
+/// the system does not tell.
+fn processor(process: u32) -> u64 {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return 0 };
+    let time = |thread: std::io::Result<std::fs::DirEntry>| {
+        let text = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    threads.filter_map(time).sum()
+}
+
+/// A round: time on the wall, of this process, and of the server, in microseconds a pair.
+type Times = [f64; 3];
+
+fn pairs(url: &str, server: Option<u32>, rounds: u32, pairs: u32) -> Result<(), Failure> {
+    for kinds in [&Kind::PAIRS[..], &Kind::THREADS[..]] {
+        pairs_of(url, server, rounds, pairs, kinds)?;
+    }
+    Ok(())
+}
+
+fn pairs_of(
+    url: &str,
+    server: Option<u32>,
+    rounds: u32,
+    pairs: u32,
+    kinds: &[Kind],
+) -> Result<(), Failure> {
+    let subjects = kinds.iter().map(|&kind| Subject::connect(kind, url));
+    let subjects: Vec<Subject> = subjects.collect::<Result<_, _>>()?;
     for (at_once, title) in [(1, "one after the other"), (16, "sixteen at once")] {
-        let mut times = vec![Vec::new(); subjects.len()];
+        let mut times: Vec<Vec<Times>> = vec![Vec::new(); subjects.len()];
         for round in 0..=rounds {
             for (subject, times) in subjects.iter().zip(&mut times) {
+                let spent = || [std::process::id(), server.unwrap_or(0)].map(processor);
+                let before = spent();
                 let took = subject.pairs(pairs, at_once)?;
+                let after = spent();
+                let all = [took.as_nanos() as u64, after[0] - before[0], after[1] - before[1]];
                 if round > 0 {
-                    times.push(took.as_secs_f64() * 1e6 / f64::from(pairs));
+                    times.push(all.map(|time| time as f64 / 1e3 / f64::from(pairs)));
                 }
             }
         }
         println!("lock and unlock, {title}: microseconds a pair, median of {rounds} rounds");
+        println!("  {:28} {:>15}   {:>15}   {:>15}", "", "wall", "client", "server");
         for (subject, own) in subjects.iter().zip(&times) {
-            let ratios = own.iter().zip(&times[0]).map(|(own, by_hand)| own / by_hand).collect();
-            let (time, ratio) = (median(own.clone()), median(ratios));
-            println!("  {:<28} {time:>8.1}   {ratio:>5.2}", subject.kind.title());
+            print!("  {:<28}", subject.kind.title());
+            for kind in 0..3 {
+                let ratios = own.iter().zip(&times[0]).map(|(own, by)| own[kind] / by[kind]);
+                let time = median(own.iter().map(|times| times[kind]).collect());
+                print!(" {time:>8.1} {:>6.2}  ", median(ratios.collect()));
+            }
+            println!();
         }
     }
     Ok(())
@@ -118,8 +157,8 @@ async fn count(to: &mut MultiplexedConnection, kind: Kind) -> Result<u64, Failur
     let info: String = redis::cmd("INFO").arg("commandstats").query_async(to).await?;
     // The scripts of `turnwise-redis` call `SET` themselves: that is no command of a client.
     let names: &[&str] = match kind {
-        Kind::Turnwise | Kind::Memory => &["eval", "evalsha"],
-        Kind::Hand | Kind::Poll | Kind::Rslock => &["eval", "evalsha", "set"],
+        Kind::Turnwise | Kind::Drops | Kind::Waits | Kind::Memory => &["eval", "evalsha"],
+        Kind::Hand | Kind::Blocks | Kind::Poll | Kind::Rslock => &["eval", "evalsha", "set"],
     };
     let calls = |line: &str| {
         let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;

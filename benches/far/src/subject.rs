@@ -25,6 +25,12 @@ pub(crate) enum Kind {
     /// The same, tried again each 100 ms.
     Poll,
     Turnwise,
+    /// The same, and the guard is dropped: nobody waits until it is free.
+    Drops,
+    /// `SET NX PX` over a connection that blocks, and a script that deletes.
+    Blocks,
+    /// Threads that wait.
+    Waits,
     /// The same calls, in memory.
     Memory,
     Rslock,
@@ -32,7 +38,10 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// The first is what the others are compared with.
-    pub(crate) const PAIRS: [Kind; 4] = [Kind::Hand, Kind::Turnwise, Kind::Rslock, Kind::Memory];
+    pub(crate) const PAIRS: [Kind; 5] =
+        [Kind::Hand, Kind::Turnwise, Kind::Drops, Kind::Rslock, Kind::Memory];
+    /// As above, for threads.
+    pub(crate) const THREADS: [Kind; 2] = [Kind::Blocks, Kind::Waits];
     pub(crate) const CROWDS: [Kind; 3] = [Kind::Poll, Kind::Turnwise, Kind::Rslock];
 
     pub(crate) fn name(self) -> &'static str {
@@ -40,6 +49,9 @@ impl Kind {
             Kind::Hand => "hand",
             Kind::Poll => "poll",
             Kind::Turnwise => "turnwise",
+            Kind::Drops => "drops",
+            Kind::Blocks => "blocks",
+            Kind::Waits => "waits",
             Kind::Memory => "memory",
             Kind::Rslock => "rslock",
         }
@@ -50,6 +62,9 @@ impl Kind {
             Kind::Hand => "SET NX PX, script",
             Kind::Poll => "SET NX PX each 100 ms",
             Kind::Turnwise => "turnwise-redis",
+            Kind::Drops => "turnwise-redis, dropped",
+            Kind::Blocks => "SET NX PX, script, blocking",
+            Kind::Waits => "turnwise-redis, wait()",
             Kind::Memory => "turnwise-redis, in memory",
             Kind::Rslock => "rslock 0.10",
         }
@@ -68,6 +83,7 @@ pub(crate) async fn connection(url: &str) -> Result<MultiplexedConnection, Failu
 enum Way {
     Ours(Locks),
     Hand { to: MultiplexedConnection, delete: redis::Script },
+    Blocks { client: redis::Client, delete: redis::Script },
     Rslock(LockManager),
 }
 
@@ -91,7 +107,11 @@ impl Subject {
     pub(crate) fn connect(kind: Kind, url: &str) -> Result<Subject, Failure> {
         let runtime = runtime()?;
         let way = match kind {
-            Kind::Turnwise => Way::Ours(Remote::connect(url)?.locks()),
+            Kind::Blocks => Way::Blocks {
+                client: redis::Client::open(url)?,
+                delete: redis::Script::new(DELETE),
+            },
+            Kind::Turnwise | Kind::Drops | Kind::Waits => Way::Ours(Remote::connect(url)?.locks()),
             Kind::Memory => Way::Ours(Remote::in_memory().locks()),
             Kind::Hand | Kind::Poll => {
                 let to = runtime.block_on(connection(url))?;
@@ -105,9 +125,43 @@ impl Subject {
     /// Times pairs of lock and unlock, each lock free, in several tasks with a lock each.
     pub(crate) fn pairs(&self, pairs: u32, tasks: u32) -> Result<Duration, Failure> {
         let began = Instant::now();
+        if Kind::THREADS.contains(&self.kind) {
+            std::thread::scope(|scope| {
+                let thread = |task| scope.spawn(move || self.blocking(task, pairs / tasks));
+                let all: Vec<_> = (0..tasks).map(thread).collect();
+                all.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a panic")?)
+            })?;
+            return Ok(began.elapsed());
+        }
         let tasks = (0..tasks).map(|task| self.some(task, pairs / tasks));
         self.runtime.block_on(try_join_all(tasks))?;
         Ok(began.elapsed())
+    }
+
+    fn blocking(&self, task: u32, pairs: u32) -> Result<(), Failure> {
+        let name = format!("{} {task}", self.kind.name());
+        match &self.way {
+            Way::Ours(locks) => {
+                for _ in 0..pairs {
+                    let limits = Limits::wait(WAIT).lease(LEASE);
+                    locks.lock_within(&name, limits).wait()?.release().wait()?;
+                }
+            }
+            Way::Blocks { client, delete } => {
+                let mut to = client.get_connection()?;
+                for number in 0..pairs {
+                    let mut set = redis::cmd("SET");
+                    set.arg(&name).arg(number).arg("NX").arg("PX").arg(LEASE.as_millis() as u64);
+                    let answer: Option<String> = set.query(&mut to)?;
+                    let deleted: u32 = delete.key(&name).arg(number).invoke(&mut to)?;
+                    if answer.is_none() || deleted != 1 {
+                        return Err("a free lock is not free, or was lost".into());
+                    }
+                }
+            }
+            _ => return Err("it does not block".into()),
+        }
+        Ok(())
     }
 
     async fn some(&self, task: u32, pairs: u32) -> Result<(), Failure> {
@@ -116,8 +170,12 @@ impl Subject {
             match &self.way {
                 Way::Ours(locks) => {
                     let limits = Limits::wait(WAIT).lease(LEASE);
-                    locks.lock_within(&name, limits).await?.release().await??;
+                    let guard = locks.lock_within(&name, limits).await?;
+                    if self.kind != Kind::Drops {
+                        guard.release().await?;
+                    }
                 }
+                Way::Blocks { .. } => return Err("it blocks".into()),
                 Way::Hand { to, delete } => {
                     let (mut to, value) = (to.clone(), number.to_string());
                     if !set(&mut to, &name, &value, LEASE).await? {
@@ -147,6 +205,7 @@ impl Subject {
                     set(&mut to.clone(), name, "held", long).await?;
                     Held::Lease
                 }
+                Way::Blocks { .. } => return Err("it blocks".into()),
                 Way::Rslock(manager) => {
                     manager.lock(name, long).await.map_err(failure)?;
                     Held::Lease
@@ -171,7 +230,7 @@ impl Subject {
                     let limits = Limits::wait(WAIT).lease(LEASE);
                     let guard = locks.lock_within(name, limits).await?;
                     tokio::time::sleep(hold).await;
-                    guard.release().await??;
+                    guard.release().await?;
                 }
                 Way::Hand { to, delete } => {
                     let mut to = to.clone();
@@ -181,6 +240,7 @@ impl Subject {
                     tokio::time::sleep(hold).await;
                     let _: u32 = delete.key(name).arg(value).invoke_async(&mut to).await?;
                 }
+                Way::Blocks { .. } => return Err("it blocks".into()),
                 Way::Rslock(manager) => {
                     let guard = manager.acquire(name, LEASE).await.map_err(failure)?;
                     tokio::time::sleep(hold).await;

@@ -13,8 +13,9 @@ use turnwise::{Reply, promise};
 use turnwise_locks::{Fence, Limits};
 
 use crate::applications::{AdmissionKey, Application};
+use crate::attempt::Acquire;
 use crate::business::{Handles, Owned};
-use crate::lock::{Acquire, Wanted};
+use crate::lock::Wanted;
 use crate::name;
 use crate::refused::{AdmissionError, LONGEST_ROW, MOST_PLACES, Refused};
 use crate::remote::{LONGEST, after};
@@ -150,7 +151,8 @@ impl Admission {
             Ok(()) if wanted.lease.is_some() => Acquire::over(Err(Refused::HasLease)),
             Ok(()) => {
                 let application = Application::take(&self.client, &self.admission, applicant);
-                Acquire::new(&self.client, |_, _| (), async move {
+                let handles = self.client.handles.clone();
+                Acquire::there(&self.client, handles, |_, _| (), async move {
                     ask(&application, Want::Row(row), wanted).await
                 })
             }
@@ -193,7 +195,8 @@ impl Admission {
                 let handed = |reservation: &mut Reservation, handles: &Handles| {
                     reservation.handles = Some(handles.clone());
                 };
-                Acquire::new(&self.client, handed, async move {
+                let handles = self.client.handles.clone();
+                Acquire::there(&self.client, handles, handed, async move {
                     let lease = wanted.lease;
                     let Admitted { place, fence } =
                         ask(&application, Want::Place(lease), wanted).await?;

@@ -137,7 +137,7 @@ impl<E> CleanSlots<E> {
         let place = guard.place();
         let cleaned = self.clean(&guard);
         let released = guard.end(!matches!(cleaned, Ok(Ok(()))));
-        let released = released.wait().unwrap_or_else(|_| unanswered());
+        let released = released.wait();
         result(place, ended, cleaned, released)
     }
 
@@ -166,7 +166,6 @@ impl<E> CleanSlots<E> {
         let place = guard.place();
         let cleaned = self.clean(&guard);
         let released = guard.end(!matches!(cleaned, Ok(Ok(())))).await;
-        let released = released.unwrap_or_else(|_| unanswered());
         result(place, Ok(value), cleaned, released)
     }
 
@@ -198,11 +197,6 @@ impl<E> CleanSlots<E> {
             Err(error) => Err((SlotJobError::NotStarted(error), None)),
         }
     }
-}
-
-fn unanswered() -> Result<(), ReleaseError> {
-    let effect = crate::error::Effect::Unknown;
-    Err(ReleaseError::Store(crate::error::StoreError::TimedOut { effect }))
 }
 
 fn result<R, E>(

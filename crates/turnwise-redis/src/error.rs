@@ -289,3 +289,9 @@ impl fmt::Display for ReleaseError {
 }
 
 impl Error for ReleaseError {}
+
+impl From<AskError> for ReleaseError {
+    fn from(_: AskError) -> Self {
+        ReleaseError::Store(StoreError::TimedOut { effect: Effect::Unknown })
+    }
+}

@@ -6,6 +6,7 @@ mod actors;
 mod admission;
 mod admission_record;
 mod applications;
+mod attempt;
 mod business;
 mod clean;
 mod error;
@@ -26,6 +27,7 @@ mod slots;
 pub mod step;
 mod store;
 mod tables;
+mod tenure;
 mod tick;
 
 pub use actors::{
@@ -33,11 +35,12 @@ pub use actors::{
     Fallible, MessageError, NoTime, Outcome, RemoteActor, Successor, Tell, Until, Workers,
 };
 pub use admission::{Admission, AdmissionInfo, Admitted, Reservation, Row};
+pub use attempt::{Acquire, Release};
 pub use clean::{CleanSlots, SlotJobError};
 pub use error::{ConnectError, Effect, LockError, Refusal, ReleaseError, StoreError};
 #[cfg(feature = "sqlite")]
 pub use file::FileStore;
-pub use lock::{Acquire, Guard, LockInfo, Locks, Lost};
+pub use lock::{Guard, LockInfo, Locks};
 pub use majority::{Majority, MajorityBuilder, MajorityError, MajorityGuard, Votes};
 pub use memory::MemoryStore;
 pub use name::NameError;
@@ -46,5 +49,6 @@ pub use remote::{Remote, RemoteBuilder};
 pub use server::RedisStore;
 pub use slots::{Slots, SlotsError, SlotsInfo};
 pub use store::{Called, Life, NoticeSink, Store};
+pub use tenure::Lost;
 pub use tick::{Attendance, Job, JobError, JobRun, Ticks};
 pub use turnwise_locks::{Fence, Fenced, FencedError, Limits, Owner, TickNumber};

@@ -6,24 +6,22 @@
 //! for as long as its place is kept, once.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, Weak};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
-use tokio::task::AbortHandle;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
-use turnwise::{AskError, Limit, Promise, Reply, WaitError, promise};
+use turnwise::{Limit, Reply, promise};
 use turnwise_locks::{Fence, Limits, Owner};
 
+use crate::attempt::{Acquire, Caller, Release};
 use crate::business::{Handles, Owned};
 use crate::error::{Effect, LockError, ReleaseError, StoreError};
 use crate::remote::{Client, LONGEST, SHORTEST, after};
-use crate::requests::Request;
+use crate::requests::{Request, Tells};
 use crate::step::{Answer, Op, Renewal, Step};
+use crate::tenure::{Lost, Tenure};
 
 /// Fair locks by name: see [`Remote::locks`](crate::Remote::locks). Clones are the same locks.
 ///
@@ -47,7 +45,7 @@ use crate::step::{Answer, Op, Renewal, Step};
 ///
 /// let late = locks.lock_within("raffle 633", Duration::from_millis(20)).wait();
 /// assert!(matches!(late, Err(LockError::TimedOut { .. })));
-/// guard.release().wait()??;
+/// guard.release().wait()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -110,7 +108,9 @@ impl Locks {
             Ok(key) => {
                 let request = Request::take(&self.client, &key, 1, owner);
                 let name = name.into();
-                Acquire::guard(&self.client, async move { acquire(request, name, wanted).await })
+                Acquire::new(&self.client, Guard::handed, |caller| {
+                    acquire(caller, request, name, wanted)
+                })
             }
         }
     }
@@ -139,8 +139,8 @@ impl Locks {
                 let handed = |guards: &mut Vec<Guard>, handles: &Handles| {
                     guards.iter_mut().for_each(|guard| guard.handed(handles));
                 };
-                let asking = async move { acquire_all(client, all, wanted).await };
-                Acquire::new(&self.client, handed, asking)
+                let handles = self.client.handles.clone();
+                Acquire::there(&self.client, handles, handed, acquire_all(client, all, wanted))
             }
         }
     }
@@ -224,6 +224,7 @@ impl Wanted {
 }
 
 pub(crate) async fn acquire(
+    caller: Caller,
     request: Arc<Request>,
     name: Arc<str>,
     wanted: Wanted,
@@ -233,15 +234,12 @@ pub(crate) async fn acquire(
     let lease = wanted.lease.unwrap_or(client.lease());
     let alive = (!wanted.immediate).then(|| client.place());
     loop {
-        let op = request.op(Step::Acquire { token: request.token.clone(), lease, alive });
         news.mark_unchanged();
         let sent = Instant::now();
-        request.begins();
         let patience = client.patience();
         let until = wanted.until.map_or(patience, |until| until.min(patience));
-        let (answer, late) = client.call(&op, until).await;
-        request.answered(late);
-        match answer {
+        let step = Step::Acquire { token: request.token.clone(), lease, alive };
+        match request.ask(&caller, step, until).await {
             Ok(Answer::Granted { fence, place }) => {
                 request.waits_no_more();
                 let renewed = wanted.lease.is_none();
@@ -255,6 +253,7 @@ pub(crate) async fn acquire(
             // What went wrong is said, and not that time has gone by meanwhile.
             Err(error) => return Err(error.into()),
         }
+        caller.moves().await;
         let changed = news.changed();
         match wanted.until {
             None => drop(changed.await),
@@ -276,7 +275,8 @@ async fn acquire_all(
     // Renewed until all are held.
     let each = Wanted { lease: None, ..wanted };
     for (name, key) in all {
-        guards.push(acquire(Request::take(&client, &key, 1, None), name, each).await?);
+        let request = Request::take(&client, &key, 1, None);
+        guards.push(acquire(Caller::there(), request, name, each).await?);
     }
     if let Some(lease) = wanted.lease {
         for guard in &guards {
@@ -295,16 +295,11 @@ async fn acquire_all(
 pub(crate) struct Hold {
     request: Arc<Request>,
     name: Arc<str>,
-    fence: Fence,
     /// Of the object's places, this one.
     place: u32,
-    /// Until when, by this machine's clock: from before the request that began it was sent.
-    until: watch::Sender<Instant>,
-    lost: AtomicBool,
+    tenure: Arc<Tenure>,
     /// How many guards it has.
     guards: AtomicUsize,
-    /// How many of them want it renewed. It is, while one of them does.
-    renewers: AtomicUsize,
 }
 
 impl Hold {
@@ -317,32 +312,31 @@ impl Hold {
         lease: Duration,
         renewed: bool,
     ) -> Arc<Hold> {
-        let fence = Fence::from_number(fence);
         let mut slot = request.hold.lock().unwrap_or_else(PoisonError::into_inner);
         let old = slot.upgrade();
-        if let Some(hold) = old.as_ref().filter(|hold| hold.fence == fence) {
+        if let Some(hold) = old.as_ref().filter(|hold| hold.tenure.fence.number() == fence) {
             hold.guards.fetch_add(1, Relaxed);
-            hold.renewers.fetch_add(usize::from(renewed), Relaxed);
-            hold.lasts(later(sent, lease));
+            if renewed {
+                hold.tenure.renews_for_another();
+            }
+            hold.tenure.lasts(later(sent, lease));
             return hold.clone();
         }
+        let until = later(sent, lease);
         let hold = Arc::new(Hold {
             request: request.clone(),
             name,
-            fence,
             place,
-            until: watch::Sender::new(later(sent, lease)),
-            lost: AtomicBool::new(false),
+            tenure: Tenure::new(fence, until, renewed),
             guards: AtomicUsize::new(1),
-            renewers: AtomicUsize::new(usize::from(renewed)),
         });
         *slot = Arc::downgrade(&hold);
         drop(slot);
         // The one before is over, or this one had not come.
         if let Some(old) = old {
-            old.lose();
+            old.tenure.lose();
         }
-        request.keep(&hold, later(sent, lease));
+        request.keep(&hold.tenure, place, until);
         hold
     }
 
@@ -358,30 +352,6 @@ impl Hold {
         Guard::of(hold, true)
     }
 
-    /// It lasts until then at least, unless it is lost.
-    fn lasts(&self, until: Instant) {
-        if !self.lost.load(Relaxed) {
-            self.until.send_modify(|lasts| *lasts = (*lasts).max(until));
-        }
-    }
-
-    /// A guard wants it renewed no more.
-    fn renews_no_more(&self, renews: &AtomicBool) {
-        if renews.swap(false, Relaxed) {
-            self.renewers.fetch_sub(1, Relaxed);
-        }
-    }
-
-    fn is_lost(&self) -> bool {
-        self.lost.load(Relaxed) || Instant::now() >= *self.until.borrow()
-    }
-
-    pub(crate) fn lose(&self) {
-        self.lost.store(true, Relaxed);
-        // Those that wait for it look.
-        self.until.send_modify(|until| *until = (*until).min(Instant::now()));
-    }
-
     /// Has the lease begin anew, in the store and here.
     async fn renew(
         &self,
@@ -392,14 +362,14 @@ impl Hold {
         let step = Step::Renew { token: self.request.token.clone(), lease };
         let sent = Instant::now();
         match self.request.client.call(&self.request.op(step), until).await.0 {
-            Ok(Answer::Held) if !self.lost.load(Relaxed) => {
-                self.renews_no_more(renews);
-                self.lasts(later(sent, lease));
+            Ok(Answer::Held) if !self.tenure.was_lost() => {
+                self.tenure.renews_no_more(renews);
+                self.tenure.lasts(later(sent, lease));
                 Ok(())
             }
             Ok(_) => {
-                self.lose();
-                Err(ReleaseError::Lost(self.fence))
+                self.tenure.lose();
+                Err(ReleaseError::Lost(self.tenure.fence))
             }
             Err(error) => Err(ReleaseError::Store(error)),
         }
@@ -408,7 +378,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.request.keep_no_more();
+        self.request.keep_no_more(&self.tenure);
     }
 }
 
@@ -433,33 +403,31 @@ pub(crate) async fn keep(client: Weak<Client>, changed: Arc<Notify>) {
         }
         let mut next = due.unwrap_or(renewal);
         let (mut over, mut renewed) = (Vec::new(), Vec::new());
-        let borrows = strong.business.under_way();
-        // Dropped after the lock of the requests is: the last of one takes that lock.
-        let holds: Vec<Arc<Hold>>;
         {
             let mut requests = strong.requests();
-            holds = requests.holds.values().filter_map(Weak::upgrade).collect();
-            if holds.is_empty() {
+            if requests.holds.is_empty() {
                 // Under the lock: the next hold begins anew.
-                requests.holds.clear();
                 requests.kept_at = None;
                 return;
             }
-            for hold in holds.iter().filter(|hold| !hold.lost.load(Relaxed)) {
-                let until = *hold.until.borrow();
-                match until <= now {
-                    true => over.push(hold.clone()),
-                    false => next = next.min(until),
+            for (token, kept) in &requests.holds {
+                let Some(tenure) = kept.tenure.upgrade().filter(|it| !it.was_lost()) else {
+                    continue;
+                };
+                let until = tenure.until();
+                if until <= now {
+                    over.push(tenure);
+                    continue;
                 }
-                if until > now && is_due && hold.renewers.load(Relaxed) > 0 {
-                    renewed.push(Arc::downgrade(hold));
+                next = next.min(until);
+                if is_due && tenure.is_renewed() {
+                    let (key, token, place) = (kept.key.clone(), token.clone(), kept.place);
+                    renewed.push((kept.tenure.clone(), Renewal { key, token, place }));
                 }
             }
             requests.kept_at = Some(next);
         }
-        over.iter().for_each(|hold| hold.lose());
-        drop((over, holds));
-        drop(borrows);
+        over.iter().for_each(|tenure| tenure.lose());
         for holds in renewed.chunks(AT_ONCE) {
             strong.io.spawn(renew(strong.clone(), holds.to_vec()));
         }
@@ -470,31 +438,18 @@ pub(crate) async fn keep(client: Weak<Client>, changed: Arc<Notify>) {
 }
 
 /// Renews holds by one step. They are not kept by that.
-async fn renew(client: Arc<Client>, holds: Vec<Weak<Hold>>) {
+async fn renew(client: Arc<Client>, holds: Vec<(Weak<Tenure>, Renewal)>) {
     let lease = client.lease();
-    let known = |hold: &Weak<Hold>| {
-        let strong = hold.upgrade()?;
-        let (key, token) = (strong.request.key.clone(), strong.request.token.clone());
-        Some((hold.clone(), Renewal { key, token, place: strong.place }))
-    };
-    let borrows = client.business.under_way();
-    let (holds, renewals): (Vec<_>, Vec<_>) = holds.iter().filter_map(known).unzip();
-    drop(borrows);
-    let Some(first) = renewals.first() else { return };
-    let op = Op {
-        key: first.key.clone(),
-        places: 1,
-        above: 0,
-        step: Step::RenewAll { renewals, lease },
-    };
+    let (tenures, renewals): (Vec<_>, Vec<_>) = holds.into_iter().unzip();
+    let key = renewals[0].key.clone();
+    let op = Op { key, places: 1, above: 0, step: Step::RenewAll { renewals, lease } };
     let sent = Instant::now();
     // Nobody answers: each ends by its time, and all are tried again until then.
     let Ok(Answer::Renewed(held)) = client.call(&op, after(lease / 3)).await.0 else { return };
-    let _borrows = client.business.under_way();
-    for (hold, held) in holds.iter().zip(held) {
-        match hold.upgrade() {
-            Some(hold) if held => hold.lasts(later(sent, lease)),
-            Some(hold) => hold.lose(),
+    for (tenure, held) in tenures.iter().zip(held) {
+        match tenure.upgrade() {
+            Some(tenure) if held => tenure.lasts(later(sent, lease)),
+            Some(tenure) => tenure.lose(),
             None => {}
         }
     }
@@ -520,7 +475,7 @@ impl Guard {
     /// It has the hold no more. Also said: was it the last one?
     fn gives(&mut self) -> Option<(Arc<Hold>, bool)> {
         let hold = self.hold.take()?;
-        hold.renews_no_more(&self.renews);
+        hold.tenure.renews_no_more(&self.renews);
         let last = hold.guards.fetch_sub(1, Relaxed) == 1;
         Some((hold, last))
     }
@@ -546,7 +501,7 @@ impl Guard {
     /// store has lost its records, unless its clock has gone back by more than the time since. What
     /// [`Fenced`](turnwise_locks::Fenced) resources compare.
     pub fn fence(&self) -> Fence {
-        self.hold().fence
+        self.hold().tenure.fence
     }
 
     /// Of the pool's places, this one: from 1 on. Of a lock, the only one.
@@ -558,28 +513,17 @@ impl Guard {
     /// may hold it. Stale on return: a resource that must not be touched then compares fences.
     /// Wait-free but for a short lock.
     pub fn is_lost(&self) -> bool {
-        self.hold().is_lost()
+        self.hold().tenure.is_lost()
     }
 
     /// Comes when the lock is lost; never, if it is given back before. A future on any runtime.
     pub fn lost(&self) -> Lost {
-        let (hold, mut until) = (Arc::downgrade(self.hold()), self.hold().until.subscribe());
-        Lost::when(async move {
-            while let Some(false) = hold.upgrade().map(|hold| hold.is_lost()) {
-                // Its guards are gone: then it is lost no more.
-                if until.changed().await.is_err() {
-                    std::future::pending().await
-                }
-            }
-        })
+        self.hold().tenure.lost()
     }
 
     /// So long it holds at least, if nobody forces it and it is not renewed.
     pub fn remaining(&self) -> Duration {
-        match self.is_lost() {
-            true => Duration::ZERO,
-            false => self.hold().until.borrow().saturating_duration_since(Instant::now()),
-        }
+        self.hold().tenure.remaining()
     }
 
     /// Has the lease begin anew, and last so long at least; the client renews it no more for this
@@ -591,7 +535,7 @@ impl Guard {
         let (promise, reply) = promise();
         let (hold, renews) = (self.hold().clone(), self.renews.clone());
         self.hold().request.client.spawn(async move {
-            let until = *hold.until.borrow();
+            let until = hold.tenure.until();
             promise.keep(hold.renew(lease, until, &renews).await);
         });
         reply
@@ -599,19 +543,18 @@ impl Guard {
 
     /// Lets go, and tells whether it was held until then. Of several guards of an owner, only the
     /// last one lets go.
-    pub fn release(mut self) -> Reply<Result<(), ReleaseError>> {
-        let (promise, reply) = promise();
+    pub fn release(mut self) -> Release {
         match self.gives() {
             Some((hold, true)) => {
                 let client = hold.request.client.clone();
-                client.spawn(release(hold, None, promise));
+                let leaves = hold.request.leaving();
+                Release::new(&client, |caller| release(caller, hold, leaves, None))
             }
-            Some((hold, false)) if hold.is_lost() => {
-                promise.keep(Err(ReleaseError::Lost(hold.fence)));
+            Some((hold, false)) if hold.tenure.is_lost() => {
+                Release::over(Err(ReleaseError::Lost(hold.tenure.fence)))
             }
-            _ => promise.keep(Ok(())),
+            _ => Release::over(Ok(())),
         }
-        reply
     }
 }
 
@@ -633,13 +576,15 @@ impl Guard {
     }
 
     /// Ends the job, and lets go of the place: it is clean, or quarantined.
-    pub(crate) fn end(mut self, quarantine: bool) -> Reply<Result<(), ReleaseError>> {
-        let (promise, reply) = promise();
-        if let Some((hold, _)) = self.gives() {
-            let client = hold.request.client.clone();
-            client.spawn(release(hold, Some(quarantine), promise));
+    pub(crate) fn end(mut self, quarantine: bool) -> Release {
+        match self.gives() {
+            Some((hold, _)) => {
+                let client = hold.request.client.clone();
+                let leaves = hold.request.leaving();
+                Release::new(&client, |caller| release(caller, hold, leaves, Some(quarantine)))
+            }
+            None => Release::over(Ok(())),
         }
-        reply
     }
 }
 
@@ -650,25 +595,32 @@ impl Drop for Guard {
 }
 
 /// Lets go. After a job also said: is its place quarantined?
-async fn release(hold: Arc<Hold>, ends: Option<bool>, promise: Promise<Result<(), ReleaseError>>) {
-    let (fence, was_lost) = (hold.fence, hold.is_lost());
+async fn release(
+    caller: Caller,
+    hold: Arc<Hold>,
+    leaves: Option<(Op, Tells)>,
+    ends: Option<bool>,
+) -> Result<(), ReleaseError> {
+    let (fence, was_lost) = (hold.tenure.fence, hold.tenure.is_lost());
     let lost = || Err(ReleaseError::Lost(fence));
-    let Some(mut op) = hold.request.leaving() else { return promise.keep(lost()) };
+    let Some((mut op, _tells)) = leaves else { return lost() };
     if let (Some(quarantine), Step::Leave { token, late }) = (ends, &op.step) {
         op.step = Step::End { token: token.clone(), quarantine, late: *late };
     }
     let client = hold.request.client.clone();
     // From now on nothing renews it.
     drop(hold);
-    let (answer, late) = client.call(&op, client.patience()).await;
-    promise.keep(match answer {
+    // The program's end waits for it.
+    let _under_way = client.business.under_way();
+    let (answer, late) = client.call_by(&caller, &op, client.patience()).await;
+    match answer {
         Ok(Answer::Released) if !was_lost => Ok(()),
         Ok(_) if was_lost || !late => lost(),
         // An earlier request may have released it, and others have held it since.
         Ok(_) => Err(ReleaseError::Store(StoreError::TimedOut { effect: Effect::Unknown })),
         Err(_) if was_lost => lost(),
         Err(error) => Err(ReleaseError::Store(error)),
-    });
+    }
 }
 
 impl fmt::Debug for Guard {
@@ -676,159 +628,5 @@ impl fmt::Debug for Guard {
         let mut shown = f.debug_struct("Guard");
         shown.field("name", &self.name()).field("fence", &self.fence());
         shown.field("lost", &self.is_lost()).finish_non_exhaustive()
-    }
-}
-
-/// Comes when a lock is lost: [`Guard::lost`]. It does not keep the lock.
-#[must_use = "a future does nothing unless polled"]
-pub struct Lost {
-    inner: Pin<Box<dyn Future<Output = ()> + Send>>,
-}
-
-impl Lost {
-    pub(crate) fn when(lost: impl Future<Output = ()> + Send + 'static) -> Self {
-        Lost { inner: Box::pin(lost) }
-    }
-}
-
-impl Future for Lost {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.inner.as_mut().poll(cx)
-    }
-}
-
-impl fmt::Debug for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lost").finish_non_exhaustive()
-    }
-}
-
-/// What was asked of the store: a `Future` on any runtime, or something to [wait](Self::wait) for.
-///
-/// The request is on its way since the call that made it, whether anybody polls this or not.
-/// Dropping it gives the request up; a lock that has come meanwhile is given back.
-#[must_use = "dropping it gives the request up"]
-pub struct Acquire<T, E = LockError> {
-    /// Until it is over.
-    reply: Option<Reply<Result<T, E>>>,
-    task: Option<AbortHandle>,
-    /// What is done with the answer as it is handed out.
-    handed: fn(&mut T, &Handles),
-    /// After the reply, which may have a lock in it. None: nothing was asked.
-    handles: Option<Handles>,
-}
-
-impl Acquire<Guard> {
-    pub(crate) fn guard(
-        client: &Owned,
-        asking: impl Future<Output = Result<Guard, LockError>> + Send + 'static,
-    ) -> Self {
-        Acquire::new(client, Guard::handed, asking)
-    }
-}
-
-impl<T, E> Acquire<T, E> {
-    fn hand(&self, answer: Result<T, E>) -> Result<T, E> {
-        answer.map(|mut answer| {
-            if let Some(handles) = &self.handles {
-                (self.handed)(&mut answer, handles);
-            }
-            answer
-        })
-    }
-}
-
-impl<T: Send + 'static, E: From<AskError> + Send + 'static> Acquire<T, E> {
-    pub(crate) fn new(
-        client: &Owned,
-        handed: fn(&mut T, &Handles),
-        asking: impl Future<Output = Result<T, E>> + Send + 'static,
-    ) -> Self {
-        Acquire::by(client, client.handles.clone(), handed, asking)
-    }
-
-    pub(crate) fn by(
-        client: &Client,
-        handles: Handles,
-        handed: fn(&mut T, &Handles),
-        asking: impl Future<Output = Result<T, E>> + Send + 'static,
-    ) -> Self {
-        let (promise, reply) = promise();
-        let task = client.spawn(async move { promise.keep(asking.await) });
-        let (task, handles) = (Some(task.abort_handle()), Some(handles));
-        Acquire { reply: Some(reply), task, handed, handles }
-    }
-
-    pub(crate) fn over(answer: Result<T, E>) -> Self {
-        let (promise, reply) = promise();
-        promise.keep(answer);
-        Acquire { reply: Some(reply), task: None, handed: |_, _| (), handles: None }
-    }
-
-    /// Waits for the answer, until the deadline that was made by the call. May block.
-    ///
-    /// # Errors
-    /// See [`LockError`]: nothing is held; of an admission, [`Refused`](crate::Refused).
-    pub fn wait(mut self) -> Result<T, E> {
-        match self.reply.take() {
-            Some(reply) => self.hand(reply.wait().unwrap_or_else(|error| Err(error.into()))),
-            None => Err(AskError::Taken.into()),
-        }
-    }
-
-    /// Waits for the answer for so long at most; the request stays. None: it has not come yet. May
-    /// block.
-    ///
-    /// # Errors
-    /// As [`wait`](Self::wait).
-    pub fn wait_timeout(&mut self, limit: impl Into<Limit>) -> Option<Result<T, E>> {
-        match self.reply.take()?.wait_timeout(limit) {
-            Ok(answer) => Some(self.hand(answer)),
-            Err(WaitError::TimedOut(reply)) => {
-                self.reply = Some(reply);
-                None
-            }
-            Err(WaitError::Ask(error)) => Some(Err(error.into())),
-            Err(_) => Some(Err(AskError::Taken.into())),
-        }
-    }
-
-    /// Has the answer come? Wait-free.
-    pub fn is_ready(&self) -> bool {
-        self.reply.as_ref().is_some_and(Reply::is_ready)
-    }
-}
-
-impl<T, E: From<AskError>> Future for Acquire<T, E> {
-    type Output = Result<T, E>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(reply) = &mut self.reply else { return Poll::Ready(Err(AskError::Taken.into())) };
-        let answer = std::task::ready!(Pin::new(reply).poll(cx));
-        if !matches!(answer, Err(AskError::Refused(..))) {
-            self.reply = None;
-        }
-        Poll::Ready(self.hand(answer.unwrap_or_else(|error| Err(error.into()))))
-    }
-}
-
-impl<T, E> Drop for Acquire<T, E> {
-    fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            // One that is over is not harmed.
-            task.abort();
-        }
-    }
-}
-
-// What is granted is not pinned: it is handed out by value.
-impl<T, E> Unpin for Acquire<T, E> {}
-
-impl<T, E> fmt::Debug for Acquire<T, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ready = self.reply.as_ref().is_some_and(Reply::is_ready);
-        f.debug_struct("Acquire").field("ready", &ready).finish_non_exhaustive()
     }
 }

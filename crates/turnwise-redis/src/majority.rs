@@ -23,19 +23,21 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout_at};
-use turnwise::{Promise, Reply, promise};
+use turnwise::promise;
 use turnwise_locks::{Fence, Limits};
 
+use crate::attempt::{Acquire, Release};
 use crate::business::Handles;
 use crate::error::{ConnectError, Effect, LockError, ReleaseError, StoreError};
-use crate::lock::{Acquire, Lost, Wanted, later};
+use crate::lock::{Wanted, later};
 use crate::memory::MemoryStore;
 use crate::remote::{Client, Remote, RemoteBuilder, after};
 use crate::server::RedisStore;
 use crate::step::{Answer, Op, Step, Token};
 use crate::store::Store;
+use crate::tenure::{Lost, Tenure};
 
 /// Locks by a majority of three, five or seven independent servers. Clones are the same client.
 ///
@@ -63,7 +65,7 @@ use crate::store::Store;
 /// let guard = majority.lock("order 7").wait()?;
 /// assert!(majority.try_lock("order 7").wait().is_err());
 /// let fence = guard.fence();
-/// guard.release().wait()??;
+/// guard.release().wait()?;
 /// assert!(majority.lock("order 7").wait()?.fence() > fence);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -252,7 +254,7 @@ impl Majority {
                     guard.handles = Some(handles.clone());
                 };
                 let asking = async move { acquire(shared, key, name, wanted).await };
-                Acquire::by(first, self.handles.clone(), handed, asking)
+                Acquire::there(first, self.handles.clone(), handed, asking)
             }
         }
     }
@@ -694,10 +696,7 @@ fn valid(sent: Instant, lease: Duration) -> Instant {
 struct Held {
     request: Request,
     name: Arc<str>,
-    fence: Fence,
-    /// Until when, by this machine's clock: from before the request was sent that confirmed it.
-    until: watch::Sender<Instant>,
-    lost: AtomicBool,
+    tenure: Arc<Tenure>,
 }
 
 impl Held {
@@ -713,31 +712,19 @@ impl Held {
         let held = Arc::new(Held {
             request,
             name,
-            fence: Fence::from_number(fence),
-            until: watch::Sender::new(valid(sent, lease)),
-            lost: AtomicBool::new(false),
+            tenure: Tenure::new(fence, valid(sent, lease), renewed),
         });
-        io.spawn(keep(Arc::downgrade(&held), fence, lease, sent, renewed));
+        io.spawn(keep(Arc::downgrade(&held), lease, sent));
         held
-    }
-
-    fn is_lost(&self) -> bool {
-        self.lost.load(Relaxed) || Instant::now() >= *self.until.borrow()
-    }
-
-    fn lose(&self) {
-        self.lost.store(true, Relaxed);
-        // Those that wait for it look.
-        self.until.send_modify(|until| *until = (*until).min(Instant::now()));
     }
 }
 
 /// Confirms a hold anew each third of its lease, and knows when it is over.
-async fn keep(held: Weak<Held>, fence: u64, lease: Duration, sent: Instant, renewed: bool) {
+async fn keep(held: Weak<Held>, lease: Duration, sent: Instant) {
     let mut next = sent + lease / 3;
     loop {
         let Some(strong) = held.upgrade() else { return };
-        let mut until = strong.until.subscribe();
+        let (mut until, renewed) = (strong.tenure.changes(), strong.tenure.is_renewed());
         let over = *until.borrow_and_update();
         drop(strong);
         let at = if renewed { next.min(over) } else { over };
@@ -747,26 +734,27 @@ async fn keep(held: Weak<Held>, fence: u64, lease: Duration, sent: Instant, rene
         }
         drop(until);
         let Some(strong) = held.upgrade() else { return };
-        if strong.is_lost() {
-            return strong.lose();
+        if strong.tenure.is_lost() {
+            return strong.tenure.lose();
         }
         // The hold is not kept by its renewal.
         let shared = strong.request.ask.shared.clone();
         let now = Instant::now();
         let end = after(shared.answer).min(over);
-        let step = Step::Confirm { token: strong.request.token.clone(), fence, lease };
+        let (token, fence) = (strong.request.token.clone(), strong.tenure.fence.number());
+        let step = Step::Confirm { token, fence, lease };
         let coming = strong.request.ask.all(&step, end);
         drop(strong);
         let votes = coming.gather(shared.majority(), Rest::Goes, end).await.counted;
         let Some(strong) = held.upgrade() else { return };
         if votes.granted >= shared.majority() {
-            if !strong.is_lost() {
-                strong.until.send_replace(valid(now, lease));
+            if !strong.tenure.is_lost() {
+                strong.tenure.lasts(valid(now, lease));
             }
             next = now + lease / 3;
         } else if votes.held > shared.nodes.len() - shared.majority() {
             // It holds there no more, and never will.
-            return strong.lose();
+            return strong.tenure.lose();
         } else {
             // Too few answer: it ends by its time, and is tried again until then.
             next = after((lease / 30).max(Duration::from_millis(1)));
@@ -798,58 +786,49 @@ impl MajorityGuard {
     /// The hold's number: greater than that of each hold of this lock which was held before this
     /// one was asked for, whatever clocks say.
     pub fn fence(&self) -> Fence {
-        self.held().fence
+        self.held().tenure.fence
     }
 
     /// Is it lost? False: no other client holds it, if the clocks of a majority of nodes, and this
     /// one's, run alike. Stale on return: a resource that must not be touched then compares fences.
     /// Wait-free but for a short lock.
     pub fn is_lost(&self) -> bool {
-        self.held().is_lost()
+        self.held().tenure.is_lost()
     }
 
     /// Comes when the lock is lost; never, if it is given back before. A future on any runtime.
     pub fn lost(&self) -> Lost {
-        let (held, mut until) = (Arc::downgrade(self.held()), self.held().until.subscribe());
-        Lost::when(async move {
-            while let Some(false) = held.upgrade().map(|held| held.is_lost()) {
-                // Its guard is gone: then it is lost no more.
-                if until.changed().await.is_err() {
-                    std::future::pending().await
-                }
-            }
-        })
+        self.held().tenure.lost()
     }
 
     /// So long it holds at least, if it is not renewed, and clocks run alike.
     pub fn remaining(&self) -> Duration {
-        match self.is_lost() {
-            true => Duration::ZERO,
-            false => self.held().until.borrow().saturating_duration_since(Instant::now()),
-        }
+        self.held().tenure.remaining()
     }
 
     /// Lets go on all nodes, and tells whether it was held until then: the answer comes when a
     /// majority has answered. Those that do not answer are asked again until they do, or by the
     /// client's patience.
-    pub fn release(mut self) -> Reply<Result<(), ReleaseError>> {
-        let (promise, reply) = promise();
-        if let Some(held) = self.held.take() {
-            let client = held.request.ask.shared.nodes[0].client.clone();
-            client.spawn(release(held, promise));
+    pub fn release(mut self) -> Release {
+        match self.held.take() {
+            Some(held) => {
+                let client = held.request.ask.shared.nodes[0].client.clone();
+                Release::there(&client, release(held))
+            }
+            None => Release::over(Ok(())),
         }
-        reply
     }
 }
 
-async fn release(held: Arc<Held>, promise: Promise<Result<(), ReleaseError>>) {
-    let (fence, was_lost, shared) = (held.fence, held.is_lost(), held.request.ask.shared.clone());
+async fn release(held: Arc<Held>) -> Result<(), ReleaseError> {
+    let (fence, was_lost) = (held.tenure.fence, held.tenure.is_lost());
+    let shared = held.request.ask.shared.clone();
     let coming = held.request.leave();
     // From now on nothing renews it.
     drop(held);
     let until = shared.nodes[0].client.patience();
     let votes = coming.gather(shared.majority(), Rest::Goes, until).await.counted;
-    promise.keep(match votes.granted >= shared.majority() {
+    match votes.granted >= shared.majority() {
         _ if was_lost => Err(ReleaseError::Lost(fence)),
         true => Ok(()),
         false if votes.held > shared.nodes.len() - shared.majority() => {
@@ -859,7 +838,7 @@ async fn release(held: Arc<Held>, promise: Promise<Result<(), ReleaseError>>) {
             Some((_, error)) => error,
             None => StoreError::TimedOut { effect: Effect::Unknown },
         })),
-    });
+    }
 }
 
 impl fmt::Debug for MajorityGuard {

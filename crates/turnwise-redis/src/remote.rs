@@ -1,13 +1,15 @@
 //! A client of a store.
 //!
-//! A client has one thread of its own, with a runtime of its own: there its steps are sent, its
-//! places are refreshed, its holds are renewed. So a program whose own threads are busy, or whose
-//! runtime is stopped in a debugger's hands, does not lose its locks by that.
+//! A client has one thread of its own, with a runtime of its own: there its places are refreshed,
+//! its holds are renewed, and steps are tried again. So a program whose own threads are busy, or
+//! whose runtime is stopped in a debugger's hands, does not lose its locks by that.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -23,6 +25,7 @@ use turnwise_locks::Fence;
 use crate::actors::{ActorsBuilder, Inboxes};
 use crate::admission::Admission;
 use crate::applications::Applications;
+use crate::attempt::{Caller, Callers, Threads};
 use crate::business::{Business, Handles, Owned};
 use crate::error::{ConnectError, StoreError};
 use crate::lock::Locks;
@@ -55,7 +58,7 @@ use crate::tick::Ticks;
 /// let remote = Remote::in_memory();
 /// let guard = remote.locks().lock("order 7").wait()?;
 /// assert!(remote.locks().try_lock("order 7").wait().is_err());
-/// guard.release().wait()??;
+/// guard.release().wait()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -310,6 +313,8 @@ impl RemoteBuilder {
             let mut number = [0; 16];
             getrandom::fill(&mut number).map_err(|error| system(&error))?;
             let id: String = number.iter().map(|byte| format!("{byte:02x}")).collect();
+            // Notices go to the client's own thread.
+            let _runtime = io.enter();
             Ok(Arc::new_cyclic(|client: &std::sync::Weak<Client>| {
                 let to = client.clone();
                 store.listen(
@@ -328,10 +333,13 @@ impl RemoteBuilder {
                     store,
                     io: io.clone(),
                     business: business.clone(),
+                    callers: Mutex::default(),
+                    threads: Threads::default(),
                     requests: Mutex::default(),
                     applications: Mutex::default(),
                     inboxes: Mutex::default(),
                     changed: Arc::default(),
+                    told: Notify::new(),
                     _stop: stop.clone(),
                 }
             }))
@@ -365,11 +373,16 @@ pub(crate) struct Client {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) io: Handle,
     pub(crate) business: Arc<Business>,
+    callers: Mutex<Callers>,
+    /// For threads that wait.
+    pub(crate) threads: Threads,
     requests: Mutex<Requests>,
     applications: Mutex<Applications>,
     inboxes: Mutex<Inboxes>,
     /// A hold has begun that ends before others are looked at.
     pub(crate) changed: Arc<Notify>,
+    /// The store has been told of an end.
+    pub(crate) told: Notify,
     /// The thread ends when this is dropped, and all others'.
     _stop: Arc<oneshot::Sender<()>>,
 }
@@ -414,6 +427,18 @@ impl Client {
         after(self.settings.patience)
     }
 
+    /// What is its callers' yet is looked at so often: before a place in a queue, or a hold, is to
+    /// be kept.
+    pub(crate) fn look(&self) -> Duration {
+        (self.place().min(self.lease()) / 6).min(Duration::from_millis(250))
+    }
+
+    /// What is its callers' yet.
+    pub(crate) fn callers(&self) -> MutexGuard<'_, Callers> {
+        // No code of others runs under it.
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Who waits, and who holds.
     pub(crate) fn requests(&self) -> MutexGuard<'_, Requests> {
         // No code of others runs under it.
@@ -441,6 +466,34 @@ impl Client {
         self.inboxes().noticed(notice);
     }
 
+    /// Has a step done by its caller, and if that cannot do it, [again and again](Self::call) on
+    /// the client's thread.
+    pub(crate) async fn call_by(
+        &self,
+        caller: &Caller,
+        op: &Op,
+        until: Instant,
+    ) -> (Result<Answer, StoreError>, bool) {
+        let mut late = false;
+        if caller.is_here() {
+            let mut called = pin!(timeout_at(until, self.store.call(op)));
+            let answer = poll_fn(|cx| match caller.is_here() {
+                true => called.as_mut().poll(cx).map(Some),
+                // It has taken too long, or its caller has not polled it: that runtime may be gone.
+                false => Poll::Ready(None),
+            });
+            match answer.await {
+                Some(Ok(Ok(answer))) => return (Ok(answer), false),
+                Some(Ok(Err(error))) if !is_tried_again(&error, op) => return (Err(error), false),
+                Some(Ok(Err(StoreError::Refused { .. }))) => {}
+                Some(_) | None => late = true,
+            }
+        }
+        caller.moves().await;
+        let (answer, again) = self.call(op, until).await;
+        (answer, late || again)
+    }
+
     /// Has a step done, again and again until then. Also said: may requests of it be on their way
     /// yet?
     pub(crate) async fn call(&self, op: &Op, until: Instant) -> (Result<Answer, StoreError>, bool) {
@@ -449,7 +502,7 @@ impl Client {
             let mut attempt = pin!(self.store.call(op));
             let error = match timeout_at(until, &mut attempt).await {
                 Ok(Ok(answer)) => return (Ok(answer), late),
-                Ok(Err(error)) if !error.is_transient() => return (Err(error), late),
+                Ok(Err(error)) if !is_tried_again(&error, op) => return (Err(error), late),
                 Ok(Err(error)) => error,
                 Err(_) => {
                     let effect = crate::error::Effect::Unknown;
@@ -457,12 +510,7 @@ impl Client {
                 }
             };
             // What is refused has had no effect.
-            if !matches!(error, StoreError::Refused { .. }) {
-                late = true;
-            } else if matches!(op.step, Step::Acquire { alive: None, .. }) {
-                // It is not to wait.
-                return (Err(error), late);
-            }
+            late |= !matches!(error, StoreError::Refused { .. });
             // Not all at once, after a server has come back.
             let mut byte = [0];
             let _ = getrandom::fill(&mut byte);
@@ -474,6 +522,12 @@ impl Client {
             pause = (pause * 2).min(Duration::from_secs(1));
         }
     }
+}
+
+/// Is a step that has failed so sent again? One that is not to wait is not, if it was refused.
+fn is_tried_again(error: &StoreError, op: &Op) -> bool {
+    let refused = matches!(error, StoreError::Refused { .. });
+    error.is_transient() && !(refused && matches!(op.step, Step::Acquire { alive: None, .. }))
 }
 
 impl Drop for Client {

@@ -1,17 +1,21 @@
 //! The requests of a client: those that hold, and those that wait in a queue.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use turnwise_locks::Owner;
 
+use crate::attempt::Caller;
+use crate::error::StoreError;
 use crate::lock::{Hold, keep};
 use crate::remote::{Client, SHORTEST, after};
 use crate::step::{Answer, Notice, Op, Standing, Step, Token};
+use crate::tenure::{Kept, Tenure};
 
 /// A request, until it is given up: in the queue, or holding.
 ///
@@ -41,7 +45,9 @@ pub(crate) struct Requests {
     all: HashMap<Token, Weak<Request>>,
     owners: HashMap<(Owner, String), Weak<Request>>,
     waiting: HashMap<String, Vec<Token>>,
-    pub(crate) holds: HashMap<Token, Weak<Hold>>,
+    /// Objects of which the store is being told that something ends, and how often.
+    told: HashMap<String, usize>,
+    pub(crate) holds: HashMap<Token, Kept>,
     /// When they are looked at next. None: there are none.
     pub(crate) kept_at: Option<Instant>,
 }
@@ -50,14 +56,34 @@ pub(crate) struct Requests {
 #[derive(Default)]
 pub(crate) struct Woken {
     all: Vec<Arc<Request>>,
-    lost: Vec<Arc<Request>>,
+    lost: Vec<Arc<Tenure>>,
 }
 
 impl Woken {
     /// Not under the lock of the requests.
     pub(crate) fn wake(self) {
         self.all.iter().for_each(|request| request.wake());
-        self.lost.iter().filter_map(|request| request.holding()).for_each(|hold| hold.lose());
+        self.lost.iter().for_each(|tenure| tenure.lose());
+    }
+}
+
+/// The store is being told of an end in an object, as long as this lives.
+pub(crate) struct Tells {
+    client: Arc<Client>,
+    key: String,
+}
+
+impl Drop for Tells {
+    fn drop(&mut self) {
+        let mut requests = self.client.requests();
+        if let Entry::Occupied(mut told) = requests.told.entry(std::mem::take(&mut self.key)) {
+            *told.get_mut() -= 1;
+            if *told.get() == 0 {
+                told.remove();
+            }
+        }
+        drop(requests);
+        self.client.told.notify_waiters();
     }
 }
 
@@ -67,7 +93,10 @@ impl Requests {
         let mut woken = Woken::default();
         match notice {
             Notice::Granted(token) => woken.all.extend(request(token)),
-            Notice::Lost(token) => woken.lost.extend(request(token)),
+            Notice::Lost(token) => {
+                let kept = self.holds.get(token);
+                woken.lost.extend(kept.and_then(|kept| kept.tenure.upgrade()));
+            }
             Notice::LookAgain => {
                 woken.all.extend(self.waiting.values().flatten().filter_map(request));
             }
@@ -113,17 +142,55 @@ impl Request {
         self.client.op(self.key.clone(), self.places, step)
     }
 
-    /// Sends a step of its token, that the store will know it by.
-    pub(crate) fn begins(&self) {
+    /// Has a step done that the store knows its token by.
+    pub(crate) async fn ask(
+        &self,
+        caller: &Caller,
+        step: Step,
+        until: Instant,
+    ) -> Result<Answer, StoreError> {
+        let told = self.is_told_of();
+        if told {
+            // That comes before, over the connection of the client's thread.
+            caller.moves().await;
+        }
+        let op = self.op(step);
+        let answer = self.call_by(caller, &op, until).await;
+        let (Ok(Answer::Busy { .. } | Answer::StillRunning { .. }), true) = (&answer, told) else {
+            return answer;
+        };
+        // Most often: what has to be tried again may come later.
+        loop {
+            let ends = self.client.told.notified();
+            if !self.is_told_of() {
+                break;
+            }
+            if timeout_at(until, ends).await.is_err() {
+                return answer;
+            }
+        }
+        self.call_by(caller, &op, until).await
+    }
+
+    async fn call_by(
+        &self,
+        caller: &Caller,
+        op: &Op,
+        until: Instant,
+    ) -> Result<Answer, StoreError> {
         self.sent.store(true, Relaxed);
         // Until its answer has come.
         self.asked.fetch_add(1, Relaxed);
-    }
-
-    /// The answer to a step has come; copies of it may be on their way.
-    pub(crate) fn answered(&self, late: bool) {
+        let (answer, late) = self.client.call_by(caller, op, until).await;
+        // Copies of it may be on their way.
         self.late.fetch_or(late, Relaxed);
         self.asked.fetch_sub(1, Relaxed);
+        answer
+    }
+
+    /// Is the store being told of an end in its object?
+    fn is_told_of(&self) -> bool {
+        self.client.requests().told.contains_key(&self.key)
     }
 
     /// May requests of it be on their way?
@@ -132,9 +199,10 @@ impl Request {
     }
 
     /// A hold of it has begun, and lasts until then at least: the client keeps it.
-    pub(crate) fn keep(&self, hold: &Arc<Hold>, until: Instant) {
+    pub(crate) fn keep(&self, tenure: &Arc<Tenure>, place: u32, until: Instant) {
+        let kept = Kept { tenure: Arc::downgrade(tenure), key: self.key.clone(), place };
         let mut requests = self.client.requests();
-        requests.holds.insert(self.token.clone(), Arc::downgrade(hold));
+        requests.holds.insert(self.token.clone(), kept);
         match requests.kept_at {
             Some(next) if next <= until => {}
             Some(_) => self.client.changed.notify_one(),
@@ -147,10 +215,11 @@ impl Request {
     }
 
     /// A hold of it is over.
-    pub(crate) fn keep_no_more(&self) {
+    pub(crate) fn keep_no_more(&self, tenure: &Arc<Tenure>) {
         let mut requests = self.client.requests();
         // Another one may have begun.
-        if requests.holds.get(&self.token).is_some_and(|hold| hold.strong_count() == 0) {
+        let kept = requests.holds.get(&self.token);
+        if kept.is_some_and(|kept| kept.tenure.as_ptr() == Arc::as_ptr(tenure)) {
             requests.holds.remove(&self.token);
         }
     }
@@ -161,11 +230,6 @@ impl Request {
 
     fn wake(&self) {
         self.news.send_replace(());
-    }
-
-    /// What it holds, if it does.
-    pub(crate) fn holding(&self) -> Option<Arc<Hold>> {
-        self.hold.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
     /// It waits: its place is refreshed from now on.
@@ -192,10 +256,14 @@ impl Request {
     }
 
     /// What tells the store that it is given up.
-    pub(crate) fn leaving(&self) -> Option<Op> {
+    pub(crate) fn leaving(&self) -> Option<(Op, Tells)> {
         let step = Step::Leave { token: self.token.clone(), late: self.is_late() };
         // Once.
-        self.sent.swap(false, Relaxed).then(|| self.op(step))
+        if !self.sent.swap(false, Relaxed) {
+            return None;
+        }
+        *self.client.requests().told.entry(self.key.clone()).or_default() += 1;
+        Some((self.op(step), Tells { client: self.client.clone(), key: self.key.clone() }))
     }
 }
 
@@ -203,9 +271,10 @@ impl Drop for Request {
     fn drop(&mut self) {
         self.waits_no_more();
         self.client.requests().all.remove(&self.token);
-        if let Some(op) = self.leaving() {
+        if let Some((op, tells)) = self.leaving() {
             let client = self.client.clone();
             self.client.spawn(async move {
+                let _tells = tells;
                 let until = client.patience();
                 // If the store does not hear it, the place or the lease runs out by itself.
                 let _ = client.call(&op, until).await;

@@ -14,6 +14,8 @@ use redis::{
     PushKind, RedisError, RedisResult, ServerErrorKind, Value,
 };
 
+use tokio::runtime::{self, Handle};
+
 use crate::error::{ConnectError, Effect, Refusal, StoreError};
 use crate::record::REMEMBERED;
 use crate::scripts::{self, Scripts};
@@ -22,8 +24,9 @@ use crate::store::{Called, Life, NoticeSink, Store};
 
 /// Objects in a Redis server, version 7 or newer, or one that speaks as it does.
 ///
-/// One connection for all: it is made with the first step, and anew after it has failed. Steps need
-/// a runtime of tokio around them, as that of a [`Remote`](crate::Remote) is.
+/// One connection for each runtime that has steps done: it is made with the first step, and anew
+/// after it has failed. Notices come over that of the runtime from which they are listened to,
+/// which is the [`Remote`](crate::Remote)'s own.
 pub struct RedisStore {
     client: Client,
     scripts: Scripts,
@@ -31,13 +34,15 @@ pub struct RedisStore {
     /// So long it waits for an answer, or for a connection.
     patience: Duration,
     listeners: Arc<Listeners>,
-    /// One makes a connection at a time.
-    link: tokio::sync::Mutex<Option<Link>>,
+    links: Mutex<HashMap<runtime::Id, Slot>>,
     /// Since when there has been none that worked.
     failing: Mutex<Option<Instant>>,
     /// As the last connection has told.
     life: Mutex<Option<Life>>,
 }
+
+/// The connection of a runtime. One makes it at a time.
+type Slot = Arc<tokio::sync::Mutex<Option<Link>>>;
 
 #[derive(Clone)]
 struct Link {
@@ -49,15 +54,18 @@ struct Link {
 
 #[derive(Default)]
 struct Listeners {
-    sinks: Mutex<HashMap<String, NoticeSink>>,
+    /// Also known: over whose runtime's connection they hear.
+    sinks: Mutex<HashMap<String, (Option<runtime::Id>, NoticeSink)>>,
     /// How often one has been added.
     added: AtomicU64,
 }
 
 impl Listeners {
-    fn all(&self) -> Vec<(String, NoticeSink)> {
+    /// Those that hear over that runtime's connection.
+    fn over(&self, runtime: runtime::Id) -> Vec<(String, NoticeSink)> {
         let sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
-        sinks.iter().map(|(client, sink)| (client.clone(), sink.clone())).collect()
+        let here = sinks.iter().filter(|(_, (of, _))| of.is_none_or(|of| of == runtime));
+        here.map(|(client, (_, sink))| (client.clone(), sink.clone())).collect()
     }
 
     /// What the server pushes, of its own accord.
@@ -75,7 +83,7 @@ impl Listeners {
         let sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
         let sink = sinks.get(token.client()).cloned();
         drop(sinks);
-        if let Some(sink) = sink {
+        if let Some((_, sink)) = sink {
             sink(notice);
         }
     }
@@ -107,7 +115,7 @@ impl RedisStore {
             channels: format!("{prefix}:notices:"),
             patience,
             listeners: Arc::default(),
-            link: tokio::sync::Mutex::default(),
+            links: Mutex::default(),
             failing: Mutex::default(),
             life: Mutex::default(),
         })
@@ -120,8 +128,24 @@ impl RedisStore {
         self
     }
 
+    /// The runtime's.
+    fn slot(&self, runtime: runtime::Id) -> Slot {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = links.get(&runtime) {
+            return slot.clone();
+        }
+        // Runtimes end: those that have a connection, or make one, stay.
+        links.retain(|_, slot| match slot.try_lock() {
+            Ok(link) => link.as_ref().is_some_and(|link| !link.broken.load(Relaxed)),
+            Err(_) => true,
+        });
+        links.entry(runtime).or_default().clone()
+    }
+
     async fn link(&self) -> Result<Link, StoreError> {
-        let mut slot = self.link.lock().await;
+        let runtime = Handle::current().id();
+        let slot = self.slot(runtime);
+        let mut slot = slot.lock().await;
         if let Some(link) = &*slot
             && !link.broken.load(Relaxed)
             && link.listeners == self.listeners.added.load(Relaxed)
@@ -129,26 +153,26 @@ impl RedisStore {
             return Ok(link.clone());
         }
         *slot = None;
-        let connected = tokio::time::timeout(self.patience, self.connect()).await;
+        let connected = tokio::time::timeout(self.patience, self.connect(runtime)).await;
         let late = |_| self.unreachable(format!("no answer in {:?}", self.patience));
         let link = connected.map_err(late)?.map_err(|failure| self.failed(failure, "connect"))?;
         *slot = Some(link.clone());
         drop(slot);
         *self.failing.lock().unwrap_or_else(PoisonError::into_inner) = None;
         // Nobody has heard the notices in between.
-        self.listeners.all().into_iter().for_each(|(_, sink)| sink(Notice::LookAgain));
+        self.listeners.over(runtime).into_iter().for_each(|(_, sink)| sink(Notice::LookAgain));
         Ok(link)
     }
 
-    async fn connect(&self) -> Result<Link, Failure> {
+    async fn connect(&self, runtime: runtime::Id) -> Result<Link, Failure> {
         let broken = Arc::new(AtomicBool::new(false));
-        let (listeners, ended) = (self.listeners.clone(), broken.clone());
+        let (listeners, ends) = (self.listeners.clone(), Ends(broken.clone()));
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_push_sender(move |push: PushInfo| {
                 if push.kind == PushKind::Disconnection {
-                    ended.store(true, Relaxed);
+                    ends.0.store(true, Relaxed);
                 }
                 listeners.pushed(push);
                 Ok::<_, redis::aio::SendError>(())
@@ -158,7 +182,7 @@ impl RedisStore {
         let life = suits(&mut connection).await?;
         // Before they are looked at: who comes later has the next connection made.
         let added = self.listeners.added.load(Acquire);
-        for (client, _) in self.listeners.all() {
+        for (client, _) in self.listeners.over(runtime) {
             connection.subscribe(format!("{}{client}", self.channels)).await?;
         }
         *self.life.lock().unwrap_or_else(PoisonError::into_inner) = life;
@@ -232,6 +256,15 @@ impl RedisStore {
         // What was tried once has not lasted.
         let since = if since < Duration::from_millis(1) { Duration::ZERO } else { since };
         StoreError::Unreachable { since, why }
+    }
+}
+
+/// The driver of a connection has this: it ends with its runtime, too.
+struct Ends(Arc<AtomicBool>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
     }
 }
 
@@ -328,7 +361,8 @@ impl Store for RedisStore {
 
     fn listen(&self, client: &str, sink: NoticeSink) {
         let mut sinks = self.listeners.sinks.lock().unwrap_or_else(PoisonError::into_inner);
-        sinks.insert(client.to_owned(), sink);
+        let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
+        sinks.insert(client.to_owned(), (runtime, sink));
         // The next step makes a connection that subscribes, also if one is being made now.
         self.listeners.added.fetch_add(1, Release);
         drop(sinks);

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use turnwise::{Reply, promise};
 use turnwise_locks::Limits;
 
+use crate::attempt::Acquire;
 use crate::business::Owned;
 use crate::clean::CleanSlots;
 use crate::error::LockError;
-use crate::lock::{Acquire, Guard, Wanted, acquire};
+use crate::lock::{Guard, Wanted, acquire};
 use crate::name::NameError;
 use crate::requests::Request;
 use crate::step::{Answer, Step, Token};
@@ -61,7 +62,7 @@ impl std::error::Error for SlotsError {}
 /// let (a, b) = (boxes.take().wait()?, boxes.take().wait()?);
 /// assert_eq!((a.place(), b.place()), (1, 2));
 /// assert_eq!(boxes.take_within(Duration::ZERO).wait().unwrap_err(), LockError::Busy);
-/// a.release().wait()??;
+/// a.release().wait()?;
 /// assert_eq!(boxes.take().wait()?.place(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -111,7 +112,7 @@ impl Slots {
         }
         let request = Request::take(&self.client, &self.key, self.places, None);
         let name = self.name.clone();
-        Acquire::guard(&self.client, async move { acquire(request, name, wanted).await })
+        Acquire::new(&self.client, Guard::handed, |caller| acquire(caller, request, name, wanted))
     }
 
     /// Takes a place away from its holder: the next is let in, the holder learns of it.

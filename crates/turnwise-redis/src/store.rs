@@ -21,12 +21,16 @@ pub type NoticeSink = Arc<dyn Fn(Notice) + Send + Sync>;
 pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Does a step: one atomic one, which may be repeated.
     ///
+    /// It is polled in a runtime of tokio's: a client's own, or that of a caller. Steps of several
+    /// runtimes come in any order.
+    ///
     /// # Errors
     /// See [`StoreError`]. After one that may be [repeated](StoreError::is_transient), the step may
     /// have happened.
     fn call<'a>(&'a self, op: &'a Op) -> Called<'a>;
 
-    /// From now on, notices for the requests of this client go there.
+    /// From now on, notices for the requests of this client go there. It is called in the client's
+    /// own runtime.
     fn listen(&self, client: &str, sink: NoticeSink);
 
     /// No notices go to this client any more.

@@ -12,9 +12,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use turnwise_locks::{StepZero, TickNumber};
 
+use crate::attempt::{Acquire, Caller};
 use crate::business::{Handles, Owned};
 use crate::error::LockError;
-use crate::lock::{Acquire, Guard, Hold};
+use crate::lock::{Guard, Hold};
 use crate::name::NameError;
 use crate::requests::Request;
 use crate::step::{Answer, Step};
@@ -152,29 +153,27 @@ impl Job {
                 run.guard.handed(handles);
             }
         };
-        let (client, key, name) = (Arc::clone(&self.client), self.key.clone(), self.name.clone());
+        let request = Request::take(&self.client, &self.key, 1, None);
+        let name = self.name.clone();
         let Job { every, offset, overlap, .. } = *self;
-        Acquire::new(&self.client, handed, async move {
-            let request = Request::take(&client, &key, 1, None);
-            take(request, name, (every, offset, overlap)).await
+        Acquire::new(&self.client, handed, |caller| {
+            take(caller, request, name, (every, offset, overlap))
         })
     }
 }
 
 /// Takes a tick.
 async fn take(
+    caller: Caller,
     request: Arc<Request>,
     name: Arc<str>,
     (every, offset, overlap): (Duration, Duration, bool),
 ) -> Result<Attendance, LockError> {
     let client = &request.client;
     let (token, lease) = (request.token.clone(), client.lease());
-    let op = request.op(Step::Attend { token, every, offset, lease, overlap });
+    let step = Step::Attend { token, every, offset, lease, overlap };
     let sent = Instant::now();
-    request.begins();
-    let (answer, late) = client.call(&op, client.patience()).await;
-    request.answered(late);
-    Ok(match answer? {
+    Ok(match request.ask(&caller, step, client.patience()).await? {
         Answer::Mine { tick, fence } => {
             let guard = Hold::begin(&request, name, fence, sent);
             Attendance::Mine(JobRun { tick: TickNumber(tick), guard })

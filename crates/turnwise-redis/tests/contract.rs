@@ -187,7 +187,7 @@ contract! {
         // Its place is given up.
         until("nobody waits", || other.info("a").wait().unwrap().unwrap().waiting == 0);
         assert!(!guard.is_lost());
-        let released = guard.release().wait().unwrap();
+        let released = guard.release().wait();
         assert!(released.is_ok() || !world.is_sound());
         until("it is free", || other.try_lock("a").wait().is_ok());
     }
@@ -237,7 +237,7 @@ contract! {
         let late = file.with(old.fence(), |text| *text = "old");
         assert_eq!(late, Err(FencedError::Stale { newest: new.fence() }));
         let fence = old.fence();
-        assert_eq!(old.release().wait().unwrap(), Err(ReleaseError::Lost(fence)));
+        assert_eq!(old.release().wait(), Err(ReleaseError::Lost(fence)));
         assert!(!new.is_lost());
     }
 
@@ -249,7 +249,7 @@ contract! {
         let late = other.lock_within("a", lease * 3).wait();
         assert!(late.is_err(), "{late:?}");
         assert!(!guard.is_lost());
-        let released = guard.release().wait().unwrap();
+        let released = guard.release().wait();
         assert!(released.is_ok() || !world.is_sound(), "{released:?}");
         drop(other.lock("a").wait().unwrap());
     }
@@ -266,7 +266,7 @@ contract! {
         // By notice, or by the next renewal.
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(lost);
         assert!(old.is_lost());
-        assert!(old.release().wait().unwrap().is_err());
+        assert!(old.release().wait().is_err());
         assert!(!new.is_lost());
     }
 
@@ -277,7 +277,7 @@ contract! {
         let inner = locks.lock_as(&me, "a", Duration::from_secs(5)).wait().unwrap();
         assert_eq!(inner.fence(), outer.fence());
         assert!(locks.lock_as(&Owner::new(), "a", Duration::ZERO).wait().is_err());
-        outer.release().wait().unwrap().unwrap();
+        outer.release().wait().unwrap();
         assert!(!inner.is_lost());
         assert!(locks.try_lock("a").wait().is_err());
         drop(inner);

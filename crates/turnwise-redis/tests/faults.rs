@@ -151,8 +151,8 @@ fn a_server_is_killed_and_has_forgotten_all() {
         let next = waits.wait().unwrap();
         fences.push(next.fence());
         until("the holder learns of it", || held.is_lost());
-        assert!(matches!(held.release().wait().unwrap(), Err(ReleaseError::Lost(_))));
-        next.release().wait().unwrap().unwrap();
+        assert!(matches!(held.release().wait(), Err(ReleaseError::Lost(_))));
+        next.release().wait().unwrap();
     }
     assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
 }
@@ -193,7 +193,7 @@ fn scripts_are_flushed_and_answers_are_lost() {
     let guard = locks.lock("b").wait().unwrap();
     let info = locks.info("b").wait().unwrap().unwrap();
     assert_eq!((info.fence, info.waiting), (Some(guard.fence()), 0));
-    guard.release().wait().unwrap().unwrap();
+    guard.release().wait().unwrap();
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn memory_is_full() {
     let began = Instant::now();
     until("it was renewed", || began.elapsed() > LEASE * 2);
     assert!(!held.is_lost());
-    held.release().wait().unwrap().unwrap();
+    held.release().wait().unwrap();
 }
 
 #[test]
@@ -267,13 +267,13 @@ fn names_that_are_let_go_are_forgotten_soon() {
     };
     let remote = Remote::connect(&server.url()).unwrap();
     let locks = remote.locks();
-    locks.lock("a").wait().unwrap().release().wait().unwrap().unwrap();
+    locks.lock("a").wait().unwrap().release().wait().unwrap();
     assert!((8.0..11.0).contains(&minutes("a")), "{}", minutes("a"));
     // Also if its lease was long.
     let limits = Limits::wait(LEASE * 10).lease(Duration::from_secs(86_400));
     let long = locks.lock_within("b", limits).wait().unwrap();
     assert!(minutes("b") > 24.0 * 60.0);
-    long.release().wait().unwrap().unwrap();
+    long.release().wait().unwrap();
     assert!((8.0..11.0).contains(&minutes("b")), "{}", minutes("b"));
     // What is held is known.
     let _held = locks.lock_within("c", limits).wait().unwrap();
@@ -281,7 +281,7 @@ fn names_that_are_let_go_are_forgotten_soon() {
     // A client may ask for more.
     let hour = Remote::builder().remember(Duration::from_secs(3600));
     let hour = hour.connect(&server.url()).unwrap().locks();
-    hour.lock("d").wait().unwrap().release().wait().unwrap().unwrap();
+    hour.lock("d").wait().unwrap().release().wait().unwrap();
     assert!((53.0..61.0).contains(&minutes("d")), "{}", minutes("d"));
 }
 
@@ -409,7 +409,7 @@ fn fences_are_above_the_floor_of_a_client() {
     let first = builder().connect(&server.url()).unwrap().locks().lock("a").wait().unwrap();
     // What a server had given whose clock was ahead.
     let seen = Fence::from_number(first.fence().number() + 1_000_000_000_000);
-    first.release().wait().unwrap().unwrap();
+    first.release().wait().unwrap();
     let client = || builder().fences_above(seen).connect(&server.url()).unwrap();
     let (one, other) = (client(), client());
     let held = one.locks().lock("a").wait().unwrap();
@@ -418,7 +418,7 @@ fn fences_are_above_the_floor_of_a_client() {
     until("it waits", || one.locks().info("a").wait().unwrap().unwrap().waiting == 1);
     let fence = held.fence();
     // Its step lets the other one in.
-    held.release().wait().unwrap().unwrap();
+    held.release().wait().unwrap();
     assert!(waits.wait().unwrap().fence() > fence);
     // A slot has a fence, too.
     let slot = one.slots("s", 2).unwrap().take().wait().unwrap();
@@ -583,7 +583,7 @@ fn scripts_that_are_flushed_again_and_again_harm_nobody() {
         Fate::Forward
     });
     for _ in 0..20 {
-        locks.lock("a").wait().unwrap().release().wait().unwrap().unwrap();
+        locks.lock("a").wait().unwrap().release().wait().unwrap();
     }
 }
 
@@ -592,7 +592,7 @@ fn refusals_that_go_by_do_not_end_a_wait() {
     let server = Server::with(&["--save", "", "--maxmemory-policy", "noeviction"]);
     let locks = builder().connect(&server.url()).unwrap().locks();
     // Scripts that the server does not know yet are errors, too.
-    locks.lock("a").wait().unwrap().release().wait().unwrap().unwrap();
+    locks.lock("a").wait().unwrap().release().wait().unwrap();
     assert_eq!(server.ask("CONFIG RESETSTAT"), "+OK");
     for (on, off) in [
         ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),

@@ -37,7 +37,7 @@ fn owner_asks_again_without_a_lease_and_is_renewed() {
         pass(LEASE * 3);
         assert!(!inner.is_lost() && !outer.is_lost());
         // Nobody wants it renewed any more: it ends.
-        inner.release().wait().unwrap().unwrap();
+        inner.release().wait().unwrap();
         until("its lease is over", || outer.is_lost());
     }
 }

@@ -1,0 +1,568 @@
+//! What is asked of a store: by its caller at first, then on the client's thread.
+//!
+//! - A1: the first attempt is made by its caller: in the caller's runtime, or, for a thread that
+//!   waits, in one that the client keeps. So no other thread is woken for an answer that comes at
+//!   once.
+//! - A2: what has to wait longer, or to try again, goes on on the client's thread, where notices
+//!   are. It moves whole, and once.
+//! - A3: what its caller does not poll moves, too: what was never polled, or not since it was
+//!   woken, or not before its place in a queue has to be kept. The client's thread looks for such a
+//!   few times a second, while there are attempts. So all that is asked for is sent, places are
+//!   kept, and holds are renewed, whether anybody polls or not.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Handle, Runtime};
+use tokio::task::{AbortHandle, yield_now};
+use tokio::time::{sleep, timeout_at};
+use turnwise::{AskError, Limit, Reply, WaitError, blocking, promise};
+
+use crate::business::{Handles, Owned};
+use crate::error::{LockError, ReleaseError};
+use crate::remote::Client;
+
+/// Who polls what is asked.
+#[derive(Default)]
+pub(crate) struct Caller {
+    has_moved: Arc<AtomicBool>,
+}
+
+impl Caller {
+    /// It is the client's thread already.
+    pub(crate) fn there() -> Self {
+        Caller { has_moved: Arc::new(AtomicBool::new(true)) }
+    }
+
+    /// Is it the caller's yet?
+    pub(crate) fn is_here(&self) -> bool {
+        !self.has_moved.load(Relaxed)
+    }
+
+    /// Goes on on the client's thread.
+    pub(crate) async fn moves(&self) {
+        let mut moves = !self.has_moved.swap(true, Relaxed);
+        poll_fn(|_| match std::mem::take(&mut moves) {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        })
+        .await;
+    }
+}
+
+type Asking<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
+
+/// What is asked, until its answer is had.
+enum State<T, E> {
+    /// It is its caller's.
+    Here(Here<T, E>),
+    /// It is the client's thread's.
+    There(Reply<Result<T, E>>, AbortHandle),
+    Answered(Result<T, E>),
+    Over,
+}
+
+struct Here<T, E> {
+    asking: Asking<T, E>,
+    has_moved: Arc<AtomicBool>,
+    signal: Arc<Signal>,
+    /// Made of the signal.
+    waker: Waker,
+    since: Instant,
+    /// Among those that are their callers'.
+    number: u64,
+    client: Arc<Client>,
+}
+
+impl<T, E> Drop for Here<T, E> {
+    fn drop(&mut self) {
+        self.client.callers().here.remove(&self.number);
+    }
+}
+
+/// What wakes the caller that polled last.
+struct Signal {
+    caller: Mutex<Waker>,
+    /// It has not polled since, or never.
+    is_due: AtomicBool,
+}
+
+impl Signal {
+    fn caller(&self) -> MutexGuard<'_, Waker> {
+        self.caller.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.is_due.store(true, Relaxed);
+        let caller = self.caller().clone();
+        caller.wake();
+    }
+}
+
+/// The attempts that are their callers', by their numbers: older ones have lower numbers.
+#[derive(Default)]
+pub(crate) struct Callers {
+    next: u64,
+    here: BTreeMap<u64, Weak<dyn Adopted>>,
+    /// The client's thread looks at them.
+    looks: bool,
+}
+
+/// What the client's thread may take from its caller.
+trait Adopted: Send + Sync {
+    /// Takes it, if it is due, or as old as that.
+    fn moves(&self, old: Duration);
+}
+
+impl<T: Send + 'static, E: Send + 'static> Adopted for Mutex<State<T, E>> {
+    fn moves(&self, old: Duration) {
+        let mut state = self.lock().unwrap_or_else(PoisonError::into_inner);
+        let waker = match &*state {
+            State::Here(here) if here.signal.is_due.load(Relaxed) || here.since.elapsed() > old => {
+                here.waker.clone()
+            }
+            _ => return,
+        };
+        state.moves();
+        drop(state);
+        // Its caller waits for the answer from now on.
+        waker.wake();
+    }
+}
+
+/// Looks for what its callers do not poll, as long as there is anything.
+async fn look(client: Weak<Client>, pause: Duration) {
+    let mut looked = 0;
+    loop {
+        sleep(pause).await;
+        let Some(client) = client.upgrade() else { return };
+        let borrows = client.business.under_way();
+        let mut callers = client.callers();
+        // What has been there for longer than a pause.
+        let late = callers.here.range(..looked).filter_map(|(_, late)| late.upgrade());
+        let late: Vec<_> = late.collect();
+        let quiet = callers.here.is_empty() && callers.next == looked;
+        callers.looks = !quiet;
+        looked = callers.next;
+        drop(callers);
+        let old = client.place() / 2;
+        late.iter().for_each(|late| late.moves(old));
+        drop((late, client, borrows));
+        if quiet {
+            return;
+        }
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> State<T, E> {
+    fn there(client: &Client, asking: impl Future<Output = Result<T, E>> + Send + 'static) -> Self {
+        let (promise, reply) = promise();
+        let task = client.spawn(async move { promise.keep(asking.await) });
+        State::There(reply, task.abort_handle())
+    }
+
+    /// Polls what is its caller's, in the caller's runtime. False: it is not, or no more.
+    fn poll_here(&mut self, cx: &mut Context<'_>) -> bool {
+        let State::Here(here) = self else { return false };
+        here.signal.caller().clone_from(cx.waker());
+        here.signal.is_due.store(false, Relaxed);
+        match here.asking.as_mut().poll(&mut Context::from_waker(&here.waker)) {
+            Poll::Ready(answer) => *self = State::Answered(answer),
+            Poll::Pending if here.has_moved.load(Relaxed) => self.moves(),
+            Poll::Pending => return true,
+        }
+        false
+    }
+
+    fn moves(&mut self) {
+        *self = match std::mem::replace(self, State::Over) {
+            State::Here(mut here) => {
+                here.has_moved.store(true, Relaxed);
+                let nothing = Box::pin(std::future::pending());
+                State::there(&here.client, std::mem::replace(&mut here.asking, nothing))
+            }
+            state => state,
+        };
+    }
+}
+
+struct Attempt<T, E> {
+    state: Arc<Mutex<State<T, E>>>,
+}
+
+impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
+    fn new<F>(client: &Arc<Client>, asks: impl FnOnce(Caller) -> F) -> Self
+    where
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let caller = Caller::default();
+        let has_moved = caller.has_moved.clone();
+        let asking = Box::pin(asks(caller));
+        let caller = Mutex::new(Waker::noop().clone());
+        let signal = Arc::new(Signal { caller, is_due: AtomicBool::new(true) });
+        let (waker, since) = (Waker::from(signal.clone()), Instant::now());
+        let attempt = Attempt { state: Arc::new(Mutex::new(State::Over)) };
+        let state: Arc<dyn Adopted> = attempt.state.clone();
+        let mut callers = client.callers();
+        let number = callers.next;
+        callers.next += 1;
+        callers.here.insert(number, Arc::downgrade(&state));
+        let looks = std::mem::replace(&mut callers.looks, true);
+        drop(callers);
+        let client_here = client.clone();
+        let here = Here { asking, has_moved, signal, waker, since, number, client: client_here };
+        *attempt.lock() = State::Here(here);
+        if !looks {
+            client.io.spawn(look(Arc::downgrade(client), client.look()));
+        }
+        attempt
+    }
+
+    fn there(client: &Client, asking: impl Future<Output = Result<T, E>> + Send + 'static) -> Self {
+        Attempt { state: Arc::new(Mutex::new(State::there(client, asking))) }
+    }
+
+    fn over(answer: Result<T, E>) -> Self {
+        Attempt { state: Arc::new(Mutex::new(State::Answered(answer))) }
+    }
+
+    /// None: the limit has come. May block.
+    fn wait(&mut self, limit: Limit) -> Option<Result<T, E>> {
+        let deadline = match limit {
+            Limit::Immediate => Some(Instant::now()),
+            Limit::Within(limit) => Instant::now().checked_add(limit),
+            _ => None,
+        };
+        self.wait_here(deadline);
+        let mut state = self.lock();
+        match std::mem::replace(&mut *state, State::Over) {
+            State::Answered(answer) => Some(answer),
+            State::Over => Some(Err(AskError::Taken.into())),
+            here @ State::Here { .. } => {
+                *state = here;
+                None
+            }
+            State::There(reply, task) => {
+                drop(state);
+                let left = deadline.map(|it| it.saturating_duration_since(Instant::now()));
+                match reply.wait_timeout(left.map_or(limit, Limit::Within)) {
+                    Ok(answer) => Some(answer),
+                    Err(WaitError::TimedOut(reply)) => {
+                        *self.lock() = State::There(reply, task);
+                        None
+                    }
+                    Err(WaitError::Ask(error)) => Some(Err(error.into())),
+                    Err(_) => Some(Err(AskError::Taken.into())),
+                }
+            }
+        }
+    }
+
+    /// Waits as long as it is the caller's.
+    fn wait_here(&self, deadline: Option<Instant>) {
+        let client = match &*self.lock() {
+            State::Here(here) => here.client.clone(),
+            _ => return,
+        };
+        // A thread that has a runtime may be one that drives it.
+        let threads = Handle::try_current().is_err().then_some(&client.threads);
+        let Some(runtime) = threads.and_then(Threads::take) else { return self.lock().moves() };
+        let here = poll_fn(|cx| match self.lock().poll_here(cx) {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        });
+        let waits = async {
+            // What has come meanwhile is heard of, and read: a server may have closed its
+            // connection.
+            yield_now().await;
+            yield_now().await;
+            match deadline {
+                Some(deadline) => drop(timeout_at(deadline.into(), here).await),
+                None => here.await,
+            }
+        };
+        blocking(|| runtime.block_on(waits));
+        client.threads.put(runtime);
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
+        let mut state = self.lock();
+        match Handle::try_current() {
+            Ok(_) if state.poll_here(cx) => return Poll::Pending,
+            Ok(_) => {}
+            Err(_) => state.moves(),
+        }
+        if let State::There(reply, _) = &mut *state {
+            let answer = std::task::ready!(Pin::new(reply).poll(cx));
+            if !matches!(answer, Err(AskError::Refused(..))) {
+                *state = State::Over;
+            }
+            return Poll::Ready(answer.unwrap_or_else(|error| Err(error.into())));
+        }
+        Poll::Ready(match std::mem::replace(&mut *state, State::Over) {
+            State::Answered(answer) => answer,
+            _ => Err(AskError::Taken.into()),
+        })
+    }
+
+    fn is_ready(&self) -> bool {
+        let mut state = self.lock();
+        state.moves();
+        match &*state {
+            State::There(reply, _) => reply.is_ready(),
+            State::Answered(_) => true,
+            _ => false,
+        }
+    }
+}
+
+impl<T, E> Attempt<T, E> {
+    fn lock(&self) -> MutexGuard<'_, State<T, E>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What was asked of the store: a `Future` on any runtime, or something to [wait](Self::wait) for.
+///
+/// The request is sent when this is polled or waited for, and a quarter of a second after the call
+/// that made it, or two, in any case. From then on it is under way, whether anybody polls this or
+/// not. Dropping it gives the request up; a lock that has come meanwhile is given back.
+///
+/// In a runtime of tokio's, which must have IO and time enabled, the first attempt is made over a
+/// connection of that runtime. A thread that waits has one, too.
+#[must_use = "dropping it gives the request up"]
+pub struct Acquire<T, E = LockError> {
+    attempt: Attempt<T, E>,
+    /// What is done with the answer as it is handed out.
+    handed: fn(&mut T, &Handles),
+    /// After the attempt, which may have a lock in it. None: nothing was asked.
+    handles: Option<Handles>,
+}
+
+impl<T, E> Acquire<T, E> {
+    fn hand(&self, answer: Result<T, E>) -> Result<T, E> {
+        answer.map(|mut answer| {
+            if let Some(handles) = &self.handles {
+                (self.handed)(&mut answer, handles);
+            }
+            answer
+        })
+    }
+}
+
+impl<T: Send + 'static, E: From<AskError> + Send + 'static> Acquire<T, E> {
+    /// It begins with its caller.
+    pub(crate) fn new<F>(
+        client: &Owned,
+        handed: fn(&mut T, &Handles),
+        asks: impl FnOnce(Caller) -> F,
+    ) -> Self
+    where
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let attempt = Attempt::new(client, asks);
+        Acquire { attempt, handed, handles: Some(client.handles.clone()) }
+    }
+
+    /// It begins on the client's thread.
+    pub(crate) fn there(
+        client: &Client,
+        handles: Handles,
+        handed: fn(&mut T, &Handles),
+        asking: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Self {
+        Acquire { attempt: Attempt::there(client, asking), handed, handles: Some(handles) }
+    }
+
+    pub(crate) fn over(answer: Result<T, E>) -> Self {
+        Acquire { attempt: Attempt::over(answer), handed: |_, _| (), handles: None }
+    }
+
+    /// Waits for the answer, until the deadline that was made by the call. May block.
+    ///
+    /// # Errors
+    /// See [`LockError`]: nothing is held; of an admission, [`Refused`](crate::Refused).
+    pub fn wait(mut self) -> Result<T, E> {
+        let answer = self.attempt.wait(Limit::Unlimited);
+        self.hand(answer.unwrap_or_else(|| Err(AskError::Taken.into())))
+    }
+
+    /// Waits for the answer for so long at most; the request stays. None: it has not come yet. May
+    /// block.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_timeout(&mut self, limit: impl Into<Limit>) -> Option<Result<T, E>> {
+        let answer = self.attempt.wait(limit.into())?;
+        Some(self.hand(answer))
+    }
+
+    /// Has the answer come? Wait-free but for a short lock.
+    pub fn is_ready(&self) -> bool {
+        self.attempt.is_ready()
+    }
+}
+
+impl<T: Send + 'static, E: From<AskError> + Send + 'static> Future for Acquire<T, E> {
+    type Output = Result<T, E>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = std::task::ready!(self.attempt.poll(cx));
+        Poll::Ready(self.hand(answer))
+    }
+}
+
+impl<T, E> Drop for Acquire<T, E> {
+    fn drop(&mut self) {
+        let state = std::mem::replace(&mut *self.attempt.lock(), State::Over);
+        if let State::There(_, task) = &state {
+            // One that is over is not harmed.
+            task.abort();
+        }
+    }
+}
+
+// What is granted is not pinned: it is handed out by value.
+impl<T, E> Unpin for Acquire<T, E> {}
+
+impl<T, E> fmt::Debug for Acquire<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acquire").finish_non_exhaustive()
+    }
+}
+
+/// A hold that is let go: a `Future` on any runtime, or something to [wait](Self::wait) for.
+///
+/// The store hears of it whether anybody waits or not, also if this is dropped.
+#[must_use = "it says whether the hold lasted until then"]
+pub struct Release {
+    attempt: Attempt<(), ReleaseError>,
+}
+
+impl Release {
+    /// It begins with its caller.
+    pub(crate) fn new<F>(client: &Arc<Client>, asks: impl FnOnce(Caller) -> F) -> Self
+    where
+        F: Future<Output = Result<(), ReleaseError>> + Send + 'static,
+    {
+        Release { attempt: Attempt::new(client, asks) }
+    }
+
+    /// It begins on the client's thread.
+    pub(crate) fn there(
+        client: &Client,
+        asking: impl Future<Output = Result<(), ReleaseError>> + Send + 'static,
+    ) -> Self {
+        Release { attempt: Attempt::there(client, asking) }
+    }
+
+    pub(crate) fn over(answer: Result<(), ReleaseError>) -> Self {
+        Release { attempt: Attempt::over(answer) }
+    }
+
+    /// Waits until the store has heard of it, for the client's
+    /// [patience](crate::RemoteBuilder::give_up_after) at most. May block.
+    ///
+    /// # Errors
+    /// [`ReleaseError`].
+    pub fn wait(mut self) -> Result<(), ReleaseError> {
+        self.attempt.wait(Limit::Unlimited).unwrap_or_else(|| Err(AskError::Taken.into()))
+    }
+
+    /// Waits for so long at most. None: the store has not answered yet. May block.
+    ///
+    /// # Errors
+    /// [`ReleaseError`].
+    pub fn wait_timeout(&mut self, limit: impl Into<Limit>) -> Option<Result<(), ReleaseError>> {
+        self.attempt.wait(limit.into())
+    }
+
+    /// Has the store answered? Wait-free but for a short lock.
+    pub fn is_ready(&self) -> bool {
+        self.attempt.is_ready()
+    }
+}
+
+impl Future for Release {
+    type Output = Result<(), ReleaseError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.attempt.poll(cx)
+    }
+}
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        self.attempt.lock().moves();
+    }
+}
+
+impl fmt::Debug for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Release").field("ready", &self.is_ready()).finish_non_exhaustive()
+    }
+}
+
+/// Runtimes for threads that wait.
+#[derive(Default)]
+pub(crate) struct Threads {
+    all: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    idle: Vec<Runtime>,
+    /// How many there are.
+    made: usize,
+}
+
+/// More threads than this wait for the client's: each has a connection of its own.
+const AT_MOST: usize = 4;
+
+impl Threads {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // Nothing that can panic is done under it.
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// None: they are all in use, or the system has no more.
+    fn take(&self) -> Option<Runtime> {
+        let mut kept = self.kept();
+        if let Some(runtime) = kept.idle.pop() {
+            return Some(runtime);
+        }
+        if kept.made == AT_MOST {
+            return None;
+        }
+        kept.made += 1;
+        drop(kept);
+        let made = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        if made.is_err() {
+            self.kept().made -= 1;
+        }
+        made.ok()
+    }
+
+    fn put(&self, runtime: Runtime) {
+        self.kept().idle.push(runtime);
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        // On whatever thread: it waits for nothing.
+        self.kept().idle.drain(..).for_each(Runtime::shutdown_background);
+    }
+}

@@ -1,0 +1,131 @@
+//! How long a hold lasts, as this machine knows it.
+
+use std::fmt;
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use turnwise_locks::Fence;
+
+/// What the guards of a hold, and the client's thread, know of it. It does not keep the hold.
+pub(crate) struct Tenure {
+    pub(crate) fence: Fence,
+    /// Until when, by this machine's clock: from before the request was sent that it comes from.
+    until: watch::Sender<Instant>,
+    lost: AtomicBool,
+    /// How many guards want it renewed. It is, while one of them does.
+    renewers: AtomicUsize,
+}
+
+impl Tenure {
+    pub(crate) fn new(fence: u64, until: Instant, renewed: bool) -> Arc<Tenure> {
+        Arc::new(Tenure {
+            fence: Fence::from_number(fence),
+            until: watch::Sender::new(until),
+            lost: AtomicBool::new(false),
+            renewers: AtomicUsize::new(usize::from(renewed)),
+        })
+    }
+
+    /// Another guard wants it renewed.
+    pub(crate) fn renews_for_another(&self) {
+        self.renewers.fetch_add(1, Relaxed);
+    }
+
+    /// A guard wants it renewed no more, if it did.
+    pub(crate) fn renews_no_more(&self, renews: &AtomicBool) {
+        if renews.swap(false, Relaxed) {
+            self.renewers.fetch_sub(1, Relaxed);
+        }
+    }
+
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.renewers.load(Relaxed) > 0
+    }
+
+    /// It lasts until then at least, unless it is lost.
+    pub(crate) fn lasts(&self, until: Instant) {
+        if !self.lost.load(Relaxed) {
+            self.until.send_modify(|lasts| *lasts = (*lasts).max(until));
+        }
+    }
+
+    pub(crate) fn until(&self) -> Instant {
+        *self.until.borrow()
+    }
+
+    /// Tells when its end comes sooner, or later.
+    pub(crate) fn changes(&self) -> watch::Receiver<Instant> {
+        self.until.subscribe()
+    }
+
+    /// Was it lost, whatever the time is?
+    pub(crate) fn was_lost(&self) -> bool {
+        self.lost.load(Relaxed)
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.was_lost() || Instant::now() >= self.until()
+    }
+
+    pub(crate) fn lose(&self) {
+        self.lost.store(true, Relaxed);
+        // Those that wait for it look.
+        self.until.send_modify(|until| *until = (*until).min(Instant::now()));
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        match self.is_lost() {
+            true => Duration::ZERO,
+            false => self.until().saturating_duration_since(Instant::now()),
+        }
+    }
+
+    /// Comes when it is lost.
+    pub(crate) fn lost(self: &Arc<Self>) -> Lost {
+        let (tenure, mut until) = (Arc::downgrade(self), self.until.subscribe());
+        let is_lost = move || tenure.upgrade().map(|tenure: Arc<Tenure>| tenure.is_lost());
+        Lost {
+            inner: Box::pin(async move {
+                while let Some(false) = is_lost() {
+                    // Its guards are gone: then it is lost no more.
+                    if until.changed().await.is_err() {
+                        pending().await
+                    }
+                }
+            }),
+        }
+    }
+}
+
+/// Comes when a lock is lost: [`Guard::lost`](crate::Guard::lost). It does not keep the lock.
+#[must_use = "a future does nothing unless polled"]
+pub struct Lost {
+    inner: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Future for Lost {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.inner.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lost").finish_non_exhaustive()
+    }
+}
+
+/// A hold that the client's thread looks after.
+pub(crate) struct Kept {
+    pub(crate) tenure: Weak<Tenure>,
+    pub(crate) key: String,
+    pub(crate) place: u32,
+}

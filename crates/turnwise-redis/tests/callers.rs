@@ -1,0 +1,240 @@
+//! Requests that are made by their callers: in runtimes, by threads, and by neither.
+
+mod support;
+
+use std::pin::pin;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::{Server, until};
+use tokio::runtime::{Builder, Runtime};
+use turnwise_redis::{LockError, Remote};
+
+const SHORT: Duration = Duration::from_millis(60);
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Both kinds of stores.
+fn remotes(server: &Server) -> [Remote; 2] {
+    let over = Remote::builder().over(turnwise_redis::MemoryStore::new()).unwrap();
+    [over, Remote::connect(&server.url()).unwrap()]
+}
+
+#[test]
+fn what_nobody_polls_is_sent_and_keeps_its_place() {
+    let server = Server::start();
+    // Places are soon over, if nobody keeps them.
+    let connect = || Remote::builder().place(SHORT).connect(&server.url()).unwrap();
+    let (one, other) = (connect(), connect());
+    let held = one.locks().lock("a").wait().unwrap();
+    let first = one.locks().lock("a");
+    until("it is sent", || one.locks().info("a").wait().unwrap().unwrap().waiting == 1);
+    let second = other.locks().lock("a");
+    until("it is sent", || one.locks().info("a").wait().unwrap().unwrap().waiting == 2);
+    let began = Instant::now();
+    until("its place would be over", || began.elapsed() > SHORT * 5);
+    drop(held);
+    until("it is granted", || first.is_ready());
+    assert!(!second.is_ready());
+    drop(first);
+    second.wait().unwrap().release().wait().unwrap();
+}
+
+#[test]
+fn what_was_granted_and_is_not_polled_is_renewed() {
+    let server = Server::start();
+    let remote = Remote::builder().lease(SHORT).connect(&server.url()).unwrap();
+    let locks = remote.locks();
+    let asked = locks.lock("a");
+    until("it is granted", || locks.info("a").wait().unwrap().unwrap().holder.is_some());
+    let began = Instant::now();
+    until("its lease would be over", || began.elapsed() > SHORT * 5);
+    let guard = asked.wait().unwrap();
+    assert!(!guard.is_lost());
+    guard.release().wait().unwrap();
+}
+
+#[test]
+fn what_was_polled_once_is_not_forgotten() {
+    let server = Server::start();
+    let remote = Remote::builder().place(SHORT).connect(&server.url()).unwrap();
+    let held = remote.locks().lock("a").wait().unwrap();
+    let runtime = runtime();
+    let mut asked = remote.locks().lock("a");
+    runtime.block_on(async {
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(pin!(&mut asked).poll(&mut context).is_pending());
+    });
+    // Nobody drives its connection any more.
+    drop(runtime);
+    until("it waits", || remote.locks().info("a").wait().unwrap().unwrap().waiting == 1);
+    drop(held);
+    let guard = asked.wait().unwrap();
+    guard.release().wait().unwrap();
+}
+
+#[test]
+fn what_is_dropped_is_told_before_the_next_attempt() {
+    let server = Server::start();
+    for remote in remotes(&server) {
+        let locks = remote.locks();
+        for _ in 0..300 {
+            drop(locks.try_lock("a").wait().unwrap());
+            let let_go = locks.try_lock("a").wait().unwrap().release();
+            drop(let_go);
+        }
+        runtime().block_on(async {
+            for _ in 0..300 {
+                drop(locks.try_lock("a").await.unwrap());
+                let let_go = locks.try_lock("a").await.unwrap().release();
+                drop(let_go);
+            }
+        });
+        let slots = remote.slots("s", 2).unwrap();
+        for _ in 0..300 {
+            let take = || slots.take_within(Duration::ZERO).wait().unwrap();
+            drop((take(), take()));
+        }
+    }
+}
+
+#[test]
+fn runtimes_and_threads_take_turns() {
+    let server = Server::start();
+    for remote in remotes(&server) {
+        // More threads than have connections of their own.
+        let (inside, grants, together) =
+            (AtomicUsize::new(0), AtomicUsize::new(0), Barrier::new(9));
+        let alone = || {
+            assert_eq!(inside.fetch_add(1, SeqCst), 0);
+            inside.fetch_sub(1, SeqCst);
+            grants.fetch_add(1, SeqCst);
+        };
+        thread::scope(|scope| {
+            for number in 0..9 {
+                let (locks, alone, together) = (remote.locks(), &alone, &together);
+                scope.spawn(move || {
+                    together.wait();
+                    let runtime = (number % 3 == 0).then(runtime);
+                    for round in 0..20 {
+                        let asked = locks.lock("a");
+                        let guard = match &runtime {
+                            Some(runtime) => runtime.block_on(asked).unwrap(),
+                            None => asked.wait().unwrap(),
+                        };
+                        alone();
+                        match (round % 2, &runtime) {
+                            (0, _) => drop(guard),
+                            (_, Some(runtime)) => runtime.block_on(guard.release()).unwrap(),
+                            (_, None) => guard.release().wait().unwrap(),
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(grants.into_inner(), 9 * 20);
+    }
+}
+
+#[test]
+fn a_thread_may_wait_inside_of_its_own_runtime() {
+    let server = Server::start();
+    for remote in remotes(&server) {
+        let locks = remote.locks();
+        runtime().block_on(async {
+            let guard = locks.lock("a").await.unwrap();
+            let mut asked = locks.lock("a");
+            assert!(asked.wait_timeout(Duration::from_millis(1)).is_none());
+            guard.release().wait().unwrap();
+            asked.wait().unwrap().release().wait().unwrap();
+        });
+        let workers = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let locks = remote.locks();
+        let task = workers.spawn(async move {
+            let mut asked = locks.lock("a");
+            // Begun in the runtime, and waited for by the only thread that could drive it.
+            let polled = std::future::poll_fn(|cx| Poll::Ready(pin!(&mut asked).poll(cx)));
+            match polled.await {
+                Poll::Ready(guard) => guard.unwrap().release().await,
+                Poll::Pending => asked.wait().unwrap().release().wait(),
+            }
+        });
+        workers.block_on(task).unwrap().unwrap();
+    }
+}
+
+/// The simplest executor.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let mut future = pin!(future);
+    let waker = Waker::from(std::sync::Arc::new(Unpark(thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+#[test]
+fn any_executor_will_do() {
+    let server = Server::start();
+    for remote in remotes(&server) {
+        let locks = remote.locks();
+        // Of no runtime's.
+        let count = block_on(async {
+            let mut count = 0;
+            for _ in 0..20 {
+                let guard = locks.lock("a").await.unwrap();
+                count += 1;
+                guard.release().await.unwrap();
+            }
+            count
+        });
+        assert_eq!(count, 20);
+        let one = turnwise::ThreadPool::builder().threads(1).build().unwrap();
+        let actor = turnwise::Actor::builder().executor(one.handle()).spawn(0).unwrap();
+        // A turn that waits for it, on the only thread of its pool.
+        let locks = remote.locks();
+        let asked = actor.call(move |_| locks.lock("a").wait().map(|guard| guard.release().wait()));
+        assert!(matches!(asked.wait().unwrap(), Ok(Ok(()))));
+    }
+}
+
+#[test]
+fn what_a_runtime_had_connected_is_connected_anew() {
+    let mut server = Server::start();
+    let remote = Remote::connect(&server.url()).unwrap();
+    let (locks, runtime) = (remote.locks(), runtime());
+    runtime.block_on(async { locks.lock("a").await.unwrap().release().await.unwrap() });
+    locks.lock("a").wait().unwrap().release().wait().unwrap();
+    server.kill();
+    server.run();
+    runtime.block_on(async { locks.lock("a").await.unwrap().release().await.unwrap() });
+    locks.lock("a").wait().unwrap().release().wait().unwrap();
+    // Limits hold while nobody answers.
+    server.signal(nix::sys::signal::Signal::SIGSTOP);
+    let limit = Duration::from_millis(30);
+    let late =
+        |error: &LockError| matches!(error, LockError::Store(_) | LockError::TimedOut { .. });
+    let began = Instant::now();
+    let error = runtime.block_on(locks.lock_within("a", limit)).unwrap_err();
+    assert!(late(&error), "{error}");
+    let error = locks.lock_within("a", limit).wait().unwrap_err();
+    assert!(late(&error), "{error}");
+    let mut asked = locks.lock("a");
+    assert!(asked.wait_timeout(limit).is_none());
+    assert!(began.elapsed() < Duration::from_secs(10));
+    server.signal(nix::sys::signal::Signal::SIGCONT);
+    asked.wait().unwrap().release().wait().unwrap();
+}
