@@ -11,7 +11,7 @@ mod drain;
 #[path = "actors/error.rs"]
 mod error;
 #[path = "actors/inbox.rs"]
-mod inbox;
+pub(crate) mod inbox;
 #[path = "actors/kind.rs"]
 mod kind;
 #[path = "actors/work.rs"]
@@ -23,23 +23,21 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, sleep_until};
-use turnwise::{AsyncHandler, Handler, Reply, promise};
+use tokio::time::sleep_until;
+use turnwise::{AsyncHandler, Handler, Reply};
 use turnwise_locks::Fence;
 
 pub use ask::{Ask, Asked, Tell};
 pub use drain::{Drained, NoTime, Successor, Until};
 pub use error::{ActorsError, MessageError};
-pub(crate) use inbox::Inboxes;
 pub use kind::{ActorsBuilder, Drains, Fallible};
 pub use work::Workers;
 
-use crate::business::Owned;
+use crate::client::Client;
+use crate::client::Owned;
 use crate::name;
-use crate::remote::{Client, SHORTEST, after};
-use crate::step::{
-    Answer, DeadMessage, MailboxAct, MailboxAnswer, MailboxSeen, MailboxStep, Progress, Step,
-};
+use crate::step::{DeadMessage, MailboxAct, MailboxAnswer, MailboxSeen, Progress};
+use crate::time::{SHORTEST, after};
 use kind::Kind;
 
 /// The most dead letters of a page.
@@ -108,35 +106,6 @@ impl<S> Clone for Actors<S> {
 impl<S> fmt::Debug for Actors<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Actors").field("kind", &self.kind.name).finish_non_exhaustive()
-    }
-}
-
-/// A part of a kind's actors, which one step can reach.
-#[derive(Clone)]
-struct Shard {
-    key: String,
-    shards: u32,
-}
-
-impl Shard {
-    /// Has a step done, until then. Also said: may requests of it be on their way yet?
-    async fn step(
-        &self,
-        client: &Client,
-        act: MailboxAct,
-        until: Instant,
-    ) -> (Result<MailboxAnswer, MessageError>, bool) {
-        let step = Step::Mailbox(MailboxStep { shards: self.shards, act });
-        let (answer, late) = client.call(&client.op(self.key.clone(), 1, step), until).await;
-        let answer = match answer {
-            Ok(Answer::Mailbox(MailboxAnswer::Differs { shards })) => {
-                Err(MessageError::OtherShards { shards })
-            }
-            Ok(Answer::Mailbox(answer)) => Ok(answer),
-            Ok(_) => Err(MessageError::Closed),
-            Err(error) => Err(error.into()),
-        };
-        (answer, late)
     }
 }
 
@@ -270,10 +239,7 @@ where
         R: Send + 'static,
         F: Future<Output = R> + Send + 'static,
     {
-        let (promise, reply) = promise();
-        let task = task(Arc::clone(&self.client));
-        self.client.spawn(async move { promise.keep(task.await) });
-        reply
+        self.client.reply(task(Arc::clone(&self.client)))
     }
 }
 

@@ -9,17 +9,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
-use turnwise::{Reply, promise};
+use turnwise::Reply;
 use turnwise_locks::{Fence, Limits};
 
 use crate::applications::{AdmissionKey, Application};
 use crate::attempt::Acquire;
-use crate::business::{Handles, Owned};
+use crate::business::Handles;
+use crate::client::Owned;
 use crate::lock::Wanted;
 use crate::name;
 use crate::refused::{AdmissionError, LONGEST_ROW, MOST_PLACES, Refused};
-use crate::remote::{LONGEST, after};
 use crate::step::{AdmissionAct, AdmissionAnswer, AdmissionRow, AdmissionSeen};
+use crate::time::{LONGEST, after};
 
 /// The most rows of a page.
 const PAGE: u32 = 1000;
@@ -152,7 +153,7 @@ impl Admission {
             Ok(()) => {
                 let application = Application::take(&self.client, &self.admission, applicant);
                 let handles = self.client.handles.clone();
-                Acquire::there(&self.client, handles, |_, _| (), async move {
+                Acquire::there(&self.client.home, handles, |_, _| (), async move {
                     ask(&application, Want::Row(row), wanted).await
                 })
             }
@@ -196,7 +197,7 @@ impl Admission {
                     reservation.handles = Some(handles.clone());
                 };
                 let handles = self.client.handles.clone();
-                Acquire::there(&self.client, handles, handed, async move {
+                Acquire::there(&self.client.home, handles, handed, async move {
                     let lease = wanted.lease;
                     let Admitted { place, fence } =
                         ask(&application, Want::Place(lease), wanted).await?;
@@ -269,16 +270,13 @@ impl Admission {
         act: AdmissionAct,
         read: impl FnOnce(AdmissionAnswer) -> Option<R> + Send + 'static,
     ) -> Reply<Result<R, Refused>> {
-        let (promise, reply) = promise();
         let (op, client) = (self.admission.op(act), Arc::clone(&self.client));
-        self.client.spawn(async move {
-            promise.keep(match client.call_admission(&op, client.patience()).await.0 {
-                Ok(AdmissionAnswer::Differs { limit }) => Err(Refused::OtherLimit { limit }),
-                Ok(answer) => read(answer).ok_or(Refused::Ended),
-                Err(error) => Err(error.into()),
-            });
-        });
-        reply
+        self.client.reply(async move {
+            match client.call_admission(&op, client.patience()).await.0? {
+                AdmissionAnswer::Differs { limit } => Err(Refused::OtherLimit { limit }),
+                answer => read(answer).ok_or(Refused::Ended),
+            }
+        })
     }
 }
 
@@ -431,43 +429,36 @@ impl Reservation {
     ///
     /// The answer is [`Refused::Lost`] if the reservation was over before: then it is not in.
     pub fn confirm(self, row: impl Into<Vec<u8>>) -> Reply<Result<Admitted, Refused>> {
-        let (promise, reply) = promise();
         let row = row.into();
-        if let Err(refused) = row_fits(&row) {
-            promise.keep(Err(refused));
-            return reply;
-        }
+        let fits = row_fits(&row);
         let Reservation { application, fence, handles: _handles, .. } = self;
-        application.client.clone().spawn(async move {
+        application.client.clone().reply(async move {
+            fits?;
             let claim = application.claim.clone();
             let act = AdmissionAct::Confirm { claim, fence: fence.number(), row };
             let answer = application.send(act, application.client.patience()).await;
-            promise.keep(match answer {
-                Ok(AdmissionAnswer::Admitted { place, fence }) => {
+            match answer? {
+                AdmissionAnswer::Admitted { place, fence } => {
                     application.is_over();
                     Ok(entered(place, fence))
                 }
-                Ok(_) => Err(Refused::Lost(fence)),
-                Err(error) => Err(error.into()),
-            });
-        });
-        reply
+                _ => Err(Refused::Lost(fence)),
+            }
+        })
     }
 
     /// Gives the place back, and tells when that is done.
     pub fn cancel(self) -> Reply<Result<(), Refused>> {
-        let (promise, reply) = promise();
         let Reservation { application, handles: _handles, .. } = self;
-        application.client.clone().spawn(async move {
+        application.client.clone().reply(async move {
             application.waits_no_more();
             let answer =
                 application.send(application.cancel().0, application.client.patience()).await;
             if answer.is_ok() {
                 application.is_over();
             }
-            promise.keep(answer.map(|_| ()).map_err(Into::into));
-        });
-        reply
+            answer.map(|_| ()).map_err(Into::into)
+        })
     }
 }
 

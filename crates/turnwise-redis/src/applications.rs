@@ -14,11 +14,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
+use crate::client::Client;
 use crate::error::StoreError;
-use crate::remote::{Client, LONGEST, SHORTEST, after};
 use crate::step::{
     AdmissionAct, AdmissionAnswer, AdmissionStep, Answer, Claim, Notice, Op, Standing, Step, Token,
 };
+use crate::time::{LONGEST, SHORTEST, after};
 
 /// A request, until it is given up.
 pub(crate) struct Application {

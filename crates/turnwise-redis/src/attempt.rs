@@ -24,9 +24,8 @@ use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout_at};
 use turnwise::{AskError, Limit, Reply, WaitError, blocking, promise};
 
-use crate::business::{Handles, Owned};
+use crate::business::{Business, Handles};
 use crate::error::{LockError, ReleaseError};
-use crate::remote::Client;
 
 /// Who polls what is asked.
 #[derive(Default)]
@@ -77,12 +76,12 @@ struct Here<T, E> {
     since: Instant,
     /// Among those that are their callers'.
     number: u64,
-    client: Arc<Client>,
+    home: Arc<Home>,
 }
 
 impl<T, E> Drop for Here<T, E> {
     fn drop(&mut self) {
-        self.client.callers().here.remove(&self.number);
+        self.home.callers().here.remove(&self.number);
     }
 }
 
@@ -111,13 +110,49 @@ impl Wake for Signal {
     }
 }
 
+/// Where the requests of a client are worked for: by their callers, and on the client's thread.
+pub(crate) struct Home {
+    io: Handle,
+    business: Arc<Business>,
+    callers: Mutex<Callers>,
+    threads: Threads,
+    /// What is its callers' yet is looked at so often: before a place, or a hold, has to be kept.
+    pause: Duration,
+    /// And it is not its callers' for longer than this.
+    old: Duration,
+}
+
 /// The attempts that are their callers', by their numbers: older ones have lower numbers.
 #[derive(Default)]
-pub(crate) struct Callers {
+struct Callers {
     next: u64,
     here: BTreeMap<u64, Weak<dyn Adopted>>,
     /// The client's thread looks at them.
     looks: bool,
+}
+
+impl Home {
+    /// Of a client that keeps places, and holds, for so long.
+    pub(crate) fn new(
+        io: &Handle,
+        business: &Arc<Business>,
+        place: Duration,
+        lease: Duration,
+    ) -> Self {
+        Home {
+            io: io.clone(),
+            business: business.clone(),
+            callers: Mutex::default(),
+            threads: Threads::default(),
+            pause: (place.min(lease) / 6).min(Duration::from_millis(250)),
+            old: place / 2,
+        }
+    }
+
+    fn callers(&self) -> MutexGuard<'_, Callers> {
+        // No code of others runs under it.
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What the client's thread may take from its caller.
@@ -143,13 +178,13 @@ impl<T: Send + 'static, E: Send + 'static> Adopted for Mutex<State<T, E>> {
 }
 
 /// Looks for what its callers do not poll, as long as there is anything.
-async fn look(client: Weak<Client>, pause: Duration) {
+async fn look(home: Weak<Home>, pause: Duration) {
     let mut looked = 0;
     loop {
         sleep(pause).await;
-        let Some(client) = client.upgrade() else { return };
-        let borrows = client.business.under_way();
-        let mut callers = client.callers();
+        let Some(home) = home.upgrade() else { return };
+        let borrows = home.business.under_way();
+        let mut callers = home.callers();
         // What has been there for longer than a pause.
         let late = callers.here.range(..looked).filter_map(|(_, late)| late.upgrade());
         let late: Vec<_> = late.collect();
@@ -157,9 +192,8 @@ async fn look(client: Weak<Client>, pause: Duration) {
         callers.looks = !quiet;
         looked = callers.next;
         drop(callers);
-        let old = client.place() / 2;
-        late.iter().for_each(|late| late.moves(old));
-        drop((late, client, borrows));
+        late.iter().for_each(|late| late.moves(home.old));
+        drop((late, home, borrows));
         if quiet {
             return;
         }
@@ -167,9 +201,9 @@ async fn look(client: Weak<Client>, pause: Duration) {
 }
 
 impl<T: Send + 'static, E: Send + 'static> State<T, E> {
-    fn there(client: &Client, asking: impl Future<Output = Result<T, E>> + Send + 'static) -> Self {
+    fn there(home: &Home, asking: impl Future<Output = Result<T, E>> + Send + 'static) -> Self {
         let (promise, reply) = promise();
-        let task = client.spawn(async move { promise.keep(asking.await) });
+        let task = home.business.spawn(&home.io, async move { promise.keep(asking.await) });
         State::There(reply, task.abort_handle())
     }
 
@@ -191,7 +225,7 @@ impl<T: Send + 'static, E: Send + 'static> State<T, E> {
             State::Here(mut here) => {
                 here.has_moved.store(true, Relaxed);
                 let nothing = Box::pin(std::future::pending());
-                State::there(&here.client, std::mem::replace(&mut here.asking, nothing))
+                State::there(&here.home, std::mem::replace(&mut here.asking, nothing))
             }
             state => state,
         };
@@ -203,7 +237,7 @@ struct Attempt<T, E> {
 }
 
 impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
-    fn new<F>(client: &Arc<Client>, asks: impl FnOnce(Caller) -> F) -> Self
+    fn new<F>(home: &Arc<Home>, asks: impl FnOnce(Caller) -> F) -> Self
     where
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
@@ -215,23 +249,22 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
         let (waker, since) = (Waker::from(signal.clone()), Instant::now());
         let attempt = Attempt { state: Arc::new(Mutex::new(State::Over)) };
         let state: Arc<dyn Adopted> = attempt.state.clone();
-        let mut callers = client.callers();
+        let mut callers = home.callers();
         let number = callers.next;
         callers.next += 1;
         callers.here.insert(number, Arc::downgrade(&state));
         let looks = std::mem::replace(&mut callers.looks, true);
         drop(callers);
-        let client_here = client.clone();
-        let here = Here { asking, has_moved, signal, waker, since, number, client: client_here };
+        let here = Here { asking, has_moved, signal, waker, since, number, home: home.clone() };
         *attempt.lock() = State::Here(here);
         if !looks {
-            client.io.spawn(look(Arc::downgrade(client), client.look()));
+            home.io.spawn(look(Arc::downgrade(home), home.pause));
         }
         attempt
     }
 
-    fn there(client: &Client, asking: impl Future<Output = Result<T, E>> + Send + 'static) -> Self {
-        Attempt { state: Arc::new(Mutex::new(State::there(client, asking))) }
+    fn there(home: &Home, asking: impl Future<Output = Result<T, E>> + Send + 'static) -> Self {
+        Attempt { state: Arc::new(Mutex::new(State::there(home, asking))) }
     }
 
     fn over(answer: Result<T, E>) -> Self {
@@ -272,12 +305,12 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
 
     /// Waits as long as it is the caller's.
     fn wait_here(&self, deadline: Option<Instant>) {
-        let client = match &*self.lock() {
-            State::Here(here) => here.client.clone(),
+        let home = match &*self.lock() {
+            State::Here(here) => here.home.clone(),
             _ => return,
         };
         // A thread that has a runtime may be one that drives it.
-        let threads = Handle::try_current().is_err().then_some(&client.threads);
+        let threads = Handle::try_current().is_err().then_some(&home.threads);
         let Some(runtime) = threads.and_then(Threads::take) else { return self.lock().moves() };
         let here = poll_fn(|cx| match self.lock().poll_here(cx) {
             true => Poll::Pending,
@@ -294,7 +327,7 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
             }
         };
         blocking(|| runtime.block_on(waits));
-        client.threads.put(runtime);
+        home.threads.put(runtime);
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
@@ -365,25 +398,26 @@ impl<T, E> Acquire<T, E> {
 impl<T: Send + 'static, E: From<AskError> + Send + 'static> Acquire<T, E> {
     /// It begins with its caller.
     pub(crate) fn new<F>(
-        client: &Owned,
+        home: &Arc<Home>,
+        handles: &Handles,
         handed: fn(&mut T, &Handles),
         asks: impl FnOnce(Caller) -> F,
     ) -> Self
     where
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
-        let attempt = Attempt::new(client, asks);
-        Acquire { attempt, handed, handles: Some(client.handles.clone()) }
+        let attempt = Attempt::new(home, asks);
+        Acquire { attempt, handed, handles: Some(handles.clone()) }
     }
 
     /// It begins on the client's thread.
     pub(crate) fn there(
-        client: &Client,
+        home: &Home,
         handles: Handles,
         handed: fn(&mut T, &Handles),
         asking: impl Future<Output = Result<T, E>> + Send + 'static,
     ) -> Self {
-        Acquire { attempt: Attempt::there(client, asking), handed, handles: Some(handles) }
+        Acquire { attempt: Attempt::there(home, asking), handed, handles: Some(handles) }
     }
 
     pub(crate) fn over(answer: Result<T, E>) -> Self {
@@ -453,19 +487,19 @@ pub struct Release {
 
 impl Release {
     /// It begins with its caller.
-    pub(crate) fn new<F>(client: &Arc<Client>, asks: impl FnOnce(Caller) -> F) -> Self
+    pub(crate) fn new<F>(home: &Arc<Home>, asks: impl FnOnce(Caller) -> F) -> Self
     where
         F: Future<Output = Result<(), ReleaseError>> + Send + 'static,
     {
-        Release { attempt: Attempt::new(client, asks) }
+        Release { attempt: Attempt::new(home, asks) }
     }
 
     /// It begins on the client's thread.
     pub(crate) fn there(
-        client: &Client,
+        home: &Home,
         asking: impl Future<Output = Result<(), ReleaseError>> + Send + 'static,
     ) -> Self {
-        Release { attempt: Attempt::there(client, asking) }
+        Release { attempt: Attempt::there(home, asking) }
     }
 
     pub(crate) fn over(answer: Result<(), ReleaseError>) -> Self {
@@ -517,7 +551,7 @@ impl fmt::Debug for Release {
 
 /// Runtimes for threads that wait.
 #[derive(Default)]
-pub(crate) struct Threads {
+struct Threads {
     all: Mutex<Kept>,
 }
 

@@ -15,8 +15,6 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use crate::remote::Client;
-
 /// How long the last handle waits at most.
 pub(crate) const AT_THE_END: Duration = Duration::from_millis(200);
 
@@ -109,27 +107,5 @@ impl Handles {
 impl Drop for Last {
     fn drop(&mut self) {
         self.0.wait(AT_THE_END);
-    }
-}
-
-/// A client, for a program.
-#[derive(Clone)]
-pub(crate) struct Owned {
-    client: Arc<Client>,
-    /// After the client: what that has yet to say is said before.
-    pub(crate) handles: Handles,
-}
-
-impl Owned {
-    pub(crate) fn new(client: Arc<Client>, handles: Handles) -> Self {
-        Owned { client, handles }
-    }
-}
-
-impl std::ops::Deref for Owned {
-    type Target = Arc<Client>;
-
-    fn deref(&self) -> &Arc<Client> {
-        &self.client
     }
 }

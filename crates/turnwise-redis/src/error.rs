@@ -7,7 +7,6 @@ use std::time::Duration;
 use turnwise::{AskError, Reason};
 use turnwise_locks::Fence;
 
-use crate::majority::Votes;
 use crate::name::NameError;
 
 /// Did a step happen whose answer did not come?
@@ -293,5 +292,36 @@ impl Error for ReleaseError {}
 impl From<AskError> for ReleaseError {
     fn from(_: AskError) -> Self {
         ReleaseError::Store(StoreError::TimedOut { effect: Effect::Unknown })
+    }
+}
+
+/// How nodes voted, when no majority was had.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Votes {
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// How many said yes.
+    pub granted: usize,
+    /// How many said that somebody else holds it.
+    pub held: usize,
+    /// How many stay [away](MajorityBuilder::quarantine).
+    pub away: usize,
+    /// How many had not answered when the vote was over.
+    pub silent: usize,
+    /// Nodes that failed, by their numbers from 0 on.
+    pub failed: Vec<(usize, StoreError)>,
+}
+
+impl fmt::Display for Votes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Votes { nodes, granted, held, away, silent, failed } = self;
+        write!(f, "{granted} of {nodes} nodes said yes")?;
+        for (count, what) in [(held, "held"), (away, "away"), (silent, "silent")] {
+            if *count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
+        }
+        failed.iter().try_for_each(|(node, error)| write!(f, "; node {node}: {error}"))
     }
 }

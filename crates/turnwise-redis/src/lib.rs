@@ -9,6 +9,7 @@ mod applications;
 mod attempt;
 mod business;
 mod clean;
+mod client;
 mod error;
 #[cfg(feature = "sqlite")]
 mod file;
@@ -29,6 +30,7 @@ mod store;
 mod tables;
 mod tenure;
 mod tick;
+mod time;
 
 pub use actors::{
     ActorInfo, Actors, ActorsBuilder, ActorsError, Ask, Asked, DeadLetter, Drained, Drains,
@@ -37,11 +39,11 @@ pub use actors::{
 pub use admission::{Admission, AdmissionInfo, Admitted, Reservation, Row};
 pub use attempt::{Acquire, Release};
 pub use clean::{CleanSlots, SlotJobError};
-pub use error::{ConnectError, Effect, LockError, Refusal, ReleaseError, StoreError};
+pub use error::{ConnectError, Effect, LockError, Refusal, ReleaseError, StoreError, Votes};
 #[cfg(feature = "sqlite")]
 pub use file::FileStore;
 pub use lock::{Guard, LockInfo, Locks};
-pub use majority::{Majority, MajorityBuilder, MajorityError, MajorityGuard, Votes};
+pub use majority::{Majority, MajorityBuilder, MajorityError, MajorityGuard};
 pub use memory::MemoryStore;
 pub use name::NameError;
 pub use refused::{AdmissionError, Refused};

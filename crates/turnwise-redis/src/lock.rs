@@ -6,22 +6,23 @@
 //! for as long as its place is kept, once.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
-use turnwise::{Limit, Reply, promise};
+use turnwise::{Limit, Reply};
 use turnwise_locks::{Fence, Limits, Owner};
 
 use crate::attempt::{Acquire, Caller, Release};
-use crate::business::{Handles, Owned};
+use crate::business::Handles;
+use crate::client::Client;
+use crate::client::Owned;
 use crate::error::{Effect, LockError, ReleaseError, StoreError};
-use crate::remote::{Client, LONGEST, SHORTEST, after};
-use crate::requests::{Request, Tells};
-use crate::step::{Answer, Op, Renewal, Step};
-use crate::tenure::{Lost, Tenure};
+use crate::requests::{Hold, Request, Tells};
+use crate::step::{Answer, Op, Step};
+use crate::tenure::Lost;
+use crate::time::{SHORTEST, after};
 
 /// Fair locks by name: see [`Remote::locks`](crate::Remote::locks). Clones are the same locks.
 ///
@@ -108,7 +109,7 @@ impl Locks {
             Ok(key) => {
                 let request = Request::take(&self.client, &key, 1, owner);
                 let name = name.into();
-                Acquire::new(&self.client, Guard::handed, |caller| {
+                Acquire::new(&self.client.home, &self.client.handles, Guard::handed, |caller| {
                     acquire(caller, request, name, wanted)
                 })
             }
@@ -140,7 +141,7 @@ impl Locks {
                     guards.iter_mut().for_each(|guard| guard.handed(handles));
                 };
                 let handles = self.client.handles.clone();
-                Acquire::there(&self.client, handles, handed, acquire_all(client, all, wanted))
+                Acquire::there(&self.client.home, handles, handed, acquire_all(client, all, wanted))
             }
         }
     }
@@ -172,19 +173,11 @@ impl Locks {
         step: Step,
         read: impl FnOnce(Answer) -> R + Send + 'static,
     ) -> Reply<Result<R, LockError>> {
-        let (promise, reply) = promise();
-        match self.client.key("lock", name) {
-            Err(error) => promise.keep(Err(error.into())),
-            Ok(key) => {
-                let client = Arc::clone(&self.client);
-                self.client.spawn(async move {
-                    let op = client.op(key, 1, step);
-                    let answer = client.call(&op, client.patience()).await.0;
-                    promise.keep(answer.map(read).map_err(Into::into));
-                });
-            }
-        }
-        reply
+        let (client, key) = (Arc::clone(&self.client), self.client.key("lock", name));
+        self.client.reply(async move {
+            let op = client.op(key?, 1, step);
+            Ok(read(client.call(&op, client.patience()).await.0?))
+        })
     }
 }
 
@@ -291,170 +284,6 @@ async fn acquire_all(
     Ok(guards)
 }
 
-/// A hold, until it ends: what its guards share.
-pub(crate) struct Hold {
-    request: Arc<Request>,
-    name: Arc<str>,
-    /// Of the object's places, this one.
-    place: u32,
-    tenure: Arc<Tenure>,
-    /// How many guards it has.
-    guards: AtomicUsize,
-}
-
-impl Hold {
-    /// The hold that a queue entry has got; or the one that it has, if that is the same.
-    fn of(
-        request: &Arc<Request>,
-        name: Arc<str>,
-        (fence, place): (u64, u32),
-        sent: Instant,
-        lease: Duration,
-        renewed: bool,
-    ) -> Arc<Hold> {
-        let mut slot = request.hold.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = slot.upgrade();
-        if let Some(hold) = old.as_ref().filter(|hold| hold.tenure.fence.number() == fence) {
-            hold.guards.fetch_add(1, Relaxed);
-            if renewed {
-                hold.tenure.renews_for_another();
-            }
-            hold.tenure.lasts(later(sent, lease));
-            return hold.clone();
-        }
-        let until = later(sent, lease);
-        let hold = Arc::new(Hold {
-            request: request.clone(),
-            name,
-            place,
-            tenure: Tenure::new(fence, until, renewed),
-            guards: AtomicUsize::new(1),
-        });
-        *slot = Arc::downgrade(&hold);
-        drop(slot);
-        // The one before is over, or this one had not come.
-        if let Some(old) = old {
-            old.tenure.lose();
-        }
-        request.keep(&hold.tenure, place, until);
-        hold
-    }
-
-    /// A hold of a run: its answer came just now.
-    pub(crate) fn begin(
-        request: &Arc<Request>,
-        name: Arc<str>,
-        fence: u64,
-        sent: Instant,
-    ) -> Guard {
-        let lease = request.client.lease();
-        let hold = Hold::of(request, name, (fence, 1), sent, lease, true);
-        Guard::of(hold, true)
-    }
-
-    /// Has the lease begin anew, in the store and here.
-    async fn renew(
-        &self,
-        lease: Duration,
-        until: Instant,
-        renews: &AtomicBool,
-    ) -> Result<(), ReleaseError> {
-        let step = Step::Renew { token: self.request.token.clone(), lease };
-        let sent = Instant::now();
-        match self.request.client.call(&self.request.op(step), until).await.0 {
-            Ok(Answer::Held) if !self.tenure.was_lost() => {
-                self.tenure.renews_no_more(renews);
-                self.tenure.lasts(later(sent, lease));
-                Ok(())
-            }
-            Ok(_) => {
-                self.tenure.lose();
-                Err(ReleaseError::Lost(self.tenure.fence))
-            }
-            Err(error) => Err(ReleaseError::Store(error)),
-        }
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        self.request.keep_no_more(&self.tenure);
-    }
-}
-
-pub(crate) fn later(sent: Instant, lease: Duration) -> Instant {
-    sent + lease.min(LONGEST)
-}
-
-/// The most holds that one step renews: it must not keep a server busy for long.
-const AT_ONCE: usize = 256;
-
-/// Renews the holds of a client each third of its lease, by one step for all, and tells each when
-/// it is over; until there are none.
-pub(crate) async fn keep(client: Weak<Client>, changed: Arc<Notify>) {
-    let mut due = None;
-    loop {
-        let Some(strong) = client.upgrade() else { return };
-        let (now, third) = (Instant::now(), strong.lease() / 3);
-        let renewal = *due.get_or_insert(now + third);
-        let is_due = now >= renewal;
-        if is_due {
-            due = Some(now + third);
-        }
-        let mut next = due.unwrap_or(renewal);
-        let (mut over, mut renewed) = (Vec::new(), Vec::new());
-        {
-            let mut requests = strong.requests();
-            if requests.holds.is_empty() {
-                // Under the lock: the next hold begins anew.
-                requests.kept_at = None;
-                return;
-            }
-            for (token, kept) in &requests.holds {
-                let Some(tenure) = kept.tenure.upgrade().filter(|it| !it.was_lost()) else {
-                    continue;
-                };
-                let until = tenure.until();
-                if until <= now {
-                    over.push(tenure);
-                    continue;
-                }
-                next = next.min(until);
-                if is_due && tenure.is_renewed() {
-                    let (key, token, place) = (kept.key.clone(), token.clone(), kept.place);
-                    renewed.push((kept.tenure.clone(), Renewal { key, token, place }));
-                }
-            }
-            requests.kept_at = Some(next);
-        }
-        over.iter().for_each(|tenure| tenure.lose());
-        for holds in renewed.chunks(AT_ONCE) {
-            strong.io.spawn(renew(strong.clone(), holds.to_vec()));
-        }
-        drop(strong);
-        // A hold that ends before that has begun; or it is time.
-        let _ = timeout_at(next, changed.notified()).await;
-    }
-}
-
-/// Renews holds by one step. They are not kept by that.
-async fn renew(client: Arc<Client>, holds: Vec<(Weak<Tenure>, Renewal)>) {
-    let lease = client.lease();
-    let (tenures, renewals): (Vec<_>, Vec<_>) = holds.into_iter().unzip();
-    let key = renewals[0].key.clone();
-    let op = Op { key, places: 1, above: 0, step: Step::RenewAll { renewals, lease } };
-    let sent = Instant::now();
-    // Nobody answers: each ends by its time, and all are tried again until then.
-    let Ok(Answer::Renewed(held)) = client.call(&op, after(lease / 3)).await.0 else { return };
-    for (tenure, held) in tenures.iter().zip(held) {
-        match tenure.upgrade() {
-            Some(tenure) if held => tenure.lasts(later(sent, lease)),
-            Some(tenure) => tenure.lose(),
-            None => {}
-        }
-    }
-}
-
 /// A lock that is held. Dropping it lets the next in, and waits for nothing; it may be dropped on
 /// any thread. Of several that an [owner](Owner) has, the last one does.
 #[must_use = "dropping it lets go of the lock"]
@@ -468,6 +297,17 @@ pub struct Guard {
 }
 
 impl Guard {
+    /// Of a run: its answer came just now.
+    pub(crate) fn of_run(
+        request: &Arc<Request>,
+        name: Arc<str>,
+        fence: u64,
+        sent: Instant,
+    ) -> Guard {
+        let lease = request.client.lease();
+        Guard::of(Hold::of(request, name, (fence, 1), sent, lease, true), true)
+    }
+
     fn of(hold: Arc<Hold>, renews: bool) -> Self {
         Guard { hold: Some(hold), renews: Arc::new(AtomicBool::new(renews)), handles: None }
     }
@@ -532,13 +372,11 @@ impl Guard {
     ///
     /// The answer is [`ReleaseError::Lost`] if the lock was lost before.
     pub fn renew(&self, lease: Duration) -> Reply<Result<(), ReleaseError>> {
-        let (promise, reply) = promise();
         let (hold, renews) = (self.hold().clone(), self.renews.clone());
-        self.hold().request.client.spawn(async move {
+        self.hold().request.client.reply(async move {
             let until = hold.tenure.until();
-            promise.keep(hold.renew(lease, until, &renews).await);
-        });
-        reply
+            hold.renew(lease, until, &renews).await
+        })
     }
 
     /// Lets go, and tells whether it was held until then. Of several guards of an owner, only the
@@ -548,7 +386,7 @@ impl Guard {
             Some((hold, true)) => {
                 let client = hold.request.client.clone();
                 let leaves = hold.request.leaving();
-                Release::new(&client, |caller| release(caller, hold, leaves, None))
+                Release::new(&client.home, |caller| release(caller, hold, leaves, None))
             }
             Some((hold, false)) if hold.tenure.is_lost() => {
                 Release::over(Err(ReleaseError::Lost(hold.tenure.fence)))
@@ -561,18 +399,15 @@ impl Guard {
 impl Guard {
     /// Begins a job in the place. True: one that has not ended has left it dirty.
     pub(crate) fn begin(&self) -> Reply<Result<bool, LockError>> {
-        let (promise, reply) = promise();
         let hold = self.hold().clone();
-        self.hold().request.client.spawn(async move {
+        self.hold().request.client.reply(async move {
             let op = hold.request.op(Step::Begin { token: hold.request.token.clone() });
             let client = hold.request.client.clone();
-            promise.keep(match client.call(&op, client.patience()).await.0 {
-                Ok(Answer::Begun { dirty }) => Ok(dirty),
-                Ok(_) => Err(LockError::Closed),
-                Err(error) => Err(error.into()),
-            });
-        });
-        reply
+            match client.call(&op, client.patience()).await.0? {
+                Answer::Begun { dirty } => Ok(dirty),
+                _ => Err(LockError::Closed),
+            }
+        })
     }
 
     /// Ends the job, and lets go of the place: it is clean, or quarantined.
@@ -581,7 +416,7 @@ impl Guard {
             Some((hold, _)) => {
                 let client = hold.request.client.clone();
                 let leaves = hold.request.leaving();
-                Release::new(&client, |caller| release(caller, hold, leaves, Some(quarantine)))
+                Release::new(&client.home, |caller| release(caller, hold, leaves, Some(quarantine)))
             }
             None => Release::over(Ok(())),
         }

@@ -30,14 +30,16 @@ use turnwise_locks::{Fence, Limits};
 
 use crate::attempt::{Acquire, Release};
 use crate::business::Handles;
-use crate::error::{ConnectError, Effect, LockError, ReleaseError, StoreError};
-use crate::lock::{Wanted, later};
+use crate::client::Client;
+use crate::error::{ConnectError, Effect, LockError, ReleaseError, StoreError, Votes};
+use crate::lock::Wanted;
 use crate::memory::MemoryStore;
-use crate::remote::{Client, Remote, RemoteBuilder, after};
+use crate::remote::{Remote, RemoteBuilder};
 use crate::server::RedisStore;
 use crate::step::{Answer, Op, Step, Token};
 use crate::store::Store;
 use crate::tenure::{Lost, Tenure};
+use crate::time::{after, later};
 
 /// Locks by a majority of three, five or seven independent servers. Clones are the same client.
 ///
@@ -113,37 +115,6 @@ pub enum MajorityError {
     Client(ConnectError),
     /// Too few nodes answer.
     NoMajority(Votes),
-}
-
-/// How nodes voted, when no majority was had.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Votes {
-    /// How many nodes there are.
-    pub nodes: usize,
-    /// How many said yes.
-    pub granted: usize,
-    /// How many said that somebody else holds it.
-    pub held: usize,
-    /// How many stay [away](MajorityBuilder::quarantine).
-    pub away: usize,
-    /// How many had not answered when the vote was over.
-    pub silent: usize,
-    /// Nodes that failed, by their numbers from 0 on.
-    pub failed: Vec<(usize, StoreError)>,
-}
-
-impl fmt::Display for Votes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Votes { nodes, granted, held, away, silent, failed } = self;
-        write!(f, "{granted} of {nodes} nodes said yes")?;
-        for (count, what) in [(held, "held"), (away, "away"), (silent, "silent")] {
-            if *count > 0 {
-                write!(f, ", {count} {what}")?;
-            }
-        }
-        failed.iter().try_for_each(|(node, error)| write!(f, "; node {node}: {error}"))
-    }
 }
 
 impl fmt::Display for MajorityError {
@@ -254,7 +225,7 @@ impl Majority {
                     guard.handles = Some(handles.clone());
                 };
                 let asking = async move { acquire(shared, key, name, wanted).await };
-                Acquire::there(first, self.handles.clone(), handed, asking)
+                Acquire::there(&first.home, self.handles.clone(), handed, asking)
             }
         }
     }
@@ -813,7 +784,7 @@ impl MajorityGuard {
         match self.held.take() {
             Some(held) => {
                 let client = held.request.ask.shared.nodes[0].client.clone();
-                Release::there(&client, release(held))
+                Release::there(&client.home, release(held))
             }
             None => Release::over(Ok(())),
         }

@@ -1,21 +1,21 @@
-//! The requests of a client: those that hold, and those that wait in a queue.
+//! The requests of a client: those that wait in a queue, and those that hold.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use turnwise_locks::Owner;
 
 use crate::attempt::Caller;
-use crate::error::StoreError;
-use crate::lock::{Hold, keep};
-use crate::remote::{Client, SHORTEST, after};
-use crate::step::{Answer, Notice, Op, Standing, Step, Token};
+use crate::client::Client;
+use crate::error::{ReleaseError, StoreError};
+use crate::step::{Answer, Notice, Op, Renewal, Standing, Step, Token};
 use crate::tenure::{Kept, Tenure};
+use crate::time::{SHORTEST, after, later};
 
 /// A request, until it is given up: in the queue, or holding.
 ///
@@ -325,5 +325,153 @@ async fn refresh(client: Weak<Client>, key: String, places: u32, mut busy: Durat
         let all: Vec<_> = all.collect();
         drop(requests);
         all.iter().for_each(|request| request.wake());
+    }
+}
+
+/// A hold, until it ends: what its guards share.
+pub(crate) struct Hold {
+    pub(crate) request: Arc<Request>,
+    pub(crate) name: Arc<str>,
+    /// Of the object's places, this one.
+    pub(crate) place: u32,
+    pub(crate) tenure: Arc<Tenure>,
+    /// How many guards it has.
+    pub(crate) guards: AtomicUsize,
+}
+
+impl Hold {
+    /// The hold that a queue entry has got; or the one that it has, if that is the same.
+    pub(crate) fn of(
+        request: &Arc<Request>,
+        name: Arc<str>,
+        (fence, place): (u64, u32),
+        sent: Instant,
+        lease: Duration,
+        renewed: bool,
+    ) -> Arc<Hold> {
+        let mut slot = request.hold.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = slot.upgrade();
+        if let Some(hold) = old.as_ref().filter(|hold| hold.tenure.fence.number() == fence) {
+            hold.guards.fetch_add(1, Relaxed);
+            if renewed {
+                hold.tenure.renews_for_another();
+            }
+            hold.tenure.lasts(later(sent, lease));
+            return hold.clone();
+        }
+        let until = later(sent, lease);
+        let hold = Arc::new(Hold {
+            request: request.clone(),
+            name,
+            place,
+            tenure: Tenure::new(fence, until, renewed),
+            guards: AtomicUsize::new(1),
+        });
+        *slot = Arc::downgrade(&hold);
+        drop(slot);
+        // The one before is over, or this one had not come.
+        if let Some(old) = old {
+            old.tenure.lose();
+        }
+        request.keep(&hold.tenure, place, until);
+        hold
+    }
+
+    /// Has the lease begin anew, in the store and here.
+    pub(crate) async fn renew(
+        &self,
+        lease: Duration,
+        until: Instant,
+        renews: &AtomicBool,
+    ) -> Result<(), ReleaseError> {
+        let step = Step::Renew { token: self.request.token.clone(), lease };
+        let sent = Instant::now();
+        match self.request.client.call(&self.request.op(step), until).await.0 {
+            Ok(Answer::Held) if !self.tenure.was_lost() => {
+                self.tenure.renews_no_more(renews);
+                self.tenure.lasts(later(sent, lease));
+                Ok(())
+            }
+            Ok(_) => {
+                self.tenure.lose();
+                Err(ReleaseError::Lost(self.tenure.fence))
+            }
+            Err(error) => Err(ReleaseError::Store(error)),
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.request.keep_no_more(&self.tenure);
+    }
+}
+
+/// The most holds that one step renews: it must not keep a server busy for long.
+const AT_ONCE: usize = 256;
+
+/// Renews the holds of a client each third of its lease, by one step for all, and tells each when
+/// it is over; until there are none.
+async fn keep(client: Weak<Client>, changed: Arc<Notify>) {
+    let mut due = None;
+    loop {
+        let Some(strong) = client.upgrade() else { return };
+        let (now, third) = (Instant::now(), strong.lease() / 3);
+        let renewal = *due.get_or_insert(now + third);
+        let is_due = now >= renewal;
+        if is_due {
+            due = Some(now + third);
+        }
+        let mut next = due.unwrap_or(renewal);
+        let (mut over, mut renewed) = (Vec::new(), Vec::new());
+        {
+            let mut requests = strong.requests();
+            if requests.holds.is_empty() {
+                // Under the lock: the next hold begins anew.
+                requests.kept_at = None;
+                return;
+            }
+            for (token, kept) in &requests.holds {
+                let Some(tenure) = kept.tenure.upgrade().filter(|it| !it.was_lost()) else {
+                    continue;
+                };
+                let until = tenure.until();
+                if until <= now {
+                    over.push(tenure);
+                    continue;
+                }
+                next = next.min(until);
+                if is_due && tenure.is_renewed() {
+                    let (key, token, place) = (kept.key.clone(), token.clone(), kept.place);
+                    renewed.push((kept.tenure.clone(), Renewal { key, token, place }));
+                }
+            }
+            requests.kept_at = Some(next);
+        }
+        over.iter().for_each(|tenure| tenure.lose());
+        for holds in renewed.chunks(AT_ONCE) {
+            strong.io.spawn(renew(strong.clone(), holds.to_vec()));
+        }
+        drop(strong);
+        // A hold that ends before that has begun; or it is time.
+        let _ = timeout_at(next, changed.notified()).await;
+    }
+}
+
+/// Renews holds by one step. They are not kept by that.
+async fn renew(client: Arc<Client>, holds: Vec<(Weak<Tenure>, Renewal)>) {
+    let lease = client.lease();
+    let (tenures, renewals): (Vec<_>, Vec<_>) = holds.into_iter().unzip();
+    let key = renewals[0].key.clone();
+    let op = Op { key, places: 1, above: 0, step: Step::RenewAll { renewals, lease } };
+    let sent = Instant::now();
+    // Nobody answers: each ends by its time, and all are tried again until then.
+    let Ok(Answer::Renewed(held)) = client.call(&op, after(lease / 3)).await.0 else { return };
+    for (tenure, held) in tenures.iter().zip(held) {
+        match tenure.upgrade() {
+            Some(tenure) if held => tenure.lasts(later(sent, lease)),
+            Some(tenure) => tenure.lose(),
+            None => {}
+        }
     }
 }

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use turnwise::{Reply, promise};
+use turnwise::Reply;
 use turnwise_locks::Limits;
 
 use crate::attempt::Acquire;
-use crate::business::Owned;
 use crate::clean::CleanSlots;
+use crate::client::Owned;
 use crate::error::LockError;
 use crate::lock::{Guard, Wanted, acquire};
 use crate::name::NameError;
@@ -112,7 +112,9 @@ impl Slots {
         }
         let request = Request::take(&self.client, &self.key, self.places, None);
         let name = self.name.clone();
-        Acquire::new(&self.client, Guard::handed, |caller| acquire(caller, request, name, wanted))
+        Acquire::new(&self.client.home, &self.client.handles, Guard::handed, |caller| {
+            acquire(caller, request, name, wanted)
+        })
     }
 
     /// Takes a place away from its holder: the next is let in, the holder learns of it.
@@ -174,16 +176,14 @@ impl Slots {
         step: Step,
         read: impl FnOnce(Answer) -> R + Send + 'static,
     ) -> Reply<Result<R, LockError>> {
-        let (promise, reply) = promise();
         let op = self.client.op(self.key.clone(), self.places, step);
         let client = Arc::clone(&self.client);
-        self.client.spawn(async move {
-            promise.keep(match client.call(&op, client.patience()).await.0 {
-                Ok(Answer::Differs { places }) => Err(LockError::OtherPlaces { places }),
-                answer => answer.map(read).map_err(Into::into),
-            });
-        });
-        reply
+        self.client.reply(async move {
+            match client.call(&op, client.patience()).await.0? {
+                Answer::Differs { places } => Err(LockError::OtherPlaces { places }),
+                answer => Ok(read(answer)),
+            }
+        })
     }
 }
 

@@ -13,9 +13,10 @@ use tokio::time::Instant;
 use turnwise_locks::{StepZero, TickNumber};
 
 use crate::attempt::{Acquire, Caller};
-use crate::business::{Handles, Owned};
+use crate::business::Handles;
+use crate::client::Owned;
 use crate::error::LockError;
-use crate::lock::{Guard, Hold};
+use crate::lock::Guard;
 use crate::name::NameError;
 use crate::requests::Request;
 use crate::step::{Answer, Step};
@@ -156,7 +157,7 @@ impl Job {
         let request = Request::take(&self.client, &self.key, 1, None);
         let name = self.name.clone();
         let Job { every, offset, overlap, .. } = *self;
-        Acquire::new(&self.client, handed, |caller| {
+        Acquire::new(&self.client.home, &self.client.handles, handed, |caller| {
             take(caller, request, name, (every, offset, overlap))
         })
     }
@@ -175,7 +176,7 @@ async fn take(
     let sent = Instant::now();
     Ok(match request.ask(&caller, step, client.patience()).await? {
         Answer::Mine { tick, fence } => {
-            let guard = Hold::begin(&request, name, fence, sent);
+            let guard = Guard::of_run(&request, name, fence, sent);
             Attendance::Mine(JobRun { tick: TickNumber(tick), guard })
         }
         Answer::StillRunning { tick, next } => {

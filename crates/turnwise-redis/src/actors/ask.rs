@@ -18,9 +18,10 @@ use super::drain::{self, Held, Until};
 use super::error::MessageError;
 use super::inbox::{Inbox, Tenure};
 use super::kind::{Drains, Kind};
+use crate::client::Client;
 use crate::name;
-use crate::remote::{Client, LONGEST, SHORTEST, after};
 use crate::step::{MailboxAct, MailboxAnswer, Progress, StoredMessage, Token};
+use crate::time::{LONGEST, SHORTEST, after};
 
 /// A future of any kind.
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;

@@ -16,15 +16,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use turnwise::{Actor, Reply, promise};
 
-use super::Shard;
 use super::error::MessageError;
-use super::inbox::Tenure;
+use super::inbox::{Shard, Tenure};
 use super::kind::{Kind, NotDone};
 use crate::business::UnderWay;
-use crate::remote::{Client, after};
+use crate::client::Client;
 use crate::step::{
     Advance, FailedAttempt, Hand, MailboxAct, MailboxAnswer, Progress, StoredMessage, Then, Token,
 };
+use crate::time::after;
 
 /// How often a successor is asked.
 const ASKED: u32 = 3;

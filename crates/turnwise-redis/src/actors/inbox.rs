@@ -9,9 +9,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::Shard;
-use crate::remote::{Client, LONGEST, SHORTEST, after};
-use crate::step::{MailboxAct, MailboxAnswer, Notice, Progress, Token};
+use super::error::MessageError;
+use crate::client::Client;
+use crate::step::{Answer, MailboxAct, MailboxAnswer, MailboxStep, Notice, Progress, Step, Token};
+use crate::time::{LONGEST, SHORTEST, after};
 
 /// How many holds one step renews.
 const RENEWED_AT_ONCE: usize = 256;
@@ -93,6 +94,35 @@ impl Inbox {
 impl Drop for Inbox {
     fn drop(&mut self) {
         self.client.inboxes().waiting.remove(&self.token);
+    }
+}
+
+/// A part of a kind's actors, which one step can reach.
+#[derive(Clone)]
+pub(crate) struct Shard {
+    pub(super) key: String,
+    pub(super) shards: u32,
+}
+
+impl Shard {
+    /// Has a step done, until then. Also said: may requests of it be on their way yet?
+    pub(super) async fn step(
+        &self,
+        client: &Client,
+        act: MailboxAct,
+        until: Instant,
+    ) -> (Result<MailboxAnswer, MessageError>, bool) {
+        let step = Step::Mailbox(MailboxStep { shards: self.shards, act });
+        let (answer, late) = client.call(&client.op(self.key.clone(), 1, step), until).await;
+        let answer = match answer {
+            Ok(Answer::Mailbox(MailboxAnswer::Differs { shards })) => {
+                Err(MessageError::OtherShards { shards })
+            }
+            Ok(Answer::Mailbox(answer)) => Ok(answer),
+            Ok(_) => Err(MessageError::Closed),
+            Err(error) => Err(error.into()),
+        };
+        (answer, late)
     }
 }
 

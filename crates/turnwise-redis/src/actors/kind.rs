@@ -14,12 +14,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use turnwise::{Actor, AskError, AsyncHandler, Executor, Handler, Spawner, ThreadPool};
 
+use super::Actors;
 use super::error::{ActorsError, MessageError};
-use super::{Actors, Shard};
-use crate::business::Owned;
+use super::inbox::Shard;
+use crate::client::Owned;
 use crate::name;
-use crate::remote::SHORTEST;
 use crate::step::{DrainClaim, Token};
+use crate::time::SHORTEST;
 
 /// The longest message, in bytes.
 const LONGEST_MESSAGE: usize = 1 << 20;

@@ -9,13 +9,13 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, watch};
 use turnwise::{Promise, Reply, promise};
 
-use super::Shard;
 use super::drain::{self, Until};
-use super::inbox::Inbox;
+use super::inbox::{Inbox, Shard};
 use super::kind::Kind;
-use crate::business::Owned;
-use crate::remote::{Client, SHORTEST, after};
+use crate::client::Client;
+use crate::client::Owned;
 use crate::step::{MailboxAct, MailboxAnswer};
+use crate::time::{SHORTEST, after};
 
 /// A mailbox that a worker was shown is shown to no other one for so long.
 const GRIP: Duration = Duration::from_secs(2);

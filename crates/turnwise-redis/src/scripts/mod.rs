@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::error::StoreError;
 use crate::record::REMEMBERED;
-use crate::remote::LONGEST;
 use crate::step::{Answer, Op, Renewal, Standing, Step, Token};
+use crate::time::LONGEST;
 
 const COMMON: &str = include_str!("common.lua");
 
