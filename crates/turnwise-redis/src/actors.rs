@@ -109,6 +109,20 @@ impl<S> fmt::Debug for Actors<S> {
     }
 }
 
+impl<S> ActorsBuilder<S>
+where
+    S: Serialize + DeserializeOwned + Default + Send + 'static,
+{
+    /// Opens the kind. Nothing is sent.
+    ///
+    /// # Errors
+    /// [`ActorsError`].
+    pub fn open(self) -> Result<Actors<S>, ActorsError> {
+        let (kind, client) = self.kind()?;
+        Ok(Actors { kind: Arc::new(kind), client })
+    }
+}
+
 /// A message that was given up: [`Actors::dead_letters`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

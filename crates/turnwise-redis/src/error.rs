@@ -305,7 +305,7 @@ pub struct Votes {
     pub granted: usize,
     /// How many said that somebody else holds it.
     pub held: usize,
-    /// How many stay [away](MajorityBuilder::quarantine).
+    /// How many stay [away](crate::MajorityBuilder::quarantine).
     pub away: usize,
     /// How many had not answered when the vote was over.
     pub silent: usize,

@@ -17,29 +17,30 @@
 //!
 //! `tests/majority_search.rs` looks at all states of it.
 
+#[path = "majority/vote.rs"]
+mod vote;
+
 use std::error::Error;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use turnwise::promise;
 use turnwise_locks::{Fence, Limits};
 
 use crate::attempt::{Acquire, Release};
 use crate::business::Handles;
-use crate::client::Client;
 use crate::error::{ConnectError, Effect, LockError, ReleaseError, StoreError, Votes};
 use crate::lock::Wanted;
 use crate::memory::MemoryStore;
 use crate::remote::{Remote, RemoteBuilder};
 use crate::server::RedisStore;
-use crate::step::{Answer, Op, Step, Token};
+use crate::step::Step;
 use crate::store::Store;
 use crate::tenure::{Lost, Tenure};
-use crate::time::{after, later};
+use crate::time::after;
+use vote::{Asking, Gathered, Node, Request, Rest, Shared, Vote, attempt, valid};
 
 /// Locks by a majority of three, five or seven independent servers. Clones are the same client.
 ///
@@ -137,19 +138,6 @@ impl fmt::Display for MajorityError {
 }
 
 impl Error for MajorityError {}
-
-/// What clones share.
-struct Shared {
-    nodes: Vec<Node>,
-    quarantine: Duration,
-    answer: Duration,
-}
-
-struct Node {
-    client: Arc<Client>,
-    /// Which life of its server is known, and until when it stays away.
-    known: Mutex<Option<(String, Instant)>>,
-}
 
 impl Majority {
     /// A client of servers at these addresses: see [`Remote::connect`]. A minority of them may be
@@ -338,7 +326,7 @@ impl MajorityBuilder {
         let shared = Arc::new(Shared { nodes, quarantine, answer });
         let (promise, reply) = promise();
         let all = shared.clone();
-        shared.nodes[0].client.io.spawn(async move { promise.keep(all.meet().await) });
+        shared.nodes[0].client.io.spawn(async move { promise.keep(meet(all).await) });
         match reply.wait() {
             Ok(met) => met.map(|()| Majority { shared, handles }),
             Err(error) => Err(MajorityError::Client(ConnectError::System(error.to_string()))),
@@ -346,227 +334,29 @@ impl MajorityBuilder {
     }
 }
 
-impl Shared {
-    fn majority(&self) -> usize {
-        self.nodes.len() / 2 + 1
+/// Who is there? Nothing is changed by that.
+async fn meet(shared: Arc<Shared>) -> Result<(), MajorityError> {
+    let first = &shared.nodes[0].client;
+    let key = first.key("client", "majority").expect("a name that can be one");
+    let until = after(shared.answer);
+    let ask = Asking { shared: shared.clone(), key, under_way: shared.counts() };
+    let votes = ask.all(&Step::Look, until);
+    let votes = votes.gather(shared.majority(), Rest::Counts, until).await;
+    if let Some((twin, node)) =
+        (1..shared.nodes.len()).find_map(|node| Some((shared.twin(node)?, node)))
+    {
+        return Err(MajorityError::Same { nodes: (twin, node) });
     }
-
-    /// Who is there? Nothing is changed by that.
-    async fn meet(self: Arc<Self>) -> Result<(), MajorityError> {
-        let first = &self.nodes[0].client;
-        let key = first.key("client", "majority").expect("a name that can be one");
-        let until = after(self.answer);
-        let ask = Asking { shared: self.clone(), key, under_way: self.counts() };
-        let votes = ask.all(&Step::Look, until);
-        let votes = votes.gather(self.majority(), Rest::Counts, until).await;
-        if let Some((twin, node)) =
-            (1..self.nodes.len()).find_map(|node| Some((self.twin(node)?, node)))
-        {
-            return Err(MajorityError::Same { nodes: (twin, node) });
-        }
-        for (node, error) in &votes.counted.failed {
-            if !error.is_transient() {
-                let error = error.clone().into();
-                return Err(MajorityError::Node { node: *node, error });
-            }
-        }
-        // Those that stay away are there, and will vote.
-        match votes.counted.granted + votes.counted.away >= self.majority() {
-            true => Ok(()),
-            false => Err(MajorityError::NoMajority(votes.counted)),
+    for (node, error) in &votes.counted.failed {
+        if !error.is_transient() {
+            let error = error.clone().into();
+            return Err(MajorityError::Node { node: *node, error });
         }
     }
-
-    fn counts(&self) -> Arc<[AtomicU32]> {
-        self.nodes.iter().map(|_| AtomicU32::new(0)).collect()
-    }
-
-    /// An earlier node that is the same server.
-    fn twin(&self, node: usize) -> Option<usize> {
-        let run = |node: &Node| node.lock().as_ref().map(|(run, _)| run.clone());
-        let this = run(&self.nodes[node])?;
-        self.nodes[..node].iter().position(|other| run(other).as_ref() == Some(&this))
-    }
-
-    /// What an answer counts for.
-    fn vote(&self, node: usize, answer: Result<Answer, StoreError>) -> Vote {
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(error) => return Vote::Failed(error),
-        };
-        let away = self.nodes[node].is_away(self.quarantine);
-        if let Some(twin) = self.twin(node) {
-            let needs = format!("a server of its own: this is that of node {twin}");
-            return Vote::Failed(StoreError::WrongStore { needs });
-        }
-        if away {
-            return Vote::Away;
-        }
-        match answer {
-            Answer::Granted { fence, .. } => Vote::Yes { fence },
-            Answer::Held | Answer::Released | Answer::Seen { .. } => Vote::Yes { fence: 0 },
-            Answer::Busy { busy } => Vote::No { busy },
-            _ => Vote::No { busy: Duration::ZERO },
-        }
-    }
-}
-
-impl Node {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<(String, Instant)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Has its server begun a life lately, and may have forgotten what was in the last one?
-    fn is_away(&self, quarantine: Duration) -> bool {
-        let Some(life) = self.client.store.life() else { return false };
-        let (mut known, now) = (self.lock(), Instant::now());
-        let until = match &*known {
-            Some((run, until)) if *run == life.run => *until,
-            // This client has seen the end of the last one.
-            Some(_) => now + quarantine,
-            None => life.began.map_or(now, |began| Instant::from_std(began) + quarantine),
-        };
-        *known = Some((life.run, until));
-        until > now
-    }
-}
-
-/// What a node has come to in a round.
-enum Vote {
-    Yes { fence: u64 },
-    No { busy: Duration },
-    Away,
-    Failed(StoreError),
-}
-
-/// Asks nodes about a lock.
-struct Asking {
-    shared: Arc<Shared>,
-    key: String,
-    /// How many requests may be on their way to each node.
-    under_way: Arc<[AtomicU32]>,
-}
-
-/// Answers, as they come.
-struct Coming {
-    votes: mpsc::UnboundedReceiver<(usize, Vote)>,
-    asked: usize,
-    nodes: usize,
-}
-
-/// Once enough have said yes, the others
-#[derive(PartialEq)]
-enum Rest {
-    /// have as much time again.
-    Waits,
-    /// do not matter.
-    Goes,
-    /// are wanted nevertheless, whether there are enough or not.
-    Counts,
-}
-
-struct Gathered {
-    all: Vec<Option<Vote>>,
-    counted: Votes,
-}
-
-impl Asking {
-    fn one(
-        &self,
-        node: usize,
-        step: Step,
-        until: Instant,
-        to: mpsc::UnboundedSender<(usize, Vote)>,
-    ) {
-        let (shared, under_way) = (self.shared.clone(), self.under_way.clone());
-        let op = Op { key: self.key.clone(), places: 1, above: 0, step };
-        under_way[node].fetch_add(1, Relaxed);
-        shared.nodes[0].client.clone().spawn(async move {
-            let (answer, late) = shared.nodes[node].client.call(&op, until).await;
-            if !late {
-                under_way[node].fetch_sub(1, Relaxed);
-            }
-            // Nobody may be there who counts it.
-            let _ = to.send((node, shared.vote(node, answer)));
-        });
-    }
-
-    fn some(&self, nodes: impl IntoIterator<Item = usize>, step: &Step, until: Instant) -> Coming {
-        let (to, votes) = mpsc::unbounded_channel();
-        let mut asked = 0;
-        for node in nodes {
-            self.one(node, step.clone(), until, to.clone());
-            asked += 1;
-        }
-        Coming { votes, asked, nodes: self.shared.nodes.len() }
-    }
-
-    fn all(&self, step: &Step, until: Instant) -> Coming {
-        self.some(0..self.shared.nodes.len(), step, until)
-    }
-}
-
-impl Coming {
-    /// Counts until enough have said yes, or cannot any more, or the time is over.
-    async fn gather(mut self, enough: usize, rest: Rest, until: Instant) -> Gathered {
-        let (began, mut until) = (Instant::now(), until);
-        let mut all: Vec<_> = (0..self.nodes).map(|_| None).collect();
-        let (mut yes, mut left) = (0, self.asked);
-        while left > 0 && (rest == Rest::Counts || yes + left >= enough) {
-            let Ok(Some((node, vote))) = timeout_at(until, self.votes.recv()).await else { break };
-            left -= 1;
-            yes += usize::from(matches!(vote, Vote::Yes { .. }));
-            all[node] = Some(vote);
-            match rest {
-                Rest::Goes if yes == enough => break,
-                Rest::Waits if yes == enough => {
-                    let again = began.elapsed().max(Duration::from_millis(1));
-                    until = until.min(Instant::now() + again);
-                }
-                _ => {}
-            }
-        }
-        let mut counted = Votes { nodes: self.nodes, silent: left, ..Votes::default() };
-        for (node, vote) in all.iter().enumerate() {
-            match vote {
-                Some(Vote::Yes { .. }) => counted.granted += 1,
-                Some(Vote::No { .. }) => counted.held += 1,
-                Some(Vote::Away) => counted.away += 1,
-                Some(Vote::Failed(error)) => counted.failed.push((node, error.clone())),
-                None => {}
-            }
-        }
-        Gathered { all, counted }
-    }
-}
-
-/// An attempt, or a hold. The last one who has it tells all nodes when it is over.
-struct Request {
-    ask: Asking,
-    token: Token,
-    told: AtomicBool,
-}
-
-impl Request {
-    fn leave(&self) -> Coming {
-        self.told.store(true, Relaxed);
-        let until = self.ask.shared.nodes[0].client.patience();
-        let (to, votes) = mpsc::unbounded_channel();
-        let nodes = self.ask.shared.nodes.len();
-        for node in 0..nodes {
-            let late = self.ask.under_way[node].load(Relaxed) > 0;
-            let step = Step::Leave { token: self.token.clone(), late };
-            self.ask.one(node, step, until, to.clone());
-        }
-        Coming { votes, asked: nodes, nodes }
-    }
-}
-
-impl Drop for Request {
-    fn drop(&mut self) {
-        if !self.told.load(Relaxed) {
-            drop(self.leave());
-        }
+    // Those that stay away are there, and will vote.
+    match votes.counted.granted + votes.counted.away >= shared.majority() {
+        true => Ok(()),
+        false => Err(MajorityError::NoMajority(votes.counted)),
     }
 }
 
@@ -620,47 +410,6 @@ async fn acquire(
         }
         pause = (pause * 2).min(Duration::from_millis(160));
     }
-}
-
-/// Both rounds, once.
-async fn attempt(
-    shared: &Arc<Shared>,
-    key: &str,
-    lease: Duration,
-    until: Instant,
-) -> Result<(Request, u64, Instant), Gathered> {
-    let ask = Asking { shared: shared.clone(), key: key.to_owned(), under_way: shared.counts() };
-    let token = shared.nodes[0].client.token();
-    let request = Request { ask, token: token.clone(), told: AtomicBool::new(false) };
-    let limit = || after(shared.answer.min(lease)).min(until);
-
-    let end = limit();
-    let step = Step::Acquire { token: token.clone(), lease, alive: None };
-    let first = request.ask.all(&step, end).gather(shared.majority(), Rest::Waits, end).await;
-    if first.counted.granted < shared.majority() {
-        return Err(first);
-    }
-    let granted = |vote: &Option<Vote>| match vote {
-        Some(Vote::Yes { fence }) => Some(*fence),
-        _ => None,
-    };
-    let fence = first.all.iter().filter_map(granted).max().unwrap_or(0).saturating_add(1);
-
-    let (sent, end) = (Instant::now(), limit());
-    let step = Step::Confirm { token, fence, lease };
-    let who = (0..first.all.len()).filter(|&node| granted(&first.all[node]).is_some());
-    let second = request.ask.some(who, &step, end).gather(shared.majority(), Rest::Goes, end).await;
-    match second.counted.granted >= shared.majority() && Instant::now() < valid(sent, lease) {
-        true => Ok((request, fence, sent)),
-        false => Err(second),
-    }
-}
-
-/// Until when a hold lasts that was confirmed by what was sent then: clocks may differ by a
-/// hundredth, and by a millisecond.
-fn valid(sent: Instant, lease: Duration) -> Instant {
-    let drift = lease / 100 + Duration::from_millis(1);
-    later(sent, lease.saturating_sub(drift))
 }
 
 /// A hold, until it ends.

@@ -14,7 +14,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use turnwise::{Actor, AskError, AsyncHandler, Executor, Handler, Spawner, ThreadPool};
 
-use super::Actors;
 use super::error::{ActorsError, MessageError};
 use super::inbox::Shard;
 use crate::client::Owned;
@@ -310,11 +309,8 @@ where
         self
     }
 
-    /// Opens the kind. Nothing is sent.
-    ///
-    /// # Errors
-    /// [`ActorsError`].
-    pub fn open(self) -> Result<Actors<S>, ActorsError> {
+    /// The kind, and the client that it is of.
+    pub(super) fn kind(self) -> Result<(Kind<S>, Owned), ActorsError> {
         let ActorsBuilder { client, name, names, runs, twice, settings, shards, executor } = self;
         if let Some(error) = twice {
             return Err(error);
@@ -348,7 +344,7 @@ where
             mean: AtomicU64::new(0),
             hits: AtomicU64::new(1024),
         };
-        Ok(Actors { kind: Arc::new(kind), client })
+        Ok((kind, client))
     }
 }
 
