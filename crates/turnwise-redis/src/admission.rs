@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 use turnwise::Reply;
 use turnwise_locks::{Fence, Limits};
 
@@ -20,7 +20,7 @@ use crate::lock::Wanted;
 use crate::name;
 use crate::refused::{AdmissionError, LONGEST_ROW, MOST_PLACES, Refused};
 use crate::step::{AdmissionAct, AdmissionAnswer, AdmissionRow, AdmissionSeen};
-use crate::time::{LONGEST, after};
+use crate::time::{Moment, after};
 
 /// The most rows of a page.
 const PAGE: u32 = 1000;
@@ -327,7 +327,7 @@ async fn ask(
             }
         };
         news.mark_unchanged();
-        let (sent, patience) = (Instant::now(), client.patience());
+        let (sent, patience) = (Moment::now(), client.patience());
         let until = wanted.until.map_or(patience, |until| until.min(patience));
         let answer = application.send(act, until).await?;
         match answer {
@@ -338,7 +338,7 @@ async fn ask(
             AdmissionAnswer::Reserved { place, fence } => {
                 let kept = matches!(want, Want::Place(None));
                 let lease = wanted.lease.unwrap_or(client.lease());
-                application.holds(sent + lease.min(LONGEST), fence, kept);
+                application.holds(sent.and(lease), fence, kept);
                 return Ok(entered(place, fence));
             }
             AdmissionAnswer::Queued { busy, .. } => application.waits(busy),

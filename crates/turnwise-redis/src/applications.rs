@@ -19,7 +19,7 @@ use crate::error::StoreError;
 use crate::step::{
     AdmissionAct, AdmissionAnswer, AdmissionStep, Answer, Claim, Notice, Op, Standing, Step, Token,
 };
-use crate::time::{LONGEST, SHORTEST, after};
+use crate::time::{Moment, SHORTEST, after};
 
 /// A request, until it is given up.
 pub(crate) struct Application {
@@ -52,7 +52,7 @@ enum Phase {
     Waits,
     /// It has a place reserved, by this machine's clock until then. The client keeps it, or it ends
     /// with its lease.
-    Holds { until: Instant, fence: u64, kept: bool },
+    Holds { until: Moment, fence: u64, kept: bool },
 }
 
 /// The applications of a client, by their tokens; and the admissions at which somebody keeps some.
@@ -174,7 +174,7 @@ impl Application {
     }
 
     /// It has a place until then, or as long as the client keeps it.
-    pub(crate) fn holds(&self, until: Instant, fence: u64, kept: bool) {
+    pub(crate) fn holds(&self, until: Moment, fence: u64, kept: bool) {
         *self.phase() = Phase::Holds { until, fence, kept };
         if kept {
             self.is_kept(Duration::MAX);
@@ -184,7 +184,7 @@ impl Application {
     /// So long its reservation lasts at least.
     pub(crate) fn remaining(&self) -> Duration {
         match *self.phase() {
-            Phase::Holds { until, .. } => until.saturating_duration_since(Instant::now()),
+            Phase::Holds { until, .. } => until.remaining(),
             _ => Duration::ZERO,
         }
     }
@@ -197,12 +197,12 @@ impl Application {
     }
 
     /// What the store has said to a step that was sent then, of a place, or of a queue entry (0).
-    fn stands(&self, standing: Standing, sent: Instant, asked: u64) {
+    fn stands(&self, standing: Standing, sent: Moment, asked: u64) {
         let mut phase = self.phase();
         match (&mut *phase, standing) {
             (Phase::Waits, Standing::Holds | Standing::Nowhere) => self.wake(),
             (Phase::Holds { until, kept: true, .. }, Standing::Holds) if asked != 0 => {
-                *until = sent + self.client.lease().min(LONGEST);
+                *until = sent.and(self.client.lease());
             }
             // What is said of a queue entry says nothing of the place that has come since.
             (Phase::Holds { .. }, Standing::Nowhere) if asked != 0 => *phase = Phase::Plain,
@@ -264,8 +264,7 @@ async fn keep(client: Weak<Client>, admission: AdmissionKey, mut busy: Duration)
         }
         let (lease, alive) = (client.lease(), client.place());
         let fences: Vec<_> = claims.iter().map(|(_, fence)| *fence).collect();
-        let (sent, op) =
-            (Instant::now(), admission.op(AdmissionAct::Keep { claims, lease, alive }));
+        let (sent, op) = (Moment::now(), admission.op(AdmissionAct::Keep { claims, lease, alive }));
         let answer = client.call_admission(&op, after(lease.min(alive))).await.0;
         let _borrows = client.business.under_way();
         let applications = kept.iter().map(Weak::upgrade).zip(fences);

@@ -115,7 +115,8 @@ pub(crate) struct Home {
     io: Handle,
     business: Arc<Business>,
     callers: Mutex<Callers>,
-    threads: Threads,
+    /// None: callers make no attempts themselves.
+    threads: Option<Threads>,
     /// What is its callers' yet is looked at so often: before a place, or a hold, has to be kept.
     pause: Duration,
     /// And it is not its callers' for longer than this.
@@ -132,18 +133,17 @@ struct Callers {
 }
 
 impl Home {
-    /// Of a client that keeps places, and holds, for so long.
     pub(crate) fn new(
         io: &Handle,
         business: &Arc<Business>,
-        place: Duration,
-        lease: Duration,
+        (place, lease): (Duration, Duration),
+        by_callers: bool,
     ) -> Self {
         Home {
             io: io.clone(),
             business: business.clone(),
             callers: Mutex::default(),
-            threads: Threads::default(),
+            threads: by_callers.then(Threads::default),
             pause: (place.min(lease) / 6).min(Duration::from_millis(250)),
             old: place / 2,
         }
@@ -310,8 +310,11 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
             _ => return,
         };
         // A thread that has a runtime may be one that drives it.
-        let threads = Handle::try_current().is_err().then_some(&home.threads);
-        let Some(runtime) = threads.and_then(Threads::take) else { return self.lock().moves() };
+        let threads = home.threads.as_ref().filter(|_| Handle::try_current().is_err());
+        let Some((threads, runtime)) = threads.and_then(|threads| Some((threads, threads.take()?)))
+        else {
+            return self.lock().moves();
+        };
         let here = poll_fn(|cx| match self.lock().poll_here(cx) {
             true => Poll::Pending,
             false => Poll::Ready(()),
@@ -327,15 +330,18 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
             }
         };
         blocking(|| runtime.block_on(waits));
-        home.threads.put(runtime);
+        threads.put(runtime);
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
         let mut state = self.lock();
-        match Handle::try_current() {
-            Ok(_) if state.poll_here(cx) => return Poll::Pending,
-            Ok(_) => {}
-            Err(_) => state.moves(),
+        if let State::Here(here) = &*state
+            && (here.home.threads.is_none() || Handle::try_current().is_err())
+        {
+            state.moves();
+        }
+        if state.poll_here(cx) {
+            return Poll::Pending;
         }
         if let State::There(reply, _) = &mut *state {
             let answer = std::task::ready!(Pin::new(reply).poll(cx));
@@ -374,7 +380,8 @@ impl<T, E> Attempt<T, E> {
 /// not. Dropping it gives the request up; a lock that has come meanwhile is given back.
 ///
 /// In a runtime of tokio's, which must have IO and time enabled, the first attempt is made over a
-/// connection of that runtime. A thread that waits has one, too.
+/// connection of that runtime. A thread that waits has one, too. With
+/// [`one_connection`](crate::RemoteBuilder::one_connection) all goes by the client's own thread.
 #[must_use = "dropping it gives the request up"]
 pub struct Acquire<T, E = LockError> {
     attempt: Attempt<T, E>,

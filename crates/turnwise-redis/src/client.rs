@@ -44,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) place: Duration,
     /// Fences are greater than this.
     pub(crate) above: u64,
+    /// Callers make first attempts themselves.
+    pub(crate) by_callers: bool,
 }
 
 /// What clones of a client share.
@@ -89,7 +91,7 @@ impl Client {
         };
         let builder = thread::Builder::new().name("turnwise-redis".to_owned());
         builder.spawn(run).map_err(|error| system(&error))?;
-        let stop = Arc::new(stop);
+        let (stop, kept) = (Arc::new(stop), (settings.place, settings.lease));
         let client = |store: Arc<dyn Store>| {
             let mut number = [0; 16];
             getrandom::fill(&mut number).map_err(|error| system(&error))?;
@@ -114,7 +116,7 @@ impl Client {
                     store,
                     io: io.clone(),
                     business: business.clone(),
-                    home: Arc::new(Home::new(&io, &business, settings.place, settings.lease)),
+                    home: Arc::new(Home::new(&io, &business, kept, settings.by_callers)),
                     requests: Mutex::default(),
                     applications: Mutex::default(),
                     inboxes: Mutex::default(),

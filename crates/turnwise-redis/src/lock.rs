@@ -22,7 +22,7 @@ use crate::error::{Effect, LockError, ReleaseError, StoreError};
 use crate::requests::{Hold, Request, Tells};
 use crate::step::{Answer, Op, Step};
 use crate::tenure::Lost;
-use crate::time::{SHORTEST, after};
+use crate::time::{Moment, SHORTEST, after};
 
 /// Fair locks by name: see [`Remote::locks`](crate::Remote::locks). Clones are the same locks.
 ///
@@ -228,7 +228,7 @@ pub(crate) async fn acquire(
     let alive = (!wanted.immediate).then(|| client.place());
     loop {
         news.mark_unchanged();
-        let sent = Instant::now();
+        let sent = Moment::now();
         let patience = client.patience();
         let until = wanted.until.map_or(patience, |until| until.min(patience));
         let step = Step::Acquire { token: request.token.clone(), lease, alive };
@@ -302,7 +302,7 @@ impl Guard {
         request: &Arc<Request>,
         name: Arc<str>,
         fence: u64,
-        sent: Instant,
+        sent: Moment,
     ) -> Guard {
         let lease = request.client.lease();
         Guard::of(Hold::of(request, name, (fence, 1), sent, lease, true), true)
@@ -374,7 +374,7 @@ impl Guard {
     pub fn renew(&self, lease: Duration) -> Reply<Result<(), ReleaseError>> {
         let (hold, renews) = (self.hold().clone(), self.renews.clone());
         self.hold().request.client.reply(async move {
-            let until = hold.tenure.until();
+            let until = hold.tenure.until().timer();
             hold.renew(lease, until, &renews).await
         })
     }

@@ -39,7 +39,7 @@ use crate::server::RedisStore;
 use crate::step::Step;
 use crate::store::Store;
 use crate::tenure::{Lost, Tenure};
-use crate::time::after;
+use crate::time::{Moment, after};
 use vote::{Asking, Gathered, Node, Request, Rest, Shared, Vote, attempt, valid};
 
 /// Locks by a majority of three, five or seven independent servers. Clones are the same client.
@@ -424,7 +424,7 @@ impl Held {
         request: Request,
         name: Arc<str>,
         fence: u64,
-        sent: Instant,
+        sent: Moment,
         lease: Duration,
         renewed: bool,
     ) -> Arc<Held> {
@@ -440,12 +440,12 @@ impl Held {
 }
 
 /// Confirms a hold anew each third of its lease, and knows when it is over.
-async fn keep(held: Weak<Held>, lease: Duration, sent: Instant) {
-    let mut next = sent + lease / 3;
+async fn keep(held: Weak<Held>, lease: Duration, sent: Moment) {
+    let mut next = sent.and(lease / 3).timer();
     loop {
         let Some(strong) = held.upgrade() else { return };
         let (mut until, renewed) = (strong.tenure.changes(), strong.tenure.is_renewed());
-        let over = *until.borrow_and_update();
+        let over = until.borrow_and_update().timer();
         drop(strong);
         let at = if renewed { next.min(over) } else { over };
         if let Ok(Err(_)) = timeout_at(at, until.changed()).await {
@@ -459,7 +459,7 @@ async fn keep(held: Weak<Held>, lease: Duration, sent: Instant) {
         }
         // The hold is not kept by its renewal.
         let shared = strong.request.ask.shared.clone();
-        let now = Instant::now();
+        let now = Moment::now();
         let end = after(shared.answer).min(over);
         let (token, fence) = (strong.request.token.clone(), strong.tenure.fence.number());
         let step = Step::Confirm { token, fence, lease };
@@ -471,7 +471,7 @@ async fn keep(held: Weak<Held>, lease: Duration, sent: Instant) {
             if !strong.tenure.is_lost() {
                 strong.tenure.lasts(valid(now, lease));
             }
-            next = now + lease / 3;
+            next = now.and(lease / 3).timer();
         } else if votes.held > shared.nodes.len() - shared.majority() {
             // It holds there no more, and never will.
             return strong.tenure.lose();

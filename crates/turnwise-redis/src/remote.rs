@@ -102,6 +102,7 @@ impl Remote {
                 lease: Duration::from_secs(30),
                 place: Duration::from_secs(5),
                 above: 0,
+                by_callers: true,
             },
         }
     }
@@ -243,6 +244,23 @@ impl RemoteBuilder {
         let above = fence.number();
         assert!(above < 1 << 52, "a floor of fences is less than 2^52: {above}");
         self.with(|settings| settings.above = above)
+    }
+
+    /// All goes over one connection, that of the client's own thread, also first attempts: for
+    /// servers that have few connections to give, and for runtimes of tokio's without IO or time. A
+    /// lock that is free takes longer.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_redis::{MemoryStore, Remote};
+    ///
+    /// let remote = Remote::builder().one_connection().over(MemoryStore::new())?;
+    /// let bare = tokio::runtime::Builder::new_current_thread().build()?;
+    /// bare.block_on(remote.locks().lock("order 7"))?.release().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn one_connection(self) -> Self {
+        self.with(|settings| settings.by_callers = false)
     }
 
     /// Connects to a server: see [`Remote::connect`].

@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::error::{ReleaseError, StoreError};
 use crate::step::{Answer, Notice, Op, Renewal, Standing, Step, Token};
 use crate::tenure::{Kept, Tenure};
-use crate::time::{SHORTEST, after, later};
+use crate::time::{Moment, SHORTEST, after};
 
 /// A request, until it is given up: in the queue, or holding.
 ///
@@ -199,7 +199,8 @@ impl Request {
     }
 
     /// A hold of it has begun, and lasts until then at least: the client keeps it.
-    pub(crate) fn keep(&self, tenure: &Arc<Tenure>, place: u32, until: Instant) {
+    pub(crate) fn keep(&self, tenure: &Arc<Tenure>, place: u32, until: Moment) {
+        let until = until.timer();
         let kept = Kept { tenure: Arc::downgrade(tenure), key: self.key.clone(), place };
         let mut requests = self.client.requests();
         requests.holds.insert(self.token.clone(), kept);
@@ -345,7 +346,7 @@ impl Hold {
         request: &Arc<Request>,
         name: Arc<str>,
         (fence, place): (u64, u32),
-        sent: Instant,
+        sent: Moment,
         lease: Duration,
         renewed: bool,
     ) -> Arc<Hold> {
@@ -356,10 +357,10 @@ impl Hold {
             if renewed {
                 hold.tenure.renews_for_another();
             }
-            hold.tenure.lasts(later(sent, lease));
+            hold.tenure.lasts(sent.and(lease));
             return hold.clone();
         }
-        let until = later(sent, lease);
+        let until = sent.and(lease);
         let hold = Arc::new(Hold {
             request: request.clone(),
             name,
@@ -385,11 +386,11 @@ impl Hold {
         renews: &AtomicBool,
     ) -> Result<(), ReleaseError> {
         let step = Step::Renew { token: self.request.token.clone(), lease };
-        let sent = Instant::now();
+        let sent = Moment::now();
         match self.request.client.call(&self.request.op(step), until).await.0 {
             Ok(Answer::Held) if !self.tenure.was_lost() => {
                 self.tenure.renews_no_more(renews);
-                self.tenure.lasts(later(sent, lease));
+                self.tenure.lasts(sent.and(lease));
                 Ok(())
             }
             Ok(_) => {
@@ -436,11 +437,11 @@ async fn keep(client: Weak<Client>, changed: Arc<Notify>) {
                     continue;
                 };
                 let until = tenure.until();
-                if until <= now {
+                if until <= Moment::now() {
                     over.push(tenure);
                     continue;
                 }
-                next = next.min(until);
+                next = next.min(until.timer());
                 if is_due && tenure.is_renewed() {
                     let (key, token, place) = (kept.key.clone(), token.clone(), kept.place);
                     renewed.push((kept.tenure.clone(), Renewal { key, token, place }));
@@ -464,12 +465,12 @@ async fn renew(client: Arc<Client>, holds: Vec<(Weak<Tenure>, Renewal)>) {
     let (tenures, renewals): (Vec<_>, Vec<_>) = holds.into_iter().unzip();
     let key = renewals[0].key.clone();
     let op = Op { key, places: 1, above: 0, step: Step::RenewAll { renewals, lease } };
-    let sent = Instant::now();
+    let sent = Moment::now();
     // Nobody answers: each ends by its time, and all are tried again until then.
     let Ok(Answer::Renewed(held)) = client.call(&op, after(lease / 3)).await.0 else { return };
     for (tenure, held) in tenures.iter().zip(held) {
         match tenure.upgrade() {
-            Some(tenure) if held => tenure.lasts(later(sent, lease)),
+            Some(tenure) if held => tenure.lasts(sent.and(lease)),
             Some(tenure) => tenure.lose(),
             None => {}
         }

@@ -9,21 +9,22 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::Instant;
 use turnwise_locks::Fence;
+
+use crate::time::Moment;
 
 /// What the guards of a hold, and the client's thread, know of it. It does not keep the hold.
 pub(crate) struct Tenure {
     pub(crate) fence: Fence,
     /// Until when, by this machine's clock: from before the request was sent that it comes from.
-    until: watch::Sender<Instant>,
+    until: watch::Sender<Moment>,
     lost: AtomicBool,
     /// How many guards want it renewed. It is, while one of them does.
     renewers: AtomicUsize,
 }
 
 impl Tenure {
-    pub(crate) fn new(fence: u64, until: Instant, renewed: bool) -> Arc<Tenure> {
+    pub(crate) fn new(fence: u64, until: Moment, renewed: bool) -> Arc<Tenure> {
         Arc::new(Tenure {
             fence: Fence::from_number(fence),
             until: watch::Sender::new(until),
@@ -49,18 +50,18 @@ impl Tenure {
     }
 
     /// It lasts until then at least, unless it is lost.
-    pub(crate) fn lasts(&self, until: Instant) {
+    pub(crate) fn lasts(&self, until: Moment) {
         if !self.lost.load(Relaxed) {
             self.until.send_modify(|lasts| *lasts = (*lasts).max(until));
         }
     }
 
-    pub(crate) fn until(&self) -> Instant {
+    pub(crate) fn until(&self) -> Moment {
         *self.until.borrow()
     }
 
     /// Tells when its end comes sooner, or later.
-    pub(crate) fn changes(&self) -> watch::Receiver<Instant> {
+    pub(crate) fn changes(&self) -> watch::Receiver<Moment> {
         self.until.subscribe()
     }
 
@@ -70,19 +71,19 @@ impl Tenure {
     }
 
     pub(crate) fn is_lost(&self) -> bool {
-        self.was_lost() || Instant::now() >= self.until()
+        self.was_lost() || Moment::now() >= self.until()
     }
 
     pub(crate) fn lose(&self) {
         self.lost.store(true, Relaxed);
         // Those that wait for it look.
-        self.until.send_modify(|until| *until = (*until).min(Instant::now()));
+        self.until.send_modify(|until| *until = (*until).min(Moment::now()));
     }
 
     pub(crate) fn remaining(&self) -> Duration {
         match self.is_lost() {
             true => Duration::ZERO,
-            false => self.until().saturating_duration_since(Instant::now()),
+            false => self.until().remaining(),
         }
     }
 
@@ -128,4 +129,22 @@ pub(crate) struct Kept {
     pub(crate) tenure: Weak<Tenure>,
     pub(crate) key: String,
     pub(crate) place: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::tests::SUSPENDED;
+
+    #[test]
+    fn tenures_are_over_when_the_machine_has_been_suspended() {
+        let hour = Duration::from_secs(3600);
+        let tenure = Tenure::new(1, Moment::now().and(hour), true);
+        assert!(!tenure.is_lost());
+        SUSPENDED.set(hour * 2);
+        assert!(tenure.is_lost() && tenure.remaining().is_zero());
+        // The store has it yet.
+        tenure.lasts(Moment::now().and(hour));
+        assert!(!tenure.is_lost());
+    }
 }

@@ -9,7 +9,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
 use turnwise_locks::{StepZero, TickNumber};
 
 use crate::attempt::{Acquire, Caller};
@@ -20,6 +19,7 @@ use crate::lock::Guard;
 use crate::name::NameError;
 use crate::requests::Request;
 use crate::step::{Answer, Step};
+use crate::time::Moment;
 
 /// Jobs by name: see [`Remote::ticks`](crate::Remote::ticks). Clones are the same jobs.
 ///
@@ -173,7 +173,7 @@ async fn take(
     let client = &request.client;
     let (token, lease) = (request.token.clone(), client.lease());
     let step = Step::Attend { token, every, offset, lease, overlap };
-    let sent = Instant::now();
+    let sent = Moment::now();
     Ok(match request.ask(&caller, step, client.patience()).await? {
         Answer::Mine { tick, fence } => {
             let guard = Guard::of_run(&request, name, fence, sent);

@@ -16,7 +16,71 @@ pub(crate) fn after(duration: Duration) -> Instant {
     Instant::now() + duration.min(LONGEST)
 }
 
-/// So long from then.
-pub(crate) fn later(sent: Instant, lease: Duration) -> Instant {
-    sent + lease.min(LONGEST)
+/// A moment, by a clock that goes on while this machine is suspended, as the store's clock does.
+/// Timers stand still meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(Instant);
+
+impl Moment {
+    pub(crate) fn now() -> Self {
+        Moment(Instant::now() + suspended())
+    }
+
+    /// So long after it.
+    pub(crate) fn and(self, time: Duration) -> Self {
+        Moment(self.0 + time.min(LONGEST))
+    }
+
+    /// So long it is until then.
+    pub(crate) fn remaining(self) -> Duration {
+        self.0.saturating_duration_since(Moment::now().0)
+    }
+
+    /// For a timer that begins now.
+    pub(crate) fn timer(self) -> Instant {
+        self.0.checked_sub(suspended()).unwrap_or(self.0)
+    }
+}
+
+/// How long this machine has been suspended since its start, where the system tells.
+fn suspended() -> Duration {
+    #[cfg(test)]
+    let more = tests::SUSPENDED.get();
+    #[cfg(not(test))]
+    let more = Duration::ZERO;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        use nix::time::{ClockId, clock_gettime};
+        let time = |clock| clock_gettime(clock).map(Duration::from);
+        if let (Ok(awake), Ok(all)) =
+            (time(ClockId::CLOCK_MONOTONIC), time(ClockId::CLOCK_BOOTTIME))
+        {
+            return all.saturating_sub(awake) + more;
+        }
+    }
+    more
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    thread_local! {
+        /// As if this machine had been suspended for so long.
+        pub(crate) static SUSPENDED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    }
+
+    #[test]
+    fn moments_come_while_the_machine_is_suspended() {
+        let hour = Duration::from_secs(3600);
+        let then = Moment::now().and(hour);
+        assert!(then.remaining() > hour / 2 && then.timer() > Instant::now() + hour / 2);
+        SUSPENDED.set(hour * 2);
+        assert!(Moment::now() > then && then.remaining().is_zero());
+        assert!(then.timer() < Instant::now());
+        // What comes later lasts as long as it says.
+        assert!(Moment::now().and(hour).remaining() > hour / 2);
+    }
 }

@@ -238,3 +238,20 @@ fn what_a_runtime_had_connected_is_connected_anew() {
     server.signal(nix::sys::signal::Signal::SIGCONT);
     asked.wait().unwrap().release().wait().unwrap();
 }
+
+#[test]
+fn one_connection_does_for_all() {
+    let server = Server::start();
+    let remote = Remote::builder().one_connection().connect(&server.url()).unwrap();
+    let locks = remote.locks();
+    runtime().block_on(async { locks.lock("a").await.unwrap().release().await.unwrap() });
+    // It needs neither IO nor time of the runtime that waits.
+    let bare = Builder::new_current_thread().build().unwrap();
+    bare.block_on(async { locks.lock("a").await.unwrap().release().await.unwrap() });
+    thread::scope(|scope| {
+        (0..3).for_each(|_| drop(scope.spawn(|| locks.lock("a").wait().unwrap().release().wait())));
+    });
+    let clients = server.all("CLIENT LIST\r\nQUIT", 20);
+    let others = clients.iter().filter(|line| line.contains("cmd=eval") || line.contains("resp=3"));
+    assert_eq!(others.count(), 1, "{clients:?}");
+}

@@ -21,7 +21,7 @@ use super::kind::{Drains, Kind};
 use crate::client::Client;
 use crate::name;
 use crate::step::{MailboxAct, MailboxAnswer, Progress, StoredMessage, Token};
-use crate::time::{LONGEST, SHORTEST, after};
+use crate::time::{LONGEST, Moment, SHORTEST, after};
 
 /// A future of any kind.
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -297,7 +297,7 @@ where
 {
     let (shard, token) = (kind.shard(actor), client.token());
     let claim = kind.claims_at_once().then(|| kind.settings.claim(token.clone()));
-    let (claims, sent) = (claim.is_some(), Instant::now());
+    let (claims, sent) = (claim.is_some(), Moment::now());
     let act = MailboxAct::Push { actor: actor.to_owned(), message, claim };
     match shard.step(client, act, until).await.0 {
         Ok(MailboxAnswer::Handed(hand)) => {

@@ -24,7 +24,7 @@ use crate::client::Client;
 use crate::step::{
     Advance, FailedAttempt, Hand, MailboxAct, MailboxAnswer, Progress, StoredMessage, Then, Token,
 };
-use crate::time::after;
+use crate::time::{Moment, after};
 
 /// How often a successor is asked.
 const ASKED: u32 = 3;
@@ -202,7 +202,7 @@ impl Held {
         keep: Duration,
         then: Then,
     ) -> Result<MailboxAnswer, MessageError> {
-        let sent = tokio::time::Instant::now();
+        let sent = Moment::now();
         let dead = failed.as_ref().filter(|failed| failed.again.is_none());
         let dead = dead.map(|failed| Progress::Dead { error: failed.error.clone() });
         let asker = self.hand.messages.get(done.len()).and_then(|message| message.asker.clone());
@@ -263,7 +263,7 @@ pub(super) async fn claim<S>(
     let (token, shard) = (client.token(), kind.shard(actor));
     let claim = kind.settings.claim(token.clone());
     let lease = claim.lease;
-    let sent = tokio::time::Instant::now();
+    let sent = Moment::now();
     let act = MailboxAct::Claim { actor: actor.to_owned(), claim };
     match shard.step(client, act, client.patience()).await {
         (Ok(MailboxAnswer::Handed(hand)), late) => {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use super::error::MessageError;
 use crate::client::Client;
 use crate::step::{Answer, MailboxAct, MailboxAnswer, MailboxStep, Notice, Progress, Step, Token};
-use crate::time::{LONGEST, SHORTEST, after};
+use crate::time::{LONGEST, Moment, SHORTEST, after};
 
 /// How many holds one step renews.
 const RENEWED_AT_ONCE: usize = 256;
@@ -133,7 +133,7 @@ pub(super) struct Tenure {
     shard: Shard,
     pub(super) actor: String,
     pub(super) lease: Duration,
-    until: Mutex<Instant>,
+    until: Mutex<Moment>,
     lost: AtomicBool,
 }
 
@@ -145,7 +145,7 @@ impl Tenure {
         actor: &str,
         token: Token,
         lease: Duration,
-        sent: Instant,
+        sent: Moment,
     ) -> Arc<Self> {
         let tenure = Arc::new(Tenure {
             client: client.clone(),
@@ -153,7 +153,7 @@ impl Tenure {
             shard: shard.clone(),
             actor: actor.to_owned(),
             lease,
-            until: Mutex::new(sent + lease.min(LONGEST)),
+            until: Mutex::new(sent.and(lease)),
             lost: AtomicBool::new(false),
         });
         let mut inboxes = client.inboxes();
@@ -166,14 +166,14 @@ impl Tenure {
     }
 
     /// A step that was sent then has had the lease begin anew.
-    pub(super) fn lasts(&self, sent: Instant) {
-        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = sent + self.lease.min(LONGEST);
+    pub(super) fn lasts(&self, sent: Moment) {
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = sent.and(self.lease);
     }
 
     /// Is the lease over, by this machine's clock, or as the store has said?
     pub(super) fn is_lost(&self) -> bool {
         self.lost.load(Relaxed)
-            || *self.until.lock().unwrap_or_else(PoisonError::into_inner) <= Instant::now()
+            || *self.until.lock().unwrap_or_else(PoisonError::into_inner) <= Moment::now()
     }
 }
 
@@ -216,7 +216,7 @@ async fn renew(client: Weak<Client>, shard: Shard) {
                     .map(|tenure| (tenure.actor.clone(), tenure.token.clone()))
                     .collect();
                 let (sent, act) =
-                    (Instant::now(), MailboxAct::Renew { drained: drained.clone(), lease });
+                    (Moment::now(), MailboxAct::Renew { drained: drained.clone(), lease });
                 let Ok(MailboxAnswer::Renewed(renewed)) =
                     shard.step(&client, act, after(lease / 3)).await.0
                 else {

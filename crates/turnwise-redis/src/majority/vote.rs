@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::client::Client;
 use crate::error::{StoreError, Votes};
 use crate::step::{Answer, Op, Step, Token};
-use crate::time::{after, later};
+use crate::time::{Moment, after};
 
 /// What clones share.
 pub(super) struct Shared {
@@ -234,7 +234,7 @@ pub(super) async fn attempt(
     key: &str,
     lease: Duration,
     until: Instant,
-) -> Result<(Request, u64, Instant), Gathered> {
+) -> Result<(Request, u64, Moment), Gathered> {
     let ask = Asking { shared: shared.clone(), key: key.to_owned(), under_way: shared.counts() };
     let token = shared.nodes[0].client.token();
     let request = Request { ask, token: token.clone(), told: AtomicBool::new(false) };
@@ -252,11 +252,11 @@ pub(super) async fn attempt(
     };
     let fence = first.all.iter().filter_map(granted).max().unwrap_or(0).saturating_add(1);
 
-    let (sent, end) = (Instant::now(), limit());
+    let (sent, end) = (Moment::now(), limit());
     let step = Step::Confirm { token, fence, lease };
     let who = (0..first.all.len()).filter(|&node| granted(&first.all[node]).is_some());
     let second = request.ask.some(who, &step, end).gather(shared.majority(), Rest::Goes, end).await;
-    match second.counted.granted >= shared.majority() && Instant::now() < valid(sent, lease) {
+    match second.counted.granted >= shared.majority() && Moment::now() < valid(sent, lease) {
         true => Ok((request, fence, sent)),
         false => Err(second),
     }
@@ -264,7 +264,7 @@ pub(super) async fn attempt(
 
 /// Until when a hold lasts that was confirmed by what was sent then: clocks may differ by a
 /// hundredth, and by a millisecond.
-pub(super) fn valid(sent: Instant, lease: Duration) -> Instant {
+pub(super) fn valid(sent: Moment, lease: Duration) -> Moment {
     let drift = lease / 100 + Duration::from_millis(1);
-    later(sent, lease.saturating_sub(drift))
+    sent.and(lease.saturating_sub(drift))
 }
