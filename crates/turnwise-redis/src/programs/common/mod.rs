@@ -122,16 +122,20 @@ pub(crate) fn supervised(program: &str) -> Option<ExitCode> {
     let (parent, grace) = orders.split_once(' ')?;
     let parent = Pid::from_raw(parent.parse().ok()?);
     let grace = Duration::from_millis(grace.parse().ok()?);
-    // What is sent to the group is for the command.
-    let _ = ctrlc::set_handler(|| ());
+    // It is for the command, which may not have begun yet.
+    let _ = ctrlc::set_handler(|| ASKED.store(true, Relaxed));
     let command: Vec<_> = std::env::args_os().skip(1).collect();
     let child = Command::new(&command[0]).args(&command[1..]).env_remove(SUPERVISED).spawn();
     let mut child = match child {
         Ok(child) => child,
         Err(error) => return Some(cannot_run(program, &command[0], &error)),
     };
-    let mut pause = Duration::from_millis(1);
+    let (mut forwarded, mut pause) = (false, Duration::from_millis(1));
     while getppid() == parent {
+        if ASKED.load(Relaxed) && !forwarded {
+            forwarded = true;
+            let _ = killpg(getpgrp(), Signal::SIGTERM);
+        }
         match child.try_wait() {
             Ok(Some(status)) => return Some(ExitCode::from(code(status))),
             Ok(None) => thread::sleep(pause),
@@ -225,10 +229,10 @@ fn wait(
             return Ok((status, true));
         }
         // A terminal sends its Ctrl-C to both; a signal to this program alone is meant for the
-        // command.
+        // command. Its supervisor passes it on, as soon as there is one.
         if ASKED.load(Relaxed) && !forwarded {
             forwarded = true;
-            let _ = tell(Some(Signal::SIGTERM));
+            let _ = kill(id, Signal::SIGTERM);
         }
         match lost {
             None if guard.is_lost() => {
