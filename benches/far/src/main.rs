@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use cpu_time::ProcessTime;
 use redis::aio::MultiplexedConnection;
 
 use server::Server;
@@ -93,15 +94,11 @@ fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Processor time of a process so far, by all of its threads that live, in nanoseconds. Zero where
-/// the system does not tell.
-fn processor(process: u32) -> u64 {
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return 0 };
-    let time = |thread: std::io::Result<std::fs::DirEntry>| {
-        let text = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    threads.filter_map(time).sum()
+/// Processor time of a server so far, which has one thread, in nanoseconds. Zero where the system
+/// does not tell.
+fn processor(server: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{server}/schedstat")).unwrap_or_default();
+    text.split_whitespace().next().and_then(|time| time.parse().ok()).unwrap_or(0)
 }
 
 /// A round: time on the wall, of this process, and of the server, in microseconds a pair.
@@ -127,11 +124,10 @@ fn pairs_of(
         let mut times: Vec<Vec<Times>> = vec![Vec::new(); subjects.len()];
         for round in 0..=rounds {
             for (subject, times) in subjects.iter().zip(&mut times) {
-                let spent = || [std::process::id(), server.unwrap_or(0)].map(processor);
-                let before = spent();
+                let (own, others) = (ProcessTime::now(), server.map_or(0, processor));
                 let took = subject.pairs(pairs, at_once)?;
-                let after = spent();
-                let all = [took.as_nanos() as u64, after[0] - before[0], after[1] - before[1]];
+                let others = server.map_or(0, processor) - others;
+                let all = [took.as_nanos() as u64, own.elapsed().as_nanos() as u64, others];
                 if round > 0 {
                     times.push(all.map(|time| time as f64 / 1e3 / f64::from(pairs)));
                 }
