@@ -31,7 +31,7 @@ fn rows(admission: &Admission) -> Vec<Row> {
     }
 }
 
-fn desks(clients: &[Remote], name: &str, limit: u64) -> Vec<Admission> {
+fn admissions(clients: &[Remote], name: &str, limit: u64) -> Vec<Admission> {
     clients.iter().map(|client| client.admission(name, limit).unwrap()).collect()
 }
 
@@ -41,9 +41,9 @@ contract! {
         let clients = world.clients(3);
         for (limit, applicants) in [(4, 7), (5, 2), (15, 100)] {
             let name = format!("{limit} of {applicants}");
-            let desks = desks(&clients, &name, limit);
+            let admissions = admissions(&clients, &name, limit);
             let asked: Vec<_> = (0..applicants)
-                .map(|n| desks[n % 3].admit(&format!("a{n}"), format!("row {n}")))
+                .map(|n| admissions[n % 3].admit(&format!("a{n}"), format!("row {n}")))
                 .collect();
             let mut places = BTreeMap::new();
             for (n, asked) in asked.into_iter().enumerate() {
@@ -56,14 +56,14 @@ contract! {
             let full = limit.min(applicants as u64);
             assert_eq!(places.len() as u64, full);
             assert!(places.keys().copied().eq(1..=full));
-            let rows = rows(&desks[0]);
+            let rows = rows(&admissions[0]);
             assert_eq!(rows.len(), places.len());
             for row in &rows {
                 let n = places[&row.place];
                 assert_eq!((&*row.applicant, &*row.row), (&*format!("a{n}"), format!("row {n}").as_bytes()));
             }
             assert!(rows.is_sorted_by(|a, b| a.fence < b.fence));
-            let info = info(&desks[1]);
+            let info = info(&admissions[1]);
             assert_eq!((info.limit, info.admitted, info.reserved, info.waiting), (limit, full, 0, 0));
             assert_eq!(info.closed, full == limit);
         }
@@ -71,40 +71,40 @@ contract! {
 
     fn one_row_for_each_applicant(world) {
         let clients = world.clients(3);
-        let desks = desks(&clients, "a", 50);
-        let asked: Vec<_> = (0..100).map(|n| desks[n % 3].admit("ada", n.to_string())).collect();
+        let admissions = admissions(&clients, "a", 50);
+        let asked: Vec<_> = (0..100).map(|n| admissions[n % 3].admit("ada", n.to_string())).collect();
         let answers: Vec<_> = asked.into_iter().map(|asked| asked.wait()).collect();
         assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
         for refused in answers.into_iter().filter_map(Result::err) {
             assert_eq!(refused, Refused::Duplicate { place: 1 });
         }
-        assert_eq!(rows(&desks[0]).len(), 1);
+        assert_eq!(rows(&admissions[0]).len(), 1);
         // Who is in hears of it after the close.
-        desks[1].close().wait().unwrap().unwrap();
-        assert_eq!(desks[2].admit("ada", "").wait(), Err(Refused::Duplicate { place: 1 }));
-        assert_eq!(desks[2].reserve("ada").wait().unwrap_err(), Refused::Duplicate { place: 1 });
-        assert_eq!(desks[0].admit("bob", "").wait(), Err(Refused::Closed { limit: 50 }));
-        let info = info(&desks[0]);
+        admissions[1].close().wait().unwrap().unwrap();
+        assert_eq!(admissions[2].admit("ada", "").wait(), Err(Refused::Duplicate { place: 1 }));
+        assert_eq!(admissions[2].reserve("ada").wait().unwrap_err(), Refused::Duplicate { place: 1 });
+        assert_eq!(admissions[0].admit("bob", "").wait(), Err(Refused::Closed { limit: 50 }));
+        let info = info(&admissions[0]);
         assert!((info.admitted, info.closed) == (1, true));
     }
 
     fn a_place_that_is_given_back_goes_to_the_first(world) {
         let clients = world.clients(3);
-        let desks = desks(&clients, "a", 2);
-        let ada = desks[0].reserve("ada").wait().unwrap();
-        let bob = desks[1].reserve("bob").wait().unwrap();
+        let admissions = admissions(&clients, "a", 2);
+        let ada = admissions[0].reserve("ada").wait().unwrap();
+        let bob = admissions[1].reserve("bob").wait().unwrap();
         assert_eq!((ada.place(), bob.place()), (1, 2));
         assert!(bob.fence() > ada.fence());
-        assert_eq!(desks[2].admit_within("cyd", "", Duration::ZERO).wait(), Err(Refused::Busy));
-        let other = desks[2].admit_within("ada", "", Duration::ZERO).wait();
+        assert_eq!(admissions[2].admit_within("cyd", "", Duration::ZERO).wait(), Err(Refused::Busy));
+        let other = admissions[2].admit_within("ada", "", Duration::ZERO).wait();
         assert_eq!(other, Err(Refused::Pending { place: Some(1) }));
         let mut wait = Vec::new();
         for n in 0..3 {
             let name = format!("w{n}");
-            wait.push(desks[n % 3].admit(&name, name.clone()));
-            until("it waits", || info(&desks[0]).waiting == n as u64 + 1);
+            wait.push(admissions[n % 3].admit(&name, name.clone()));
+            until("it waits", || info(&admissions[0]).waiting == n as u64 + 1);
         }
-        let again = desks[2].reserve_within("w2", Duration::ZERO).wait();
+        let again = admissions[2].reserve_within("w2", Duration::ZERO).wait();
         assert_eq!(again.unwrap_err(), Refused::Pending { place: None });
         let (first, second) = (ada.fence(), bob.fence());
         bob.cancel().wait().unwrap().unwrap();
@@ -112,7 +112,7 @@ contract! {
         let admitted = wait.next().unwrap().wait().unwrap();
         assert_eq!(admitted.place, 2);
         assert!(admitted.fence > second);
-        assert_eq!(info(&desks[0]).waiting, 2);
+        assert_eq!(info(&admissions[0]).waiting, 2);
         drop(ada);
         let admitted = wait.next().unwrap().wait().unwrap();
         assert_eq!(admitted.place, 1);
@@ -120,15 +120,15 @@ contract! {
         // No place can come back any more.
         let last = wait.next().unwrap().wait();
         assert_eq!(last, Err(Refused::Closed { limit: 2 }));
-        let order: Vec<_> = rows(&desks[2]).into_iter().map(|row| (row.applicant, row.place)).collect();
+        let order: Vec<_> = rows(&admissions[2]).into_iter().map(|row| (row.applicant, row.place)).collect();
         assert_eq!(order, [("w0".to_owned(), 2), ("w1".to_owned(), 1)]);
     }
 
     fn a_reservation_is_kept_and_confirmed(world) {
         let lease = Duration::from_millis(if world.is_sound() { 400 } else { 1500 });
-        let desk = world.client(builder().lease(lease)).admission("a", 1).unwrap();
+        let admission = world.client(builder().lease(lease)).admission("a", 1).unwrap();
         let other = world.client(builder()).admission("a", 1).unwrap();
-        let reservation = desk.reserve("ada").wait().unwrap();
+        let reservation = admission.reserve("ada").wait().unwrap();
         let late = other.admit_within("bob", "", lease * 3).wait();
         assert!(matches!(late, Err(Refused::TimedOut { .. } | Refused::Store(_))), "{late:?}");
         assert!(!reservation.is_lost());
@@ -143,93 +143,93 @@ contract! {
 
     fn a_reservation_that_is_over_is_not_confirmed(world) {
         let clients = world.clients(2);
-        let desks = desks(&clients, "a", 1);
+        let admissions = admissions(&clients, "a", 1);
         let limits = Limits::NONE.lease(Duration::from_millis(300));
-        let old = desks[0].reserve_within("ada", limits).wait().unwrap();
-        let new = desks[1].reserve("bob").wait().unwrap();
+        let old = admissions[0].reserve_within("ada", limits).wait().unwrap();
+        let new = admissions[1].reserve("bob").wait().unwrap();
         assert_eq!(new.place(), 1);
         assert!(new.fence() > old.fence());
         until("it learns of it", || old.is_lost());
         let fence = old.fence();
         assert_eq!(old.confirm("too late").wait().unwrap(), Err(Refused::Lost(fence)));
         new.confirm("in time").wait().unwrap().unwrap();
-        let rows = rows(&desks[0]);
+        let rows = rows(&admissions[0]);
         assert_eq!((rows.len(), &*rows[0].applicant), (1, "bob"));
     }
 
     fn requests_that_are_dropped_are_given_up(world) {
         let clients = world.clients(2);
-        let desks = desks(&clients, "a", 2);
+        let admissions = admissions(&clients, "a", 2);
         for round in 0..10 {
-            let held = [0, 1].map(|n| desks[n].reserve(&format!("h{round}.{n}")).wait().unwrap());
+            let held = [0, 1].map(|n| admissions[n].reserve(&format!("h{round}.{n}")).wait().unwrap());
             let asked: Vec<_> =
-                (0..4).map(|n| desks[n % 2].reserve(&format!("w{round}.{n}"))).collect();
+                (0..4).map(|n| admissions[n % 2].reserve(&format!("w{round}.{n}"))).collect();
             if round % 2 == 0 {
-                until("they wait", || info(&desks[0]).waiting > 0);
+                until("they wait", || info(&admissions[0]).waiting > 0);
             }
             drop(held);
             drop(asked);
             until("nothing remains", || {
-                let info = info(&desks[0]);
+                let info = info(&admissions[0]);
                 (info.reserved, info.waiting, info.admitted) == (0, 0, 0)
             });
         }
         // One that waits in vain goes away.
-        let held = [0, 1].map(|n| desks[n].reserve(&format!("h{n}")).wait().unwrap());
+        let held = [0, 1].map(|n| admissions[n].reserve(&format!("h{n}")).wait().unwrap());
         let (began, limit) = (Instant::now(), Duration::from_millis(300));
-        let late = desks[0].admit_within("late", "", limit).wait();
+        let late = admissions[0].admit_within("late", "", limit).wait();
         match late {
             Err(Refused::TimedOut { waited }) => assert!(waited >= limit),
             Err(Refused::Store(error)) if !world.is_sound() => assert!(error.is_transient()),
             other => panic!("{other:?}"),
         }
         assert!(began.elapsed() >= limit);
-        until("nobody waits", || info(&desks[0]).waiting == 0);
+        until("nobody waits", || info(&admissions[0]).waiting == 0);
         drop(held);
     }
 
     fn who_waits_learns_of_the_close(world) {
         let clients = world.clients(3);
-        let desks = desks(&clients, "a", 1);
-        let held = desks[0].reserve("ada").wait().unwrap();
-        let waits: Vec<_> = (0..6).map(|n| desks[n % 3].admit(&format!("w{n}"), "")).collect();
-        until("they wait", || info(&desks[0]).waiting == 6);
-        desks[1].close().wait().unwrap().unwrap();
+        let admissions = admissions(&clients, "a", 1);
+        let held = admissions[0].reserve("ada").wait().unwrap();
+        let waits: Vec<_> = (0..6).map(|n| admissions[n % 3].admit(&format!("w{n}"), "")).collect();
+        until("they wait", || info(&admissions[0]).waiting == 6);
+        admissions[1].close().wait().unwrap().unwrap();
         for asked in waits {
             assert_eq!(asked.wait(), Err(Refused::Closed { limit: 1 }));
         }
-        assert_eq!(desks[2].reserve("bob").wait().unwrap_err(), Refused::Closed { limit: 1 });
+        assert_eq!(admissions[2].reserve("bob").wait().unwrap_err(), Refused::Closed { limit: 1 });
         // But who has a place keeps it.
         held.confirm("").wait().unwrap().unwrap();
-        assert_eq!(info(&desks[2]).admitted, 1);
+        assert_eq!(info(&admissions[2]).admitted, 1);
     }
 
     /// Reservations that are confirmed, dropped and left to their leases, on all clients at once.
     fn all_places_are_taken_in_the_end(world) {
         let clients = world.clients(3);
-        let desks = desks(&clients, "a", 10);
+        let admissions = admissions(&clients, "a", 10);
         let told = thread::scope(|scope| {
             let threads: Vec<_> = (0..6)
                 .map(|thread| {
-                    let desk = &desks[thread % 3];
+                    let admission = &admissions[thread % 3];
                     scope.spawn(move || {
                         let mut told = Vec::new();
                         for n in 0..8 {
                             let name = format!("{thread}.{n}");
                             let answer = match n % 4 {
-                                0 => desk.admit(&name, name.clone()).wait(),
+                                0 => admission.admit(&name, name.clone()).wait(),
                                 1 => {
                                     let limits = Limits::NONE.lease(Duration::from_millis(50));
                                     // Left to its lease: it may be late.
-                                    desk.reserve_within(&name, limits).wait().and_then(|held| {
+                                    admission.reserve_within(&name, limits).wait().and_then(|held| {
                                         held.confirm(name.clone()).wait().unwrap()
                                     })
                                 }
-                                2 => match desk.reserve(&name).wait() {
+                                2 => match admission.reserve(&name).wait() {
                                     Ok(held) => Err(Refused::Lost(held.fence())),
                                     Err(refused) => Err(refused),
                                 },
-                                _ => desk.reserve(&name).wait().and_then(|held| {
+                                _ => admission.reserve(&name).wait().and_then(|held| {
                                     held.confirm(name.clone()).wait().unwrap()
                                 }),
                             };
@@ -246,7 +246,7 @@ contract! {
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<BTreeSet<_>>()
         });
         let rows: BTreeSet<_> =
-            rows(&desks[0]).into_iter().map(|row| (row.place, row.applicant)).collect();
+            rows(&admissions[0]).into_iter().map(|row| (row.place, row.applicant)).collect();
         assert_eq!(rows, told);
         assert!(rows.iter().map(|(place, _)| *place).eq(1..=10), "{rows:?}");
     }
@@ -260,35 +260,35 @@ contract! {
         let long = "x".repeat(2000);
         let too_long = NameError::TooLong { bytes: 2000 };
         assert_eq!(client.admission(&long, 1).unwrap_err(), AdmissionError::Name(too_long));
-        let desk = client.admission("a {} %\u{7}", 1_000_000_000).unwrap();
-        assert_eq!(desk.admit("", "").wait(), Err(Refused::Applicant(NameError::Empty)));
-        assert_eq!(desk.reserve(&long).wait().unwrap_err(), Refused::Applicant(too_long));
-        let leased = desk.admit_within("ada", "", Limits::NONE.lease(Duration::from_secs(1)));
+        let admission = client.admission("a {} %\u{7}", 1_000_000_000).unwrap();
+        assert_eq!(admission.admit("", "").wait(), Err(Refused::Applicant(NameError::Empty)));
+        assert_eq!(admission.reserve(&long).wait().unwrap_err(), Refused::Applicant(too_long));
+        let leased = admission.admit_within("ada", "", Limits::NONE.lease(Duration::from_secs(1)));
         assert_eq!(leased.wait(), Err(Refused::HasLease));
-        let short = desk.reserve_within("ada", Limits::NONE.lease(Duration::from_millis(9)));
+        let short = admission.reserve_within("ada", Limits::NONE.lease(Duration::from_millis(9)));
         assert_eq!(short.wait().unwrap_err(), Refused::LeaseTooShort);
         let huge = vec![0; 65_537];
         let too_huge = Err(Refused::RowTooLong { bytes: 65_537 });
-        assert_eq!(desk.admit("ada", huge.clone()).wait(), too_huge);
-        let held = desk.reserve_within("ada", Limits::wait(Duration::MAX).lease(Duration::MAX));
+        assert_eq!(admission.admit("ada", huge.clone()).wait(), too_huge);
+        let held = admission.reserve_within("ada", Limits::wait(Duration::MAX).lease(Duration::MAX));
         let held = held.wait().unwrap();
         assert!(held.remaining() > Duration::from_secs(1 << 30));
         assert_eq!(held.confirm(huge.clone()).wait().unwrap(), too_huge);
-        until("it is given back", || info(&desk).reserved == 0);
+        until("it is given back", || info(&admission).reserved == 0);
         // Any bytes are a row, and any text is an applicant.
         let odd = "o'd {}:q \r\n\u{0} r 1 2 3";
-        desk.admit(odd, &huge[1..]).wait().unwrap();
-        let row = rows(&desk).remove(0);
+        admission.admit(odd, &huge[1..]).wait().unwrap();
+        let row = rows(&admission).remove(0);
         assert_eq!((&*row.applicant, row.row.len()), (odd, 65_536));
-        assert_eq!(desk.rows(0, 0).wait().unwrap().unwrap(), []);
-        assert_eq!(desk.rows(u64::MAX, u32::MAX).wait().unwrap().unwrap(), []);
+        assert_eq!(admission.rows(0, 0).wait().unwrap().unwrap(), []);
+        assert_eq!(admission.rows(u64::MAX, u32::MAX).wait().unwrap().unwrap(), []);
         let other = world.client(builder()).admission("a {} %\u{7}", 7).unwrap();
         let differs = Refused::OtherLimit { limit: 1_000_000_000 };
         assert_eq!(other.admit("bob", "").wait().unwrap_err(), differs);
         assert_eq!(other.reserve("bob").wait().unwrap_err(), differs);
         assert_eq!(other.info().wait().unwrap().unwrap_err(), differs);
         assert_eq!(other.close().wait().unwrap().unwrap_err(), differs);
-        assert!(!info(&desk).closed);
+        assert!(!info(&admission).closed);
     }
 }
 
@@ -298,10 +298,10 @@ fn a_server_that_is_gone_is_told() {
     let mut server = Server::start();
     let short = || builder().place(Duration::from_millis(200));
     let client = || short().give_up_after(Duration::from_millis(300)).connect(&server.url());
-    let desks = desks(&[client().unwrap(), client().unwrap()], "a", 1);
-    let held = desks[0].reserve("ada").wait().unwrap();
-    let waits = desks[1].admit("bob", "");
-    until("it waits", || info(&desks[0]).waiting == 1);
+    let admissions = admissions(&[client().unwrap(), client().unwrap()], "a", 1);
+    let held = admissions[0].reserve("ada").wait().unwrap();
+    let waits = admissions[1].admit("bob", "");
+    until("it waits", || info(&admissions[0]).waiting == 1);
     server.kill();
     let told = waits.wait();
     assert!(matches!(told, Err(Refused::Store(_))), "{told:?}");
@@ -314,10 +314,10 @@ fn a_server_that_is_gone_is_told() {
 fn memory_is_full() {
     let server = Server::with(&["--save", "", "--maxmemory-policy", "noeviction"]);
     let client = builder().lease(Duration::from_millis(400)).connect(&server.url()).unwrap();
-    let desk = client.admission("a", 5).unwrap();
-    let held = desk.reserve("ada").wait().unwrap();
+    let admission = client.admission("a", 5).unwrap();
+    let held = admission.reserve("ada").wait().unwrap();
     server.ask("CONFIG SET maxmemory 1");
-    let refused = desk.admit("bob", "").wait();
+    let refused = admission.admit("bob", "").wait();
     match refused {
         Err(Refused::Store(StoreError::Refused { refusal, .. })) => {
             assert_eq!(refusal, Refusal::Full);
@@ -328,7 +328,7 @@ fn memory_is_full() {
     until("it was kept", || began.elapsed() > Duration::from_millis(900));
     assert!(!held.is_lost());
     held.confirm("").wait().unwrap().unwrap();
-    assert_eq!(rows(&desk).len(), 1);
+    assert_eq!(rows(&admission).len(), 1);
 }
 
 /// A server that writes each step down has every row that was answered.
@@ -336,16 +336,16 @@ fn memory_is_full() {
 fn rows_outlive_the_power_failure() {
     let always = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
     let mut server = Server::with(&always);
-    let desk = builder().connect(&server.url()).unwrap().admission("a", 3).unwrap();
-    let admitted = desk.admit("ada", "1").wait().unwrap();
-    let reserved = desk.reserve("bob").wait().unwrap();
+    let admission = builder().connect(&server.url()).unwrap().admission("a", 3).unwrap();
+    let admitted = admission.admit("ada", "1").wait().unwrap();
+    let reserved = admission.reserve("bob").wait().unwrap();
     server.kill();
     server.run();
-    assert_eq!(desk.admit("ada", "").wait(), Err(Refused::Duplicate { place: 1 }));
+    assert_eq!(admission.admit("ada", "").wait(), Err(Refused::Duplicate { place: 1 }));
     let confirmed = reserved.confirm("2").wait().unwrap().unwrap();
-    let next = desk.admit("cyd", "3").wait().unwrap();
+    let next = admission.admit("cyd", "3").wait().unwrap();
     assert!(admitted.fence < confirmed.fence && confirmed.fence < next.fence);
-    let rows: Vec<_> = rows(&desk).into_iter().map(|row| (row.place, row.row)).collect();
+    let rows: Vec<_> = rows(&admission).into_iter().map(|row| (row.place, row.row)).collect();
     assert_eq!(rows, [(1, b"1".to_vec()), (2, b"2".to_vec()), (3, b"3".to_vec())]);
 }
 
@@ -353,13 +353,13 @@ fn rows_outlive_the_power_failure() {
 #[test]
 fn fences_increase_after_the_rows_are_lost() {
     let mut server = Server::start();
-    let desk = builder().connect(&server.url()).unwrap().admission("a", 3).unwrap();
-    let before = desk.admit("ada", "").wait().unwrap();
+    let admission = builder().connect(&server.url()).unwrap().admission("a", 3).unwrap();
+    let before = admission.admit("ada", "").wait().unwrap();
     server.kill();
     server.run();
-    let after = desk.admit("ada", "").wait().unwrap();
+    let after = admission.admit("ada", "").wait().unwrap();
     assert!(after.fence > before.fence);
-    assert_eq!((after.place, rows(&desk).len()), (1, 1));
+    assert_eq!((after.place, rows(&admission).len()), (1, 1));
 }
 
 /// A store in which the first request of bob comes late, and cancelling takes its time.
@@ -403,10 +403,10 @@ impl Store for Late {
 fn who_is_refused_is_not_in() {
     let store = MemoryStore::new();
     let late = Late { store: store.clone(), copy: Arc::default() };
-    let desk = builder().over(late.clone()).unwrap().admission("a", 1).unwrap();
+    let admission = builder().over(late.clone()).unwrap().admission("a", 1).unwrap();
     let other = builder().over(store.clone()).unwrap().admission("a", 1).unwrap();
     let held = other.reserve("ada").wait().unwrap();
-    assert_eq!(desk.admit_within("bob", "", Duration::ZERO).wait(), Err(Refused::Busy));
+    assert_eq!(admission.admit_within("bob", "", Duration::ZERO).wait(), Err(Refused::Busy));
     held.cancel().wait().unwrap().unwrap();
     let copy = late.copy.lock().unwrap().take().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -24,9 +24,9 @@ use std::time::Duration;
 use admission_record::AdmissionRecord;
 use step::{AdmissionAct, AdmissionAnswer, AdmissionRow, AdmissionStep, Claim, Standing, Token};
 
-/// Times are short: a lease is two ticks of the clock, a seat one.
+/// Times are short: a lease is two ticks of the clock, a place in the queue one.
 const LEASE: u64 = 2;
-const SEAT: u64 = 1;
+const PLACE: u64 = 1;
 const LAST: u64 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -176,7 +176,7 @@ impl World {
                     claim = self::claim(10 * (client + 1) + usize::from(*asked), applicant);
                     claim.applicant += &asked.to_string();
                 }
-                let alive = Some(ticks(SEAT));
+                let alive = Some(ticks(PLACE));
                 match reserves {
                     true => self.ask(AdmissionAct::Reserve { claim, lease: ticks(LEASE), alive }),
                     false if fault == Fault::CountsApart => {
@@ -191,7 +191,7 @@ impl World {
                 }
             }
             Message::Keep { fence } => {
-                let (lease, alive) = (ticks(LEASE), ticks(SEAT));
+                let (lease, alive) = (ticks(LEASE), ticks(PLACE));
                 let fence = if fault == Fault::KeepsAnyFence { 0 } else { fence };
                 self.ask(AdmissionAct::Keep { claims: vec![(claim, fence)], lease, alive })
             }
@@ -425,7 +425,7 @@ impl World {
             let decided = (0..20).any(|_| {
                 // Looks come twice a tick: the seat is kept.
                 let answer = world.does(fault, roles, client, Message::Take);
-                world.now += SEAT;
+                world.now += PLACE;
                 !matches!(
                     answer,
                     Ok(AdmissionAnswer::Queued { .. } | AdmissionAnswer::Pending { .. })
