@@ -152,8 +152,8 @@ impl Admission {
             Ok(()) if wanted.lease.is_some() => Acquire::over(Err(Refused::HasLease)),
             Ok(()) => {
                 let application = Application::take(&self.client, &self.admission, applicant);
-                let handles = self.client.handles.clone();
-                Acquire::there(&self.client.home, handles, |_, _| (), async move {
+                let (home, handles) = (&self.client.home, &self.client.handles);
+                Acquire::there(home, handles, |_, _| (), async move {
                     ask(&application, Want::Row(row), wanted).await
                 })
             }
@@ -196,8 +196,8 @@ impl Admission {
                 let handed = |reservation: &mut Reservation, handles: &Handles| {
                     reservation.handles = Some(handles.clone());
                 };
-                let handles = self.client.handles.clone();
-                Acquire::there(&self.client.home, handles, handed, async move {
+                let (home, handles) = (&self.client.home, &self.client.handles);
+                Acquire::there(home, handles, handed, async move {
                     let lease = wanted.lease;
                     let Admitted { place, fence } =
                         ask(&application, Want::Place(lease), wanted).await?;

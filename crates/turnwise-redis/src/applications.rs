@@ -7,7 +7,6 @@
 //!   by the store before the answer is given.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::client::Client;
 use crate::error::StoreError;
+use crate::sent::Sent;
 use crate::step::{
     AdmissionAct, AdmissionAnswer, AdmissionStep, Answer, Claim, Notice, Op, Standing, Step, Token,
 };
@@ -26,12 +26,7 @@ pub(crate) struct Application {
     pub(crate) client: Arc<Client>,
     admission: AdmissionKey,
     pub(crate) claim: Claim,
-    /// The store knows the token, perhaps.
-    sent: AtomicBool,
-    /// Requests of it may be on their way although answers have come.
-    late: AtomicBool,
-    /// How many have no answer yet. One whose asker is gone has none for ever.
-    asked: AtomicUsize,
+    sent: Sent,
     /// It changes when there may be news.
     news: watch::Sender<()>,
     phase: Mutex<Phase>,
@@ -111,9 +106,7 @@ impl Application {
             client: client.clone(),
             admission: admission.clone(),
             claim,
-            sent: AtomicBool::new(false),
-            late: AtomicBool::new(false),
-            asked: AtomicUsize::new(0),
+            sent: Sent::default(),
             news: watch::Sender::new(()),
             phase: Mutex::new(Phase::Plain),
         });
@@ -128,25 +121,19 @@ impl Application {
         act: AdmissionAct,
         until: Instant,
     ) -> Result<AdmissionAnswer, StoreError> {
-        self.sent.store(true, Relaxed);
-        // Until its answer has come.
-        self.asked.fetch_add(1, Relaxed);
-        let (answer, late) = self.client.call_admission(&self.admission.op(act), until).await;
-        self.late.fetch_or(late, Relaxed);
-        self.asked.fetch_sub(1, Relaxed);
-        answer
+        self.sent.by(self.client.call_admission(&self.admission.op(act), until)).await
     }
 
     /// What gives it up, and whether requests of it may be on their way.
     pub(crate) fn cancel(&self) -> (AdmissionAct, bool) {
-        let late = self.late.load(Relaxed) || self.asked.load(Relaxed) > 0;
+        let late = self.sent.is_late();
         (AdmissionAct::Cancel { claim: self.claim.clone(), late }, late)
     }
 
     /// There is nothing to say to the store any more.
     pub(crate) fn is_over(&self) {
         *self.phase() = Phase::Plain;
-        self.sent.store(false, Relaxed);
+        self.sent.ends();
     }
 
     pub(crate) fn news(&self) -> watch::Receiver<()> {
@@ -214,7 +201,7 @@ impl Application {
 impl Drop for Application {
     fn drop(&mut self) {
         self.client.applications().all.remove(&self.claim.token);
-        if self.sent.swap(false, Relaxed) {
+        if self.sent.ends() {
             let (client, op) = (self.client.clone(), self.admission.op(self.cancel().0));
             self.client.spawn(async move {
                 // If the store does not hear it, the queue entry or the lease runs out by itself.

@@ -3,19 +3,21 @@
 //! - A1: the first attempt is made by its caller: in the caller's runtime, or, for a thread that
 //!   waits, in one that the client keeps. So no other thread is woken for an answer that comes at
 //!   once.
-//! - A2: what has to wait longer, or to try again, goes on on the client's thread, where notices
-//!   are. It moves whole, and once.
+//! - A2: what has to wait longer, or to try again, moves to the client's thread, where notices are.
+//!   It moves whole, and once.
 //! - A3: what its caller does not poll moves, too: what was never polled, or not since it was
 //!   woken, or not before its place in a queue has to be kept. The client's thread looks for such a
 //!   few times a second, while there are attempts. So all that is asked for is sent, places are
 //!   kept, and holds are renewed, whether anybody polls or not.
+//! - A4: callers' wakers, and stores, may panic, and may block where a caller polls. The client's
+//!   thread waits for no caller, and goes on if a waker panics.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -27,31 +29,64 @@ use turnwise::{AskError, Limit, Reply, WaitError, blocking, promise};
 use crate::business::{Business, Handles};
 use crate::error::{LockError, ReleaseError};
 
-/// Who polls what is asked.
-#[derive(Default)]
+/// Who polls what is asked, as that knows it.
+#[derive(Clone)]
 pub(crate) struct Caller {
-    has_moved: Arc<AtomicBool>,
+    signal: Arc<Signal>,
+}
+
+/// What an attempt and its future share. Wakes the caller that polled last.
+struct Signal {
+    waker: Mutex<Waker>,
+    /// Its caller has not polled since it was woken, or never.
+    is_due: AtomicBool,
+    /// It is the client's thread's.
+    has_moved: AtomicBool,
 }
 
 impl Caller {
+    fn new(has_moved: bool) -> Self {
+        let waker = Mutex::new(Waker::noop().clone());
+        let (is_due, has_moved) = (AtomicBool::new(true), AtomicBool::new(has_moved));
+        Caller { signal: Arc::new(Signal { waker, is_due, has_moved }) }
+    }
+
     /// It is the client's thread already.
     pub(crate) fn there() -> Self {
-        Caller { has_moved: Arc::new(AtomicBool::new(true)) }
+        Caller::new(true)
     }
 
     /// Is it the caller's yet?
     pub(crate) fn is_here(&self) -> bool {
-        !self.has_moved.load(Relaxed)
+        !self.signal.has_moved.load(Relaxed)
     }
 
-    /// Goes on on the client's thread.
+    /// Moves to the client's thread, unless it is there.
     pub(crate) async fn moves(&self) {
-        let mut moves = !self.has_moved.swap(true, Relaxed);
+        let mut moves = !self.signal.has_moved.swap(true, Relaxed);
         poll_fn(|_| match std::mem::take(&mut moves) {
             true => Poll::Pending,
             false => Poll::Ready(()),
         })
         .await;
+    }
+}
+
+impl Signal {
+    fn waker(&self) -> MutexGuard<'_, Waker> {
+        self.waker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.is_due.store(true, Relaxed);
+        let waker = self.waker().clone();
+        waker.wake();
     }
 }
 
@@ -69,48 +104,24 @@ enum State<T, E> {
 
 struct Here<T, E> {
     asking: Asking<T, E>,
-    has_moved: Arc<AtomicBool>,
-    signal: Arc<Signal>,
-    /// Made of the signal.
-    waker: Waker,
+    caller: Caller,
     since: Instant,
-    /// Among those that are their callers'.
-    number: u64,
-    home: Arc<Home>,
+    listed: Listed,
 }
 
-impl<T, E> Drop for Here<T, E> {
+/// An attempt is among those that are their callers', as long as this lives.
+struct Listed {
+    home: Arc<Home>,
+    number: u64,
+}
+
+impl Drop for Listed {
     fn drop(&mut self) {
         self.home.callers().here.remove(&self.number);
     }
 }
 
-/// What wakes the caller that polled last.
-struct Signal {
-    caller: Mutex<Waker>,
-    /// It has not polled since, or never.
-    is_due: AtomicBool,
-}
-
-impl Signal {
-    fn caller(&self) -> MutexGuard<'_, Waker> {
-        self.caller.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Wake for Signal {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.is_due.store(true, Relaxed);
-        let caller = self.caller().clone();
-        caller.wake();
-    }
-}
-
-/// Where the requests of a client are worked for: by their callers, and on the client's thread.
+/// What the attempts of a client need: its thread, and runtimes for threads that wait.
 pub(crate) struct Home {
     io: Handle,
     business: Arc<Business>,
@@ -157,23 +168,18 @@ impl Home {
 
 /// What the client's thread may take from its caller.
 trait Adopted: Send + Sync {
-    /// Takes it, if it is due, or as old as that.
-    fn moves(&self, old: Duration);
+    /// Takes it, if it is due, or older than that. Who waited for it is to be woken.
+    fn moves(&self, old: Duration) -> Option<Waker>;
 }
 
 impl<T: Send + 'static, E: Send + 'static> Adopted for Mutex<State<T, E>> {
-    fn moves(&self, old: Duration) {
-        let mut state = self.lock().unwrap_or_else(PoisonError::into_inner);
-        let waker = match &*state {
-            State::Here(here) if here.signal.is_due.load(Relaxed) || here.since.elapsed() > old => {
-                here.waker.clone()
-            }
-            _ => return,
-        };
-        state.moves();
-        drop(state);
-        // Its caller waits for the answer from now on.
-        waker.wake();
+    fn moves(&self, old: Duration) -> Option<Waker> {
+        match self.try_lock() {
+            Ok(mut state) => state.moves_if_due(old),
+            Err(TryLockError::Poisoned(error)) => error.into_inner().moves_if_due(old),
+            // Its caller polls it.
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 
@@ -183,18 +189,19 @@ async fn look(home: Weak<Home>, pause: Duration) {
     loop {
         sleep(pause).await;
         let Some(home) = home.upgrade() else { return };
-        let borrows = home.business.under_way();
         let mut callers = home.callers();
         // What has been there for longer than a pause.
         let late = callers.here.range(..looked).filter_map(|(_, late)| late.upgrade());
         let late: Vec<_> = late.collect();
-        let quiet = callers.here.is_empty() && callers.next == looked;
-        callers.looks = !quiet;
+        callers.looks = !callers.here.is_empty() || callers.next != looked;
         looked = callers.next;
+        let goes_on = callers.looks;
         drop(callers);
-        late.iter().for_each(|late| late.moves(home.old));
-        drop((late, home, borrows));
-        if quiet {
+        for waker in late.iter().filter_map(|late| late.moves(home.old)) {
+            // It may panic, in a task of its own.
+            home.io.spawn(async move { waker.wake() });
+        }
+        if !goes_on {
             return;
         }
     }
@@ -209,12 +216,13 @@ impl<T: Send + 'static, E: Send + 'static> State<T, E> {
 
     /// Polls what is its caller's, in the caller's runtime. False: it is not, or no more.
     fn poll_here(&mut self, cx: &mut Context<'_>) -> bool {
-        let State::Here(here) = self else { return false };
-        here.signal.caller().clone_from(cx.waker());
-        here.signal.is_due.store(false, Relaxed);
-        match here.asking.as_mut().poll(&mut Context::from_waker(&here.waker)) {
+        let State::Here(Here { asking, caller, .. }) = self else { return false };
+        caller.signal.waker().clone_from(cx.waker());
+        caller.signal.is_due.store(false, Relaxed);
+        let waker = Waker::from(caller.signal.clone());
+        match asking.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(answer) => *self = State::Answered(answer),
-            Poll::Pending if here.has_moved.load(Relaxed) => self.moves(),
+            Poll::Pending if !caller.is_here() => self.moves(),
             Poll::Pending => return true,
         }
         false
@@ -222,13 +230,23 @@ impl<T: Send + 'static, E: Send + 'static> State<T, E> {
 
     fn moves(&mut self) {
         *self = match std::mem::replace(self, State::Over) {
-            State::Here(mut here) => {
-                here.has_moved.store(true, Relaxed);
-                let nothing = Box::pin(std::future::pending());
-                State::there(&here.home, std::mem::replace(&mut here.asking, nothing))
+            State::Here(Here { asking, caller, listed, .. }) => {
+                caller.signal.has_moved.store(true, Relaxed);
+                State::there(&listed.home, asking)
             }
             state => state,
         };
+    }
+
+    /// Who waited for it waits for the client's thread from now on.
+    fn moves_if_due(&mut self, old: Duration) -> Option<Waker> {
+        let State::Here(Here { caller, since, .. }) = self else { return None };
+        if !caller.signal.is_due.load(Relaxed) && since.elapsed() <= old {
+            return None;
+        }
+        let waker = Waker::from(caller.signal.clone());
+        self.moves();
+        Some(waker)
     }
 }
 
@@ -241,26 +259,22 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
     where
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
-        let caller = Caller::default();
-        let has_moved = caller.has_moved.clone();
-        let asking = Box::pin(asks(caller));
-        let caller = Mutex::new(Waker::noop().clone());
-        let signal = Arc::new(Signal { caller, is_due: AtomicBool::new(true) });
-        let (waker, since) = (Waker::from(signal.clone()), Instant::now());
-        let attempt = Attempt { state: Arc::new(Mutex::new(State::Over)) };
-        let state: Arc<dyn Adopted> = attempt.state.clone();
+        let caller = Caller::new(false);
+        let (asking, since) = (Box::pin(asks(caller.clone())), Instant::now());
         let mut callers = home.callers();
+        let listed = Listed { home: home.clone(), number: callers.next };
+        let here = Here { asking, caller, since, listed };
+        let state = Arc::new(Mutex::new(State::Here(here)));
+        let adopted: Arc<dyn Adopted> = state.clone();
         let number = callers.next;
         callers.next += 1;
-        callers.here.insert(number, Arc::downgrade(&state));
+        callers.here.insert(number, Arc::downgrade(&adopted));
         let looks = std::mem::replace(&mut callers.looks, true);
         drop(callers);
-        let here = Here { asking, has_moved, signal, waker, since, number, home: home.clone() };
-        *attempt.lock() = State::Here(here);
         if !looks {
             home.io.spawn(look(Arc::downgrade(home), home.pause));
         }
-        attempt
+        Attempt { state }
     }
 
     fn there(home: &Home, asking: impl Future<Output = Result<T, E>> + Send + 'static) -> Self {
@@ -306,15 +320,13 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
     /// Waits as long as it is the caller's.
     fn wait_here(&self, deadline: Option<Instant>) {
         let home = match &*self.lock() {
-            State::Here(here) => here.home.clone(),
+            State::Here(here) => here.listed.home.clone(),
             _ => return,
         };
-        // A thread that has a runtime may be one that drives it.
-        let threads = home.threads.as_ref().filter(|_| Handle::try_current().is_err());
-        let Some((threads, runtime)) = threads.and_then(|threads| Some((threads, threads.take()?)))
-        else {
-            return self.lock().moves();
-        };
+        // A thread that has a runtime may be one that drives it. One that ends can have none.
+        let may_have = Handle::try_current().is_err_and(|error| error.is_missing_context());
+        let threads = home.threads.as_ref().filter(|_| may_have);
+        let Some(taken) = threads.and_then(Threads::take) else { return self.lock().moves() };
         let here = poll_fn(|cx| match self.lock().poll_here(cx) {
             true => Poll::Pending,
             false => Poll::Ready(()),
@@ -329,14 +341,13 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
                 None => here.await,
             }
         };
-        blocking(|| runtime.block_on(waits));
-        threads.put(runtime);
+        blocking(|| taken.block_on(waits));
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
         let mut state = self.lock();
         if let State::Here(here) = &*state
-            && (here.home.threads.is_none() || Handle::try_current().is_err())
+            && (here.listed.home.threads.is_none() || Handle::try_current().is_err())
         {
             state.moves();
         }
@@ -356,14 +367,18 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
         })
     }
 
+    /// What is due goes on on the client's thread: its caller may not poll again.
     fn is_ready(&self) -> bool {
         let mut state = self.lock();
-        state.moves();
-        match &*state {
+        let waker = state.moves_if_due(Duration::MAX);
+        let is_ready = match &*state {
             State::There(reply, _) => reply.is_ready(),
             State::Answered(_) => true,
             _ => false,
-        }
+        };
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
+        is_ready
     }
 }
 
@@ -375,9 +390,9 @@ impl<T, E> Attempt<T, E> {
 
 /// What was asked of the store: a `Future` on any runtime, or something to [wait](Self::wait) for.
 ///
-/// The request is sent when this is polled or waited for, and a quarter of a second after the call
-/// that made it, or two, in any case. From then on it is under way, whether anybody polls this or
-/// not. Dropping it gives the request up; a lock that has come meanwhile is given back.
+/// The request is sent when this is polled or waited for, or else by the client's thread, within
+/// half a second. From then on it is under way, whether anybody polls this or not. Dropping it
+/// gives the request up; a lock that has come meanwhile is given back.
 ///
 /// In a runtime of tokio's, which must have IO and time enabled, the first attempt is made over a
 /// connection of that runtime. A thread that waits has one, too. With
@@ -420,11 +435,11 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Acquire<T, E> {
     /// It begins on the client's thread.
     pub(crate) fn there(
         home: &Home,
-        handles: Handles,
+        handles: &Handles,
         handed: fn(&mut T, &Handles),
         asking: impl Future<Output = Result<T, E>> + Send + 'static,
     ) -> Self {
-        Acquire { attempt: Attempt::there(home, asking), handed, handles: Some(handles) }
+        Acquire { attempt: Attempt::there(home, asking), handed, handles: Some(handles.clone()) }
     }
 
     pub(crate) fn over(answer: Result<T, E>) -> Self {
@@ -552,7 +567,7 @@ impl Drop for Release {
 
 impl fmt::Debug for Release {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Release").field("ready", &self.is_ready()).finish_non_exhaustive()
+        f.debug_struct("Release").finish_non_exhaustive()
     }
 }
 
@@ -572,6 +587,13 @@ struct Kept {
 /// More threads than this wait for the client's: each has a connection of its own.
 const AT_MOST: usize = 4;
 
+/// A runtime that is in use. It comes back whatever is done in it.
+struct Taken<'a> {
+    from: &'a Threads,
+    /// Until then.
+    runtime: Option<Runtime>,
+}
+
 impl Threads {
     fn kept(&self) -> MutexGuard<'_, Kept> {
         // Nothing that can panic is done under it.
@@ -579,25 +601,32 @@ impl Threads {
     }
 
     /// None: they are all in use, or the system has no more.
-    fn take(&self) -> Option<Runtime> {
+    fn take(&self) -> Option<Taken<'_>> {
         let mut kept = self.kept();
-        if let Some(runtime) = kept.idle.pop() {
-            return Some(runtime);
-        }
-        if kept.made == AT_MOST {
-            return None;
-        }
-        kept.made += 1;
-        drop(kept);
-        let made = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        if made.is_err() {
-            self.kept().made -= 1;
-        }
-        made.ok()
+        let runtime = match kept.idle.pop() {
+            Some(runtime) => runtime,
+            None if kept.made < AT_MOST => {
+                let made = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                kept.made += usize::from(made.is_ok());
+                made.ok()?
+            }
+            None => return None,
+        };
+        Some(Taken { from: self, runtime: Some(runtime) })
     }
+}
 
-    fn put(&self, runtime: Runtime) {
-        self.kept().idle.push(runtime);
+impl Taken<'_> {
+    fn block_on(&self, waits: impl Future<Output = ()>) {
+        if let Some(runtime) = &self.runtime {
+            runtime.block_on(waits);
+        }
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.from.kept().idle.extend(self.runtime.take());
     }
 }
 

@@ -17,7 +17,6 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
-
 use turnwise::{Reply, promise};
 
 use crate::actors::inbox::Inboxes;
@@ -34,9 +33,7 @@ use crate::time::after;
 /// What a client goes by.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// So long a server has for an answer.
-    pub(crate) answer: Duration,
-    /// So long a call goes on without one.
+    /// So long a call goes on without an answer.
     pub(crate) patience: Duration,
     /// How long a hold outlives its client.
     pub(crate) lease: Duration,

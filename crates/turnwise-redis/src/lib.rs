@@ -23,6 +23,7 @@ mod refused;
 mod remote;
 mod requests;
 mod scripts;
+mod sent;
 mod server;
 mod slots;
 pub mod step;

@@ -140,8 +140,8 @@ impl Locks {
                 let handed = |guards: &mut Vec<Guard>, handles: &Handles| {
                     guards.iter_mut().for_each(|guard| guard.handed(handles));
                 };
-                let handles = self.client.handles.clone();
-                Acquire::there(&self.client.home, handles, handed, acquire_all(client, all, wanted))
+                let (home, handles) = (&self.client.home, &self.client.handles);
+                Acquire::there(home, handles, handed, acquire_all(client, all, wanted))
             }
         }
     }
@@ -341,7 +341,7 @@ impl Guard {
     /// store has lost its records, unless its clock has gone back by more than the time since. What
     /// [`Fenced`](turnwise_locks::Fenced) resources compare.
     pub fn fence(&self) -> Fence {
-        self.hold().tenure.fence
+        self.hold().fence
     }
 
     /// Of the pool's places, this one: from 1 on. Of a lock, the only one.
@@ -389,7 +389,7 @@ impl Guard {
                 Release::new(&client.home, |caller| release(caller, hold, leaves, None))
             }
             Some((hold, false)) if hold.tenure.is_lost() => {
-                Release::over(Err(ReleaseError::Lost(hold.tenure.fence)))
+                Release::over(Err(ReleaseError::Lost(hold.fence)))
             }
             _ => Release::over(Ok(())),
         }
@@ -436,7 +436,7 @@ async fn release(
     leaves: Option<(Op, Tells)>,
     ends: Option<bool>,
 ) -> Result<(), ReleaseError> {
-    let (fence, was_lost) = (hold.tenure.fence, hold.tenure.is_lost());
+    let (fence, was_lost) = (hold.fence, hold.tenure.is_lost());
     let lost = || Err(ReleaseError::Lost(fence));
     let Some((mut op, _tells)) = leaves else { return lost() };
     if let (Some(quarantine), Step::Leave { token, late }) = (ends, &op.step) {

@@ -26,7 +26,6 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
-use turnwise::promise;
 use turnwise_locks::{Fence, Limits};
 
 use crate::attempt::{Acquire, Release};
@@ -213,7 +212,7 @@ impl Majority {
                     guard.handles = Some(handles.clone());
                 };
                 let asking = async move { acquire(shared, key, name, wanted).await };
-                Acquire::there(&first.home, self.handles.clone(), handed, asking)
+                Acquire::there(&first.home, &self.handles, handed, asking)
             }
         }
     }
@@ -324,10 +323,7 @@ impl MajorityBuilder {
         let node = |client| Node { client, known: Mutex::default() };
         let nodes = clients.into_iter().map(node).collect();
         let shared = Arc::new(Shared { nodes, quarantine, answer });
-        let (promise, reply) = promise();
-        let all = shared.clone();
-        shared.nodes[0].client.io.spawn(async move { promise.keep(meet(all).await) });
-        match reply.wait() {
+        match shared.nodes[0].client.reply(meet(shared.clone())).wait() {
             Ok(met) => met.map(|()| Majority { shared, handles }),
             Err(error) => Err(MajorityError::Client(ConnectError::System(error.to_string()))),
         }
@@ -416,6 +412,7 @@ async fn acquire(
 struct Held {
     request: Request,
     name: Arc<str>,
+    fence: Fence,
     tenure: Arc<Tenure>,
 }
 
@@ -432,7 +429,8 @@ impl Held {
         let held = Arc::new(Held {
             request,
             name,
-            tenure: Tenure::new(fence, valid(sent, lease), renewed),
+            fence: Fence::from_number(fence),
+            tenure: Tenure::new(valid(sent, lease), renewed),
         });
         io.spawn(keep(Arc::downgrade(&held), lease, sent));
         held
@@ -461,7 +459,7 @@ async fn keep(held: Weak<Held>, lease: Duration, sent: Moment) {
         let shared = strong.request.ask.shared.clone();
         let now = Moment::now();
         let end = after(shared.answer).min(over);
-        let (token, fence) = (strong.request.token.clone(), strong.tenure.fence.number());
+        let (token, fence) = (strong.request.token.clone(), strong.fence.number());
         let step = Step::Confirm { token, fence, lease };
         let coming = strong.request.ask.all(&step, end);
         drop(strong);
@@ -506,7 +504,7 @@ impl MajorityGuard {
     /// The hold's number: greater than that of each hold of this lock which was held before this
     /// one was asked for, whatever clocks say.
     pub fn fence(&self) -> Fence {
-        self.held().tenure.fence
+        self.held().fence
     }
 
     /// Is it lost? False: no other client holds it, if the clocks of a majority of nodes, and this
@@ -541,7 +539,7 @@ impl MajorityGuard {
 }
 
 async fn release(held: Arc<Held>) -> Result<(), ReleaseError> {
-    let (fence, was_lost) = (held.tenure.fence, held.tenure.is_lost());
+    let (fence, was_lost) = (held.fence, held.tenure.is_lost());
     let shared = held.request.ask.shared.clone();
     let coming = held.request.leave();
     // From now on nothing renews it.

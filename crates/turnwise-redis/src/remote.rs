@@ -1,4 +1,4 @@
-//! Where it begins: a client, and what is had from it.
+//! The entry: a client of a store, and what is made from it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -56,6 +56,7 @@ pub struct Remote {
 #[must_use = "a builder makes nothing until it connects"]
 pub struct RemoteBuilder {
     prefix: String,
+    answer: Duration,
     remembered: Duration,
     settings: Settings,
 }
@@ -96,8 +97,8 @@ impl Remote {
         RemoteBuilder {
             prefix: "turnwise".to_owned(),
             remembered: REMEMBERED,
+            answer: Duration::from_secs(2),
             settings: Settings {
-                answer: Duration::from_secs(2),
                 patience: Duration::from_secs(30),
                 lease: Duration::from_secs(30),
                 place: Duration::from_secs(5),
@@ -186,7 +187,7 @@ impl RemoteBuilder {
     /// So long a server has for an answer, before it is asked again over another connection: two
     /// seconds, if this is not called; ten milliseconds at least.
     pub fn answer_within(self, limit: Duration) -> Self {
-        self.with(|settings| settings.answer = limit.max(SHORTEST))
+        RemoteBuilder { answer: limit.max(SHORTEST), ..self }
     }
 
     /// So long a call without a limit goes on against a store that does not answer: thirty seconds,
@@ -269,17 +270,16 @@ impl RemoteBuilder {
     /// [`ConnectError`].
     pub fn connect(self, url: &str) -> Result<Remote, ConnectError> {
         let prefix = self.checked_prefix()?;
-        let store = RedisStore::new(url, &prefix, self.settings.answer)?.remember(self.remembered);
+        let store = RedisStore::new(url, &prefix, self.answer)?.remember(self.remembered);
         let remote = self.over(store)?;
         // The first step: is anybody there?
         let client = remote.client.clone();
-        let (promise, reply) = turnwise::promise();
         let key = client.key("client", client.id()).map_err(ConnectError::Prefix)?;
-        remote.client.io.spawn(async move {
+        let looks = remote.client.reply(async move {
             let op = Op { key, places: 1, above: 0, step: Step::Look };
-            promise.keep(client.store.call(&op).await);
+            client.store.call(&op).await
         });
-        match reply.wait() {
+        match looks.wait() {
             Ok(answer) => answer.map(|_| remote).map_err(ConnectError::Store),
             Err(error) => Err(ConnectError::System(error.to_string())),
         }
@@ -308,7 +308,7 @@ impl RemoteBuilder {
     }
 
     pub(crate) fn answer(&self) -> Duration {
-        self.settings.answer
+        self.answer
     }
 
     pub(crate) fn leased(&self) -> Duration {

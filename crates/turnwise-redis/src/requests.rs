@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
-use turnwise_locks::Owner;
+use turnwise_locks::{Fence, Owner};
 
 use crate::attempt::Caller;
 use crate::client::Client;
 use crate::error::{ReleaseError, StoreError};
+use crate::sent::Sent;
 use crate::step::{Answer, Notice, Op, Renewal, Standing, Step, Token};
-use crate::tenure::{Kept, Tenure};
+use crate::tenure::Tenure;
 use crate::time::{Moment, SHORTEST, after};
 
 /// A request, until it is given up: in the queue, or holding.
@@ -27,12 +28,7 @@ pub(crate) struct Request {
     /// How many may hold at once.
     places: u32,
     pub(crate) token: Token,
-    /// The store knows the token, perhaps.
-    sent: AtomicBool,
-    /// Requests of it may be on their way although answers have come.
-    late: AtomicBool,
-    /// How many have no answer yet. One whose asker is gone has none for ever.
-    asked: AtomicUsize,
+    sent: Sent,
     /// It changes when there may be news.
     news: watch::Sender<()>,
     /// What its askers share, once it is granted.
@@ -47,9 +43,16 @@ pub(crate) struct Requests {
     waiting: HashMap<String, Vec<Token>>,
     /// Objects of which the store is being told that something ends, and how often.
     told: HashMap<String, usize>,
-    pub(crate) holds: HashMap<Token, Kept>,
+    holds: HashMap<Token, Kept>,
     /// When they are looked at next. None: there are none.
-    pub(crate) kept_at: Option<Instant>,
+    kept_at: Option<Instant>,
+}
+
+/// A hold that the client's thread looks after.
+struct Kept {
+    tenure: Weak<Tenure>,
+    key: String,
+    place: u32,
 }
 
 /// Who has to look, or has lost.
@@ -123,9 +126,7 @@ impl Request {
             key: key.to_owned(),
             places,
             token: client.token(),
-            sent: AtomicBool::new(false),
-            late: AtomicBool::new(false),
-            asked: AtomicUsize::new(0),
+            sent: Sent::default(),
             news: watch::Sender::new(()),
             hold: Mutex::default(),
         });
@@ -155,11 +156,11 @@ impl Request {
             caller.moves().await;
         }
         let op = self.op(step);
-        let answer = self.call_by(caller, &op, until).await;
+        let answer = self.sent.by(self.client.call_by(caller, &op, until)).await;
         let (Ok(Answer::Busy { .. } | Answer::StillRunning { .. }), true) = (&answer, told) else {
             return answer;
         };
-        // Most often: what has to be tried again may come later.
+        // Most often. Of what had to be tried again it has come before.
         loop {
             let ends = self.client.told.notified();
             if !self.is_told_of() {
@@ -169,33 +170,12 @@ impl Request {
                 return answer;
             }
         }
-        self.call_by(caller, &op, until).await
-    }
-
-    async fn call_by(
-        &self,
-        caller: &Caller,
-        op: &Op,
-        until: Instant,
-    ) -> Result<Answer, StoreError> {
-        self.sent.store(true, Relaxed);
-        // Until its answer has come.
-        self.asked.fetch_add(1, Relaxed);
-        let (answer, late) = self.client.call_by(caller, op, until).await;
-        // Copies of it may be on their way.
-        self.late.fetch_or(late, Relaxed);
-        self.asked.fetch_sub(1, Relaxed);
-        answer
+        self.sent.by(self.client.call_by(caller, &op, until)).await
     }
 
     /// Is the store being told of an end in its object?
     fn is_told_of(&self) -> bool {
         self.client.requests().told.contains_key(&self.key)
-    }
-
-    /// May requests of it be on their way?
-    pub(crate) fn is_late(&self) -> bool {
-        self.late.load(Relaxed) || self.asked.load(Relaxed) > 0
     }
 
     /// A hold of it has begun, and lasts until then at least: the client keeps it.
@@ -258,9 +238,8 @@ impl Request {
 
     /// What tells the store that it is given up.
     pub(crate) fn leaving(&self) -> Option<(Op, Tells)> {
-        let step = Step::Leave { token: self.token.clone(), late: self.is_late() };
-        // Once.
-        if !self.sent.swap(false, Relaxed) {
+        let step = Step::Leave { token: self.token.clone(), late: self.sent.is_late() };
+        if !self.sent.ends() {
             return None;
         }
         *self.client.requests().told.entry(self.key.clone()).or_default() += 1;
@@ -333,6 +312,7 @@ async fn refresh(client: Weak<Client>, key: String, places: u32, mut busy: Durat
 pub(crate) struct Hold {
     pub(crate) request: Arc<Request>,
     pub(crate) name: Arc<str>,
+    pub(crate) fence: Fence,
     /// Of the object's places, this one.
     pub(crate) place: u32,
     pub(crate) tenure: Arc<Tenure>,
@@ -350,9 +330,10 @@ impl Hold {
         lease: Duration,
         renewed: bool,
     ) -> Arc<Hold> {
+        let fence = Fence::from_number(fence);
         let mut slot = request.hold.lock().unwrap_or_else(PoisonError::into_inner);
         let old = slot.upgrade();
-        if let Some(hold) = old.as_ref().filter(|hold| hold.tenure.fence.number() == fence) {
+        if let Some(hold) = old.as_ref().filter(|hold| hold.fence == fence) {
             hold.guards.fetch_add(1, Relaxed);
             if renewed {
                 hold.tenure.renews_for_another();
@@ -364,8 +345,9 @@ impl Hold {
         let hold = Arc::new(Hold {
             request: request.clone(),
             name,
+            fence,
             place,
-            tenure: Tenure::new(fence, until, renewed),
+            tenure: Tenure::new(until, renewed),
             guards: AtomicUsize::new(1),
         });
         *slot = Arc::downgrade(&hold);
@@ -395,7 +377,7 @@ impl Hold {
             }
             Ok(_) => {
                 self.tenure.lose();
-                Err(ReleaseError::Lost(self.tenure.fence))
+                Err(ReleaseError::Lost(self.fence))
             }
             Err(error) => Err(ReleaseError::Store(error)),
         }

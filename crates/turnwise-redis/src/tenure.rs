@@ -3,19 +3,17 @@
 use std::fmt;
 use std::future::{Future, pending};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use turnwise_locks::Fence;
 
 use crate::time::Moment;
 
 /// What the guards of a hold, and the client's thread, know of it. It does not keep the hold.
 pub(crate) struct Tenure {
-    pub(crate) fence: Fence,
     /// Until when, by this machine's clock: from before the request was sent that it comes from.
     until: watch::Sender<Moment>,
     lost: AtomicBool,
@@ -24,9 +22,8 @@ pub(crate) struct Tenure {
 }
 
 impl Tenure {
-    pub(crate) fn new(fence: u64, until: Moment, renewed: bool) -> Arc<Tenure> {
+    pub(crate) fn new(until: Moment, renewed: bool) -> Arc<Tenure> {
         Arc::new(Tenure {
-            fence: Fence::from_number(fence),
             until: watch::Sender::new(until),
             lost: AtomicBool::new(false),
             renewers: AtomicUsize::new(usize::from(renewed)),
@@ -124,13 +121,6 @@ impl fmt::Debug for Lost {
     }
 }
 
-/// A hold that the client's thread looks after.
-pub(crate) struct Kept {
-    pub(crate) tenure: Weak<Tenure>,
-    pub(crate) key: String,
-    pub(crate) place: u32,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,7 +129,7 @@ mod tests {
     #[test]
     fn tenures_are_over_when_the_machine_has_been_suspended() {
         let hour = Duration::from_secs(3600);
-        let tenure = Tenure::new(1, Moment::now().and(hour), true);
+        let tenure = Tenure::new(Moment::now().and(hour), true);
         assert!(!tenure.is_lost());
         SUSPENDED.set(hour * 2);
         assert!(tenure.is_lost() && tenure.remaining().is_zero());

@@ -2,16 +2,19 @@
 
 mod support;
 
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::task::{Context, Poll, Waker};
-use std::thread;
+use std::sync::{Arc, Barrier, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use support::{Server, until};
 use tokio::runtime::{Builder, Runtime};
-use turnwise_redis::{LockError, Remote};
+use turnwise_redis::step::{Op, Step};
+use turnwise_redis::{Called, LockError, Locks, MemoryStore, NoticeSink, Remote, Store};
 
 const SHORT: Duration = Duration::from_millis(60);
 
@@ -21,8 +24,7 @@ fn runtime() -> Runtime {
 
 /// Both kinds of stores.
 fn remotes(server: &Server) -> [Remote; 2] {
-    let over = Remote::builder().over(turnwise_redis::MemoryStore::new()).unwrap();
-    [over, Remote::connect(&server.url()).unwrap()]
+    [Remote::in_memory(), Remote::connect(&server.url()).unwrap()]
 }
 
 #[test]
@@ -171,13 +173,13 @@ fn a_thread_may_wait_inside_of_its_own_runtime() {
 /// The simplest executor.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(thread::Thread);
-    impl std::task::Wake for Unpark {
-        fn wake(self: std::sync::Arc<Self>) {
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
             self.0.unpark();
         }
     }
     let mut future = pin!(future);
-    let waker = Waker::from(std::sync::Arc::new(Unpark(thread::current())));
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
     loop {
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(value) => return value,
@@ -254,4 +256,95 @@ fn one_connection_does_for_all() {
     let clients = server.all("CLIENT LIST\r\nQUIT", 20);
     let others = clients.iter().filter(|line| line.contains("cmd=eval") || line.contains("resp=3"));
     assert_eq!(others.count(), 1, "{clients:?}");
+}
+
+/// Calls of one thread are noted, and panic if they are to.
+#[derive(Debug)]
+struct Watched {
+    store: MemoryStore,
+    panics: AtomicUsize,
+    called: Mutex<Vec<ThreadId>>,
+}
+
+impl Store for Watched {
+    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
+        if matches!(op.step, Step::Acquire { .. }) {
+            self.called.lock().unwrap().push(thread::current().id());
+            let panics = self.panics.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+            assert!(panics.is_err(), "as it is to");
+        }
+        self.store.call(op)
+    }
+
+    fn listen(&self, client: &str, sink: NoticeSink) {
+        self.store.listen(client, sink);
+    }
+
+    fn forget(&self, client: &str) {
+        self.store.forget(client);
+    }
+}
+
+#[test]
+fn a_store_that_panics_takes_no_runtime_away() {
+    let panics = AtomicUsize::new(9);
+    let called = Mutex::default();
+    let store = Arc::new(Watched { store: MemoryStore::new(), panics, called });
+    let locks = Remote::builder().over(store.clone()).unwrap().locks();
+    for number in 0..9 {
+        catch_unwind(AssertUnwindSafe(|| locks.lock(&format!("a{number}")).wait())).unwrap_err();
+    }
+    locks.lock("b").wait().unwrap().release().wait().unwrap();
+    let called = store.called.lock().unwrap();
+    assert!(called.len() == 10 && called.iter().all(|it| *it == thread::current().id()));
+}
+
+/// Panics if it is woken.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_harms_nobody_else() {
+    let server = Server::start();
+    let remote = Remote::builder().place(SHORT).connect(&server.url()).unwrap();
+    let locks = remote.locks();
+    let held = locks.lock("a").wait().unwrap();
+    let runtime = runtime();
+    let mut asked = locks.lock("a");
+    // Begun, and neither driven nor polled any more: it is taken from its caller.
+    runtime.block_on(async {
+        let waker = Waker::from(Arc::new(Panics));
+        assert!(pin!(&mut asked).poll(&mut Context::from_waker(&waker)).is_pending());
+    });
+    until("it waits", || locks.info("a").wait().unwrap().unwrap().waiting == 1);
+    let other = locks.lock("b");
+    until("it is sent", || locks.info("b").wait().unwrap().unwrap().holder.is_some());
+    drop((held, asked, other));
+}
+
+#[test]
+fn a_thread_that_ends_may_wait() {
+    struct AtTheEnd(Locks);
+    impl Drop for AtTheEnd {
+        fn drop(&mut self) {
+            self.0.lock("a").wait().unwrap().release().wait().unwrap();
+        }
+    }
+    thread_local!(static LAST: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) });
+    let server = Server::start();
+    for remote in remotes(&server) {
+        let locks = remote.locks();
+        let ends = thread::spawn(move || {
+            LAST.set(Some(AtTheEnd(locks.clone())));
+            // What belongs to the thread in here is gone before that is.
+            locks.lock("a").wait().unwrap().release().wait().unwrap();
+        });
+        ends.join().unwrap();
+        assert_eq!(remote.locks().info("a").wait().unwrap().unwrap().holder, None);
+    }
 }

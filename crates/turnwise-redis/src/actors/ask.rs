@@ -16,7 +16,7 @@ use turnwise::{Reply, promise};
 use super::Actors;
 use super::drain::{self, Held, Until};
 use super::error::MessageError;
-use super::inbox::{Inbox, Tenure};
+use super::inbox::{Inbox, MailboxHold};
 use super::kind::{Drains, Kind};
 use crate::client::Client;
 use crate::name;
@@ -303,7 +303,7 @@ where
         Ok(MailboxAnswer::Handed(hand)) => {
             kind.was_free(true);
             let lease = kind.settings.lease;
-            let tenure = Tenure::begin(client, shard, actor, token, lease, sent);
+            let tenure = MailboxHold::begin(client, shard, actor, token, lease, sent);
             let held = Held::new(client, shard, tenure, hand, false);
             drop(kind.drain(held, Until::empty()));
             Ok(None)

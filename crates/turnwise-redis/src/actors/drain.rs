@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use turnwise::{Actor, Reply, promise};
 
 use super::error::MessageError;
-use super::inbox::{Shard, Tenure};
+use super::inbox::{MailboxHold, Shard};
 use super::kind::{Kind, NotDone};
 use crate::business::UnderWay;
 use crate::client::Client;
@@ -143,7 +143,7 @@ pub struct Drained {
 pub(super) struct Held {
     client: Arc<Client>,
     shard: Shard,
-    tenure: Arc<Tenure>,
+    tenure: Arc<MailboxHold>,
     hand: Hand,
     /// The number of the hold, and that of its next step.
     fence: u64,
@@ -162,7 +162,7 @@ impl Held {
     pub(super) fn new(
         client: &Arc<Client>,
         shard: &Shard,
-        tenure: Arc<Tenure>,
+        tenure: Arc<MailboxHold>,
         hand: Hand,
         late: bool,
     ) -> Self {
@@ -185,13 +185,9 @@ impl Held {
 
     /// A step, on the client's thread.
     async fn step(&self, act: MailboxAct) -> Result<MailboxAnswer, MessageError> {
-        let (promise, reply) = promise();
         let (client, shard) = (self.client.clone(), self.shard.clone());
-        self.client.spawn(async move {
-            let patience = client.patience();
-            promise.keep(shard.step(&client, act, patience).await.0);
-        });
-        reply.await?
+        let step = async move { shard.step(&client, act, client.patience()).await.0 };
+        self.client.reply(step).await?
     }
 
     async fn advance(
@@ -267,7 +263,7 @@ pub(super) async fn claim<S>(
     let act = MailboxAct::Claim { actor: actor.to_owned(), claim };
     match shard.step(client, act, client.patience()).await {
         (Ok(MailboxAnswer::Handed(hand)), late) => {
-            let tenure = Tenure::begin(client, shard, actor, token, lease, sent);
+            let tenure = MailboxHold::begin(client, shard, actor, token, lease, sent);
             Ok(Ok(Held::new(client, shard, tenure, hand, late)))
         }
         (Ok(answer), _) => Ok(Err(answer)),

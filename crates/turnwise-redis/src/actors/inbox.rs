@@ -2,8 +2,7 @@
 //! holds.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -12,6 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use super::error::MessageError;
 use crate::client::Client;
 use crate::step::{Answer, MailboxAct, MailboxAnswer, MailboxStep, Notice, Progress, Step, Token};
+use crate::tenure::Tenure;
 use crate::time::{LONGEST, Moment, SHORTEST, after};
 
 /// How many holds one step renews.
@@ -21,7 +21,7 @@ const RENEWED_AT_ONCE: usize = 256;
 #[derive(Default)]
 pub(crate) struct Inboxes {
     waiting: HashMap<Token, watch::Sender<Option<Progress>>>,
-    held: HashMap<Token, Weak<Tenure>>,
+    held: HashMap<Token, Weak<MailboxHold>>,
     /// The shards of which a task renews what is held.
     renewed: HashSet<String>,
 }
@@ -127,17 +127,16 @@ impl Shard {
 }
 
 /// A mailbox that this client drains. It is renewed as long as this lives.
-pub(super) struct Tenure {
+pub(super) struct MailboxHold {
     client: Arc<Client>,
     pub(super) token: Token,
     shard: Shard,
     pub(super) actor: String,
     pub(super) lease: Duration,
-    until: Mutex<Moment>,
-    lost: AtomicBool,
+    tenure: Arc<Tenure>,
 }
 
-impl Tenure {
+impl MailboxHold {
     /// The hold that a step has given which was sent then.
     pub(super) fn begin(
         client: &Arc<Client>,
@@ -147,14 +146,13 @@ impl Tenure {
         lease: Duration,
         sent: Moment,
     ) -> Arc<Self> {
-        let tenure = Arc::new(Tenure {
+        let tenure = Arc::new(MailboxHold {
             client: client.clone(),
             token: token.clone(),
             shard: shard.clone(),
             actor: actor.to_owned(),
             lease,
-            until: Mutex::new(sent.and(lease)),
-            lost: AtomicBool::new(false),
+            tenure: Tenure::new(sent.and(lease), true),
         });
         let mut inboxes = client.inboxes();
         inboxes.held.insert(token, Arc::downgrade(&tenure));
@@ -167,17 +165,16 @@ impl Tenure {
 
     /// A step that was sent then has had the lease begin anew.
     pub(super) fn lasts(&self, sent: Moment) {
-        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = sent.and(self.lease);
+        self.tenure.lasts(sent.and(self.lease));
     }
 
     /// Is the lease over, by this machine's clock, or as the store has said?
     pub(super) fn is_lost(&self) -> bool {
-        self.lost.load(Relaxed)
-            || *self.until.lock().unwrap_or_else(PoisonError::into_inner) <= Moment::now()
+        self.tenure.is_lost()
     }
 }
 
-impl Drop for Tenure {
+impl Drop for MailboxHold {
     fn drop(&mut self) {
         self.client.inboxes().held.remove(&self.token);
     }
@@ -188,7 +185,7 @@ impl Drop for Tenure {
 async fn renew(client: Weak<Client>, shard: Shard) {
     loop {
         let Some(strong) = client.upgrade() else { return };
-        let mut held: HashMap<Duration, Vec<Weak<Tenure>>> = HashMap::new();
+        let mut held: HashMap<Duration, Vec<Weak<MailboxHold>>> = HashMap::new();
         {
             // Dropped after the lock is: the last of one takes it.
             let mut tenures = Vec::new();
@@ -226,7 +223,7 @@ async fn renew(client: Weak<Client>, shard: Shard) {
                     let tenure = client.inboxes().held.get(token).and_then(Weak::upgrade);
                     match tenure {
                         Some(tenure) if held => tenure.lasts(sent),
-                        Some(tenure) => tenure.lost.store(true, Relaxed),
+                        Some(tenure) => tenure.tenure.lose(),
                         None => {}
                     }
                 }
