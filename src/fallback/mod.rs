@@ -51,7 +51,7 @@ pub(crate) fn is_closed() -> bool {
     !pool().has_threads()
 }
 
-/// This thread is about to block inside a turn: what it has scheduled before must not wait for it.
+/// This thread is about to block: what it has scheduled before must not wait for it.
 pub(crate) fn before_block() {
     #[cfg(feature = "tokio")]
     runtime::before_block();

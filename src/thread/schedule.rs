@@ -94,7 +94,8 @@ pub(crate) fn enter(local: &Local, kept: &impl Kept, entry: Scheduled) {
 pub(crate) fn schedule_elsewhere(local: &Local, kept: &impl Kept) {
     if kept.header().raise_posted() {
         let drain = Queued::Hint(kept.to_ref()).into_drain();
-        let submit = || panic::ignore(|| fall_back(local, drain));
+        let blocks = local.leaves() == Leaves::Blocks;
+        let submit = || panic::ignore(|| fallback::execute(drain, blocks));
         local.leaving(Leaves::Here, || local.work(submit));
     }
 }

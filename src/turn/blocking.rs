@@ -47,8 +47,16 @@ impl Drop for ClosedList {
 
 /// Gives everything away: this thread is about to sleep.
 pub(crate) fn leave(local: &Local, reserved: Reserved) -> Away {
-    let list = close_list(local);
+    let list = close_for_sleep(local);
     Away { _place: reserved.leave(), _list: list }
+}
+
+/// [`close_list`], inside a turn or outside. What executors were given before, in it too, is found
+/// by the other workers of a runtime of tokio's.
+fn close_for_sleep(local: &Local) -> ClosedList {
+    let list = close_list(local);
+    fallback::before_block();
+    list
 }
 
 /// Schedules what this thread has deferred, if it is inside a turn, and closes its list: it is
@@ -56,7 +64,6 @@ pub(crate) fn leave(local: &Local, reserved: Reserved) -> Away {
 fn close_list(local: &Local) -> ClosedList {
     call_put_off();
     let before = local.in_turn().then(|| {
-        fallback::before_block();
         let before = local.leave_to(Leaves::Blocks);
         if local.owes_anything() {
             hand_off(local);
@@ -68,7 +75,10 @@ fn close_list(local: &Local) -> ClosedList {
 
 /// [`close_list`] for a thread that may be about to sleep; the list is as it was afterwards.
 fn before_sleep(local: &Local) {
-    drop(close_list(local));
+    drop(match local.in_turn() {
+        true => close_for_sleep(local),
+        false => close_list(local),
+    });
 }
 
 /// Runs `f`, which sends or ends actors, and schedules what that leaves for this thread to do, with
@@ -130,7 +140,8 @@ pub(crate) fn relieve(local: &Local) -> Result<Away, WouldBlock> {
 /// [`relieve`] for a sleep that this crate cannot refuse.
 pub(crate) fn relieve_anyway(local: &Local) -> Away {
     relieve(local).unwrap_or_else(|WouldBlock| {
-        let place = pool::Away::sharing();
-        Away { _place: place, _list: close_list(local) }
+        // In this order: what is scheduled goes into the slot that is shared afterwards.
+        let list = close_for_sleep(local);
+        Away { _place: pool::Away::sharing(), _list: list }
     })
 }

@@ -71,6 +71,8 @@ mod stop;
 mod system;
 mod system_turns;
 mod timers;
+#[cfg(feature = "tokio")]
+mod tokio_blocking;
 mod try_with;
 mod virtual_clock;
 mod waiting;
