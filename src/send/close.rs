@@ -102,7 +102,12 @@ impl<S> Strong<S> {
 /// come after it on this thread.
 fn refuse(local: &Local, header: &Header, flag: u64) {
     if flag == CLOSED {
-        local.leaving(Leaves::Elsewhere, || header.refuse_waiters());
+        // The list of a thread that is about to sleep stays closed.
+        let to = match local.leaves() {
+            Leaves::Blocks => Leaves::Blocks,
+            _ => Leaves::Elsewhere,
+        };
+        local.leaving(to, || header.refuse_waiters());
     }
 }
 

@@ -359,3 +359,36 @@ fn a_clock_that_sends_before_it_parks() {
         busy.join().unwrap();
     });
 }
+
+/// A close inside of `blocking` calls the wakers of those that wait for room. What these send runs
+/// elsewhere, as does all that the turn itself sends there.
+#[test]
+fn a_close_leaves_the_list_of_a_thread_that_blocks_closed() {
+    struct Sends(Actor<mpsc::Sender<()>>);
+
+    impl Wake for Sends {
+        fn wake(self: Arc<Self>) {
+            self.0.send(|tell| tell.send(()).unwrap()).unwrap();
+        }
+    }
+    let closes: [fn(&Actor<()>); 2] = [|full| _ = full.close(), |full| _ = full.stop()];
+    for close in closes {
+        must_end(move || {
+            let (tell, told) = mpsc::channel();
+            let full = Actor::builder().capacity(1, Overflow::Reject).spawn(()).unwrap();
+            let held = Held::hold(&full);
+            full.send(|()| ()).unwrap();
+            let mut waits = Box::pin(full.waiting().send(|()| ()));
+            let waker = Waker::from(Arc::new(Sends(Actor::new(tell))));
+            let polled = waits.as_mut().poll(&mut std::task::Context::from_waker(&waker));
+            assert!(polled.is_pending());
+            let closed = full.clone();
+            let sleeps = move || {
+                close(&closed);
+                told.recv().unwrap();
+            };
+            Actor::new(()).with(|()| turnwise::blocking(sleeps)).unwrap();
+            drop(held);
+        });
+    }
+}
