@@ -808,3 +808,26 @@ fn a_waiter_that_is_not_refused_yet_can_give_up() {
         }
     });
 }
+
+/// A question that waits for room is refused, and its drop panics: it is answered all the same.
+#[test]
+fn a_refused_question_that_panics_in_its_drop_is_answered() {
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("the drop of a question");
+        }
+    }
+    let queue = DrainQueue::new();
+    let full = Actor::builder().executor(queue.handle()).capacity(1, Overflow::Reject);
+    let full = full.spawn(()).unwrap();
+    full.send(|_| ()).unwrap();
+    let bomb = Bomb;
+    let mut asking = Box::pin(full.waiting().call(move |_| {
+        let _ = &bomb;
+    }));
+    assert!(poll_once(&mut asking).is_pending());
+    full.close();
+    assert_eq!(poll_once(&mut asking), Poll::Ready(Err(CLOSED)));
+}

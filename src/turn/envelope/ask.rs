@@ -99,10 +99,11 @@ impl<S, L: Message<S>> Drop for Ask<S, L> {
     }
 }
 
-/// Answers a question that is not run, unless its asker has withdrawn it.
+/// Answers a question that is not run, unless its asker has withdrawn it. The asker's poll may be
+/// what calls this: a panic of the question's drop is ignored, for the answer is there.
 fn answer<S, L: Message<S>>(answerer: Option<Answerer<Asked<S, L>, L::Answer>>, error: AskError) {
     if let Some((question, accepted)) = answerer.and_then(Answerer::start) {
         accepted.finish(Err(error));
-        drop(question);
+        panic::ignore(|| drop(question));
     }
 }
