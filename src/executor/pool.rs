@@ -133,9 +133,9 @@ impl ThreadPool {
 
     /// Ends the pool without running what is queued: its actors stop with
     /// [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone), and every caller that waits for
-    /// them is answered before this returns. Turns that are running end in their own time. Does not
-    /// wait for them. The actors end one after the other on this thread, so an end hook must not
-    /// wait for another actor of the pool.
+    /// them is answered before this returns; inside a turn, after that turn. Turns that are running
+    /// end in their own time. Does not wait for them. The actors end one after the other on this
+    /// thread, so an end hook must not wait for another actor of the pool.
     ///
     /// # Examples
     /// ```
