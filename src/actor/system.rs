@@ -218,10 +218,11 @@ impl System {
     /// themselves.
     ///
     /// Called outside of turns, it runs the ends of idle actors that have no executor: their end
-    /// hooks, and the drops of their states. It looks at the clock after each of them; what has not
-    /// ended when the time is over ends elsewhere, apart from a limit of zero, where all of these
-    /// ends are in the call. An actor with an executor ends there, so with a limit of zero it may be
-    /// reported as running.
+    /// hooks, and the drops of their states. They end one after the other on this thread, so an end
+    /// hook must not wait for another actor of the system. It looks at the clock after each of
+    /// them; what has not ended when the time is over ends elsewhere, apart from a limit of zero,
+    /// where all of these ends are in the call. An actor with an executor ends there, so with a
+    /// limit of zero it may be reported as running.
     ///
     /// A turn is never interrupted. Actors inside one are named in the report; what waits behind
     /// that turn is given back when it ends. A worker of a pool that waits in here leaves its place

@@ -289,9 +289,10 @@ impl DrainQueue {
         self.run_for(Limit::Unlimited)
     }
 
-    /// Takes no more drains: those that come are dropped, and their actors stop. What waits can
-    /// still be run. Actors whose turns are suspended stop in this call, or after the turn that it
-    /// is called in.
+    /// Takes no more drains: those that come are dropped, and their actors stop. Those that wait
+    /// can still be run, each for one [budget](crate::ActorBuilder::budget): an actor that has more
+    /// to do by then comes back, and stops. Actors whose turns are suspended stop in this call, or
+    /// after the turn that it is called in.
     pub fn close(&self) {
         self.shared.state.lock().closed = true;
         self.shared.bell.notify_all();
