@@ -291,7 +291,7 @@ impl DrainQueue {
 
     /// Takes no more drains: those that come are dropped, and their actors stop. Those that wait
     /// can still be run, each for one [budget](crate::ActorBuilder::budget): an actor that has more
-    /// to do by then comes back, and stops. Actors whose turns are suspended stop in this call, or
+    /// to do by then stops. Actors whose turns are suspended stop in this call, or
     /// after the turn that it is called in.
     pub fn close(&self) {
         self.shared.state.lock().closed = true;

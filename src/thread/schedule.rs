@@ -94,6 +94,7 @@ pub(crate) fn enter(local: &Local, kept: &impl Kept, entry: Scheduled) {
 pub(crate) fn schedule_elsewhere(local: &Local, kept: &impl Kept) {
     if kept.header().raise_posted() {
         let drain = Queued::Hint(kept.to_ref()).into_drain();
+        // As it is outside of `leaving`.
         let blocks = local.leaves() == Leaves::Blocks;
         let submit = || panic::ignore(|| fallback::execute(drain, blocks));
         local.leaving(Leaves::Here, || local.work(submit));
@@ -114,12 +115,7 @@ fn submit(local: &Local, header: &Header, mut drain: Drain) {
             }
         }
     }
-    panic::ignore(|| fall_back(local, drain));
-}
-
-/// Gives a drain to the fallback.
-fn fall_back(local: &Local, drain: Drain) {
-    fallback::execute(drain, local.leaves() == Leaves::Blocks);
+    panic::ignore(|| fallback::execute(drain, local.leaves() == Leaves::Blocks));
 }
 
 /// Sees to it that the end of the executor is seen while a turn of this actor is suspended. False

@@ -51,8 +51,9 @@ pub(crate) fn leave(local: &Local, reserved: Reserved) -> Away {
     Away { _place: reserved.leave(), _list: list }
 }
 
-/// [`close_list`], inside a turn or outside. What executors were given before, in it too, is found
-/// by the other workers of a runtime of tokio's.
+/// [`close_list`] for a thread that is about to sleep, inside a turn or outside. The
+/// other workers of a tokio runtime find what executors have spawned before the sleep, also what
+/// they have spawned as the list was closed.
 fn close_for_sleep(local: &Local) -> ClosedList {
     let list = close_list(local);
     fallback::before_block();
@@ -75,10 +76,11 @@ fn close_list(local: &Local) -> ClosedList {
 
 /// [`close_list`] for a thread that may be about to sleep; the list is as it was afterwards.
 fn before_sleep(local: &Local) {
-    drop(match local.in_turn() {
+    let _list = match local.in_turn() {
         true => close_for_sleep(local),
+        // A poll is no reason to spawn anything.
         false => close_list(local),
-    });
+    };
 }
 
 /// Runs `f`, which sends or ends actors, and schedules what that leaves for this thread to do, with
