@@ -72,7 +72,7 @@ mod system;
 mod system_turns;
 mod timers;
 #[cfg(feature = "tokio")]
-mod tokio_blocking;
+mod tokio_workers;
 mod try_with;
 mod virtual_clock;
 mod waiting;

@@ -1,25 +1,19 @@
 //! A task of tokio's that blocks: what it waits for runs on another worker of its runtime.
 
-use std::mem;
 use std::sync::mpsc;
-use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
+
+use crate::common::must_end;
 use turnwise::executor::{DrainQueue, Tokio};
 use turnwise::{Actor, Drain, Executor, blocking};
 
-/// Long enough for a busy machine: a wait that ends does so at once.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 /// Runs it as the one task of a runtime of two workers, and returns its result.
 fn in_task<R: Send + 'static>(task: impl FnOnce() -> R + Send + 'static) -> R {
-    let (tell, told) = mpsc::channel();
-    let runtime = Builder::new_multi_thread().worker_threads(2).build().unwrap();
-    runtime.spawn(async move { drop(tell.send(task())) });
-    let got = told.recv_timeout(PATIENCE);
-    // A task that hangs would hang the drop of its runtime.
-    mem::forget(runtime);
-    got.expect("the task waits for what its own worker keeps")
+    must_end(|| {
+        let runtime = Builder::new_multi_thread().worker_threads(2).build().unwrap();
+        runtime.block_on(runtime.spawn(async { task() })).unwrap()
+    })
 }
 
 fn actor(executor: impl Executor + 'static) -> Actor<i32> {
@@ -44,7 +38,7 @@ const WAITS: [fn(&Actor<i32>) -> bool; 4] = [
 ];
 
 /// Waits in each way, in a task and in a turn of a task's.
-fn wait(made: fn() -> Actor<i32>, handles: bool) {
+fn each_wait(made: fn() -> Actor<i32>, handles: bool) {
     for wait in WAITS {
         assert_eq!(in_task(move || wait(&made())), handles);
         assert_eq!(in_task(move || Actor::new(made()).with(|b| wait(b)).unwrap()), handles);
@@ -53,27 +47,27 @@ fn wait(made: fn() -> Actor<i32>, handles: bool) {
 
 #[test]
 fn for_an_actor_of_its_runtime() {
-    wait(|| actor(Tokio::new(Handle::current())), true);
+    each_wait(|| actor(Tokio::new(Handle::current())), true);
 }
 
 #[test]
 fn for_an_actor_of_the_threads_for_blocking() {
-    wait(|| actor(Tokio::for_blocking(Handle::current())), true);
+    each_wait(|| actor(Tokio::for_blocking(Handle::current())), true);
 }
 
 #[test]
 fn for_an_actor_whose_executor_runs_it_at_once() {
-    wait(|| actor(Drain::run), true);
+    each_wait(|| actor(Drain::run), true);
 }
 
 #[test]
 fn for_an_actor_whose_executor_drops_it() {
-    wait(|| actor(|drain: Drain| drop(drain)), false);
+    each_wait(|| actor(|drain: Drain| drop(drain)), false);
 }
 
 #[test]
 fn for_an_actor_whose_queue_is_gone() {
-    wait(|| actor(DrainQueue::new().handle()), false);
+    each_wait(|| actor(DrainQueue::new().handle()), false);
 }
 
 /// What an executor leaves in the slot of its worker while the list of a turn is closed.
