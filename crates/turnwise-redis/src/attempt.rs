@@ -29,7 +29,7 @@ use turnwise::{AskError, Limit, Reply, WaitError, blocking, promise};
 use crate::business::{Business, Handles};
 use crate::error::{LockError, ReleaseError};
 
-/// Who polls what is asked, as that knows it.
+/// The caller of an attempt, as the attempt's future knows it.
 #[derive(Clone)]
 pub(crate) struct Caller {
     signal: Arc<Signal>,
@@ -56,7 +56,7 @@ impl Caller {
         Caller::new(true)
     }
 
-    /// Is it the caller's yet?
+    /// True if the caller polls it still.
     pub(crate) fn is_here(&self) -> bool {
         !self.signal.has_moved.load(Relaxed)
     }
@@ -168,7 +168,7 @@ impl Home {
 
 /// What the client's thread may take from its caller.
 trait Adopted: Send + Sync {
-    /// Takes it, if it is due, or older than that. Who waited for it is to be woken.
+    /// Takes it, if it is due, or older than that. Returns the waker of the task that waits for it.
     fn moves(&self, old: Duration) -> Option<Waker>;
 }
 
@@ -238,7 +238,8 @@ impl<T: Send + 'static, E: Send + 'static> State<T, E> {
         };
     }
 
-    /// Who waited for it waits for the client's thread from now on.
+    /// Moves it to the client's thread, if it is due, or older than that. Returns the waker of the
+    /// task that waits for it.
     fn moves_if_due(&mut self, old: Duration) -> Option<Waker> {
         let State::Here(Here { caller, since, .. }) = self else { return None };
         if !caller.signal.is_due.load(Relaxed) && since.elapsed() <= old {
@@ -262,12 +263,12 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
         let caller = Caller::new(false);
         let (asking, since) = (Box::pin(asks(caller.clone())), Instant::now());
         let mut callers = home.callers();
-        let listed = Listed { home: home.clone(), number: callers.next };
+        let number = callers.next;
+        callers.next += 1;
+        let listed = Listed { home: home.clone(), number };
         let here = Here { asking, caller, since, listed };
         let state = Arc::new(Mutex::new(State::Here(here)));
         let adopted: Arc<dyn Adopted> = state.clone();
-        let number = callers.next;
-        callers.next += 1;
         callers.here.insert(number, Arc::downgrade(&adopted));
         let looks = std::mem::replace(&mut callers.looks, true);
         drop(callers);
@@ -587,10 +588,10 @@ struct Kept {
 /// More threads than this wait for the client's: each has a connection of its own.
 const AT_MOST: usize = 4;
 
-/// A runtime that is in use. It comes back whatever is done in it.
+/// A runtime that is in use. Its drop gives it back.
 struct Taken<'a> {
     from: &'a Threads,
-    /// Until then.
+    /// Some, until the drop.
     runtime: Option<Runtime>,
 }
 

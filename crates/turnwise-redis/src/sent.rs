@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// Was a request's token sent to the store, and may copies of that be on their way?
+/// Whether a request's token was sent to the store, and whether copies may be on their way.
 #[derive(Default)]
 pub(crate) struct Sent {
     /// The store knows the token, perhaps.

@@ -423,7 +423,7 @@ impl World {
             }
             let mut world = self.clone();
             let decided = (0..20).any(|_| {
-                // Looks come twice a tick: the seat is kept.
+                // Looks come twice a tick: the place is kept.
                 let answer = world.does(fault, roles, client, Message::Take);
                 world.now += PLACE;
                 !matches!(

@@ -258,7 +258,7 @@ fn one_connection_does_for_all() {
     assert_eq!(others.count(), 1, "{clients:?}");
 }
 
-/// Calls of one thread are noted, and panic if they are to.
+/// Notes the threads of its calls. The first calls panic.
 #[derive(Debug)]
 struct Watched {
     store: MemoryStore,
@@ -271,7 +271,7 @@ impl Store for Watched {
         if matches!(op.step, Step::Acquire { .. }) {
             self.called.lock().unwrap().push(thread::current().id());
             let panics = self.panics.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
-            assert!(panics.is_err(), "as it is to");
+            assert!(panics.is_err(), "a store");
         }
         self.store.call(op)
     }
@@ -309,7 +309,7 @@ impl Wake for Panics {
 }
 
 #[test]
-fn a_waker_that_panics_harms_nobody_else() {
+fn a_waker_that_panics_harms_no_other_request() {
     let server = Server::start();
     let remote = Remote::builder().place(SHORT).connect(&server.url()).unwrap();
     let locks = remote.locks();

@@ -168,7 +168,7 @@ impl MailboxHold {
         self.tenure.lasts(sent.and(self.lease));
     }
 
-    /// Is the lease over, by this machine's clock, or as the store has said?
+    /// True if the lease is over, by this machine's clock, or if the store has said so.
     pub(super) fn is_lost(&self) -> bool {
         self.tenure.is_lost()
     }
