@@ -8,6 +8,9 @@ use crate::cell::executor::Drain;
 
 /// A worker of a runtime keeps the task that it was given last to itself, where no other worker
 /// finds it. One more task, which does nothing, takes its place.
+///
+/// The runtime counts on its workers to come back to their queues. One that parks in this moment
+/// may miss the task, which then waits until that worker is woken for another one.
 pub(super) fn before_block() {
     if let Ok(runtime) = Handle::try_current() {
         if runtime.runtime_flavor() == RuntimeFlavor::MultiThread {
