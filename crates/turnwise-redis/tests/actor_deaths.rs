@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
 use serde::{Deserialize, Serialize};
-use support::{Dice, Server, signal_to, until};
+use support::{Dice, Server, holds_in_time, signal_to};
 use turnwise::{Context, Handler};
 use turnwise_redis::{Actors, MessageError, Outcome, Remote, RemoteBuilder};
 
@@ -160,12 +160,16 @@ impl Case {
         let all = |kind: &Actors<Log>| {
             (0..ACTORS).map(|n| kind.of(&n.to_string()).unwrap()).collect::<Vec<_>>()
         };
-        until("all is drained", || {
-            all(&often).iter().chain(&all(&once)).all(|actor| {
-                let info = actor.info().wait().unwrap().unwrap();
-                info.waiting == 0 && info.drainer.is_none()
-            })
+        let actors: Vec<_> = all(&often).into_iter().chain(all(&once)).collect();
+        let mut left = Vec::new();
+        let drained = holds_in_time(|| {
+            left.clear();
+            left.extend(actors.iter().map(|actor| actor.info().wait().unwrap().unwrap()));
+            left.retain(|info| info.waiting > 0 || info.drainer.is_some());
+            left.is_empty()
         });
+        let left = left.iter().map(|it| (it.waiting, it.attempts, &it.drainer, it.remaining));
+        assert!(drained, "not drained: {:?}", left.collect::<Vec<_>>());
         let begun = std::fs::read_to_string(&self.file).unwrap();
         let _ = std::fs::remove_file(&self.file);
         let mut seen = BTreeMap::<(&str, String), u32>::new();

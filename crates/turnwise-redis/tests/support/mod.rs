@@ -124,12 +124,20 @@ pub fn signal_to(child: &Child, signal: nix::sys::signal::Signal) {
 }
 
 /// Looks until it is so; a test that waits longer than this has failed.
-pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+pub fn until(what: &str, so: impl FnMut() -> bool) {
+    assert!(holds_in_time(so), "it is not so: {what}");
+}
+
+/// Looks until it is so, for half a minute: whether it was.
+pub fn holds_in_time(mut so: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + Duration::from_secs(30);
     while !so() {
-        assert!(Instant::now() < end, "it is not so: {what}");
+        if Instant::now() > end {
+            return false;
+        }
         thread::sleep(Duration::from_millis(1));
     }
+    true
 }
 
 /// Numbers that differ, from a seed: SplitMix64.
