@@ -96,8 +96,8 @@ pub enum StoreError {
         /// What it would have to be.
         needs: String,
     },
-    /// It is reached in a way that this crate does not support: by TLS, as a cluster of several
-    /// nodes, through Sentinel.
+    /// It is reached in a way that is not supported: as a cluster of several nodes, through
+    /// Sentinel, or by TLS without the feature `tls`.
     Unsupported {
         /// What is not supported.
         what: &'static str,
@@ -107,9 +107,10 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    #[cfg(not(feature = "tls"))]
     pub(crate) const TLS: Self = StoreError::Unsupported {
-        what: "TLS (`rediss://`)",
-        instead: "use `redis://` to a TLS tunnel on this machine, such as stunnel",
+        what: "TLS (`rediss://`) without the feature `tls` of turnwise-redis",
+        instead: "turn it on, or use `redis://` to a TLS tunnel on this machine",
     };
     pub(crate) const SENTINEL: Self = StoreError::Unsupported {
         what: "Sentinel",
@@ -164,6 +165,8 @@ impl Error for StoreError {}
 pub enum ConnectError {
     /// The address is none.
     Url(String),
+    /// Certificates cannot be read, or the address is not one of TLS.
+    Tls(String),
     /// The prefix is none.
     Prefix(NameError),
     /// No thread, or no number, was to be had from the operating system.
@@ -176,6 +179,7 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConnectError::Url(why) => write!(f, "the address is none: {why}"),
+            ConnectError::Tls(why) => write!(f, "certificates for TLS: {why}"),
             ConnectError::Prefix(error) => write!(f, "the prefix: {error}"),
             ConnectError::System(why) => write!(f, "the operating system refused: {why}"),
             ConnectError::Store(error) => error.fmt(f),

@@ -32,6 +32,8 @@ mod tables;
 mod tenure;
 mod tick;
 mod time;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub use actors::{
     ActorInfo, Actors, ActorsBuilder, ActorsError, Ask, Asked, DeadLetter, Drained, Drains,
@@ -54,4 +56,6 @@ pub use slots::{Slots, SlotsError, SlotsInfo};
 pub use store::{Called, Life, NoticeSink, Store};
 pub use tenure::Lost;
 pub use tick::{Attendance, Job, JobError, JobRun, Ticks};
+#[cfg(feature = "tls")]
+pub use tls::Tls;
 pub use turnwise_locks::{Fence, Fenced, FencedError, Limits, Owner, TickNumber};

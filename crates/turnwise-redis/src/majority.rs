@@ -34,7 +34,6 @@ use crate::error::{ConnectError, Effect, LockError, ReleaseError, StoreError, Vo
 use crate::lock::Wanted;
 use crate::memory::MemoryStore;
 use crate::remote::{Remote, RemoteBuilder};
-use crate::server::RedisStore;
 use crate::step::Step;
 use crate::store::Store;
 use crate::tenure::{Lost, Tenure};
@@ -261,6 +260,13 @@ impl MajorityBuilder {
         self
     }
 
+    /// Certificates for servers at `rediss://`: the system's roots, if this is not called.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: crate::Tls) -> Self {
+        self.each = self.each.tls(tls);
+        self
+    }
+
     /// A server that was started less than this ago does not vote, for it may have forgotten what
     /// it granted. It is the lease, if this is not called. It has to be the longest lease that any
     /// client asks for, on all clients.
@@ -299,7 +305,7 @@ impl MajorityBuilder {
         is_odd(urls.len())?;
         let prefix = self.each.checked_prefix().map_err(MajorityError::Client)?;
         let store = |(node, url): (usize, &&str)| {
-            let store = RedisStore::new(url, &prefix, self.each.answer());
+            let store = self.each.store(url, &prefix);
             let store = store.map_err(|error| MajorityError::Node { node, error })?;
             Ok(Arc::new(store) as Arc<dyn Store>)
         };

@@ -59,6 +59,8 @@ pub struct RemoteBuilder {
     answer: Duration,
     remembered: Duration,
     settings: Settings,
+    #[cfg(feature = "tls")]
+    tls: Option<crate::Tls>,
 }
 
 impl Remote {
@@ -73,8 +75,9 @@ impl Remote {
     }
 
     /// A client of a Redis server, version 7 or newer:
-    /// `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]`, or `unix://PATH`. May block, for the two
-    /// seconds that a server has for its answer.
+    /// `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]`, or `unix://PATH`; with the feature `tls`,
+    /// `rediss://` in place of `redis://`. May block, for the two seconds that a server has for its
+    /// answer.
     ///
     /// # Errors
     /// [`ConnectError`]: the address is none, nobody answers there, or the server would lose locks.
@@ -105,6 +108,8 @@ impl Remote {
                 above: 0,
                 by_callers: true,
             },
+            #[cfg(feature = "tls")]
+            tls: None,
         }
     }
 
@@ -264,13 +269,19 @@ impl RemoteBuilder {
         self.with(|settings| settings.by_callers = false)
     }
 
+    /// Certificates for servers at `rediss://`: the system's roots, if this is not called.
+    #[cfg(feature = "tls")]
+    pub fn tls(self, tls: crate::Tls) -> Self {
+        RemoteBuilder { tls: Some(tls), ..self }
+    }
+
     /// Connects to a server: see [`Remote::connect`].
     ///
     /// # Errors
     /// [`ConnectError`].
     pub fn connect(self, url: &str) -> Result<Remote, ConnectError> {
         let prefix = self.checked_prefix()?;
-        let store = RedisStore::new(url, &prefix, self.answer)?.remember(self.remembered);
+        let store = self.store(url, &prefix)?;
         let remote = self.over(store)?;
         // The first step: is anybody there?
         let client = remote.client.clone();
@@ -283,6 +294,16 @@ impl RemoteBuilder {
             Ok(answer) => answer.map(|_| remote).map_err(ConnectError::Store),
             Err(error) => Err(ConnectError::System(error.to_string())),
         }
+    }
+
+    /// The store at an address.
+    pub(crate) fn store(&self, url: &str, prefix: &str) -> Result<RedisStore, ConnectError> {
+        let store = RedisStore::new(url, prefix, self.answer)?.remember(self.remembered);
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            return store.tls(tls);
+        }
+        Ok(store)
     }
 
     /// A client of any store.

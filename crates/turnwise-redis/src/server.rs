@@ -95,11 +95,15 @@ impl RedisStore {
     /// connection, it waits as long as its patience lasts.
     ///
     /// # Errors
-    /// [`ConnectError::Url`]. [`StoreError::Unsupported`]: `rediss://`, or an address of Sentinel's.
+    /// [`ConnectError::Url`]. [`StoreError::Unsupported`]: an address of Sentinel's, or `rediss://`
+    /// without the feature `tls`.
     pub fn new(url: &str, prefix: &str, patience: Duration) -> Result<Self, ConnectError> {
         let wrong = |error: RedisError| ConnectError::Url(error.to_string());
         match url.split_once("://").map(|(scheme, _)| scheme) {
+            #[cfg(not(feature = "tls"))]
             Some("rediss" | "valkeys") => return Err(StoreError::TLS.into()),
+            #[cfg(feature = "tls")]
+            Some("rediss" | "valkeys") => crate::tls::choose_provider(),
             Some(scheme) if scheme.contains("sentinel") => return Err(StoreError::SENTINEL.into()),
             _ => {}
         }
@@ -126,6 +130,19 @@ impl RedisStore {
     pub fn remember(mut self, time: Duration) -> Self {
         self.scripts.kept = time.max(REMEMBERED);
         self
+    }
+
+    /// Connects with these certificates, to a server at `rediss://`.
+    ///
+    /// # Errors
+    /// [`ConnectError::Tls`].
+    #[cfg(feature = "tls")]
+    pub fn tls(self, tls: &crate::Tls) -> Result<Self, ConnectError> {
+        let info = self.client.get_connection_info().clone();
+        let certificates = tls.certificates().map_err(|why| ConnectError::Tls(why.to_owned()))?;
+        let client = Client::build_with_tls(info, certificates);
+        let client = client.map_err(|error| ConnectError::Tls(error.to_string()))?;
+        Ok(RedisStore { client, ..self })
     }
 
     /// The runtime's.

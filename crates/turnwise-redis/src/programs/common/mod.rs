@@ -273,7 +273,7 @@ pub(crate) fn unconnected(program: &str, error: &ConnectError) -> ExitCode {
     ExitCode::from(match error {
         ConnectError::Store(StoreError::Unsupported { .. }) => 2,
         ConnectError::Store(_) => UNAVAILABLE,
-        ConnectError::Url(_) | ConnectError::Prefix(_) => 2,
+        ConnectError::Url(_) | ConnectError::Tls(_) | ConnectError::Prefix(_) => 2,
         _ => SOFTWARE,
     })
 }
