@@ -151,7 +151,8 @@ pub enum Reason {
     /// ([`Cycle`]).
     Deadlock(Cycle),
     /// Waiting was refused: this thread is a pool's worker, and no thread could take its place
-    /// meanwhile ([`executor::Blocking`](crate::executor::Blocking)).
+    /// meanwhile ([`executor::Blocking`](crate::executor::Blocking)); or it is the one that the
+    /// actor's executor needs ([`Executor::needs_this_thread`](crate::Executor::needs_this_thread)).
     WouldBlock,
     /// Something runs or waits in the mailbox: [`Actor::try_with`](crate::Actor::try_with)
     /// overtakes no other, and does not wait.
@@ -182,9 +183,9 @@ impl fmt::Display for Reason {
             Reason::Closed => f.write_str("the actor is closed"),
             Reason::Stopped(cause) => write!(f, "the actor has stopped: {cause}"),
             Reason::Deadlock(cycle) => cycle.fmt(f),
-            Reason::WouldBlock => {
-                f.write_str("a pool's worker would have to wait, with no thread to take its place")
-            }
+            Reason::WouldBlock => f.write_str(
+                "this thread must not wait: no other one would take its place; await it",
+            ),
             Reason::Busy => f.write_str("the actor is busy"),
             Reason::HasExecutor => f.write_str("the actor is run by its executor"),
         }

@@ -44,3 +44,7 @@ pub(crate) fn is_closed() -> bool {
 }
 
 pub(crate) fn before_block() {}
+
+pub(crate) fn block<R>(f: impl FnOnce() -> R) -> R {
+    f()
+}

@@ -239,23 +239,28 @@ impl Course {
     /// Waits until all have ended; false if the time is over before. An error: it would wait for
     /// ever (Y3).
     fn wait(&self, deadline: Cutoff<'_>) -> Result<bool, Reason> {
-        let mut away = None;
-        loop {
-            // REMOVED: in the list before the look.
-            let entry = self.shared.waiters.add(Waiter::Thread(thread::current()));
-            if self.shared.has_ended() {
-                return Ok(true);
-            }
-            if deadline.is_over() {
-                return Ok(false);
-            }
-            if away.is_none() {
-                // That may use a wake-up up: the look is to come after it.
-                away = Some(with_local(relieve_anyway));
-                continue;
-            }
-            self.sleep(&entry, deadline)?;
+        if self.shared.has_ended() {
+            return Ok(true);
         }
+        if deadline.is_over() {
+            return Ok(false);
+        }
+        if self.shared.members().iter().any(|member| member.cell().header().needs_this_thread()) {
+            return Err(Reason::WouldBlock);
+        }
+        relieve_anyway(|| {
+            loop {
+                // REMOVED: in the list before the look.
+                let entry = self.shared.waiters.add(Waiter::Thread(thread::current()));
+                if self.shared.has_ended() {
+                    return Ok(true);
+                }
+                if deadline.is_over() {
+                    return Ok(false);
+                }
+                self.sleep(&entry, deadline)?;
+            }
+        })
     }
 
     fn sleep(&self, entry: &Entry<'_>, deadline: Cutoff<'_>) -> Result<(), Reason> {

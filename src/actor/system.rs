@@ -240,6 +240,9 @@ impl System {
     /// Inside a turn of another actor, if one of the system's actors waits for that turn: the system
     /// is closed, and its actors end by themselves.
     ///
+    /// [`Reason::WouldBlock`] inside of a runtime of one thread that one of the actors runs on
+    /// ([`Executor::needs_this_thread`](crate::Executor::needs_this_thread)): the actors are closed.
+    ///
     /// # Panics
     /// If the system's clock does. The actors that were closed by then end by themselves.
     ///

@@ -61,6 +61,15 @@ pub trait Executor: Send + Sync {
         false
     }
 
+    /// True if nothing that is scheduled here runs while this thread blocks: the executor is a loop
+    /// that this thread is inside of. Then a blocking wait for one of its actors is refused, with
+    /// [`Reason::WouldBlock`](crate::Reason::WouldBlock).
+    ///
+    /// Asked before each such wait that finds the actor busy.
+    fn needs_this_thread(&self) -> bool {
+        false
+    }
+
     /// Where actors with suspended turns enroll, to be stopped at the executor's end. Those of an
     /// executor without it ask [`is_closed`](Self::is_closed) instead. It cannot be
     /// implemented elsewhere.
@@ -89,6 +98,10 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
 
     fn is_closed(&self) -> bool {
         (**self).is_closed()
+    }
+
+    fn needs_this_thread(&self) -> bool {
+        (**self).needs_this_thread()
     }
 
     fn enrolled(&self) -> Option<&Enrolled<Drain>> {

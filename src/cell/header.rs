@@ -47,6 +47,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::counts::{Counts, Linked};
+use super::executor::Executor;
 use super::observe::{Event, Stats};
 use super::restarts::History;
 use super::settings::{Config, Fork, Kind};
@@ -300,6 +301,11 @@ impl Header {
     /// True if the actor is run by an executor, and by nothing else.
     pub(crate) fn has_executor(&self) -> bool {
         self.config().has_executor()
+    }
+
+    /// True if its turns wait as long as this thread blocks.
+    pub(crate) fn needs_this_thread(&self) -> bool {
+        self.config().executor.as_deref().is_some_and(Executor::needs_this_thread)
     }
 
     #[inline(always)]

@@ -1,7 +1,6 @@
 //! Turns that block.
 
 use crate::pool::Config;
-use crate::thread::context::with_local;
 use crate::turn::blocking::relieve_anyway;
 
 /// What a [`ThreadPool`](crate::ThreadPool) does when a turn on one of its workers is about to
@@ -44,8 +43,8 @@ impl Default for Blocking {
 /// meanwhile, as for a wait of this crate's own. If no thread is available ([`Blocking`]), the
 /// closure runs anyway, and other workers may take what is queued behind it. Inside any turn, what
 /// that turn has sent to idle actors is scheduled on their executors first. Anywhere else it just
-/// calls the closure. It leaves no place of other pools: a turn on rayon or on a worker of tokio's
-/// keeps its thread (for the latter, see `Tokio::for_blocking`, or `tokio::task::block_in_place`).
+/// calls the closure. On a worker of a tokio runtime of several threads, in a turn or outside, it is
+/// `tokio::task::block_in_place` (with the feature `tokio`). A turn on rayon keeps its thread.
 ///
 /// The actor stays busy meanwhile: no other message of it is run.
 ///
@@ -63,6 +62,5 @@ impl Default for Blocking {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
-    let _away = with_local(relieve_anyway);
-    f()
+    relieve_anyway(f)
 }

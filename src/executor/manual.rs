@@ -11,7 +11,6 @@ use crate::cell::executor::{Drain, Executor};
 use crate::enrolled::Enrolled;
 use crate::panic;
 use crate::sync::{Condvar, Instant, Mutex};
-use crate::thread::context::with_local;
 use crate::time::Limit;
 use crate::turn::blocking::relieve_anyway;
 
@@ -259,15 +258,16 @@ impl DrainQueue {
     fn wait(&self, deadline: Option<Instant>) {
         // Inside a turn, others go on with what that turn has scheduled. Not under the lock: it may
         // be scheduled here.
-        let _away = with_local(relieve_anyway);
-        let mut state = self.shared.state.lock();
-        while state.drains.is_empty() && !state.closed {
-            match deadline {
-                None => self.shared.bell.wait(&mut state),
-                Some(deadline) if Instant::now() >= deadline => return,
-                Some(deadline) => drop(self.shared.bell.wait_until(&mut state, deadline)),
+        relieve_anyway(|| {
+            let mut state = self.shared.state.lock();
+            while state.drains.is_empty() && !state.closed {
+                match deadline {
+                    None => self.shared.bell.wait(&mut state),
+                    Some(deadline) if Instant::now() >= deadline => return,
+                    Some(deadline) => drop(self.shared.bell.wait_until(&mut state, deadline)),
+                }
             }
-        }
+        });
     }
 
     /// Runs drains until the queue is [closed](Self::close), by another thread or by a turn, and

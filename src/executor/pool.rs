@@ -9,7 +9,6 @@ use std::time::Instant;
 use crate::cell::executor::{Drain, Executor};
 use crate::enrolled::Enrolled;
 use crate::pool::{Pool, PoolId};
-use crate::thread::context::with_local;
 use crate::time::Limit;
 use crate::turn::blocking::relieve_anyway;
 
@@ -126,8 +125,7 @@ impl ThreadPool {
             // A limit too large for the clock is no limit.
             Limit::Within(limit) => Instant::now().checked_add(limit),
         };
-        let _away = with_local(relieve_anyway);
-        let ended = pool.wait_all_gone(deadline);
+        let ended = relieve_anyway(|| pool.wait_all_gone(deadline));
         if ended && !pool.has_cut() { Shutdown::Complete } else { cut_off(&pool) }
     }
 

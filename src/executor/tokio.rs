@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ::tokio::runtime::Handle;
+use ::tokio::runtime::{self, Handle, RuntimeFlavor};
 use ::tokio::task::AbortHandle;
 
 use crate::cell::executor::{Drain, Executor};
@@ -40,8 +40,11 @@ pub struct Tokio {
 }
 
 impl Tokio {
-    /// As tasks on the runtime's workers: for turns that are short. A turn that waits keeps its
-    /// worker meanwhile, and what it has scheduled may wait behind it.
+    /// As tasks on the runtime's workers: for turns that are short. While a turn waits, another
+    /// thread takes over the place of its worker, by [`block_in_place`](::tokio::task::block_in_place).
+    ///
+    /// A runtime of one thread has no such thread: a blocking wait for one of these actors inside
+    /// of it is refused, with [`Reason::WouldBlock`](crate::Reason::WouldBlock). `.await` it.
     pub fn new(runtime: Handle) -> Self {
         let sentinel = Sentinel::of(&runtime);
         Tokio { runtime, blocking: false, sentinel }
@@ -64,6 +67,15 @@ impl Executor for Tokio {
 
     fn is_closed(&self) -> bool {
         self.sentinel.seen.is_gone()
+    }
+
+    fn needs_this_thread(&self) -> bool {
+        let flavor = self.runtime.runtime_flavor();
+        // A runtime of one thread has that one as its worker; its threads for blocking work are none.
+        !self.blocking
+            && flavor != RuntimeFlavor::MultiThread
+            && runtime::worker_index().is_some()
+            && Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id())
     }
 
     fn enrolled(&self) -> Option<&Enrolled<Drain>> {

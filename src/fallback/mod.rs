@@ -51,7 +51,16 @@ pub(crate) fn is_closed() -> bool {
     !pool().has_threads()
 }
 
-/// This thread is about to block: what it has scheduled before must not wait for it.
+/// Runs what blocks this thread: what it has scheduled before does not wait for it.
+pub(crate) fn block<R>(f: impl FnOnce() -> R) -> R {
+    #[cfg(feature = "tokio")]
+    return runtime::block(f);
+    #[cfg(not(feature = "tokio"))]
+    f()
+}
+
+/// Code that is not known to this crate may block this thread: what it has scheduled before must
+/// not wait for it.
 pub(crate) fn before_block() {
     #[cfg(feature = "tokio")]
     runtime::before_block();

@@ -2,21 +2,49 @@
 
 #![forbid(unsafe_code)]
 
-use ::tokio::runtime::{Handle, RuntimeFlavor};
+use std::thread;
+use std::time::Duration;
+
+use ::tokio::runtime::{self, Handle, RuntimeFlavor};
+use ::tokio::task;
 
 use crate::cell::executor::Drain;
+
+/// The runtime of several threads that this thread is a worker of.
+fn of_worker() -> Option<Handle> {
+    let runtime = Handle::try_current().ok()?;
+    let is_worker = runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
+    (is_worker && runtime::worker_index().is_some()).then_some(runtime)
+}
+
+/// Runs what blocks this thread. Another thread takes over the place of a worker, with what is
+/// queued there.
+pub(super) fn block<R>(f: impl FnOnce() -> R) -> R {
+    match of_worker() {
+        // On a worker it does not panic.
+        Some(_) => task::block_in_place(f),
+        None => f(),
+    }
+}
 
 /// A worker of a runtime keeps the task that it was given last to itself, where no other worker
 /// finds it. One more task, which does nothing, takes its place.
 ///
-/// The runtime counts on its workers to come back to their queues. One that parks in this moment
-/// may miss the task, which then waits until that worker is woken for another one.
+/// The runtime counts on its workers to come back to their queues: another worker that is about to
+/// park in this moment misses the task. So a thread for blocking work wakes workers until one of
+/// them has run it; mostly it has nothing to do.
 pub(super) fn before_block() {
-    if let Ok(runtime) = Handle::try_current() {
-        if runtime.runtime_flavor() == RuntimeFlavor::MultiThread {
-            runtime.spawn(async {});
+    let Some(runtime) = of_worker() else { return };
+    let task = runtime.spawn(async {});
+    let wakes = runtime.clone();
+    runtime.spawn_blocking(move || {
+        let mut pause = Duration::from_micros(50);
+        while !task.is_finished() {
+            wakes.spawn(async {});
+            thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(50));
         }
-    }
+    });
 }
 
 /// True if this thread is inside a runtime.

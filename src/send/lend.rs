@@ -13,7 +13,7 @@ use crate::mailbox::word::{Entry, Snapshot};
 use crate::panic;
 use crate::send::wait::Refused;
 use crate::sync::thread;
-use crate::thread::context::{Local, with_local};
+use crate::thread::context::Local;
 use crate::time::{Cutoff, Limit, MonotonicClock};
 use crate::turn::blocking::relieve_anyway;
 use crate::turn::envelope::lent::{Job, Lent, Returned};
@@ -123,11 +123,12 @@ impl<F, R> Loan<'_, F, R> {
             if let Some(answer) = asker.take() {
                 return Err(answer.ok());
             }
-            let _away = with_local(relieve_anyway);
-            if asker.watch(Waiter::Thread(thread::current())) {
-                // Once it has begun, another one has the error.
-                let _ = self.cell.sleep_for(&asker, never());
-            }
+            relieve_anyway(|| {
+                if asker.watch(Waiter::Thread(thread::current())) {
+                    // Once it has begun, another one has the error.
+                    let _ = self.cell.sleep_for(&asker, never());
+                }
+            });
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::sync::thread;
 use crate::thread::context::{Local, with_local};
 use crate::thread::waits_for::circle_of_turn;
 use crate::time::Cutoff;
-use crate::turn::blocking::{before_pending, circle_of_task, relieve};
+use crate::turn::blocking::{before_pending, circle_of_task};
 use crate::turn::deferred::drain;
 use crate::wait_list::Waiter;
 
@@ -336,8 +336,8 @@ impl<S: 'static, E: Envelope + 'static> Waits<S, E> {
         if !self.asker.watch(Waiter::Thread(thread::current())) {
             return None;
         }
-        let Ok(_away) = with_local(relieve) else { return Some(Reason::WouldBlock) };
-        cell.sleep_for(&self.asker, deadline).err()
+        let slept = cell.relieve(|| cell.sleep_for(&self.asker, deadline).err());
+        slept.unwrap_or(Some(Reason::WouldBlock))
     }
 
     /// [`wait`](Self::wait) for a task. Runs no turn.

@@ -11,6 +11,7 @@ use crate::cell::refs::{Ref, Strong};
 use crate::error::{AskError, Cycle, Reason};
 use crate::mailbox::oneshot::Asker;
 use crate::mailbox::word::{CLOSED, Snapshot};
+use crate::pool::WouldBlock;
 use crate::sync::{hint, thread};
 use crate::thread::context::with_local;
 use crate::thread::waits_for::{What, falls_asleep, own_circle};
@@ -51,6 +52,14 @@ impl Ref {
         with_local(|local| own_circle(local, self.addr()))
     }
 
+    /// Sleeps so, if the actor runs meanwhile, and this thread may sleep.
+    pub(super) fn relieve<R>(&self, sleep: impl FnOnce() -> R) -> Result<R, WouldBlock> {
+        if self.header().needs_this_thread() {
+            return Err(WouldBlock);
+        }
+        relieve(sleep)
+    }
+
     /// Runs the mailbox here if it is pending and may be run here. True if it was.
     pub(super) fn help(&self, until: &Until<'_>) -> bool {
         if self.header().has_executor() {
@@ -88,19 +97,19 @@ impl Ref {
         if asker.is_done() {
             return Ok(asker.take());
         }
-        let Ok(_away) = with_local(relieve) else {
-            return Err(Refused::withdraw(asker, Reason::WouldBlock));
-        };
-        if asker.watch(Waiter::Thread(thread::current())) {
-            while let Err(reason) = self.sleep_for(asker, deadline) {
-                // One that has begun meanwhile is waited for again (G5).
-                let refused = Refused::withdraw(asker, reason);
-                if refused.question.is_some() {
-                    return Err(refused);
+        let slept = self.relieve(|| {
+            if asker.watch(Waiter::Thread(thread::current())) {
+                while let Err(reason) = self.sleep_for(asker, deadline) {
+                    // One that has begun meanwhile is waited for again (G5).
+                    let refused = Refused::withdraw(asker, reason);
+                    if refused.question.is_some() {
+                        return Err(refused);
+                    }
                 }
             }
-        }
-        Ok(asker.take())
+            Ok(asker.take())
+        });
+        slept.unwrap_or_else(|WouldBlock| Err(Refused::withdraw(asker, Reason::WouldBlock)))
     }
 
     /// Sleeps until an answer of this actor is there, or the time is over.
@@ -170,11 +179,13 @@ pub(crate) fn wait_for_promise<R, P>(
     deadline: Cutoff<'_>,
 ) -> Result<Option<Answered<R>>, Refused<P>> {
     if !asker.is_done() && !deadline.is_over() {
-        let Ok(_away) = with_local(relieve) else {
+        let slept = relieve(|| {
+            if asker.watch(Waiter::Thread(thread::current())) {
+                while !asker.is_done() && deadline.park(|| asker.is_done()) {}
+            }
+        });
+        if let Err(WouldBlock) = slept {
             return Err(Refused { reason: Reason::WouldBlock, question: None });
-        };
-        if asker.watch(Waiter::Thread(thread::current())) {
-            while !asker.is_done() && deadline.park(|| asker.is_done()) {}
         }
     }
     Ok(asker.take())
@@ -269,13 +280,18 @@ impl<S: 'static> Strong<S> {
                 continue;
             }
             // Before the look: an executor's code may park this thread, and so use a wake-up up.
-            let Ok(_away) = with_local(relieve) else {
-                return if self.is_over(awaited) { Ok(()) } else { Err(NotWaited::WouldBlock) };
-            };
-            let list = awaited.list(self.header().ext_made());
-            let entry = list.add(Waiter::Thread(thread::current()));
-            if self.stays(awaited, !self.has_executor()) {
-                cell.sleep_until(awaited, &entry, deadline).map_err(NotWaited::Deadlock)?;
+            let slept = cell.relieve(|| {
+                let list = awaited.list(self.header().ext_made());
+                let entry = list.add(Waiter::Thread(thread::current()));
+                match self.stays(awaited, !self.has_executor()) {
+                    true => cell.sleep_until(awaited, &entry, deadline),
+                    false => Ok(()),
+                }
+            });
+            match slept {
+                Ok(slept) => slept.map_err(NotWaited::Deadlock)?,
+                Err(WouldBlock) if self.is_over(awaited) => return Ok(()),
+                Err(WouldBlock) => return Err(NotWaited::WouldBlock),
             }
         }
     }

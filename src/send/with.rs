@@ -8,7 +8,7 @@ use crate::mailbox::list::Links;
 use crate::mailbox::node::{NodeOf, NodePtr};
 use crate::mailbox::word::{Entry, Snapshot};
 use crate::panic::{self, Payload};
-use crate::pool::{Reserved, reserve};
+use crate::pool::{Reserved, WouldBlock, reserve};
 use crate::send::push::{By, discharge};
 use crate::sync::{hint, thread};
 use crate::thread::context::{Depth, Local, with_local};
@@ -74,7 +74,10 @@ impl<S: 'static> Strong<S> {
             return Err(self.refuse(f, reason));
         }
         // Once the message is in the mailbox, the wait cannot be refused any more.
-        let reserved = reserve();
+        let reserved = match self.header().needs_this_thread() {
+            true => Err(WouldBlock),
+            false => reserve(),
+        };
         let (entry, seen) = match (self.has_executor(), &reserved) {
             (true, Err(_)) => return Err(self.refuse(f, Reason::WouldBlock)),
             (true, Ok(_)) => match self.look_at_executor() {
@@ -147,11 +150,16 @@ impl<S: 'static> Strong<S> {
         if hint::done_soon(|| message.is_done()) {
             return;
         }
-        let _away = reserved.map(|reserved| leave(local, reserved));
-        if message.sleep(thread::current()) {
-            while !message.is_done() {
-                thread::park();
+        let sleep = || {
+            if message.sleep(thread::current()) {
+                while !message.is_done() {
+                    thread::park();
+                }
             }
+        };
+        match reserved {
+            Some(reserved) => leave(local, reserved, sleep),
+            None => sleep(),
         }
     }
 }

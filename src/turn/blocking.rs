@@ -25,14 +25,6 @@ use crate::thread::list::{hand_off, take_on_if_pending};
 use crate::thread::waits_for::{circle_of_turn, own_circle};
 use crate::wait_list::call_put_off;
 
-/// This thread sleeps, or is about to; until this is dropped.
-#[must_use]
-pub(crate) struct Away {
-    _place: pool::Away,
-    /// Dropped after it.
-    _list: ClosedList,
-}
-
 /// The list of a thread inside a turn is closed, whatever a clock's code sends; until this is
 /// dropped. Holds what the list was before.
 struct ClosedList(Option<Leaves>);
@@ -45,19 +37,13 @@ impl Drop for ClosedList {
     }
 }
 
-/// Gives everything away: this thread is about to sleep.
-pub(crate) fn leave(local: &Local, reserved: Reserved) -> Away {
-    let list = close_for_sleep(local);
-    Away { _place: reserved.leave(), _list: list }
-}
-
-/// [`close_list`] for a thread that is about to sleep, inside a turn or outside. The
-/// other workers of a tokio runtime find what executors have spawned before the sleep, also what
-/// they have spawned as the list was closed.
-fn close_for_sleep(local: &Local) -> ClosedList {
-    let list = close_list(local);
-    fallback::before_block();
-    list
+/// Runs `sleep` when everything is given away: on a worker of a tokio runtime, what executors have
+/// spawned is, too, also what they have spawned as the list was closed.
+pub(crate) fn leave<R>(local: &Local, reserved: Reserved, sleep: impl FnOnce() -> R) -> R {
+    // In this order: what is scheduled goes into the slot that is shared afterwards.
+    let _list = close_list(local);
+    let _place = reserved.leave();
+    fallback::block(sleep)
 }
 
 /// Schedules what this thread has deferred, if it is inside a turn, and closes its list: it is
@@ -76,11 +62,11 @@ fn close_list(local: &Local) -> ClosedList {
 
 /// [`close_list`] for a thread that may be about to sleep; the list is as it was afterwards.
 fn before_sleep(local: &Local) {
-    let _list = match local.in_turn() {
-        true => close_for_sleep(local),
-        // A poll is no reason to spawn anything.
-        false => close_list(local),
-    };
+    let _list = close_list(local);
+    // Outside of turns, a poll is no reason to spawn anything.
+    if local.in_turn() {
+        fallback::before_block();
+    }
 }
 
 /// Runs `f`, which sends or ends actors, and schedules what that leaves for this thread to do, with
@@ -134,16 +120,20 @@ fn lies_down(local: &Local, waker: &Waker) -> bool {
     is_turn(waker) && local.in_turn() && !local.is_at_work()
 }
 
-/// Gives everything away: this thread is about to sleep, if it may.
-pub(crate) fn relieve(local: &Local) -> Result<Away, WouldBlock> {
-    Ok(leave(local, reserve()?))
+/// [`leave`], if this thread may sleep.
+pub(crate) fn relieve<R>(sleep: impl FnOnce() -> R) -> Result<R, WouldBlock> {
+    let reserved = reserve()?;
+    Ok(with_local(|local| leave(local, reserved, sleep)))
 }
 
-/// [`relieve`] for a sleep that this crate cannot refuse.
-pub(crate) fn relieve_anyway(local: &Local) -> Away {
-    relieve(local).unwrap_or_else(|WouldBlock| {
-        // In this order: what is scheduled goes into the slot that is shared afterwards.
-        let list = close_for_sleep(local);
-        Away { _place: pool::Away::sharing(), _list: list }
+/// [`leave`] for a sleep that this crate cannot refuse.
+pub(crate) fn relieve_anyway<R>(sleep: impl FnOnce() -> R) -> R {
+    with_local(|local| match reserve() {
+        Ok(reserved) => leave(local, reserved, sleep),
+        Err(WouldBlock) => {
+            let _list = close_list(local);
+            let _place = pool::Away::sharing();
+            fallback::block(sleep)
+        }
     })
 }

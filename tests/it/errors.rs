@@ -35,7 +35,7 @@ fn every_error_says_what_happened() {
         ),
         (
             &Reason::WouldBlock,
-            "a pool's worker would have to wait, with no thread to take its place",
+            "this thread must not wait: no other one would take its place; await it",
         ),
         (&Reason::Busy, "the actor is busy"),
         (&Reason::HasExecutor, "the actor is run by its executor"),

@@ -21,6 +21,10 @@ pub(crate) fn is_closed() -> bool {
 
 pub(crate) fn before_block() {}
 
+pub(crate) fn block<R>(f: impl FnOnce() -> R) -> R {
+    f()
+}
+
 /// The schedule ends when all drains have.
 pub(crate) fn join_all() {
     while let Some(thread) = DRAINS.with_borrow_mut(Vec::pop) {

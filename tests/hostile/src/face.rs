@@ -1204,6 +1204,7 @@ struct Odd {
     at: usize,
     calls: AtomicUsize,
     questions: AtomicUsize,
+    waits: AtomicUsize,
     _held: Held,
 }
 
@@ -1217,6 +1218,9 @@ impl Executor for Odd {
     }
     fn is_closed(&self) -> bool {
         self.world.is_executor_closed(self.at, self.questions.fetch_add(1, SeqCst))
+    }
+    fn needs_this_thread(&self) -> bool {
+        self.world.needs_this_thread(self.at, self.waits.fetch_add(1, SeqCst))
     }
 }
 
@@ -1253,6 +1257,7 @@ macro_rules! described {
                 at,
                 calls: AtomicUsize::new(0),
                 questions: AtomicUsize::new(0),
+                waits: AtomicUsize::new(0),
                 _held: Held::new(world, at),
             }),
             Runs::Place(place) => match world.places[*place].lock().unwrap().as_deref() {

@@ -1453,6 +1453,17 @@ impl World {
         runners.entry(at).or_insert_with(face::runner).clone()
     }
 
+    /// What such an executor says before a thread waits: that the wait would not end, now and then.
+    pub fn needs_this_thread(self: &Arc<Self>, at: usize, wait: usize) -> bool {
+        let Runs::Odd(_, _, asked) = &self.program.actors[at].runs else { return false };
+        let (_called, every) = (called("an executor"), asked.every as usize);
+        let now = wait % (4 * every) == every;
+        if now {
+            self.user("an executor", &asked.asked);
+        }
+        now
+    }
+
     /// What such an executor says of itself, now and then.
     pub fn is_executor_closed(self: &Arc<Self>, at: usize, question: usize) -> bool {
         let Runs::Odd(_, _, asked) = &self.program.actors[at].runs else { return false };
