@@ -1,5 +1,10 @@
 // Where the README's links lead in rustdoc: the first definition of a name is the one that holds.
-#![doc = include_str!("../docs/charts/actors.md")]
+//! [architecture]: https://github.com/turnwise/turnwise/blob/main/ARCHITECTURE.md
+//! [compare]: https://github.com/turnwise/turnwise/blob/main/COMPARE.md
+//! [contributing]: https://github.com/turnwise/turnwise/blob/main/CONTRIBUTING.md
+//! [design]: https://github.com/turnwise/turnwise/blob/main/DESIGN.md
+//! [examples]: https://github.com/turnwise/turnwise/blob/main/examples/README.md
+//! [platform]: https://github.com/turnwise/turnwise/blob/main/PLATFORM.md
 //! [guarantees]: crate::guide::guarantees
 //! [guide]: crate::guide
 //! [performance]: crate::guide::performance
