@@ -1,11 +1,24 @@
 //! The guide: from a counter to a small service, one chapter per page. It holds text and examples
 //! and nothing else. Each example is a whole program, and is run as a test.
 //!
+//! For a program that is written with something else today, begin with [chapter 19](self::migration);
+//! for a task at hand, with the programs of [chapter 16](self::cookbook); for a service on tokio, with
+//! [chapter 14](self::tokio).
+//!
+//! ## Tutorial, in this order
+//!
 //! | chapter | is about |
 //! |---|---|
 //! | [01. A counter](self::counter) | sending, reading, order, what a turn is |
 //! | [02. Closures or messages](self::messages) | closures or typed messages |
 //! | [03. Asking](self::asking) | replies, waiting, giving up with a certain outcome |
+//! | [20. Turns that wait](self::async_turns) | `async` turns: what happens at an await, which executor, testing |
+//! | [17. A small service](self::service) | all of it together: an order desk |
+//!
+//! ## Topics
+//!
+//! | chapter | is about |
+//! |---|---|
 //! | [04. Limits](self::limits) | how long a call may wait, by which clock, and a clock for tests |
 //! | [05. Time](self::time) | functions and messages that come later, or again and again |
 //! | [06. Panics](self::panics) | what a panic in a turn does, and who learns of it |
@@ -18,19 +31,23 @@
 //! | [13. Watching](self::watching) | names in errors and panics, what is lost, counters, events, spans |
 //! | [14. In a service: tokio and axum](self::tokio) | actors in an async service: bounds, time-outs, what runs where, the shutdown |
 //! | [15. Testing without sleeping](self::testing) | testing without sleeping |
+//!
+//! ## At hand
+//!
+//! | chapter | is about |
+//! |---|---|
 //! | [16. Cookbook](self::cookbook) | whole programs: timer, supervisor, cache, rate limiter, stages, batch writer, only the newest |
-//! | [17. A small service](self::service) | all of it together: an order desk |
 //! | [18. Questions and answers](self::faq) | questions that come up, answered in a few lines |
 //! | [19. Coming from elsewhere](self::migration) | from mutexes, channels, tokio tasks, actix, kameo, ractor, xtra, Pekko |
-//! | [20. Turns that wait](self::async_turns) | `async` turns: what happens at an await, which executor, testing |
+//!
+//! ## Reference
+//!
+//! | chapter | is about |
+//! |---|---|
 //! | [Guarantees](self::guarantees) | which call does what: progress, locks, threads, with the tests |
 //! | [User code](self::user_code) | where the crate calls code that is not its own |
 //! | [Performance](self::performance) | what was measured, losses first |
 //! | [Verification](self::verification) | how it is tested |
-//!
-//! A first reading needs chapters 01 to 03. For a program that is written with something else today,
-//! begin with [chapter 19](self::migration); for a task at hand, with the programs of [chapter
-//! 16](self::cookbook); for a service on tokio, with [chapter 14](self::tokio).
 //!
 //! Words used throughout: a **mailbox** holds the messages for one object. A **turn** is one
 //! message, run with exclusive access to that object's state. A **drain** is a run of turns by one
