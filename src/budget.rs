@@ -84,7 +84,7 @@ impl Budget {
         Budget { turns, time: None, grace: 0 }
     }
 
-    /// The same, and this time, by the actor's clock. A time that the clock never comes to is no
+    /// Adds a limit of time, by the actor's clock. A time that the clock never comes to is no
     /// limit.
     pub const fn time(self, limit: Duration) -> Self {
         Budget { turns: self.turns, time: Some(limit), grace: 0 }
@@ -124,7 +124,7 @@ impl fmt::Debug for Budget {
     }
 }
 
-/// What a caller waits for while it drains.
+/// The end of a caller's wait while it drains.
 pub(crate) struct Until<'a> {
     /// True if the caller's own message is done.
     pub(crate) done: &'a dyn Fn() -> bool,
@@ -142,33 +142,33 @@ pub(crate) enum Leave {
     Defer,
 }
 
-/// What a drain has used of its budget.
+/// The part of its budget that a drain has used.
 pub(crate) struct Meter<'a> {
     /// Turns to the next look.
     until_look: u32,
-    /// What that was at the last one.
+    /// That count at the last look.
     armed: u32,
     /// Nothing before the first look.
     account: Option<Account>,
     until: Option<&'a Until<'a>>,
 }
 
-/// What one look leaves to the next.
+/// State that one look leaves to the next.
 struct Account {
     budget: Budget,
     /// Turns that are left.
     turns: u64,
-    /// What the clock showed when the time began to count, if it has.
+    /// The clock's time when the limit began to count, if it has.
     begun: Option<Duration>,
-    /// What it showed at the last look.
+    /// The clock's time at the last look.
     seen: Duration,
 }
 
-/// What a look has to know of the drain.
+/// Facts about the drain that a look needs.
 pub(crate) struct Surroundings<'a> {
     pub(crate) budget: Budget,
     pub(crate) clock: &'a dyn Clock,
-    /// Can another thread go on? To find that out may start threads.
+    /// True if another thread can go on. The call may start threads.
     pub(crate) hands_off: &'a dyn Fn() -> bool,
     /// True if the drain is on top of a turn of the same thread.
     pub(crate) nested: bool,
@@ -321,7 +321,7 @@ impl Account {
     }
 }
 
-/// What a user's clock shows, unless it panics.
+/// The time of a user's clock, unless it panics.
 fn now(clock: &dyn Clock) -> Option<Duration> {
     panic::catch(|| clock.now()).map_err(panic::discard).ok()
 }

@@ -303,7 +303,7 @@ impl TurnPanic {
         TurnPanic(Arc::new(Told { actor: Some(actor.into()), text }))
     }
 
-    /// What it said.
+    /// The message of the panic.
     pub fn text(&self) -> &str {
         &self.0.text
     }
@@ -363,7 +363,7 @@ impl fmt::Debug for TurnPanic {
     }
 }
 
-/// Whose mailbox it is.
+/// The name of a mailbox's actor.
 #[derive(Clone)]
 pub(crate) struct Who {
     pub(crate) name: Option<Arc<str>>,
@@ -507,7 +507,7 @@ impl AskError {
     }
 }
 
-/// Whose error an [`AskError`] is.
+/// The name of the actor that an [`AskError`] is about.
 ///
 /// All are equal, as a name is for people: an error equals one that is made of [`ANY`](Self::ANY).
 #[derive(Clone, Default)]
@@ -586,7 +586,7 @@ pub enum BuildError {
     CapacityZero,
     /// Beyond this limit the count of waiting messages is not exact.
     CapacityTooLarge {
-        /// What was asked for.
+        /// The value that was asked for.
         asked: usize,
         /// The largest capacity there is.
         largest: usize,

@@ -50,19 +50,19 @@ pub use error::{
 pub use executor::{ThreadPool, blocking};
 pub use time::{Clock, Limit, MonotonicClock, VirtualClock};
 
-/// What the methods of [`Actor`] and [`System`] return that sends or waits, for code that keeps it.
+/// Futures and views that methods of [`Actor`] and [`System`] return, for code that keeps them.
 pub mod wait {
     pub use crate::actor::{Asking, Closing, Ending, Posted, Sending, Waiting, Within};
 }
 
-/// What actors are doing, and what has become of their messages.
+/// Activity of actors, and counts of their messages.
 pub mod snapshot {
     pub use crate::actor::{Activity, ActorSnapshot, SystemSnapshot};
     pub use crate::cell::observe::Stats;
 }
 
-/// Is this thread inside a turn of some actor, or inside a call of an executor's that a send has
-/// made? A [`send`](Actor::send) leaves its message in the mailbox there, instead of running it.
+/// True inside a turn of some actor, and inside a call of an executor's that a send has
+/// made. A [`send`](Actor::send) leaves its message in the mailbox there, instead of running it.
 ///
 /// For what is built on actors, and keeps to the same rule. Wait-free.
 ///

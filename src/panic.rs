@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 pub(crate) use crate::sync::panic::catch;
 
-/// What a panic carries.
+/// The payload of a panic.
 pub(crate) type Payload = Box<dyn Any + Send>;
 
 /// Runs user code, and ignores its panic.

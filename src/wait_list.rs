@@ -36,7 +36,7 @@ impl Waiter {
     }
 }
 
-/// So many wakers are called on top of each other.
+/// The most wakers that are called on top of each other.
 const NESTED: u32 = 8;
 
 thread_plain! {

@@ -19,7 +19,7 @@ use crate::send::push::By;
 use crate::turn::envelope::awaited::Awaited;
 use crate::turn::waking::abort;
 
-/// What [`Actor::run`] takes: `async |state| ..`, an `async fn(&mut S) -> R`, or a function that
+/// Argument of [`Actor::run`]: `async |state| ..`, an `async fn(&mut S) -> R`, or a function that
 /// returns a boxed future of the state's lifetime. (A plain closure that returns one needs a bound
 /// that says so: `for<'a> FnOnce(&'a mut S) -> ..`.) It cannot be implemented elsewhere.
 ///
@@ -40,7 +40,7 @@ where
     type Future = Fut;
 }
 
-/// What a state does with messages of type `M`, in a turn that may wait.
+/// Handles messages of type `M` in an async turn.
 ///
 /// The turn lasts until the future is done: nothing else of the actor runs meanwhile, and no thread
 /// is blocked. See [`Actor::run`] for what may happen at an await.
@@ -75,7 +75,7 @@ where
             `actor.run(async |state| ..)`"
 )]
 pub trait AsyncHandler<M>: Sized {
-    /// What the sender of an [`ask_async`](Actor::ask_async) gets.
+    /// The answer to the sender of an [`ask_async`](Actor::ask_async).
     type Reply: Send + 'static;
 
     /// One turn.

@@ -85,7 +85,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
         self
     }
 
-    /// What becomes of the actor when a turn panics. Without this, it stops.
+    /// Sets the policy for a turn that panics. Without this, the actor stops.
     ///
     /// # Examples
     /// ```
@@ -124,7 +124,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// its mailbox full ([`Overflow::DropNewest`]). The message is the hook's now. Any thread may
     /// call it, and several at a time.
     ///
-    /// Questions are not handed to it (their askers are told), nor are closures of a waiting caller
+    /// Questions are not handed to it (askers get an error), nor are closures of a waiting caller
     /// (they stay with the caller).
     ///
     /// # Examples
@@ -254,7 +254,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
         self
     }
 
-    /// Shall each turn be a span of `tracing`? With the feature `tracing`.
+    /// Makes each turn a span of `tracing`, with the feature `tracing`.
     ///
     /// The span is called `turn`, its target is `turnwise`, its level INFO. It begins with the turn
     /// and ends with it, has no parent, and follows from the span that the message was sent in,

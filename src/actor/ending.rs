@@ -13,7 +13,7 @@ use crate::send::wait::{Awaited, NotWaited};
 use crate::time::Limit;
 use crate::wait_list::Place;
 
-/// What an actor comes to: it is idle ([`Actor::idle`]), or has ended ([`Actor::ended`]). A future,
+/// Resolves when an actor is idle ([`Actor::idle`]), or has ended ([`Actor::ended`]). A future,
 /// or something to wait for.
 ///
 /// It keeps a handle, so it keeps the actor going. Polling it runs no turn. Dropping it leaves

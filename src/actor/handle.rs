@@ -415,12 +415,12 @@ impl<S: Send + 'static> Actor<S> {
 }
 
 impl<S> Actor<S> {
-    /// Does the actor refuse new messages? Once true, true for ever. Wait-free.
+    /// True if the actor refuses new messages. Once true, true for ever. Wait-free.
     pub fn is_closed(&self) -> bool {
         self.handle.header().word.load().has(CLOSED)
     }
 
-    /// Does nothing run or wait in it? Stale on return. Wait-free.
+    /// True if no message runs or waits. Stale on return. Wait-free.
     pub fn is_idle(&self) -> bool {
         self.handle.header().word.load().count() == 0
     }
@@ -457,7 +457,7 @@ impl<S> Actor<S> {
         self.handle.header().stop_cause()
     }
 
-    /// What the actor is doing, with its numbers: as of one look, and stale on return.
+    /// Returns the actor's activity and its numbers: as of one look, and stale on return.
     ///
     /// Waits for no turn, and runs none. Takes a short lock each for the senders that wait for room,
     /// for the cause of a stop, and for the counts of an actor that was [built to be

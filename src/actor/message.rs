@@ -11,7 +11,7 @@ use crate::cell::message::{Closure, Message};
 use crate::cell::resident::InTurn;
 use crate::error::SendError;
 
-/// What a state does with messages of type `M`.
+/// Handles messages of type `M`.
 ///
 /// A message is stored in the mailbox as it is. Messages and closures may be mixed on one actor;
 /// they run in the order of their acceptance.
@@ -50,7 +50,7 @@ use crate::error::SendError;
             `actor.send(|state| ..)`"
 )]
 pub trait Handler<M>: Sized {
-    /// What the sender of an [`ask`](Actor::ask) gets.
+    /// The answer to the sender of an [`ask`](Actor::ask).
     type Reply: Send + 'static;
 
     /// One turn.

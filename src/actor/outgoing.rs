@@ -12,7 +12,7 @@ use crate::send::push::By;
 
 /// A message as the verbs make it.
 pub(super) trait Shown {
-    /// What it is for people: the type that its sender sees.
+    /// The type of the message that its sender sees.
     type As;
 }
 
@@ -67,7 +67,7 @@ where
     handle.send_many(messages)
 }
 
-/// What came of a question: its answer, or the question and why it was refused.
+/// The outcome of a question: its answer, or the question and why it was refused.
 type Asked<S, L> =
     Result<Answer<<L as Message<S>>::Answer, <L as Message<S>>::Payload>, (L, Reason)>;
 

@@ -41,7 +41,7 @@ enum Inner<R, M> {
     Taken,
 }
 
-/// Who is going to answer, and which clock waits for that are measured on.
+/// The actor that is going to answer, and the clock on which waits for that are measured.
 ///
 /// No enum, whose tag would take part in that of [`Inner`]: every `call` looks at it.
 struct Source {
@@ -137,7 +137,7 @@ pub enum WaitError<R, M = ()> {
 }
 
 impl<R, M> Reply<R, M> {
-    /// What came of a question; `back` makes the message of one that was refused.
+    /// Makes a reply of a question's outcome; `back` makes the message of one that was refused.
     #[inline]
     pub(crate) fn of<S, L>(
         handle: &Strong<S>,
@@ -167,7 +167,7 @@ impl<R, M> Reply<R, M> {
         }
     }
 
-    /// Who is going to answer.
+    /// The actor that is going to answer.
     pub(crate) fn who(&self) -> Option<Who> {
         match &self.inner {
             Inner::Pending(_, source) => source.who(),
@@ -183,7 +183,7 @@ impl<R, M> Reply<R, M> {
         }
     }
 
-    /// Is the answer there? Wait-free.
+    /// True if the answer is there. Wait-free.
     pub fn is_ready(&self) -> bool {
         match &self.inner {
             Inner::Ready(_) | Inner::Refused(..) => true,
@@ -554,7 +554,7 @@ impl<R> Promise<R> {
         self.accepted.is_some()
     }
 
-    /// Was the reply cancelled? Then the answer is dropped. Stale on return. Wait-free.
+    /// True if the reply was cancelled: the answer is dropped. Stale on return. Wait-free.
     pub fn is_cancelled(&self) -> bool {
         let is_accepted = self.accepted.is_some();
         !is_accepted && self.answerer.as_ref().is_none_or(Answerer::is_cancelled)

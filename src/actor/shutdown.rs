@@ -56,7 +56,7 @@ use crate::turn::deferred::{give_back_here, run_here};
 use crate::turn::run_list::settle;
 use crate::wait_list::{Entry, Place, Waiter};
 
-/// What became of the actors of a system that was shut down: each is in one of the three.
+/// Outcome of a system's shutdown: each of its actors is counted in one of the three.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownReport {

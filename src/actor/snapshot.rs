@@ -10,14 +10,14 @@ use crate::cell::header::Header;
 use crate::cell::observe::Stats;
 use crate::error::StopCause;
 
-/// What an actor is doing, and its numbers: [`Actor::snapshot`](crate::Actor::snapshot), and each
+/// An actor's activity and its numbers: [`Actor::snapshot`](crate::Actor::snapshot), and each
 /// actor in a [`SystemSnapshot`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ActorSnapshot {
-    /// What it is called: its name, or the type of its state.
+    /// The actor's name, or the type of its state.
     pub name: String,
-    /// What it is doing.
+    /// The actor's activity.
     pub activity: Activity,
     /// Messages that wait, the running one not counted.
     pub queued: usize,
@@ -32,7 +32,7 @@ pub struct ActorSnapshot {
     /// Messages that it has accepted, not handled, and dropped, because it has no [undelivered
     /// hook](crate::ActorBuilder::on_undelivered). Counted for every actor.
     pub discarded: u64,
-    /// What has become of its messages, if it is [counted](crate::ActorBuilder::counted).
+    /// Counts of its messages by outcome, if it is [counted](crate::ActorBuilder::counted).
     pub stats: Option<Stats>,
 }
 

@@ -8,7 +8,7 @@
 //!
 //! | of a turn | is in the span |
 //! |---|---|
-//! | closure or handler; the drop of an answer that nobody asked for | yes |
+//! | closure or handler; the drop of an answer without an asker | yes |
 //! | each poll of its future, and the drop of the future | yes; not the time between |
 //! | hooks, the panic policy, the fresh state of a restart | no |
 //!
@@ -338,7 +338,7 @@ fn exit(span: &Span) {
     span.with_subscriber(|(id, dispatch)| dispatch.exit(id));
 }
 
-/// What the clock says, unless it panics.
+/// The clock's time, unless it panics.
 fn moment(clock: &dyn Clock) -> Option<Duration> {
     told(None, || Some(clock.now()))
 }

@@ -8,7 +8,7 @@ use crate::cell::header::{ENDED, Header};
 use crate::error::EndCause;
 use crate::mailbox::word::{CLOSED, Snapshot};
 
-/// What an actor is doing.
+/// An actor's activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Activity {
@@ -36,7 +36,7 @@ impl fmt::Display for Activity {
     }
 }
 
-/// What an actor is doing, and what it waits for.
+/// An actor's activity, and the mailbox or time that it waits for.
 pub(super) struct Standing {
     now: Snapshot,
     has_executor: bool,

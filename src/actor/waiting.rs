@@ -312,7 +312,7 @@ impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
         Self::sent(handle, Ask::<S, L>::new(answerer), asker)
     }
 
-    /// The same for a turn that may wait.
+    /// Waits for room with a turn that may wait.
     pub(super) fn of_turn<S, L>(handle: &Strong<S>, message: L) -> Self
     where
         S: Send + 'static,

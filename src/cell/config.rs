@@ -10,7 +10,7 @@ use super::settings::Settings;
 use crate::error::{EndCause, TurnPanic};
 use crate::panic;
 
-/// What becomes of an actor when one of its turns panics, or a hook of a batch, which counts as a
+/// The fate of an actor when one of its turns panics, or a hook of a batch, which counts as a
 /// turn here.
 ///
 /// The message that panicked is never run again, and the mailbox is never lost: an asker gets
@@ -56,7 +56,7 @@ impl<S> PanicPolicy<S> {
     ///
     /// One panic too many gives the actor up: it stops, with
     /// [`StopCause::GaveUp`](crate::StopCause::GaveUp). The end hook, those that ask and those that
-    /// send are told that, and what waits is given back.
+    /// send get that reason, and what waits is given back.
     ///
     /// A stop ends the rest at once; so does the end of a system's limit. Closing the actor, or
     /// dropping its last handle, does not: what was accepted is run by the fresh state, and then

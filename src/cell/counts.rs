@@ -84,7 +84,7 @@ impl Counts {
         true
     }
 
-    /// Is the reference of the handles all together the only one? To be asked when they are gone:
+    /// True if the reference of all handles together is the only one. Called when they are gone:
     /// then a yes is final (B5).
     #[inline]
     pub(crate) fn is_sole(&self) -> bool {
@@ -159,7 +159,7 @@ impl Uses {
     }
 }
 
-/// What has a place for a link once it is dead.
+/// A value that has a place for a link once it is dead.
 pub(super) trait Linked {
     /// Links it to the next object that is to be freed.
     fn link_freed(&self, next: u64);

@@ -51,7 +51,7 @@ pub trait Executor: Send + Sync {
         Ok(())
     }
 
-    /// Will it drop every drain from now on? Then its actors accept nothing more: a sender gets its
+    /// True if it drops every drain from now on. Its actors accept nothing more: a sender gets its
     /// message back with [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone).
     ///
     /// Asked before a message needs a new drain, before a turn is suspended first, and when a
@@ -150,12 +150,12 @@ impl Drain {
         Drain { entry: Some(raw) }
     }
 
-    /// What it stands for, once: the caller owns that now.
+    /// Takes the mailbox out that it stands for: the caller owns that now.
     pub(crate) fn take(&mut self) -> Option<NonNull<()>> {
         self.entry.take()
     }
 
-    /// What it stands for, still.
+    /// The mailbox that it stands for, still.
     pub(crate) fn entry(&self) -> Option<NonNull<()>> {
         self.entry
     }

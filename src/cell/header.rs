@@ -68,7 +68,7 @@ pub(crate) const STOP: u64 = 1;
 pub(crate) const ENDED: u64 = 2;
 /// A drain without an entry is out in an executor.
 const POSTED: u64 = 4;
-/// The cause of the stop was told. Set together with STOP, or never.
+/// The cause of the stop is recorded. Set together with STOP, or never.
 const TOLD: u64 = 8;
 /// Turns that may wait have been sent to the actor. Set before the first of them is pushed, and
 /// never lowered: an owner that has taken such a message out of the mailbox sees it.
@@ -84,7 +84,7 @@ pub(crate) struct Header {
     pub(crate) word: Word,
 }
 
-/// What any thread may reach of an actor that needs it.
+/// The part of an actor that any thread may reach, allocated when it is needed.
 pub(crate) struct Ext {
     /// Those that wait for the mailbox to be idle: woken when a watched word is released.
     pub(crate) idle_waiters: Waiters,
@@ -101,7 +101,7 @@ pub(crate) struct Ext {
     pub(crate) restarts: History,
     /// The turn that waits, or has waited and is not over (W3 of [`turn`](super::turn)).
     pub(crate) turn: Mutex<Option<Keeper>>,
-    /// Has the actor enrolled with its executor? Owner only.
+    /// Set once the actor has enrolled with its executor. Owner only.
     enrolled: AtomicU32,
 }
 
@@ -121,7 +121,7 @@ impl Ext {
     }
 }
 
-/// What was told of an actor.
+/// The cause of an actor's stop and its counters.
 #[derive(Default)]
 pub(super) struct Told {
     cause: Option<StopCause>,
@@ -131,7 +131,7 @@ pub(super) struct Told {
     pub(super) turns: u64,
 }
 
-/// What became of an actor whose turn panicked.
+/// The fate of an actor whose turn panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recovered {
     Resumed,
@@ -164,7 +164,7 @@ impl Header {
         Header { flags: AtomicU64::new(0), config: AtomicPtr::new(config), word: Word::new() }
     }
 
-    /// What this actor is.
+    /// The actor's configuration.
     #[inline]
     pub(crate) fn config(&self) -> &Config {
         // SAFETY: B4: static, or alive as long as the cell.
@@ -190,14 +190,14 @@ impl Header {
         self.fork_at(config).and(NonNull::new(config.cast()))
     }
 
-    /// What the cell was made with.
+    /// The configuration that the cell was made with.
     pub(super) fn base(&self) -> *mut Config {
         // Read once: a fork may come at any time.
         let config = self.config_ptr();
         self.fork_at(config).map_or(config, |fork| fork.base.as_ptr())
     }
 
-    /// What any thread may reach, if there is an allocation for it.
+    /// The part that any thread may reach, if it was allocated.
     pub(crate) fn ext(&self) -> Option<&Ext> {
         self.fork_at(self.config_ptr()).map(|fork| &fork.ext)
     }
@@ -334,24 +334,24 @@ impl Header {
         }
     }
 
-    /// Has the actor to enroll with its executor? Once. Owner only.
+    /// True, once, if the actor has to enroll with its executor. Owner only.
     pub(crate) fn must_enroll(&self) -> bool {
         // Ordering: Relaxed. The owner's, which HANDOVER carries.
         self.ext_made().enrolled.swap(1, Relaxed) == 0
     }
 
-    /// Has it done so? Owner only.
+    /// True if the actor has enrolled. Owner only.
     pub(super) fn has_enrolled(&self) -> bool {
         // Ordering: Relaxed. The owner's, which HANDOVER carries.
         self.has(AWAITS) && self.ext().is_some_and(|ext| ext.enrolled.load(Relaxed) != 0)
     }
 
-    /// Is there a turn that waits, or has waited and is not over? Stale on return.
+    /// True if a turn waits, or has waited and is not over. Stale on return.
     pub(crate) fn has_begun_turn(&self) -> bool {
         self.has(AWAITS) && self.ext_made().turn.lock().is_some()
     }
 
-    /// Does a turn wait? Stale on return. Never waits for the lock: the one that has it begins or
+    /// True if a turn waits. Stale on return. Never waits for the lock: its holder begins or
     /// ends a turn, or cuts one.
     pub(crate) fn is_turn_waiting(&self) -> bool {
         let Some(ext) = self.ext().filter(|_| self.has(AWAITS)) else { return false };
@@ -370,7 +370,7 @@ impl Header {
         self.flags.fetch_or(POSTED, Release) & POSTED == 0
     }
 
-    /// Is a drain without an entry out? Stale on return.
+    /// True if a drain without an entry is out. Stale on return.
     pub(crate) fn is_posted(&self) -> bool {
         // Ordering: Relaxed. A hint: one that acts on it raises POSTED itself.
         self.flags.load(Relaxed) & POSTED != 0
@@ -556,7 +556,7 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// What a step on the word of this cell has won.
+    /// Converts the result of a step on this cell's word.
     #[inline(always)]
     pub(super) fn of(cell: &CellPtr, won: Won) -> Self {
         assert!(won.is_of(&cell.header().word), "the right to another mailbox");
@@ -600,7 +600,7 @@ pub(crate) unsafe trait Held {
     /// The cell.
     fn cell(&self) -> *const Header;
 
-    /// What does not depend on its state's type.
+    /// The part that does not depend on the state's type.
     fn header(&self) -> &Header {
         // SAFETY: the cell is alive for as long as this value.
         unsafe { &*self.cell() }

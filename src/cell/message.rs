@@ -25,7 +25,7 @@ pub(crate) trait Message<S>: Send + Sized + 'static {
     /// What its sender gets back.
     fn payload(self) -> Self::Payload;
 
-    /// What the undelivered hook gets.
+    /// Converts it for the undelivered hook.
     fn undelivered(self) -> Undelivered<S>;
 }
 

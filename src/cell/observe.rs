@@ -58,7 +58,7 @@ pub(crate) trait Observer: Send + Sync + 'static {
     }
 }
 
-/// What happens to an actor beside its turns.
+/// Events of an actor beside its turns.
 #[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "`tracing` says all of it"))]
 pub(crate) enum Event<'a> {
     /// A turn panicked, or the hook of a batch, and the policy has acted.
@@ -108,7 +108,7 @@ impl Observers {
     }
 }
 
-/// What became of an actor's messages, since it was made: see
+/// Counts of an actor's messages by outcome, since it was made: see
 /// [`Actor::snapshot`](crate::Actor::snapshot).
 ///
 /// Late by at most a batch. When nothing runs or waits, what was accepted is `handled` and
@@ -178,7 +178,7 @@ impl Header {
         }
     }
 
-    /// What is not accepted, and stands for this many messages, for its sender.
+    /// Counts a refusal of this many messages, and makes the error for their sender.
     #[inline]
     pub(crate) fn refused<M>(&self, messages: u64, message: M, reason: Reason) -> SendError<M> {
         self.report_refused(&reason, messages);

@@ -99,7 +99,7 @@ impl<S> ClaimedBy<S> {
     }
 }
 
-/// What a step leaves its caller owing.
+/// The duty that a step leaves to its caller.
 #[must_use = "a duty that is forgotten strands the mailbox"]
 pub(crate) enum Owed {
     Nothing,
@@ -301,14 +301,14 @@ impl Claimed {
         self.own.header()
     }
 
-    /// Is a stop under way, is a turn among those that come that may wait, or is a list saved of
-    /// which HEAD knows nothing?
+    /// True if a stop is under way, a turn that may wait is to come, or a list is saved of
+    /// which HEAD knows nothing.
     #[inline(always)]
     pub(crate) fn is_disturbed(&self) -> bool {
         self.header().has(STOP | AWAITS | SAVED)
     }
 
-    /// Has nothing come since `turns` were counted, and is no flag raised? Stale on return.
+    /// True if nothing has come since `turns` were counted, and no flag is raised. Stale on return.
     #[inline]
     pub(crate) fn is_still(&self, turns: u64) -> bool {
         self.header().word.is_still(turns)
@@ -454,7 +454,7 @@ impl Owner {
         self.header().stop(cause);
     }
 
-    /// What a panic in a turn does to the actor: the hook is called, the policy acts. If the actor
+    /// Applies a panic in a turn to the actor: the hook is called, the policy acts. If the actor
     /// is to be restarted later, and that `may_wait`: after how long.
     #[cold]
     pub(crate) fn recover(&mut self, payload: &Payload, may_wait: bool) -> Option<Duration> {
@@ -551,7 +551,7 @@ impl Owner {
 
     // Letting go.
 
-    /// Has nothing come, and is no flag raised? Stale on return.
+    /// True if nothing has come and no flag is raised. Stale on return.
     #[inline]
     pub(crate) fn is_still(&self) -> bool {
         self.header().word.is_still(self.done)

@@ -23,7 +23,7 @@ use super::typed::{Cell, Counted};
 use crate::mailbox::word::{Raised, Snapshot};
 use crate::time::Clock;
 
-/// What keeps a cell's memory.
+/// A count of a cell's memory.
 pub(crate) trait Kept {
     fn header(&self) -> &Header;
     /// Which cell it is.
@@ -183,7 +183,7 @@ impl Drop for Scheduled {
     }
 }
 
-/// What stands for a mailbox in a run queue.
+/// A mailbox's place in a run queue: its entry, or a hint.
 pub(crate) enum Queued {
     /// The mailbox's entry.
     Entry(Scheduled),
@@ -532,7 +532,7 @@ impl<S> Clone for Weak<S> {
 }
 
 impl Drain {
-    /// Is a turn of its actor suspended, or about to be? Stale on return.
+    /// True if a turn of its actor is suspended, or about to be. Stale on return.
     pub(crate) fn is_suspended(&self) -> bool {
         self.header().is_some_and(Header::has_begun_turn)
     }

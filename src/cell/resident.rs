@@ -176,7 +176,7 @@ impl<'a, S> InTurn<'a, S> {
     }
 
     pub(crate) fn weak(&self) -> Weak<S> {
-        // SAFETY: the state is an S, as `new` was told.
+        // SAFETY: the state is an S, as the caller of `new` vouches.
         unsafe { Weak::of(Ref::retain(&self.cell)) }
     }
 

@@ -19,7 +19,7 @@ use crate::sync::Mutex;
 use crate::sync::cell::UnsafeCell;
 use crate::time::{Clock, Timers};
 
-/// What a handle says of its cell, in the lowest bits of its address.
+/// Properties of the cell, in the lowest bits of a handle's address.
 pub(crate) const TAGS: usize = HAS_EXECUTOR | OBSERVED | BOUNDED;
 /// The actor is run by its executor, and by nothing else.
 pub(crate) const HAS_EXECUTOR: usize = 1;
@@ -32,7 +32,7 @@ pub(crate) const BOUNDED: usize = 4;
 /// after as many.
 const FEW: u32 = 8;
 
-/// What a full mailbox does with one more message.
+/// The policy of a full mailbox for one more message.
 ///
 /// To drop the oldest instead, see [the cookbook](crate::guide::cookbook#only-the-newest).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub enum Overflow {
     DropNewest,
 }
 
-/// What is said about an actor of any state. A clone refers to the same things.
+/// Settings of an actor of any state. A clone refers to the same things.
 #[derive(Clone)]
 pub(crate) struct Settings {
     /// The most messages that wait, or [`UNBOUNDED`].
@@ -101,13 +101,13 @@ impl Settings {
     }
 }
 
-/// What an actor is: its type's functions, and what was said when it was built.
+/// An actor's configuration: its type's functions, and its builder's settings.
 #[repr(C)]
 pub(crate) struct Config {
     pub(super) vtable: &'static VTable,
     pub(super) kind: Kind,
     pub(super) traits: Traits,
-    /// So many messages are run and that is all: nothing is done around their turns, no place is
+    /// This many messages are run and that is all: nothing is done around their turns, no place is
     /// counted, no clock read before them or between.
     few: u8,
     /// A message for a busy mailbox is pushed with no look at anything else.
@@ -126,7 +126,7 @@ pub(super) enum Kind {
     Fork,
 }
 
-/// What is known of an actor's hooks without looking at them.
+/// Facts about an actor's hooks that need no look at them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Traits {
     /// Something else than the drop of the state is done at the end.
@@ -145,7 +145,7 @@ pub(super) struct Fork {
     pub(super) guard: UnsafeCell<Option<Box<dyn Guard>>>,
 }
 
-/// What is dropped when an actor has ended, and its mailbox was let go.
+/// A value that is dropped when an actor has ended and its mailbox was let go.
 pub(crate) trait Guard: Send {
     /// Where what the actor discards is counted, beside its own count.
     fn discarded(&self) -> &Arc<Mutex<u64>>;

@@ -65,7 +65,7 @@ const KEEPER: u64 = 1 << 32;
 const KEEPERS: u64 = !(KEEPER - 1);
 const _: () = assert!(WAKERS < KEEPER);
 
-/// What all turns that may wait begin with.
+/// The head of all turns that may wait.
 pub(crate) struct Core {
     word: AtomicU64,
     /// The owner, while the turn is suspended (W1).
@@ -75,14 +75,14 @@ pub(crate) struct Core {
     vtable: &'static VTable,
 }
 
-/// What is kept from one poll to the next.
+/// State that is kept from one poll to the next.
 #[derive(Default)]
 struct Kept {
     /// A stop finds the turn (W3).
     registered: bool,
 }
 
-/// What a turn's type knows.
+/// Functions of a turn's type.
 pub(crate) struct VTable {
     /// A node by which the mailbox goes on with the turn.
     ///
@@ -193,7 +193,7 @@ unsafe fn free_if_last(core: NonNull<Core>, left: u64) {
     }
 }
 
-/// What keeps a turn's memory, and cannot poll it.
+/// A count of a turn's memory that cannot poll it.
 #[repr(transparent)]
 pub(crate) struct Keeper(NonNull<Core>);
 
@@ -205,7 +205,7 @@ unsafe impl Send for Keeper {}
 unsafe impl Sync for Keeper {}
 
 impl Keeper {
-    /// Is its turn suspended? Stale on return.
+    /// True if its turn is suspended. Stale on return.
     pub(crate) fn is_suspended(&self) -> bool {
         // Ordering: Relaxed. A hint: nothing is read through it.
         self.word.load(Relaxed) & SUSPENDED != 0
@@ -268,7 +268,7 @@ impl TurnMut {
         TurnMut(Keeper(raw.cast()))
     }
 
-    /// What keeps the turn and cannot go on with it.
+    /// The count of the turn's memory, without the right to go on with it.
     pub(crate) fn keeper(&self) -> &Keeper {
         &self.0
     }
@@ -319,7 +319,7 @@ impl TurnMut {
         }
     }
 
-    /// Was it woken, or cut, since its poll began? Stale on return.
+    /// True if it was woken or cut since its poll began. Stale on return.
     pub(crate) fn is_woken(&self) -> bool {
         // Ordering: Relaxed. A hint: the poll that follows looks again.
         self.0.word.load(Relaxed) & (WOKEN | CUT) != 0

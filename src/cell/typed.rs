@@ -328,7 +328,7 @@ impl<S> Owned<'_, S> {
     }
 }
 
-/// What the policy makes of a panic.
+/// The policy's decision on a panic.
 enum After<S> {
     Stop,
     Resume,

@@ -3,7 +3,7 @@
 use crate::pool::Config;
 use crate::turn::blocking::relieve_anyway;
 
-/// What a [`ThreadPool`](crate::ThreadPool) does when a turn on one of its workers is about to
+/// The policy of a [`ThreadPool`](crate::ThreadPool) when a turn on one of its workers is about to
 /// wait: for another actor, for room, for an answer.
 ///
 /// Without an answer to that, a pool of one thread could wait for itself: what the turn waits for

@@ -44,7 +44,7 @@ impl PoolBuilder {
         self
     }
 
-    /// What the threads are called, with a number behind it. Without this, `turnwise`.
+    /// Sets the name of the threads, which a number follows. Without this, `turnwise`.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.0.name = name.into();
         self
@@ -57,7 +57,7 @@ impl PoolBuilder {
         self
     }
 
-    /// What becomes of turns that wait. Without this, up to 256 threads take over for them.
+    /// Sets the policy for turns that wait. Without this, up to 256 threads take over for them.
     ///
     /// # Examples
     /// ```
@@ -121,7 +121,7 @@ pub enum PoolError {
     NoThreads,
     /// More workers than it can count.
     TooManyThreads {
-        /// What was asked for.
+        /// The value that was asked for.
         asked: usize,
         /// The most there can be.
         largest: usize,

@@ -166,7 +166,7 @@ impl DrainQueue {
         self.shared.state.lock().drains.len()
     }
 
-    /// Does no drain wait? Stale on return.
+    /// True if no drain waits. Stale on return.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

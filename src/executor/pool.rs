@@ -167,7 +167,7 @@ impl Drop for ThreadPool {
     }
 }
 
-/// What a shutdown came to.
+/// Outcome of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "it says whether everything was run"]
@@ -201,7 +201,7 @@ impl PoolHandle {
         self.0.workers()
     }
 
-    /// Is this thread one of the pool's? Wait-free.
+    /// True on a thread of the pool. Wait-free.
     ///
     /// # Examples
     /// ```

@@ -65,7 +65,7 @@ struct Whole<F: Question, R> {
     question: UnsafeCell<ManuallyDrop<F>>,
 }
 
-/// What can be put into a cell; `Payload` is what its asker gets back if he cancels it.
+/// A question that a cell can hold; `Payload` is what its asker gets back if it is cancelled.
 pub(crate) trait Question: Sized {
     type Payload;
     fn payload(self) -> Self::Payload;
@@ -230,7 +230,7 @@ impl<F: Question, R> Answerer<F, R> {
         unsafe { Cell::leave(self.0.cast::<Cell<R, F::Payload>>()) }
     }
 
-    /// Has the asker cancelled? Stale on return.
+    /// True if the asker has cancelled. Stale on return.
     pub(crate) fn is_cancelled(&self) -> bool {
         // Ordering: Relaxed. A hint: nothing is read through it.
         self.cell().state.load(Relaxed) & PHASE == CANCELLED

@@ -183,7 +183,7 @@ struct Queue {
     is_closed: bool,
 }
 
-/// What became of an attempt to [`acquire`](Semaphore::acquire).
+/// Outcome of an attempt to [`acquire`](Semaphore::acquire).
 pub(crate) enum Acquired {
     /// There is a permit.
     Permit(Waiter),
@@ -199,7 +199,7 @@ impl Semaphore {
         Semaphore { word: AtomicU64::new(free), capacity, queue: Mutex::default() }
     }
 
-    /// Is the queue not empty? One that comes after a waiter sees it.
+    /// True if the queue is not empty. One that comes after a waiter sees it.
     #[inline]
     pub(crate) fn is_waited_for(&self) -> bool {
         // Ordering: Relaxed. Nothing is read through it, and one who comes after a waiter reads
@@ -207,7 +207,7 @@ impl Semaphore {
         self.word.load(Relaxed) & WAITED != 0
     }
 
-    /// Are n permits free? Stale on return.
+    /// True if n permits are free. Stale on return.
     pub(crate) fn has(&self, n: u64) -> bool {
         // Ordering: Relaxed. A hint: the permits are taken by another step.
         self.word.load(Relaxed) / PERMIT > n

@@ -98,7 +98,7 @@ const WATCH: u64 = 16;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Snapshot(u64);
 
-/// What a step that wins the ownership does with it.
+/// The use that a step makes of the ownership it wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// Drain here and now.
@@ -111,7 +111,7 @@ pub(crate) enum Entry {
     Post,
 }
 
-/// What a transition leaves its caller owing.
+/// The duty that a transition leaves to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an owner that forgets its duty strands the mailbox"]
 pub(crate) enum Duty {
@@ -144,7 +144,7 @@ pub(crate) struct Raised(*const Word);
 #[must_use = "nodes that are forgotten are leaked, with their messages"]
 pub(crate) struct Head(pub(super) u64);
 
-/// What a step that pushes or raises has left its caller owing: a [`Duty`], with the rights that go
+/// The duty that a push or a raise leaves to its caller: a [`Duty`], with the rights that go
 /// with it.
 #[derive(Debug)]
 #[must_use = "an owner that forgets its duty strands the mailbox"]
@@ -156,7 +156,7 @@ pub(crate) enum Due {
     TakeOver(Won, Head),
 }
 
-/// What an owner does whose private list is at its end.
+/// The next step of an owner whose private list is at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an owner that forgets its duty strands the mailbox"]
 pub(crate) enum Next {
@@ -178,7 +178,7 @@ pub(crate) enum Refusal {
     Busy,
 }
 
-/// What the step of an entry comes to.
+/// Outcome of an entry's step.
 #[derive(Debug)]
 #[must_use = "an owner that forgets its duty strands the mailbox"]
 pub(crate) enum Unscheduled {
@@ -331,7 +331,7 @@ impl Snapshot {
             .then(|| Snapshot::new(0, 0, self.flags() & (CLOSED | SCHEDULED)))
     }
 
-    /// What comes next, with the private list at its end.
+    /// The next step, with the private list at its end.
     #[inline]
     pub(crate) fn let_go(self, has_ended: bool) -> Next {
         match self.release() {
@@ -475,7 +475,7 @@ impl Word {
         claimed
     }
 
-    /// Is there nothing but `done` turns that are done? Stale on return.
+    /// True if COUNT holds nothing but `done` finished turns. Stale on return.
     #[inline]
     pub(crate) fn is_still(&self, done: u64) -> bool {
         self.load() == Snapshot::new(done.min(COUNT_MAX), 0, 0)

@@ -25,7 +25,7 @@ use crate::sync::{Condvar, Instant, Mutex};
 /// How long a thread stands by for nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a thread of the pool is to do next.
+/// The next step of a thread of the pool.
 pub(crate) enum Next<P> {
     /// To work at a place.
     Place(P),
@@ -444,7 +444,7 @@ mod tests {
         assert_eq!(started.get(), 6);
     }
 
-    /// A place for which the system had no thread is nobody's to take back.
+    /// A place for which the system had no thread is not taken back.
     #[test]
     fn a_place_without_a_thread_stays_free() {
         let started = Cell::new(0);

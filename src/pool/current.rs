@@ -34,8 +34,8 @@ pub(crate) trait Worker {
     fn come_back(&self, left: u64);
     /// This thread is about to sleep, and none takes over: others may take what they can.
     fn share(&self);
-    /// Has this thread nothing else to do, and is it worth its while to wait a moment for what
-    /// would come to the job in hand?
+    /// True if this thread has nothing else to do, and should wait a moment for what
+    /// would come to the job in hand.
     fn lingers(&self) -> bool;
     /// It has waited, and something has come, or nothing.
     fn has_lingered(&self, for_one: bool);
@@ -43,7 +43,7 @@ pub(crate) trait Worker {
     fn goes_on(&self) -> bool;
 }
 
-/// What a thread is.
+/// The role of a thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Current {
     /// The pool whose worker it is.

@@ -83,7 +83,7 @@ impl Snapshot {
     }
 }
 
-/// What a worker does that has slept.
+/// The next step of a worker that has slept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
     /// It searches, and is counted as a searcher.
@@ -149,8 +149,8 @@ impl Idle {
         woken.unpark();
     }
 
-    /// May this worker search? Half of them at most do at a time: more would only be in each
-    /// other's way.
+    /// True if this worker may search. At most half of them do at a time: more would only be in
+    /// each other's way.
     pub(crate) fn start_search(&self) -> bool {
         let more = |now: u64| {
             (2 * Snapshot(now).searchers() < self.workers as u64).then_some(now + SEARCHER)

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-/// What a pool runs. To drop one un-run says that its pool is gone.
+/// A unit of work of a pool. To drop one un-run says that its pool is gone.
 pub(crate) trait Job: Sized + Send + 'static {
     /// Which job it is. The one that a worker runs and one that is scheduled by it are the same if
     /// they have the same number; it is not 0.

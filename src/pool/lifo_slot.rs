@@ -37,7 +37,7 @@ impl<T> LifoSlot<T> {
         self.0.swap(null_mut(), Acquire)
     }
 
-    /// Is nothing there? Only the slot's worker puts something in, so to that one it is true; to
+    /// True if the slot is empty. Only its worker puts something in, so to that one it is true; to
     /// others it is a hint.
     pub(crate) fn is_empty(&self) -> bool {
         // Ordering: Relaxed. Nothing is read through it.

@@ -44,7 +44,7 @@ pub(crate) struct Config {
     pub(crate) workers: usize,
     /// The most threads beyond the workers; `None` if waits are refused.
     pub(crate) most: Option<usize>,
-    /// What its threads are called, without a NUL.
+    /// The name of its threads, without a NUL.
     pub(crate) name: String,
     pub(crate) stack_size: Option<usize>,
 }
@@ -112,7 +112,7 @@ impl<J: Job> Pool<J> {
         }
     }
 
-    /// Has it a thread at all? Tries to start one if not.
+    /// True if it has a thread at all. Tries to start one if not.
     pub(crate) fn has_threads(&self) -> bool {
         !self.lacks_threads || self.shared.threads.have_any(|number| start(&self.shared, number))
     }
@@ -145,7 +145,7 @@ impl<J: Job> Pool<J> {
         self.shared.threads.wait_all_gone(deadline)
     }
 
-    /// What its jobs keep here until it has ended.
+    /// Registrations that its jobs keep here until it has ended.
     pub(crate) fn enrolled(&self) -> &Enrolled<J> {
         &self.shared.enrolled
     }

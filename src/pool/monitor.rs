@@ -56,7 +56,7 @@ struct Monitor<J: Job> {
     moved: Instant,
 }
 
-/// What a look has found.
+/// The result of a look.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
     /// All workers sleep.

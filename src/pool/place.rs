@@ -59,7 +59,7 @@ pub(super) struct Place<J: Job> {
 /// The place of a thread that may have one (P1).
 pub(super) struct OwnPlace<J: Job>(RefCell<Option<Place<J>>>);
 
-/// What a look into one's own place came to.
+/// Outcome of a look into one's own place.
 pub(super) enum Own<J> {
     /// The thread has no place any more.
     Lost,
@@ -71,12 +71,12 @@ pub(super) enum Own<J> {
     Nothing(usize),
 }
 
-/// What became of a job that another has scheduled.
+/// The place of a job that another has scheduled.
 #[must_use = "what is owed is to be done when the place is not borrowed any more"]
 pub(super) enum Scheduled<J> {
     /// This worker comes to it.
     Kept,
-    /// Others may take it, and are to be told.
+    /// Others may take it, and are to be notified.
     Announce,
     /// There is no place to put it.
     NoPlace(J),
@@ -264,7 +264,7 @@ impl<J: Job> OwnPlace<J> {
         Scheduled::Announce
     }
 
-    /// Puts what lies in the slot where others can take it. True if they are to be told.
+    /// Puts what lies in the slot where others can take it. True if they are to be notified.
     #[must_use = "others are to be told"]
     pub(super) fn empty_slot(&self, queues: &Queues<J>) -> bool {
         let place = self.0.borrow();

@@ -22,7 +22,7 @@ pub(super) struct Queues<J: Job> {
     helped: AtomicU32,
 }
 
-/// What others reach of a worker's place.
+/// The part of a worker's place that others reach.
 pub(super) struct Remote<J: Job> {
     pub(super) queue: Stealer<J>,
     pub(super) slot: JobSlot<J>,
@@ -31,7 +31,7 @@ pub(super) struct Remote<J: Job> {
 }
 
 impl<J: Job> Remote<J> {
-    /// Does a thief find something in its queue? Two loads: an attempt that finds nothing costs a
+    /// True if a thief finds a job in its queue. Two loads: an attempt that finds nothing costs a
     /// fence too, which counts where there are many queues.
     pub(super) fn has_some(&self) -> bool {
         !self.queue.is_empty()

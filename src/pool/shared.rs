@@ -21,7 +21,7 @@ pub(super) struct Shared<J: Job> {
     pub(super) threads: Threads<Place<J>>,
     pub(super) alarm: Alarm,
     pub(super) enrolled: Enrolled<J>,
-    /// Are workers stuck in their jobs, so that threads without a place are to help? Said by the
+    /// Set while workers are stuck in their jobs, so that threads without a place help. Set by the
     /// monitor.
     short: AtomicU32,
     pub(super) name: Box<str>,
@@ -57,7 +57,7 @@ impl<J: Job> Shared<J> {
         self.idle.look().is_ended()
     }
 
-    /// Are workers stuck? Stale on return.
+    /// True if workers are stuck. Stale on return.
     pub(super) fn is_short(&self) -> bool {
         // Ordering: Relaxed. A hint.
         self.short.load(Relaxed) != 0

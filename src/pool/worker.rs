@@ -73,7 +73,7 @@ pub(super) fn builder<J: Job>(pool: &Shared<J>, what: impl std::fmt::Display) ->
     }
 }
 
-/// What a thread of the pool does from its start to its end.
+/// Runs a thread of the pool from its start to its end.
 fn run<J: Job>(pool: Arc<Shared<J>>) {
     let thread =
         Thread { pool, place: OwnPlace::none(), in_hand: Cell::new(0), in_vain: Cell::new(0) };

@@ -74,7 +74,7 @@ impl<S> Strong<S> {
             match (raised, cell) {
                 (Some(owed), Some(cell)) => {
                     let by = if posted { By::Poster } else { By::Sender };
-                    // What an executor runs in its call comes after those that wait are told.
+                    // What an executor runs in its call comes after those that wait are woken.
                     local.work(|| discharge(local, &cell, owed, by));
                     refuse(local, cell.header(), flag);
                     cell.header().call_for_help();

@@ -39,7 +39,7 @@ pub(crate) struct Waits<S: 'static, E: Envelope + 'static> {
     of: PhantomData<fn(E) -> E>,
 }
 
-/// What became of a message: it was sent, or comes back.
+/// Outcome of a message: it was sent, or comes back.
 type Sent<E> = Result<(), (E, Reason)>;
 
 impl<S> Strong<S> {

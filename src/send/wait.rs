@@ -28,7 +28,7 @@ pub(crate) enum NotWaited {
     WouldBlock,
 }
 
-/// What was answered.
+/// An answer, or why there is none.
 pub(crate) type Answered<R> = Result<R, AskError>;
 
 /// Why a question is not waited for any more.
@@ -191,7 +191,7 @@ pub(crate) fn wait_for_promise<R, P>(
     Ok(asker.take())
 }
 
-/// What is waited for at a mailbox.
+/// The object of a wait at a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// Nothing runs or waits in it.

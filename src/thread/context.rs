@@ -398,7 +398,7 @@ impl Local {
         self.leaves.get()
     }
 
-    /// Does the list have an entry? Hints wait until it has none.
+    /// True if the list has an entry. Hints wait until it has none.
     #[inline(always)]
     pub(crate) fn owes(&self) -> bool {
         !self.list.is_empty()

@@ -58,7 +58,7 @@ global! {
 /// The most edges that one look follows.
 const LONGEST: usize = 4096;
 
-/// What a thread waits for.
+/// The object of a thread's wait.
 pub(crate) enum What {
     /// An answer.
     Answer(Progress),

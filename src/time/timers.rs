@@ -62,7 +62,7 @@ struct Owner {
     shared: Arc<Shared>,
 }
 
-/// What the thread and the timers refer to; it does not keep the service going.
+/// State that the thread and the timers share; it does not keep the service going.
 struct Shared {
     clock: Arc<dyn Clock>,
     queue: Mutex<Queue>,
@@ -134,7 +134,7 @@ enum Place {
     Over,
 }
 
-/// What a timer does.
+/// The job of a timer.
 pub(super) trait Job: Send + Sync {
     /// Returns true if it fires more than once.
     fn comes_again(&self) -> bool {
@@ -153,7 +153,7 @@ pub(super) trait Job: Send + Sync {
     fn discard(&self);
 }
 
-/// What came of firing.
+/// Outcome of firing.
 #[derive(Clone, Copy)]
 pub(super) struct Fired {
     /// A message was not accepted.
@@ -180,7 +180,7 @@ impl<F: FnOnce() -> bool + Send> Job for Once<F> {
     }
 }
 
-/// What there is to do.
+/// The next step of the service.
 enum Next {
     Run(Arc<Entry<dyn Job>>, Duration),
     /// Nothing before this moment.
@@ -407,7 +407,7 @@ impl Timers {
         &self.shared().clock
     }
 
-    /// What the clock of this service shows: what [`at`](Self::at) counts by.
+    /// The time of this service's clock, by which [`at`](Self::at) counts.
     ///
     /// # Panics
     /// If the clock does.
@@ -623,7 +623,7 @@ impl Timers {
     }
 }
 
-/// What became of a message.
+/// Outcome of a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Accepted {
     Yes,

@@ -60,7 +60,7 @@ struct Drive<'a> {
     observed: Option<Observed>,
 }
 
-/// What a drive does next, after a step that had the owner.
+/// The next step of a drive, after one that had the owner.
 enum Step {
     /// Runs the private list, if there is one.
     Turns(Owner),

@@ -30,7 +30,7 @@ pub(crate) fn with_waker<R>(turn: &TurnMut, f: impl FnOnce(&Waker) -> R) -> R {
     f(&waker)
 }
 
-/// Is it the waker of a turn that waits? Then no thread sleeps by it.
+/// True for the waker of a turn that waits: no thread sleeps by it.
 pub(crate) fn is_turn(waker: &Waker) -> bool {
     std::ptr::eq(waker.vtable(), &raw const VTABLE)
 }

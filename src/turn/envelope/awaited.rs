@@ -125,7 +125,7 @@ pub(crate) struct Awaited<M: Suspends> {
 #[repr(transparent)]
 struct Resumed<M: Suspends>(Awaited<M>);
 
-/// What came of a poll.
+/// Outcome of a poll.
 enum Polled<R> {
     Pending,
     Over(Result<R, AskError>),

@@ -32,7 +32,7 @@ pub(crate) struct Borrowed<S, F, R> {
     of: PhantomData<fn(S)>,
 }
 
-/// What became of a borrowed message.
+/// Outcome of a borrowed message.
 pub(crate) enum Outcome<R> {
     Returned(R),
     Panicked(Payload),
@@ -50,7 +50,7 @@ impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
         }
     }
 
-    /// Is it done? Then the frame is the caller's own again.
+    /// True if it is done: the frame is the caller's own again.
     pub(crate) fn is_done(&self) -> bool {
         // Ordering: Acquire, reader side of DELIVERY.
         self.state.load(Acquire) == DONE

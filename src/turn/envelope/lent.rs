@@ -37,7 +37,7 @@ impl<S, F> Question for Job<S, F> {
     }
 }
 
-/// What became of it.
+/// Outcome of a lent closure.
 pub(crate) enum Returned<F, R> {
     Value(R),
     Panicked(Payload),

@@ -19,7 +19,7 @@ pub(super) struct Slot<L, F> {
     body: UnsafeCell<Body<L, F>>,
 }
 
-/// What lies in the body.
+/// The content of the body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// The message, unless its asker has it back.
