@@ -36,7 +36,7 @@
 //!
 //! | chapter | is about |
 //! |---|---|
-//! | [16. Cookbook](self::cookbook) | whole programs: timer, supervisor, cache, rate limiter, stages, batch writer, only the newest |
+//! | [16. Cookbook](self::cookbook) | whole programs: timer, supervisor, cache, rate limiter, stages, batch writer, only the newest, registry, topic |
 //! | [18. Questions and answers](self::faq) | questions that come up, answered in a few lines |
 //! | [19. Coming from elsewhere](self::migration) | from mutexes, channels, tokio tasks, actix, kameo, ractor, xtra, Pekko |
 //!
