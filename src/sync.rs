@@ -81,7 +81,7 @@ pub(crate) mod thread {
         std::thread::current()
     }
 
-    /// What `thread_plain` makes.
+    /// The thread-local that `thread_plain` makes.
     pub(crate) struct PlainKey<T: 'static>(&'static LocalKey<T>);
 
     impl<T> PlainKey<T> {

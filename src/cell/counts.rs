@@ -101,7 +101,7 @@ impl Counts {
     }
 }
 
-/// How many refer to something that is shared. So many that it would overflow have no place in any
+/// A count of references to something shared. As many as would overflow it have no place in any
 /// memory; to leak them takes centuries.
 pub(crate) struct Uses {
     count: AtomicU64,

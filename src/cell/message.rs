@@ -22,7 +22,7 @@ pub(crate) trait Message<S>: Send + Sized + 'static {
         drop(self.run(state, turn));
     }
 
-    /// What its sender gets back.
+    /// Converts it into the message that its sender gets back.
     fn payload(self) -> Self::Payload;
 
     /// Converts it for the undelivered hook.
@@ -39,7 +39,7 @@ pub(crate) trait AsyncMessage<S: 'static>: Send + Sized + 'static {
     /// Begins its turn. The state is there for as long as the future, and for no longer.
     fn begin(self, state: &'static mut S, turn: InTurn<'_, S>) -> Self::Future;
 
-    /// What its sender gets back.
+    /// Converts it into the message that its sender gets back.
     fn payload(self) -> Self::Payload;
 
     /// Its future is about to be dropped at an await, and why. May unwind.

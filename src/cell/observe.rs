@@ -127,7 +127,7 @@ pub struct Stats {
     /// found the actor busy is none.
     pub refused: u64,
     /// Messages that were accepted and not handled: they went to the undelivered hook, their asker
-    /// was told, their closure stayed with its caller, or they were discarded.
+    /// got an error, their closure stayed with its caller, or they were discarded.
     pub undelivered: u64,
     /// Those of them that were dropped, for the actor has no undelivered hook.
     pub discarded: u64,

@@ -184,7 +184,7 @@ impl<S> Strong<S> {
 }
 
 impl Owed {
-    /// What a step that pushes or raises leaves its caller owing. `done` is what COUNT was raised by
+    /// Converts the duty of a step that pushes or raises. `done` is what COUNT was raised by
     /// for no message, if the mailbox was idle.
     #[inline(always)]
     fn of(cell: &CellPtr, due: Due, done: u64) -> Self {
@@ -616,8 +616,8 @@ impl Owner {
         drop(handles);
     }
 
-    /// What is to be dropped once the mailbox is let go, if the actor has ended; this is in its
-    /// place then.
+    /// Returns the value to drop once the mailbox is let go, if the actor has ended, and puts
+    /// `guard` in its place.
     fn swap_guard(&self, guard: Option<Box<dyn Guard>>) -> Option<Box<dyn Guard>> {
         let fork = self.header().fork().filter(|_| self.has_ended())?;
         // SAFETY: B4: the fork is there, and its guard is the owner's.

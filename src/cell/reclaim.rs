@@ -15,7 +15,7 @@ use super::header::Header;
 use super::settings::{Config, uses};
 use crate::sync::thread_plain;
 
-/// What is to be freed.
+/// An object that is to be freed.
 #[derive(Clone, Copy)]
 pub(super) enum Dead {
     Cell(NonNull<Header>),
@@ -42,7 +42,7 @@ impl Dead {
         }
     }
 
-    /// What a link leads to.
+    /// The object that a link leads to.
     fn of_link(link: usize) -> Option<Self> {
         if link == LAST {
             return None;

@@ -224,7 +224,7 @@ impl Queued {
         unsafe { Drain::from_raw(self.into_raw()) }
     }
 
-    /// What a drain stands for, once.
+    /// Takes the entry or hint out of a drain.
     #[inline]
     pub(crate) fn of_drain(drain: &mut Drain) -> Option<Self> {
         // SAFETY: a drain stands for one, which is taken out here.
@@ -346,7 +346,7 @@ impl<S> Strong<S> {
         self.0.addr().get() & HAS_EXECUTOR != 0
     }
 
-    /// What the handle says of its cell.
+    /// The tags of the handle's address.
     #[inline(always)]
     pub(crate) fn tags(&self) -> usize {
         self.0.addr().get() & TAGS

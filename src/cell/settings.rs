@@ -115,7 +115,7 @@ pub(crate) struct Config {
     settings: Settings,
 }
 
-/// What a [`Config`] is the first field of.
+/// The type whose first field a [`Config`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Nothing: it is the static one of its type.
@@ -135,7 +135,7 @@ pub(super) struct Traits {
     pub(super) asks: bool,
 }
 
-/// What takes the place of a cell's base when the cell needs an [`Ext`].
+/// Takes the place of a cell's base when the cell needs an [`Ext`].
 #[repr(C)]
 pub(super) struct Fork {
     config: Config,
@@ -260,7 +260,7 @@ impl Config {
         self.settings.capacity != UNBOUNDED
     }
 
-    /// What handles say of it.
+    /// The tags for handles of such an actor.
     pub(super) fn tags(&self) -> usize {
         let tags = [
             (self.has_executor(), HAS_EXECUTOR),

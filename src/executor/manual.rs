@@ -68,7 +68,7 @@ struct Shared {
 struct State {
     drains: VecDeque<Drain>,
     closed: bool,
-    /// What the next choice is made of; `None` takes the oldest.
+    /// State of the random choices; `None` takes the oldest.
     choice: Option<u64>,
 }
 

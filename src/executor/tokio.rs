@@ -95,7 +95,7 @@ struct Sentinel {
     task: AbortHandle,
 }
 
-/// What the task leaves behind.
+/// State that the task shares with the executor.
 #[derive(Default)]
 struct Seen {
     gone: AtomicU32,

@@ -34,8 +34,8 @@ use crate::sync::{Mutex, global, thread_owned, thread_plain};
 
 /// A chunk begins at a multiple of this: so it is found from its nodes.
 const ALIGN: usize = (SLOT * CHUNK_SLOTS).next_power_of_two();
-/// What is asked for: all but the 16 bytes that are the next page's allocator's, if the slots leave
-/// so much.
+/// Bytes of a chunk: all but 16, which the allocator puts before the next page, if the slots leave
+/// them.
 const BYTES: usize = if ALIGN - 16 < SLOT * CHUNK_SLOTS { ALIGN } else { ALIGN - 16 };
 /// Slots for nodes: the header takes the first.
 const SLOTS: u32 = CHUNK_SLOTS as u32 - 1;
@@ -142,7 +142,7 @@ global! {
     static DEPOT: Mutex<Depot> = Mutex::new(Depot(Vec::new()));
 }
 
-/// What this thread gives back when it ends: its empty chunks, and the rest of the one it bumps.
+/// Chunks that this thread gives back at its end: the empty ones, and the rest of the one it bumps.
 struct Owned(RefCell<Vec<Chunk>>);
 
 impl Owned {

@@ -32,8 +32,8 @@ use crate::sync::alloc::{Life, alloc, dealloc};
 use crate::sync::cell::UnsafeCell;
 use crate::sync::config::SLOT;
 
-/// What the owner can do with a message without knowing its type. `payload` points to it, `env` is
-/// what the owner hands through.
+/// The owner's operations on a message of unknown type. `payload` points to it, `env` is what
+/// the owner hands through.
 pub(crate) struct VTable {
     /// Runs the message, moving it out. If it unwinds, `panicked` follows.
     run: unsafe fn(payload: *mut u8, env: *const ()),
@@ -49,7 +49,7 @@ pub(crate) struct VTable {
     resumes: bool,
 }
 
-/// What came of a message that was run.
+/// Outcome of a message that was run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a turn that is suspended keeps the mailbox"]
 pub(crate) enum Ran {
@@ -113,7 +113,7 @@ pub(crate) enum Home {
 const HOME: u64 = 3;
 const _: () = assert!(HOME & !FLAGS == 0);
 
-/// What every node begins with.
+/// The head of every node.
 #[repr(C)]
 struct Node {
     life: Life,

@@ -113,7 +113,7 @@ impl Drop for Unpushed {
     }
 }
 
-/// What one that waits is answered: nothing if its message was accepted, else the message and why
+/// The answer to a waiter: nothing if its message was accepted, else the message and why
 /// it was not.
 pub(crate) type Answer = Option<(Unpushed, Reason)>;
 

@@ -85,7 +85,7 @@ const ONE: u64 = 1 << COUNT_SHIFT;
 const HEAD: u64 = (SCHEDULED - 1) & !FLAGS;
 /// An entry of this mailbox is out: in a thread's list, or in an executor.
 const SCHEDULED: u64 = 1 << 48;
-/// What the last reference leaves behind for the entry that is out.
+/// The value that the last reference leaves behind for the entry that is out.
 const DEAD: u64 = u64::MAX;
 /// The low bits that a node's address leaves free.
 pub(crate) const FLAGS: u64 = 31;
@@ -574,8 +574,8 @@ impl Word {
         }
     }
 
-    /// What a step of this word has left owing. If the caller owns it now, the nodes from `head` on
-    /// are the caller's.
+    /// Converts a step's duty into one with rights. If the caller owns it now, the nodes from
+    /// `head` on are the caller's.
     #[inline(always)]
     fn due(&self, duty: Duty, head: u64) -> Due {
         match duty {

@@ -173,7 +173,7 @@ impl<P> Threads<P> {
         Ok(())
     }
 
-    /// What was reserved is not needed.
+    /// Gives back a reserve that is not needed.
     pub(crate) fn cancel(&self) {
         self.state.lock().reserved -= 1;
     }

@@ -49,7 +49,7 @@ pub(super) fn start_monitor<J: Job>(pool: &Arc<Shared<J>>) -> io::Result<()> {
 
 struct Monitor<J: Job> {
     pool: Arc<Shared<J>>,
-    /// What each worker's tick was at the last look, and for how many looks it has been that.
+    /// Each worker's tick at the last look, and the number of looks for which it has been that.
     ticks: Box<[(u32, u32)]>,
     helped: u32,
     /// When something moved last.

@@ -288,7 +288,7 @@ mod tests {
         (queues, place, own)
     }
 
-    /// What is found: its number, and whether there is more.
+    /// The next job: its number, and whether there is more.
     fn next(place: &OwnPlace<Token>, queues: &Queues<Token>) -> Option<(usize, bool)> {
         match place.next(queues) {
             Own::Found(job) => Some((job.id(), false)),

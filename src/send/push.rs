@@ -132,7 +132,7 @@ impl<S: 'static> Strong<S> {
         self.put(local, seen, links, self.entry(local, by))
     }
 
-    /// What becomes of the mailbox if the message has it run.
+    /// The use of the mailbox's ownership if the message wins it.
     #[inline(always)]
     pub(super) fn entry(&self, local: &Local, by: By) -> Entry {
         match by {

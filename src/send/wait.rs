@@ -34,7 +34,7 @@ pub(crate) type Answered<R> = Result<R, AskError>;
 /// Why a question is not waited for any more.
 pub(crate) struct Refused<P> {
     pub(crate) reason: Reason,
-    /// What it was made of: it was withdrawn, and never runs. `None` if it has begun.
+    /// The question itself: it was withdrawn, and never runs. `None` if it has begun.
     pub(crate) question: Option<P>,
 }
 

@@ -164,7 +164,7 @@ impl<S: 'static> Strong<S> {
     }
 }
 
-/// What a caller gets whose closure was run on the spot.
+/// The result for a caller whose closure was run on the spot.
 #[inline(always)]
 pub(super) fn returned<R>(ran: Result<R, Payload>) -> R {
     ran.unwrap_or_else(|payload| std::panic::resume_unwind(payload))

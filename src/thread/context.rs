@@ -47,7 +47,7 @@ const GROUND: *const Header = without_provenance(2);
 /// A turn waits for the drain on top of it.
 const WAIT: *const Header = without_provenance(3);
 
-/// What this thread is inside of: a mailbox that it owns, or work of the crate's own.
+/// One level of what this thread is inside of: a mailbox that it owns, or work of the crate's own.
 pub(crate) struct Frame {
     mailbox: Cell<*const Header>,
     prev: *const Frame,
@@ -114,7 +114,7 @@ impl<T> Drop for Reset<'_, T> {
     }
 }
 
-/// What a caller knows of this thread's frames.
+/// A caller's knowledge of this thread's frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Depth {
     /// Nothing.
@@ -138,7 +138,7 @@ pub(crate) enum Leaves {
 #[must_use = "it is lost with its mailbox"]
 pub(crate) struct Far(NonNull<()>);
 
-/// What does not fit into the thread-local.
+/// Entries that do not fit into the thread-local.
 type Allocation = Box<VecDeque<NonNull<()>>>;
 
 /// A queue whose first places lie in the thread-local itself; the others are an allocation that
@@ -418,7 +418,7 @@ impl Local {
     /// Where it says whether a mailbox is known to stand in the list, or among the hints.
     #[inline]
     fn known(&self, mailbox: usize) -> &Cell<usize> {
-        // Allocations are told apart by sixteen bytes at least; a small cell takes 48.
+        // Allocations are sixteen bytes apart at least; a small cell takes 48.
         &self.known[(mailbox >> 4 ^ mailbox >> 10) % KNOWN]
     }
 

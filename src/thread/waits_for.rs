@@ -95,7 +95,7 @@ struct Edge {
     /// The thread whose frame that mailbox is in, and its part.
     thread: Thread,
     local: usize,
-    /// What it sleeps for; `None`: for the turn on top.
+    /// The object of its sleep; `None`: for the turn on top.
     what: Option<What>,
     end: Option<End>,
     /// The circle that it is refused for.

@@ -227,7 +227,7 @@ impl Shared {
         Arc::new(Shared { clock, queue: Mutex::new(queue) })
     }
 
-    /// What is due by `now`, or what to wait for: a thread that lies down then is written down.
+    /// The job due by `now`, or the time to wait for: a thread that lies down then is written down.
     fn next(&self, now: Duration, lies_down: bool) -> Next {
         let mut queue = self.queue.lock();
         if queue.ended {
@@ -674,7 +674,7 @@ impl Drop for Owner {
 }
 
 thread_owned! {
-    /// What was armed in services that this thread has ended, while it discards that of another.
+    /// Timers armed in services that this thread has ended, while it discards that of another.
     static LEFT: RefCell<Option<Vec<Armed>>> = RefCell::new(None);
 }
 

@@ -232,7 +232,7 @@ fn run_deferred(local: &Local) {
     }
 }
 
-/// What the budget of a list is measured by.
+/// The surroundings by which a list's budget is measured.
 fn around_list() -> Surroundings<'static> {
     // Each entry is asked in its turn: a list that stays here starts no pool.
     let hands_off = &|| true;

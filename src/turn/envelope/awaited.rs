@@ -37,7 +37,7 @@ use crate::panic::{self, Payload};
 use crate::time::Sleep;
 use crate::turn::waking::with_waker;
 
-/// What a turn that may wait is made of: a message for an actor of any type.
+/// A message, for an actor of any type, whose turn may wait.
 pub(crate) trait Suspends: Send + Sized + 'static {
     type Answer: Send + 'static;
     type Payload: Send + 'static;
@@ -50,7 +50,7 @@ pub(crate) trait Suspends: Send + Sized + 'static {
     /// future before anything else of the actor runs.
     unsafe fn begin(self, cell: *const Header) -> Self::Future;
 
-    /// What its sender gets back.
+    /// Converts it into the message that its sender gets back.
     fn payload(self) -> Self::Payload;
 
     /// Its future is about to be dropped at an await, and why. May unwind.
