@@ -11,10 +11,10 @@
 //! | has gone (its promise cannot be claimed)        | nothing: it has told itself         |
 //! | is late                                         | `TimedOut`, at once                 |
 //! | finds the ledger in doubt, which stays so       | `Failed`, at once                   |
-//! | finds it closed by rows that are committed      | `Closed`, at once                   |
-//! | finds it full by rows of this pass              | `Closed`, after the commit          |
 //! | is in by a row that is committed                | `Duplicate`, at once                |
 //! | is in by a row of this pass                     | `Duplicate`, after the commit       |
+//! | finds it closed by rows that are committed      | `Closed`, at once                   |
+//! | finds it full by rows of this pass              | `Closed`, after the commit          |
 //! | is entered                                      | the row, after the commit           |
 //! | is not entered: an error                        | `Failed`, at once                   |
 //! | is not entered: a panic                         | `Failed`, at once; the pass is undone, the others of it are decided anew |
@@ -278,20 +278,20 @@ where
         if let Err(fault) = known {
             return self.tell(asks, Err(Refused::Failed(fault)));
         }
-        if self.closed {
-            return self.tell(asks, Err(Refused::Closed { limit: self.limit }));
-        }
-        // Beyond it, too: a limit that is passed is reached.
-        if self.count + self.pass.entered >= self.limit {
-            let verdict = Verdict::Closed;
-            return self.pass.pledges.push(Pledge { asks, hash: 0, verdict });
-        }
         let seats = &self.seats;
         let known = catch(|| {
             let hash = seats.hash(&asks.id);
             (hash, seats.place(hash, &asks.id))
         });
         match known {
+            Ok((_, None)) if self.closed => {
+                self.tell(asks, Err(Refused::Closed { limit: self.limit }));
+            }
+            // Beyond it, too: a limit that is passed is reached.
+            Ok((hash, None)) if self.count + self.pass.entered >= self.limit => {
+                let verdict = Verdict::Closed;
+                self.pass.pledges.push(Pledge { asks, hash, verdict });
+            }
             Ok((hash, None)) => self.enter(asks, hash),
             Ok((hash, Some(place))) if self.pass.entered > 0 && place >= self.first() => {
                 let verdict = Verdict::Duplicate { place };
@@ -491,6 +491,10 @@ where
     fn publish(&mut self) {
         self.closed |= self.count >= self.limit;
         self.board.show(self.count, self.limit, self.closed);
+        // In doubt, the ledger says later who they are.
+        if self.closed && !self.doubt {
+            self.board.winners.get_or_init(|| self.seats.winners());
+        }
     }
 
     fn tell(&mut self, asks: AsksOf<Id, L>, told: Told<L::Row, L::Error>) {

@@ -16,7 +16,7 @@ mod seats;
 
 use std::fmt;
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use turnwise::time::Timers;
@@ -34,6 +34,7 @@ use crate::sync::{Counted, Mutex};
 use crate::user_code::{catch, discard};
 use apply::Told;
 use desk::Desk;
+use seats::Winners;
 
 /// An applicant who is in: committed, and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +164,8 @@ where
     /// [`Limits::refuse_early`], it is refused at once if its turn is not to be expected in time.
     /// A lease is refused ([`Refused::HasLease`]): an entry is durable, and cannot be cut.
     ///
-    /// Once it is closed, that is said at once, without a place in the queue.
+    /// Once it is closed, that is said at once, without a place in the queue, to those who are not
+    /// in. Those who are hear of their place, however often they ask.
     ///
     /// Lock-free up to the queue, apart from the global allocator; with an early refusal, a mutex is
     /// held for some instructions. The ledger's calls may block.
@@ -185,9 +187,16 @@ where
         if limits.leased().is_some() {
             return Apply::refused(Refused::HasLease);
         }
-        // For good: it needs no turn.
-        if self.board.is_closed() {
-            return Apply::refused(Refused::Closed { limit: self.board.shown.0.lock().limit });
+        if let Some(winners) = self.board.winners.get() {
+            // Its turn says what becomes of a panic.
+            let is_out = !catch(|| winners.may_hold(&id)).unwrap_or_else(|payload| {
+                discard(payload);
+                true
+            });
+            // For good: it needs no turn.
+            if is_out {
+                return Apply::refused(Refused::Closed { limit: self.board.shown.0.lock().limit });
+            }
         }
         if limits.is_early() {
             self.board.want();
@@ -437,8 +446,8 @@ impl<Id, L> fmt::Debug for AdmissionBuilder<Id, L> {
 /// from what each pass writes.
 #[repr(align(128))]
 struct Board {
-    /// 1: closed. Set after that was shown.
-    closed: AtomicU32,
+    /// It is closed, and they are in. Set after that was shown.
+    winners: OnceLock<Winners>,
     /// 1: somebody has asked how long it takes. Before that, nobody has to measure.
     wanted: AtomicU32,
     shown: Apart<Mutex<Shown>>,
@@ -458,24 +467,13 @@ struct Shown {
 
 impl Board {
     fn new() -> Self {
-        let [closed, wanted] = [0, 0].map(AtomicU32::new);
-        Board { closed, wanted, shown: Apart(Mutex::new(Shown::default())) }
+        let shown = Apart(Mutex::new(Shown::default()));
+        Board { winners: OnceLock::new(), wanted: AtomicU32::new(0), shown }
     }
 
     fn show(&self, count: u64, limit: u64, closed: bool) {
         let mut shown = self.shown.0.lock();
         (shown.count, shown.limit, shown.closed) = (count, limit, closed);
-        drop(shown);
-        if closed {
-            // Ordering: Relaxed. Whoever reads 1 takes the lock then, and so after the one above:
-            // had it been before, its reading would have come before this.
-            self.closed.store(1, Ordering::Relaxed);
-        }
-    }
-
-    fn is_closed(&self) -> bool {
-        // Ordering: Relaxed. See `show`.
-        self.closed.load(Ordering::Relaxed) == 1
     }
 
     fn is_wanted(&self) -> bool {

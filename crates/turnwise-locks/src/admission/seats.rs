@@ -18,6 +18,19 @@ pub(super) struct Seats<Id> {
     hasher: RandomState,
 }
 
+/// The hashes of those who are in, which any thread may look at.
+pub(super) struct Winners {
+    hashes: Box<[u64]>,
+    hasher: RandomState,
+}
+
+impl Winners {
+    /// False: it is certainly not in. User code is in there.
+    pub(super) fn may_hold<Id: Hash>(&self, id: &Id) -> bool {
+        self.hashes.binary_search(&self.hasher.hash_one(id)).is_ok()
+    }
+}
+
 impl<Id: Hash + Eq> Seats<Id> {
     pub(super) fn with_capacity(seats: usize) -> Self {
         Seats { table: HashTable::with_capacity(seats), hasher: RandomState::new() }
@@ -45,6 +58,13 @@ impl<Id: Hash + Eq> Seats<Id> {
             Some(seat) => seat.place = place.min(seat.place),
             None => self.insert(hash, id, place),
         }
+    }
+
+    /// Those who are in, for good.
+    pub(super) fn winners(&self) -> Winners {
+        let mut hashes: Vec<_> = self.table.iter().map(|seat| seat.hash).collect();
+        hashes.sort_unstable();
+        Winners { hashes: hashes.into(), hasher: self.hasher.clone() }
     }
 
     /// What was inserted comes back, to be dropped.

@@ -313,8 +313,10 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// It runs here and now, up to its first await that is pending, where `start` would run its
     /// closure. It goes on, whether anybody polls the [`Run`] or not, in the registry's
     /// [executor](KeyedBuilder::executor), or without one in
-    /// [`ThreadPool::global`](turnwise::ThreadPool::global). Where it uses tokio's timers and
-    /// sockets, that is a tokio executor. One allocation carries closure, future and outcome.
+    /// [`ThreadPool::global`](turnwise::ThreadPool::global); with the feature `tokio`, in the tokio
+    /// runtime that this thread is in. Tokio's timers and sockets panic elsewhere ("there is no
+    /// reactor running"): turn the feature on, or give the registry a `Tokio` executor. One
+    /// allocation carries closure, future and outcome.
     ///
     /// Its limits are those of `start`. **The lease cuts it**: at the await that it is at, when its
     /// lease is over, or comes to later, its future is dropped, and its outcome is

@@ -12,6 +12,7 @@ mod hostile_locks;
 mod keyed;
 mod keyed_async;
 mod keyed_time;
+mod keyed_tokio;
 mod latch;
 mod locks;
 mod nesting;

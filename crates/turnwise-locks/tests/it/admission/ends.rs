@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use turnwise::executor::DrainQueue;
 use turnwise::{Actor, EndCause, Reason, StopCause, ThreadPool};
-use turnwise_locks::{Admission, Admitted, LimitError, Limits, Refused};
+use turnwise_locks::{Admission, Admitted, InMemory, LimitError, Limits, Refused};
 
 use super::book::{Book, Call, Desk, Entry, Fate, Raffle, book};
 use crate::common::{must_end, until};
@@ -241,4 +241,37 @@ fn it_can_be_shared_whatever_it_keeps() {
     shared::<Admission<u64, Book>>();
     sent::<Entry>();
     shared::<Refused<super::book::Trouble>>();
+}
+
+/// One that has lost its answer, and asks again, hears that it is in: also after the close, by each
+/// way to the answer.
+#[test]
+fn who_is_in_hears_of_its_place_after_the_close() {
+    let raffle = Admission::open(InMemory, 2).unwrap();
+    for id in 1..=2 {
+        assert_eq!(raffle.apply(id, Limits::NONE).wait().unwrap().place, id);
+    }
+    assert!(raffle.status().closed);
+    let told = |id| match raffle.apply(id, Limits::NONE).wait() {
+        Err(Refused::Duplicate { place }) => Some(place),
+        Err(Refused::Closed { limit: 2 }) => None,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([1, 2, 3, 1].map(told), [Some(1), Some(2), None, Some(1)]);
+    // In a turn, it takes a place in the queue.
+    let asked = Actor::new(raffle.clone()).with(|raffle| raffle.apply(2, Limits::NONE)).unwrap();
+    assert!(matches!(asked.wait(), Err(Refused::Duplicate { place: 2 })));
+}
+
+/// Those of one pass that fills it: the second application of one of them is a duplicate.
+#[test]
+fn who_is_in_hears_of_its_place_in_the_pass_that_closes() {
+    let queue = DrainQueue::new();
+    let raffle = Admission::builder(InMemory, 1).executor(queue.handle()).open().unwrap();
+    let asked = [7, 7, 8].map(|id| raffle.apply(id, Limits::NONE));
+    queue.run_until_idle();
+    let [first, again, other] = asked.map(|asked| asked.wait());
+    assert_eq!(first.unwrap().place, 1);
+    assert!(matches!(again, Err(Refused::Duplicate { place: 1 })));
+    assert!(matches!(other, Err(Refused::Closed { limit: 1 })));
 }

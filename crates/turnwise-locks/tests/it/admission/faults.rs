@@ -173,7 +173,7 @@ fn nobody_enters_a_book_in_doubt() {
         assert!(matches!(told[0].1, Err(Refused::Failed(Fault::Panic(_)))));
         match fate {
             // Both places are taken, whatever 1 and 2 were told.
-            Fate::DoubtIn => assert!(matches!(told[1].1, Err(Refused::Closed { limit: 2 }))),
+            Fate::DoubtIn => assert!(matches!(told[1].1, Err(Refused::Duplicate { place: 1 }))),
             _ => assert!(matches!(told[1].1, Ok(Admitted { place: 1, .. }))),
         }
         assert_eq!(raffle.status().count, desk.rows().len() as u64);

@@ -208,10 +208,9 @@ fn rows_beyond_the_limit_are_closed() {
     let status = raffle.status();
     assert_eq!((status.count, status.limit, status.closed), (8, 7, true));
     assert!(status.ratio > 1.0);
-    for id in [3, 100] {
-        let told = raffle.apply(id, Limits::NONE).wait();
-        assert!(matches!(told, Err(Refused::Closed { limit: 7 })));
-    }
+    let told = [3, 100].map(|id| raffle.apply(id, Limits::NONE).wait());
+    assert!(matches!(told[0], Err(Refused::Duplicate { place: 4 })));
+    assert!(matches!(told[1], Err(Refused::Closed { limit: 7 })));
     assert_eq!(desk.rows().len(), 8);
 }
 

@@ -46,10 +46,10 @@ struct Model {
 
 impl Model {
     fn apply(&mut self, id: u64) -> Told {
-        if self.closed || self.seats.len() as u64 >= self.limit {
-            Told::Closed(self.limit)
-        } else if let Some(at) = self.seats.iter().position(|seat| *seat == id) {
+        if let Some(at) = self.seats.iter().position(|seat| *seat == id) {
             Told::Duplicate(at as u64 + 1)
+        } else if self.closed || self.seats.len() as u64 >= self.limit {
+            Told::Closed(self.limit)
         } else if fails(id) {
             Told::Failed
         } else {

@@ -201,8 +201,7 @@ fn nobody_is_told_before_the_commit() {
         });
         let [first, second, third] = all.map(|apply| apply.wait());
         assert!(first.is_ok());
-        // Full comes before known: the second finds no place, either.
-        assert!(matches!(second, Err(Refused::Closed { limit: 1 })));
+        assert!(matches!(second, Err(Refused::Duplicate { place: 1 })));
         assert!(matches!(third, Err(Refused::Closed { limit: 1 })));
     });
 }
