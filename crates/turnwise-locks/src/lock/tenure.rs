@@ -26,6 +26,8 @@ pub(crate) struct Tenure {
 struct State {
     /// It was taken away.
     lost: bool,
+    /// Its lock has taken it out, and needs no timer for that.
+    out: bool,
     /// So many entries have not let go of it. With none it is given back, and cannot be lost.
     entries: usize,
     due: Option<Duration>,
@@ -57,7 +59,8 @@ impl Tenure {
         !state.lost
     }
 
-    /// Is it lost? If its lease is over, it is from now on.
+    /// Is it lost? If its lease is over, it is from now on. That tells its lock nothing: the timer
+    /// stays armed and does.
     pub(super) fn is_lost(&self, now: impl FnOnce() -> Duration) -> bool {
         let due = {
             let state = self.state.lock();
@@ -68,7 +71,7 @@ impl Tenure {
             }
         };
         now() >= due && {
-            self.take_away(|state| state.due == Some(due));
+            self.lose_if(|state| state.due == Some(due));
             self.state.lock().lost
         }
     }
@@ -103,8 +106,8 @@ impl Tenure {
         });
         let unneeded = {
             let mut state = self.state.lock();
-            // Whoever has spoken last has the timer.
-            match state.is_over() || state.version != version {
+            // The last call has the timer. A hold that was found lost meanwhile needs it still.
+            match state.entries == 0 || state.out || state.version != version {
                 true => timer,
                 false => std::mem::replace(&mut state.timer, timer),
             }
@@ -120,18 +123,29 @@ impl Tenure {
         self.take_away(|_| true);
     }
 
+    /// Its lock takes it out, if it is over. False: it was over before.
     fn take_away(&self, over: impl FnOnce(&State) -> bool) -> bool {
-        let (timer, wakers) = {
+        let taken = self.lose_if(over);
+        let timer = {
+            let mut state = self.state.lock();
+            state.out |= state.lost;
+            if state.is_over() { state.timer.take() } else { None }
+        };
+        if let Some(timer) = timer {
+            timer.cancel();
+        }
+        taken
+    }
+
+    fn lose_if(&self, over: impl FnOnce(&State) -> bool) -> bool {
+        let wakers = {
             let mut state = self.state.lock();
             if state.is_over() || !over(&state) {
                 return false;
             }
             state.lost = true;
-            (state.timer.take(), std::mem::take(&mut state.wakers))
+            std::mem::take(&mut state.wakers)
         };
-        if let Some(timer) = timer {
-            timer.cancel();
-        }
         // Wakers are the user's: outside of the lock, and each for itself.
         for (_, waker) in wakers {
             ignore(|| waker.wake());

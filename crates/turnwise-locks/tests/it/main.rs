@@ -17,6 +17,7 @@ mod latch;
 mod locks;
 mod nesting;
 mod panics;
+mod promises;
 mod question_mark;
 mod rw;
 mod semaphore;
