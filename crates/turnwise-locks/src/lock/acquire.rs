@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use turnwise::time::Sleep;
-use turnwise::{AskError, Limit, Reply, WaitError};
+use turnwise::{AskError, Limit, Reply, WaitError, in_turn};
 
 use super::desk::{Ask, Common, Core, Lease, Step, Told};
 use super::error::LockError;
@@ -260,9 +260,10 @@ fn enter<K: Send + Sync + 'static>(place: &Place<K>, ask: Ask<K>) -> Stage<K> {
     let (shelf, common) = (shelf.cloned(), common.clone());
     // L2: from before the end of the call that takes the place.
     let asking = place.trays().map(Asking::new);
-    Stage::Asked(
-        place.actor.call(move |slot| step(shelf.as_deref(), &common, slot, &mut ask, asking)),
-    )
+    let turn = move |slot: &mut _| step(shelf.as_deref(), &common, slot, &mut ask, asking);
+    // As in `tell`: not put off to the end of this thread's turn.
+    let actor = &place.actor;
+    Stage::Asked(if in_turn() { actor.posted().call(turn) } else { actor.call(turn) })
 }
 
 fn step<K: Send + Sync + 'static>(

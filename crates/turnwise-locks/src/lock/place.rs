@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use turnwise::Actor;
+use turnwise::{Actor, in_turn};
 
 use super::desk::{Common, Core};
 use super::loan::Trays;
@@ -107,14 +107,16 @@ impl<K: Send + Sync + 'static> Place<K> {
     }
 }
 
-/// A turn, here and now if that can be: inside a turn of somebody else's, too. Else when its time
-/// comes. A lock that was closed needs none.
+/// A turn, here and now if that can be: inside a turn of another mailbox, too. Else on the thread
+/// that runs the lock's turns, and not at the end of a turn of this thread. A lock that was closed
+/// needs none.
 pub(super) fn tell<K, F>(actor: &Actor<Slot<K, Core<K>>>, turn: F)
 where
     K: Send + Sync + 'static,
     F: FnOnce(&mut Slot<K, Core<K>>) + Send + 'static,
 {
-    if let Err(refused) = actor.try_with(turn) {
-        drop(actor.send(refused.into_message()));
-    }
+    let Err(refused) = actor.try_with(turn) else { return };
+    let turn = refused.into_message();
+    // Since the attempt, the mailbox may be idle: inside a turn, `send` would put it off.
+    drop(if in_turn() { actor.posted().send(turn) } else { actor.send(turn) });
 }

@@ -1,10 +1,13 @@
 //! What lock objects promise beside their queue.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
 use std::time::Duration;
 
-use crate::common::until;
-use turnwise::VirtualClock;
+use crate::common::{must_end, until};
 use turnwise::time::Timers;
+use turnwise::{Actor, VirtualClock};
 use turnwise_locks::{Acquire, Guard, Limits, Locks, Permit, ReadGuard, RwLocks, Semaphore};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -70,4 +73,68 @@ fn a_look_that_finds_several_lost_lets_all_in() {
     assert!(old.iter().all(ReadGuard::is_lost));
     timers.run_due();
     until(|| next.is_ready());
+}
+
+/// Runs `release` again and again inside one turn, while another thread has looks at the lock. What
+/// `release` comes to has to be so before the turn ends.
+fn inside_a_turn(look: impl Fn() + Send + Sync + 'static, mut release: impl FnMut() + Send) {
+    let ends = Arc::new(AtomicBool::new(false));
+    let over = ends.clone();
+    let looks = thread::spawn(move || {
+        while !over.load(SeqCst) {
+            look();
+        }
+    });
+    Actor::new(()).with(|()| (0..40_000).for_each(|_| release())).unwrap();
+    ends.store(true, SeqCst);
+    looks.join().unwrap();
+}
+
+#[test]
+fn a_release_inside_a_turn_lets_the_next_in() {
+    must_end(|| {
+        let locks = Locks::new();
+        let looked = locks.clone();
+        inside_a_turn(
+            move || drop(looked.info(&1)),
+            || {
+                let guard = locks.lock(1).wait().unwrap();
+                let next = locks.lock(1);
+                drop(guard);
+                until(|| next.is_ready());
+            },
+        );
+    });
+}
+
+#[test]
+fn a_permit_that_ends_inside_a_turn_lets_the_next_in() {
+    must_end(|| {
+        let seats = Semaphore::new(1);
+        let looked = seats.clone();
+        inside_a_turn(
+            move || drop(looked.info()),
+            || {
+                let permit = seats.acquire().wait().unwrap();
+                let next = seats.acquire();
+                drop(permit);
+                until(|| next.is_ready());
+            },
+        );
+    });
+}
+
+#[test]
+fn a_request_inside_a_turn_takes_its_place() {
+    must_end(|| {
+        let seats = Semaphore::new(2);
+        let looked = seats.clone();
+        inside_a_turn(
+            move || drop(looked.info()),
+            || {
+                let request = seats.acquire_within(2, Limits::NONE);
+                until(|| request.is_ready());
+            },
+        );
+    });
 }
