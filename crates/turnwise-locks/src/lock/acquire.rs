@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,16 +21,16 @@ use crate::registry::Slot;
 
 mod sealed {
     /// What an [`Acquire`](super::Acquire) comes to.
-    pub trait Guarding: Sized {
-        type Key: Send + Sync + 'static;
+    pub trait Guarding<K: Send + Sync + 'static>: Sized {
         #[doc(hidden)]
-        fn of(held: super::Held<Self::Key>) -> Self;
+        fn of(held: super::Held<K>) -> Self;
     }
 }
 
 pub(super) use sealed::Guarding;
 
-/// A lock that is asked for: a `Future` on any runtime, or something to [wait](Self::wait) for.
+/// A lock by a key `K` that is asked for and comes as a guard `G`: a `Future` on any runtime, or
+/// something to [wait](Self::wait) for.
 ///
 /// The place in the queue was taken by the call that made it, and is kept whether anybody polls
 /// this or not. Dropping it leaves the queue; if the lock has come meanwhile, it is given back. A
@@ -38,13 +39,16 @@ pub(super) use sealed::Guarding;
 /// A waker is called inside a turn of the lock. One that waits for others there, as those of
 /// runtimes never do, holds up all who use the lock, and for ever if they wait for it.
 #[must_use = "dropping it gives the place up"]
-pub struct Acquire<G: Guarding> {
+// The key is no projection of the guard: in a task, the compiler could not prove such a future
+// `Send` if the key is a `&'static str`.
+pub struct Acquire<K: Send + Sync + 'static, G> {
     /// Until it is over.
-    place: Option<Place<G::Key>>,
-    stage: Stage<G::Key>,
+    place: Option<Place<K>>,
+    stage: Stage<K>,
     number: u64,
     terms: Terms,
     sleep: Option<Sleep>,
+    guard: PhantomData<fn() -> G>,
 }
 
 enum Stage<K: Send + Sync + 'static> {
@@ -76,25 +80,32 @@ pub(super) struct Wanted {
     pub(super) limits: Limits,
 }
 
-impl<G: Guarding> Acquire<G> {
+impl<K: Send + Sync + 'static, G> Acquire<K, G> {
     pub(super) fn refused(error: LockError) -> Self {
         Self::over(Stage::Over(Err(error)))
     }
 
-    pub(super) fn thin(thin: Thin<G::Key>) -> Self {
+    pub(super) fn thin(thin: Thin<K>) -> Self {
         Self::over(Stage::Thin(thin))
     }
 
-    pub(super) fn loan(loan: Loan<G::Key>) -> Self {
+    pub(super) fn loan(loan: Loan<K>) -> Self {
         Self::over(Stage::Loan(loan))
     }
 
-    fn over(stage: Stage<G::Key>) -> Self {
-        Acquire { place: None, stage, number: 0, terms: Terms::NONE, sleep: None }
+    fn over(stage: Stage<K>) -> Self {
+        Acquire {
+            place: None,
+            stage,
+            number: 0,
+            terms: Terms::NONE,
+            sleep: None,
+            guard: PhantomData,
+        }
     }
 
     /// Takes a place in the queue, or the lock.
-    pub(super) fn new(place: Place<G::Key>, wanted: Wanted, terms: Terms) -> Self {
+    pub(super) fn new(place: Place<K>, wanted: Wanted, terms: Terms) -> Self {
         let Wanted { owner, weight, limits } = wanted;
         let number = place.common().number();
         let ask = Ask {
@@ -106,9 +117,57 @@ impl<G: Guarding> Acquire<G> {
             lease: terms.lease.map(|length| Lease { length, actor: place.actor.downgrade() }),
         };
         let stage = enter(&place, ask);
-        Acquire { place: Some(place), stage, number, terms, sleep: None }
+        Acquire { place: Some(place), stage, number, terms, sleep: None, guard: PhantomData }
     }
 
+    /// Is it over: does it hold the lock, or never will? Wait-free.
+    pub fn is_ready(&self) -> bool {
+        match &self.stage {
+            Stage::Asked(reply) => reply.is_ready(),
+            Stage::Waits(reply) => reply.is_ready(),
+            Stage::Over(_) | Stage::Thin(_) | Stage::Loan(_) => true,
+            Stage::Taken => false,
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.place.as_ref().map_or(Duration::ZERO, |place| place.common().now())
+    }
+
+    /// The time is over: it is not let in any more, unless it was just now.
+    fn time_out(&mut self, reply: Reply<Told>) -> Stage<K> {
+        match reply.cancel() {
+            Ok(()) => {
+                let called = self.terms.wait.map_or(Duration::ZERO, |wait| wait.called);
+                let waited = self.now().saturating_sub(called);
+                if let Some(place) = self.place.take() {
+                    place.end(Core::give_up);
+                }
+                Stage::Over(Err(LockError::TimedOut { waited }))
+            }
+            Err(reply) => match reply.wait() {
+                Ok(told) => Stage::Over(told),
+                Err(error) => self.give_in(error),
+            },
+        }
+    }
+
+    /// Its turn, or the answer, cannot be waited for here; but they may be to come.
+    fn give_in(&mut self, error: AskError) -> Stage<K> {
+        self.withdraw();
+        Stage::Over(Err(error.into()))
+    }
+
+    /// Whatever becomes of the request, nobody holds by it.
+    fn withdraw(&mut self) {
+        if let Some(place) = self.place.take() {
+            let number = self.number;
+            place.end(move |core, common| core.withdraw(number, common));
+        }
+    }
+}
+
+impl<K: Send + Sync + 'static, G: Guarding<K>> Acquire<K, G> {
     /// Waits for the lock, until the deadline that was made by the call. May block.
     ///
     /// # Errors
@@ -155,20 +214,6 @@ impl<G: Guarding> Acquire<G> {
         self.wait_until(until, own.is_some() && until == own)
     }
 
-    /// Is it over: does it hold the lock, or never will? Wait-free.
-    pub fn is_ready(&self) -> bool {
-        match &self.stage {
-            Stage::Asked(reply) => reply.is_ready(),
-            Stage::Waits(reply) => reply.is_ready(),
-            Stage::Over(_) | Stage::Thin(_) | Stage::Loan(_) => true,
-            Stage::Taken => false,
-        }
-    }
-
-    fn now(&self) -> Duration {
-        self.place.as_ref().map_or(Duration::ZERO, |place| place.common().now())
-    }
-
     /// Waits until then, and gives up if that is the end.
     fn wait_until(
         &mut self,
@@ -202,38 +247,6 @@ impl<G: Guarding> Acquire<G> {
                     }
                 }
             };
-        }
-    }
-
-    /// The time is over: it is not let in any more, unless it was just now.
-    fn time_out(&mut self, reply: Reply<Told>) -> Stage<G::Key> {
-        match reply.cancel() {
-            Ok(()) => {
-                let called = self.terms.wait.map_or(Duration::ZERO, |wait| wait.called);
-                let waited = self.now().saturating_sub(called);
-                if let Some(place) = self.place.take() {
-                    place.end(Core::give_up);
-                }
-                Stage::Over(Err(LockError::TimedOut { waited }))
-            }
-            Err(reply) => match reply.wait() {
-                Ok(told) => Stage::Over(told),
-                Err(error) => self.give_in(error),
-            },
-        }
-    }
-
-    /// Its turn, or the answer, cannot be waited for here; but they may be to come.
-    fn give_in(&mut self, error: AskError) -> Stage<G::Key> {
-        self.withdraw();
-        Stage::Over(Err(error.into()))
-    }
-
-    /// Whatever becomes of the request, nobody holds by it.
-    fn withdraw(&mut self) {
-        if let Some(place) = self.place.take() {
-            let number = self.number;
-            place.end(move |core, common| core.withdraw(number, common));
         }
     }
 
@@ -283,7 +296,7 @@ fn step<K: Send + Sync + 'static>(
     }
 }
 
-impl<G: Guarding> Future for Acquire<G> {
+impl<K: Send + Sync + 'static, G: Guarding<K>> Future for Acquire<K, G> {
     type Output = Result<G, LockError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -316,7 +329,7 @@ impl<G: Guarding> Future for Acquire<G> {
     }
 }
 
-impl<G: Guarding> Acquire<G> {
+impl<K: Send + Sync + 'static, G> Acquire<K, G> {
     /// Is its time over? If not, the task is woken when it is.
     fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
         let (Some(wait), Some(place)) = (self.terms.wait, &self.place) else { return false };
@@ -367,16 +380,16 @@ impl<G: Guarding> Acquire<G> {
     }
 }
 
-impl<G: Guarding> Drop for Acquire<G> {
+impl<K: Send + Sync + 'static, G> Drop for Acquire<K, G> {
     fn drop(&mut self) {
         self.abandon();
     }
 }
 
 // What is granted is not pinned: it is handed out by value.
-impl<G: Guarding> Unpin for Acquire<G> {}
+impl<K: Send + Sync + 'static, G> Unpin for Acquire<K, G> {}
 
-impl<G: Guarding> fmt::Debug for Acquire<G> {
+impl<K: Send + Sync + 'static, G> fmt::Debug for Acquire<K, G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquire").field("ready", &self.is_ready()).finish_non_exhaustive()
     }

@@ -22,7 +22,7 @@ pub struct AcquireAll<K: Hash + Eq + Send + Sync + 'static> {
     keys: Keys<K>,
     rest: std::vec::IntoIter<K>,
     held: Vec<Guard<K>>,
-    next: Option<Acquire<Guard<K>>>,
+    next: Option<Acquire<K, Guard<K>>>,
     limits: Limits,
     until: Option<Duration>,
     lease: Option<Duration>,

@@ -182,10 +182,10 @@ impl<K: Send + Sync + 'static> Held<K> {
     }
 
     pub(super) fn is_lost(&self) -> bool {
-        if let Body::Loan(loan) = &self.0
-            && loan.tenure().is_none()
-        {
-            return false;
+        if let Body::Loan(loan) = &self.0 {
+            if loan.tenure().is_none() {
+                return false;
+            }
         }
         self.known().1.is_lost(|| self.common().now())
     }
@@ -258,8 +258,7 @@ macro_rules! guard {
             held: $crate::lock::guard::Held<$key>,
         }
 
-        impl<$($k)*> $crate::lock::acquire::Guarding for $ty {
-            type Key = $key;
+        impl<$($k)*> $crate::lock::acquire::Guarding<$key> for $ty {
             fn of(held: $crate::lock::guard::Held<$key>) -> Self {
                 $name { held }
             }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use turnwise::time::Timers;
 use turnwise::{Actor, Clock};
 
-use super::acquire::{Acquire, Guarding, Wanted};
+use super::acquire::{Acquire, Wanted};
 use super::desk::{Common, Core};
 use super::error::LockError;
 use super::fence::Fence;
@@ -106,13 +106,13 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         Keys { shelf: Arc::new(Shelf { registry, common: timing.common(), capacity }) }
     }
 
-    pub(super) fn acquire<G: Guarding<Key = K>>(
+    pub(super) fn acquire<G>(
         &self,
         key: K,
         owner: Option<&Owner>,
         weight: u64,
         limits: Limits,
-    ) -> Acquire<G> {
+    ) -> Acquire<K, G> {
         if limits.has_lease_of_zero() {
             return Acquire::refused(LockError::LeaseZero);
         }

@@ -93,7 +93,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     /// assert_eq!(locks.len(), 0); // nothing of it is left
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn lock(&self, key: K) -> Acquire<Guard<K>> {
+    pub fn lock(&self, key: K) -> Acquire<K, Guard<K>> {
         self.lock_within(key, Limits::NONE)
     }
 
@@ -125,13 +125,18 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     /// assert!(old.is_lost() && old.release().is_err());
     /// # Ok::<(), turnwise_locks::LockError>(())
     /// ```
-    pub fn lock_within(&self, key: K, limits: impl Into<Limits>) -> Acquire<Guard<K>> {
+    pub fn lock_within(&self, key: K, limits: impl Into<Limits>) -> Acquire<K, Guard<K>> {
         self.keys.acquire(key, None, 1, limits.into())
     }
 
     /// Asks for a lock for an [owner](Owner): at once, if that holds it already. The lock is free
     /// when the last guard of its owner is dropped. A lease begins anew with each guard.
-    pub fn lock_as(&self, owner: &Owner, key: K, limits: impl Into<Limits>) -> Acquire<Guard<K>> {
+    pub fn lock_as(
+        &self,
+        owner: &Owner,
+        key: K,
+        limits: impl Into<Limits>,
+    ) -> Acquire<K, Guard<K>> {
         self.keys.acquire(key, Some(owner), 1, limits.into())
     }
 

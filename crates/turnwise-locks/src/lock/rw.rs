@@ -70,12 +70,12 @@ by_key!(RwLocks, RwLocksBuilder, ALL);
 
 impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
     /// Asks for a lock as a reader, without a limit.
-    pub fn read(&self, key: K) -> Acquire<ReadGuard<K>> {
+    pub fn read(&self, key: K) -> Acquire<K, ReadGuard<K>> {
         self.read_within(key, Limits::NONE)
     }
 
     /// Asks for a lock as a writer, without a limit.
-    pub fn write(&self, key: K) -> Acquire<WriteGuard<K>> {
+    pub fn write(&self, key: K) -> Acquire<K, WriteGuard<K>> {
         self.write_within(key, Limits::NONE)
     }
 
@@ -96,12 +96,12 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
     }
 
     /// Asks for a lock as a reader, with [limits](crate::Locks::lock_within).
-    pub fn read_within(&self, key: K, limits: impl Into<Limits>) -> Acquire<ReadGuard<K>> {
+    pub fn read_within(&self, key: K, limits: impl Into<Limits>) -> Acquire<K, ReadGuard<K>> {
         self.keys.acquire(key, None, 1, limits.into())
     }
 
     /// Asks for a lock as a writer, with [limits](crate::Locks::lock_within).
-    pub fn write_within(&self, key: K, limits: impl Into<Limits>) -> Acquire<WriteGuard<K>> {
+    pub fn write_within(&self, key: K, limits: impl Into<Limits>) -> Acquire<K, WriteGuard<K>> {
         self.keys.acquire(key, None, ALL, limits.into())
     }
 
@@ -112,7 +112,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
         owner: &Owner,
         key: K,
         limits: impl Into<Limits>,
-    ) -> Acquire<ReadGuard<K>> {
+    ) -> Acquire<K, ReadGuard<K>> {
         self.keys.acquire(key, Some(owner), 1, limits.into())
     }
 
@@ -135,7 +135,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
         owner: &Owner,
         key: K,
         limits: impl Into<Limits>,
-    ) -> Acquire<WriteGuard<K>> {
+    ) -> Acquire<K, WriteGuard<K>> {
         self.keys.acquire(key, Some(owner), ALL, limits.into())
     }
 

@@ -75,7 +75,7 @@ impl Semaphore {
     }
 
     /// Asks for one permit, without a limit.
-    pub fn acquire(&self) -> Acquire<Permit> {
+    pub fn acquire(&self) -> Acquire<(), Permit> {
         self.acquire_within(1, Limits::NONE)
     }
 
@@ -96,7 +96,7 @@ impl Semaphore {
     /// assert_eq!(refused.unwrap_err(), LockError::TooMany { permits: 3 });
     /// # Ok::<(), LockError>(())
     /// ```
-    pub fn acquire_within(&self, permits: u64, limits: impl Into<Limits>) -> Acquire<Permit> {
+    pub fn acquire_within(&self, permits: u64, limits: impl Into<Limits>) -> Acquire<(), Permit> {
         let limits = limits.into();
         if permits == 1 && limits.are_plain() {
             if let Some(loan) = self.lender.lend() {
@@ -107,7 +107,7 @@ impl Semaphore {
     }
 
     /// Asks for permits that are not lent, in a turn.
-    pub(crate) fn ask(&self, permits: u64, limits: Limits) -> Acquire<Permit> {
+    pub(crate) fn ask(&self, permits: u64, limits: Limits) -> Acquire<(), Permit> {
         if limits.has_lease_of_zero() {
             return Acquire::refused(LockError::LeaseZero);
         }

@@ -33,7 +33,7 @@ enum Asked {
     /// It has a permit from the tray.
     Lent,
     /// Beside this, so that a request which does not wait is small.
-    Queues(Box<Acquire<Permit>>),
+    Queues(Box<Acquire<(), Permit>>),
     Taken,
 }
 

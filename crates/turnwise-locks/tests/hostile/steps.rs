@@ -19,13 +19,13 @@ use super::world::{
 pub(crate) enum Thing {
     Run(Run<usize>, Arc<Fate>),
     Pin(Key<Name, State>, usize),
-    Asked(Ask<Acquire<Guard<Name>>>),
+    Asked(Ask<Acquire<Name, Guard<Name>>>),
     Guard(Kept<Guard<Name>>),
-    Reads(Ask<Acquire<ReadGuard<Name>>>),
+    Reads(Ask<Acquire<Name, ReadGuard<Name>>>),
     Reader(Kept<ReadGuard<Name>>),
-    Writes(Ask<Acquire<WriteGuard<Name>>>),
+    Writes(Ask<Acquire<Name, WriteGuard<Name>>>),
     Writer(Kept<WriteGuard<Name>>),
-    Wants(Ask<Acquire<Permit>>),
+    Wants(Ask<Acquire<(), Permit>>),
     Permit(Kept<Permit>),
     All(AcquireAll<Name>, Vec<usize>),
     Lost(Lost),
@@ -109,8 +109,8 @@ pub(crate) trait Grip {
 }
 
 macro_rules! guards {
-    ($($guard:ty),*) => {$(
-        impl Waits for Acquire<$guard> {
+    ($($guard:ty: $key:ty),*) => {$(
+        impl Waits for Acquire<$key, $guard> {
             type Guard = $guard;
             fn waits(&mut self, limit: Duration) -> Option<Result<$guard, LockError>> {
                 self.wait_timeout(limit)
@@ -141,7 +141,7 @@ macro_rules! guards {
         }
     )*};
 }
-guards!(Guard<Name>, ReadGuard<Name>, WriteGuard<Name>, Permit);
+guards!(Guard<Name>: Name, ReadGuard<Name>: Name, WriteGuard<Name>: Name, Permit: ());
 
 /// Polls with a waker that misbehaves. A drop that panics while there is a result would leak that.
 fn polled<F: Future + Unpin>(future: &mut F, world: &Arc<World>) -> Option<F::Output> {

@@ -287,7 +287,7 @@ fn timers(timed: bool) -> (VirtualClock, Timers) {
 struct Mutual(VirtualClock, Locks<u8>);
 
 impl Subject for Mutual {
-    type Asked = turnwise_locks::Acquire<Guard<u8>>;
+    type Asked = turnwise_locks::Acquire<u8, Guard<u8>>;
     type Held = Guard<u8>;
     const CAPACITY: u64 = 1;
     fn new(timed: bool) -> Self {
@@ -318,7 +318,7 @@ impl Subject for Mutual {
 struct Permits(VirtualClock, Semaphore);
 
 impl Subject for Permits {
-    type Asked = turnwise_locks::Acquire<Permit>;
+    type Asked = turnwise_locks::Acquire<(), Permit>;
     type Held = Permit;
     const CAPACITY: u64 = 2;
     fn new(timed: bool) -> Self {
@@ -345,8 +345,8 @@ impl Subject for Permits {
 
 struct ReadWrite(VirtualClock, RwLocks<u8>);
 enum Asked {
-    Read(turnwise_locks::Acquire<ReadGuard<u8>>),
-    Write(turnwise_locks::Acquire<WriteGuard<u8>>),
+    Read(turnwise_locks::Acquire<u8, ReadGuard<u8>>),
+    Write(turnwise_locks::Acquire<u8, WriteGuard<u8>>),
 }
 enum Either {
     Read(ReadGuard<u8>),

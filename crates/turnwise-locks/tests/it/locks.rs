@@ -34,7 +34,7 @@ fn guards_move_between_threads() {
     is_shared::<Permit>();
     is_shared::<MultiGuard<String>>();
     is_shared::<Lost>();
-    moves::<Acquire<Guard<String>>>();
+    moves::<Acquire<String, Guard<String>>>();
     moves::<AcquireAll<String>>();
     let locks = Locks::new();
     let guard = locks.lock(1).wait().unwrap();

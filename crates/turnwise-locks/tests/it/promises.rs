@@ -96,7 +96,7 @@ fn a_release_inside_a_turn_lets_the_next_in() {
         let locks = Locks::new();
         let looked = locks.clone();
         inside_a_turn(
-            move || drop(looked.info(&1)),
+            move || _ = looked.info(&1),
             || {
                 let guard = locks.lock(1).wait().unwrap();
                 let next = locks.lock(1);
@@ -113,7 +113,7 @@ fn a_permit_that_ends_inside_a_turn_lets_the_next_in() {
         let seats = Semaphore::new(1);
         let looked = seats.clone();
         inside_a_turn(
-            move || drop(looked.info()),
+            move || _ = looked.info(),
             || {
                 let permit = seats.acquire().wait().unwrap();
                 let next = seats.acquire();
@@ -130,11 +130,31 @@ fn a_request_inside_a_turn_takes_its_place() {
         let seats = Semaphore::new(2);
         let looked = seats.clone();
         inside_a_turn(
-            move || drop(looked.info()),
+            move || _ = looked.info(),
             || {
                 let request = seats.acquire_within(2, Limits::NONE);
                 until(|| request.is_ready());
             },
         );
     });
+}
+
+#[test]
+fn locks_by_a_str_are_held_in_tasks() {
+    // That it compiles is the test: the futures are `Send`.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let (locks, rw) = (Locks::new(), RwLocks::new());
+    let seats = Semaphore::new(1);
+    let task = runtime.spawn(async move {
+        let one = locks.lock("report").await.unwrap();
+        let late = locks.lock_within("report", Duration::ZERO).await;
+        drop(one);
+        let all = locks.lock_all(["report", "mail"], Limits::NONE).await.unwrap();
+        let written = rw.write("report").await.unwrap();
+        let read = rw.read("mail").await.unwrap();
+        let seat = seats.acquire().await.unwrap();
+        drop((all, written, read, seat));
+        late.is_err() && locks.is_empty()
+    });
+    assert!(runtime.block_on(task).unwrap());
 }
