@@ -140,6 +140,18 @@ fn a_request_inside_a_turn_takes_its_place() {
 }
 
 #[test]
+fn what_was_forced_away_stays_lost_after_close() {
+    let locks = Locks::new();
+    let old = locks.lock(1).wait().unwrap();
+    assert!(locks.force_release(&1));
+    let new = locks.lock(1).wait().unwrap();
+    locks.close();
+    assert!(old.is_lost() && !new.is_lost());
+    assert!(old.renew(SECOND).is_err() && old.release().is_err());
+    assert!(new.release().is_ok());
+}
+
+#[test]
 fn locks_by_a_str_are_held_in_tasks() {
     // That it compiles is the test: the futures are `Send`.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
