@@ -80,7 +80,7 @@ fn left(world: &World) -> Vec<String> {
     if !world.plan.forgets {
         at_most("wakers", live(Kind::Waker), 0);
     }
-    if let Some(info) = world.permits.info().filter(|_| world.may_stay(3) == 0) {
+    if let Some(info) = world.permits.info().ok().filter(|_| world.may_stay(3) == 0) {
         at_most("requests for permits", info.holders + info.waiting, 0);
     }
     left

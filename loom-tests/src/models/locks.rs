@@ -87,7 +87,9 @@ pub(super) fn locks_end_of_a_hold() {
     });
     let (locks, forced) = (setting.locks.clone(), Arc::new(AtomicU32::new(0)));
     let theirs = forced.clone();
-    let forces = spawn(move || theirs.store(locks.force_release(&1).into(), Relaxed));
+    let forces = spawn(move || {
+        theirs.store(locks.force_release(&1).expect("a thread waits").into(), Relaxed)
+    });
     let first = first.release().is_ok();
     reached(if first { "released" } else { "expired" });
     expires.join();

@@ -138,19 +138,18 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         self.shelf.registry.mailbox_of(key, self.shelf.kept())
     }
 
-    pub(super) fn info(&self, key: &K) -> Option<LockInfo> {
-        let actor = self.mailbox(key)?;
+    pub(super) fn info(&self, key: &K) -> Result<Option<LockInfo>, LockError> {
+        let Some(actor) = self.mailbox(key) else { return Ok(None) };
         let common = &self.shelf.common;
         // A lock that is gone meanwhile has no state.
-        let known = actor.with(|slot| slot.state.as_mut().map(|core| info_of(core, common)));
-        known.ok().flatten()
+        Ok(actor.with(|slot| slot.state.as_mut().map(|core| info_of(core, common)))?)
     }
 
-    pub(super) fn force(&self, key: &K) -> bool {
-        let Some(actor) = self.mailbox(key) else { return false };
+    pub(super) fn force(&self, key: &K) -> Result<bool, LockError> {
+        let Some(actor) = self.mailbox(key) else { return Ok(false) };
         let common = &self.shelf.common;
-        let forced = actor.with(|slot| slot.state.as_mut().map_or(0, |core| core.force(common)));
-        forced.is_ok_and(|lost| lost > 0)
+        let lost = actor.with(|slot| slot.state.as_mut().map_or(0, |core| core.force(common)))?;
+        Ok(lost > 0)
     }
 
     /// Takes no more requests; those that wait are told.

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use turnwise::time::Timers;
-use turnwise::{Actor, Clock, Limit, Promise, Reply, WaitError, promise_on};
+use turnwise::{Clock, Limit, Promise, Reply, WaitError, promise_on};
 
 use super::error::LockError;
+use crate::sync::Mutex;
 
 /// A count that goes down: whoever waits goes on when it is zero, all at once.
 ///
@@ -33,7 +34,13 @@ use super::error::LockError;
 /// ```
 #[derive(Clone)]
 pub struct Latch {
-    actor: Actor<Count>,
+    shared: Arc<Shared>,
+}
+
+// A lock, and no mailbox: a count has an answer wherever it is asked for, inside a waker of the latch
+// and on a worker that must not wait, too. Nothing of the user's runs under it.
+struct Shared {
+    count: Mutex<Count>,
     clock: Arc<dyn Clock>,
 }
 
@@ -69,21 +76,17 @@ impl Latch {
 
     fn with(count: u64, clock: Arc<dyn Clock>) -> Self {
         let count = Count { left: count, waiting: Vec::new(), sweep_at: 16 };
-        Latch { actor: Actor::new(count), clock }
+        Latch { shared: Arc::new(Shared { count: Mutex::new(count), clock }) }
     }
 
-    /// Counts down by one; at zero, nothing changes. Never waits for anybody who waits.
+    /// Counts down by one; at zero, nothing changes. Never waits for those that wait. May block, for
+    /// some ten instructions of another thread.
     pub fn count_down(&self) {
-        let down = |count: &mut Count| count.down(1);
-        if let Err(refused) = self.actor.try_with(down) {
-            drop(self.actor.send(move |count: &mut Count| {
-                let _ = refused.into_message()(count);
-            }));
-        }
+        let _ = self.count_down_by(1);
     }
 
-    /// Counts down by so many, and says how many are left. May block, as long as a turn of the
-    /// latch lasts.
+    /// Counts down by so many, and says how many are left. May block, as
+    /// [`count_down`](Self::count_down).
     ///
     /// # Errors
     /// There are fewer: nothing has changed.
@@ -96,65 +99,73 @@ impl Latch {
     /// # Ok::<(), turnwise_locks::BelowZero>(())
     /// ```
     pub fn count_down_by(&self, by: u64) -> Result<u64, BelowZero> {
-        let counted = self.actor.call(move |count| count.down(by)).wait();
-        counted.unwrap_or(Err(BelowZero { left: 0 }))
+        let (left, open) = {
+            let mut count = self.shared.count.lock();
+            if by > count.left {
+                return Err(BelowZero { left: count.left });
+            }
+            count.left -= by;
+            (count.left, if count.left == 0 { count.open() } else { Vec::new() })
+        };
+        open.into_iter().for_each(|promise| promise.keep(()));
+        Ok(left)
     }
 
-    /// How many times are left. Stale on return. May block, as long as a turn of the latch lasts.
+    /// How many times are left. Stale on return. May block, as [`count_down`](Self::count_down).
     pub fn count(&self) -> u64 {
-        self.actor.with(|count| count.left).unwrap_or(0)
+        self.shared.count.lock().left
     }
 
-    /// Sets it again, when it is zero. May block, as long as a turn of the latch lasts.
+    /// Sets it again, when it is zero. May block, as [`count_down`](Self::count_down).
     ///
     /// # Errors
     /// It is not zero: nothing has changed.
     pub fn reset(&self, to: u64) -> Result<(), NotZero> {
-        let set = self.actor.with(|count| match count.left {
+        let mut count = self.shared.count.lock();
+        match count.left {
             0 => {
                 count.left = to;
                 Ok(())
             }
             left => Err(NotZero { left }),
-        });
-        set.unwrap_or(Err(NotZero { left: 0 }))
+        }
     }
 
     /// What is ready when the count is zero: a `Future` on any runtime, or something to
-    /// [wait](Opening::wait) for. Whoever calls this before the count is zero goes on then, also if
+    /// [wait](Opening::wait) for. One that was made before the count is zero is ready then, also if
     /// the latch is set again at once.
     pub fn opened(&self) -> Opening {
-        let (promise, reply) = promise_on(self.clock.clone());
-        let enter = move |count: &mut Count| count.enter(promise);
-        if let Err(refused) = self.actor.try_with(enter) {
-            drop(self.actor.send(refused.into_message()));
-        }
+        let (promise, reply) = promise_on(self.shared.clock.clone());
+        let (open, gone) = {
+            let mut count = self.shared.count.lock();
+            match count.left {
+                0 => (Some(promise), Vec::new()),
+                _ => (None, count.enter(promise)),
+            }
+        };
+        // What has gone has a waker of the user's.
+        drop(gone);
+        open.into_iter().for_each(|promise| promise.keep(()));
         Opening { reply: Some(reply) }
     }
 }
 
 impl Count {
-    fn down(&mut self, by: u64) -> Result<u64, BelowZero> {
-        if by > self.left {
-            return Err(BelowZero { left: self.left });
-        }
-        self.left -= by;
-        if self.left == 0 {
-            self.waiting.drain(..).for_each(|promise| promise.keep(()));
-            self.sweep_at = 16;
-        }
-        Ok(self.left)
+    fn open(&mut self) -> Vec<Promise<()>> {
+        self.sweep_at = 16;
+        std::mem::take(&mut self.waiting)
     }
 
-    fn enter(&mut self, promise: Promise<()>) {
-        if self.left == 0 {
-            return promise.keep(());
-        }
+    /// One more waits. Those that have gone come back.
+    fn enter(&mut self, promise: Promise<()>) -> Vec<Promise<()>> {
+        let mut gone = Vec::new();
         if self.waiting.len() >= self.sweep_at {
-            self.waiting.retain(|promise| !promise.is_cancelled());
+            let all = std::mem::take(&mut self.waiting);
+            (gone, self.waiting) = all.into_iter().partition(Promise::is_cancelled);
             self.sweep_at = self.waiting.len() * 2 + 16;
         }
         self.waiting.push(promise);
+        gone
     }
 }
 

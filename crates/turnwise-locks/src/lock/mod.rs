@@ -167,26 +167,33 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
         AcquireAll::new(&self.keys, keys, limits.into())
     }
 
-    /// Takes a lock away from whoever holds it: the next is let in, the holder learns of it. False:
-    /// nobody holds it. May block, as long as a turn of the lock lasts.
-    pub fn force_release(&self, key: &K) -> bool {
+    /// Takes a lock away from its holder: the next is let in, the holder learns of it. False: it was
+    /// not held. May block, as long as a turn of the lock lasts.
+    ///
+    /// # Errors
+    /// Nothing was taken away: [`LockError::WouldBlock`] on a worker that must not wait,
+    /// [`LockError::Deadlock`] inside a waker of this very lock, [`LockError::Closed`].
+    pub fn force_release(&self, key: &K) -> Result<bool, LockError> {
         self.keys.force(key)
     }
 
-    /// What is known of a lock, if it is used. Stale on return. May block, as long as a turn of the
-    /// lock lasts.
+    /// What is known of a lock; `None` if it is not used. Stale on return. May block, as long as a
+    /// turn of the lock lasts.
+    ///
+    /// # Errors
+    /// Nothing is known: as [`force_release`](Self::force_release).
     ///
     /// # Examples
     /// ```
     /// let locks = turnwise_locks::Locks::new();
-    /// assert!(locks.info(&"a").is_none());
+    /// assert!(locks.info(&"a")?.is_none());
     /// let guard = locks.lock("a").wait()?;
     /// let waiting = locks.lock("a");
-    /// let info = locks.info(&"a").unwrap();
+    /// let info = locks.info(&"a")?.unwrap();
     /// assert_eq!((info.fence, info.waiting), (Some(guard.fence()), 1));
     /// # Ok::<(), turnwise_locks::LockError>(())
     /// ```
-    pub fn info(&self, key: &K) -> Option<LockInfo> {
+    pub fn info(&self, key: &K) -> Result<Option<LockInfo>, LockError> {
         self.keys.info(key)
     }
 

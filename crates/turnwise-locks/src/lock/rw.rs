@@ -140,12 +140,18 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
     }
 
     /// As [`Locks::force_release`](crate::Locks::force_release): all readers, or the writer.
-    pub fn force_release(&self, key: &K) -> bool {
+    ///
+    /// # Errors
+    /// As there.
+    pub fn force_release(&self, key: &K) -> Result<bool, LockError> {
         self.keys.force(key)
     }
 
     /// As [`Locks::info`](crate::Locks::info).
-    pub fn info(&self, key: &K) -> Option<LockInfo> {
+    ///
+    /// # Errors
+    /// As there.
+    pub fn info(&self, key: &K) -> Result<Option<LockInfo>, LockError> {
         self.keys.info(key)
     }
 

@@ -148,9 +148,9 @@ impl Semaphore {
     /// let seats = Semaphore::new(3);
     /// let two = seats.try_acquire(2)?;
     /// seats.reduce(2);
-    /// assert_eq!(seats.info().unwrap().available, 0);
+    /// assert_eq!(seats.info()?.available, 0);
     /// drop(two);
-    /// assert_eq!(seats.info().unwrap().available, 1);
+    /// assert_eq!(seats.info()?.available, 1);
     /// # Ok::<(), turnwise_locks::LockError>(())
     /// ```
     pub fn reduce(&self, permits: u64) {
@@ -165,28 +165,29 @@ impl Semaphore {
     /// All permits that are there now, if there are any, and nobody waits.
     ///
     /// # Errors
-    /// [`LockError::Busy`], [`LockError::Closed`].
+    /// [`LockError::Busy`]; and those of [`info`](Self::info).
     pub fn drain(&self) -> Result<Permit, LockError> {
         loop {
-            let available = match self.info() {
-                None if self.lender.actor.is_closed() => return Err(LockError::Closed),
-                info => info.map_or(0, |info| info.available),
-            };
+            let available = self.info()?.available;
             if available == 0 {
                 return Err(LockError::Busy);
             }
-            // Somebody may come in between: then there are fewer.
+            // Others may come in between: then there are fewer.
             match self.try_acquire(available) {
-                Err(LockError::Busy) if self.info().is_some_and(|info| info.waiting == 0) => {}
+                Err(LockError::Busy) if self.info()?.waiting == 0 => {}
                 Err(LockError::TooMany { .. }) => {}
                 result => return result,
             }
         }
     }
 
-    /// What is known of it; none after it was [closed](Self::close). Stale on return. May block, as
-    /// long as one of its turns lasts.
-    pub fn info(&self) -> Option<SemaphoreInfo> {
+    /// What is known of it. Stale on return. May block, as long as one of its turns lasts.
+    ///
+    /// # Errors
+    /// Nothing is known: [`LockError::Closed`] after a [`close`](Self::close),
+    /// [`LockError::WouldBlock`] on a worker that must not wait, [`LockError::Deadlock`] inside a
+    /// waker of this very semaphore.
+    pub fn info(&self) -> Result<SemaphoreInfo, LockError> {
         let common = &self.lender.common;
         let known = self.lender.actor.with(|slot| {
             slot.state.as_mut().map(|core| {
@@ -201,7 +202,7 @@ impl Semaphore {
                 }
             })
         });
-        known.ok().flatten()
+        known?.ok_or(LockError::Closed)
     }
 
     /// Takes no more requests: they fail with [`LockError::Closed`], and so do those that wait.

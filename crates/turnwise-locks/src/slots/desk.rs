@@ -361,7 +361,7 @@ impl Desk {
     }
 
     pub(super) fn view(&self) -> PoolView {
-        let (now, permits) = (self.now(), self.permits.info());
+        let (now, permits) = (self.now(), self.permits.info().ok());
         let numbers = self.numbers.lock();
         let is_there = |(number, cell): &(usize, &Cell)| {
             *number < numbers.slots || cell.state != SlotState::Free

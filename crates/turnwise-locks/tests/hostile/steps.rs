@@ -428,11 +428,11 @@ fn on_locks(world: &Arc<World>, key: usize) -> Option<Thing> {
             Some(Thing::All(world.locks.lock_all(names, limits(leases)), keys))
         }
         (6, Some(_)) if !is_quiet() => {
-            world.locks.force_release(&name);
+            let _ = world.locks.force_release(&name);
             None
         }
         (7, Some(_)) if !is_quiet() => {
-            world.rw.force_release(&name);
+            let _ = world.rw.force_release(&name);
             None
         }
         (8, Some(owner)) => read(world.rw.read_as(owner, name, limits(leases))),

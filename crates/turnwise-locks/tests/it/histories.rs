@@ -307,7 +307,7 @@ impl Subject for Mutual {
         held.release().is_ok()
     }
     fn force(&self) -> Option<bool> {
-        Some(self.1.force_release(&1))
+        self.1.force_release(&1).ok()
     }
     fn expire(&self) {
         self.0.advance(SECOND);
@@ -392,7 +392,7 @@ impl Subject for ReadWrite {
         }
     }
     fn force(&self) -> Option<bool> {
-        Some(self.1.force_release(&1))
+        self.1.force_release(&1).ok()
     }
     fn expire(&self) {
         self.0.advance(SECOND);

@@ -51,7 +51,7 @@ fn order_is_that_of_the_calls() {
     for number in (0..1_000).filter(|number| number % 2 == 0) {
         waiting[number] = None;
     }
-    assert_eq!(locks.info(&"a").unwrap().waiting, 500);
+    assert_eq!(locks.info(&"a").unwrap().unwrap().waiting, 500);
     let mut before = first.fence();
     drop(first);
     let mut left: Vec<_> = waiting.into_iter().flatten().collect();
@@ -166,7 +166,7 @@ fn what_timed_out_never_gets_it() {
     clock.advance(5 * SECOND);
     let error = waiter.join().unwrap().unwrap_err();
     assert_eq!(error, LockError::TimedOut { waited: 5 * SECOND });
-    assert_eq!(locks.info(&1).unwrap().waiting, 0);
+    assert_eq!(locks.info(&1).unwrap().unwrap().waiting, 0);
     drop(holder);
     assert!(locks.is_empty());
 }
@@ -219,7 +219,7 @@ fn one_that_waited_in_vain_is_refused_at_once() {
     let refused = locks.lock_within(1, hasty).wait().unwrap_err();
     assert_eq!(refused, LockError::Expected { wait: 8 * SECOND });
     let patient = locks.lock_within(1, 5 * SECOND);
-    assert_eq!(locks.info(&1).unwrap().waiting, 2);
+    assert_eq!(locks.info(&1).unwrap().unwrap().waiting, 2);
     clock.advance(4 * SECOND);
     drop(second);
     assert!(third.is_ready() && !patient.is_ready());
@@ -281,7 +281,7 @@ fn an_overdue_hold_is_gone_for_whoever_asks() {
     let new = locks.try_lock(1).unwrap();
     assert!(old.is_lost() && !new.is_lost());
     drop(old);
-    assert_eq!(locks.info(&1).unwrap().fence, Some(new.fence()));
+    assert_eq!(locks.info(&1).unwrap().unwrap().fence, Some(new.fence()));
     drop(new);
     assert_eq!(timers.run_due(), 0);
 }
@@ -319,7 +319,7 @@ fn an_owner_holds_several_times() {
     let (me, other) = (Owner::new(), Owner::new());
     let mut guards: Vec<_> =
         (0..3).map(|_| locks.lock_as(&me, 1, Limits::NONE.lease(SECOND)).wait().unwrap()).collect();
-    let info = locks.info(&1).unwrap();
+    let info = locks.info(&1).unwrap().unwrap();
     assert_eq!((info.holders, info.count), (1, 3));
     // On the very same thread.
     let busy = locks.lock_as(&other, 1, Duration::ZERO).wait();
@@ -327,7 +327,7 @@ fn an_owner_holds_several_times() {
     assert_eq!(locks.try_lock(1).unwrap_err(), LockError::Busy);
     for count in (1..3).rev() {
         assert!(guards.remove(0).release().is_ok());
-        assert_eq!(locks.info(&1).unwrap().count, count);
+        assert_eq!(locks.info(&1).unwrap().unwrap().count, count);
     }
     // The lease began with the last.
     clock.advance(Duration::from_millis(500));
@@ -353,8 +353,8 @@ fn an_owner_does_not_wait_behind_itself() {
     assert!(one.is_ready() && two.is_ready() && !other.is_ready());
     let (one, two) = (one.wait().unwrap(), two.wait().unwrap());
     assert_eq!(one.fence(), two.fence());
-    assert_eq!(locks.info(&1).unwrap().count, 2);
-    assert_eq!(locks.info(&1).unwrap().waiting, 1);
+    assert_eq!(locks.info(&1).unwrap().unwrap().count, 2);
+    assert_eq!(locks.info(&1).unwrap().unwrap().waiting, 1);
     drop(one);
     assert!(!other.is_ready());
     drop(two);
@@ -379,7 +379,7 @@ fn an_owner_whose_lease_is_over_holds_anew() {
     let new = new.wait().unwrap();
     assert!(!new.is_lost() && new.fence() > old.fence());
     assert!(old.release().is_err());
-    assert_eq!(locks.info(&1).unwrap().fence, Some(new.fence()));
+    assert_eq!(locks.info(&1).unwrap().unwrap().fence, Some(new.fence()));
 }
 
 #[test]
@@ -401,8 +401,8 @@ fn force_frees_what_is_held_three_times() {
     for (acquire, wakes) in &mut waiting {
         assert!(poll(acquire, &wakes.waker()).is_none());
     }
-    assert!(locks.force_release(&1));
-    assert!(!locks.force_release(&2));
+    assert!(locks.force_release(&1).unwrap());
+    assert!(!locks.force_release(&2).unwrap());
     assert_eq!(waiting.iter().map(|(_, wakes)| wakes.count()).collect::<Vec<_>>(), [1, 0, 0]);
     for guard in held {
         assert!(guard.is_lost());
@@ -506,7 +506,7 @@ fn a_hold_learns_what_it_is_asked_for() {
     // Nobody else has asked for it, and it had no lease.
     let guard = locks.lock(1).wait().unwrap();
     assert_eq!((guard.remaining(), timers.len()), (None, 0));
-    assert!(!guard.is_lost() && locks.info(&1).unwrap().exclusive);
+    assert!(!guard.is_lost() && locks.info(&1).unwrap().unwrap().exclusive);
     guard.renew(SECOND).unwrap();
     assert_eq!((guard.remaining(), timers.len()), (Some(SECOND), 1));
     clock.advance(SECOND);
@@ -523,10 +523,10 @@ fn a_hold_learns_what_it_is_asked_for() {
             0 => {}
             1 => assert!(poll(&mut lost, &wakes.waker()).is_none()),
             2 => assert!(!guard.is_lost()),
-            _ => assert_eq!(locks.info(&1).unwrap().fence, Some(guard.fence())),
+            _ => assert_eq!(locks.info(&1).unwrap().unwrap().fence, Some(guard.fence())),
         }
         let waiting = locks.lock(1);
-        assert!(locks.force_release(&1));
+        assert!(locks.force_release(&1).unwrap());
         let next = waiting.wait().unwrap();
         assert!(next.fence() > guard.fence());
         assert_eq!(wakes.count(), usize::from(ask == 1));
@@ -660,9 +660,9 @@ fn what_is_forgotten_stays_held() {
     std::mem::forget(locks.lock(1).wait().unwrap());
     std::mem::forget(locks.lock(1));
     let next = locks.lock(1);
-    assert!(locks.force_release(&1));
+    assert!(locks.force_release(&1).unwrap());
     // The second one was forgotten with its place; its hold is taken away, too.
-    assert!(locks.force_release(&1));
+    assert!(locks.force_release(&1).unwrap());
     assert!(next.wait().is_ok());
 }
 
@@ -701,7 +701,7 @@ fn a_lost_hold_tells_hostile_wakers_each() {
         assert!(poll(lost, &wakes.waker()).is_none());
     }
     drop(lost.pop());
-    assert!(locks.force_release(&1));
+    assert!(locks.force_release(&1).unwrap());
     assert_eq!(wakes.each_ref().map(Wakes::count), [1, 1, 0]);
 }
 
@@ -855,7 +855,7 @@ fn leases_and_force_against_releases() {
         }
         scope.spawn(|| {
             for _ in 0..rounds {
-                locks.force_release(&1);
+                locks.force_release(&1).unwrap();
                 thread::yield_now();
             }
         });
@@ -906,7 +906,7 @@ fn released_or_forced_and_never_both() {
         }
         scope.spawn(|| {
             while over.load(SeqCst) < 3 {
-                forced.fetch_add(usize::from(locks.force_release(&1)), SeqCst);
+                forced.fetch_add(usize::from(locks.force_release(&1).unwrap()), SeqCst);
             }
         });
     });
@@ -940,7 +940,7 @@ fn a_guard_is_asked_inside_of_a_turn_of_its_lock() {
             tell.send((theirs, own.is_lost())).unwrap();
         });
         assert!(poll(&mut next, &wakes.waker()).is_none());
-        assert!(locks.force_release(&1));
+        assert!(locks.force_release(&1).unwrap());
         assert_eq!(told.recv().unwrap(), (true, true), "it was taken away");
         asker.join().unwrap();
         assert!(guard.is_lost());

@@ -1,14 +1,16 @@
 //! What lock objects promise beside their queue.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{must_end, until};
+use crate::common::{Wakes, must_end, poll, until};
 use turnwise::time::Timers;
 use turnwise::{Actor, VirtualClock};
-use turnwise_locks::{Acquire, Guard, Limits, Locks, Permit, ReadGuard, RwLocks, Semaphore};
+use turnwise_locks::{
+    Acquire, Guard, Latch, Limits, LockError, Locks, Permit, ReadGuard, RwLocks, Semaphore,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -140,15 +142,49 @@ fn a_request_inside_a_turn_takes_its_place() {
 }
 
 #[test]
+fn a_count_inside_a_turn_opens_the_latch() {
+    must_end(|| {
+        let latch = Latch::new(0);
+        let looked = latch.clone();
+        inside_a_turn(
+            move || assert!(looked.count() < 2),
+            || {
+                latch.reset(1).unwrap();
+                let opened = latch.opened();
+                latch.count_down();
+                until(|| format!("{opened:?}").contains("true"));
+            },
+        );
+    });
+}
+
+#[test]
 fn what_was_forced_away_stays_lost_after_close() {
     let locks = Locks::new();
     let old = locks.lock(1).wait().unwrap();
-    assert!(locks.force_release(&1));
+    assert!(locks.force_release(&1).unwrap());
     let new = locks.lock(1).wait().unwrap();
     locks.close();
     assert!(old.is_lost() && !new.is_lost());
     assert!(old.renew(SECOND).is_err() && old.release().is_err());
     assert!(new.release().is_ok());
+}
+
+#[test]
+fn a_latch_answers_inside_its_own_wakers() {
+    let latch = Latch::new(2);
+    let seen = Arc::new(AtomicUsize::new(usize::MAX));
+    let (inside, told) = (latch.clone(), seen.clone());
+    let wakes = Wakes::calling(move || {
+        told.store(usize::try_from(inside.count()).unwrap(), SeqCst);
+        assert_eq!(inside.opened().wait_timeout(Duration::ZERO), Some(Ok(())));
+        assert!(inside.count_down_by(1).is_err());
+        inside.reset(3).unwrap();
+    });
+    let mut opened = latch.opened();
+    assert!(poll(&mut opened, &wakes.waker()).is_none());
+    assert_eq!(latch.count_down_by(2), Ok(0));
+    assert_eq!((seen.load(SeqCst), latch.count()), (0, 3));
 }
 
 #[test]
@@ -169,4 +205,33 @@ fn locks_by_a_str_are_held_in_tasks() {
         late.is_err() && locks.is_empty()
     });
     assert!(runtime.block_on(task).unwrap());
+}
+
+#[test]
+fn a_question_inside_a_waker_of_its_lock_is_refused() {
+    let (locks, seats) = (Locks::new(), Semaphore::new(1));
+    let asked = Arc::new(AtomicUsize::new(0));
+
+    let held = locks.lock(1).wait().unwrap();
+    let (inside, count) = (locks.clone(), asked.clone());
+    let wakes = Wakes::calling(move || {
+        assert_eq!(inside.info(&1).unwrap_err(), LockError::Deadlock);
+        assert_eq!(inside.force_release(&1), Err(LockError::Deadlock));
+        count.fetch_add(1, SeqCst);
+    });
+    let mut next = locks.lock(1);
+    assert!(poll(&mut next, &wakes.waker()).is_none());
+    drop(held);
+    assert_eq!(locks.info(&1).unwrap().unwrap().holders, 1);
+
+    let seat = seats.acquire().wait().unwrap();
+    let (inside, count) = (seats.clone(), asked.clone());
+    let wakes = Wakes::calling(move || {
+        assert_eq!(inside.info().unwrap_err(), LockError::Deadlock);
+        count.fetch_add(1, SeqCst);
+    });
+    let mut next = seats.acquire();
+    assert!(poll(&mut next, &wakes.waker()).is_none());
+    drop(seat);
+    assert_eq!(asked.load(SeqCst), 2);
 }
