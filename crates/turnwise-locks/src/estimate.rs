@@ -78,6 +78,12 @@ impl Estimates {
         // either may be forgotten.
         let mut estimate = Self::of(cell.load(Relaxed), hash);
         estimate.took(time);
+        self.put(hash, estimate);
+    }
+
+    /// That is what is known of the key with this hash.
+    pub(crate) fn put(&self, hash: u64, estimate: Estimate) {
+        let (Some(cell), Some(_)) = (self.cell(hash), estimate.mean) else { return };
         let mean = estimate.mean.map_or(0, |mean| mean.as_nanos());
         let mean = u64::try_from(mean).unwrap_or(MOST).clamp(1, MOST);
         cell.store(hash >> MEAN << MEAN | mean, Relaxed);

@@ -108,12 +108,16 @@ impl<K: Send + Sync + 'static, G> Acquire<K, G> {
     pub(super) fn new(place: Place<K>, wanted: Wanted, terms: Terms) -> Self {
         let Wanted { owner, weight, limits } = wanted;
         let number = place.common().number();
+        if terms.early {
+            place.want();
+        }
         let ask = Ask {
             number,
             owner,
             weight,
             terms,
             immediate: limits.is_immediate(),
+            known: place.known(),
             lease: terms.lease.map(|length| Lease { length, actor: place.actor.downgrade() }),
         };
         let stage = enter(&place, ask);

@@ -16,6 +16,7 @@ use super::loan::{Asking, Trays};
 use super::machine::{Entered, Host, Machine, Refusal, Request, View};
 use super::place::Place;
 use super::tenure::Tenure;
+use crate::estimate::Estimate;
 use crate::limits::{Terms, shown};
 use crate::registry::Slot;
 use crate::user_code::{catch, discard};
@@ -74,6 +75,8 @@ pub(super) struct Ask<K: Send + Sync + 'static> {
     pub(super) weight: u64,
     pub(super) terms: Terms,
     pub(super) immediate: bool,
+    /// Of how long holds last, from before.
+    pub(super) known: Option<Estimate>,
     pub(super) lease: Option<Lease<K>>,
 }
 
@@ -246,7 +249,8 @@ impl<K: Send + Sync + 'static> Core<K> {
     }
 
     fn entered(&mut self, ask: Ask<K>, common: &Arc<Common>) -> Step {
-        let Ask { number, owner, weight, terms, immediate, lease } = ask;
+        let Ask { number, owner, weight, terms, immediate, known, lease } = ask;
+        known.into_iter().for_each(|known| self.know(known));
         let patience = terms.wait.filter(|_| terms.early).map(|wait| wait.at - wait.called);
         let until = terms.wait.map(|wait| wait.at);
         let called = terms.wait.map_or(Duration::ZERO, |wait| wait.called);
@@ -330,6 +334,15 @@ impl<K: Send + Sync + 'static> Core<K> {
     pub(super) fn oldest(&self) -> Option<(u64, usize, Option<Duration>, Option<Duration>)> {
         let (fence, entries, since, tenure) = self.machine.oldest()?;
         Some((fence, entries, since, tenure.due()))
+    }
+
+    /// What was known before, of how long holds last.
+    pub(super) fn know(&mut self, estimate: Estimate) {
+        self.machine.know(estimate);
+    }
+
+    pub(super) fn known(&self) -> Option<Estimate> {
+        self.machine.known()
     }
 
     pub(super) fn expected(&self, now: Duration) -> Duration {

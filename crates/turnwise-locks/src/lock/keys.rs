@@ -141,8 +141,13 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
     pub(super) fn info(&self, key: &K) -> Result<Option<LockInfo>, LockError> {
         let Some(actor) = self.mailbox(key) else { return Ok(None) };
         let common = &self.shelf.common;
+        let known = self.shelf.known(self.shelf.registry.hash(key));
         // A lock that is gone meanwhile has no state.
-        Ok(actor.with(|slot| slot.state.as_mut().map(|core| info_of(core, common)))?)
+        Ok(actor.with(|slot| {
+            let core = slot.state.as_mut()?;
+            known.into_iter().for_each(|known| core.know(known));
+            Some(info_of(core, common))
+        })?)
     }
 
     pub(super) fn force(&self, key: &K) -> Result<bool, LockError> {

@@ -269,9 +269,26 @@ impl<W, T: Term + Clone> Machine<W, T> {
         self.holds.push(Hold { fence, owner: request.owner, entries, since, term });
     }
 
+    /// How many wait: those in the queue that have not said that they are gone.
+    fn waiting(&self) -> usize {
+        self.queue.len() - self.gone.max(0).unsigned_abs().min(self.queue.len())
+    }
+
+    /// What was known before, of how long holds last. They are measured from now on.
+    pub(crate) fn know(&mut self, estimate: Estimate) {
+        if !std::mem::replace(&mut self.measured, true) {
+            self.estimate = estimate;
+        }
+    }
+
+    /// What is known of how long holds last, if that is measured.
+    pub(crate) fn known(&self) -> Option<Estimate> {
+        self.measured.then_some(self.estimate)
+    }
+
     /// How long a request that came now would wait.
     pub(crate) fn expected(&self, now: Duration) -> Duration {
-        if self.queue.is_empty() && self.used < self.capacity {
+        if self.waiting() == 0 && self.used < self.capacity {
             return Duration::ZERO;
         }
         let running = self
@@ -280,7 +297,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
             .filter_map(|hold| hold.since)
             .map(|since| now.saturating_sub(since))
             .max();
-        self.estimate.wait(self.queue.len(), running.unwrap_or_default())
+        self.estimate.wait(self.waiting(), running.unwrap_or_default())
     }
 
     /// An entry of a hold ends, and others come in. False: it had expired, or was forced.
@@ -474,7 +491,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
             capacity: self.capacity,
             used: self.used,
             holds: self.holds.len(),
-            waiting: self.queue.len() - self.gone.max(0).unsigned_abs().min(self.queue.len()),
+            waiting: self.waiting(),
             oldest_wait: self.queue.front().map(|waiter| waiter.since),
         }
     }

@@ -7,6 +7,7 @@ use turnwise::{Actor, in_turn};
 use super::desk::{Common, Core};
 use super::loan::Trays;
 use super::tenure::Tenure;
+use crate::estimate::Estimate;
 use crate::registry::{Access, Beside, Guard, Pin, Registry, Slot};
 
 /// The locks of one registry.
@@ -26,6 +27,14 @@ impl<K: Send + Sync + 'static> Shelf<K> {
             let tenure = Tenure::new();
             (Core::held(capacity, fence, weight, tenure.clone()), tenure as Beside)
         }
+    }
+}
+
+impl<K: Send + Sync + 'static> Shelf<K> {
+    /// What is known of how long the key with this hash is held, if anybody has asked.
+    pub(super) fn known(&self, hash: u64) -> Option<Estimate> {
+        let estimates = &self.registry.estimates;
+        estimates.are_wanted().then(|| estimates.get(hash))
     }
 }
 
@@ -56,6 +65,13 @@ impl<K: Send + Sync + 'static> Kept<K> {
         }
     }
 
+    /// What is known of how long a key is held outlives its lock.
+    fn remember(&self, core: &Core<K>) {
+        if let (Kept::Key(pin), Some(estimate)) = (self, core.known()) {
+            pin.access().registry.estimates.put(pin.place().hash, estimate);
+        }
+    }
+
     /// The last thing of a turn.
     fn finish(self, slot: &mut Slot<K, Core<K>>) {
         match self {
@@ -83,6 +99,21 @@ impl<K: Send + Sync + 'static> Place<K> {
         }
     }
 
+    /// From now on it is measured how long its key is held.
+    pub(super) fn want(&self) {
+        if let Kept::Key(pin) = &self.kept {
+            pin.access().registry.estimates.want();
+        }
+    }
+
+    /// What is known of how long its key is held, if anybody has asked.
+    pub(super) fn known(&self) -> Option<Estimate> {
+        match &self.kept {
+            Kept::Key(pin) => pin.access().known(pin.place().hash),
+            Kept::Alone(..) => None,
+        }
+    }
+
     /// What it lends without a turn.
     pub(super) fn trays(&self) -> Option<&Arc<dyn Trays>> {
         match &self.kept {
@@ -97,6 +128,7 @@ impl<K: Send + Sync + 'static> Place<K> {
         tell(&actor, move |slot| {
             if let Some(core) = &mut slot.state {
                 f(core, kept.common());
+                kept.remember(core);
             }
             kept.finish(slot);
         });

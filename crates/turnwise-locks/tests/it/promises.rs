@@ -187,6 +187,45 @@ fn a_latch_answers_inside_its_own_wakers() {
     assert_eq!((seen.load(SeqCst), latch.count()), (0, 3));
 }
 
+/// A lock that is measured, and known to be held for two seconds; its holder has just come.
+fn measured(clock: &VirtualClock, locks: &Locks<u32>) -> Guard<u32> {
+    let hasty = Limits::wait(3 * SECOND).refuse_early();
+    let first = locks.lock(1).wait().unwrap();
+    let second = locks.lock_within(1, hasty);
+    drop(first);
+    let second = second.wait().unwrap();
+    clock.advance(2 * SECOND);
+    let third = locks.lock_within(1, hasty);
+    drop(second);
+    third.wait().unwrap()
+}
+
+#[test]
+fn those_that_gave_up_are_not_expected_to_hold() {
+    let (clock, _timers, locks) = by_hand();
+    let holder = measured(&clock, &locks);
+    let waits = locks.lock(1);
+    drop((0..8).map(|_| locks.lock(1)).collect::<Vec<_>>());
+    let info = locks.info(&1).unwrap().unwrap();
+    assert_eq!((info.waiting, info.expected_wait), (1, 4 * SECOND));
+    let mut next = locks.lock_within(1, Limits::wait(4 * SECOND).refuse_early());
+    assert!(next.wait_timeout(Duration::ZERO).is_none(), "refused for those that are gone");
+    drop((holder, waits, next));
+    assert!(locks.is_empty());
+}
+
+#[test]
+fn an_estimate_outlives_an_idle_lock() {
+    let (clock, _timers, locks) = by_hand();
+    drop(measured(&clock, &locks));
+    assert!(locks.is_empty());
+    let _holder = locks.lock(1).wait().unwrap();
+    let hasty = Limits::wait(SECOND).refuse_early();
+    let refused = locks.lock_within(1, hasty).wait_timeout(Duration::ZERO);
+    assert!(matches!(refused, Some(Err(LockError::Expected { .. }))), "{refused:?}");
+    assert!(locks.info(&1).unwrap().unwrap().expected_wait > SECOND);
+}
+
 #[test]
 fn locks_by_a_str_are_held_in_tasks() {
     // That it compiles is the test: the futures are `Send`.
