@@ -256,6 +256,10 @@ impl Term for Hold {
         self.0.1.get().is_some() && self.is_due(now().as_secs())
     }
 
+    fn due(&self) -> Option<Duration> {
+        self.0.1.get().map(Duration::from_secs)
+    }
+
     fn lose(&self) -> bool {
         if let Some(world) = self.1.upgrade() {
             world.events.borrow_mut().push(Event::Lost(self.0.0));
@@ -590,6 +594,7 @@ impl<'a> Run<'a> {
                     held.entries.push((number, way.weight));
                     if let Some(lease) = way.lease {
                         held.term.0.1.set(Some(now + lease));
+                        self.machine.mind(fence);
                     }
                 } else {
                     check!(!blocked, "overtook those that wait");
@@ -734,6 +739,12 @@ impl<'a> Run<'a> {
             let late = head.until.is_some_and(|until| now >= until);
             check!(!late || act != Act::Expire || self.held.is_empty(), "a late head stays");
         }
+        // Something comes of the first thing that is to come.
+        let dues = self.held.iter().filter_map(|held| held.term.0.1.get());
+        let head = self.waiting.first().filter(|_| looks && unsaid == 0);
+        let first = dues.chain(head.and_then(|head| head.until)).min().map(Duration::from_secs);
+        let wakes = self.machine.wakes_at();
+        check!(first.is_none_or(|first| wakes.is_some_and(|at| at <= first)), "sleeps too long");
         if act == Act::Expire {
             check!(!self.held.iter().any(|held| held.term.is_due(now)), "what is over stays");
         }
@@ -917,4 +928,117 @@ fn every_fault_is_found() {
         println!("{fault:?}: {wrong:?}");
         assert!(wrong.what.contains(what), "{fault:?}: {wrong:?}");
     }
+}
+
+/// A hold that counts how often it is looked at.
+#[derive(Clone)]
+struct Seen(Rc<Cell<usize>>, Duration);
+
+impl Seen {
+    fn look(&self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+impl Term for Seen {
+    fn enter(&self) -> bool {
+        self.look();
+        true
+    }
+
+    fn exit(&self) {}
+
+    fn expire(&self, now: Duration) -> bool {
+        self.look();
+        now >= self.1
+    }
+
+    fn is_over(&self, now: impl FnOnce() -> Duration) -> bool {
+        self.look();
+        now() >= self.1
+    }
+
+    fn lose(&self) -> bool {
+        true
+    }
+
+    fn due(&self) -> Option<Duration> {
+        self.look();
+        Some(self.1)
+    }
+}
+
+struct Counts(Rc<Cell<usize>>, Duration, u64);
+
+impl Host<u64, Seen> for Counts {
+    fn now(&mut self) -> Duration {
+        self.1
+    }
+
+    fn fence(&mut self) -> u64 {
+        self.2 += 1;
+        self.2
+    }
+
+    fn waits(&self, _: &u64) -> bool {
+        self.0.set(self.0.get() + 1);
+        true
+    }
+
+    fn let_in(&mut self, _: u64, fence: u64) -> Option<Seen> {
+        Some(Seen(self.0.clone(), Duration::from_secs(100 + fence)))
+    }
+
+    fn join(&mut self, _: u64, _: u64, _: &Seen) -> bool {
+        true
+    }
+
+    fn refuse(&mut self, _: u64, _: Refusal) -> bool {
+        true
+    }
+}
+
+/// A step costs no more beside a thousand holds, and a thousand owners that wait, than alone.
+#[test]
+fn a_step_does_not_look_at_all_that_hold_or_wait() {
+    const MANY: u64 = 1_000;
+    let seen = Rc::new(Cell::new(0));
+    let mut host = Counts(seen.clone(), Duration::ZERO, 0);
+    let mut machine = Machine::new(MANY);
+    let ask = |machine: &mut Machine<u64, Seen>, host: &mut Counts, number, immediate| {
+        let request = Request {
+            number,
+            owner: Some(number),
+            weight: 1,
+            until: None,
+            timed: true,
+            immediate,
+            patience: None,
+        };
+        let (term, at) = (host.0.clone(), Duration::from_secs(100 + number));
+        machine.enter(request, host, || Seen(term, at), || number)
+    };
+    for number in 0..MANY {
+        assert!(matches!(ask(&mut machine, &mut host, number, false), Entered::In { .. }));
+    }
+    let costs = |what: &str, most: usize, step: &mut dyn FnMut()| {
+        seen.set(0);
+        step();
+        assert!(seen.get() <= most, "{what}: {} looks", seen.get());
+    };
+    costs("refused", 0, &mut || {
+        let entered = ask(&mut machine, &mut host, MANY, true);
+        assert!(matches!(entered, Entered::Refused(Refusal::Busy)));
+    });
+    for number in 1..=MANY {
+        let entered = ask(&mut machine, &mut host, MANY + number, false);
+        assert!(matches!(entered, Entered::Waits));
+    }
+    // It looks at the head, at the next one, and when the lease of the new hold ends.
+    costs("handed on", 4, &mut || assert!(machine.leave(500, 499, &mut host)));
+    costs("nothing is over", 1, &mut || machine.expire(&mut host));
+    host.1 = Duration::from_secs(101);
+    // Two are over, and two come in.
+    costs("two are over", 12, &mut || machine.expire(&mut host));
+    assert_eq!(machine.view().holds, 1_000);
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use turnwise::time::Sleep;
 use turnwise::{AskError, Limit, Reply, WaitError, in_turn};
 
-use super::desk::{Ask, Common, Core, Lease, Step, Told};
+use super::desk::{Ask, Common, Core, Step, Told};
 use super::error::LockError;
 use super::guard::{Held, Thin};
 use super::loan::{Asking, Loan};
@@ -118,7 +118,7 @@ impl<K: Send + Sync + 'static, G> Acquire<K, G> {
             terms,
             immediate: limits.is_immediate(),
             known: place.known(),
-            lease: terms.lease.map(|length| Lease { length, actor: place.actor.downgrade() }),
+            actor: terms.are_limits().then(|| place.actor.downgrade()),
         };
         let stage = enter(&place, ask);
         Acquire { place: Some(place), stage, number, terms, sleep: None, guard: PhantomData }

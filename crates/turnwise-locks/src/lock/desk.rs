@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use turnwise::time::Timers;
+use turnwise::time::{Timer, Timers};
 use turnwise::{Promise, Reply, WeakActor, promise_on};
 
 use super::error::LockError;
 use super::loan::{Asking, Trays};
-use super::machine::{Entered, Host, Machine, Refusal, Request, View};
-use super::place::Place;
+use super::machine::{Entered, Host, Machine, Refusal, Request, Term, View};
+use super::place::{Place, tell_here};
 use super::tenure::Tenure;
 use crate::estimate::Estimate;
 use crate::limits::{Terms, shown};
@@ -48,9 +48,28 @@ impl Common {
 
 /// What a lock's mailbox owns.
 pub(super) struct Core<K: Send + Sync + 'static> {
-    machine: Machine<Ticket<K>, Arc<Tenure>>,
+    machine: Machine<Ticket, Arc<Tenure>>,
     /// Of a semaphore.
     lends: Option<Lends>,
+    alarm: Option<Alarm<K>>,
+}
+
+/// What has a turn come when a lease is over, or the wait of the first in the queue, and nobody asks.
+///
+/// One timer for all of them. It is armed for a time that is not after the first of them (M7), so a
+/// lease that ends in time, or is renewed, costs it nothing: it rings, finds nothing, and is armed
+/// anew if there is something left.
+struct Alarm<K: Send + Sync + 'static> {
+    actor: WeakActor<Slot<K, Core<K>>>,
+    armed: Option<(Duration, Timer)>,
+}
+
+impl<K: Send + Sync + 'static> Drop for Alarm<K> {
+    fn drop(&mut self) {
+        if let Some((_, timer)) = self.armed.take() {
+            timer.cancel();
+        }
+    }
 }
 
 /// What a semaphore lends: see [`loan`](super::loan).
@@ -62,12 +81,6 @@ struct Lends {
     away: bool,
 }
 
-/// A lease that begins with its hold.
-pub(super) struct Lease<K: Send + Sync + 'static> {
-    pub(super) length: Duration,
-    pub(super) actor: WeakActor<Slot<K, Core<K>>>,
-}
-
 /// A request, as it comes into its turn.
 pub(super) struct Ask<K: Send + Sync + 'static> {
     pub(super) number: u64,
@@ -77,7 +90,8 @@ pub(super) struct Ask<K: Send + Sync + 'static> {
     pub(super) immediate: bool,
     /// Of how long holds last, from before.
     pub(super) known: Option<Estimate>,
-    pub(super) lease: Option<Lease<K>>,
+    /// Of its lock, if it has a limit.
+    pub(super) actor: Option<WeakActor<Slot<K, Core<K>>>>,
 }
 
 /// What is held.
@@ -109,37 +123,33 @@ pub(super) enum Step {
 }
 
 /// A request that waits.
-struct Ticket<K: Send + Sync + 'static> {
+struct Ticket {
     promise: Promise<Told>,
     number: u64,
     called: Duration,
     shared: bool,
-    lease: Option<Lease<K>>,
+    lease: Option<Duration>,
 }
 
 /// What the machine is told, and what it tells.
 struct Desk<'a>(&'a Arc<Common>);
 
 impl Desk<'_> {
-    fn hold<K: Send + Sync + 'static>(&self, lease: Option<Lease<K>>) -> Arc<Tenure> {
+    fn hold(&self, lease: Option<Duration>) -> Arc<Tenure> {
         let tenure = Tenure::new();
         self.begin(lease, &tenure);
         tenure
     }
 
     /// The lease begins, or begins anew.
-    fn begin<K: Send + Sync + 'static>(&self, lease: Option<Lease<K>>, tenure: &Arc<Tenure>) {
-        let Some(Lease { length, actor }) = lease else { return };
+    fn begin(&self, lease: Option<Duration>, tenure: &Tenure) {
+        let Some(length) = lease else { return };
         // With a lease too long for the clock, it never ends.
-        let due = self.0.now().checked_add(length);
-        // A clock that panics arms nothing: then the lease ends when somebody asks.
-        if let Err(payload) = catch(|| tenure.end_at(due, self.0, actor)) {
-            discard(payload);
-        }
+        tenure.end_at(self.0.now().checked_add(length));
     }
 }
 
-impl<K: Send + Sync + 'static> Host<Ticket<K>, Arc<Tenure>> for Desk<'_> {
+impl Host<Ticket, Arc<Tenure>> for Desk<'_> {
     fn now(&mut self) -> Duration {
         self.0.now()
     }
@@ -148,11 +158,11 @@ impl<K: Send + Sync + 'static> Host<Ticket<K>, Arc<Tenure>> for Desk<'_> {
         self.0.number()
     }
 
-    fn waits(&self, ticket: &Ticket<K>) -> bool {
+    fn waits(&self, ticket: &Ticket) -> bool {
         !ticket.promise.is_cancelled()
     }
 
-    fn let_in(&mut self, ticket: Ticket<K>, fence: u64) -> Option<Arc<Tenure>> {
+    fn let_in(&mut self, ticket: Ticket, fence: u64) -> Option<Arc<Tenure>> {
         let Ticket { promise, number, lease, shared, .. } = ticket;
         let tenure = self.hold(lease);
         let grant = Grant { fence, number, tenure: tenure.clone(), shared };
@@ -160,17 +170,28 @@ impl<K: Send + Sync + 'static> Host<Ticket<K>, Arc<Tenure>> for Desk<'_> {
         promise.try_keep(Ok(grant)).is_ok().then_some(tenure)
     }
 
-    fn join(&mut self, ticket: Ticket<K>, fence: u64, tenure: &Arc<Tenure>) -> bool {
+    fn join(&mut self, ticket: Ticket, fence: u64, tenure: &Arc<Tenure>) -> bool {
         let Ticket { promise, number, lease, shared, .. } = ticket;
         self.begin(lease, tenure);
         let grant = Grant { fence, number, tenure: tenure.clone(), shared };
         promise.try_keep(Ok(grant)).is_ok()
     }
 
-    fn refuse(&mut self, ticket: Ticket<K>, why: Refusal) -> bool {
+    fn refuse(&mut self, ticket: Ticket, why: Refusal) -> bool {
         let error = told(why, ticket.called);
         ticket.promise.try_keep(Err(error)).is_ok()
     }
+}
+
+/// On the thread of the timers: a turn of a lock runs nothing of the user's but wakers.
+fn ring<K: Send + Sync + 'static>(actor: &WeakActor<Slot<K, Core<K>>>, common: Arc<Common>) {
+    // A lock that is gone has nothing to expire.
+    let Some(actor) = actor.upgrade() else { return };
+    tell_here(&actor, move |slot| {
+        if let Some(core) = &mut slot.state {
+            core.rung(&common);
+        }
+    });
 }
 
 fn told(why: Refusal, called: Duration) -> LockError {
@@ -185,13 +206,13 @@ fn told(why: Refusal, called: Duration) -> LockError {
 
 impl<K: Send + Sync + 'static> Core<K> {
     pub(super) fn new(capacity: u64) -> Self {
-        Core { machine: Machine::new(capacity), lends: None }
+        Core { machine: Machine::new(capacity), lends: None, alarm: None }
     }
 
     /// Of a lock that is held: the number of its request is its fence.
     pub(super) fn held(capacity: u64, fence: u64, weight: u64, tenure: Arc<Tenure>) -> Self {
         let machine = Machine::held(capacity, (fence, fence), weight, tenure);
-        Core { machine, lends: None }
+        Core { machine, lends: None, alarm: None }
     }
 
     /// One that lends all its permits to a tray that has them.
@@ -211,7 +232,48 @@ impl<K: Send + Sync + 'static> Core<K> {
         self.machine.take_back(free);
     }
 
-    /// The last thing of a turn: lends what room there is, if nobody waits.
+    /// The last thing of a turn: lends what room there is, if nobody waits, and sets the alarm.
+    fn settle(&mut self, common: &Arc<Common>) {
+        self.lend();
+        let Some(next) = self.machine.wakes_at() else { return };
+        let Some(alarm) = &mut self.alarm else { return };
+        if alarm.armed.as_ref().is_some_and(|&(at, _)| at <= next) {
+            return;
+        }
+        let (actor, later) = (alarm.actor.clone(), common.clone());
+        // The clock is the user's. If it panics, the next turn sees to it.
+        let armed = catch(|| common.timers.at(next, move || ring(&actor, later)));
+        let armed = armed.map_err(discard).ok().map(|timer| (next, timer));
+        if let Some((_, timer)) = std::mem::replace(&mut alarm.armed, armed) {
+            timer.cancel();
+        }
+    }
+
+    /// From now on it has what the alarm needs.
+    fn watch(&mut self, actor: WeakActor<Slot<K, Core<K>>>) {
+        self.alarm.get_or_insert(Alarm { actor, armed: None });
+    }
+
+    /// The alarm has rung.
+    fn rung(&mut self, common: &Arc<Common>) {
+        if let Some(alarm) = &mut self.alarm {
+            alarm.armed = None;
+        }
+        self.expire(common);
+    }
+
+    /// The lease of a hold was set, and may end earlier than it did.
+    pub(super) fn mind(
+        &mut self,
+        fence: u64,
+        actor: WeakActor<Slot<K, Core<K>>>,
+        common: &Arc<Common>,
+    ) {
+        self.watch(actor);
+        self.machine.mind(fence);
+        self.expire(common);
+    }
+
     fn lend(&mut self) {
         let Some(lends) = &mut self.lends else { return };
         let Some(room) = self.machine.lend() else { return };
@@ -226,7 +288,7 @@ impl<K: Send + Sync + 'static> Core<K> {
         let Some(lends) = &mut self.lends else { return };
         lends.lent -= 1;
         self.machine.pay_back(1, &mut Desk(common));
-        self.lend();
+        self.settle(common);
     }
 
     /// A loan is a hold from now on.
@@ -244,12 +306,14 @@ impl<K: Send + Sync + 'static> Core<K> {
     ) -> Step {
         self.take_away(asking);
         let step = self.entered(ask, common);
-        self.lend();
+        self.settle(common);
         step
     }
 
     fn entered(&mut self, ask: Ask<K>, common: &Arc<Common>) -> Step {
-        let Ask { number, owner, weight, terms, immediate, known, lease } = ask;
+        let Ask { number, owner, weight, terms, immediate, known, actor } = ask;
+        actor.into_iter().for_each(|actor| self.watch(actor));
+        let lease = terms.lease;
         known.into_iter().for_each(|known| self.know(known));
         let patience = terms.wait.filter(|_| terms.early).map(|wait| wait.at - wait.called);
         let until = terms.wait.map(|wait| wait.at);
@@ -271,7 +335,10 @@ impl<K: Send + Sync + 'static> Core<K> {
         );
         Step::Over(match entered {
             Entered::In { fence, term: tenure } => {
-                Desk(common).begin(lease.take(), &tenure);
+                if let Some(lease) = lease.take() {
+                    Desk(common).begin(Some(lease), &tenure);
+                    self.machine.mind(fence);
+                }
                 Ok(Grant { fence, number, tenure, shared })
             }
             Entered::Refused(why) => Err(told(why, called)),
@@ -284,37 +351,40 @@ impl<K: Send + Sync + 'static> Core<K> {
 
     pub(super) fn leave(&mut self, fence: u64, number: u64, common: &Arc<Common>) {
         self.machine.leave(fence, number, &mut Desk(common));
-        self.lend();
+        self.settle(common);
     }
 
     pub(super) fn give_up(&mut self, common: &Arc<Common>) {
         self.machine.give_up(&mut Desk(common));
-        self.lend();
+        self.settle(common);
     }
 
     pub(super) fn withdraw(&mut self, number: u64, common: &Arc<Common>) {
         self.machine.withdraw(number, &mut Desk(common));
-        self.lend();
+        self.settle(common);
     }
 
     pub(super) fn lighten(&mut self, fence: u64, number: u64, weight: u64, common: &Arc<Common>) {
         self.machine.lighten((fence, number), weight, &mut Desk(common));
+        self.settle(common);
     }
 
     pub(super) fn expire(&mut self, common: &Arc<Common>) {
         self.machine.expire(&mut Desk(common));
-        self.lend();
+        self.settle(common);
     }
 
     pub(super) fn force(&mut self, common: &Arc<Common>) -> usize {
-        self.machine.force(&mut Desk(common))
+        let lost = self.machine.force(&mut Desk(common));
+        self.settle(common);
+        lost
     }
 
     pub(super) fn resize(&mut self, capacity: impl FnOnce(u64) -> u64, common: &Arc<Common>) {
         self.take_away(None);
         let capacity = capacity(self.machine.view().capacity);
         self.machine.resize(capacity, &mut Desk(common));
-        self.lend();
+        self.settle(common);
     }
 
     /// What holds and what waits, after those whose lease is over were taken away.

@@ -10,6 +10,7 @@ use super::desk::{Common, Core, Grant};
 use super::error::LostError;
 use super::fence::Fence;
 use super::loan::Loan;
+use super::machine::Term;
 use super::place::{Kept, Place, Shelf, tell};
 use super::tenure::{Lost, Tenure};
 use crate::registry::{self, Beside, Kind, Pin, Slot, comparing};
@@ -208,8 +209,22 @@ impl<K: Send + Sync + 'static> Held<K> {
         // A lease too long for the clock never ends; one of no time is over.
         let due = common.now().checked_add(lease);
         let (actor, tenure) = self.known();
-        let renewed = !self.is_lost() && tenure.end_at(due, common, actor.downgrade());
-        if renewed && !self.is_lost() { Ok(()) } else { Err(LostError { fence: self.fence() }) }
+        let lost = Err(LostError { fence: self.fence() });
+        if self.is_lost() {
+            return lost;
+        }
+        let Some(before) = tenure.end_at(due) else { return lost };
+        // A lease that ends later is found so at the end that it had.
+        if due.is_some_and(|due| before.is_none_or(|before| due < before)) {
+            let (fence, common) = (self.fence().number(), common.clone());
+            let weak = actor.downgrade();
+            tell(actor, move |slot| {
+                if let Some(core) = &mut slot.state {
+                    core.mind(fence, weak, &common);
+                }
+            });
+        }
+        if self.is_lost() { lost } else { Ok(()) }
     }
 
     pub(super) fn release(mut self) -> Result<(), LostError> {

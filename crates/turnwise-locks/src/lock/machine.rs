@@ -11,12 +11,17 @@
 //! - M3: when a call returns, the head of the queue does not fit. So no room is left unused.
 //! - M4: fences increase strictly, in the order in which holds begin.
 //! - M5: a request ends once: let in, refused, or taken out of the queue.
+//! - M7: `dues` has a time for each hold that has a lease, which is not after the end of that; so
+//!   nothing is overdue before the first of them. A hold whose lease comes to end earlier is
+//!   [minded](Machine::mind).
+//! - M8: `owners` has those that hold, with the fence, and how many of their requests wait.
 //! - M6: no owner waits for itself: it has one hold at most, and none of its requests stands in the
 //!   queue meanwhile.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use crate::estimate::Estimate;
@@ -34,6 +39,8 @@ pub(crate) trait Term {
     fn is_over(&self, now: impl FnOnce() -> Duration) -> bool;
     /// It is taken away, and the holder is told. False: it was over before.
     fn lose(&self) -> bool;
+    /// When its lease ends, if it has one.
+    fn due(&self) -> Option<Duration>;
 }
 
 /// Where requests come from.
@@ -110,10 +117,78 @@ pub(crate) struct Hold<T> {
     entries: SmallVec<[(u64, u64); 1]>,
     /// Since when, if anybody wants to know.
     since: Option<Duration>,
+    /// Its time in `dues` (M7).
+    due: Option<Duration>,
     term: T,
 }
 
+/// Holds by their fences. One that is alone stands in no allocation of its own.
+struct Holds<T> {
+    alone: Option<Hold<T>>,
+    more: BTreeMap<u64, Hold<T>>,
+}
+
+impl<T> Holds<T> {
+    fn new() -> Self {
+        Holds { alone: None, more: BTreeMap::new() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn len(&self) -> usize {
+        usize::from(self.alone.is_some()) + self.more.len()
+    }
+
+    fn insert(&mut self, hold: Hold<T>) {
+        if self.is_empty() {
+            self.alone = Some(hold);
+        } else {
+            self.more.insert(hold.fence, hold);
+        }
+    }
+
+    fn get_mut(&mut self, fence: u64) -> Option<&mut Hold<T>> {
+        match &mut self.alone {
+            Some(hold) if hold.fence == fence => Some(hold),
+            _ => self.more.get_mut(&fence),
+        }
+    }
+
+    fn remove(&mut self, fence: u64) -> Option<Hold<T>> {
+        self.alone.take_if(|hold| hold.fence == fence).or_else(|| self.more.remove(&fence))
+    }
+
+    /// The oldest first; `alone` is not always that, for what was lent is known late.
+    fn iter(&self) -> impl Iterator<Item = &Hold<T>> {
+        let alone = self.alone.iter();
+        let at = alone.clone().next().map_or(0, |hold| hold.fence);
+        let (before, after) = (self.more.range(..at), self.more.range(at..));
+        let hold = |(_, hold)| hold;
+        before.map(hold).chain(alone).chain(after.map(hold))
+    }
+}
+
+/// An owner that holds, or has requests in the queue.
+#[derive(Default)]
+struct Owner {
+    fence: Option<u64>,
+    waiting: usize,
+}
+
 impl<T> Hold<T> {
+    fn new(
+        (fence, owner): (u64, Option<u64>),
+        entry: (u64, u64),
+        since: Option<Duration>,
+        term: T,
+    ) -> Self {
+        let mut entries = SmallVec::new();
+        entries.push(entry);
+        Hold { fence, owner, entries, since, due: None, term }
+    }
+
     fn weight(&self) -> u64 {
         self.entries.iter().map(|&(_, weight)| weight).max().unwrap_or(0)
     }
@@ -133,8 +208,9 @@ pub(crate) struct View {
 pub(crate) struct Machine<W, T> {
     capacity: u64,
     used: u64,
-    /// In the order of their fences.
-    holds: SmallVec<[Hold<T>; 1]>,
+    holds: Holds<T>,
+    dues: BTreeSet<(Duration, u64)>,
+    owners: HashMap<u64, Owner>,
     queue: VecDeque<Waiter<W>>,
     /// So many in the queue have said that they are gone; less those that were found gone before
     /// they said so.
@@ -149,7 +225,9 @@ impl<W, T: Term + Clone> Machine<W, T> {
         Machine {
             capacity,
             used: 0,
-            holds: SmallVec::new(),
+            holds: Holds::new(),
+            dues: BTreeSet::new(),
+            owners: HashMap::new(),
             queue: VecDeque::new(),
             gone: 0,
             measured: false,
@@ -161,9 +239,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
     pub(crate) fn held(capacity: u64, (fence, number): (u64, u64), weight: u64, term: T) -> Self {
         let mut machine = Machine::new(capacity);
         machine.used = weight;
-        let mut entries = SmallVec::new();
-        entries.push((number, weight));
-        machine.holds.push(Hold { fence, owner: None, entries, since: None, term });
+        machine.put(Hold::new((fence, None), (number, weight), None, term));
         machine
     }
 
@@ -191,10 +267,62 @@ impl<W, T: Term + Clone> Machine<W, T> {
 
     /// What was lent is a hold from now on, with its fence for a number.
     pub(crate) fn adopt(&mut self, fence: u64, weight: u64, term: T) {
-        let Err(at) = self.holds.binary_search_by_key(&fence, |hold| hold.fence) else { return };
-        let mut entries = SmallVec::new();
-        entries.push((fence, weight));
-        self.holds.insert(at, Hold { fence, owner: None, entries, since: None, term });
+        if self.holds.get_mut(fence).is_none() {
+            self.put(Hold::new((fence, None), (fence, weight), None, term));
+        }
+    }
+
+    fn put(&mut self, mut hold: Hold<T>) {
+        hold.due = hold.term.due();
+        self.dues.extend(hold.due.map(|due| (due, hold.fence)));
+        if let Some(owner) = hold.owner {
+            self.owners.entry(owner).or_default().fence = Some(hold.fence);
+        }
+        self.holds.insert(hold);
+    }
+
+    /// Takes a hold out, and the room that it has.
+    fn take_out(&mut self, fence: u64) -> Option<Hold<T>> {
+        let hold = self.holds.remove(fence)?;
+        self.used -= hold.weight();
+        if let Some(due) = hold.due {
+            self.dues.remove(&(due, fence));
+        }
+        self.about(hold.owner, |owner| owner.fence = None);
+        Some(hold)
+    }
+
+    /// Changes what is known of an owner.
+    fn about(&mut self, owner: Option<u64>, change: impl FnOnce(&mut Owner)) {
+        let Some(number) = owner else { return };
+        let owner = self.owners.entry(number).or_default();
+        change(owner);
+        if owner.fence.is_none() && owner.waiting == 0 {
+            self.owners.remove(&number);
+        }
+    }
+
+    /// The lease of a hold was set: it may end earlier than it did.
+    pub(crate) fn mind(&mut self, fence: u64) {
+        let Some(hold) = self.holds.get_mut(fence) else { return };
+        let due = hold.term.due();
+        let known = hold.due;
+        if known.is_some_and(|known| due.is_none_or(|due| due >= known)) {
+            return;
+        }
+        hold.due = due;
+        self.dues.extend(due.map(|due| (due, fence)));
+        if let Some(known) = known {
+            self.dues.remove(&(known, fence));
+        }
+    }
+
+    /// When there is something to be done that nobody asks for: a lease ends, or the wait of the
+    /// first in the queue.
+    pub(crate) fn wakes_at(&self) -> Option<Duration> {
+        let due = self.dues.first().map(|&(due, _)| due);
+        let late = self.queue.front().and_then(|head| head.request.until);
+        due.into_iter().chain(late).min()
     }
 
     /// Asks for room. `term` describes the hold, if there is one at once; `ticket` stands for the
@@ -208,6 +336,10 @@ impl<W, T: Term + Clone> Machine<W, T> {
     ) -> Entered<T> {
         if request.weight > self.capacity {
             return Entered::Refused(Refusal::TooLarge { capacity: self.capacity });
+        }
+        if self.queue.front().is_some_and(|head| head.request.until.is_some()) {
+            // Those whose time is over are not in its way.
+            self.let_in(host);
         }
         if let Some(entered) = self.again(&request, host) {
             return entered;
@@ -237,6 +369,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
                 return Entered::Refused(Refusal::Expected(expected));
             }
         }
+        self.about(request.owner, |owner| owner.waiting += 1);
         self.queue.push_back(Waiter { request, since: now, ticket: ticket() });
         Entered::Waits
     }
@@ -245,10 +378,13 @@ impl<W, T: Term + Clone> Machine<W, T> {
     fn again(&mut self, request: &Request, host: &mut impl Host<W, T>) -> Option<Entered<T>> {
         let owner = request.owner?;
         loop {
-            let hold = self.holds.iter_mut().find(|hold| hold.owner == Some(owner))?;
+            let fence = self.owners.get(&owner)?.fence?;
+            let hold = self.holds.get_mut(fence)?;
             // What is over, and was not taken away yet, is nobody's any more.
             if hold.term.is_over(|| host.now()) {
-                self.expire(host);
+                hold.term.expire(host.now());
+                self.take_out(fence);
+                self.let_in(host);
             } else if hold.weight() < request.weight {
                 return Some(Entered::Refused(Refusal::Deadlock));
             } else if hold.term.enter() {
@@ -264,9 +400,8 @@ impl<W, T: Term + Clone> Machine<W, T> {
 
     fn hold(&mut self, request: &Request, fence: u64, term: T, since: Option<Duration>) {
         self.used += request.weight;
-        let mut entries = SmallVec::new();
-        entries.push((request.number, request.weight));
-        self.holds.push(Hold { fence, owner: request.owner, entries, since, term });
+        let entry = (request.number, request.weight);
+        self.put(Hold::new((fence, request.owner), entry, since, term));
     }
 
     /// How many wait: those in the queue that have not said that they are gone.
@@ -291,12 +426,9 @@ impl<W, T: Term + Clone> Machine<W, T> {
         if self.waiting() == 0 && self.used < self.capacity {
             return Duration::ZERO;
         }
-        let running = self
-            .holds
-            .iter()
-            .filter_map(|hold| hold.since)
-            .map(|since| now.saturating_sub(since))
-            .max();
+        // The oldest of those that are measured.
+        let since = self.holds.iter().find_map(|hold| hold.since);
+        let running = since.map(|since| now.saturating_sub(since));
         self.estimate.wait(self.waiting(), running.unwrap_or_default())
     }
 
@@ -308,24 +440,49 @@ impl<W, T: Term + Clone> Machine<W, T> {
     }
 
     fn end(&mut self, fence: u64, number: u64, host: &mut impl Host<W, T>) -> bool {
-        let Some((index, entry)) = self.find(fence, number) else { return false };
-        let hold = &mut self.holds[index];
-        let before = hold.weight();
-        hold.entries.swap_remove(entry);
-        self.used -= before - hold.weight();
-        if hold.entries.is_empty() {
-            let since = self.holds.remove(index).since;
-            if let Some(since) = since.filter(|_| self.measured) {
-                self.estimate.took(host.now().saturating_sub(since));
-            }
+        let Some((hold, entry)) = self.find(fence, number) else { return false };
+        if hold.entries.len() > 1 {
+            let before = hold.weight();
+            hold.entries.swap_remove(entry);
+            let less = before - hold.weight();
+            self.used -= less;
+            return true;
+        }
+        let since = self.take_out(fence).and_then(|hold| hold.since);
+        if let Some(since) = since.filter(|_| self.measured) {
+            self.estimate.took(host.now().saturating_sub(since));
         }
         true
     }
 
-    fn find(&self, fence: u64, number: u64) -> Option<(usize, usize)> {
-        let index = self.holds.binary_search_by_key(&fence, |hold| hold.fence).ok()?;
-        let entry = self.holds[index].entries.iter().position(|entry| entry.0 == number)?;
-        Some((index, entry))
+    /// A hold, and which of its entries has this number.
+    fn find(&mut self, fence: u64, number: u64) -> Option<(&mut Hold<T>, usize)> {
+        let hold = self.holds.get_mut(fence)?;
+        let entry = hold.entries.iter().position(|entry| entry.0 == number)?;
+        Some((hold, entry))
+    }
+
+    /// Leaves those in the queue of whom that is so.
+    fn keep(&mut self, mut so: impl FnMut(&Waiter<W>) -> bool) {
+        let owners = &mut self.owners;
+        self.queue.retain(|waiter| {
+            let stays = so(waiter);
+            if let Some(number) = waiter.request.owner.filter(|_| !stays) {
+                let owner = owners.entry(number).or_default();
+                owner.waiting -= 1;
+                if owner.fence.is_none() && owner.waiting == 0 {
+                    owners.remove(&number);
+                }
+            }
+            stays
+        });
+    }
+
+    /// Takes one out of the queue.
+    fn take_from_queue(&mut self, index: usize) -> Option<Waiter<W>> {
+        let waiter = self.queue.remove(index)?;
+        self.about(waiter.request.owner, |owner| owner.waiting -= 1);
+        Some(waiter)
     }
 
     /// One of those in the queue does not wait any more: it says so itself, once.
@@ -333,7 +490,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
         self.gone += 1;
         if self.gone > 16 && self.gone.unsigned_abs() > self.queue.len() / 2 {
             let before = self.queue.len();
-            self.queue.retain(|waiter| host.waits(&waiter.ticket));
+            self.keep(|waiter| host.waits(&waiter.ticket));
             self.gone -= (before - self.queue.len()) as isize;
         }
         self.let_in(host);
@@ -342,13 +499,15 @@ impl<W, T: Term + Clone> Machine<W, T> {
     /// A request is withdrawn, whatever has come of it.
     pub(crate) fn withdraw(&mut self, number: u64, host: &mut impl Host<W, T>) {
         let entry = |hold: &&Hold<T>| hold.entries.iter().any(|entry| entry.0 == number);
-        if let Some(hold) = self.holds.iter().find(entry) {
-            // Nobody has got a guard for it.
+        let fence = self.holds.iter().find(entry).map(|hold| {
+            // There is no guard for it.
             hold.term.exit();
-            let fence = hold.fence;
+            hold.fence
+        });
+        if let Some(fence) = fence {
             self.end(fence, number, host);
         } else {
-            self.queue.retain(|waiter| waiter.request.number != number);
+            self.keep(|waiter| waiter.request.number != number);
         }
         self.let_in(host);
     }
@@ -360,46 +519,51 @@ impl<W, T: Term + Clone> Machine<W, T> {
         weight: u64,
         host: &mut impl Host<W, T>,
     ) -> bool {
-        let Some((index, entry)) = self.find(fence, number) else { return false };
-        let hold = &mut self.holds[index];
+        let Some((hold, entry)) = self.find(fence, number) else { return false };
         let before = hold.weight();
         hold.entries[entry].1 = weight.min(hold.entries[entry].1);
-        self.used -= before - hold.weight();
+        let less = before - hold.weight();
+        self.used -= less;
         self.let_in(host);
         true
     }
 
     /// Takes away what has outlived its lease, and lets in who may.
     pub(crate) fn expire(&mut self, host: &mut impl Host<W, T>) {
-        if self.holds.is_empty() {
+        if !self.dues.is_empty() {
+            let now = host.now();
+            self.take_overdue(now);
+        }
+        self.let_in(host);
+    }
+
+    fn take_overdue(&mut self, now: Duration) {
+        if self.dues.first().is_none_or(|&(due, _)| now < due) {
             return;
         }
-        let now = host.now();
-        self.take_away(|hold| hold.term.expire(now));
-        self.let_in(host);
+        let later = self.dues.split_off(&(now, u64::MAX));
+        for (_, fence) in std::mem::replace(&mut self.dues, later) {
+            let Some(hold) = self.holds.get_mut(fence) else { continue };
+            // It may have been renewed.
+            let over = hold.term.expire(now);
+            hold.due = hold.term.due().filter(|_| !over);
+            self.dues.extend(hold.due.map(|due| (due, fence)));
+            if over {
+                self.take_out(fence);
+            }
+        }
     }
 
     /// Takes everything away from those who hold, and lets in who may. How many have lost theirs.
     pub(crate) fn force(&mut self, host: &mut impl Host<W, T>) -> usize {
+        let fences: Vec<_> = self.holds.iter().map(|hold| hold.fence).collect();
         let mut lost = 0;
-        self.take_away(|hold| {
-            lost += usize::from(hold.term.lose());
-            true
-        });
+        for fence in fences {
+            let hold = self.take_out(fence);
+            lost += usize::from(hold.is_some_and(|hold| hold.term.lose()));
+        }
         self.let_in(host);
         lost
-    }
-
-    fn take_away(&mut self, mut over: impl FnMut(&Hold<T>) -> bool) {
-        let mut freed = 0;
-        self.holds.retain(|hold| {
-            let over = over(hold);
-            if over {
-                freed += hold.weight();
-            }
-            !over
-        });
-        self.used -= freed;
     }
 
     /// Changes how much room there is. Less takes effect as holds end; requests that can never be
@@ -410,7 +574,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
         while let Some(waiter) = self.queue.get(index) {
             if waiter.request.weight <= capacity {
                 index += 1;
-            } else if let Some(waiter) = self.queue.remove(index) {
+            } else if let Some(waiter) = self.take_from_queue(index) {
                 self.send_away(waiter.ticket, Refusal::TooLarge { capacity }, host);
             }
         }
@@ -435,7 +599,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
             if !gone && !late && !self.fits(head.request.weight) {
                 return;
             }
-            let Some(Waiter { request, ticket, .. }) = self.queue.pop_front() else { return };
+            let Some(Waiter { request, ticket, .. }) = self.take_from_queue(0) else { return };
             if gone {
                 self.gone -= 1;
             } else if late {
@@ -445,7 +609,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
                 match host.let_in(ticket, fence) {
                     Some(term) => {
                         self.hold(&request, fence, term, Some(now));
-                        self.join(now, host);
+                        self.join(&request, fence, now, host);
                     }
                     None => self.gone -= 1,
                 }
@@ -454,30 +618,37 @@ impl<W, T: Term + Clone> Machine<W, T> {
     }
 
     /// Other requests of the owner who was let in just now do not wait for it (M6).
-    fn join(&mut self, now: Duration, host: &mut impl Host<W, T>) {
-        let Some(hold) = self.holds.last_mut().filter(|hold| hold.owner.is_some()) else { return };
+    fn join(&mut self, of: &Request, fence: u64, now: Duration, host: &mut impl Host<W, T>) {
+        let Some(owner) = of.owner else { return };
         let mut index = 0;
-        while let Some(waiter) = self.queue.get(index) {
-            if waiter.request.owner != hold.owner {
+        // Most owners have one request, and nothing to look for.
+        while self.owners.get(&owner).is_some_and(|owner| owner.waiting > 0) {
+            let Some(waiter) = self.queue.get(index) else { return };
+            if waiter.request.owner != of.owner {
                 index += 1;
                 continue;
             }
+            let Some(hold) = self.holds.get_mut(fence) else { return };
             let late = waiter.request.until.is_some_and(|until| now >= until);
             // It may have been given back since: then they wait as before.
             if !late && !hold.term.enter() {
                 return;
             }
-            let Some(Waiter { request, ticket, .. }) = self.queue.remove(index) else { return };
+            let (weight, term) = (hold.weight(), hold.term.clone());
+            let Some(Waiter { request, ticket, .. }) = self.take_from_queue(index) else { return };
             let there = if late {
                 host.refuse(ticket, Refusal::TimedOut { at: now })
-            } else if request.weight > hold.weight() {
-                hold.term.exit();
+            } else if request.weight > weight {
+                term.exit();
                 host.refuse(ticket, Refusal::Deadlock)
-            } else if host.join(ticket, hold.fence, &hold.term) {
-                hold.entries.push((request.number, request.weight));
+            } else if host.join(ticket, fence, &term) {
+                if let Some(hold) = self.holds.get_mut(fence) {
+                    hold.entries.push((request.number, request.weight));
+                }
+                self.mind(fence);
                 true
             } else {
-                hold.term.exit();
+                term.exit();
                 false
             };
             if !there {
@@ -498,7 +669,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
 
     /// Of the oldest hold: its fence, how many entries it has, since when, and its term.
     pub(crate) fn oldest(&self) -> Option<(u64, usize, Option<Duration>, &T)> {
-        let hold = self.holds.first()?;
+        let hold = self.holds.iter().next()?;
         Some((hold.fence, hold.entries.len(), hold.since, &hold.term))
     }
 }

@@ -147,8 +147,25 @@ where
     K: Send + Sync + 'static,
     F: FnOnce(&mut Slot<K, Core<K>>) + Send + 'static,
 {
+    attempt(actor, turn, in_turn());
+}
+
+/// A turn, here and now if that can be; else on another thread.
+pub(super) fn tell_here<K, F>(actor: &Actor<Slot<K, Core<K>>>, turn: F)
+where
+    K: Send + Sync + 'static,
+    F: FnOnce(&mut Slot<K, Core<K>>) + Send + 'static,
+{
+    attempt(actor, turn, true);
+}
+
+fn attempt<K, F>(actor: &Actor<Slot<K, Core<K>>>, turn: F, elsewhere: bool)
+where
+    K: Send + Sync + 'static,
+    F: FnOnce(&mut Slot<K, Core<K>>) + Send + 'static,
+{
     let Err(refused) = actor.try_with(turn) else { return };
     let turn = refused.into_message();
     // Since the attempt, the mailbox may be idle: inside a turn, `send` would put it off.
-    drop(if in_turn() { actor.posted().send(turn) } else { actor.send(turn) });
+    drop(if elsewhere { actor.posted().send(turn) } else { actor.send(turn) });
 }

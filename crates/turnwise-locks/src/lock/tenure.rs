@@ -7,12 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use turnwise::WeakActor;
-use turnwise::time::Timer;
-
-use super::desk::{Common, Core};
 use super::machine::Term;
-use crate::registry::Slot;
 use crate::sync::Mutex;
 use crate::user_code::ignore;
 
@@ -26,15 +21,9 @@ pub(crate) struct Tenure {
 struct State {
     /// It was taken away.
     lost: bool,
-    /// Its lock has taken it out, and needs no timer for that.
-    out: bool,
     /// So many entries have not let go of it. With none it is given back, and cannot be lost.
     entries: usize,
     due: Option<Duration>,
-    /// Tells the lock that the lease is over.
-    timer: Option<Timer>,
-    /// How often the lease was set.
-    version: u64,
     /// How many futures there have been.
     lookouts: u64,
     wakers: Vec<(u64, Waker)>,
@@ -59,8 +48,8 @@ impl Tenure {
         !state.lost
     }
 
-    /// Is it lost? If its lease is over, it is from now on. That tells its lock nothing: the timer
-    /// stays armed and does.
+    /// Is it lost? If its lease is over, it is from now on. That tells its lock nothing: the lock's
+    /// own timer does.
     pub(super) fn is_lost(&self, now: impl FnOnce() -> Duration) -> bool {
         let due = {
             let state = self.state.lock();
@@ -76,65 +65,16 @@ impl Tenure {
         }
     }
 
-    pub(super) fn due(&self) -> Option<Duration> {
-        self.state.lock().due
-    }
-
-    /// The lease ends then, whatever was said before. False: it is over already.
-    pub(super) fn end_at<K: Send + Sync + 'static>(
-        &self,
-        due: Option<Duration>,
-        common: &Arc<Common>,
-        actor: WeakActor<Slot<K, Core<K>>>,
-    ) -> bool {
-        let (version, before) = {
-            let mut state = self.state.lock();
-            if state.is_over() {
-                return false;
-            }
-            state.due = due;
-            state.version += 1;
-            (state.version, state.timer.take())
-        };
-        if let Some(timer) = before {
-            timer.cancel();
-        }
-        // The clock is the user's: not under the lock.
-        let timer = due.map(|due| {
-            let later = common.clone();
-            common.timers.at(due, move || expire(&actor, later))
-        });
-        let unneeded = {
-            let mut state = self.state.lock();
-            // The last call has the timer. A hold that was found lost meanwhile needs it still.
-            match state.entries == 0 || state.out || state.version != version {
-                true => timer,
-                false => std::mem::replace(&mut state.timer, timer),
-            }
-        };
-        if let Some(timer) = unneeded {
-            timer.cancel();
-        }
-        true
+    /// The lease ends then, whatever was said before. Nothing, if it is over already; else when it
+    /// was to end before.
+    pub(super) fn end_at(&self, due: Option<Duration>) -> Option<Option<Duration>> {
+        let mut state = self.state.lock();
+        (!state.is_over()).then(|| std::mem::replace(&mut state.due, due))
     }
 
     /// Ends it: whoever has it decides that, and not a lease.
     pub(crate) fn end(&self) {
-        self.take_away(|_| true);
-    }
-
-    /// Its lock takes it out, if it is over. False: it was over before.
-    fn take_away(&self, over: impl FnOnce(&State) -> bool) -> bool {
-        let taken = self.lose_if(over);
-        let timer = {
-            let mut state = self.state.lock();
-            state.out |= state.lost;
-            if state.is_over() { state.timer.take() } else { None }
-        };
-        if let Some(timer) = timer {
-            timer.cancel();
-        }
-        taken
+        self.lose_if(|_| true);
     }
 
     fn lose_if(&self, over: impl FnOnce(&State) -> bool) -> bool {
@@ -154,17 +94,6 @@ impl Tenure {
     }
 }
 
-/// Tells a lock that the lease of a hold is over; not on the thread of the timers.
-fn expire<K: Send + Sync + 'static>(actor: &WeakActor<Slot<K, Core<K>>>, common: Arc<Common>) {
-    // A lock that is gone has nothing to expire.
-    let Some(actor) = actor.upgrade() else { return };
-    drop(actor.posted().send(move |slot: &mut Slot<K, Core<K>>| {
-        if let Some(core) = &mut slot.state {
-            core.expire(&common);
-        }
-    }));
-}
-
 impl Term for Arc<Tenure> {
     fn enter(&self) -> bool {
         let mut state = self.state.lock();
@@ -178,7 +107,7 @@ impl Term for Arc<Tenure> {
     }
 
     fn expire(&self, now: Duration) -> bool {
-        self.take_away(|state| state.due.is_some_and(|due| now >= due));
+        self.lose_if(|state| state.due.is_some_and(|due| now >= due));
         self.state.lock().is_over()
     }
 
@@ -187,15 +116,11 @@ impl Term for Arc<Tenure> {
     }
 
     fn lose(&self) -> bool {
-        self.take_away(|_| true)
+        self.lose_if(|_| true)
     }
-}
 
-impl Drop for Tenure {
-    fn drop(&mut self) {
-        if let Some(timer) = self.state.get_mut().timer.take() {
-            timer.cancel();
-        }
+    fn due(&self) -> Option<Duration> {
+        self.state.lock().due
     }
 }
 

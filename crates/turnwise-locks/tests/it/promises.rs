@@ -37,7 +37,7 @@ fn a_look_at_a_lease_that_is_over_lets_the_next_in() {
         clock.advance(SECOND);
         assert!(look(&old));
         timers.run_due();
-        until(|| next.is_ready());
+        assert!(next.is_ready(), "the next waits for a guard that is lost");
         drop((old, next));
         assert!(locks.is_empty() && timers.is_empty());
     }
@@ -50,7 +50,7 @@ fn a_renewal_of_no_time_lets_the_next_in() {
     let next = locks.lock(1);
     assert!(old.renew(Duration::ZERO).is_err());
     timers.run_due();
-    until(|| next.is_ready());
+    assert!(next.is_ready());
     drop((old, next));
     assert!(locks.is_empty() && timers.is_empty());
 }
@@ -66,7 +66,7 @@ fn a_look_that_finds_several_lost_lets_all_in() {
     clock.advance(SECOND);
     assert!(old.iter().all(Permit::is_lost));
     timers.run_due();
-    until(|| next.iter().all(Acquire::is_ready));
+    assert!(next.iter().all(Acquire::is_ready));
 
     let rw = RwLocks::builder().timers(timers.clone()).build();
     let old = [0, 1].map(|_| rw.read_within(1, lease).wait().unwrap());
@@ -74,7 +74,7 @@ fn a_look_that_finds_several_lost_lets_all_in() {
     clock.advance(SECOND);
     assert!(old.iter().all(ReadGuard::is_lost));
     timers.run_due();
-    until(|| next.is_ready());
+    assert!(next.is_ready());
 }
 
 /// Runs `release` again and again inside one turn, while another thread has looks at the lock. What
@@ -224,6 +224,62 @@ fn an_estimate_outlives_an_idle_lock() {
     let refused = locks.lock_within(1, hasty).wait_timeout(Duration::ZERO);
     assert!(matches!(refused, Some(Err(LockError::Expected { .. }))), "{refused:?}");
     assert!(locks.info(&1).unwrap().unwrap().expected_wait > SECOND);
+}
+
+#[test]
+fn a_lease_ends_on_the_thread_of_the_timers() {
+    // No thread of a pool has to be free: what has run the timers has let the next in.
+    let (clock, timers, locks) = by_hand();
+    let old = locks.lock_within(1, Limits::NONE.lease(SECOND)).wait().unwrap();
+    let mut lost = old.lost();
+    let next = locks.lock(1);
+    assert!(poll(&mut lost, std::task::Waker::noop()).is_none());
+    clock.advance(SECOND);
+    timers.run_due();
+    assert!(next.is_ready() && poll(&mut lost, std::task::Waker::noop()).is_some());
+}
+
+#[test]
+fn a_renewal_moves_the_end_of_a_lease() {
+    let (clock, timers, locks) = by_hand();
+    // Renewed for longer, for shorter, and for the first time; the timer follows.
+    for (first, then) in [(Some(1), 3), (Some(3), 1), (None, 2)] {
+        let first = first.map_or(Limits::NONE, |first| Limits::NONE.lease(first * SECOND));
+        let old = locks.lock_within(1, first).wait().unwrap();
+        let next = locks.lock(1);
+        old.renew(then * SECOND).unwrap();
+        clock.advance(then * SECOND - Duration::from_nanos(1));
+        timers.run_due();
+        assert!(!next.is_ready() && !old.is_lost());
+        clock.advance(Duration::from_nanos(1));
+        timers.run_due();
+        assert!(next.is_ready());
+    }
+    assert!(locks.is_empty() && timers.is_empty());
+}
+
+#[test]
+fn a_request_that_is_not_polled_is_out_at_its_limit() {
+    let clock = VirtualClock::new();
+    let timers = Timers::by_hand(clock.clone());
+    let rw = RwLocks::builder().timers(timers.clone()).build();
+    let _reads = rw.read(1).wait().unwrap();
+    let writer = rw.write_within(1, SECOND);
+    let behind = rw.read(1);
+    assert!(!behind.is_ready());
+    clock.advance(SECOND);
+    timers.run_due();
+    assert!(behind.is_ready(), "behind a writer whose time is over");
+    assert!(matches!(writer.wait(), Err(LockError::TimedOut { .. })));
+
+    // Nobody runs the timers: one that asks sees it.
+    let seats = Semaphore::builder(3).timers(timers.clone()).build();
+    let _one = seats.acquire().wait().unwrap();
+    let all = seats.acquire_within(3, SECOND);
+    assert_eq!(seats.try_acquire(1).unwrap_err(), LockError::Busy);
+    clock.advance(SECOND);
+    assert!(seats.try_acquire(1).is_ok(), "behind a request whose time is over");
+    drop(all);
 }
 
 #[test]
