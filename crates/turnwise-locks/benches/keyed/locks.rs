@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dashmap::{DashMap, Entry};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Mutex, Semaphore};
-use turnwise_locks::Locks;
+use turnwise_locks::{Limits, Locks};
 
 use crate::Options;
 use crate::race::{Contestant, Line, race};
@@ -123,13 +123,13 @@ fn handed(options: &Options) -> Vec<Line> {
     race(options, "lock, yield, unlock, 8 tasks", &[ours, theirs], &[])
 }
 
-/// A permit that is there.
-fn permits(options: &Options) -> Vec<Line> {
+/// Permits that are there: so many in one request, with such limits.
+fn permits(options: &Options, work: &'static str, many: u32, limits: Limits) -> Vec<Line> {
     let (runtime, permits) = (alone(), turnwise_locks::Semaphore::new(4));
     let ours = Contestant::new(OURS, move |operations| {
         task(&runtime, operations, async {
             for _ in 0..operations {
-                drop(permits.acquire().await.expect("open"));
+                drop(permits.acquire_within(many.into(), limits).await.expect("open"));
             }
         })
     });
@@ -137,13 +137,19 @@ fn permits(options: &Options) -> Vec<Line> {
     let theirs = Contestant::new(TOKIO, move |operations| {
         task(&runtime, operations, async {
             for _ in 0..operations {
-                drop(permits.clone().acquire_owned().await.expect("open"));
+                drop(permits.clone().acquire_many_owned(many).await.expect("open"));
             }
         })
     });
-    race(options, "a permit of a semaphore", &[ours, theirs], &[])
+    race(options, work, &[ours, theirs], &[])
 }
 
 pub(crate) fn rows(options: &Options) -> Vec<Line> {
-    [fresh(options), handed(options), permits(options)].into_iter().flatten().collect()
+    let lease = Limits::NONE.lease(Duration::from_secs(60));
+    let permits = [
+        permits(options, "a permit of a semaphore", 1, Limits::NONE),
+        permits(options, "two permits in one request", 2, Limits::NONE),
+        permits(options, "a permit with a lease", 1, lease),
+    ];
+    [fresh(options), handed(options)].into_iter().chain(permits).flatten().collect()
 }

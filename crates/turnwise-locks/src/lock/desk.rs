@@ -12,7 +12,7 @@ use turnwise::time::{Timer, Timers};
 use turnwise::{Promise, Reply, WeakActor, promise_on};
 
 use super::error::LockError;
-use super::loan::{Asking, Trays};
+use super::loan::{Asking, Tray, Trays};
 use super::machine::{Entered, Host, Machine, Refusal, Request, Term, View};
 use super::place::{Place, tell_here};
 use super::tenure::Tenure;
@@ -284,18 +284,19 @@ impl<K: Send + Sync + 'static> Core<K> {
     }
 
     /// A loan ends, in the tray's absence.
-    pub(super) fn pay_back(&mut self, common: &Arc<Common>) {
+    pub(super) fn pay_back(&mut self, permits: u64, common: &Arc<Common>) {
         let Some(lends) = &mut self.lends else { return };
-        lends.lent -= 1;
-        self.machine.pay_back(1, &mut Desk(common));
+        lends.lent -= permits;
+        self.machine.pay_back(permits, &mut Desk(common));
         self.settle(common);
     }
 
     /// A loan is a hold from now on.
-    pub(super) fn adopt(&mut self, fence: u64, tenure: Arc<Tenure>) {
+    pub(super) fn adopt(&mut self, fence: u64, permits: u64, tenure: Arc<Tenure>) {
         let Some(lends) = &mut self.lends else { return };
-        lends.lent -= 1;
-        self.machine.adopt(fence, 1, tenure);
+        lends.trays.open(&mut Tray::adopted);
+        lends.lent -= permits;
+        self.machine.adopt(fence, permits, tenure);
     }
 
     pub(super) fn enter(
@@ -392,10 +393,10 @@ impl<K: Send + Sync + 'static> Core<K> {
         self.expire(common);
         let mut view = self.machine.view();
         if let Some(lends) = &self.lends {
-            let mut free = 0;
-            lends.trays.open(&mut |tray| free = tray.free());
+            let (mut free, mut loans) = (0, 0);
+            lends.trays.open(&mut |tray| (free, loans) = (tray.free(), tray.loans()));
             view.used -= free;
-            view.holds += usize::try_from(lends.lent - free).unwrap_or(usize::MAX);
+            view.holds += loans;
         }
         view
     }

@@ -1,9 +1,8 @@
 //! Permits that are taken without a turn, as long as nobody waits.
 //!
-//! A semaphore lends its room to a tray: one permit of it is taken, and put back, under a lock that
-//! is held for some ten instructions. No turn, nothing allocated. As soon as a request cannot be met
-//! so, because it has to wait, wants several permits or a lease, its turn takes the tray away, and
-//! decides by the queue; a turn that leaves nobody waiting lends what room there is again.
+//! A semaphore lends its room to a tray: permits of it are taken, and put back, under a lock that is
+//! held for some ten instructions. No turn, nothing allocated. As soon as a request cannot be met so,
+//! because it has to wait, or wants a lease, its turn takes the tray away, and decides by the queue; a turn that leaves nobody waiting lends what room there is again.
 //!
 //! - L1: a permit is on the tray or lent to a holder, and the machine counts both as used; or it is
 //!   the machine's, held or not.
@@ -31,6 +30,8 @@ use crate::sync::Mutex;
 #[derive(Default)]
 pub(crate) struct Tray {
     free: u64,
+    /// How many loans there are.
+    loans: usize,
     /// The machine has it (L3).
     away: bool,
     /// So many requests are on their way to their turn (L2).
@@ -56,17 +57,32 @@ impl Tray {
         Tray { free: permits, ..Tray::default() }
     }
 
-    /// Takes a permit, if nobody is before.
-    pub(crate) fn take(&mut self) -> bool {
-        let there = self.free > 0 && self.asking == 0 && !self.closed;
-        self.free -= u64::from(there);
+    /// Takes permits, if nobody is before.
+    pub(crate) fn take(&mut self, permits: u64) -> bool {
+        let there = permits <= self.free && self.asking == 0 && !self.closed;
+        if there {
+            self.free -= permits;
+            self.loans += 1;
+        }
         there
     }
 
-    /// Puts one back. False: the machine has to get it.
-    pub(crate) fn put(&mut self) -> bool {
-        self.free += u64::from(!self.away);
+    /// Puts them back. False: the machine has to get them.
+    pub(crate) fn put(&mut self, permits: u64) -> bool {
+        self.loans -= 1;
+        if !self.away {
+            self.free += permits;
+        }
         !self.away
+    }
+
+    pub(super) fn loans(&self) -> usize {
+        self.loans
+    }
+
+    /// A loan is the machine's hold from now on (L5).
+    pub(super) fn adopted(&mut self) {
+        self.loans -= 1;
     }
 
     pub(super) fn free(&self) -> u64 {
@@ -119,20 +135,20 @@ impl<K: Send + Sync + 'static> Lender<K> {
         Place { kept, actor: self.actor.clone() }
     }
 
-    /// A permit, if one is on the tray.
-    pub(super) fn lend(self: &Arc<Self>) -> Option<Loan<K>> {
+    /// Permits, if so many are on the tray.
+    pub(super) fn lend(self: &Arc<Self>, permits: u64) -> Option<Loan<K>> {
         let mut fence = None;
-        self.trays.open(&mut |tray| fence = tray.take().then(|| self.common.number()));
+        self.trays.open(&mut |tray| fence = tray.take(permits).then(|| self.common.number()));
         let fence = fence?;
-        Some(Loan { lender: self.clone(), fence, known: OnceLock::new(), held: true })
+        Some(Loan { lender: self.clone(), permits, fence, known: OnceLock::new(), held: true })
     }
 
     /// A loan ends that the tray did not take.
-    pub(super) fn pay_back(&self) {
+    pub(super) fn pay_back(&self, permits: u64) {
         let common = self.common.clone();
         tell(&self.actor, move |slot| {
             if let Some(core) = &mut slot.state {
-                core.pay_back(&common);
+                core.pay_back(permits, &common);
             }
         });
     }
@@ -143,9 +159,10 @@ impl<K: Send + Sync + 'static> Lender<K> {
     }
 }
 
-/// A permit from the tray, until it is dropped.
+/// Permits from the tray, until it is dropped.
 pub(super) struct Loan<K: Send + Sync + 'static> {
     lender: Arc<Lender<K>>,
+    permits: u64,
     fence: u64,
     /// The machine knows it (L5).
     known: OnceLock<Arc<Tenure>>,
@@ -173,11 +190,11 @@ impl<K: Send + Sync + 'static> Loan<K> {
     /// What its guards share: the machine knows it from now on.
     pub(super) fn known(&self) -> &Arc<Tenure> {
         self.known.get_or_init(|| {
-            let (fence, tenure) = (self.fence, Tenure::new());
+            let (fence, permits, tenure) = (self.fence, self.permits, Tenure::new());
             let term = tenure.clone();
             tell(self.actor(), move |slot| {
                 if let Some(core) = &mut slot.state {
-                    core.adopt(fence, term);
+                    core.adopt(fence, permits, term);
                 }
             });
             tenure
@@ -200,9 +217,9 @@ impl<K: Send + Sync + 'static> Loan<K> {
             return self.lender.place().leave(self.fence, self.fence);
         }
         let mut taken = false;
-        self.lender.trays.open(&mut |tray| taken = tray.put());
+        self.lender.trays.open(&mut |tray| taken = tray.put(self.permits));
         if !taken {
-            self.lender.pay_back();
+            self.lender.pay_back(self.permits);
         }
     }
 }

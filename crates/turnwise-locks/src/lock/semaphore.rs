@@ -98,8 +98,8 @@ impl Semaphore {
     /// ```
     pub fn acquire_within(&self, permits: u64, limits: impl Into<Limits>) -> Acquire<(), Permit> {
         let limits = limits.into();
-        if permits == 1 && limits.are_plain() {
-            if let Some(loan) = self.lender.lend() {
+        if permits > 0 && limits.are_plain() {
+            if let Some(loan) = self.lender.lend(permits) {
                 return Acquire::loan(loan);
             }
         }
@@ -121,7 +121,7 @@ impl Semaphore {
 
     /// A permit of the tray was given back that it did not take.
     pub(crate) fn pay_back(&self) {
-        self.lender.pay_back();
+        self.lender.pay_back(1);
     }
 
     /// Permits, if they are there now and nobody waits.

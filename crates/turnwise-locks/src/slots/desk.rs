@@ -146,7 +146,7 @@ impl Numbers {
 
     /// What let somebody in goes back, if it can here. Else it is to go back outside of the lock.
     fn put(&mut self, entry: Option<Entry>) -> Option<Entry> {
-        entry.filter(|entry| !matches!(entry, Entry::Loan) || !self.tray.put())
+        entry.filter(|entry| !matches!(entry, Entry::Loan) || !self.tray.put(1))
     }
 }
 
@@ -174,7 +174,7 @@ impl Desk {
 
     /// Takes a permit from the tray, if there is one.
     pub(super) fn borrow(&self) -> bool {
-        self.numbers.lock().tray.take()
+        self.numbers.lock().tray.take(1)
     }
 
     /// What let somebody in goes back, without a number.

@@ -135,6 +135,26 @@ fn what_was_lent_gets_a_lease() {
     assert!(timers.is_empty());
 }
 
+#[test]
+fn several_that_are_lent_are_one_hold() {
+    let (clock, timers, permits) = by_hand(5);
+    let (two, three) = (permits.try_acquire(2).unwrap(), permits.try_acquire(3).unwrap());
+    assert_eq!((available(&permits), permits.info().unwrap().holders), (0, 2));
+    let waiting = permits.acquire_within(4, Limits::NONE);
+    drop(three);
+    assert!(!waiting.is_ready());
+    assert_eq!((available(&permits), permits.info().unwrap().holders), (3, 1));
+    two.renew(SECOND).unwrap();
+    assert_eq!((available(&permits), permits.info().unwrap().holders), (3, 1));
+    clock.advance(SECOND);
+    timers.run_due();
+    assert!(two.is_lost() && waiting.wait().is_ok());
+    drop(two);
+    assert_eq!((available(&permits), permits.info().unwrap().holders), (5, 0));
+    assert_eq!(permits.try_acquire(6).unwrap_err(), LockError::TooMany { permits: 5 });
+    drop(permits.try_acquire(5).unwrap());
+}
+
 /// Those that are lent, those of a hold, and those of one that has waited.
 #[test]
 fn what_is_known_counts_all_kinds() {
