@@ -159,6 +159,8 @@ pub(super) fn locks_joined_against_a_release() {
     assert!(setting.locks.try_lock(1).is_err(), "two are in");
     theirs.join();
     assert!(!second.is_lost());
+    let forced = setting.locks.force_release(&1).expect("a thread waits");
+    assert!(forced && second.is_lost(), "what it has joined was over");
     drop(second);
     setting.finish();
 }
