@@ -128,6 +128,18 @@ impl Limits {
         Terms { lease: self.lease, ..Terms::NONE }
     }
 
+    /// [`terms`](Self::terms) of a call that an executor runs. It has a millisecond to come to one
+    /// that does not wait.
+    pub(crate) fn terms_elsewhere(self, now: impl FnOnce() -> Duration) -> Terms {
+        match self.is_immediate() {
+            true => {
+                let limits = Limits { wait: Limit::Within(Duration::from_millis(1)), ..self };
+                Terms { is_try: true, ..limits.terms(now) }
+            }
+            false => self.terms(now),
+        }
+    }
+
     /// The terms of a call that is made now. A limit too large for the clock is no limit.
     pub(crate) fn terms(self, now: impl FnOnce() -> Duration) -> Terms {
         let Limit::Within(wait) = self.wait else {
@@ -135,7 +147,8 @@ impl Limits {
         };
         let called = now();
         let wait = called.checked_add(wait).map(|at| Wait { called, at });
-        Terms { wait, lease: self.lease, early: self.early && wait.is_some() }
+        let early = self.early && wait.is_some();
+        Terms { wait, lease: self.lease, early, is_try: false }
     }
 }
 
@@ -164,6 +177,8 @@ pub(crate) struct Terms {
     pub(crate) lease: Option<Duration>,
     /// It is refused if it is not to be expected in time.
     pub(crate) early: bool,
+    /// It does not wait: it is busy if its time is over.
+    pub(crate) is_try: bool,
 }
 
 /// What a clock shows. It is the user's: one that panics shows the beginning of time.
@@ -179,7 +194,7 @@ pub(crate) struct Wait {
 }
 
 impl Terms {
-    pub(crate) const NONE: Terms = Terms { wait: None, lease: None, early: false };
+    pub(crate) const NONE: Terms = Terms { wait: None, lease: None, early: false, is_try: false };
 
     /// Has it any limit? Then it reads the clock.
     pub(crate) fn are_limits(self) -> bool {

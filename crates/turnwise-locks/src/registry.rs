@@ -40,7 +40,7 @@ use turnwise::{Actor, Clock, MonotonicClock, Spawner};
 use crate::estimate::Estimates;
 use crate::keep::Keeper;
 use crate::keyed::NotStarted;
-use crate::limits::Terms;
+use crate::limits::{Limits, Terms};
 use crate::overrun::Listener;
 use crate::sync::{Mutex, MutexGuard, shards};
 use crate::table::{self, Links, Table};
@@ -291,6 +291,19 @@ enum Unpinned<K, S> {
 impl<K, S> Registry<K, S> {
     pub(crate) fn now(&self) -> Duration {
         now(self.clock.as_deref())
+    }
+
+    /// The terms of a call that is made now.
+    pub(crate) fn terms(&self, limits: Limits) -> Terms {
+        match self.elsewhere {
+            true => limits.terms_elsewhere(|| self.now()),
+            false => limits.terms(|| self.now()),
+        }
+    }
+
+    /// True if it takes no more runs.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock(0).closed
     }
 
     /// What the registry goes by, for those that outlive it.

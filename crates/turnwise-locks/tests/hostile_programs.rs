@@ -38,6 +38,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
+use turnwise_locks::RunError;
 use world::{
     Body, KEYS, Kind, Name, PERMITS, PROGRAM, PROGRESS, Plan, Sums, TAME, World, of, seeded,
     swallow,
@@ -117,16 +118,22 @@ fn is_usable(world: &Arc<World>) {
         while open(0) {
             let (body, fate) = Body::new(world);
             let f = move |state: &mut _| body.run(&[key], &mut [state]);
-            match world.keyed.try_run(Name::new(world, key), f) {
-                Ok(value) => {
-                    fate.came_to(world, Ok(value));
-                    break;
-                }
-                Err(why) if begun.elapsed() > patience() => {
+            let name = Name::new(world, key);
+            // With an executor, there is no trial: a moment for it to begin.
+            let ran = match world.plan.executor {
+                true => world.keyed.run_within(name, Duration::ZERO, f),
+                false => world.keyed.try_run(name, f).map_err(RunError::from),
+            };
+            match ran {
+                Err(RunError::NotStarted(why)) if begun.elapsed() > patience() => {
                     refused("a run", format!("{why:?}"));
                     break;
                 }
-                Err(why) => fate.refused(world, why.reason()),
+                Err(RunError::NotStarted(why)) => fate.refused(world, &why),
+                ran => {
+                    fate.came_to(world, ran);
+                    break;
+                }
             }
             thread::yield_now();
         }

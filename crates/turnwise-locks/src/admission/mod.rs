@@ -160,7 +160,8 @@ where
     ///
     /// The wait is measured from this call to the start of its turn, on the admission's clock. One
     /// whose turn has begun in time is decided and committed, however long that takes. With a wait
-    /// of zero it is refused at once if others are before it. With
+    /// of zero it is refused at once if others are before it, and in a millisecond if its turn does
+    /// not come to it. With
     /// [`Limits::refuse_early`], it is refused at once if its turn is not to be expected in time.
     /// A lease is refused ([`Refused::HasLease`]): an entry is durable, and cannot be cut.
     ///
@@ -209,10 +210,11 @@ where
             return Apply::refused(Refused::TimedOut { waited: Duration::ZERO });
         }
         // A clock that panics has no limits.
-        let terms = catch(|| limits.terms(|| self.time.now())).unwrap_or_else(|payload| {
-            discard(payload);
-            Terms::NONE
-        });
+        let terms =
+            catch(|| limits.terms_elsewhere(|| self.time.now())).unwrap_or_else(|payload| {
+                discard(payload);
+                Terms::NONE
+            });
         if let Some(wait) = terms.wait.filter(|_| terms.early) {
             let expected = self.board.expected(self.actor.len(), self.group);
             if expected > wait.at.saturating_sub(wait.called) {

@@ -13,7 +13,7 @@ use turnwise::{Reply, promise};
 use super::Keyed;
 use super::error::{NotStarted, RunError};
 use super::run::{Open, own_circle};
-use super::turn::{Begun, Ended, begin, begun, end, forget};
+use super::turn::{Begun, Ended, as_try, begin, begun, end, forget};
 use crate::limits::{Limits, Terms};
 use crate::registry::{Guard, Kind, Pin, Registry, sorted};
 use crate::sync::Mutex;
@@ -64,7 +64,7 @@ where
         terms,
         immediate: limits.is_immediate(),
     });
-    enter(&all).told()
+    as_try(terms, enter(&all).told())
 }
 
 /// The terms of a call that is made now, and its keys, if they may be waited for.
@@ -77,7 +77,7 @@ where
     K: Hash + Eq + Ord + Send + Sync + 'static,
     S: Send + 'static,
 {
-    let (keys, terms) = owning(keys, |_| limits.terms(|| keyed.registry.now()));
+    let (keys, terms) = owning(keys, |_| keyed.registry.terms(limits));
     let (keys, refused) = sorted(keys, |keys| {
         if keys.len() > MOST {
             return Some(NotStarted::TooManyKeys { most: MOST });

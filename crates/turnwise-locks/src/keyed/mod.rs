@@ -141,9 +141,10 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// Runs a closure now or not at all: if nothing of its key runs or waits. It overtakes nobody.
     /// It may borrow the caller's locals.
     ///
-    /// Of many such calls at the same time, exactly one runs. With an executor, "now" is when that
-    /// comes to it, and that is waited for. Without one this never waits: a key that was idle, and
-    /// is entered by another call between the look and the start, is busy.
+    /// Of many such calls at the same time, exactly one runs. This never waits: a key that was idle,
+    /// and is entered by another call between the look and the start, is busy. With an executor,
+    /// each key is: another thread would have to come to the closure. A [`start`](Self::start) with a
+    /// wait of zero gives it a millisecond to begin.
     ///
     /// # Errors
     /// The closure comes back: with [`NotStarted::Busy`], inside a closure of the very key, too; else
@@ -175,6 +176,11 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         F: FnOnce(&mut S) -> R + Send,
     {
         let registry = &*self.registry;
+        if registry.elsewhere {
+            ignore(|| drop(key));
+            let why = if registry.is_closed() { NotStarted::Closed } else { NotStarted::Busy };
+            return Err(TryRun::new(why, f));
+        }
         let look = |_: &mut F| owning(key, |key| registry.look(key));
         let (f, (key, looked)) = owning(f, look);
         if let Ok(Look::Vacant(hash)) = looked {
@@ -219,7 +225,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// The terms of a call that is made now, and its key, pinned.
     fn pinned(&self, key: K, limits: Limits) -> (Terms, Result<Found<K, S>, NotStarted>) {
         let registry = &self.registry;
-        let (key, terms) = owning(key, |_| limits.terms(|| registry.now()));
+        let (key, terms) = owning(key, |_| registry.terms(limits));
         let found = match limits.is_immediate() {
             true => registry.pin_idle(key),
             false => registry.pin(key, Kind::Run),
@@ -565,18 +571,11 @@ where
     let mut f = Some(f);
     let taken = &mut f;
     let turn = move |slot: &mut Slot<K, S>| perform_taken(taken, guard, slot, terms);
-    let why = if registry.elsewhere {
-        match actor.with(turn) {
-            Ok(ended) => return Ok(ended),
-            Err(error) => not_started(error),
-        }
-    } else {
-        // Whoever has entered since it was found idle, is not waited for: this may be inside a turn
-        // that they wait for.
-        match actor.try_with(turn) {
-            Ok(ended) => return Ok(ended),
-            Err(refused) => not_here(refused.into_reason()),
-        }
+    // One that has entered since it was found idle is not waited for: this may be inside a turn
+    // that it waits for. Nor is an executor.
+    let why = match actor.try_with(turn) {
+        Ok(ended) => return Ok(ended),
+        Err(error) => not_here(error.into_reason()),
     };
     Err(refused(f, why))
 }
@@ -618,7 +617,7 @@ fn not_started(error: AskError) -> NotStarted {
 /// Why a mailbox has not run a closure now.
 fn not_here(reason: Reason) -> NotStarted {
     match reason {
-        Reason::Busy | Reason::Deadlock(_) => NotStarted::Busy,
+        Reason::Busy | Reason::Deadlock(_) | Reason::HasExecutor => NotStarted::Busy,
         reason => reason.into(),
     }
 }
@@ -739,7 +738,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
             return Run::over(Err(NotStarted::LeaseZero.into()));
         }
         let registry = (*self.pin).registry();
-        let (f, terms) = owning(f, |_| limits.terms(|| registry.now()));
+        let (f, terms) = owning(f, |_| registry.terms(limits));
         if !limits.is_immediate() {
             if let Some(why) = registry.refused(self.pin.place(), &self.actor, terms) {
                 return Run::over(Err(why.into()));
@@ -786,7 +785,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
             return Run::over(Err(NotStarted::LeaseZero.into()));
         }
         let registry = (*self.pin).registry();
-        let (f, terms) = owning(f, |_| limits.terms(|| registry.now()));
+        let (f, terms) = owning(f, |_| registry.terms(limits));
         if !limits.is_immediate() {
             return match registry.refused(self.pin.place(), &self.actor, terms) {
                 Some(why) => Run::over(Err(why.into())),

@@ -10,7 +10,7 @@ use turnwise::time::Sleep;
 use turnwise::{AbortHandle, Actor, AskError, Cycle, Limit, Reason, Reply, WaitError};
 
 use super::error::{NotStarted, RunError};
-use super::turn::Ended;
+use super::turn::{Ended, as_try};
 use crate::limits::{Terms, Wait};
 use crate::registry::{Registry, Slot, Time};
 use crate::user_code::owning;
@@ -40,6 +40,7 @@ enum Inner<R> {
 pub(super) struct Open<R> {
     reply: Reply<Ended<R>>,
     wait: Option<Wait>,
+    terms: Terms,
     time: Time,
     /// The circle that a wait would close, if this thread is inside a turn of the key.
     inside: Box<dyn Fn() -> Option<Cycle> + Send + Sync>,
@@ -74,7 +75,7 @@ impl<R> Open<R> {
         S: Send + 'static,
     {
         let inside = Box::new(move || own_circle(&actor));
-        Open { reply, wait: terms.wait, time, inside, sleep: None, abort: None }
+        Open { reply, wait: terms.wait, terms, time, inside, sleep: None, abort: None }
     }
 
     fn now(&self) -> Duration {
@@ -127,8 +128,9 @@ impl<R> Open<R> {
 
     /// Takes it back, if it has not begun.
     fn cancel(self) -> Result<(), Self> {
-        let Open { reply, wait, time, inside, sleep, abort } = self;
-        reply.cancel().map_err(|reply| Open { reply, wait, time, inside, sleep, abort })
+        let Open { reply, wait, terms, time, inside, sleep, abort } = self;
+        let open = |reply| Open { reply, wait, terms, time, inside, sleep, abort };
+        reply.cancel().map_err(open)
     }
 
     /// The same, if its limit is over: how long it has waited then. One that has begun has no limit
@@ -191,7 +193,8 @@ impl<R> Run<R> {
         S: Send + 'static,
     {
         if reply.is_ready() {
-            return Run::over(reply.wait().map_or_else(|error| Err(error.into()), Ended::told));
+            let outcome = reply.wait().map_or_else(|error| Err(error.into()), Ended::told);
+            return Run::over(as_try(terms, outcome));
         }
         Run { inner: Inner::Open(Open::new(reply, actor, terms, registry.time())) }
     }
@@ -231,7 +234,7 @@ impl<R> Run<R> {
     pub fn wait(self) -> Result<R, RunError<R>> {
         match self.inner {
             Inner::Over(outcome) => outcome,
-            Inner::Open(open) => open.settle().told(),
+            Inner::Open(open) => as_try(open.terms, open.settle().told()),
             Inner::Taken => Err(RunError::Taken),
         }
     }
@@ -306,14 +309,14 @@ impl<R> Future for Run<R> {
             Inner::Taken => return Poll::Ready(Err(RunError::Taken)),
             Inner::Open(open) => open,
         };
-        let mut open = open;
+        let (terms, mut open) = (open.terms, open);
         if let Some(cycle) = open.closes() {
             return Poll::Ready(open.refused(cycle));
         }
         loop {
             if !open.reply.is_ready() {
                 open = match open.give_up() {
-                    Ok(waited) => return Poll::Ready(Ended::late(waited).told()),
+                    Ok(waited) => return Poll::Ready(as_try(terms, Ended::late(waited).told())),
                     Err(open) => open,
                 };
             }
@@ -327,7 +330,7 @@ impl<R> Future for Run<R> {
                     return Poll::Ready(open.refused(cycle));
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
-                Poll::Ready(Ok(ended)) => return Poll::Ready(ended.told()),
+                Poll::Ready(Ok(ended)) => return Poll::Ready(as_try(terms, ended.told())),
             }
             let (looked, late) = owning(open, |open| open.is_late(cx));
             open = looked;

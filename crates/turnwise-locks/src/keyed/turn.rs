@@ -52,6 +52,17 @@ impl<R> Ended<R> {
     }
 }
 
+/// What a call on these terms has come to: one that does not wait has found its key busy if its
+/// time is over.
+pub(super) fn as_try<R>(terms: Terms, outcome: Result<R, RunError<R>>) -> Result<R, RunError<R>> {
+    match outcome {
+        Err(RunError::NotStarted(NotStarted::TimedOut { .. })) if terms.is_try => {
+            Err(NotStarted::Busy.into())
+        }
+        outcome => outcome,
+    }
+}
+
 impl<F, G> Job<F, G> {
     /// The turn. User code may panic in it: nothing comes out but the outcome.
     pub(super) fn perform<K, S, R>(self, slot: &mut Slot<K, S>, terms: Terms) -> Ended<R>

@@ -13,9 +13,10 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::common::must_end;
 use turnwise::executor::DrainQueue;
 use turnwise::{ThreadPool, VirtualClock};
-use turnwise_locks::{Keyed, Limits, NotStarted, Run, RunError};
+use turnwise_locks::{Admission, InMemory, Keyed, Limits, NotStarted, Refused, Run, RunError};
 
 /// How much of a load is run: a part in debug builds, all of it in release builds.
 fn size(debug: usize, release: usize) -> usize {
@@ -818,4 +819,43 @@ fn more_keys_than_a_stack_holds_are_refused() {
     .unwrap();
     assert_eq!(most, Ok(64));
     assert_eq!(more, not_started(NotStarted::TooManyKeys { most: 64 }));
+}
+
+/// A call that does not wait for a key does not wait for a pool, either.
+#[test]
+fn a_wait_of_zero_does_not_wait_for_a_pool() {
+    must_end(|| {
+        let pool = ThreadPool::builder().threads(1).build().unwrap();
+        let keyed = Keyed::builder().executor(pool.handle()).build();
+        let raffle = Admission::builder(InMemory, 9).executor(pool.handle()).open().unwrap();
+        let (begin, begun) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let hold = keyed.start("a", Limits::NONE, move |()| {
+            begin.send(()).unwrap();
+            ended.recv().unwrap();
+        });
+        begun.recv().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let zero = Duration::ZERO;
+        let key = keyed.key("c").unwrap();
+        assert_eq!(keyed.run_within("b", zero, |()| ()), not_started(NotStarted::Busy));
+        assert_eq!(
+            runtime.block_on(keyed.start("b", zero, |()| ())),
+            not_started(NotStarted::Busy)
+        );
+        assert_eq!(runtime.block_on(key.start(zero, |()| ())), not_started(NotStarted::Busy));
+        assert_eq!(key.run_async(zero, async |()| ()).wait(), not_started(NotStarted::Busy));
+        assert_eq!(keyed.run_all(["b", "d"], zero, |_| ()), not_started(NotStarted::Busy));
+        assert_eq!(keyed.try_run("b", |()| ()).unwrap_err().into_reason(), NotStarted::Busy);
+        assert_eq!(key.try_run(|()| ()).unwrap_err().into_reason(), NotStarted::Busy);
+        assert!(matches!(raffle.apply("ada", zero).wait(), Err(Refused::TimedOut { .. })));
+        end.send(()).unwrap();
+        hold.wait().unwrap();
+        // A worker that is free comes to it, sooner or later in time.
+        while keyed.run_within("b", zero, |()| ()).is_err() {}
+        while raffle.apply("ada", zero).wait().is_err() {}
+        keyed.shutdown(Duration::MAX);
+        let closed = keyed.try_run("b", |()| ()).unwrap_err().into_reason();
+        assert_eq!(closed, NotStarted::Closed);
+    });
 }
