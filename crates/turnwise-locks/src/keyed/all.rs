@@ -64,7 +64,7 @@ where
         terms,
         immediate: limits.is_immediate(),
     });
-    as_try(terms, enter(&all).told())
+    as_try(terms.is_try, enter(&all).told())
 }
 
 /// The terms of a call that is made now, and its keys, if they may be waited for.

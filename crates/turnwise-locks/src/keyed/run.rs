@@ -40,7 +40,7 @@ enum Inner<R> {
 pub(super) struct Open<R> {
     reply: Reply<Ended<R>>,
     wait: Option<Wait>,
-    terms: Terms,
+    is_try: bool,
     time: Time,
     /// The circle that a wait would close, if this thread is inside a turn of the key.
     inside: Box<dyn Fn() -> Option<Cycle> + Send + Sync>,
@@ -75,7 +75,15 @@ impl<R> Open<R> {
         S: Send + 'static,
     {
         let inside = Box::new(move || own_circle(&actor));
-        Open { reply, wait: terms.wait, terms, time, inside, sleep: None, abort: None }
+        Open {
+            reply,
+            wait: terms.wait,
+            is_try: terms.is_try,
+            time,
+            inside,
+            sleep: None,
+            abort: None,
+        }
     }
 
     fn now(&self) -> Duration {
@@ -128,8 +136,8 @@ impl<R> Open<R> {
 
     /// Takes it back, if it has not begun.
     fn cancel(self) -> Result<(), Self> {
-        let Open { reply, wait, terms, time, inside, sleep, abort } = self;
-        let open = |reply| Open { reply, wait, terms, time, inside, sleep, abort };
+        let Open { reply, wait, is_try, time, inside, sleep, abort } = self;
+        let open = |reply| Open { reply, wait, is_try, time, inside, sleep, abort };
         reply.cancel().map_err(open)
     }
 
@@ -194,7 +202,7 @@ impl<R> Run<R> {
     {
         if reply.is_ready() {
             let outcome = reply.wait().map_or_else(|error| Err(error.into()), Ended::told);
-            return Run::over(as_try(terms, outcome));
+            return Run::over(as_try(terms.is_try, outcome));
         }
         Run { inner: Inner::Open(Open::new(reply, actor, terms, registry.time())) }
     }
@@ -234,7 +242,7 @@ impl<R> Run<R> {
     pub fn wait(self) -> Result<R, RunError<R>> {
         match self.inner {
             Inner::Over(outcome) => outcome,
-            Inner::Open(open) => as_try(open.terms, open.settle().told()),
+            Inner::Open(open) => as_try(open.is_try, open.settle().told()),
             Inner::Taken => Err(RunError::Taken),
         }
     }
@@ -309,14 +317,14 @@ impl<R> Future for Run<R> {
             Inner::Taken => return Poll::Ready(Err(RunError::Taken)),
             Inner::Open(open) => open,
         };
-        let (terms, mut open) = (open.terms, open);
+        let (is_try, mut open) = (open.is_try, open);
         if let Some(cycle) = open.closes() {
             return Poll::Ready(open.refused(cycle));
         }
         loop {
             if !open.reply.is_ready() {
                 open = match open.give_up() {
-                    Ok(waited) => return Poll::Ready(as_try(terms, Ended::late(waited).told())),
+                    Ok(waited) => return Poll::Ready(as_try(is_try, Ended::late(waited).told())),
                     Err(open) => open,
                 };
             }
@@ -330,7 +338,7 @@ impl<R> Future for Run<R> {
                     return Poll::Ready(open.refused(cycle));
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
-                Poll::Ready(Ok(ended)) => return Poll::Ready(as_try(terms, ended.told())),
+                Poll::Ready(Ok(ended)) => return Poll::Ready(as_try(is_try, ended.told())),
             }
             let (looked, late) = owning(open, |open| open.is_late(cx));
             open = looked;

@@ -52,11 +52,10 @@ impl<R> Ended<R> {
     }
 }
 
-/// What a call on these terms has come to: one that does not wait has found its key busy if its
-/// time is over.
-pub(super) fn as_try<R>(terms: Terms, outcome: Result<R, RunError<R>>) -> Result<R, RunError<R>> {
+/// The outcome of a call. One that does not wait has found its key busy if its time is over.
+pub(super) fn as_try<R>(is_try: bool, outcome: Result<R, RunError<R>>) -> Result<R, RunError<R>> {
     match outcome {
-        Err(RunError::NotStarted(NotStarted::TimedOut { .. })) if terms.is_try => {
+        Err(RunError::NotStarted(NotStarted::TimedOut { .. })) if is_try => {
             Err(NotStarted::Busy.into())
         }
         outcome => outcome,

@@ -21,7 +21,7 @@ use crate::limits::{Terms, shown};
 use crate::registry::Slot;
 use crate::user_code::{catch, discard};
 
-/// What the locks of one registry share.
+/// The parts that the locks of one registry share.
 pub(super) struct Common {
     /// Leases and limits are measured on their clock.
     pub(super) timers: Timers,
@@ -46,7 +46,7 @@ impl Common {
     }
 }
 
-/// What a lock's mailbox owns.
+/// The state of a lock's mailbox.
 pub(super) struct Core<K: Send + Sync + 'static> {
     machine: Machine<Ticket, Arc<Tenure>>,
     /// Of a semaphore.
@@ -54,7 +54,7 @@ pub(super) struct Core<K: Send + Sync + 'static> {
     alarm: Option<Alarm<K>>,
 }
 
-/// What has a turn come when a lease is over, or the wait of the first in the queue, and nobody asks.
+/// Has a turn come when a lease, or the wait of the first in the queue, is over.
 ///
 /// One timer for all of them. It is armed for a time that is not after the first of them (M7), so a
 /// lease that ends in time, or is renewed, costs it nothing: it rings, finds nothing, and is armed
@@ -72,10 +72,10 @@ impl<K: Send + Sync + 'static> Drop for Alarm<K> {
     }
 }
 
-/// What a semaphore lends: see [`loan`](super::loan).
+/// The permits that a semaphore lends: see [`loan`](super::loan).
 struct Lends {
     trays: Arc<dyn Trays>,
-    /// So many permits are on the tray, or lent to holders.
+    /// How many permits are on the tray, or lent to holders.
     lent: u64,
     /// The tray was taken away.
     away: bool,
@@ -113,10 +113,10 @@ impl Grant {
     }
 }
 
-/// What came of a request that has waited.
+/// The answer to a request that has waited.
 pub(super) type Told = Result<Grant, LockError>;
 
-/// What comes of a request in its turn.
+/// The answer to a request in its turn.
 pub(super) enum Step {
     Over(Told),
     Waits(Reply<Told>),

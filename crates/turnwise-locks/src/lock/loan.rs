@@ -34,7 +34,7 @@ pub(crate) struct Tray {
     loans: usize,
     /// The machine has it (L3).
     away: bool,
-    /// So many requests are on their way to their turn (L2).
+    /// How many requests are on their way to their turn (L2).
     asking: usize,
     /// Nothing is taken from it any more.
     closed: bool,

@@ -26,7 +26,7 @@ use smallvec::SmallVec;
 
 use crate::estimate::Estimate;
 
-/// What a hold is known by, outside.
+/// The name of a hold, outside.
 pub(crate) trait Term {
     /// One more entry. False: it is over.
     fn enter(&self) -> bool;
@@ -91,7 +91,7 @@ pub(crate) struct Request {
     pub(crate) patience: Option<Duration>,
 }
 
-/// What comes of a request at once.
+/// The answer to a request at once.
 #[derive(Debug)]
 pub(crate) enum Entered<T> {
     /// It holds.
@@ -194,7 +194,7 @@ impl<T> Hold<T> {
     }
 }
 
-/// What is known of a machine.
+/// A look at a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct View {
     pub(crate) capacity: u64,
@@ -212,7 +212,7 @@ pub(crate) struct Machine<W, T> {
     dues: BTreeSet<(Duration, u64)>,
     owners: HashMap<u64, Owner>,
     queue: VecDeque<Waiter<W>>,
-    /// So many in the queue have said that they are gone; less those that were found gone before
+    /// How many in the queue have said that they are gone; less those that were found gone before
     /// they said so.
     gone: isize,
     /// Somebody wants to know how long a hold lasts: before that, no clock is looked at.
