@@ -134,7 +134,7 @@ struct Case {
 impl Case {
     fn start(url: String, name: &str) -> Case {
         let file = format!("turnwise-deaths-{name}-{}", std::process::id());
-        let file = env::temp_dir().join(file);
+        let file = support::scratch().join(file);
         std::fs::write(&file, "").unwrap();
         let (tell, told) = channel();
         let mut case = Case { file, told, tell, tellers: Vec::new(), url, started: 0 };

@@ -45,7 +45,7 @@ impl Server {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
         let name = format!("turnwise-redis-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
+        let folder = scratch().join(name);
         fs::create_dir_all(&folder).unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let options = options.iter().map(|&option| option.to_owned()).collect();
@@ -121,6 +121,13 @@ impl Drop for Server {
 pub fn signal_to(child: &Child, signal: nix::sys::signal::Signal) {
     let id = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
     nix::sys::signal::kill(id, signal).unwrap();
+}
+
+/// Where servers and stores write: in memory, if the system has that. They are killed, not their
+/// machine, and a disk that is busy with a build keeps each write waiting for seconds.
+pub fn scratch() -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    if memory.is_dir() { memory } else { std::env::temp_dir() }
 }
 
 /// Looks until it is so; a test that waits longer than this has failed.

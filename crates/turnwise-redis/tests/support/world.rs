@@ -68,7 +68,7 @@ impl File {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
         let name = format!("turnwise-file-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
+        let folder = super::scratch().join(name);
         std::fs::create_dir_all(&folder).unwrap();
         File(folder)
     }
