@@ -16,7 +16,8 @@
 //!
 //! All are closed, or stopped, before the first one ends here: its hooks may wait for another one to
 //! be closed. Those that are to end here are pending meanwhile, with no entry and no drain of theirs
-//! out: a thread that waits for one of them takes it over.
+//! out: a thread that waits for one of them takes it over, and this one hands them over if a hook
+//! blocks it ([`crate::thread::ends`]).
 //!
 //! A limit of zero is one attempt, in which all that may end here does. With any other limit the
 //! clock is looked at after each end that ran here. What hooks that run here send is not run here.
@@ -49,6 +50,7 @@ use crate::panic;
 use crate::send::wait::Awaited;
 use crate::sync::thread;
 use crate::thread::context::with_local;
+use crate::thread::ends::Ends;
 use crate::thread::list::take_on_if_pending;
 use crate::time::{Cutoff, Limit, Timers};
 use crate::turn::blocking::{before_pending, circle_of_task, leave_to_others, relieve_anyway};
@@ -216,11 +218,14 @@ impl Course {
     /// Ends the actors that were idle and end here, one after the other, until the time is over.
     /// The others end elsewhere.
     fn end_idle(&mut self, is_over: impl Fn() -> bool) {
-        while let Some(number) = self.to_end.pop() {
+        let to_end = std::mem::take(&mut self.to_end);
+        let cell = |number| Some(self.shared.member(number)?.cell().clone());
+        let mut ends = Ends::new(to_end.into_iter().filter_map(cell).collect());
+        while let Some(cell) = ends.next() {
             leave_to_others(|local| {
-                if let Some(member) = self.shared.member(number) {
-                    run_here(local, member.cell());
-                }
+                run_here(local, &cell);
+                // The last reference runs hooks.
+                drop(cell);
             });
             // The clock is the user's: not inside of the crate's own work.
             let over = panic::catch(&is_over);
@@ -228,9 +233,9 @@ impl Course {
                 continue;
             }
             leave_to_others(|local| {
-                let left = std::mem::take(&mut self.to_end).into_iter().rev();
-                let members = left.filter_map(|number| self.shared.member(number));
-                members.for_each(|member| take_on_if_pending(local, member.cell()));
+                while let Some(cell) = ends.next() {
+                    take_on_if_pending(local, &cell);
+                }
             });
             over.unwrap_or_else(|payload| resume_unwind(payload));
         }

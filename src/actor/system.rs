@@ -218,10 +218,12 @@ impl System {
     /// themselves.
     ///
     /// Called outside of turns, it runs the ends of idle actors that have no executor: their end
-    /// hooks, and the drops of their states. They end one after the other on this thread, so an end
-    /// hook must not wait for another actor of the system. It looks at the clock after each of
-    /// them; what has not ended when the time is over ends elsewhere, apart from a limit of zero,
-    /// where all of these ends are in the call. An actor with an executor ends there, so with a
+    /// hooks, and the drops of their states. They end one after the other on this thread. An end hook
+    /// that waits for an actor, or awaits what this crate gives, hands the others over: they end in
+    /// the fallback then. One that blocks on anything else does so inside of
+    /// [`blocking`](crate::blocking). The call looks at the clock after each end; what has not ended
+    /// when the time is over ends elsewhere, apart from a limit of zero, where all of these ends are
+    /// in the call. An actor with an executor ends there, so with a
     /// limit of zero it may be reported as running.
     ///
     /// A turn is never interrupted. Actors inside one are named in the report; what waits behind

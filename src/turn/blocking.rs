@@ -21,6 +21,7 @@ use crate::error::Cycle;
 use crate::fallback;
 use crate::pool::{self, Reserved, WouldBlock, reserve};
 use crate::thread::context::{Leaves, Local, with_local};
+use crate::thread::ends;
 use crate::thread::list::{hand_off, take_on_if_pending};
 use crate::thread::waits_for::{circle_of_turn, own_circle};
 use crate::wait_list::call_put_off;
@@ -40,6 +41,7 @@ impl Drop for ClosedList {
 /// Runs `sleep` when everything is given away: on a worker of a tokio runtime, what executors have
 /// spawned is, too, also what they have spawned as the list was closed.
 pub(crate) fn leave<R>(local: &Local, reserved: Reserved, sleep: impl FnOnce() -> R) -> R {
+    ends::hand_over(local);
     // In this order: what is scheduled goes into the slot that is shared afterwards.
     let _list = close_list(local);
     let _place = reserved.leave();
@@ -89,6 +91,7 @@ pub(crate) fn leave_to_others<R>(f: impl FnOnce(&Local) -> R) -> R {
 pub(crate) fn before_pending(waker: &Waker) {
     with_local(|local| {
         if !lies_down(local, waker) {
+            ends::hand_over(local);
             before_sleep(local);
         }
     });
@@ -101,6 +104,7 @@ pub(crate) fn before_pending_for(waker: &Waker, cell: &Ref) {
         if lies_down(local, waker) {
             return take_on_if_pending(local, cell);
         }
+        ends::hand_over(local);
         before_sleep(local);
         schedule_if_pending(cell);
     });
@@ -131,6 +135,7 @@ pub(crate) fn relieve_anyway<R>(sleep: impl FnOnce() -> R) -> R {
     with_local(|local| match reserve() {
         Ok(reserved) => leave(local, reserved, sleep),
         Err(WouldBlock) => {
+            ends::hand_over(local);
             let _list = close_list(local);
             let _place = pool::Away::sharing();
             fallback::block(sleep)

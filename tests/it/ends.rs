@@ -2,16 +2,16 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{CountWakes, Held, block_on, must_end, poll_once, queued, quiet_panic, size};
 use turnwise::executor::DrainQueue;
-use turnwise::{Actor, Handler, Limit, ShutdownReport, System, ThreadPool, VirtualClock};
+use turnwise::{Actor, Handler, Limit, ShutdownReport, System, ThreadPool, VirtualClock, promise};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const NOW: Duration = Duration::ZERO;
@@ -243,4 +243,87 @@ fn a_waiter_that_was_woken_takes_no_other_one_out() {
     queue.run_until_idle();
     assert_eq!(woken.0.load(SeqCst), 2);
     assert!(poll_once(&mut new).is_ready());
+}
+
+/// Plain members end one after the other, on the thread that shuts down. The hook of the first one
+/// may await what the others bring: they end elsewhere then.
+#[test]
+fn a_hook_awaits_the_end_of_a_later_member() {
+    for limit in [Limit::Unlimited, Limit::Within(Duration::from_secs(3_600))] {
+        for reversed in [false, true] {
+            must_end(move || {
+                let system = System::new();
+                let (tell, told) = promise::<u32>();
+                let (tell, told) = (Mutex::new(Some(tell)), Mutex::new(Some(told)));
+                let other = Arc::new(Mutex::new(None::<Actor<u32>>));
+                let seen = other.clone();
+                // By its end, and by what its hook sends.
+                let awaits = move |_, _| {
+                    let other = seen.lock().unwrap().clone().unwrap();
+                    block_on(other.ended()).unwrap();
+                    let told = told.lock().unwrap().take().unwrap();
+                    assert_eq!(block_on(told), Ok(7));
+                };
+                let sends = move |_, _| tell.lock().unwrap().take().unwrap().keep(7);
+                let mut awaits = Some(Actor::builder().on_end(awaits));
+                let mut spawn = || system.spawn(awaits.take().unwrap(), 1).unwrap();
+                let sends = Actor::builder().on_end(sends);
+                let _first = (!reversed).then(&mut spawn);
+                *other.lock().unwrap() = Some(system.spawn(sends, 2).unwrap());
+                let _last = reversed.then(spawn);
+                let report = system.shutdown(limit).unwrap();
+                assert_eq!((report.ended, report.is_complete()), (2, true));
+            });
+        }
+    }
+}
+
+/// What the hook awaits is brought by a member that it does not name.
+#[test]
+fn a_hook_awaits_what_the_hook_of_a_later_member_brings() {
+    must_end(|| {
+        let system = System::new();
+        let mut actors = Vec::new();
+        let (mut tells, mut nexts) = (Vec::new(), Vec::new());
+        for _ in 0..5 {
+            let (tell, told) = promise::<()>();
+            tells.push(tell);
+            nexts.push(told);
+        }
+        // Each awaits the one that came after it; the last tells.
+        let mut before = None;
+        for (tell, told) in tells.into_iter().zip(nexts.into_iter().map(Some).skip(1).chain([None]))
+        {
+            let (tell, told) = (Mutex::new(Some(tell)), Mutex::new(told));
+            let hook = move |_, _| {
+                if let Some(told) = told.lock().unwrap().take() {
+                    block_on(told).unwrap();
+                }
+                tell.lock().unwrap().take().unwrap().keep(());
+            };
+            before = Some(system.spawn(Actor::builder().on_end(hook), 1).unwrap());
+            actors.extend(before.clone());
+        }
+        drop(before);
+        assert_eq!(system.shutdown(Limit::Unlimited).unwrap().ended, 5);
+    });
+}
+
+/// A hook that shuts another system down: both have members to end here.
+#[test]
+fn a_hook_shuts_another_system_down() {
+    must_end(|| {
+        let (outer, inner) = (System::new(), System::new());
+        let (tell, told) = promise::<()>();
+        let (tell, told) = (Mutex::new(Some(tell)), Mutex::new(Some(told)));
+        let _kept: Vec<_> = (0..3).map(|n| inner.spawn(Actor::builder(), n).unwrap()).collect();
+        let ends = move |_, _| {
+            assert_eq!(inner.shutdown(Limit::Unlimited).unwrap().ended, 3);
+            block_on(told.lock().unwrap().take().unwrap()).unwrap();
+        };
+        let sends = move |_, _| tell.lock().unwrap().take().unwrap().keep(());
+        let _first = outer.spawn(Actor::builder().on_end(ends), 1).unwrap();
+        let _second = outer.spawn(Actor::builder().on_end(sends), 1).unwrap();
+        assert_eq!(outer.shutdown(Limit::Unlimited).unwrap().ended, 2);
+    });
 }
