@@ -1,6 +1,6 @@
 //! Ends that are waited for: of a system of actors, of a queue, of a monitor.
 
-use super::super::actor::System;
+use super::super::actor::{System, promise};
 use super::super::error::BuildError;
 use super::super::error::{Reason, StopCause};
 use super::super::executor::manual::DrainQueue;
@@ -81,6 +81,33 @@ pub(super) fn shutdown_against_an_end() {
     assert!(report.is_complete());
     reached(if report.ended == 1 { "found" } else { "gone before" });
     thread.join();
+}
+
+/// The hook of a member waits for what the hook of a later one brings: that one ends on a thread of
+/// the fallback.
+pub(super) fn shutdown_hands_over() {
+    let queue = Queue::of_the_fallback();
+    let (system, ends) = (System::new(), Written::new());
+    let (tell, told) = promise::<()>();
+    let told = std::sync::Mutex::new(Some(told));
+    let waits = Actor::builder().on_end(move |(), _| {
+        let told = told.lock().expect("no panic").take().expect("it ends once");
+        told.wait().expect("it is kept");
+    });
+    let (tell, theirs) = (std::sync::Mutex::new(Some(tell)), ends.clone());
+    let tells = Actor::builder().on_end(move |(), _| {
+        theirs.write();
+        let tell = tell.lock().expect("no panic").take();
+        tell.expect("it ends once").keep(());
+    });
+    let members = [system.spawn(waits, ()), system.spawn(tells, ())];
+    // Without a drain, it would wait for ever.
+    let thread = spawn(move || queue.run_next());
+    let report = system.shutdown(Limit::Unlimited).expect("no turn waits");
+    assert_eq!(ends.read(), 1, "it came back before the end");
+    assert_eq!(report.ended, 2);
+    thread.join();
+    drop(members);
 }
 
 /// An actor that is spawned as the system is shut down is refused, or ended with it.
