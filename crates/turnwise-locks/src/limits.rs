@@ -10,7 +10,7 @@ use crate::user_code::{catch, discard};
 /// may take then: two durations that cannot be mixed up. A `Duration` alone is the wait.
 ///
 /// The wait is measured once, from the call to the start. A wait of zero is one immediate attempt
-/// that overtakes nobody.
+/// that overtakes no other; an executor has a millisecond to begin it.
 ///
 /// The lease is measured from the start. What becomes of it differs. Blocking code is never cut: a
 /// closure that takes longer still has the key to itself until it returns, and its caller is told
