@@ -257,7 +257,7 @@ pub(crate) const MODELS: &[Model] = models![
     ALL spawners::b5_chain,
     THREE shutdown::shutdown_against_a_send ["handled", "refused"],
     ALL shutdown::shutdown_against_an_end ["found", "gone before"],
-    ALL shutdown::shutdown_hands_over,
+    THREE shutdown::shutdown_hands_over,
     THREE shutdown::shutdown_against_a_spawn ["refused", "ended with it"],
     ONE shutdown::shutdown_by_two,
     THREE shutdown::queue_closed_as_it_sleeps ["run"],
