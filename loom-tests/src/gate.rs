@@ -309,7 +309,8 @@ impl Reason {
         if file != self.file || op != self.op || mutant.to != self.to {
             return false;
         }
-        let text = fs::read_to_string(sources().join(file)).unwrap_or_default();
+        let read = |root: PathBuf| fs::read_to_string(root.join(file)).ok();
+        let text = read(sources()).or_else(|| read(locks())).unwrap_or_default();
         let line = line.parse::<usize>().ok().and_then(|line| text.lines().nth(line - 1));
         line.is_some_and(|line| line.contains(&self.text))
     }

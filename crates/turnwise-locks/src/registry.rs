@@ -25,6 +25,7 @@
 mod thin;
 
 use std::any::Any;
+use std::borrow::Borrow;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
@@ -69,7 +70,7 @@ impl<K, S> Slot<K, S> {
 
 /// Where states come from.
 pub(crate) enum Make<K, S> {
-    Plain(fn() -> S),
+    Plain(Box<dyn Fn() -> S + Send + Sync>),
     Of(Box<dyn Fn(&K) -> S + Send + Sync>),
 }
 
@@ -501,9 +502,13 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
 }
 
 /// The entry of a key. User code: the key's `Eq`.
-fn find<K: Eq, S>(table: &Table<Entry<K, S>>, hash: u64, key: &K) -> Option<u32> {
+fn find<K, Q, S>(table: &Table<Entry<K, S>>, hash: u64, key: &Q) -> Option<u32>
+where
+    K: Borrow<Q>,
+    Q: Eq + ?Sized,
+{
     let _comparing = Comparing::new();
-    table.find(hash, |entry| entry.key.get() == key)
+    table.find(hash, |entry| entry.key.get().borrow() == key)
 }
 
 /// The keys of a call in their order, each once, and what `look` says of them. User code: the keys'
@@ -542,7 +547,7 @@ fn insert<K, S>(
 
 impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     /// The hash of a key. Runs user code.
-    pub(crate) fn hash(&self, key: &K) -> u64 {
+    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
         self.hasher.hash_one(key)
     }
 
@@ -552,7 +557,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         let look = |key: &mut K| {
             let hash = self.hash(key);
             let keys = self.lock(self.shard_of(hash));
-            let at = if keys.closed { None } else { find(&keys.table, hash, key) };
+            let at = if keys.closed { None } else { find(&keys.table, hash, &*key) };
             (hash, keys, at)
         };
         let (key, (hash, keys, at)) = owning(key, look);
@@ -628,7 +633,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     ) -> Result<Place, NotStarted> {
         let look = |key: &mut K| {
             let keys = self.lock(self.shard_of(hash));
-            let is_there = !keys.closed && find(&keys.table, hash, key).is_some();
+            let is_there = !keys.closed && find(&keys.table, hash, &*key).is_some();
             (keys, is_there)
         };
         let (key, (mut keys, is_there)) = owning(key, look);
@@ -642,6 +647,21 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         let (held, beside) = self.held(key);
         slot.key = beside;
         Ok(insert(&mut keys, hash, held, actor, Kind::Run))
+    }
+
+    /// Is a key held, or waited for? Stale on return.
+    pub(crate) fn is_used<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.hash(key);
+        let mut keys = self.lock(self.shard_of(hash));
+        let at = find(&keys.table, hash, key);
+        at.is_some_and(|at| {
+            let entry = keys.table.get(at);
+            entry.is_thin() || entry.is_busy()
+        })
     }
 
     /// The mailbox of a key, with the pins of its [`Key`](crate::Key)s, if it lives.

@@ -6,7 +6,7 @@ pub(crate) use parking_lot::{Mutex, MutexGuard};
 pub(crate) use std::sync::Arc as Counted;
 
 pub(crate) mod atomic {
-    pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 }
 
 pub(crate) mod hint {

@@ -82,7 +82,8 @@ fn left(world: &World) -> Vec<String> {
         at_most("wakers", live(Kind::Waker), 0);
     }
     if let Some(info) = world.permits.info().ok().filter(|_| world.may_stay(3) == 0) {
-        at_most("requests for permits", info.holders + info.waiting, 0);
+        let used = (info.permits - info.available) as usize;
+        at_most("requests for permits", used + info.waiting, 0);
     }
     left
 }

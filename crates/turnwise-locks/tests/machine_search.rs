@@ -617,7 +617,8 @@ impl<'a> Run<'a> {
                 check!(mine.is_none(), "busy with its own owner");
             }
             Entered::Refused(Refusal::TooLarge { capacity }) => {
-                check!(way.weight > self.capacity && capacity == self.capacity, "not too large");
+                let fits = way.weight <= self.capacity.max(1);
+                check!(!fits && capacity == self.capacity, "not too large");
             }
             Entered::Refused(Refusal::Deadlock) => {
                 let lighter = mine.is_some_and(|mine| self.held[mine].weight() < way.weight);
@@ -681,7 +682,7 @@ impl<'a> Run<'a> {
                             at.as_secs() == now && until.is_some_and(|until| now >= until)
                         }
                         Refusal::TooLarge { capacity } => {
-                            way.weight > capacity && act == Act::Resize(capacity)
+                            way.weight > capacity.max(1) && act == Act::Resize(capacity)
                         }
                         Refusal::Deadlock => self.held.iter().any(|held| {
                             held.owner.is_some()
@@ -725,7 +726,10 @@ impl<'a> Run<'a> {
             view.waiting
         );
         if unsaid == 0 {
-            let since = self.waiting.first().map(|head| Duration::from_secs(head.since));
+            // It is measured for those that have a limit.
+            let head = self.waiting.first();
+            let timed = head.filter(|head| head.until.is_some() || head.way.lease.is_some());
+            let since = timed.map(|head| Duration::from_secs(head.since));
             check!(view.oldest_wait == since, "the oldest wait is {:?}", view.oldest_wait);
         }
         // Those that do not look at the queue leave the head to whoever gives up.
@@ -758,6 +762,10 @@ impl<'a> Run<'a> {
 
     /// All who hold leave, until nobody is there.
     fn finish(&mut self) -> Checked {
+        if self.capacity == 0 {
+            // One who waits for a permit waits for this.
+            self.step(Act::Resize(1))?;
+        }
         for round in 0.. {
             check!(round < 100, "it does not end");
             let next = self.clients.iter().position(|client| !matches!(client, Client::Idle));

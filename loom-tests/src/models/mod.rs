@@ -325,6 +325,8 @@ pub(crate) const MODELS: &[Model] = models![
     TWO locks::locks_renewed_against_the_end ["lost", "renewed"],
     TWO permits::permits_taken_against_put_back ["at once", "handed on"],
     TWO permits::permits_loan_against_asked ["at once", "waits"],
+    ONE permits::permits_loan_against_given_up,
+    TWO permits::permits_lent_again,
     TWO permits::permits_asked_behind_a_turn ["on its way", "there"],
     TWO permits::permits_given_up_on_the_way,
     TWO permits::permits_fences_of_loans ["after"],

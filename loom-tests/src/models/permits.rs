@@ -1,4 +1,4 @@
-//! L1 to L5 of permits that are lent from a tray: where those that take and put back meet those that
+//! F1 to F5 of permits that are taken without a turn: where those that take and put back meet those that
 //! wait, give up, change the size and close. The semaphore and its timers are those that ship.
 
 use std::sync::atomic::AtomicU64;
@@ -17,7 +17,7 @@ fn finish(permits: &Semaphore, many: u64) {
     let held: Vec<_> = (0..many).map(|_| permits.try_acquire(1).expect("it is free")).collect();
     assert_eq!(permits.try_acquire(1).unwrap_err(), LockError::Busy, "a permit too many");
     let info = permits.info().expect("it is open");
-    assert_eq!((info.available, info.holders, info.waiting), (0, held.len(), 0));
+    assert_eq!((info.available, info.waiting), (0, 0));
     drop(held);
     assert_eq!(permits.info().expect("it is open").available, many);
     drop(permits.try_acquire(many).expect("they are all there"));
@@ -29,7 +29,7 @@ fn told() -> (Arc<AtomicU64>, Arc<AtomicU64>) {
     (fence.clone(), fence)
 }
 
-/// L2: two take the one permit from the tray, one after the other; the second sees what the first has
+/// F2: two take the one permit, one after the other; the second sees what the first has
 /// done, whether it found it there, or was let in.
 pub(super) fn permits_taken_against_put_back() {
     let (permits, inside) = (Semaphore::new(1), Written::new());
@@ -51,7 +51,7 @@ pub(super) fn permits_taken_against_put_back() {
     finish(&permits, 1);
 }
 
-/// L3: a loan ends as somebody asks for what is not there; and the one before gives up.
+/// F3: a fast permit ends as a request comes for which nothing is there.
 pub(super) fn permits_loan_against_asked() {
     let (permits, inside) = (Semaphore::new(1), Written::new());
     let first = permits.try_acquire(1).expect("it is there");
@@ -60,18 +60,56 @@ pub(super) fn permits_loan_against_asked() {
         their_inside.write();
         drop(first);
     });
-    let (second, third) = (permits.acquire(), permits.acquire());
+    let second = permits.acquire();
     reached(if second.is_ready() { "at once" } else { "waits" });
+    let second = second.wait().expect("it comes");
+    inside.write();
+    assert!(second.fence() > fence);
+    ends.join();
+    drop(second);
+    finish(&permits, 1);
+}
+
+/// F3: a fast permit ends as the first of two that wait gives up.
+pub(super) fn permits_loan_against_given_up() {
+    let (permits, inside) = (Semaphore::new(1), Written::new());
+    let first = permits.try_acquire(1).expect("it is there");
+    let their_inside = inside.clone();
+    let ends = spawn(move || {
+        their_inside.write();
+        drop(first);
+    });
+    let (second, third) = (permits.acquire(), permits.acquire());
     drop(second);
     let third = third.wait().expect("it comes");
     inside.write();
-    assert!(third.fence() > fence);
     ends.join();
     drop(third);
     finish(&permits, 1);
 }
 
-/// L2: a request is behind the turn of somebody else, which makes room. Whoever comes after it does
+/// F1: a hold of the machine ends, and its permit is taken without a turn: the next holder sees what
+/// was done under it.
+pub(super) fn permits_lent_again() {
+    let (permits, inside) = (Semaphore::new(1), Written::new());
+    let first = permits.try_acquire(1).expect("it is there");
+    let second = permits.acquire();
+    drop(first);
+    let second = second.wait().expect("it comes");
+    let their_inside = inside.clone();
+    let ends = spawn(move || {
+        their_inside.write();
+        drop(second);
+    });
+    assert!(permits.available() <= 1, "a permit too many");
+    let third = permits.acquire().wait().expect("it comes");
+    inside.write();
+    ends.join();
+    drop(third);
+    finish(&permits, 1);
+}
+
+/// F2: a request is behind the turn of somebody else, which makes room. Whoever comes after it does
 /// not get that.
 pub(super) fn permits_asked_behind_a_turn() {
     let permits = Semaphore::new(1);
@@ -87,7 +125,7 @@ pub(super) fn permits_asked_behind_a_turn() {
     finish(&permits, 2);
 }
 
-/// L2: a request that is on its way is dropped there. The others take from the tray as before.
+/// F2: a request that is on its way is dropped there. The others take without a turn as before.
 pub(super) fn permits_given_up_on_the_way() {
     let permits = Semaphore::new(1);
     let held = permits.try_acquire(1).expect("it is there");
@@ -99,7 +137,7 @@ pub(super) fn permits_given_up_on_the_way() {
     finish(&permits, 2);
 }
 
-/// L4: whoever finds nothing left comes after who took the last, and so does its fence.
+/// F4: whoever finds nothing left comes after who took the last, and so does its fence.
 pub(super) fn permits_fences_of_loans() {
     let permits = Semaphore::new(2);
     let old = permits.try_acquire(1).expect("it is there");
@@ -120,7 +158,7 @@ pub(super) fn permits_fences_of_loans() {
     finish(&permits, 2);
 }
 
-/// L2: permits go as loans end. Those that are lent count.
+/// F2: permits go as fast ones end. Those that are lent count.
 pub(super) fn permits_reduced_against_a_loan() {
     let permits = Semaphore::new(2);
     let (one, two) = (permits.try_acquire(1), permits.try_acquire(1));
@@ -134,7 +172,7 @@ pub(super) fn permits_reduced_against_a_loan() {
     finish(&permits, 1);
 }
 
-/// L5: what was lent gets a lease, which is over as it is given back: it is one of the two.
+/// F5: what was lent gets a lease, which is over as it is given back: it is one of the two.
 pub(super) fn permits_lease_of_a_loan() {
     let clock = Arc::new(Steps::default());
     let timers = Timers::by_hand(clock.clone());
@@ -153,7 +191,7 @@ pub(super) fn permits_lease_of_a_loan() {
     finish(&permits, 1);
 }
 
-/// A semaphore is closed as a loan ends and another one begins: then nobody is let in any more.
+/// A semaphore is closed as a fast permit ends and another one begins: then nobody is let in any more.
 pub(super) fn permits_closed_against_a_loan() {
     let permits = Semaphore::new(1);
     let held = permits.try_acquire(1).expect("it is there");

@@ -1,8 +1,11 @@
 //! Rows of lock objects: a guard instead of a closure, on tokio, whose own ones are the rivals.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use dashmap::{DashMap, Entry};
@@ -11,11 +14,12 @@ use tokio::sync::{Mutex, Semaphore};
 use turnwise_locks::{Limits, Locks};
 
 use crate::Options;
-use crate::race::{Contestant, Line, race};
+use crate::race::{Bar, Contestant, Line, race};
 
 const OURS: &str = "turnwise";
 const COUNTED: &str = "map of tokio mutexes";
 const TOKIO: &str = "tokio";
+const TIMED: &str = "tokio, and a timer";
 
 /// Mutexes by key, counted: whoever is the last takes it out.
 #[derive(Clone, Default)]
@@ -44,7 +48,7 @@ impl Counted {
 }
 
 fn alone() -> Runtime {
-    Builder::new_current_thread().build().expect("a runtime")
+    Builder::new_current_thread().enable_time().build().expect("a runtime")
 }
 
 /// Nanoseconds of each operation of one task.
@@ -120,11 +124,17 @@ fn handed(options: &Options) -> Vec<Line> {
             }
         })
     });
-    race(options, "lock, yield, unlock, 8 tasks", &[ours, theirs], &[])
+    race(options, "lock, yield, unlock, 8 tasks", &[ours, theirs], &[(COUNTED, 1.2, 0.9)])
 }
 
-/// Permits that are there: so many in one request, with such limits.
-fn permits(options: &Options, work: &'static str, many: u32, limits: Limits) -> Vec<Line> {
+/// Permits that are there: this many in one request, with these limits.
+fn permits(
+    options: &Options,
+    work: &'static str,
+    many: u32,
+    limits: Limits,
+    bars: &[Bar],
+) -> Vec<Line> {
     let (runtime, permits) = (alone(), turnwise_locks::Semaphore::new(4));
     let ours = Contestant::new(OURS, move |operations| {
         task(&runtime, operations, async {
@@ -141,15 +151,30 @@ fn permits(options: &Options, work: &'static str, many: u32, limits: Limits) -> 
             }
         })
     });
-    race(options, work, &[ours, theirs], &[])
+    let (runtime, permits) = (alone(), Arc::new(Semaphore::new(4)));
+    // What ends the hold: a timer that is set, and put out at the release.
+    let timed = Contestant::new(TIMED, move |operations| {
+        task(&runtime, operations, async {
+            for _ in 0..operations {
+                let permit = permits.clone().acquire_many_owned(many).await.expect("open");
+                let mut timer = pin!(tokio::time::sleep(Duration::from_secs(60)));
+                poll_fn(|cx| Poll::Ready(timer.as_mut().poll(cx).is_ready())).await;
+                drop(permit);
+            }
+        })
+    });
+    match limits == Limits::NONE {
+        true => race(options, work, &[ours, theirs], bars),
+        false => race(options, work, &[ours, theirs, timed], bars),
+    }
 }
 
 pub(crate) fn rows(options: &Options) -> Vec<Line> {
     let lease = Limits::NONE.lease(Duration::from_secs(60));
     let permits = [
-        permits(options, "a permit of a semaphore", 1, Limits::NONE),
-        permits(options, "two permits in one request", 2, Limits::NONE),
-        permits(options, "a permit with a lease", 1, lease),
+        permits(options, "a permit of a semaphore", 1, Limits::NONE, &[(TOKIO, 1.3, 1.0)]),
+        permits(options, "two permits in one request", 2, Limits::NONE, &[(TOKIO, 1.5, 1.0)]),
+        permits(options, "a permit with a lease", 1, lease, &[(TIMED, 2.0, 1.2)]),
     ];
     [fresh(options), handed(options)].into_iter().chain(permits).flatten().collect()
 }

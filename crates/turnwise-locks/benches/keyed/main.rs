@@ -8,6 +8,7 @@
 //! ```
 //! A ratio above what must be reached is marked with `<`.
 
+mod growth;
 mod locks;
 mod memory;
 mod race;
@@ -46,6 +47,7 @@ const ROWS: &[Row] = &[
     ("slow", rows::slow),
     ("locks", locks::rows),
     ("slots", slots::rows),
+    ("growth", growth::rows),
 ];
 
 fn main() {

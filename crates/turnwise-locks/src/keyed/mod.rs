@@ -75,7 +75,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keyed<K> {
 
     /// A registry with an executor, another clock, or keys that stay for a while.
     pub fn builder() -> KeyedBuilder<K> {
-        let (make, more) = (Make::Plain(|| ()), More::NONE);
+        let (make, more) = (Make::Plain(Box::new(|| ())), More::NONE);
         KeyedBuilder { make, executor: None, clock: None, more }
     }
 }
@@ -888,9 +888,9 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
     /// assert_eq!(key.run(|log| log.len())?, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn default_state<T: Default>(self) -> KeyedBuilder<K, T> {
+    pub fn default_state<T: Default + 'static>(self) -> KeyedBuilder<K, T> {
         let KeyedBuilder { executor, clock, more, .. } = self;
-        KeyedBuilder { make: Make::Plain(T::default), executor, clock, more }
+        KeyedBuilder { make: Make::Plain(Box::new(T::default)), executor, clock, more }
     }
 
     /// Runs the closures in this executor, and nowhere else.

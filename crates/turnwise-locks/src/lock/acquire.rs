@@ -13,14 +13,14 @@ use turnwise::{AskError, Limit, Reply, WaitError, in_turn};
 
 use super::desk::{Ask, Common, Core, Step, Told};
 use super::error::LockError;
+use super::fast::{Asking, FastPermit};
 use super::guard::{Held, Thin};
-use super::loan::{Asking, Loan};
 use super::place::{Place, Shelf};
 use crate::limits::{Limits, Terms};
 use crate::registry::Slot;
 
 mod sealed {
-    /// What an [`Acquire`](super::Acquire) comes to.
+    /// A guard that an [`Acquire`](super::Acquire) comes to.
     pub trait Guarding<K: Send + Sync + 'static>: Sized {
         #[doc(hidden)]
         fn of(held: super::Held<K>) -> Self;
@@ -57,10 +57,10 @@ enum Stage<K: Send + Sync + 'static> {
     /// It is in the queue.
     Waits(Reply<Told>),
     Over(Told),
-    /// It holds what nobody else has asked for.
+    /// It holds a key that has no mailbox.
     Thin(Thin<K>),
     /// It holds a permit that was there.
-    Loan(Loan<K>),
+    Fast(FastPermit<K>),
     Taken,
 }
 
@@ -73,7 +73,7 @@ impl<K: Send + Sync + 'static> Stage<K> {
     }
 }
 
-/// What is asked of a lock.
+/// The contents of a request.
 pub(super) struct Wanted {
     pub(super) owner: Option<u64>,
     pub(super) weight: u64,
@@ -89,8 +89,8 @@ impl<K: Send + Sync + 'static, G> Acquire<K, G> {
         Self::over(Stage::Thin(thin))
     }
 
-    pub(super) fn loan(loan: Loan<K>) -> Self {
-        Self::over(Stage::Loan(loan))
+    pub(super) fn fast(permit: FastPermit<K>) -> Self {
+        Self::over(Stage::Fast(permit))
     }
 
     fn over(stage: Stage<K>) -> Self {
@@ -129,7 +129,7 @@ impl<K: Send + Sync + 'static, G> Acquire<K, G> {
         match &self.stage {
             Stage::Asked(reply) => reply.is_ready(),
             Stage::Waits(reply) => reply.is_ready(),
-            Stage::Over(_) | Stage::Thin(_) | Stage::Loan(_) => true,
+            Stage::Over(_) | Stage::Thin(_) | Stage::Fast(_) => true,
             Stage::Taken => false,
         }
     }
@@ -162,7 +162,7 @@ impl<K: Send + Sync + 'static, G> Acquire<K, G> {
         Stage::Over(Err(error.into()))
     }
 
-    /// Whatever becomes of the request, nobody holds by it.
+    /// Takes the request back, and the hold if it has come to one.
     fn withdraw(&mut self) {
         if let Some(place) = self.place.take() {
             let number = self.number;
@@ -229,7 +229,7 @@ impl<K: Send + Sync + 'static, G: Guarding<K>> Acquire<K, G> {
                 Stage::Taken => return Some(Err(LockError::Taken)),
                 Stage::Over(told) => return Some(self.finish(told)),
                 Stage::Thin(thin) => return Some(Ok(G::of(Held::thin(thin)))),
-                Stage::Loan(loan) => return Some(Ok(G::of(Held::loan(loan)))),
+                Stage::Fast(permit) => return Some(Ok(G::of(Held::fast(permit)))),
                 Stage::Asked(reply) => match reply.wait() {
                     Ok(step) => Stage::after(step),
                     Err(error) => self.give_in(error),
@@ -275,8 +275,8 @@ fn enter<K: Send + Sync + 'static>(place: &Place<K>, ask: Ask<K>) -> Stage<K> {
         return Stage::after(step);
     }
     let (shelf, common) = (shelf.cloned(), common.clone());
-    // L2: from before the end of the call that takes the place.
-    let asking = place.trays().map(Asking::new);
+    // F2: from before the end of the call that takes the place.
+    let asking = Asking::new(&common);
     let turn = move |slot: &mut _| step(shelf.as_deref(), &common, slot, &mut ask, asking);
     // As in `tell`: not put off to the end of this thread's turn.
     let actor = &place.actor;
@@ -310,7 +310,7 @@ impl<K: Send + Sync + 'static, G: Guarding<K>> Future for Acquire<K, G> {
                 Stage::Taken => return Poll::Ready(Err(LockError::Taken)),
                 Stage::Over(told) => return Poll::Ready(this.finish(told)),
                 Stage::Thin(thin) => return Poll::Ready(Ok(G::of(Held::thin(thin)))),
-                Stage::Loan(loan) => return Poll::Ready(Ok(G::of(Held::loan(loan)))),
+                Stage::Fast(permit) => return Poll::Ready(Ok(G::of(Held::fast(permit)))),
                 Stage::Asked(mut reply) => match Pin::new(&mut reply).poll(cx) {
                     Poll::Pending => {
                         this.stage = Stage::Asked(reply);
@@ -334,7 +334,7 @@ impl<K: Send + Sync + 'static, G: Guarding<K>> Future for Acquire<K, G> {
 }
 
 impl<K: Send + Sync + 'static, G> Acquire<K, G> {
-    /// Is its time over? If not, the task is woken when it is.
+    /// True if its time is over. If not, the task is woken when it is.
     fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
         let (Some(wait), Some(place)) = (self.terms.wait, &self.place) else { return false };
         let common = place.common();
@@ -350,7 +350,7 @@ impl<K: Send + Sync + 'static, G> Acquire<K, G> {
             Stage::Taken => return self.withdraw(),
             Stage::Over(told) => told,
             Stage::Thin(thin) => return drop(thin),
-            Stage::Loan(loan) => return drop(loan),
+            Stage::Fast(permit) => return drop(permit),
             Stage::Asked(reply) => match reply.cancel() {
                 // It never enters.
                 Ok(_) => return,

@@ -141,7 +141,7 @@ impl<K: Send + Sync + 'static> MultiGuard<K> {
         self.guards
     }
 
-    /// Was one of them taken away?
+    /// True if one of them was taken away.
     pub fn is_lost(&self) -> bool {
         self.guards.iter().any(Guard::is_lost)
     }

@@ -1,18 +1,18 @@
 //! A lock's [machine](super::machine) in its mailbox: what its turns do.
 //!
 //! A request is a turn that enters; a release is one that leaves. Nothing else happens in a lock's
-//! turns but that waiters are told, so they are short, and waiting for one is not waiting for the
+//! turns but that waiters are woken, so they are short, and waiting for one is not waiting for the
 //! lock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use turnwise::time::{Timer, Timers};
-use turnwise::{Promise, Reply, WeakActor, promise_on};
+use turnwise::{Promise, Reply, WeakActor, promise, promise_on};
 
 use super::error::LockError;
-use super::loan::{Asking, Tray, Trays};
+use super::fast::{Asking, Available};
 use super::machine::{Entered, Host, Machine, Refusal, Request, Term, View};
 use super::place::{Place, tell_here};
 use super::tenure::Tenure;
@@ -27,17 +27,65 @@ pub(super) struct Common {
     pub(super) timers: Timers,
     /// Numbers requests, and holds: a hold's number is its fence.
     numbers: AtomicU64,
+    /// Of a semaphore: what is taken without a turn, and its fences.
+    pub(super) available: Option<Available>,
+    /// Limits of waits are measured on the machine's clock.
+    is_usual: bool,
+    /// Somebody looks: it is measured how long requests wait.
+    watched: AtomicBool,
 }
 
 impl Common {
-    pub(super) fn new(timers: Timers) -> Arc<Self> {
-        Arc::new(Common { timers, numbers: AtomicU64::new(0) })
+    pub(super) fn new(timers: Option<Timers>) -> Arc<Self> {
+        Arc::new(Common::of(timers, 0, None))
+    }
+
+    /// Of a semaphore.
+    pub(super) fn lending(timers: Option<Timers>) -> Arc<Self> {
+        // A fence is the number of a permit that came without a request, so no request has it.
+        Arc::new(Common::of(timers, 1 << 63, Some(Available::new())))
+    }
+
+    fn of(timers: Option<Timers>, numbers: u64, available: Option<Available>) -> Self {
+        Common {
+            is_usual: timers.is_none(),
+            timers: timers.unwrap_or_else(|| Timers::global().clone()),
+            numbers: AtomicU64::new(numbers),
+            available,
+            watched: AtomicBool::new(false),
+        }
+    }
+
+    /// From now on it is measured how long requests wait.
+    pub(super) fn watch(&self) {
+        // Ordering: Relaxed. Nothing is published by it, here and in the look.
+        self.watched.store(true, Ordering::Relaxed);
+    }
+
+    fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::Relaxed)
+    }
+
+    /// The answer to a request that waits.
+    fn promise(&self) -> (Promise<Told>, Reply<Told>) {
+        match self.is_usual {
+            true => promise(),
+            false => promise_on(self.timers.clock().clone()),
+        }
     }
 
     pub(super) fn number(&self) -> u64 {
         // Ordering: Relaxed. The turns of a lock are ordered by its mailbox, so its fences increase
         // as the counter does; nothing else is published by a number.
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The fence of a hold that begins.
+    pub(super) fn fence(&self) -> u64 {
+        match &self.available {
+            Some(available) => available.next_fence(),
+            None => self.number(),
+        }
     }
 
     /// The time.
@@ -49,8 +97,8 @@ impl Common {
 /// The state of a lock's mailbox.
 pub(super) struct Core<K: Send + Sync + 'static> {
     machine: Machine<Ticket, Arc<Tenure>>,
-    /// Of a semaphore.
-    lends: Option<Lends>,
+    /// Of a semaphore: none of its permits is in the word.
+    away: bool,
     alarm: Option<Alarm<K>>,
 }
 
@@ -72,15 +120,6 @@ impl<K: Send + Sync + 'static> Drop for Alarm<K> {
     }
 }
 
-/// The permits that a semaphore lends: see [`loan`](super::loan).
-struct Lends {
-    trays: Arc<dyn Trays>,
-    /// How many permits are on the tray, or lent to holders.
-    lent: u64,
-    /// The tray was taken away.
-    away: bool,
-}
-
 /// A request, as it comes into its turn.
 pub(super) struct Ask<K: Send + Sync + 'static> {
     pub(super) number: u64,
@@ -94,11 +133,12 @@ pub(super) struct Ask<K: Send + Sync + 'static> {
     pub(super) actor: Option<WeakActor<Slot<K, Core<K>>>>,
 }
 
-/// What is held.
+/// A hold, as its guard has it.
 pub(super) struct Grant {
     pub(super) fence: u64,
     pub(super) number: u64,
     pub(super) tenure: Arc<Tenure>,
+    pub(super) weight: u64,
     /// Its owner may have others of the same hold.
     pub(super) shared: bool,
 }
@@ -126,12 +166,13 @@ pub(super) enum Step {
 struct Ticket {
     promise: Promise<Told>,
     number: u64,
+    weight: u64,
     called: Duration,
     shared: bool,
     lease: Option<Duration>,
 }
 
-/// What the machine is told, and what it tells.
+/// The world around a machine: the clock, fences, and the promises of those that wait.
 struct Desk<'a>(&'a Arc<Common>);
 
 impl Desk<'_> {
@@ -155,7 +196,7 @@ impl Host<Ticket, Arc<Tenure>> for Desk<'_> {
     }
 
     fn fence(&mut self) -> u64 {
-        self.0.number()
+        self.0.fence()
     }
 
     fn waits(&self, ticket: &Ticket) -> bool {
@@ -163,17 +204,17 @@ impl Host<Ticket, Arc<Tenure>> for Desk<'_> {
     }
 
     fn let_in(&mut self, ticket: Ticket, fence: u64) -> Option<Arc<Tenure>> {
-        let Ticket { promise, number, lease, shared, .. } = ticket;
+        let Ticket { promise, number, weight, lease, shared, .. } = ticket;
         let tenure = self.hold(lease);
-        let grant = Grant { fence, number, tenure: tenure.clone(), shared };
+        let grant = Grant { fence, number, weight, tenure: tenure.clone(), shared };
         // One that has gone meanwhile does not get it: the next does, in this very turn.
         promise.try_keep(Ok(grant)).is_ok().then_some(tenure)
     }
 
     fn join(&mut self, ticket: Ticket, fence: u64, tenure: &Arc<Tenure>) -> bool {
-        let Ticket { promise, number, lease, shared, .. } = ticket;
+        let Ticket { promise, number, weight, lease, shared, .. } = ticket;
         self.begin(lease, tenure);
-        let grant = Grant { fence, number, tenure: tenure.clone(), shared };
+        let grant = Grant { fence, number, weight, tenure: tenure.clone(), shared };
         promise.try_keep(Ok(grant)).is_ok()
     }
 
@@ -206,35 +247,33 @@ fn told(why: Refusal, called: Duration) -> LockError {
 
 impl<K: Send + Sync + 'static> Core<K> {
     pub(super) fn new(capacity: u64) -> Self {
-        Core { machine: Machine::new(capacity), lends: None, alarm: None }
+        Core { machine: Machine::new(capacity), away: false, alarm: None }
     }
 
     /// Of a lock that is held: the number of its request is its fence.
     pub(super) fn held(capacity: u64, fence: u64, weight: u64, tenure: Arc<Tenure>) -> Self {
         let machine = Machine::held(capacity, (fence, fence), weight, tenure);
-        Core { machine, lends: None, alarm: None }
+        Core { machine, away: false, alarm: None }
     }
 
-    /// One that lends all its permits to a tray that has them.
-    pub(super) fn lending(permits: u64, trays: Arc<dyn Trays>) -> Self {
+    /// One that lends its permits.
+    pub(super) fn lending(permits: u64, common: &Arc<Common>) -> Self {
         let mut core = Core::new(permits);
-        core.machine.lend();
-        core.lends = Some(Lends { trays, lent: permits, away: false });
+        core.away = true;
+        core.settle(common);
         core
     }
 
-    /// Takes the tray away, before something is decided; then a request may be on its way no more.
-    fn take_away(&mut self, _asking: Option<Asking>) {
-        let Some(lends) = self.lends.as_mut().filter(|lends| !lends.away) else { return };
-        let mut free = 0;
-        lends.trays.open(&mut |tray| free = tray.take_away());
-        (lends.away, lends.lent) = (true, lends.lent - free);
-        self.machine.take_back(free);
+    /// Takes the permits away, before something is decided; then a request is on its way no more.
+    fn take_away(&mut self, _asking: Option<Asking>, common: &Common) {
+        let Some(available) = common.available.as_ref().filter(|_| !self.away) else { return };
+        self.away = true;
+        self.machine.take_back(available.take_away());
     }
 
-    /// The last thing of a turn: lends what room there is, if nobody waits, and sets the alarm.
+    /// The last thing of a turn: lends the room there is, if no request waits, and sets the alarm.
     fn settle(&mut self, common: &Arc<Common>) {
-        self.lend();
+        self.lend(common);
         let Some(next) = self.machine.wakes_at() else { return };
         let Some(alarm) = &mut self.alarm else { return };
         if alarm.armed.as_ref().is_some_and(|&(at, _)| at <= next) {
@@ -274,28 +313,23 @@ impl<K: Send + Sync + 'static> Core<K> {
         self.expire(common);
     }
 
-    fn lend(&mut self) {
-        let Some(lends) = &mut self.lends else { return };
+    fn lend(&mut self, common: &Common) {
+        let Some(available) = &common.available else { return };
         let Some(room) = self.machine.lend() else { return };
-        if lends.away || room > 0 {
-            lends.trays.open(&mut |tray| tray.lend(room));
-            (lends.away, lends.lent) = (false, lends.lent + room);
+        if self.away || room > 0 {
+            self.away = false;
+            self.machine.take_back(room - available.lend(room));
         }
     }
 
-    /// A loan ends, in the tray's absence.
+    /// A fast permit ends that the word did not take.
     pub(super) fn pay_back(&mut self, permits: u64, common: &Arc<Common>) {
-        let Some(lends) = &mut self.lends else { return };
-        lends.lent -= permits;
         self.machine.pay_back(permits, &mut Desk(common));
         self.settle(common);
     }
 
-    /// A loan is a hold from now on.
+    /// A fast permit is a hold from now on.
     pub(super) fn adopt(&mut self, fence: u64, permits: u64, tenure: Arc<Tenure>) {
-        let Some(lends) = &mut self.lends else { return };
-        lends.trays.open(&mut Tray::adopted);
-        lends.lent -= permits;
         self.machine.adopt(fence, permits, tenure);
     }
 
@@ -305,7 +339,7 @@ impl<K: Send + Sync + 'static> Core<K> {
         asking: Option<Asking>,
         common: &Arc<Common>,
     ) -> Step {
-        self.take_away(asking);
+        self.take_away(asking, common);
         let step = self.entered(ask, common);
         self.settle(common);
         step
@@ -319,7 +353,7 @@ impl<K: Send + Sync + 'static> Core<K> {
         let patience = terms.wait.filter(|_| terms.early).map(|wait| wait.at - wait.called);
         let until = terms.wait.map(|wait| wait.at);
         let called = terms.wait.map_or(Duration::ZERO, |wait| wait.called);
-        let timed = until.is_some() || lease.is_some();
+        let timed = until.is_some() || lease.is_some() || common.is_watched();
         let shared = owner.is_some();
         let request = Request { number, owner, weight, until, timed, immediate, patience };
         // The lease goes to the hold, or to the ticket; or it begins anew, for an owner that is in.
@@ -329,9 +363,9 @@ impl<K: Send + Sync + 'static> Core<K> {
             &mut Desk(common),
             || Desk(common).hold(lease.take()),
             || {
-                let (promise, reply) = promise_on(common.timers.clock().clone());
+                let (promise, reply) = common.promise();
                 tickets.set(Some(reply));
-                Ticket { promise, number, called, shared, lease: lease.take() }
+                Ticket { promise, number, weight, called, shared, lease: lease.take() }
             },
         );
         Step::Over(match entered {
@@ -340,7 +374,7 @@ impl<K: Send + Sync + 'static> Core<K> {
                     Desk(common).begin(Some(lease), &tenure);
                     self.machine.mind(fence);
                 }
-                Ok(Grant { fence, number, tenure, shared })
+                Ok(Grant { fence, number, weight, tenure, shared })
             }
             Entered::Refused(why) => Err(told(why, called)),
             Entered::Waits => match tickets.take() {
@@ -370,6 +404,40 @@ impl<K: Send + Sync + 'static> Core<K> {
         self.settle(common);
     }
 
+    /// A part of a hold is one of its own, with this fence and tenure.
+    pub(super) fn split(
+        &mut self,
+        hold: (u64, u64),
+        weight: u64,
+        part: (u64, Arc<Tenure>),
+        common: &Arc<Common>,
+    ) {
+        let tenure = part.1.clone();
+        if self.machine.split(hold, weight, part) {
+            self.settle(common);
+        } else {
+            tenure.end();
+        }
+    }
+
+    /// A hold goes up in another one; if that is lost, it ends.
+    pub(super) fn merge(&mut self, hold: (u64, u64), other: (u64, u64), common: &Arc<Common>) {
+        if !self.machine.merge(hold, other.0) {
+            self.machine.leave(other.0, other.1, &mut Desk(common));
+        }
+        self.settle(common);
+    }
+
+    /// Permits are gone for good: those of a hold, or of one that the machine does not know.
+    pub(super) fn forget(&mut self, fence: Option<u64>, permits: u64, common: &Arc<Common>) {
+        match fence {
+            Some(fence) => self.machine.forget(fence, &mut Desk(common)),
+            None => self.machine.forget_lent(permits),
+        }
+        // Requests for more than are left are refused.
+        self.resize(|permits| permits, common);
+    }
+
     pub(super) fn expire(&mut self, common: &Arc<Common>) {
         self.machine.expire(&mut Desk(common));
         self.settle(common);
@@ -382,21 +450,18 @@ impl<K: Send + Sync + 'static> Core<K> {
     }
 
     pub(super) fn resize(&mut self, capacity: impl FnOnce(u64) -> u64, common: &Arc<Common>) {
-        self.take_away(None);
+        self.take_away(None, common);
         let capacity = capacity(self.machine.view().capacity);
         self.machine.resize(capacity, &mut Desk(common));
         self.settle(common);
     }
 
-    /// What holds and what waits, after those whose lease is over were taken away.
+    /// Holds and waiters, after the holds whose lease is over were taken away.
     pub(super) fn view(&mut self, common: &Arc<Common>) -> View {
         self.expire(common);
         let mut view = self.machine.view();
-        if let Some(lends) = &self.lends {
-            let (mut free, mut loans) = (0, 0);
-            lends.trays.open(&mut |tray| (free, loans) = (tray.free(), tray.loans()));
-            view.used -= free;
-            view.holds += loans;
+        if let Some(available) = &common.available {
+            view.used -= available.free();
         }
         view
     }
@@ -407,7 +472,7 @@ impl<K: Send + Sync + 'static> Core<K> {
         Some((fence, entries, since, tenure.due()))
     }
 
-    /// What was known before, of how long holds last.
+    /// Takes over an estimate of how long holds last.
     pub(super) fn know(&mut self, estimate: Estimate) {
         self.machine.know(estimate);
     }

@@ -33,9 +33,9 @@ pub enum LockError {
     WouldBlock,
     /// A lease of no time is over before it begins.
     LeaseZero,
-    /// There are never so many permits.
+    /// The request is for more permits than there are in all.
     TooMany {
-        /// So many there are.
+        /// The number of permits in all.
         permits: u64,
     },
     /// No permits were asked for.

@@ -8,8 +8,8 @@ use turnwise::Actor;
 
 use super::desk::{Common, Core, Grant};
 use super::error::LostError;
+use super::fast::FastPermit;
 use super::fence::Fence;
-use super::loan::Loan;
 use super::machine::Term;
 use super::place::{Kept, Place, Shelf, tell};
 use super::tenure::{Lost, Tenure};
@@ -21,10 +21,10 @@ pub struct Held<K: Send + Sync + 'static>(Body<K>);
 enum Body<K: Send + Sync + 'static> {
     /// In the mailbox of its lock.
     Fat(Fat<K>),
-    /// In the registry, as long as nobody else asks.
+    /// In the registry, as long as there is no other request.
     Thin(Thin<K>),
-    /// On the books of its semaphore, as long as nobody asks more of it.
-    Loan(Loan<K>),
+    /// Taken without a turn, as long as it needs none.
+    Fast(FastPermit<K>),
 }
 
 /// A hold that its lock's mailbox knows.
@@ -33,7 +33,7 @@ struct Fat<K: Send + Sync + 'static> {
     grant: Grant,
 }
 
-/// A hold that nobody else has asked for when it began.
+/// A hold of a key that had no other request when it began.
 pub(super) struct Thin<K: Send + Sync + 'static> {
     shelf: Arc<Shelf<K>>,
     place: registry::Place,
@@ -75,7 +75,7 @@ impl<K: Send + Sync + 'static> Thin<K> {
         Thin { shelf, place, fence, known: OnceLock::new(), held: true }
     }
 
-    /// What its mailbox knows; that is made if there is none.
+    /// Its mailbox and its tenure; made, if there are none.
     fn known(&self) -> &Known<K> {
         self.known.get_or_init(|| {
             let (actor, beside) = self.shelf.registry.mailbox(self.place, self.shelf.kept());
@@ -108,7 +108,7 @@ pub(super) fn was_lost(tenure: &Tenure, common: &Common) -> bool {
     tenure.is_lost(|| common.now()) || !tenure.let_go()
 }
 
-/// What a guard shares with its lock.
+/// The tenure that a guard shares with its lock.
 fn tenure_of(beside: Beside) -> Arc<Tenure> {
     beside.downcast().unwrap_or_else(|_| unreachable!("it is that of a lock"))
 }
@@ -142,13 +142,13 @@ impl<K: Send + Sync + 'static> Held<K> {
         Held(Body::Thin(thin))
     }
 
-    pub(super) fn loan(loan: Loan<K>) -> Self {
-        Held(Body::Loan(loan))
+    pub(super) fn fast(permit: FastPermit<K>) -> Self {
+        Held(Body::Fast(permit))
     }
 
     fn common(&self) -> &Arc<Common> {
         match &self.0 {
-            Body::Loan(loan) => loan.common(),
+            Body::Fast(permit) => permit.common(),
             Body::Fat(fat) => fat.place().common(),
             Body::Thin(thin) => &thin.shelf.common,
         }
@@ -162,7 +162,7 @@ impl<K: Send + Sync + 'static> Held<K> {
                 let (actor, tenure) = thin.known();
                 (actor, tenure)
             }
-            Body::Loan(loan) => (loan.actor(), loan.known()),
+            Body::Fast(permit) => (permit.actor(), permit.known()),
         }
     }
 
@@ -170,7 +170,7 @@ impl<K: Send + Sync + 'static> Held<K> {
         match &self.0 {
             Body::Fat(fat) => fat.grant.number,
             Body::Thin(thin) => thin.fence,
-            Body::Loan(loan) => loan.fence(),
+            Body::Fast(permit) => permit.fence(),
         }
     }
 
@@ -178,13 +178,13 @@ impl<K: Send + Sync + 'static> Held<K> {
         Fence::from_number(match &self.0 {
             Body::Fat(fat) => fat.grant.fence,
             Body::Thin(thin) => thin.fence,
-            Body::Loan(loan) => loan.fence(),
+            Body::Fast(permit) => permit.fence(),
         })
     }
 
     pub(super) fn is_lost(&self) -> bool {
-        if let Body::Loan(loan) = &self.0 {
-            if loan.tenure().is_none() {
+        if let Body::Fast(permit) = &self.0 {
+            if permit.tenure().is_none() {
                 return false;
             }
         }
@@ -199,7 +199,7 @@ impl<K: Send + Sync + 'static> Held<K> {
         let tenure = match &self.0 {
             Body::Fat(fat) => &fat.grant.tenure,
             Body::Thin(thin) => &thin.known.get()?.1,
-            Body::Loan(loan) => loan.tenure()?,
+            Body::Fast(permit) => permit.tenure()?,
         };
         Some(tenure.due()?.saturating_sub(self.common().now()))
     }
@@ -232,7 +232,7 @@ impl<K: Send + Sync + 'static> Held<K> {
         let lost = match &mut self.0 {
             Body::Fat(fat) => fat.release(),
             Body::Thin(thin) => thin.release(),
-            Body::Loan(loan) => loan.release(),
+            Body::Fast(permit) => permit.release(),
         };
         if lost { Err(LostError { fence: self.fence() }) } else { Ok(()) }
     }
@@ -245,6 +245,118 @@ impl<K: Send + Sync + 'static> Held<K> {
                 core.lighten(fence, number, weight, &common);
             }
         });
+    }
+
+    /// Its weight. Not of a hold without a mailbox: that is a key's.
+    pub(super) fn weight(&self) -> u64 {
+        match &self.0 {
+            Body::Fat(fat) => fat.grant.weight,
+            Body::Fast(permit) => permit.permits(),
+            Body::Thin(_) => unreachable!("a semaphore's holds are not a key's"),
+        }
+    }
+
+    fn weigh(&mut self, weight: u64) {
+        match &mut self.0 {
+            Body::Fat(fat) => fat.grant.weight = weight,
+            Body::Fast(permit) => *permit.permits_mut() = weight,
+            Body::Thin(_) => unreachable!("a semaphore's holds are not a key's"),
+        }
+    }
+
+    fn place(&self) -> Place<K> {
+        match &self.0 {
+            Body::Fat(fat) => fat.place().again(),
+            Body::Fast(permit) => permit.place(),
+            Body::Thin(_) => unreachable!("a semaphore's holds are not a key's"),
+        }
+    }
+
+    /// Its end is somebody else's from now on.
+    fn disarm(&mut self) {
+        match &mut self.0 {
+            Body::Fat(fat) => drop(fat.place.take()),
+            Body::Fast(permit) => permit.disarm(),
+            Body::Thin(_) => unreachable!("a semaphore's holds are not a key's"),
+        }
+    }
+
+    /// A hold of its own of a part. None: it is lost, or has not more than that.
+    pub(super) fn split(&mut self, weight: u64) -> Option<Self> {
+        let rest = self.weight().checked_sub(weight).filter(|&rest| rest > 0 && weight > 0)?;
+        if let Body::Fast(permit) = &mut self.0 {
+            if permit.tenure().is_none() {
+                return Some(Held(Body::Fast(permit.split(weight))));
+            }
+        }
+        if self.is_lost() {
+            return None;
+        }
+        let (actor, tenure) = self.known();
+        let (common, part) = (self.common().clone(), Tenure::new());
+        part.end_at(tenure.due());
+        let (hold, fence, term) = (self.name(), common.fence(), part.clone());
+        tell(actor, move |slot| {
+            if let Some(core) = &mut slot.state {
+                core.split(hold, weight, (fence, term), &common);
+            }
+        });
+        let grant = Grant { fence, number: fence, weight, tenure: part, shared: false };
+        let part = Held::fat(self.place(), grant);
+        self.weigh(rest);
+        Some(part)
+    }
+
+    /// Takes another hold in.
+    ///
+    /// # Errors
+    /// One of them is lost, or they are of two locks.
+    pub(super) fn merge(&mut self, mut other: Self) -> Result<(), Self> {
+        if !Arc::ptr_eq(self.common(), other.common()) || self.is_lost() || other.is_lost() {
+            return Err(other);
+        }
+        let weight = self.weight() + other.weight();
+        if let (Body::Fast(one), Body::Fast(two)) = (&self.0, &other.0) {
+            if one.tenure().is_none() && two.tenure().is_none() {
+                other.disarm();
+                self.weigh(weight);
+                return Ok(());
+            }
+        }
+        let (common, theirs) = (self.common().clone(), other.known_name());
+        let ours = self.known_name();
+        tell(self.known().0, move |slot| {
+            if let Some(core) = &mut slot.state {
+                core.merge(ours, theirs, &common);
+            }
+        });
+        other.disarm();
+        self.weigh(weight);
+        Ok(())
+    }
+
+    /// Ends it for good: what it weighs is not given back.
+    pub(super) fn forget(mut self) {
+        let known = match &self.0 {
+            Body::Fast(permit) => permit.tenure().is_some(),
+            _ => true,
+        };
+        let (common, weight) = (self.common().clone(), self.weight());
+        let fence = known.then(|| self.fence().number());
+        let place = self.place();
+        self.disarm();
+        place.end(move |core, _| core.forget(fence, weight, &common));
+    }
+
+    /// The fence and the number by which its lock knows it.
+    fn name(&self) -> (u64, u64) {
+        (self.fence().number(), self.number())
+    }
+
+    /// Its [name](Self::name), after the lock has got to know of it.
+    fn known_name(&self) -> (u64, u64) {
+        let _ = self.known();
+        self.name()
     }
 
     pub(super) fn show(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -285,7 +397,7 @@ macro_rules! guard {
                 self.held.fence()
             }
 
-            /// Was it taken away: is its lease over, or was it forced? Once true, it stays so.
+            /// True if it was taken away: its lease is over, or it was forced. Once true, it stays so.
             /// False may be stale on return: see [`Fenced`](crate::Fenced).
             pub fn is_lost(&self) -> bool {
                 self.held.is_lost()
@@ -296,7 +408,7 @@ macro_rules! guard {
                 self.held.lost()
             }
 
-            /// What is left of its lease, if it has one.
+            /// The rest of its lease, if it has one.
             pub fn remaining(&self) -> Option<std::time::Duration> {
                 self.held.remaining()
             }
@@ -315,7 +427,7 @@ macro_rules! guard {
             /// Gives it back, as dropping it does, and says whether it was held until now.
             ///
             /// # Errors
-            /// It was lost before: nothing has changed, and whoever holds now goes on holding.
+            /// It was lost before: nothing has changed, and the holder of now goes on holding.
             pub fn release(self) -> Result<(), $crate::lock::error::LostError> {
                 self.held.release()
             }

@@ -1,5 +1,6 @@
 //! The locks of a registry: what plain ones and those of readers and writers have in common.
 
+use std::borrow::Borrow;
 use std::hash::Hash;
 use std::sync::Arc;
 // Numbers of a process, in no model.
@@ -54,27 +55,29 @@ impl Owner {
     }
 }
 
-/// What is known of a lock that is used.
+/// A look at a lock that is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockInfo {
-    /// So many hold it: one, or readers.
+    /// The number of holders: one, or readers.
     pub holders: usize,
     /// The fence of the oldest hold.
     pub fence: Option<Fence>,
     /// How many times its owner holds it.
     pub count: usize,
-    /// So long it is held, if that was measured: for requests with limits.
+    /// How long it is held: for requests with limits, or that came after the first look at these
+    /// locks.
     pub held_for: Option<Duration>,
-    /// What is left of its lease, if it has one.
+    /// The rest of its lease, if it has one.
     pub remaining: Option<Duration>,
-    /// Is it a writer's? Plain locks are.
+    /// True of a writer's hold, and of a plain lock's.
     pub exclusive: bool,
-    /// So many wait.
+    /// The number of requests that wait.
     pub waiting: usize,
-    /// So long the first of them waits.
+    /// How long the first of them waits: one with limits, or that came after the first look at these
+    /// locks.
     pub oldest_wait: Option<Duration>,
-    /// So long one that came now would wait, as far as is known.
+    /// How long a request that came now would wait, as far as is known.
     pub expected_wait: Duration,
 }
 
@@ -93,17 +96,14 @@ impl Timing {
         let clock: Arc<dyn Clock> = Arc::new(clock);
         self.timers = Some(Timers::of(&clock));
     }
-
-    pub(super) fn common(self) -> Arc<Common> {
-        Common::new(self.timers.unwrap_or_else(|| Timers::global().clone()))
-    }
 }
 
 impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
     /// Locks with so much room each.
-    pub(super) fn new(capacity: u64, make: fn() -> Core<K>, timing: Timing) -> Self {
-        let registry = Registry::new(Make::Plain(make), None, None, false);
-        Keys { shelf: Arc::new(Shelf { registry, common: timing.common(), capacity }) }
+    pub(super) fn new(capacity: u64, timing: Timing) -> Self {
+        let make = Make::Plain(Box::new(move || Core::new(capacity)));
+        let registry = Registry::new(make, None, None, false);
+        Keys { shelf: Arc::new(Shelf { registry, common: Common::new(timing.timers), capacity }) }
     }
 
     pub(super) fn acquire<G>(
@@ -134,13 +134,34 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         Acquire::new(Place { kept: Kept::Key(pin), actor }, wanted, terms)
     }
 
-    fn mailbox(&self, key: &K) -> Option<Actor<Slot<K, Core<K>>>> {
+    fn mailbox<Q>(&self, key: &Q) -> Option<Actor<Slot<K, Core<K>>>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         self.shelf.registry.mailbox_of(key, self.shelf.kept())
     }
 
-    pub(super) fn info(&self, key: &K) -> Result<Option<LockInfo>, LockError> {
+    pub(super) fn is_used<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.shelf.registry.is_used(key)
+    }
+
+    pub(super) fn capacity(&self) -> u64 {
+        self.shelf.capacity
+    }
+
+    pub(super) fn info<Q>(&self, key: &Q) -> Result<Option<LockInfo>, LockError>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         let Some(actor) = self.mailbox(key) else { return Ok(None) };
         let common = &self.shelf.common;
+        common.watch();
         let known = self.shelf.known(self.shelf.registry.hash(key));
         // A lock that is gone meanwhile has no state.
         Ok(actor.with(|slot| {
@@ -150,20 +171,24 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         })?)
     }
 
-    pub(super) fn force(&self, key: &K) -> Result<bool, LockError> {
+    pub(super) fn force<Q>(&self, key: &Q) -> Result<bool, LockError>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         let Some(actor) = self.mailbox(key) else { return Ok(false) };
         let common = &self.shelf.common;
         let lost = actor.with(|slot| slot.state.as_mut().map_or(0, |core| core.force(common)))?;
         Ok(lost > 0)
     }
 
-    /// Takes no more requests; those that wait are told.
+    /// Takes no more requests; those that wait fail.
     pub(super) fn close(&self) {
         drop(self.shelf.registry.close());
     }
 }
 
-/// What is known of a lock, inside its turn.
+/// A look at a lock, inside its turn.
 fn info_of<K: Send + Sync + 'static>(core: &mut Core<K>, common: &Arc<Common>) -> LockInfo {
     let view = core.view(common);
     let now = common.now();
@@ -204,7 +229,7 @@ impl<K: Send + Sync + 'static> Clone for Keys<K> {
     }
 }
 
-/// What all locks by key have, whatever is asked of them: `$capacity` is how much room each has.
+/// The methods that all locks by key have: `$capacity` is how much room each has.
 macro_rules! by_key {
     ($name:ident, $builder:ident, $capacity:expr) => {
         impl<K: std::hash::Hash + Eq + Send + Sync + 'static> $name<K> {
@@ -225,7 +250,7 @@ macro_rules! by_key {
                 self.keys.len()
             }
 
-            /// Is no lock used? Stale on return.
+            /// True if no lock is used. Stale on return.
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
             }
@@ -276,8 +301,7 @@ macro_rules! by_key {
 
             /// Makes the locks.
             pub fn build(self) -> $name<K> {
-                let make = || $crate::lock::desk::Core::new($capacity);
-                $name { keys: $crate::lock::keys::Keys::new($capacity, make, self.timing) }
+                $name { keys: $crate::lock::keys::Keys::new($capacity, self.timing) }
             }
         }
 

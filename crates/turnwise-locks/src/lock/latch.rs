@@ -1,4 +1,4 @@
-//! Waiting until something has happened so many times.
+//! Waiting until something has happened a number of times.
 
 use std::error::Error;
 use std::fmt;
@@ -14,7 +14,7 @@ use turnwise::{Clock, Limit, Promise, Reply, WaitError, promise_on};
 use super::error::LockError;
 use crate::sync::Mutex;
 
-/// A count that goes down: whoever waits goes on when it is zero, all at once.
+/// A count that goes down: all who wait go on when it is zero.
 ///
 /// Once it is zero, it can be [set again](Self::reset). Clones are the same latch.
 ///
@@ -47,7 +47,7 @@ struct Shared {
 struct Count {
     left: u64,
     waiting: Vec<Promise<()>>,
-    /// When there are so many, those that have gone are swept out.
+    /// At this number, those that have gone are swept out.
     sweep_at: usize,
 }
 
@@ -64,7 +64,7 @@ pub struct NotZero {
 }
 
 impl Latch {
-    /// So many times. One of zero is open.
+    /// A latch that opens after this number of counts. One of zero is open.
     pub fn new(count: u64) -> Self {
         Self::with(count, Timers::global().clock().clone())
     }
@@ -85,7 +85,7 @@ impl Latch {
         let _ = self.count_down_by(1);
     }
 
-    /// Counts down by so many, and says how many are left. May block, as
+    /// Counts down by this number, and says how many are left. May block, as
     /// [`count_down`](Self::count_down).
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl Latch {
         }
     }
 
-    /// What is ready when the count is zero: a `Future` on any runtime, or something to
+    /// A promise that is kept when the count is zero: a `Future` on any runtime, or something to
     /// [wait](Opening::wait) for. One that was made before the count is zero is ready then, also if
     /// the latch is set again at once.
     pub fn opened(&self) -> Opening {
@@ -180,7 +180,7 @@ impl Opening {
     ///
     /// # Errors
     /// [`LockError::WouldBlock`] on a worker that must not wait; [`LockError::Closed`] if every
-    /// latch is gone: then nobody can count down.
+    /// latch is gone: then none can count down.
     pub fn wait(mut self) -> Result<(), LockError> {
         self.wait_timeout(Limit::Unlimited).unwrap_or(Err(LockError::Taken))
     }
@@ -243,14 +243,14 @@ impl fmt::Debug for Opening {
 }
 
 impl BelowZero {
-    /// So many are left.
+    /// The number that is left.
     pub fn left(self) -> u64 {
         self.left
     }
 }
 
 impl NotZero {
-    /// So many are left.
+    /// The number that is left.
     pub fn left(self) -> u64 {
         self.left
     }

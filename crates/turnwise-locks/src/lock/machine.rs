@@ -1,13 +1,13 @@
 //! Who holds, and who waits: the rules of every lock object, without threads and without a clock.
 //!
 //! A lock is a capacity of one, a semaphore one of `n`; a reader takes one of very many, and a
-//! writer takes them all. Requests wait in one queue. Whoever is at its head is let in as soon as
-//! there is room, and nobody else is: so the order is that of arrival, for large requests, too, and
+//! writer takes them all. Requests wait in one queue. Its head is let in as soon as
+//! there is room, and no other is: so the order is that of arrival, for large requests, too, and
 //! readers that stand beside each other come in together.
 //!
-//! - M1: `used` is the sum of what the holds weigh, and of what is lent. It is above the capacity only after that was
-//!   reduced.
-//! - M2: nobody is let in while somebody waits before them, or there is no room.
+//! - M1: `used` is the sum of what the holds weigh, and of what is lent. It is above the capacity
+//!   only after that was reduced.
+//! - M2: no request is let in while another one waits before it, or there is no room.
 //! - M3: when a call returns, the head of the queue does not fit. So no room is left unused.
 //! - M4: fences increase strictly, in the order in which holds begin.
 //! - M5: a request ends once: let in, refused, or taken out of the queue.
@@ -30,14 +30,14 @@ use crate::estimate::Estimate;
 pub(crate) trait Term {
     /// One more entry. False: it is over.
     fn enter(&self) -> bool;
-    /// An entry ends that nobody has got to know of.
+    /// An entry ends that has no guard.
     fn exit(&self);
     /// Is it over: was it given back, or has its lease ended? Then it is taken away by that, and
-    /// the holder is told.
+    /// the holder learns of it.
     fn expire(&self, now: Duration) -> bool;
-    /// The same; it looks at the clock only if there is a lease.
+    /// True if it is over; it looks at the clock only if there is a lease.
     fn is_over(&self, now: impl FnOnce() -> Duration) -> bool;
-    /// It is taken away, and the holder is told. False: it was over before.
+    /// It is taken away, and the holder learns of it. False: it was over before.
     fn lose(&self) -> bool;
     /// When its lease ends, if it has one.
     fn due(&self) -> Option<Duration>;
@@ -48,7 +48,7 @@ pub(crate) trait Host<W, T> {
     fn now(&mut self) -> Duration;
     /// The next fence: larger than all before.
     fn fence(&mut self) -> u64;
-    /// Does it still wait?
+    /// True if it still waits.
     fn waits(&self, ticket: &W) -> bool;
     /// Lets in one that waited, or learns that it has gone.
     fn let_in(&mut self, ticket: W, fence: u64) -> Option<T>;
@@ -83,7 +83,7 @@ pub(crate) struct Request {
     pub(crate) weight: u64,
     /// When its wait is over, if ever.
     pub(crate) until: Option<Duration>,
-    /// It has looked at the clock: so may its hold.
+    /// It is measured how long it waits and holds. One with a limit is.
     pub(crate) timed: bool,
     /// Now or not at all.
     pub(crate) immediate: bool,
@@ -106,14 +106,15 @@ pub(crate) enum Entered<T> {
 
 struct Waiter<W> {
     request: Request,
-    since: Duration,
+    /// Since when, if that is measured.
+    since: Option<Duration>,
     ticket: W,
 }
 
 pub(crate) struct Hold<T> {
     fence: u64,
     owner: Option<u64>,
-    /// What each of its entries asked for; the hold weighs as much as the largest.
+    /// The number and the weight of each entry; the hold weighs as much as the largest.
     entries: SmallVec<[(u64, u64); 1]>,
     /// Since when, if anybody wants to know.
     since: Option<Duration>,
@@ -201,7 +202,7 @@ pub(crate) struct View {
     pub(crate) used: u64,
     pub(crate) holds: usize,
     pub(crate) waiting: usize,
-    /// Since when the oldest request waits.
+    /// Since when the oldest request waits, if that is measured.
     pub(crate) oldest_wait: Option<Duration>,
 }
 
@@ -243,13 +244,13 @@ impl<W, T: Term + Clone> Machine<W, T> {
         machine
     }
 
-    /// So much of its room is used elsewhere no more: others come in.
+    /// Room that was lent comes back: others come in.
     pub(crate) fn pay_back(&mut self, room: u64, host: &mut impl Host<W, T>) {
         self.take_back(room);
         self.let_in(host);
     }
 
-    /// The same, before something is asked.
+    /// Takes lent room back, before a request enters.
     pub(crate) fn take_back(&mut self, room: u64) {
         self.used -= room;
     }
@@ -265,7 +266,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
         Some(room)
     }
 
-    /// What was lent is a hold from now on, with its fence for a number.
+    /// A fast permit is a hold from now on, with its fence for a number.
     pub(crate) fn adopt(&mut self, fence: u64, weight: u64, term: T) {
         if self.holds.get_mut(fence).is_none() {
             self.put(Hold::new((fence, None), (fence, weight), None, term));
@@ -317,7 +318,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
         }
     }
 
-    /// When there is something to be done that nobody asks for: a lease ends, or the wait of the
+    /// When there is something to be done without a request: a lease ends, or the wait of the
     /// first in the queue.
     pub(crate) fn wakes_at(&self) -> Option<Duration> {
         let due = self.dues.first().map(|&(due, _)| due);
@@ -334,7 +335,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
         term: impl FnOnce() -> T,
         ticket: impl FnOnce() -> W,
     ) -> Entered<T> {
-        if request.weight > self.capacity {
+        if !self.may_come(request.weight) {
             return Entered::Refused(Refusal::TooLarge { capacity: self.capacity });
         }
         if self.queue.front().is_some_and(|head| head.request.until.is_some()) {
@@ -354,24 +355,29 @@ impl<W, T: Term + Clone> Machine<W, T> {
         if self.queue.is_empty() && self.fits(request.weight) {
             let fence = host.fence();
             let term = term();
-            let since = (self.measured || request.timed).then(|| host.now());
+            let since = self.look(&request, host);
             self.hold(&request, fence, term.clone(), since);
             return Entered::In { fence, term };
         }
         if request.immediate {
             return Entered::Refused(Refusal::Busy);
         }
-        let now = host.now();
-        if let Some(patience) = request.patience {
-            self.measured = true;
+        self.measured |= request.patience.is_some();
+        let since = self.look(&request, host);
+        if let (Some(patience), Some(now)) = (request.patience, since) {
             let expected = self.expected(now);
             if expected > patience {
                 return Entered::Refused(Refusal::Expected(expected));
             }
         }
         self.about(request.owner, |owner| owner.waiting += 1);
-        self.queue.push_back(Waiter { request, since: now, ticket: ticket() });
+        self.queue.push_back(Waiter { request, since, ticket: ticket() });
         Entered::Waits
+    }
+
+    /// The time, if it is measured how long this request waits or holds.
+    fn look(&self, request: &Request, host: &mut impl Host<W, T>) -> Option<Duration> {
+        (self.measured || request.timed).then(|| host.now())
     }
 
     /// Entry of an owner who holds already.
@@ -380,7 +386,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
         loop {
             let fence = self.owners.get(&owner)?.fence?;
             let hold = self.holds.get_mut(fence)?;
-            // What is over, and was not taken away yet, is nobody's any more.
+            // A hold that is over, and was not taken away yet, has no holder any more.
             if hold.term.is_over(|| host.now()) {
                 hold.term.expire(host.now());
                 self.take_out(fence);
@@ -392,6 +398,11 @@ impl<W, T: Term + Clone> Machine<W, T> {
                 return Some(Entered::In { fence: hold.fence, term: hold.term.clone() });
             }
         }
+    }
+
+    /// True if there may be so much room one day. One may be added at any time.
+    fn may_come(&self, weight: u64) -> bool {
+        weight <= self.capacity.max(1)
     }
 
     fn fits(&self, weight: u64) -> bool {
@@ -409,14 +420,14 @@ impl<W, T: Term + Clone> Machine<W, T> {
         self.queue.len() - self.gone.max(0).unsigned_abs().min(self.queue.len())
     }
 
-    /// What was known before, of how long holds last. They are measured from now on.
+    /// Takes over an estimate of how long holds last. They are measured from now on.
     pub(crate) fn know(&mut self, estimate: Estimate) {
         if !std::mem::replace(&mut self.measured, true) {
             self.estimate = estimate;
         }
     }
 
-    /// What is known of how long holds last, if that is measured.
+    /// The estimate of how long holds last, if that is measured.
     pub(crate) fn known(&self) -> Option<Estimate> {
         self.measured.then_some(self.estimate)
     }
@@ -528,6 +539,50 @@ impl<W, T: Term + Clone> Machine<W, T> {
         true
     }
 
+    /// A part of a hold is one of its own from now on, with this fence and name. False: the hold had
+    /// expired, or was forced.
+    pub(crate) fn split(
+        &mut self,
+        (fence, number): (u64, u64),
+        weight: u64,
+        part: (u64, T),
+    ) -> bool {
+        let Some((hold, entry)) = self.find(fence, number) else { return false };
+        hold.entries[entry].1 -= weight;
+        let since = hold.since;
+        self.put(Hold::new((part.0, None), (part.0, weight), since, part.1));
+        true
+    }
+
+    /// A hold goes up in another one. False: it had expired, or was forced; if the other one was,
+    /// this one stays as it is.
+    pub(crate) fn merge(&mut self, (fence, number): (u64, u64), other: u64) -> bool {
+        let there = self.find(fence, number).is_some() && self.holds.get_mut(other).is_some();
+        let Some(other) = there.then(|| self.take_out(other)).flatten() else { return false };
+        other.term.exit();
+        let weight = other.weight();
+        self.used += weight;
+        if let Some((hold, entry)) = self.find(fence, number) {
+            hold.entries[entry].1 += weight;
+        }
+        true
+    }
+
+    /// Ends a hold, and its room is gone for good; if it was lost, the room stays.
+    pub(crate) fn forget(&mut self, fence: u64, host: &mut impl Host<W, T>) {
+        let Some(hold) = self.take_out(fence) else { return };
+        if !hold.term.is_over(|| host.now()) {
+            hold.term.exit();
+            self.capacity -= hold.weight();
+        }
+    }
+
+    /// Room that is lent is gone for good.
+    pub(crate) fn forget_lent(&mut self, weight: u64) {
+        self.used -= weight;
+        self.capacity -= weight;
+    }
+
     /// Takes away what has outlived its lease, and lets in who may.
     pub(crate) fn expire(&mut self, host: &mut impl Host<W, T>) {
         if !self.dues.is_empty() {
@@ -572,7 +627,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
         self.capacity = capacity;
         let mut index = 0;
         while let Some(waiter) = self.queue.get(index) {
-            if waiter.request.weight <= capacity {
+            if self.may_come(waiter.request.weight) {
                 index += 1;
             } else if let Some(waiter) = self.take_from_queue(index) {
                 self.send_away(waiter.ticket, Refusal::TooLarge { capacity }, host);
@@ -589,27 +644,27 @@ impl<W, T: Term + Clone> Machine<W, T> {
 
     /// Lets in from the head of the queue, as long as there is room (M2, M3).
     fn let_in(&mut self, host: &mut impl Host<W, T>) {
-        if self.queue.is_empty() {
-            return;
-        }
-        let now = host.now();
+        // The clock is looked at once, and only for those who want to know the time.
+        let mut now = None;
         while let Some(head) = self.queue.front() {
+            now = now.or_else(|| self.look(&head.request, host));
             let gone = !host.waits(&head.ticket);
-            let late = head.request.until.is_some_and(|until| now >= until);
-            if !gone && !late && !self.fits(head.request.weight) {
+            let late = head.request.until.filter(|&until| now >= Some(until));
+            if !gone && late.is_none() && !self.fits(head.request.weight) {
                 return;
             }
             let Some(Waiter { request, ticket, .. }) = self.take_from_queue(0) else { return };
             if gone {
                 self.gone -= 1;
-            } else if late {
-                self.send_away(ticket, Refusal::TimedOut { at: now }, host);
+            } else if let Some(at) = late.and(now) {
+                self.send_away(ticket, Refusal::TimedOut { at }, host);
             } else {
                 let fence = host.fence();
                 match host.let_in(ticket, fence) {
                     Some(term) => {
-                        self.hold(&request, fence, term, Some(now));
-                        self.join(&request, fence, now, host);
+                        let since = now.filter(|_| self.measured || request.timed);
+                        self.hold(&request, fence, term, since);
+                        self.join(&request, fence, &mut now, host);
                     }
                     None => self.gone -= 1,
                 }
@@ -618,7 +673,13 @@ impl<W, T: Term + Clone> Machine<W, T> {
     }
 
     /// Other requests of the owner who was let in just now do not wait for it (M6).
-    fn join(&mut self, of: &Request, fence: u64, now: Duration, host: &mut impl Host<W, T>) {
+    fn join(
+        &mut self,
+        of: &Request,
+        fence: u64,
+        now: &mut Option<Duration>,
+        host: &mut impl Host<W, T>,
+    ) {
         let Some(owner) = of.owner else { return };
         let mut index = 0;
         // Most owners have one request, and nothing to look for.
@@ -629,15 +690,16 @@ impl<W, T: Term + Clone> Machine<W, T> {
                 continue;
             }
             let Some(hold) = self.holds.get_mut(fence) else { return };
-            let late = waiter.request.until.is_some_and(|until| now >= until);
+            *now = now.or_else(|| (self.measured || waiter.request.timed).then(|| host.now()));
+            let late = waiter.request.until.filter(|&until| *now >= Some(until)).and(*now);
             // It may have been given back since: then they wait as before.
-            if !late && !hold.term.enter() {
+            if late.is_none() && !hold.term.enter() {
                 return;
             }
             let (weight, term) = (hold.weight(), hold.term.clone());
             let Some(Waiter { request, ticket, .. }) = self.take_from_queue(index) else { return };
-            let there = if late {
-                host.refuse(ticket, Refusal::TimedOut { at: now })
+            let there = if let Some(at) = late {
+                host.refuse(ticket, Refusal::TimedOut { at })
             } else if request.weight > weight {
                 term.exit();
                 host.refuse(ticket, Refusal::Deadlock)
@@ -663,7 +725,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
             used: self.used,
             holds: self.holds.len(),
             waiting: self.waiting(),
-            oldest_wait: self.queue.front().map(|waiter| waiter.since),
+            oldest_wait: self.queue.front().and_then(|waiter| waiter.since),
         }
     }
 

@@ -1,25 +1,27 @@
 //! Lock objects: what is held by a guard instead of a closure.
 //!
 //! Each lock is a [machine](machine) in a mailbox: a request is a turn that enters, a release one
-//! that leaves and lets the next in. Both are short: nobody waits for a lock inside a turn of it.
-//! What nobody else has asked for needs no turn: the hold of a key is an entry of the registry, and a
-//! permit is [lent](loan).
+//! that leaves and lets the next in. Both are short: no request waits inside a turn of its lock.
+//! A hold that is the only one of its key needs no turn: it is an entry of the registry, and a permit
+//! that is there is a [compare-and-swap](fast).
 
 mod acquire;
 mod all;
 mod desk;
 mod error;
+mod fast;
 mod fence;
 mod guard;
 mod keys;
 mod latch;
-mod loan;
 mod machine;
 mod place;
 mod rw;
 mod semaphore;
+mod semaphores;
 mod tenure;
 
+use std::borrow::Borrow;
 use std::hash::Hash;
 
 pub use acquire::Acquire;
@@ -28,9 +30,9 @@ pub use error::{LockError, LostError};
 pub use fence::{Fence, Fenced, FencedError};
 pub use keys::{LockInfo, Owner};
 pub use latch::{BelowZero, Latch, NotZero, Opening};
-pub(crate) use loan::{Tray, Trays};
 pub use rw::{ReadGuard, RwLocks, RwLocksBuilder, WriteGuard};
 pub use semaphore::{Permit, Semaphore, SemaphoreBuilder, SemaphoreInfo};
+pub use semaphores::{KeyPermit, Semaphores, SemaphoresBuilder};
 pub use tenure::Lost;
 pub(crate) use tenure::Tenure;
 
@@ -47,7 +49,7 @@ guard! {
 
 /// Fair locks by key: a lock is there while somebody holds it or waits for it.
 ///
-/// Whoever asks takes a place in the queue, in the very call, and is let in in that order; one
+/// A request takes its place in the queue in the very call, and is let in in that order; one
 /// release lets in exactly one. Each call comes back as an [`Acquire`]: a future on any runtime, or
 /// something to wait for. Guards are owned values that move between threads and tasks. Clones are
 /// the same locks.
@@ -64,7 +66,7 @@ guard! {
 /// let locks = Locks::new();
 /// let guard = locks.lock("order 7").wait()?;
 ///
-/// // Nobody else gets it: not at once, and not in time.
+/// // No other request gets it: not at once, and not in time.
 /// assert_eq!(locks.try_lock("order 7").unwrap_err(), LockError::Busy);
 /// let late = locks.lock_within("order 7", Duration::from_millis(1)).wait();
 /// assert!(matches!(late, Err(LockError::TimedOut { .. })));
@@ -97,7 +99,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
         self.lock_within(key, Limits::NONE)
     }
 
-    /// A lock, if it is free now and nobody waits for it: it overtakes nobody. Waits for no holder.
+    /// A lock, if it is free now and no request waits for it: it overtakes none. Waits for no holder.
     ///
     /// # Errors
     /// [`LockError::Busy`], [`LockError::Closed`].
@@ -173,11 +175,33 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     /// # Errors
     /// Nothing was taken away: [`LockError::WouldBlock`] on a worker that must not wait,
     /// [`LockError::Deadlock`] inside a waker of this very lock, [`LockError::Closed`].
-    pub fn force_release(&self, key: &K) -> Result<bool, LockError> {
+    pub fn force_release<Q>(&self, key: &Q) -> Result<bool, LockError>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         self.keys.force(key)
     }
 
-    /// What is known of a lock; `None` if it is not used. Stale on return. May block, as long as a
+    /// True if a lock is held, or a request waits for it. Stale on return. Takes the short lock of a
+    /// shard; waits for no turn.
+    ///
+    /// # Examples
+    /// ```
+    /// let locks = turnwise_locks::Locks::<String>::new();
+    /// let guard = locks.lock("a".to_owned()).wait()?;
+    /// assert!(locks.is_locked("a") && !locks.is_locked("b"));
+    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// ```
+    pub fn is_locked<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.keys.is_used(key)
+    }
+
+    /// A look at a lock; `None` if it is not used. Stale on return. May block, as long as a
     /// turn of the lock lasts.
     ///
     /// # Errors
@@ -193,7 +217,11 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     /// assert_eq!((info.fence, info.waiting), (Some(guard.fence()), 1));
     /// # Ok::<(), turnwise_locks::LockError>(())
     /// ```
-    pub fn info(&self, key: &K) -> Result<Option<LockInfo>, LockError> {
+    pub fn info<Q>(&self, key: &Q) -> Result<Option<LockInfo>, LockError>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         self.keys.info(key)
     }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use turnwise::{Actor, in_turn};
 
 use super::desk::{Common, Core};
-use super::loan::Trays;
 use super::tenure::Tenure;
 use crate::estimate::Estimate;
 use crate::registry::{Access, Beside, Guard, Pin, Registry, Slot};
@@ -19,8 +18,8 @@ pub(super) struct Shelf<K: Send + Sync + 'static> {
 }
 
 impl<K: Send + Sync + 'static> Shelf<K> {
-    /// What makes the state of a mailbox that has a hold of this fence and weight, and what its guard
-    /// shares with it.
+    /// A closure that makes the state of a mailbox with a hold of this fence and weight, and the
+    /// tenure that its guard shares with it.
     pub(super) fn kept(&self) -> impl FnOnce(u64, u64) -> (Core<K>, Beside) + use<K> {
         let capacity = self.capacity;
         move |fence, weight| {
@@ -31,7 +30,7 @@ impl<K: Send + Sync + 'static> Shelf<K> {
 }
 
 impl<K: Send + Sync + 'static> Shelf<K> {
-    /// What is known of how long the key with this hash is held, if anybody has asked.
+    /// The estimate of how long the key with this hash is held, if there was a request for it.
     pub(super) fn known(&self, hash: u64) -> Option<Estimate> {
         let estimates = &self.registry.estimates;
         estimates.are_wanted().then(|| estimates.get(hash))
@@ -49,23 +48,23 @@ impl<K: Send + Sync + 'static> Access for Arc<Shelf<K>> {
     }
 }
 
-/// What keeps a lock there while it is used.
+/// The pin that keeps a lock there while it is used.
 pub(super) enum Kept<K: Send + Sync + 'static> {
     /// Its key is pinned.
     Key(Pin<Arc<Shelf<K>>>),
     /// It is no key's: a semaphore.
-    Alone(Arc<Common>, Arc<dyn Trays>),
+    Alone(Arc<Common>),
 }
 
 impl<K: Send + Sync + 'static> Kept<K> {
     fn common(&self) -> &Arc<Common> {
         match self {
             Kept::Key(pin) => &pin.access().common,
-            Kept::Alone(common, _) => common,
+            Kept::Alone(common) => common,
         }
     }
 
-    /// What is known of how long a key is held outlives its lock.
+    /// The estimate of how long a key is held outlives its lock.
     fn remember(&self, core: &Core<K>) {
         if let (Kept::Key(pin), Some(estimate)) = (self, core.known()) {
             pin.access().registry.estimates.put(pin.place().hash, estimate);
@@ -99,6 +98,16 @@ impl<K: Send + Sync + 'static> Place<K> {
         }
     }
 
+    /// The place of a part of this use. Of a semaphore.
+    pub(super) fn again(&self) -> Self {
+        match &self.kept {
+            Kept::Alone(common) => {
+                Place { kept: Kept::Alone(common.clone()), actor: self.actor.clone() }
+            }
+            Kept::Key(_) => unreachable!("a semaphore's holds are not a key's"),
+        }
+    }
+
     /// From now on it is measured how long its key is held.
     pub(super) fn want(&self) {
         if let Kept::Key(pin) = &self.kept {
@@ -106,19 +115,11 @@ impl<K: Send + Sync + 'static> Place<K> {
         }
     }
 
-    /// What is known of how long its key is held, if anybody has asked.
+    /// The estimate of how long its key is held, if there was a request for it.
     pub(super) fn known(&self) -> Option<Estimate> {
         match &self.kept {
             Kept::Key(pin) => pin.access().known(pin.place().hash),
             Kept::Alone(..) => None,
-        }
-    }
-
-    /// What it lends without a turn.
-    pub(super) fn trays(&self) -> Option<&Arc<dyn Trays>> {
-        match &self.kept {
-            Kept::Key(_) => None,
-            Kept::Alone(_, trays) => Some(trays),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Readers and writers.
 
+use std::borrow::Borrow;
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use super::guard::guard;
 use super::keys::{Keys, LockInfo, Owner, by_key};
 use crate::limits::Limits;
 
-/// What there is room for: a reader takes one of it, a writer takes it all.
+/// The room of a lock: a reader takes one of it, a writer takes it all.
 const ALL: u64 = u32::MAX as u64;
 
 guard! {
@@ -87,7 +88,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
         self.read_within(key, Duration::ZERO).wait()
     }
 
-    /// A writer's hold, if nobody holds the lock or waits for it.
+    /// A writer's hold, if the lock is neither held nor waited for.
     ///
     /// # Errors
     /// [`LockError::Busy`], [`LockError::Closed`].
@@ -143,15 +144,33 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
     ///
     /// # Errors
     /// As there.
-    pub fn force_release(&self, key: &K) -> Result<bool, LockError> {
+    pub fn force_release<Q>(&self, key: &Q) -> Result<bool, LockError>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         self.keys.force(key)
+    }
+
+    /// True if a lock is held, by a reader or a writer, or a request waits for it: see
+    /// [`Locks::is_locked`](crate::Locks::is_locked).
+    pub fn is_locked<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.keys.is_used(key)
     }
 
     /// As [`Locks::info`](crate::Locks::info).
     ///
     /// # Errors
     /// As there.
-    pub fn info(&self, key: &K) -> Result<Option<LockInfo>, LockError> {
+    pub fn info<Q>(&self, key: &Q) -> Result<Option<LockInfo>, LockError>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         self.keys.info(key)
     }
 

@@ -11,20 +11,82 @@ use turnwise::{Actor, Clock};
 use super::acquire::{Acquire, Wanted};
 use super::desk::{Common, Core};
 use super::error::LockError;
+use super::fast::Lender;
 use super::guard::guard;
 use super::keys::Timing;
-use super::loan::{Lender, Tray, Trays};
 use crate::limits::Limits;
 use crate::registry::Slot;
-use crate::sync::Mutex;
 
 guard! {
-    /// Permits that are held: [`Semaphore::acquire`]. Dropping it gives them back, to whoever waits
-    /// next.
+    /// Permits that are held: [`Semaphore::acquire`]. Dropping it gives them back to the
+    /// next request.
     Permit
 }
 
-/// A fair semaphore: so many permits, handed out in the order of the calls.
+impl Permit {
+    /// How many permits it has.
+    pub fn permits(&self) -> u64 {
+        self.held.weight()
+    }
+
+    /// Takes some of its permits out, as a hold of their own with a later fence. `None` if it has not
+    /// more than that many, or was [lost](Self::is_lost). The rest of a lease goes on for both.
+    /// Lock-free.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::Semaphore;
+    ///
+    /// let seats = Semaphore::new(3);
+    /// let mut all = seats.try_acquire(3)?;
+    /// let one = all.split(1).unwrap();
+    /// assert_eq!((all.permits(), one.permits()), (2, 1));
+    /// drop(one);
+    /// assert_eq!(seats.available(), 1);
+    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// ```
+    pub fn split(&mut self, permits: u64) -> Option<Permit> {
+        self.held.split(permits).map(|held| Permit { held })
+    }
+
+    /// Takes in the permits of another hold of the same semaphore; its own fence and lease stay.
+    /// Lock-free.
+    ///
+    /// # Errors
+    /// The other hold comes back: it is one of another semaphore, or one of the two was
+    /// [lost](Self::is_lost).
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::Semaphore;
+    ///
+    /// let seats = Semaphore::new(3);
+    /// let mut two = seats.try_acquire(2)?;
+    /// two.merge(seats.try_acquire(1)?).unwrap();
+    /// assert_eq!((two.permits(), seats.available()), (3, 0));
+    /// assert!(two.merge(Semaphore::new(1).try_acquire(1)?).is_err());
+    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// ```
+    pub fn merge(&mut self, other: Permit) -> Result<(), Permit> {
+        self.held.merge(other.held).map_err(|held| Permit { held })
+    }
+
+    /// Ends the hold and does not give its permits back: the semaphore has fewer from now on.
+    /// Nothing changes if it was [lost](Self::is_lost). Lock-free.
+    ///
+    /// # Examples
+    /// ```
+    /// let seats = turnwise_locks::Semaphore::new(3);
+    /// seats.try_acquire(2)?.forget();
+    /// assert_eq!(seats.info()?.permits, 1);
+    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// ```
+    pub fn forget(self) {
+        self.held.forget();
+    }
+}
+
+/// A fair semaphore: permits that are handed out in the order of the calls.
 ///
 /// A request for many is not overtaken by those for few. Permits may have a lease: after that they
 /// go on to the next, and the late holder's release changes nothing. Clones are the same semaphore.
@@ -46,25 +108,37 @@ pub struct Semaphore {
     lender: Arc<Lender<()>>,
 }
 
-/// What is known of a semaphore.
+/// A look at a semaphore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SemaphoreInfo {
-    /// So many permits there are in all.
+    /// The number of permits in all.
     pub permits: u64,
-    /// So many are not handed out.
+    /// The number of permits that are not handed out.
     pub available: u64,
-    /// So many requests hold some.
-    pub holders: usize,
-    /// So many requests wait.
+    /// The number of requests that wait.
     pub waiting: usize,
-    /// So long the first of them waits.
+    /// How long the first of them waits: one with limits, or that came after the first look at this
+    /// semaphore.
     pub oldest_wait: Option<Duration>,
 }
 
 impl Semaphore {
-    /// So many permits. There may be none: until some are [added](Self::add), every request is
-    /// refused with [`LockError::TooMany`].
+    /// A semaphore with this many permits. With none, a request for one waits until one is
+    /// [added](Self::add).
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::Semaphore;
+    ///
+    /// let arrived = Semaphore::new(0);
+    /// let signal = arrived.clone();
+    /// let other = std::thread::spawn(move || signal.add(1));
+    /// arrived.acquire().wait()?.forget(); // each signal counts once
+    /// assert_eq!(arrived.available(), 0);
+    /// # other.join().unwrap();
+    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// ```
     pub fn new(permits: u64) -> Self {
         Self::builder(permits).build()
     }
@@ -79,8 +153,8 @@ impl Semaphore {
         self.acquire_within(1, Limits::NONE)
     }
 
-    /// Asks for permits, with [limits](crate::Locks::lock_within). More than there are in all are
-    /// refused at once, with [`LockError::TooMany`].
+    /// Asks for permits, with [limits](crate::Locks::lock_within). A request for several, and for
+    /// more than there are in all, is refused at once with [`LockError::TooMany`].
     ///
     /// # Examples
     /// ```
@@ -99,14 +173,14 @@ impl Semaphore {
     pub fn acquire_within(&self, permits: u64, limits: impl Into<Limits>) -> Acquire<(), Permit> {
         let limits = limits.into();
         if permits > 0 && limits.are_plain() {
-            if let Some(loan) = self.lender.lend(permits) {
-                return Acquire::loan(loan);
+            if let Some(permit) = self.lender.lend(permits) {
+                return Acquire::fast(permit);
             }
         }
         self.ask(permits, limits)
     }
 
-    /// Asks for permits that are not lent, in a turn.
+    /// Asks for permits in a turn.
     pub(crate) fn ask(&self, permits: u64, limits: Limits) -> Acquire<(), Permit> {
         if limits.has_lease_of_zero() {
             return Acquire::refused(LockError::LeaseZero);
@@ -119,12 +193,17 @@ impl Semaphore {
         Acquire::new(self.lender.place(), wanted, terms)
     }
 
-    /// A permit of the tray was given back that it did not take.
-    pub(crate) fn pay_back(&self) {
-        self.lender.pay_back(1);
+    /// Takes a permit without a turn, if one is there and no request is before.
+    pub(crate) fn take(&self) -> bool {
+        self.lender.take(1).is_some()
     }
 
-    /// Permits, if they are there now and nobody waits.
+    /// Puts back a permit that was [taken](Self::take).
+    pub(crate) fn put(&self) {
+        self.lender.put(1);
+    }
+
+    /// Permits, if they are there now and no request waits.
     ///
     /// # Errors
     /// [`LockError::Busy`], [`LockError::TooMany`], [`LockError::NoPermits`],
@@ -157,12 +236,12 @@ impl Semaphore {
         self.turn(move |core, common| core.resize(|before| before.saturating_sub(permits), common));
     }
 
-    /// So many permits from now on, as is decided in the turn that changes it.
+    /// Sets the number of permits, as is decided in the turn that changes it.
     pub(crate) fn resize(&self, permits: impl FnOnce() -> u64 + Send + 'static) {
         self.turn(move |core, common| core.resize(|_| permits(), common));
     }
 
-    /// All permits that are there now, if there are any, and nobody waits.
+    /// All permits that are there now, if there are any, and no request waits.
     ///
     /// # Errors
     /// [`LockError::Busy`]; and those of [`info`](Self::info).
@@ -181,7 +260,21 @@ impl Semaphore {
         }
     }
 
-    /// What is known of it. Stale on return. May block, as long as one of its turns lasts.
+    /// How many permits a request would get at once: none while another one waits. Stale on return.
+    /// Wait-free.
+    ///
+    /// # Examples
+    /// ```
+    /// let seats = turnwise_locks::Semaphore::new(3);
+    /// let two = seats.try_acquire(2)?;
+    /// assert_eq!(seats.available(), 1);
+    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// ```
+    pub fn available(&self) -> u64 {
+        self.lender.at_once()
+    }
+
+    /// A look at it. Stale on return. May block, as long as one of its turns lasts.
     ///
     /// # Errors
     /// Nothing is known: [`LockError::Closed`] after a [`close`](Self::close),
@@ -189,6 +282,7 @@ impl Semaphore {
     /// waker of this very semaphore.
     pub fn info(&self) -> Result<SemaphoreInfo, LockError> {
         let common = &self.lender.common;
+        common.watch();
         let known = self.lender.actor.with(|slot| {
             slot.state.as_mut().map(|core| {
                 let view = core.view(common);
@@ -196,7 +290,6 @@ impl Semaphore {
                 SemaphoreInfo {
                     permits: view.capacity,
                     available: view.capacity.saturating_sub(view.used),
-                    holders: view.holds,
                     waiting: view.waiting,
                     oldest_wait: view.oldest_wait.map(|since| now.saturating_sub(since)),
                 }
@@ -247,15 +340,9 @@ impl SemaphoreBuilder {
 
     /// Makes the semaphore.
     pub fn build(self) -> Semaphore {
-        let trays = Arc::new(Mutex::new(Tray::of(self.permits)));
-        self.lending_from(trays)
-    }
-
-    /// With its tray in the lock of what goes with its permits; that has them.
-    pub(crate) fn lending_from(self, trays: Arc<dyn Trays>) -> Semaphore {
-        let core = Core::lending(self.permits, trays.clone());
-        let actor = Actor::new(Slot::alone(core));
-        Semaphore { lender: Arc::new(Lender { trays, common: self.timing.common(), actor }) }
+        let common = Common::lending(self.timing.timers);
+        let actor = Actor::new(Slot::alone(Core::lending(self.permits, &common)));
+        Semaphore { lender: Arc::new(Lender { common, actor }) }
     }
 }
 

@@ -11,7 +11,7 @@ use super::machine::Term;
 use crate::sync::Mutex;
 use crate::user_code::ignore;
 
-/// What a hold and its guards share. The end of a hold is decided here: that it was lost, that it
+/// The part of a hold that its guards share. Its end is decided here: that it was lost, that it
 /// was given back, and that it was renewed after that, exclude each other.
 pub(crate) struct Tenure {
     state: Mutex<State>,
@@ -21,7 +21,7 @@ pub(crate) struct Tenure {
 struct State {
     /// It was taken away.
     lost: bool,
-    /// So many entries have not let go of it. With none it is given back, and cannot be lost.
+    /// The number of entries that have not let go. With none it is given back, and cannot be lost.
     entries: usize,
     due: Option<Duration>,
     /// How many futures there have been.
@@ -48,8 +48,8 @@ impl Tenure {
         !state.lost
     }
 
-    /// Is it lost? If its lease is over, it is from now on. That tells its lock nothing: the lock's
-    /// own timer does.
+    /// True if it is lost. If its lease is over, it is from now on. The lock does not learn of it by
+    /// this look: its own timer tells.
     pub(super) fn is_lost(&self, now: impl FnOnce() -> Duration) -> bool {
         let due = {
             let state = self.state.lock();
@@ -72,7 +72,7 @@ impl Tenure {
         (!state.is_over()).then(|| std::mem::replace(&mut state.due, due))
     }
 
-    /// Ends it: whoever has it decides that, and not a lease.
+    /// Ends it by the decision of its owner, and not by a lease.
     pub(crate) fn end(&self) {
         self.lose_if(|_| true);
     }

@@ -10,6 +10,7 @@
 //! - T3: what such a mailbox shares with the holder lies beside the entry as long as that is there.
 //!   So the holder has it without a turn: it may be asked for inside of one of that very mailbox.
 
+use std::borrow::Borrow;
 use std::hash::Hash;
 
 use turnwise::Actor;
@@ -159,11 +160,15 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     }
 
     /// The mailbox of a key that is held, or waited for; made, if it has none.
-    pub(crate) fn mailbox_of(
+    pub(crate) fn mailbox_of<Q>(
         &self,
-        key: &K,
+        key: &Q,
         kept: impl FnOnce(u64, u64) -> (S, Beside),
-    ) -> Option<Actor<Slot<K, S>>> {
+    ) -> Option<Actor<Slot<K, S>>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         let hash = self.hash(key);
         let mut keys = self.lock(self.shard_of(hash));
         let at = find(&keys.table, hash, key)?;

@@ -30,8 +30,8 @@ pub struct AcquireSlot<T: 'static = (), E: 'static = std::convert::Infallible> {
 }
 
 enum Asked {
-    /// It has a permit from the tray.
-    Lent,
+    /// It has a permit that came without a turn.
+    Fast,
     /// Beside this, so that a request which does not wait is small.
     Queues(Box<Acquire<(), Permit>>),
     Taken,
@@ -41,8 +41,8 @@ impl<T: 'static, E: 'static> AcquireSlot<T, E> {
     pub(super) fn new(pool: &Arc<Pool<T, E>>, limits: Limits) -> Self {
         // The permit has no lease: the slot has. One of no time is refused all the same.
         let wanted = if limits.has_lease_of_zero() { limits } else { limits.unleased() };
-        let asked = match wanted.are_plain() && pool.desk.borrow() {
-            true => Asked::Lent,
+        let asked = match wanted.are_plain() && pool.desk.permits.take() {
+            true => Asked::Fast,
             false => Asked::Queues(Box::new(pool.desk.permits.ask(1, wanted))),
         };
         AcquireSlot { pool: Some(pool.clone()), asked, lease: limits.leased() }
@@ -102,7 +102,7 @@ impl<T: 'static, E: 'static> AcquireSlot<T, E> {
     /// Is it over: does a slot wait for it, or never will? Wait-free.
     pub fn is_ready(&self) -> bool {
         match &self.asked {
-            Asked::Lent => true,
+            Asked::Fast => true,
             Asked::Queues(permit) => permit.is_ready(),
             Asked::Taken => false,
         }
@@ -110,9 +110,9 @@ impl<T: 'static, E: 'static> AcquireSlot<T, E> {
 
     /// What it has without waiting.
     fn let_in(&mut self) -> Result<Entry, LockError> {
-        let Asked::Lent = self.asked else { return Err(LockError::Taken) };
+        let Asked::Fast = self.asked else { return Err(LockError::Taken) };
         self.asked = Asked::Taken;
-        Ok(Entry::Loan)
+        Ok(Entry::Fast)
     }
 
     fn enter(&mut self, entry: Result<Entry, LockError>) -> Result<Slot<T, E>, SlotError<E>> {
@@ -155,8 +155,8 @@ impl<T: 'static, E: 'static> AcquireSlot<T, E> {
 
 impl<T: 'static, E: 'static> Drop for AcquireSlot<T, E> {
     fn drop(&mut self) {
-        if let (Asked::Lent, Some(pool)) = (&self.asked, &self.pool) {
-            pool.desk.give_back(Some(Entry::Loan));
+        if let (Asked::Fast, Some(pool)) = (&self.asked, &self.pool) {
+            pool.desk.give_back(Some(Entry::Fast));
         }
     }
 }

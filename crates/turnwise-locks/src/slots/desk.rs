@@ -9,7 +9,7 @@ use turnwise::{Actor, Spawner};
 use super::job::Cuttable;
 use super::view::{PoolView, SlotId, SlotState, SlotView};
 use crate::limits::shown;
-use crate::lock::{Fence, Lost, Permit, Semaphore, Tenure, Tray, Trays};
+use crate::lock::{Fence, Lost, Permit, Semaphore, Tenure};
 use crate::sync::Mutex;
 
 /// What the uses of a pool share, whatever is in its slots.
@@ -20,12 +20,10 @@ pub(super) struct Desk {
     pub(super) helper: Option<Spawner<()>>,
     /// Numbers are cleaned up before their first use.
     pub(super) clean_first: bool,
-    numbers: Arc<Mutex<Numbers>>,
+    numbers: Mutex<Numbers>,
 }
 
 struct Numbers {
-    /// What the semaphore lends: permits and numbers come and go in one step.
-    tray: Tray,
     /// The size of the pool. There may be more cells: what has shrunk may grow again.
     slots: usize,
     free: Lowest,
@@ -64,8 +62,8 @@ pub(super) struct Lease {
 
 /// What lets somebody in.
 pub(super) enum Entry {
-    /// A permit from the tray.
-    Loan,
+    /// A permit that came without a turn.
+    Fast,
     Permit(Permit),
 }
 
@@ -143,17 +141,6 @@ impl Numbers {
         self.free.insert(id.index());
         entry
     }
-
-    /// What let somebody in goes back, if it can here. Else it is to go back outside of the lock.
-    fn put(&mut self, entry: Option<Entry>) -> Option<Entry> {
-        entry.filter(|entry| !matches!(entry, Entry::Loan) || !self.tray.put(1))
-    }
-}
-
-impl Trays for Mutex<Numbers> {
-    fn open(&self, f: &mut dyn FnMut(&mut Tray)) {
-        f(&mut self.lock().tray);
-    }
 }
 
 impl Desk {
@@ -163,31 +150,18 @@ impl Desk {
         helper: Option<Spawner<()>>,
         clean_first: bool,
     ) -> Arc<Self> {
-        let (tray, free, cells) = (Tray::of(slots as u64), Lowest::default(), Vec::new());
-        let mut numbers = Numbers { tray, slots, free, cells, fence: 0, clean_first };
+        let (free, cells) = (Lowest::default(), Vec::new());
+        let mut numbers = Numbers { slots, free, cells, fence: 0, clean_first };
         numbers.grow(slots);
-        let numbers = Arc::new(Mutex::new(numbers));
-        let permits = Semaphore::builder(slots as u64).timers(timers.clone());
-        let permits = permits.lending_from(numbers.clone());
-        Arc::new(Desk { permits, timers, helper, clean_first, numbers })
+        let permits = Semaphore::builder(slots as u64).timers(timers.clone()).build();
+        Arc::new(Desk { permits, timers, helper, clean_first, numbers: Mutex::new(numbers) })
     }
 
-    /// Takes a permit from the tray, if there is one.
-    pub(super) fn borrow(&self) -> bool {
-        self.numbers.lock().tray.take(1)
-    }
-
-    /// What let somebody in goes back, without a number.
+    /// What let a holder in goes back. Not under the lock.
     pub(super) fn give_back(&self, entry: Option<Entry>) {
-        let rest = self.numbers.lock().put(entry);
-        self.pass_on(rest);
-    }
-
-    /// Not under the lock.
-    pub(super) fn pass_on(&self, entry: Option<Entry>) {
         match entry {
             None => {}
-            Some(Entry::Loan) => self.permits.pay_back(),
+            Some(Entry::Fast) => self.permits.put(),
             Some(Entry::Permit(permit)) => drop(permit),
         }
     }
@@ -235,12 +209,11 @@ impl Desk {
     }
 
     /// The same, of a slot in which there is nothing to be cleaned up: its number is free.
-    /// What let the holder in is to be [passed on](Self::pass_on).
+    /// What let the holder in is to be [given back](Self::give_back).
     pub(super) fn end_clean(&self, hold: Hold) -> Option<(Option<Lease>, Option<Entry>)> {
         let mut numbers = self.numbers.lock();
         let lease = numbers.held(hold)?.lease.take();
-        let entry = numbers.free(hold.id);
-        Some((lease, numbers.put(entry)))
+        Some((lease, numbers.free(hold.id)))
     }
 
     /// S3: the end of a hold whose lease is over. Whoever gets it has to reclaim, and to clean up.
@@ -253,19 +226,15 @@ impl Desk {
 
     /// A slot is clean.
     pub(super) fn free(self: &Arc<Self>, id: SlotId) {
-        let rest = {
+        let (entry, beyond) = {
             let mut numbers = self.numbers.lock();
-            let entry = numbers.free(id);
-            if id.index() < numbers.slots { Ok(numbers.put(entry)) } else { Err(entry) }
+            (numbers.free(id), id.index() >= numbers.slots)
         };
-        match rest {
-            Ok(entry) => self.pass_on(entry),
-            Err(entry) => {
-                // It may have been quarantined. First this, then the permit goes back.
-                self.adjust();
-                self.give_back(entry);
-            }
+        if beyond {
+            // It may have been quarantined. First this, then the permit goes back.
+            self.adjust();
         }
+        self.give_back(entry);
     }
 
     /// A slot is not clean: S6.
@@ -408,18 +377,6 @@ impl<F: FnOnce() + Send + 'static> Drop for Errand<F> {
         if let Some(work) = self.0.take() {
             drop(Actor::new(()).posted().send(move |()| work()));
         }
-    }
-}
-
-impl Drop for Desk {
-    fn drop(&mut self) {
-        // Permits keep the semaphore there, which has these numbers.
-        let entries: Vec<_> = {
-            let mut numbers = self.numbers.lock();
-            numbers.cells.iter_mut().filter_map(|cell| cell.entry.take()).collect()
-        };
-        // Not under the lock: their ends lend from here.
-        drop(entries);
     }
 }
 

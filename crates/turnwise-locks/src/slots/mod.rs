@@ -3,9 +3,7 @@
 //! A pool stands on a [`Semaphore`](crate::Semaphore), which is fair, wakes exactly one, and knows
 //! limits and those that give up. Whoever has a permit takes the lowest number that nobody uses: a
 //! few instructions under the lock of the [desk](desk), which never wait for anything. There is no
-//! second queue, and no probing. As long as nobody waits, the semaphore lends its permits to a tray
-//! that lies under the same lock: then a permit needs no turn, and goes back in the step that frees
-//! its number.
+//! second queue, and no probing. A permit that nobody waits for is a compare-and-swap.
 //!
 //! ```text
 //!          take           stay            end            free
@@ -15,10 +13,9 @@
 //!                    `---------> Reclaim ----->  Quarantined
 //! ```
 //!
-//! - S1: a number that is not Free has a permit, a hold's or one from the tray, and its cell says
-//!   which. So there are at least as many free numbers as permits without a number, and `take` always
-//!   finds one.
-//! - S2: a number is free before its permit goes back, or in that step: whoever is let in finds it.
+//! - S1: a number that is not Free has a permit, which its cell keeps. So there are at least as many
+//!   free numbers as permits without a number, and `take` always finds one.
+//! - S2: a number is free before its permit goes back: the next to be let in finds it.
 //! - S3: what a hold owes (that its slot is cleaned, and its permit given back) is taken out of Held
 //!   once, by the guard's end or by its expiry, under the lock; both name the hold by its fence.
 //!   The fence of a hold is drawn in the step that takes the number, so those of one slot increase.

@@ -121,7 +121,7 @@ impl<T: 'static, E: 'static> Pool<T, E> {
         if self.hooks.clean_up.is_none() && !needs_drop::<T>() {
             let (lease, entry) = self.desk.end_clean(hold)?;
             Lease::ended(lease);
-            self.desk.pass_on(entry);
+            self.desk.give_back(entry);
             return Some(Ok(()));
         }
         let Some(lease) = self.desk.end(hold) else {

@@ -231,6 +231,44 @@ fn keep_writer(kept: Kept<WriteGuard<Name>>, world: &Arc<World>) -> Option<Thing
     Some(Thing::Reader(Kept { guard: Some(writer.downgrade()), hold, world: world.clone() }))
 }
 
+/// Permits that are divided, put together or forgotten.
+fn keep_permit(kept: Kept<Permit>, world: &Arc<World>) -> Option<Thing> {
+    if is_quiet() || !once_in(4) {
+        return keep(kept, world, Thing::Permit);
+    }
+    let hold = kept.hold;
+    let mut permit = kept.let_go();
+    let held = |permit: Permit| {
+        let hold = Hold { weight: permit.permits(), ..hold };
+        Thing::Permit(Kept::new(permit, hold, world))
+    };
+    let all = permit.permits();
+    match (permit.split(1), of(3)) {
+        (Some(part), 0) => {
+            let strict = world.plan.is_strict();
+            if let Err(part) = permit.merge(part) {
+                if strict {
+                    world.finding("two parts of one hold do not fit".into());
+                }
+                drop(part);
+            } else if permit.permits() != all {
+                world.finding(format!("{} of {all} permits", permit.permits()));
+            }
+        }
+        (Some(part), 1) if !world.plan.is_strict() => {
+            // Requests for many are refused meanwhile.
+            part.forget();
+            world.permits.add(1);
+        }
+        (Some(part), _) => {
+            let part = held(part);
+            world.lying.lock().unwrap().push(part);
+        }
+        (None, _) => {}
+    }
+    Some(held(permit))
+}
+
 /// Looks at a run.
 fn run(mut run: Run<usize>, fate: Arc<Fate>, world: &Arc<World>) -> Option<Thing> {
     match of(8) {
@@ -326,7 +364,7 @@ fn handle(thing: Thing, world: &Arc<World>) -> Option<Thing> {
         Thing::Guard(kept) => keep(kept, world, Thing::Guard),
         Thing::Reader(kept) => keep(kept, world, Thing::Reader),
         Thing::Writer(kept) => keep_writer(kept, world),
-        Thing::Permit(kept) => keep(kept, world, Thing::Permit),
+        Thing::Permit(kept) => keep_permit(kept, world),
         Thing::All(one, keys) => all(one, keys, world),
         Thing::Lost(mut lost) => polled(&mut lost, world).is_none().then_some(Thing::Lost(lost)),
         Thing::Opening(mut opening) => match of(3) {

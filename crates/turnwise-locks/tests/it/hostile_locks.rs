@@ -174,7 +174,7 @@ fn what_is_polled_inside_the_own_turn_holds_nothing() {
     until(|| wakes.count() == 1);
     drop(waiting.wait().unwrap());
     let info = permits.info().unwrap();
-    assert_eq!((info.holders, info.waiting), (0, 0));
+    assert_eq!((info.available, info.waiting), (info.permits, 0));
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod promises;
 mod question_mark;
 mod rw;
 mod semaphore;
+mod semaphores;
 mod slots;
 mod slots_async;
 mod ticks;

@@ -129,9 +129,9 @@ fn what_was_lent_gets_a_lease() {
     assert!(poll(&mut lost, Waker::noop()).is_some());
     assert!(old.is_lost() && !other.is_lost() && new.fence() > other.fence());
     assert!(old.renew(SECOND).is_err() && old.release().is_err());
-    assert_eq!((available(&permits), permits.info().unwrap().holders), (0, 2));
+    assert_eq!(available(&permits), 0);
     assert!(new.release().is_ok() && other.release().is_ok());
-    assert_eq!((available(&permits), permits.info().unwrap().holders), (2, 0));
+    assert_eq!(available(&permits), 2);
     assert!(timers.is_empty());
 }
 
@@ -139,18 +139,18 @@ fn what_was_lent_gets_a_lease() {
 fn several_that_are_lent_are_one_hold() {
     let (clock, timers, permits) = by_hand(5);
     let (two, three) = (permits.try_acquire(2).unwrap(), permits.try_acquire(3).unwrap());
-    assert_eq!((available(&permits), permits.info().unwrap().holders), (0, 2));
+    assert_eq!(available(&permits), 0);
     let waiting = permits.acquire_within(4, Limits::NONE);
     drop(three);
     assert!(!waiting.is_ready());
-    assert_eq!((available(&permits), permits.info().unwrap().holders), (3, 1));
+    assert_eq!(available(&permits), 3);
     two.renew(SECOND).unwrap();
-    assert_eq!((available(&permits), permits.info().unwrap().holders), (3, 1));
+    assert_eq!(available(&permits), 3);
     clock.advance(SECOND);
     timers.run_due();
     assert!(two.is_lost() && waiting.wait().is_ok());
     drop(two);
-    assert_eq!((available(&permits), permits.info().unwrap().holders), (5, 0));
+    assert_eq!(available(&permits), 5);
     assert_eq!(permits.try_acquire(6).unwrap_err(), LockError::TooMany { permits: 5 });
     drop(permits.try_acquire(5).unwrap());
 }
@@ -161,22 +161,22 @@ fn what_is_known_counts_all_kinds() {
     let permits = Semaphore::new(4);
     let known = || {
         let info = permits.info().unwrap();
-        (info.permits, info.available, info.holders, info.waiting)
+        (info.permits, info.available, info.waiting)
     };
     let lent = permits.try_acquire(1).unwrap();
-    assert_eq!(known(), (4, 3, 1, 0));
+    assert_eq!(known(), (4, 3, 0));
     let two = permits.try_acquire(2).unwrap();
-    assert_eq!(known(), (4, 1, 2, 0));
+    assert_eq!(known(), (4, 1, 0));
     let all = permits.acquire_within(4, Limits::NONE);
     let asked = permits.acquire();
-    assert_eq!(known(), (4, 1, 2, 2));
+    assert_eq!(known(), (4, 1, 2));
     drop(lent);
-    assert_eq!(known(), (4, 2, 1, 2));
+    assert_eq!(known(), (4, 2, 2));
     drop(all);
     assert!(asked.is_ready());
-    assert_eq!(known(), (4, 1, 2, 0));
+    assert_eq!(known(), (4, 1, 0));
     drop((two, asked));
-    assert_eq!(known(), (4, 4, 0, 0));
+    assert_eq!(known(), (4, 4, 0));
 }
 
 #[test]
@@ -199,7 +199,8 @@ fn permits_come_and_go() {
     drop(one);
     assert!(five.wait().is_ok());
     permits.reduce(u64::MAX);
-    assert_eq!(permits.try_acquire(1).unwrap_err(), LockError::TooMany { permits: 0 });
+    assert_eq!(permits.try_acquire(1).unwrap_err(), LockError::Busy);
+    assert_eq!(permits.try_acquire(2).unwrap_err(), LockError::TooMany { permits: 0 });
     permits.add(u64::MAX);
     permits.add(1);
     assert_eq!(permits.try_acquire(u64::MAX).map(drop), Ok(()));
@@ -208,7 +209,9 @@ fn permits_come_and_go() {
 #[test]
 fn of_nothing_there_is_nothing() {
     let permits = Semaphore::new(0);
-    assert_eq!(permits.acquire().wait().unwrap_err(), LockError::TooMany { permits: 0 });
+    let two = permits.acquire_within(2, Limits::NONE);
+    assert_eq!(two.wait().unwrap_err(), LockError::TooMany { permits: 0 });
+    assert_eq!(permits.try_acquire(1).unwrap_err(), LockError::Busy);
     assert_eq!(permits.try_acquire(0).unwrap_err(), LockError::NoPermits);
     assert_eq!(permits.drain().unwrap_err(), LockError::Busy);
     permits.add(1);
@@ -314,4 +317,113 @@ fn a_thousand_waiters_use_no_processor() {
         drop(held);
         waiters.into_iter().for_each(|waiter| waiter.join().unwrap().unwrap());
     });
+}
+
+/// Parts of a hold are holds of their own, whether the machine knows of it or not.
+#[test]
+fn permits_are_divided_and_put_together() {
+    let lease = Limits::NONE.lease(Duration::from_secs(60));
+    for limits in [Limits::NONE, lease] {
+        let permits = Semaphore::new(4);
+        let mut four = permits.acquire_within(4, limits).wait().unwrap();
+        assert!(four.split(0).is_none() && four.split(4).is_none() && four.split(5).is_none());
+        let mut two = four.split(2).unwrap();
+        assert!(two.fence() > four.fence());
+        assert_eq!(two.remaining().is_some(), limits != Limits::NONE);
+        let one = two.split(1).unwrap();
+        assert_eq!((four.permits(), two.permits(), one.permits()), (2, 1, 1));
+        assert_eq!((permits.available(), available(&permits)), (0, 0));
+        drop(one);
+        assert_eq!(available(&permits), 1);
+        two.merge(four).unwrap();
+        assert_eq!((two.permits(), available(&permits)), (3, 1));
+        drop(two);
+        assert_eq!((permits.available(), available(&permits)), (4, 4));
+    }
+}
+
+/// Of two kinds of holds one can take the other in.
+#[test]
+fn permits_with_and_without_a_lease_are_put_together() {
+    let lease = Limits::NONE.lease(Duration::from_secs(60));
+    for first in [Limits::NONE, lease] {
+        for second in [Limits::NONE, lease] {
+            let permits = Semaphore::new(3);
+            let mut held = permits.acquire_within(2, first).wait().unwrap();
+            held.merge(permits.acquire_within(1, second).wait().unwrap()).unwrap();
+            assert_eq!((held.permits(), available(&permits)), (3, 0));
+            assert_eq!(held.remaining().is_some(), first != Limits::NONE);
+            held.release().unwrap();
+            assert_eq!(available(&permits), 3);
+        }
+    }
+}
+
+/// What was lost is neither divided nor put together, and takes nothing along.
+#[test]
+fn lost_permits_are_not_divided() {
+    let clock = VirtualClock::new();
+    let permits = Semaphore::builder(4).clock(clock.clone()).build();
+    let lease = Limits::NONE.lease(Duration::from_secs(1));
+    let mut lost = permits.acquire_within(2, lease).wait().unwrap();
+    let mut kept = permits.try_acquire(2).unwrap();
+    let mut part = lost.split(1).unwrap();
+    clock.advance(Duration::from_secs(1));
+    assert!(part.is_lost() && part.split(1).is_none());
+    assert!(lost.split(1).is_none());
+    let lost = kept.merge(lost).unwrap_err();
+    assert!(part.merge(kept.split(1).unwrap()).is_err());
+    assert_eq!(kept.permits(), 1);
+    lost.forget();
+    part.forget();
+    assert_eq!((permits.info().unwrap().permits, available(&permits)), (4, 3));
+    drop(kept);
+    assert_eq!(available(&permits), 4);
+}
+
+/// Forgotten permits are gone, and with them what only they could have met.
+#[test]
+fn forgotten_permits_are_gone() {
+    let lease = Limits::NONE.lease(Duration::from_secs(60));
+    for limits in [Limits::NONE, lease] {
+        let permits = Semaphore::new(3);
+        let two = permits.acquire_within(2, limits).wait().unwrap();
+        let all = permits.acquire_within(3, Limits::NONE);
+        let one = permits.acquire();
+        two.forget();
+        assert_eq!(all.wait().unwrap_err(), LockError::TooMany { permits: 1 });
+        drop(one.wait().unwrap());
+        assert_eq!((permits.info().unwrap().permits, available(&permits)), (1, 1));
+    }
+}
+
+/// A semaphore without permits is a signal.
+#[test]
+fn a_permit_that_is_added_lets_one_in() {
+    let signal = Semaphore::new(0);
+    let (one, two) = (signal.acquire(), signal.acquire());
+    signal.add(1);
+    let held = one.wait().unwrap();
+    assert!(!two.is_ready());
+    held.forget();
+    assert!(!two.is_ready());
+    signal.add(1);
+    two.wait().unwrap().forget();
+    assert_eq!((signal.available(), signal.info().unwrap().permits), (0, 0));
+}
+
+/// More permits than the word of those that come without a turn can count.
+#[test]
+fn many_permits_come_and_go() {
+    const MANY: u64 = 100_000;
+    let permits = Semaphore::new(MANY);
+    assert_eq!((permits.available(), available(&permits)), (MANY, MANY));
+    let held: Vec<_> = (0..MANY).map(|_| permits.try_acquire(1).unwrap()).collect();
+    assert!(held.is_sorted_by_key(|held| held.fence()));
+    assert_eq!(permits.try_acquire(1).unwrap_err(), LockError::Busy);
+    let next = permits.acquire();
+    drop(held);
+    drop(next.wait().unwrap());
+    assert_eq!((permits.available(), available(&permits)), (MANY, MANY));
+    assert_eq!(permits.try_acquire(MANY).unwrap().permits(), MANY);
 }

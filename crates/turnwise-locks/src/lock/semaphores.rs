@@ -1,0 +1,207 @@
+//! Permits by key.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::Hash;
+use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::Duration;
+
+use turnwise::Clock;
+use turnwise::time::Timers;
+
+use super::acquire::Acquire;
+use super::error::LockError;
+use super::guard::guard;
+use super::keys::{Keys, LockInfo, Timing};
+use crate::limits::Limits;
+
+guard! {
+    /// Permits of a key that are held: [`Semaphores::acquire`]. Dropping it gives them back to the
+    /// next request.
+    KeyPermit<K>, K
+}
+
+/// Fair semaphores by key, each with the same number of permits: a bulkhead for each tenant.
+///
+/// A key is there while a permit of it is held or waited for; an idle one costs nothing. Requests of
+/// one key are let in in the order of the calls. Clones are the same semaphores.
+///
+/// # Examples
+/// ```
+/// use turnwise_locks::{LockError, Semaphores};
+///
+/// let calls = Semaphores::new(2); // of each tenant
+/// let (one, two) = (calls.acquire("ada").wait()?, calls.acquire("ada").wait()?);
+/// assert_eq!(calls.try_acquire("ada", 1).unwrap_err(), LockError::Busy);
+/// let other = calls.try_acquire("grace", 1)?;
+/// drop(one);
+/// let three = calls.try_acquire("ada", 1)?;
+/// drop((two, three, other));
+/// assert!(calls.is_empty());
+/// # Ok::<(), LockError>(())
+/// ```
+pub struct Semaphores<K: Send + Sync + 'static> {
+    keys: Keys<K>,
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static> Semaphores<K> {
+    /// Semaphores with this many permits each. With none, every request is refused with
+    /// [`LockError::TooMany`].
+    pub fn new(permits: u64) -> Self {
+        Self::builder(permits).build()
+    }
+
+    /// Semaphores with a clock, or timers, of their own.
+    pub fn builder(permits: u64) -> SemaphoresBuilder<K> {
+        SemaphoresBuilder { permits, timing: Timing::default(), keys: PhantomData }
+    }
+
+    /// Asks for one permit of a key, without a limit. Lock-free but for the short lock of a shard of
+    /// the registry; the [`Acquire`] waits.
+    pub fn acquire(&self, key: K) -> Acquire<K, KeyPermit<K>> {
+        self.acquire_within(key, 1, Limits::NONE)
+    }
+
+    /// Asks for permits of a key, with [limits](crate::Locks::lock_within). More than a key has are
+    /// refused at once with [`LockError::TooMany`].
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_locks::{Limits, LockError, Semaphores};
+    ///
+    /// let calls = Semaphores::new(2);
+    /// let limits = Limits::wait(Duration::from_secs(1)).lease(Duration::from_secs(60));
+    /// let both = calls.acquire_within("ada", 2, limits).wait()?;
+    /// let refused = calls.acquire_within("ada", 3, limits).wait();
+    /// assert_eq!(refused.unwrap_err(), LockError::TooMany { permits: 2 });
+    /// # Ok::<(), LockError>(())
+    /// ```
+    pub fn acquire_within(
+        &self,
+        key: K,
+        permits: u64,
+        limits: impl Into<Limits>,
+    ) -> Acquire<K, KeyPermit<K>> {
+        let most = self.keys.capacity();
+        if permits > most {
+            return Acquire::refused(LockError::TooMany { permits: most });
+        }
+        if permits == 0 {
+            return Acquire::refused(LockError::NoPermits);
+        }
+        self.keys.acquire(key, None, permits, limits.into())
+    }
+
+    /// Permits of a key, if they are there now and no request waits.
+    ///
+    /// # Errors
+    /// [`LockError::Busy`], [`LockError::TooMany`], [`LockError::NoPermits`], [`LockError::Closed`].
+    pub fn try_acquire(&self, key: K, permits: u64) -> Result<KeyPermit<K>, LockError> {
+        self.acquire_within(key, permits, Duration::ZERO).wait()
+    }
+
+    /// True if a permit of a key is held, or waited for. Stale on return. Takes the short lock of a
+    /// shard; waits for no turn.
+    pub fn is_used<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.keys.is_used(key)
+    }
+
+    /// A look at a key; `None` if it is not used. Stale on return. May block, as long as a
+    /// turn of the key lasts.
+    ///
+    /// # Errors
+    /// Nothing is known: as [`Locks::force_release`](crate::Locks::force_release).
+    pub fn info<Q>(&self, key: &Q) -> Result<Option<LockInfo>, LockError>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.keys.info(key)
+    }
+
+    /// Takes the permits of a key away from all who hold some: those that wait are let in, the
+    /// holders learn of it. False: none was held. May block, as long as a turn of the key lasts.
+    ///
+    /// # Errors
+    /// Nothing was taken away: as [`Locks::force_release`](crate::Locks::force_release).
+    pub fn force_release<Q>(&self, key: &Q) -> Result<bool, LockError>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.keys.force(key)
+    }
+
+    /// Takes no more requests: they fail with [`LockError::Closed`], and so do those that wait.
+    /// Holders go on holding.
+    pub fn close(&self) {
+        self.keys.close();
+    }
+}
+
+impl<K: Send + Sync + 'static> Semaphores<K> {
+    /// How many keys are used. Stale on return.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// True if no key is used. Stale on return.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<K: Send + Sync + 'static> Clone for Semaphores<K> {
+    fn clone(&self) -> Self {
+        Semaphores { keys: self.keys.clone() }
+    }
+}
+
+// No panic leaves a semaphore half changed.
+impl<K: Send + Sync + 'static> UnwindSafe for Semaphores<K> {}
+impl<K: Send + Sync + 'static> RefUnwindSafe for Semaphores<K> {}
+
+impl<K: Send + Sync + 'static> fmt::Debug for Semaphores<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Semaphores").finish_non_exhaustive()
+    }
+}
+
+/// Describes semaphores before they are made: see [`Semaphores::builder`].
+#[must_use = "nothing is made before `build`"]
+pub struct SemaphoresBuilder<K> {
+    permits: u64,
+    timing: Timing,
+    keys: PhantomData<fn(K)>,
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static> SemaphoresBuilder<K> {
+    /// As [`LocksBuilder::timers`](crate::LocksBuilder::timers).
+    pub fn timers(mut self, timers: Timers) -> Self {
+        self.timing.timers = Some(timers);
+        self
+    }
+
+    /// As [`LocksBuilder::clock`](crate::LocksBuilder::clock).
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.timing.clock(clock);
+        self
+    }
+
+    /// Makes the semaphores.
+    pub fn build(self) -> Semaphores<K> {
+        Semaphores { keys: Keys::new(self.permits, self.timing) }
+    }
+}
+
+impl<K> fmt::Debug for SemaphoresBuilder<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SemaphoresBuilder").field("permits", &self.permits).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,103 @@
+//! Permits by key.
+
+use std::time::Duration;
+
+use turnwise::VirtualClock;
+use turnwise_locks::{Limits, LockError, Semaphores};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn each_key_has_its_own() {
+    let permits = Semaphores::<String>::new(2);
+    let both = permits.try_acquire("a".into(), 2).unwrap();
+    assert_eq!(permits.try_acquire("a".into(), 1).unwrap_err(), LockError::Busy);
+    let other = permits.try_acquire("b".into(), 1).unwrap();
+    let beside = permits.acquire("b".into()).wait().unwrap();
+    assert!(beside.fence() > other.fence());
+    assert_eq!(permits.len(), 2);
+    let info = permits.info("b").unwrap().unwrap();
+    assert_eq!((info.holders, info.waiting), (2, 0));
+    drop((both, other));
+    assert!(!permits.is_used("a") && permits.is_used("b"));
+    drop(beside);
+    assert!(permits.is_empty() && permits.info("b").unwrap().is_none());
+}
+
+#[test]
+fn requests_come_in_in_their_order() {
+    let permits = Semaphores::new(3);
+    let two = permits.try_acquire(7, 2).unwrap();
+    let three = permits.acquire_within(7, 3, Limits::NONE);
+    let one = permits.acquire(7);
+    // It fits, and the request for three was before.
+    assert!(!one.is_ready());
+    assert_eq!(permits.try_acquire(7, 1).unwrap_err(), LockError::Busy);
+    drop(two);
+    let three = three.wait().unwrap();
+    assert!(!one.is_ready());
+    three.release().unwrap();
+    drop(one.wait().unwrap());
+    assert!(permits.is_empty());
+}
+
+#[test]
+fn wrong_numbers_are_refused() {
+    let permits = Semaphores::new(2);
+    assert_eq!(permits.try_acquire(1, 0).unwrap_err(), LockError::NoPermits);
+    assert_eq!(permits.try_acquire(1, 3).unwrap_err(), LockError::TooMany { permits: 2 });
+    let zero = Limits::NONE.lease(Duration::ZERO);
+    assert_eq!(permits.acquire_within(1, 1, zero).wait().unwrap_err(), LockError::LeaseZero);
+    let none = Semaphores::new(0);
+    assert_eq!(none.acquire(1).wait().unwrap_err(), LockError::TooMany { permits: 0 });
+    assert!(permits.is_empty() && none.is_empty());
+}
+
+#[test]
+fn leases_end_and_holders_are_forced_away() {
+    let clock = VirtualClock::new();
+    let permits = Semaphores::builder(2).clock(clock.clone()).build();
+    let lease = Limits::NONE.lease(SECOND);
+    let hung = permits.acquire_within("a", 1, lease).wait().unwrap();
+    let other = permits.try_acquire("a", 1).unwrap();
+    let next = permits.acquire("a");
+    clock.advance(SECOND);
+    let next = next.wait().unwrap();
+    assert!(hung.is_lost() && !other.is_lost());
+    assert_eq!(permits.force_release(&"a"), Ok(true));
+    assert!(other.is_lost() && next.is_lost());
+    drop(permits.try_acquire("a", 2).unwrap());
+    drop((hung, other, next));
+    assert!(permits.is_empty());
+}
+
+#[test]
+fn after_the_close_no_request_is_taken() {
+    let permits = Semaphores::new(1);
+    let held = permits.try_acquire("a", 1).unwrap();
+    let waits = permits.acquire("a");
+    permits.close();
+    assert_eq!(waits.wait().unwrap_err(), LockError::Closed);
+    assert_eq!(permits.try_acquire("b", 1).unwrap_err(), LockError::Closed);
+    assert!(!held.is_lost());
+    held.release().unwrap();
+}
+
+#[tokio::test]
+async fn permits_of_a_key_are_awaited() {
+    let permits = Semaphores::new(2);
+    let tasks: Vec<_> = (0..64)
+        .map(|task| {
+            let permits = permits.clone();
+            tokio::spawn(async move {
+                let permit = permits.acquire(task % 3).await.unwrap();
+                tokio::task::yield_now().await;
+                permit.release().unwrap();
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert!(permits.is_empty());
+}
