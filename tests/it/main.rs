@@ -28,6 +28,7 @@ mod close;
 mod deadlock;
 mod drain_queue;
 mod ends;
+mod ends_that_wait;
 mod error_paths;
 mod errors;
 mod executor_gone;
