@@ -93,9 +93,10 @@ impl ThreadPool {
     /// From now on, drains from outside are dropped, which stops their actors with
     /// [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone). What is queued is run, and
     /// everything that it hands on to this pool; then the threads end. When the time is over, what
-    /// is left is dropped: its actors stop, and every caller that waits for them is answered. A
-    /// drain that is running then ends in its own time, and is not waited for. Turns that are still
-    /// suspended when the threads end are cut ([`Shutdown::Cut`]): nothing could go on with them.
+    /// is left is dropped: its actors stop, and every caller that waits for them is answered, as by
+    /// [`shutdown_now`](Self::shutdown_now). A drain that is running then ends in its own time, and is
+    /// not waited for. Turns that are still suspended when the threads end are cut
+    /// ([`Shutdown::Cut`]): nothing could go on with them.
     ///
     /// # Examples
     /// ```
@@ -133,7 +134,8 @@ impl ThreadPool {
     /// [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone), and every caller that waits for
     /// them is answered before this returns; inside a turn, after that turn. Turns that are running
     /// end in their own time. Does not wait for them. The actors end one after the other on this
-    /// thread, so an end hook must not wait for another actor of the pool.
+    /// thread. An end hook that waits for an actor, or awaits what this crate gives, hands the others
+    /// over: they end in the fallback then, perhaps after this has returned.
     ///
     /// # Examples
     /// ```
