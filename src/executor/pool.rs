@@ -127,7 +127,8 @@ impl ThreadPool {
             Limit::Within(limit) => Instant::now().checked_add(limit),
         };
         let ended = relieve_anyway(|| pool.wait_all_gone(deadline));
-        if ended && !pool.has_cut() { Shutdown::Complete } else { cut_off(&pool) }
+        let (dropped, _) = pool.dropped_and_left();
+        if ended && !pool.has_cut() && dropped == 0 { Shutdown::Complete } else { cut_off(&pool) }
     }
 
     /// Ends the pool without running what is queued: its actors stop with
@@ -176,9 +177,9 @@ impl Drop for ThreadPool {
 pub enum Shutdown {
     /// Everything was run, and the threads have ended.
     Complete,
-    /// The time was over, or turns were suspended. What was left was dropped, if there was
-    /// something: its actors have stopped, and the callers that waited for them were answered. Or
-    /// threads had not ended yet.
+    /// The time was over, or turns were suspended, or a drain came from outside after the call. What
+    /// was left was dropped, if there was something: its actors have stopped, and the callers that
+    /// waited for them were answered. Or threads had not ended yet.
     Cut {
         /// Drains that were dropped un-run until now, one per actor.
         dropped: usize,
