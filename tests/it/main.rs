@@ -36,6 +36,7 @@ mod executors;
 mod fairness;
 mod flood;
 mod full_mailbox;
+mod given_up;
 mod goes_on;
 mod guarantees;
 mod handles;
