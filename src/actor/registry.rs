@@ -82,16 +82,20 @@ impl dyn Member {
         take_on_if_pending(local, self.cell());
     }
 
-    /// Stops it. [`give_back`](Self::give_back) is to follow.
+    /// Stops it. [`cut`](Self::cut) and [`give_back`](Self::give_back) are to follow.
     pub(super) fn stop(&self) {
         self.cell().header().raise_stop();
         self.close();
     }
 
+    /// Cuts its turn, if that is suspended. Inside work of the crate's own: it ends elsewhere.
+    pub(super) fn cut(&self, local: &Local) {
+        cut_stopped(local, self.cell(), false);
+    }
+
     /// Has what waits in it given back, if it was stopped and is not being run: in this call, if
     /// `here` and it has no executor.
     pub(super) fn give_back(&self, local: &Local, here: bool) {
-        cut_stopped(local, self.cell(), here);
         if here && !self.has_executor() {
             give_back_here(local, self.cell());
         } else {

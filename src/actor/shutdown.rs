@@ -121,8 +121,10 @@ pub(super) fn stop_all(shared: &Shared) {
     with_local(|local| {
         let here = !local.in_turn();
         local.work(|| {
-            // All before the first end: a hook may wait for what another one waits for.
+            // All before the first end: a hook may wait for what another one waits for, or for
+            // one whose turn is suspended.
             members.iter().for_each(|member| member.stop());
+            members.iter().for_each(|member| member.cut(local));
             members.iter().for_each(|member| member.give_back(local, here));
         });
         settle(local);
@@ -291,6 +293,12 @@ impl Course {
                 if let Some(member) = self.shared.member(*number) {
                     self.stopped.insert(*number);
                     member.stop();
+                }
+            }
+            // All before the first end, which may wait for one whose turn is suspended.
+            for number in &left {
+                if let Some(member) = self.shared.member(*number) {
+                    member.cut(local);
                 }
             }
             for number in left {

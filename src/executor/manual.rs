@@ -13,6 +13,7 @@ use crate::panic;
 use crate::sync::{Condvar, Instant, Mutex};
 use crate::time::Limit;
 use crate::turn::blocking::relieve_anyway;
+use crate::turn::deferred::drop_drains;
 
 /// A queue of drains: senders leave their messages, and the program runs them, on a thread and at a
 /// time of its choice.
@@ -31,7 +32,8 @@ use crate::turn::blocking::relieve_anyway;
 ///
 /// One lock, held for a few instructions. Dropping the queue drops what is left in it: its actors
 /// stop with [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone). They end one after the
-/// other on that thread, so an end hook must not wait for another actor of the queue.
+/// other on that thread. An end hook that waits for an actor, or awaits what this crate gives, hands
+/// the others over: they end in the fallback then.
 ///
 /// # Examples
 /// ```
@@ -294,9 +296,15 @@ impl DrainQueue {
     /// to do by then stops. Actors whose turns are suspended stop in this call, or
     /// after the turn that it is called in.
     pub fn close(&self) {
+        drop_drains(self.end());
+    }
+
+    /// Closes it. What it keeps of actors whose turns are suspended is for the caller to drop: not
+    /// under the lock, for that runs user code.
+    fn end(&self) -> impl Iterator<Item = Drain> + use<> {
         self.shared.state.lock().closed = true;
         self.shared.bell.notify_all();
-        self.shared.enrolled.end().for_each(|drain| panic::ignore(|| drop(drain)));
+        self.shared.enrolled.end()
     }
 }
 
@@ -314,10 +322,9 @@ impl RefUnwindSafe for QueueHandle {}
 
 impl Drop for DrainQueue {
     fn drop(&mut self) {
-        self.close();
-        // Not under the lock: dropping a drain runs user code, which may send.
+        let suspended = self.end();
         let left = std::mem::take(&mut self.shared.state.lock().drains);
-        left.into_iter().for_each(|drain| panic::ignore(|| drop(drain)));
+        drop_drains(suspended.chain(left));
     }
 }
 

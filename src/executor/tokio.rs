@@ -10,9 +10,9 @@ use ::tokio::task::AbortHandle;
 
 use crate::cell::executor::{Drain, Executor};
 use crate::enrolled::Enrolled;
-use crate::panic;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Release};
+use crate::turn::deferred::drop_drains;
 
 /// An [`Executor`] that runs each drain as a task of a tokio runtime. With the feature `tokio`.
 ///
@@ -117,7 +117,7 @@ impl Drop for Gone {
         // Ordering: Release, with the Acquire of `is_gone`: what the shutdown did before is seen
         // with it.
         self.0.gone.store(1, Release);
-        self.0.enrolled.end().for_each(|drain| panic::ignore(|| drop(drain)));
+        drop_drains(self.0.enrolled.end());
     }
 }
 

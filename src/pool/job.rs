@@ -20,6 +20,10 @@ pub(crate) trait Job: Sized + Send + 'static {
     /// True if it was [enrolled](super::Pool::enrolled), and has not been run to its end.
     fn is_suspended(&self) -> bool;
 
+    /// Drops jobs un-run. What the drop of one leaves to be done comes after all of them, so it may
+    /// wait for another.
+    fn drop_all(jobs: impl Iterator<Item = Self>);
+
     /// Runs jobs one after the other: `first`, and for as long as there are, what `next` has.
     fn run_all(first: Self, next: impl FnMut() -> Option<Self>);
 }

@@ -187,6 +187,10 @@ pub(super) mod tests {
             false
         }
 
+        fn drop_all(jobs: impl Iterator<Item = Self>) {
+            jobs.for_each(drop);
+        }
+
         fn run_all(first: Self, mut next: impl FnMut() -> Option<Self>) {
             drop(first);
             while next().is_some() {}

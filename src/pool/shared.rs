@@ -89,9 +89,12 @@ impl<J: Job> Shared<J> {
 
     /// The pool has ended: drops what is queued.
     pub(super) fn sweep(&self) {
-        while let Some(job) = self.queues.take_any() {
-            self.drop_unrun(job);
-        }
+        J::drop_all(self.left());
+    }
+
+    /// Takes out what is queued.
+    fn left(&self) -> impl Iterator<Item = J> {
+        std::iter::from_fn(|| self.queues.take_any()).inspect(|_| self.threads.count_dropped())
     }
 
     /// The pool has ended: lets all threads go that wait, and drops what is queued, or suspended.
@@ -101,13 +104,12 @@ impl<J: Job> Shared<J> {
         self.idle.end();
         self.threads.dismiss();
         self.alarm.end();
-        self.sweep();
-        for job in enrolled {
+        let suspended = enrolled.inspect(|job| {
             if job.is_suspended() {
                 self.threads.count_cut();
             }
-            panic::ignore(|| drop(job));
-        }
+        });
+        J::drop_all(self.left().chain(suspended));
     }
 }
 

@@ -33,7 +33,8 @@ use crate::wait_list::Waiter;
 
 /// One that waits for room, whose message lies in the queue.
 pub(crate) struct Waits<S: 'static, E: Envelope + 'static> {
-    handle: Strong<S>,
+    /// Until the drop.
+    handle: Option<Strong<S>>,
     asker: Asker<Answer, ()>,
     number: u64,
     of: PhantomData<fn(E) -> E>,
@@ -257,7 +258,8 @@ impl<S: 'static> Strong<S> {
         let waiter = Queued::new(Unpushed::new(message), sender);
         let (waiter, is_closed) = match self.room().acquire(waiter) {
             Acquired::Waits(number) => {
-                return Err(Waits { handle: self.clone(), asker, number, of: PhantomData });
+                let handle = Some(self.clone());
+                return Err(Waits { handle, asker, number, of: PhantomData });
             }
             Acquired::Permit(waiter) => (waiter, false),
             Acquired::Closed(waiter) => (waiter, true),
@@ -281,7 +283,7 @@ impl<S: 'static> Strong<S> {
 
 impl<S: 'static, E: Envelope + 'static> Waits<S, E> {
     pub(crate) fn handle(&self) -> &Strong<S> {
-        &self.handle
+        self.handle.as_ref().expect("it is taken out by the drop")
     }
 
     fn answer(&mut self) -> Option<Sent<E>> {
@@ -292,7 +294,7 @@ impl<S: 'static, E: Envelope + 'static> Waits<S, E> {
 
     /// Takes the message out of the queue, if it is still there.
     fn take_out(&mut self) -> Option<E> {
-        let waiter = self.handle.room().give_up(self.number)?;
+        let waiter = self.handle().room().give_up(self.number)?;
         Some(waiter.into_message().into_message::<E>())
     }
 
@@ -307,7 +309,10 @@ impl<S: 'static, E: Envelope + 'static> Waits<S, E> {
                 return answer;
             }
             if self.asker.watch(Waiter::Thread(thread::current())) {
-                thread::park();
+                // The drop of the waker before may have used a wake-up up.
+                while !self.asker.is_done() {
+                    thread::park();
+                }
             }
         }
     }
@@ -327,7 +332,7 @@ impl<S: 'static, E: Envelope + 'static> Waits<S, E> {
             return None;
         }
         // A thread that waits runs what is pending, if the actor allows that.
-        let cell = self.handle.to_ref();
+        let cell = self.handle().to_ref();
         if let Some(cycle) = cell.own_circle() {
             return Some(Reason::Deadlock(cycle));
         }
@@ -345,7 +350,7 @@ impl<S: 'static, E: Envelope + 'static> Waits<S, E> {
         if let Some(answer) = self.answer() {
             return Poll::Ready(answer);
         }
-        if let Some(cycle) = circle_of_task(cx.waker(), self.handle.addr()) {
+        if let Some(cycle) = circle_of_task(cx.waker(), self.handle().addr()) {
             return Poll::Ready(self.give_up(Reason::Deadlock(cycle)));
         }
         // User code first: if it panics, the waiter is as it was.
@@ -361,6 +366,7 @@ impl<S: 'static, E: Envelope + 'static> Waits<S, E> {
 impl<S: 'static, E: Envelope + 'static> Drop for Waits<S, E> {
     fn drop(&mut self) {
         // One that was accepted or refused meanwhile needs nothing more.
-        drop(self.take_out());
+        let message = self.take_out();
+        drop(panic::owning(self.handle.take(), |_| drop(message)));
     }
 }

@@ -16,6 +16,7 @@ use crate::cell::owner::{Owed, Owner};
 use crate::cell::refs::{Queued, Ref};
 use crate::error::StopCause;
 use crate::mailbox::chunk::Row;
+use crate::panic;
 use crate::thread::context::{Leaves, Local, with_local};
 use crate::thread::list::{defer, hand_off};
 use crate::thread::schedule::{enter, hand_over, schedule, schedule_elsewhere};
@@ -118,6 +119,15 @@ impl Drop for Drain {
             dropped_unrun(self);
         }
     }
+}
+
+/// Drops the drains of an executor that has ended. All of their actors stop before the first one
+/// ends here, for a hook may wait for another actor. This thread hands the others over if it blocks.
+pub(crate) fn drop_drains(drains: impl Iterator<Item = Drain>) {
+    with_local(|local| {
+        local.work(|| drains.for_each(|drain| panic::ignore(|| drop(drain))));
+        settle(local);
+    });
 }
 
 #[cold]

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use super::deferred::run_drains;
+use super::deferred::{drop_drains, run_drains};
 use crate::cell::executor::Drain;
 use crate::pool::Job;
 
@@ -26,6 +26,10 @@ impl Job for Drain {
 
     fn is_suspended(&self) -> bool {
         Drain::is_suspended(self)
+    }
+
+    fn drop_all(jobs: impl Iterator<Item = Self>) {
+        drop_drains(jobs);
     }
 
     /// On a thread that is inside no turn.

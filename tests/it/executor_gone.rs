@@ -417,6 +417,32 @@ fn a_turn_that_a_closing_pool_goes_on_with() {
     });
 }
 
+/// One that is woken from outside is cut, and the pool is not complete.
+#[test]
+fn a_turn_that_a_closing_pool_is_not_let_go_on_with() {
+    must_end(|| {
+        let pool = ThreadPool::builder().threads(1).build().unwrap();
+        let n = Actor::builder().executor(pool.handle()).spawn(Counter::default()).unwrap();
+        let other = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
+        let (open, gate) = mpsc::channel::<()>();
+        let (promise, kept) = promise();
+        let turn = n.run(async move |_| kept.await.unwrap());
+        let behind = n.call(|_| ());
+        other.send(move |_| gate.recv().unwrap()).unwrap();
+        // The turn is suspended when the other actor's has begun.
+        until(|| !other.is_idle() && format!("{n:?}").contains("a turn waits"));
+        let handle = pool.handle();
+        let thread = thread::spawn(move || pool.shutdown(Limit::Unlimited));
+        until(|| handle.is_closed());
+        promise.keep(7);
+        refused(behind.wait());
+        assert!(matches!(turn.wait(), Err(AskError::Aborted(_))));
+        open.send(()).unwrap();
+        let shutdown = thread.join().unwrap();
+        assert!(matches!(shutdown, Shutdown::Cut { dropped: 1, threads: 0 }), "{shutdown:?}");
+    });
+}
+
 #[test]
 fn a_turn_suspended_on_a_queue_that_is_closed() {
     must_end(|| {
