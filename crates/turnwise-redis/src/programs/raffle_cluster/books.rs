@@ -1,4 +1,4 @@
-//! The answers, and whether the rows agree with them.
+//! The answers, and the comparison of the rows with them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,22 +11,22 @@ use crate::common;
 use crate::entrant::Told;
 use crate::failure::Failure;
 
-/// What is known of an entrant.
+/// The state of an entrant.
 #[derive(Default)]
 pub(crate) struct Known {
     pub(crate) ready: bool,
     pub(crate) reserved: bool,
-    /// How many requests have their answers.
+    /// The number of its requests that have answers.
     pub(crate) answered: u64,
     pub(crate) done: bool,
     pub(crate) ended: bool,
     pub(crate) killed: bool,
 }
 
-/// All answers.
+/// The answers of a run.
 pub(crate) struct Books {
     pub(crate) entrants: Vec<Known>,
-    /// Who is in by its answer, and where.
+    /// Applicants that are admitted by their answers, and their places.
     places: BTreeMap<String, u64>,
     closed: u64,
     wrong: Vec<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Books {
     took: Duration,
 }
 
-/// What comes of it.
+/// The result of a run.
 pub(crate) struct Report {
     pub(crate) table: String,
     pub(crate) wrong: Vec<String>,
@@ -91,7 +91,7 @@ impl Books {
         }
     }
 
-    /// Compares all with the rows.
+    /// Compares the answers with the rows.
     pub(crate) fn close(
         mut self,
         options: &Options,
@@ -126,7 +126,7 @@ impl Books {
             wrong(seat, format!("place {place} of {applicant} is none, or taken"));
             match left.remove(applicant) {
                 Some(told) => wrong(told == *place, format!("{applicant} was told {told}")),
-                // It was killed before it heard of it, or before it could say so.
+                // It was killed before it got the answer, or before it could report it.
                 None => {
                     let number = applicant.split('.').next().and_then(|it| it.parse().ok());
                     let entrant = number.and_then(|it: usize| self.entrants.get(it));
@@ -163,7 +163,7 @@ fn unanswered(error: &dyn std::fmt::Display) -> Failure {
     Failure(common::UNAVAILABLE, error.to_string())
 }
 
-/// All rows, page by page.
+/// Returns all rows, page by page.
 fn rows(admission: &Admission) -> Result<Vec<Row>, Failure> {
     let mut all: Vec<Row> = Vec::new();
     loop {
