@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 pub type Ticket = u32;
 
 /// What [`Hall::refund`] panics with.
-pub const BUG: &str = "nobody has paid for this ticket";
+pub const BUG: &str = "this ticket was not paid for";
 
 /// Why there is no good answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
