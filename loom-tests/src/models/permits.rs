@@ -1,5 +1,5 @@
-//! L1 to L5 of permits that are lent from a tray: where those that take and put back meet those that
-//! wait, give up, change the size and close. The semaphore and its timers are those that ship.
+//! L1 to L5 of permits that are lent from the cache: where acquisitions and returns meet waits,
+//! withdrawals, changes of size and the close. The shipped semaphore and its timers.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -12,7 +12,7 @@ use super::clock::{LIMIT, Steps};
 use super::*;
 use crate::sync::reached;
 
-/// So many can be had at the end, one by one and together.
+/// Checks that this many can be acquired at the end, one by one and together.
 fn finish(permits: &Semaphore, many: u64) {
     let held: Vec<_> = (0..many).map(|_| permits.try_acquire(1).expect("it is free")).collect();
     assert_eq!(permits.try_acquire(1).unwrap_err(), LockError::Busy, "a permit too many");
@@ -23,14 +23,14 @@ fn finish(permits: &Semaphore, many: u64) {
     drop(permits.try_acquire(many).expect("they are all there"));
 }
 
-/// A fence of another thread, which is looked at after its end. The books of a model are std's.
+/// A fence of another thread, which is read after its end. The books of a model are std's.
 fn told() -> (Arc<AtomicU64>, Arc<AtomicU64>) {
     let fence = Arc::new(AtomicU64::new(0));
     (fence.clone(), fence)
 }
 
-/// L2: two take the one permit from the tray, one after the other; the second sees what the first has
-/// done, whether it found it there, or was let in.
+/// L2: two threads take the one permit from the cache, one after the other; the second sees the
+/// writes of the first, whether it found the permit there, or was granted it.
 pub(super) fn permits_taken_against_put_back() {
     let (permits, inside) = (Semaphore::new(1), Written::new());
     let (theirs, their_inside) = (permits.clone(), inside.clone());
@@ -51,7 +51,7 @@ pub(super) fn permits_taken_against_put_back() {
     finish(&permits, 1);
 }
 
-/// L3: a loan ends as somebody asks for what is not there; and the one before gives up.
+/// L3: a loan ends while a request comes for more than there is; and the one before gives up.
 pub(super) fn permits_loan_against_asked() {
     let (permits, inside) = (Semaphore::new(1), Written::new());
     let first = permits.try_acquire(1).expect("it is there");
@@ -71,8 +71,8 @@ pub(super) fn permits_loan_against_asked() {
     finish(&permits, 1);
 }
 
-/// L2: a request is behind the turn of somebody else, which makes room. Whoever comes after it does
-/// not get that.
+/// L2: a request is behind the turn of another thread, which makes room. A later request does not
+/// get that.
 pub(super) fn permits_asked_behind_a_turn() {
     let permits = Semaphore::new(1);
     let held = permits.try_acquire(1).expect("it is there");
@@ -87,7 +87,7 @@ pub(super) fn permits_asked_behind_a_turn() {
     finish(&permits, 2);
 }
 
-/// L2: a request that is on its way is dropped there. The others take from the tray as before.
+/// L2: a request that is on its way is dropped there. Others take from the cache as before.
 pub(super) fn permits_given_up_on_the_way() {
     let permits = Semaphore::new(1);
     let held = permits.try_acquire(1).expect("it is there");
@@ -99,7 +99,8 @@ pub(super) fn permits_given_up_on_the_way() {
     finish(&permits, 2);
 }
 
-/// L4: whoever finds nothing left comes after who took the last, and so does its fence.
+/// L4: a thread that finds nothing left comes after the one that took the last, and so does its
+/// fence.
 pub(super) fn permits_fences_of_loans() {
     let permits = Semaphore::new(2);
     let old = permits.try_acquire(1).expect("it is there");
@@ -120,13 +121,13 @@ pub(super) fn permits_fences_of_loans() {
     finish(&permits, 2);
 }
 
-/// L2: permits go as loans end. Those that are lent count.
+/// L2: permits are removed while loans end. Those that are lent count.
 pub(super) fn permits_reduced_against_a_loan() {
     let permits = Semaphore::new(2);
     let (one, two) = (permits.try_acquire(1), permits.try_acquire(1));
     let ends = spawn(move || drop(one.expect("it is there")));
     permits.reduce(1);
-    // One is held still.
+    // One is still held.
     assert_eq!(permits.try_acquire(1).unwrap_err(), LockError::Busy);
     ends.join();
     assert_eq!(permits.try_acquire(1).unwrap_err(), LockError::Busy);
@@ -134,7 +135,7 @@ pub(super) fn permits_reduced_against_a_loan() {
     finish(&permits, 1);
 }
 
-/// L5: what was lent gets a lease, which is over as it is given back: it is one of the two.
+/// L5: a loan gets a lease, which is over while it is returned: exactly one of the two ends it.
 pub(super) fn permits_lease_of_a_loan() {
     let clock = Arc::new(Steps::default());
     let timers = Timers::by_hand(clock.clone());
@@ -153,7 +154,7 @@ pub(super) fn permits_lease_of_a_loan() {
     finish(&permits, 1);
 }
 
-/// A semaphore is closed as a loan ends and another one begins: then nobody is let in any more.
+/// A semaphore is closed while a loan ends and another one begins: none is granted afterwards.
 pub(super) fn permits_closed_against_a_loan() {
     let permits = Semaphore::new(1);
     let held = permits.try_acquire(1).expect("it is there");
