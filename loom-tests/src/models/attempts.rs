@@ -148,7 +148,7 @@ pub(super) fn r7_attempt_against_a_stop() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| {
         let sent = shared.actor.send(|_| Planned::panic());
-        assert!(sent.is_ok(), "nobody else stops it");
+        assert!(sent.is_ok(), "no other thread stops it");
     });
     for _ in 0..2 {
         match shared.attempt() {

@@ -72,7 +72,7 @@ pub(super) fn r11_stops() {
     let batch: [Message; 2] =
         [Box::new(bomb(&shared, 0, 1, Planned::default())), Box::new(mail.message())];
     if shared.actor.send_many(batch).is_err() {
-        unreachable!("nobody else stops it");
+        unreachable!("no other thread stops it");
     }
     thread.join();
     assert!(matches!(shared.actor.stop_cause(), Some(StopCause::Panicked(_))));
