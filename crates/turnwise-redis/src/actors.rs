@@ -448,7 +448,7 @@ where
     /// let mails = remote.actors::<Mails>("mail").message::<Send>("send").drains(Drains::Never);
     /// let ada = mails.open()?.of("ada")?;
     /// ada.tell(Send).wait()?;
-    /// This host ends in five seconds, and asks another one to go on.
+    /// // This host ends in five seconds, and asks another one to go on.
     /// let invoke = |actor: String| async move { Err(format!("no other host for {actor}")) };
     /// let until = Until::within(Duration::from_secs(5))?.or_hand_to(invoke);
     /// assert_eq!(ada.drain(until).wait()??.handled, 1);

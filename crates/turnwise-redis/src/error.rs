@@ -141,15 +141,15 @@ impl fmt::Display for StoreError {
                 write!(f, "the store could not be reached for {since:.1?}: {why}")
             }
             StoreError::TimedOut { effect: Effect::None } => {
-                f.write_str("the store did not answer in time; nothing has happened")
+                f.write_str("the store did not answer in time; the step did not happen")
             }
             StoreError::TimedOut { effect: Effect::Unknown } => {
-                f.write_str("the store did not answer in time; whether it happened is unknown")
+                f.write_str("the store did not answer in time; the step may have happened")
             }
             StoreError::Refused { step, why, .. } => {
                 write!(f, "the store refused to {step}: {why}")
             }
-            StoreError::WrongStore { needs } => write!(f, "the store does not do: {needs}"),
+            StoreError::WrongStore { needs } => write!(f, "the store does not provide {needs}"),
             StoreError::Unsupported { what, instead } => {
                 write!(f, "{what} is not supported: {instead}")
             }
@@ -178,9 +178,9 @@ pub enum ConnectError {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ConnectError::Url(why) => write!(f, "the address is none: {why}"),
+            ConnectError::Url(why) => write!(f, "the address is invalid: {why}"),
             ConnectError::Tls(why) => write!(f, "certificates for TLS: {why}"),
-            ConnectError::Prefix(error) => write!(f, "the prefix: {error}"),
+            ConnectError::Prefix(error) => write!(f, "invalid prefix: {error}"),
             ConnectError::System(why) => write!(f, "the operating system refused: {why}"),
             ConnectError::Store(error) => error.fmt(f),
         }
@@ -232,12 +232,14 @@ pub enum LockError {
 impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LockError::TimedOut { waited } => write!(f, "the lock was not free in {waited:.1?}"),
+            LockError::TimedOut { waited } => {
+                write!(f, "the lock was not granted within {waited:.1?}")
+            }
             LockError::Busy => f.write_str("the lock is held, or waited for"),
             LockError::OtherPlaces { places } => {
-                write!(f, "other clients say that there are {places} places")
+                write!(f, "other clients use {places} places")
             }
-            LockError::LeaseTooShort => f.write_str("a lease needs ten milliseconds"),
+            LockError::LeaseTooShort => f.write_str("a lease must be at least ten milliseconds"),
             LockError::Name(error) => error.fmt(f),
             LockError::Store(error) => error.fmt(f),
             LockError::NoMajority(votes) => write!(f, "no majority: {votes}"),
@@ -321,7 +323,7 @@ pub struct Votes {
 impl fmt::Display for Votes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Votes { nodes, granted, held, away, silent, failed } = self;
-        write!(f, "{granted} of {nodes} nodes said yes")?;
+        write!(f, "{granted} of {nodes} nodes granted it")?;
         for (count, what) in [(held, "held"), (away, "away"), (silent, "silent")] {
             if *count > 0 {
                 write!(f, ", {count} {what}")?;

@@ -36,7 +36,7 @@ use crate::step::{
 };
 
 /// The error of a dead letter whose drainers have died.
-pub(crate) const DRAINER_GONE: &str = "its drainer was gone in the midst of it";
+pub(crate) const DRAINER_GONE: &str = "the drainer ended while the message ran";
 
 /// The mailboxes of a shard. Times are microseconds of the store's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -343,7 +343,7 @@ impl MajorityBuilder {
 /// Asks all nodes for a state, which changes nothing, and checks their answers.
 async fn meet(shared: Arc<Shared>) -> Result<(), MajorityError> {
     let first = &shared.nodes[0].client;
-    let key = first.key("client", "majority").expect("a name that can be one");
+    let key = first.key("client", "majority").expect("the name is valid");
     let until = after(shared.answer);
     let ask = Asking { shared: shared.clone(), key, under_way: shared.counts() };
     let votes = ask.all(&Step::Look, until);
@@ -503,7 +503,7 @@ pub struct MajorityGuard {
 
 impl MajorityGuard {
     fn held(&self) -> &Arc<Held> {
-        self.held.as_ref().expect("it is there until the guard is released")
+        self.held.as_ref().expect("a guard has its hold until it is released")
     }
 
     /// The lock's name.

@@ -27,9 +27,9 @@ pub enum NameError {
 impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NameError::Empty => f.write_str("a name needs a character"),
+            NameError::Empty => f.write_str("a name must not be empty"),
             NameError::TooLong { bytes } => {
-                write!(f, "the name has {bytes} bytes, and {LONGEST} are the most")
+                write!(f, "the name has {bytes} bytes; the limit is {LONGEST}")
             }
         }
     }
@@ -41,7 +41,7 @@ impl Error for NameError {}
 pub(crate) fn key(prefix: &str, kind: &str, name: &str) -> Result<String, NameError> {
     check(name)?;
     let mut key = String::with_capacity(prefix.len() + kind.len() + name.len() + 4);
-    write!(key, "{prefix}:{{{kind}:").expect("a string takes all");
+    write!(key, "{prefix}:{{{kind}:").expect("a write to a String does not fail");
     escape(name, &mut key);
     key.push('}');
     Ok(key)
@@ -69,7 +69,7 @@ fn escape(name: &str, to: &mut String) {
         if matches!(c, '{' | '}' | '%' | '*') || c.is_control() || c.is_whitespace() {
             let mut bytes = [0; 4];
             for byte in c.encode_utf8(&mut bytes).bytes() {
-                write!(to, "%{byte:02X}").expect("a string takes all");
+                write!(to, "%{byte:02X}").expect("a write to a String does not fail");
             }
         } else {
             to.push(c);

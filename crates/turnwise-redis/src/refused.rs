@@ -35,9 +35,9 @@ impl fmt::Display for AdmissionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AdmissionError::Name(error) => error.fmt(f),
-            AdmissionError::NoPlaces => f.write_str("an admission needs a place"),
+            AdmissionError::NoPlaces => f.write_str("an admission must have at least one place"),
             AdmissionError::TooMany { limit } => {
-                write!(f, "{limit} places are over the limit of {MOST_PLACES}")
+                write!(f, "{limit} places exceed the limit of {MOST_PLACES}")
             }
         }
     }
@@ -106,23 +106,25 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refused::Closed { limit } => write!(f, "closed: no place of {limit} is left"),
-            Refused::Duplicate { place } => write!(f, "in already, in place {place}"),
+            Refused::Duplicate { place } => write!(f, "already admitted, in place {place}"),
             Refused::Pending { place: Some(place) } => {
-                write!(f, "another request has place {place} reserved")
+                write!(f, "another request has reserved place {place}")
             }
             Refused::Pending { place: None } => f.write_str("another request waits for a place"),
             Refused::Busy => f.write_str("all places are taken or reserved"),
-            Refused::TimedOut { waited } => write!(f, "no place came back in {waited:.1?}"),
+            Refused::TimedOut { waited } => write!(f, "no place was returned within {waited:.1?}"),
             Refused::Lost(fence) => {
-                write!(f, "the reservation with fence {fence} was over before")
+                write!(f, "the reservation with fence {fence} has ended")
             }
-            Refused::OtherLimit { limit } => write!(f, "the admission has {limit} places"),
-            Refused::Applicant(error) => write!(f, "the applicant: {error}"),
+            Refused::OtherLimit { limit } => {
+                write!(f, "other clients use a limit of {limit} places")
+            }
+            Refused::Applicant(error) => write!(f, "invalid applicant: {error}"),
             Refused::RowTooLong { bytes } => {
-                write!(f, "the row has {bytes} bytes, and {LONGEST_ROW} are the most")
+                write!(f, "the row has {bytes} bytes; the limit is {LONGEST_ROW}")
             }
-            Refused::HasLease => f.write_str("a row has no lease: it is for good"),
-            Refused::LeaseTooShort => f.write_str("a reservation needs ten milliseconds"),
+            Refused::HasLease => f.write_str("a row is permanent and has no lease"),
+            Refused::LeaseTooShort => f.write_str("a lease must be at least ten milliseconds"),
             Refused::Store(error) => error.fmt(f),
             Refused::Withdrawn(reason) => reason.fmt(f),
             Refused::Ended => f.write_str("the client has ended"),

@@ -71,7 +71,7 @@ impl Remote {
     /// If the operating system provides no thread.
     pub fn in_memory() -> Self {
         let made = Remote::builder().over(MemoryStore::new());
-        made.expect("a store in memory needs a thread, no more")
+        made.expect("a store in memory needs only a thread")
     }
 
     /// A client of a Redis server of version 7 or newer:

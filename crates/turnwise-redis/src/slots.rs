@@ -37,9 +37,9 @@ impl fmt::Display for SlotsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SlotsError::Name(error) => error.fmt(f),
-            SlotsError::NoPlaces => f.write_str("a pool needs a place"),
+            SlotsError::NoPlaces => f.write_str("a pool must have at least one place"),
             SlotsError::TooMany { places } => {
-                write!(f, "{places} places are over the limit of {MOST}")
+                write!(f, "{places} places exceed the limit of {MOST}")
             }
         }
     }

@@ -241,12 +241,15 @@ fn a_raffle_that_is_interrupted_ends_its_processes() {
 #[test]
 fn bad_usage_is_told_in_a_line() {
     for (arguments, part) in [
-        (&["--wait", "5", "a", "--", "true"][..], "`5` is no time"),
-        (&["--wait", "", "a", "--", "true"], "`` is no time"),
-        (&["--lease", "9ms", "--memory", "a", "--", "true"], "a lease needs ten milliseconds"),
-        (&["--memory", "", "--", "true"], "a name needs a character"),
-        (&["--url", "nonsense", "a", "--", "true"], "the address is none"),
-        (&["--prefix", "", "a", "--", "true"], "the prefix: a name needs a character"),
+        (&["--wait", "5", "a", "--", "true"][..], "`5` is not a duration"),
+        (&["--wait", "", "a", "--", "true"], "`` is not a duration"),
+        (
+            &["--lease", "9ms", "--memory", "a", "--", "true"],
+            "a lease must be at least ten milliseconds",
+        ),
+        (&["--memory", "", "--", "true"], "a name must not be empty"),
+        (&["--url", "nonsense", "a", "--", "true"], "the address is invalid"),
+        (&["--prefix", "", "a", "--", "true"], "invalid prefix: a name must not be empty"),
     ] {
         let (code, said, why) = run("lock", arguments);
         assert_eq!((code, &*said), (Some(2), ""), "{arguments:?}: {why}");
@@ -254,10 +257,10 @@ fn bad_usage_is_told_in_a_line() {
     }
     for (arguments, part) in [
         (&["--seats", "0"][..], "0 is not in 1..=1000000"),
-        (&["--kill", "12"], "one has to live"),
-        (&["--lease", "9ms"], "a lease needs ten milliseconds"),
-        (&["--hold", "5"], "`5` is no time"),
-        (&["--memory", "--name", ""], "a name needs a character"),
+        (&["--kill", "12"], "one must survive"),
+        (&["--lease", "9ms"], "a lease must be at least ten milliseconds"),
+        (&["--hold", "5"], "`5` is not a duration"),
+        (&["--memory", "--name", ""], "a name must not be empty"),
         (&["--nonsense"], "unexpected argument"),
     ] {
         let (code, said, why) = run("raffle-cluster", arguments);
@@ -265,10 +268,10 @@ fn bad_usage_is_told_in_a_line() {
         assert!(why.contains(part), "{arguments:?}: {why}");
     }
     for (arguments, part) in [
-        (&["--budget", "0"][..], "a host needs time"),
+        (&["--budget", "0"][..], "the budget of a host must not be zero"),
         (&["--requests", "0"], "0 is not in 1..=100000"),
-        (&["--lease", "9ms"], "a lease needs ten milliseconds"),
-        (&["--work", "5"], "`5` is no time"),
+        (&["--lease", "9ms"], "a lease must be at least ten milliseconds"),
+        (&["--work", "5"], "`5` is not a duration"),
         (&["--nonsense"], "unexpected argument"),
     ] {
         let (code, said, why) = run("leaderboard", arguments);

@@ -42,7 +42,7 @@ pub struct NoTime;
 
 impl fmt::Display for NoTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a host needs time to drain in")
+        f.write_str("the budget of a host must not be zero")
     }
 }
 

@@ -39,17 +39,23 @@ impl fmt::Display for ActorsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ActorsError::Name(error) => error.fmt(f),
-            ActorsError::NoMessages => f.write_str("a kind of actors needs a type of messages"),
+            ActorsError::NoMessages => {
+                f.write_str("a kind of actors must take at least one type of messages")
+            }
             ActorsError::NameTwice(name) => write!(f, "two types of messages are named `{name}`"),
             ActorsError::MessageTwice(name) => {
-                write!(f, "the messages named `{name}` have another name")
+                write!(f, "the messages named `{name}` have a second name")
             }
-            ActorsError::Shards(shards) => write!(f, "from 1 to 1,024 shards, not {shards}"),
-            ActorsError::NoAttempts => f.write_str("a message needs an attempt"),
-            ActorsError::LeaseTooShort => f.write_str("a lease needs ten milliseconds"),
-            ActorsError::KeptTooShort => f.write_str("an outcome is kept for a minute at least"),
+            ActorsError::Shards(shards) => {
+                write!(f, "the number of shards must be from 1 to 1,024, not {shards}")
+            }
+            ActorsError::NoAttempts => f.write_str("a message must have at least one attempt"),
+            ActorsError::LeaseTooShort => f.write_str("a lease must be at least ten milliseconds"),
+            ActorsError::KeptTooShort => {
+                f.write_str("an outcome must be kept for at least a minute")
+            }
             ActorsError::Batch(batch) => {
-                write!(f, "from 1 to 256 messages are taken at a time, not {batch}")
+                write!(f, "a drain must take from 1 to 256 messages at a time, not {batch}")
             }
             ActorsError::Build(error) => error.fmt(f),
         }
@@ -125,25 +131,29 @@ impl fmt::Display for MessageError {
         match self {
             MessageError::Name(error) => error.fmt(f),
             MessageError::Unregistered { message } => {
-                write!(f, "this kind of actors takes no `{message}`")
+                write!(f, "this kind of actors takes no messages of type `{message}`")
             }
-            MessageError::Encode(why) => write!(f, "the message cannot be written: {why}"),
-            MessageError::TooLong { bytes } => write!(f, "the message has {bytes} bytes"),
+            MessageError::Encode(why) => write!(f, "the message cannot be serialized: {why}"),
+            MessageError::TooLong { bytes } => {
+                write!(f, "the message has {bytes} bytes, which exceeds the limit")
+            }
             MessageError::Store(error) => error.fmt(f),
             MessageError::OtherShards { shards } => {
-                write!(f, "other clients say that the kind has {shards} shards")
+                write!(f, "other clients use {shards} shards for the kind")
             }
             MessageError::TimedOut { waited } => {
-                write!(f, "its turn did not come in {waited:.1?}, and it was withdrawn")
+                write!(f, "the message did not run within {waited:.1?}, and was withdrawn")
             }
             MessageError::Running { id } => {
-                write!(f, "the message `{id}` may have begun, and has not ended")
+                write!(f, "the message `{id}` was not done in time, and may have begun")
             }
             MessageError::Dead { error } => write!(f, "all attempts have failed: {error}"),
             MessageError::Withdrawn => f.write_str("the message was withdrawn"),
-            MessageError::Forgotten => f.write_str("nothing is known of the message any more"),
-            MessageError::Decode(why) => write!(f, "the reply cannot be read: {why}"),
-            MessageError::State(why) => write!(f, "the actor's state cannot be read: {why}"),
+            MessageError::Forgotten => f.write_str("the message is no longer known"),
+            MessageError::Decode(why) => write!(f, "the reply cannot be deserialized: {why}"),
+            MessageError::State(why) => {
+                write!(f, "the actor's state cannot be deserialized: {why}")
+            }
             MessageError::ExecutorGone => f.write_str("the executor of the actors has ended"),
             MessageError::Closed => f.write_str("the client has ended"),
         }

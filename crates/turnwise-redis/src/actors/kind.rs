@@ -233,7 +233,7 @@ where
         let run: Run<S> = Box::new(move |actor, body| match serde_json::from_slice(body) {
             Ok(message) => run(actor, message),
             Err(error) => {
-                let poison = format!("it cannot be read: {error}");
+                let poison = format!("the message cannot be deserialized: {error}");
                 Box::pin(async move { Err(NotDone::Poison(poison)) })
             }
         });

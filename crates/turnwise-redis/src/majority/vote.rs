@@ -49,7 +49,7 @@ impl Shared {
         };
         let away = self.nodes[node].is_away(self.quarantine);
         if let Some(twin) = self.twin(node) {
-            let needs = format!("a server of its own: this is that of node {twin}");
+            let needs = format!("a server of its own: it shares that of node {twin}");
             return Vote::Failed(StoreError::WrongStore { needs });
         }
         if away {

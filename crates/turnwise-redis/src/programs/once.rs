@@ -98,6 +98,6 @@ fn why(missed: &Attendance) -> String {
         Attendance::StillRunning { tick, next } => {
             format!("the run of tick {tick} is under way; the next tick is in {next:.1?}")
         }
-        _ => "it is not to run".to_owned(),
+        _ => "this tick does not run here".to_owned(),
     }
 }

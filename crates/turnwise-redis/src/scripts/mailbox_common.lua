@@ -181,7 +181,7 @@ local function claim(a, token, lease, most, limit, keep)
     a.t, a.b = false, math.max(a.b, a.h)
     if a.h > 0 then
       a.c = a.c + 1
-      if a.c >= limit then bury(a, 'its drainer was gone in the midst of it', keep) end
+      if a.c >= limit then bury(a, 'the drainer ended while the message ran', keep) end
     end
     a.h = 0
     save(a)

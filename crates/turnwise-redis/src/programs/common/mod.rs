@@ -51,7 +51,7 @@ pub(crate) fn written(program: &str, printed: io::Result<()>) -> ExitCode {
 
 /// `500ms`, `5s`, `1m30s`, `2h`, `1d`.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no time: 500ms, 5s, 1m30s, 2h, 1d");
+    let wrong = || format!("`{text}` is not a duration: 500ms, 5s, 1m30s, 2h, 1d");
     let (mut rest, mut sum) = (text, Duration::ZERO);
     if rest == "0" {
         return Ok(sum);

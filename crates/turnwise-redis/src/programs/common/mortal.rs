@@ -16,7 +16,7 @@ pub(crate) struct Mortal {
 impl Mortal {
     fn lives(&self) -> Result<(), StoreError> {
         match self.dead.load(Relaxed) {
-            true => Err(StoreError::WrongStore { needs: "a client that lives".to_owned() }),
+            true => Err(StoreError::WrongStore { needs: "a client that has not ended".to_owned() }),
             false => Ok(()),
         }
     }

@@ -71,7 +71,7 @@ impl Books {
         self.asked.remove(request);
         self.answered.insert(request.to_owned());
         if standing.points == 0 || standing.rank == 0 {
-            self.wrong(format!("{request} was told {standing:?}"));
+            self.wrong(format!("{request} received {standing:?}"));
         }
     }
 

@@ -128,10 +128,10 @@ impl Options {
 
     fn check(&self) -> Result<(), Failure> {
         if self.budget.is_zero() || self.bottom_budget.is_zero() {
-            return Err(Failure(2, "a host needs time".to_owned()));
+            return Err(Failure(2, "the budget of a host must not be zero".to_owned()));
         }
         if self.lease < Duration::from_millis(10) {
-            return Err(Failure(2, "a lease needs ten milliseconds".to_owned()));
+            return Err(Failure(2, "a lease must be at least ten milliseconds".to_owned()));
         }
         Ok(())
     }

@@ -165,7 +165,10 @@ impl<'a> Platform<'a> {
             }
             let _ = tell.send((number, None));
         })?;
-        let stdin = child.stdin.take().ok_or_else(|| Failure(1, "a host is deaf".to_owned()))?;
+        let stdin = child
+            .stdin
+            .take()
+            .ok_or_else(|| Failure(1, "a host has no standard input".to_owned()))?;
         Ok(Life::Process { child, stdin })
     }
 

@@ -115,17 +115,23 @@ impl Books {
         let full = living * requests >= seats;
         wrong(!full || count == seats, format!("{count} rows, and all {seats} were wanted"));
         wrong(info.admitted == count, format!("{} were counted of {count} rows", info.admitted));
-        wrong(self.closed == 0 || info.closed, "some were turned away, and it is open".to_owned());
+        wrong(
+            self.closed == 0 || info.closed,
+            "applicants were refused, and the admission is open".to_owned(),
+        );
         let due = living * requests;
         wrong(answered == due, format!("{answered} of {due} requests of the living were answered"));
         let mut left = self.places.clone();
         let (mut places, mut unheard) = (std::collections::BTreeSet::new(), 0);
         for Row { applicant, place, row, .. } in &rows {
-            wrong(row == applicant.as_bytes(), format!("the row of {applicant} is another's"));
+            wrong(
+                row == applicant.as_bytes(),
+                format!("the row of {applicant} belongs to another"),
+            );
             let seat = (1..=seats).contains(place) && places.insert(*place);
-            wrong(seat, format!("place {place} of {applicant} is none, or taken"));
+            wrong(seat, format!("place {place} of {applicant} is invalid, or taken"));
             match left.remove(applicant) {
-                Some(told) => wrong(told == *place, format!("{applicant} was told {told}")),
+                Some(told) => wrong(told == *place, format!("{applicant} received place {told}")),
                 // It was killed before it got the answer, or before it could report it.
                 None => {
                     let number = applicant.split('.').next().and_then(|it| it.parse().ok());
@@ -133,13 +139,13 @@ impl Books {
                     unheard += 1;
                     wrong(
                         entrant.is_some_and(|it| it.killed),
-                        format!("{applicant} has a row, and was not told"),
+                        format!("{applicant} has a row, and received no answer"),
                     );
                 }
             }
         }
         for (applicant, place) in left {
-            wrong(false, format!("{applicant} was told place {place}, and has no row"));
+            wrong(false, format!("{applicant} received place {place}, and has no row"));
         }
         let mut table = String::new();
         let total = self.entrants.len() as u64;
@@ -147,7 +153,7 @@ impl Books {
             ("processes", total, format!("{killed} of them killed")),
             ("requests", total * requests, format!("{due} of the living")),
             ("answered", answered, "to the living".to_owned()),
-            ("let in", self.places.len() as u64, format!("and {unheard} who did not hear of it")),
+            ("let in", self.places.len() as u64, format!("and {unheard} unreported")),
             ("turned away", self.closed, String::new()),
             ("rows", count, format!("for {seats} seats")),
         ];

@@ -89,10 +89,10 @@ impl Options {
     fn check(&self) -> Result<(), Failure> {
         if self.kill >= self.processes {
             let text = format!("of {} processes, {} cannot be killed", self.processes, self.kill);
-            return Err(Failure(2, text + ": one has to live"));
+            return Err(Failure(2, text + ": one must survive"));
         }
         if self.lease < Duration::from_millis(10) {
-            return Err(Failure(2, "a lease needs ten milliseconds".to_owned()));
+            return Err(Failure(2, "a lease must be at least ten milliseconds".to_owned()));
         }
         Ok(())
     }
