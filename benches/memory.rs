@@ -500,7 +500,7 @@ fn main() {
         Task::NAME => measure::<Task>(what, count),
         "built" => silent(count, (), built),
         "of a spawner" => silent(count, spawner(), spawned_by),
-        _ => panic!("nobody is called {subject}"),
+        _ => panic!("no subject is called {subject}"),
     };
     for Memory { requested, resident } in seen {
         println!("{requested} {}", resident.map_or_else(|| "?".into(), |bytes| bytes.to_string()));

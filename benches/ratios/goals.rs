@@ -314,7 +314,7 @@ impl Goal {
         if self.quiets.is_empty() {
             return;
         }
-        println!("\n{}: messages that took up to so many us, and the share so far", self.work);
+        println!("\n{}: messages by time in us, and the cumulative share", self.work);
         let mut all: Vec<_> =
             self.quiets.iter().map(|quiets| quiets.borrow().took.clone()).collect();
         all.iter_mut().for_each(|took| took.sort_unstable());
@@ -404,7 +404,7 @@ pub(crate) fn cell(name: &str, many: u64) -> Result<(), String> {
     let bytes = match name {
         OnPool::NAME => resident::<OnPool>(many),
         HandwrittenPool::NAME => resident::<HandwrittenPool>(many),
-        _ => return Err(format!("nobody is called {name}")),
+        _ => return Err(format!("no subject is called {name}")),
     };
     println!("{}", bytes.map_or("none".into(), |bytes| bytes.to_string()));
     Ok(())

@@ -97,7 +97,7 @@ impl Way for Turnwise {
     }
     #[inline]
     fn ask<L: Letter>(to: &Self::Of<L>, letter: L) -> L::Answer {
-        to.call(move |state| letter.run(state)).wait().expect("nobody has closed it")
+        to.call(move |state| letter.run(state)).wait().expect("the actor is open")
     }
 }
 
@@ -153,7 +153,7 @@ impl Way for With {
     }
     #[inline]
     fn ask<L: Letter>(to: &Self::Of<L>, letter: L) -> L::Answer {
-        to.with(|state| letter.run(state)).expect("nobody has closed it")
+        to.with(|state| letter.run(state)).expect("the actor is open")
     }
 }
 
@@ -191,7 +191,7 @@ impl Way for Std {
     }
     #[inline]
     fn ask<L: Letter>(to: &Self::Of<L>, letter: L) -> L::Answer {
-        letter.run(&mut to.lock().expect("nobody has panicked"))
+        letter.run(&mut to.lock().expect("the lock is not poisoned"))
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn arbiter(place: usize) -> &'static ArbiterHandle {
         thread::spawn(move || {
             let system = System::new();
             for _ in 0..WORKERS {
-                give.send(Arbiter::new().handle()).expect("somebody waits for them");
+                give.send(Arbiter::new().handle()).expect("the receiver is alive");
             }
             drop(give);
             system.run()

@@ -153,8 +153,8 @@ async fn send_each(
     times: u64,
 ) {
     for n in 0..times {
-        values.send(n).expect("somebody receives");
-        acks.recv().await.expect("somebody receives");
+        values.send(n).expect("the receiver is alive");
+        acks.recv().await.expect("the receiver is alive");
     }
 }
 
@@ -163,7 +163,7 @@ async fn receive(mut values: mpsc::UnboundedReceiver<u64>, acks: mpsc::Unbounded
     let mut received = 0;
     while values.recv().await.is_some() {
         received += 1;
-        acks.send(()).expect("somebody sends");
+        acks.send(()).expect("the receiver is alive");
     }
     received
 }
@@ -195,7 +195,7 @@ fn wakes() -> Row {
                 let turn = actor.run(async move |_| receive(rx, acks).await);
                 queue.run_until_idle();
                 for n in 0..times {
-                    tx.send(n).expect("somebody receives");
+                    tx.send(n).expect("the receiver is alive");
                     queue.run_until_idle();
                     acked.try_recv().expect("it was received");
                 }
@@ -230,8 +230,8 @@ fn wakes_elsewhere() -> Row {
                     (mpsc::unbounded_channel(), mpsc::unbounded_channel());
                 let task = two.spawn(receive(rx, acks));
                 for n in 0..times {
-                    tx.send(n).expect("somebody receives");
-                    acked.blocking_recv().expect("somebody receives");
+                    tx.send(n).expect("the receiver is alive");
+                    acked.blocking_recv().expect("the receiver is alive");
                 }
                 drop(tx);
                 assert_eq!(two.block_on(task).expect("no panic"), times);
@@ -242,8 +242,8 @@ fn wakes_elsewhere() -> Row {
                     (mpsc::unbounded_channel(), mpsc::unbounded_channel());
                 let turn = actor.run(async move |_| receive(rx, acks).await);
                 for n in 0..times {
-                    tx.send(n).expect("somebody receives");
-                    acked.blocking_recv().expect("somebody receives");
+                    tx.send(n).expect("the receiver is alive");
+                    acked.blocking_recv().expect("the receiver is alive");
                 }
                 drop(tx);
                 assert_eq!(turn.wait(), Ok(times));

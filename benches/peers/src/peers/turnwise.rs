@@ -26,7 +26,7 @@ pub(crate) struct TurnwiseBounded<const BOUND: usize>(Actor<State<Self>>);
 #[derive(Clone)]
 pub(crate) struct TurnwisePool(Actor<State<Self>>);
 
-const OPEN: &str = "nobody closes the actor while a trial runs";
+const OPEN: &str = "the actor stays open while a trial runs";
 
 impl Peer for TurnwiseThreads {
     const PACKAGE: &'static str = "turnwise";
