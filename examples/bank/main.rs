@@ -5,20 +5,15 @@
 //! Points of interest:
 //!
 //! - [`actors::transfer`]: withdraws from one account, deposits to the other, and returns the money
-//!   if
-//!   the deposit fails. Some requests panic on purpose, some are withdrawn after a microsecond.
-//!   Each
-//!   way in which a request can end is one arm of a `match`, and none of them is uncertain.
+//!   if the deposit fails. Some requests panic on purpose, some are withdrawn after a microsecond.
+//!   Each way in which a request can end is one arm of a `match`, and none of them is uncertain.
 //! - [`mutexes::transfer`]: the same with locks. It promises more: no thread sees money that has
-//!   left
-//!   one account and not reached the other. And it promises less: a thread that comes second
-//!   blocks,
-//!   and panics and time-outs are left to the caller. With many accounts and such short turns, two
-//!   locks are faster: this is the load that they are made for.
+//!   left one account and not reached the other. And it promises less: a thread that comes second
+//!   blocks, and panics and time-outs are left to the caller. With many accounts and such short
+//!   turns, two locks are faster: this is the load that they are made for.
 //! - The output: throughput and the latency of single transfers, medians over interleaved rounds;
 //!   then the outcomes of the transfers. The sum over all accounts is checked after every round. If
-//!   it
-//!   is ever wrong, the program reports it and exits with 1.
+//!   it is ever wrong, the program reports it and exits with 1.
 //!
 //! ```text
 //! cargo run --release --example bank -- --accounts 1000 --transfers 200000 --threads 2

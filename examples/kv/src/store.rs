@@ -15,7 +15,6 @@ use crate::value::{self, Cell, Clock, Op, Value};
 ///
 /// A value that expires has a timer, which removes it. A command that comes before the timer finds
 /// the value expired by the clock.
-/// gone by the clock.
 pub struct Store<T> {
     table: T,
     clock: Clock,

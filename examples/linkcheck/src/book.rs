@@ -3,8 +3,7 @@
 //! - B1: a link is a value that cannot be copied. It is made when a page is read, it waits at one
 //!   address at a time, and ends in one call, which counts it. So each ends once, in one way.
 //! - B2: `open` counts the visits that were sent and not reported. Each is reported once, whatever
-//!   its
-//!   outcome, so the crawl ends.
+//!   its outcome, so the crawl ends.
 
 use std::collections::HashMap;
 use std::sync::Arc;

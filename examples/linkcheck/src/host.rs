@@ -143,9 +143,7 @@ impl<L: Line> Host<L> {
     }
 
     /// Waits this long, and until the host has had its pause.
-    /// By `&mut`: a shared reference that is held across an await requires that the state is
-    /// `Sync`.
-    // By `&mut`: a shared reference that is held across an await asks the state to be `Sync`.
+    // By `&mut`: a shared reference that is held across an await requires a `Sync` state.
     async fn rest(&mut self, wait: Duration) {
         let Some(last) = self.last else { return };
         let over = last.saturating_add(wait.max(self.rules.pause));

@@ -15,11 +15,9 @@
 //! - L1: rows are numbered 1 to `count`, without a gap.
 //! - L2: some errors (a full disk, a trigger's `RAISE(ROLLBACK)`) end the whole transaction, not
 //!   only the statement. Then nothing more is entered into that unit, because a `SAVEPOINT` would
-//!   begin
-//!   a transaction of its own; and its commit reports that it was rolled back.
+//!   begin a transaction of its own; and its commit reports that it was rolled back.
 //! - L3: a `COMMIT` that fails and leaves the transaction open has not committed. One that fails
-//!   and
-//!   leaves none has an unknown outcome: `load` decides.
+//!   and leaves none has an unknown outcome: `load` decides.
 
 use std::fmt;
 use std::path::Path;

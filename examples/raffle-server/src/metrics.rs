@@ -1,8 +1,7 @@
 //! The counters of the server, and their text for Prometheus.
 //!
 //! - M1: an application is in flight from its last byte read until its handler ends, or is dropped.
-//!   An
-//!   outcome is counted once, before the application leaves.
+//!   An outcome is counted once, before the application leaves.
 //! - All counters are Relaxed: no other memory is read through them.
 
 use std::fmt::Write;

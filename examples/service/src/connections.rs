@@ -1,8 +1,7 @@
 //! A bound on connections: the next one is accepted when one of them ends.
 //!
 //! - C1: a connection has its permit as long as it is open, and the listener waits for one before
-//!   it
-//!   accepts. Until then, a client waits in the system's queue.
+//!   it accepts. Until then, a client waits in the system's queue.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;

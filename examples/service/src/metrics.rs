@@ -1,8 +1,7 @@
 //! The counters of the service, and their text for Prometheus.
 //!
 //! - M1: a request is in flight from its head read until its answer is made, or its connection is
-//!   gone.
-//!   Its answer is counted once, before the request leaves.
+//!   gone. Its answer is counted once, before the request leaves.
 //! - All counters are Relaxed: no other memory is read through them.
 
 use std::fmt::Write;

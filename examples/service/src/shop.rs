@@ -5,8 +5,7 @@
 //! slow catalogue (`--model-load`).
 //!
 //! - S1: a basket exists only while it has a [`Seat`]; so there are no more than `--sessions`, in
-//!   each
-//!   backend, and one number counts them.
+//!   each backend, and one number counts them.
 //! - S2: a basket whose turn panicked begins anew, and its session goes on.
 //! - All counters are Relaxed: no other memory is read through them.
 

@@ -5,10 +5,8 @@
 //! one of three things:
 //!
 //! - [`chaos`]: at random the thread yields, spins or sleeps a little. Each thread has its own
-//!   xorshift,
-//!   seeded from the test's seed and the order in which threads came by, so a run can be repeated
-//!   as
-//!   far as the operating system permits.
+//!   xorshift, seeded from the test's seed and the order in which threads came by, so a run can be
+//!   repeated as far as the operating system permits.
 //! - [`Gate`]: one thread stops right before its k-th step and stays there until it is released.
 //! - [`trace`]: the steps of one call are listed.
 //!

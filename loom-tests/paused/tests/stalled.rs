@@ -3,10 +3,8 @@
 //!
 //! - No thread waits for it and none spins: every send by others returns while it is stopped.
 //! - If it does not own the mailbox, the turns of others go on as well, including those of the
-//!   actor it
-//!   was sending to. If it does (it found the mailbox idle and is running it), then the stop is a
-//!   long
-//!   turn: the messages of others are accepted, and run when it goes on.
+//!   actor it was sending to. If it does (it found the mailbox idle and is running it), then the
+//!   stop is a long turn: the messages of others are accepted, and run when it goes on.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};

@@ -8,13 +8,11 @@
 //! end of the table break it by closing the registry: its mailboxes end, and drop their states.
 //!
 //! - A1: `FLUSHALL` replaces the registry by a new one, and answers when all turns of the old one
-//!   are
-//!   over. Turns in the old one began before the exchange, so they come before the flush; all turns
-//!   in
-//!   the new one come after it. A command that finds its registry closed reads the new one.
+//!   are over. Turns in the old one began before the exchange, so they come before the flush; all
+//!   turns in the new one come after it. A command that finds its registry closed reads the new
+//!   one.
 //! - A2: after each turn, a state has a value if and only if it is [`Living`]; but a registry that
-//!   is
-//!   being closed gives no more pins, and then the value is dropped at the end of the turn.
+//!   is being closed gives no more pins, and then the value is dropped at the end of the turn.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -10,21 +10,16 @@
 //!
 //! - B1: a session has one basket at a time, and no message is left to a session that ends. In all
 //!   backends but `turnwise`, a request takes a handle, or enqueues its message, under the lock of
-//!   the
-//!   entry in the map; an idle session removes its entry under the same lock, if no request has a
-//!   handle and no message waits. An actor of `kameo` takes several messages out of its mailbox at
-//!   once: those that it has not handled when it ends come back, and go to the next one. A message
-//!   that
-//!   is sent to such an actor without the lock may get lost between its last look at the mailbox
-//!   and
-//!   the mailbox's end.
+//!   the entry in the map; an idle session removes its entry under the same lock, if no request has
+//!   a handle and no message waits. An actor of `kameo` takes several messages out of its mailbox
+//!   at once: those that it has not handled when it ends come back, and go to the next one. A
+//!   message that is sent to such an actor without the lock may get lost between its last look at
+//!   the mailbox and the mailbox's end.
 //! - B2: a product is loaded once, whatever the number of concurrent requests for it. A dropped
-//!   request
-//!   does not end the load.
+//!   request does not end the load.
 //! - B3: a request that is refused was not run. One that timed out was not run, or has begun (in
 //!   `turnwise` and `mutex` the wait ends when the turn begins, so theirs was not); in `kameo` it
-//!   may
-//!   run later, because its mailbox keeps messages whose senders no longer wait.
+//!   may run later, because its mailbox keeps messages whose senders no longer wait.
 
 mod kameo;
 mod mpsc;
